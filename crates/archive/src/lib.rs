@@ -1,0 +1,1 @@
+//! Frames to disk and back: crash-safe log, sealed segments, retention, range reads.

@@ -1,0 +1,1 @@
+//! Conditions, the mechanism graph, the ledger of lost time, the report.

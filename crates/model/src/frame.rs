@@ -1,0 +1,368 @@
+//! One sample of the whole machine.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::metric::{Entity, columns};
+use crate::strings::{StrId, Strings};
+use crate::time::Stamp;
+
+/// A cell that was not measured. Unavailable is not zero.
+pub const NA: i64 = i64::MIN;
+
+/// What tells one row of a table from another, and from a row that had the same name earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Key {
+    /// A task: its thread id. Exited: the parent's process id. Otherwise the [`StrId`] of the row's name.
+    pub id: u64,
+    /// A task: when it started, in nanoseconds since boot (`CLOCK_BOOTTIME`), so that a reused id is another row.
+    /// Exited: the [`StrId`] of the command. Otherwise 0.
+    pub born: u64,
+}
+
+impl Key {
+    /// The key of the only row of the system table.
+    pub const SYSTEM: Key = Key { id: 0, born: 0 };
+
+    /// The key of a row that has a name.
+    #[must_use]
+    pub fn named(name: StrId) -> Key {
+        Key { id: u64::from(name), born: 0 }
+    }
+
+    /// The key of a task.
+    #[must_use]
+    pub fn task(tid: u32, start_boot_ns: u64) -> Key {
+        Key { id: u64::from(tid), born: start_boot_ns }
+    }
+
+    /// The key of the group of ended tasks with one parent and one command.
+    #[must_use]
+    pub fn exited(parent_pid: u32, comm: StrId) -> Key {
+        Key { id: u64::from(parent_pid), born: u64::from(comm) }
+    }
+}
+
+/// The rows of one entity: row-major cells, one column for each metric of the entity.
+#[derive(Debug, Clone)]
+pub struct Table {
+    entity: Entity,
+    width: usize,
+    keys: Vec<Key>,
+    cells: Vec<i64>,
+}
+
+impl Table {
+    /// An empty table.
+    #[must_use]
+    pub fn new(entity: Entity) -> Self {
+        Table { entity, width: columns(entity).len(), keys: Vec::new(), cells: Vec::new() }
+    }
+
+    /// What the rows are.
+    #[must_use]
+    pub fn entity(&self) -> Entity {
+        self.entity
+    }
+
+    /// How many columns a row has.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Drops the rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.cells.clear();
+    }
+
+    /// Appends a row whose cells are all unavailable and returns it. Keys must be unique within a frame.
+    pub fn push(&mut self, key: Key) -> &mut [i64] {
+        self.keys.push(key);
+        let start = self.cells.len();
+        self.cells.resize(start + self.width, NA);
+        &mut self.cells[start..]
+    }
+
+    /// The keys, in row order.
+    #[must_use]
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// The cells of one row.
+    #[must_use]
+    pub fn row(&self, row: usize) -> &[i64] {
+        &self.cells[row * self.width..(row + 1) * self.width]
+    }
+
+    /// The cells of one row, to be filled.
+    pub fn row_mut(&mut self, row: usize) -> &mut [i64] {
+        &mut self.cells[row * self.width..(row + 1) * self.width]
+    }
+
+    /// Drops the row; the last row takes its place.
+    pub fn swap_remove(&mut self, row: usize) {
+        let last = self.keys.len() - 1;
+        self.keys.swap_remove(row);
+        if row != last {
+            let (head, tail) = self.cells.split_at_mut(last * self.width);
+            head[row * self.width..(row + 1) * self.width].copy_from_slice(tail);
+        }
+        self.cells.truncate(last * self.width);
+    }
+
+    /// Keys and cells, row by row.
+    pub fn rows(&self) -> impl Iterator<Item = (Key, &[i64])> {
+        self.keys.iter().copied().zip(self.cells.chunks_exact(self.width.max(1)))
+    }
+
+    /// Bytes of memory that the table holds on to.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.keys.capacity() * size_of::<Key>() + self.cells.capacity() * size_of::<i64>()
+    }
+}
+
+/// One sample of the whole machine at one moment.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// When it was taken.
+    pub time: Stamp,
+    /// The interval that the recorder meant to keep, in nanoseconds.
+    pub interval_ns: u64,
+    /// One table for each entity, in the order of [`Entity::ALL`].
+    pub tables: [Table; Entity::COUNT],
+    /// What happened since the frame before.
+    pub events: Vec<Event>,
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Frame {
+    /// A frame without rows.
+    #[must_use]
+    pub fn new() -> Self {
+        Frame {
+            time: Stamp::default(),
+            interval_ns: 1_000_000_000,
+            tables: Entity::ALL.map(Table::new),
+            events: Vec::new(),
+        }
+    }
+
+    /// Empties the frame and keeps its memory.
+    pub fn clear(&mut self) {
+        for table in &mut self.tables {
+            table.clear();
+        }
+        self.events.clear();
+    }
+
+    /// The table of an entity.
+    #[must_use]
+    pub fn table(&self, entity: Entity) -> &Table {
+        &self.tables[entity as usize]
+    }
+
+    /// The table of an entity, to be filled.
+    pub fn table_mut(&mut self, entity: Entity) -> &mut Table {
+        &mut self.tables[entity as usize]
+    }
+
+    /// The cells of the whole machine, unavailable where nothing has been filled in yet.
+    pub fn system_mut(&mut self) -> &mut [i64] {
+        let table = self.table_mut(Entity::System);
+        if table.is_empty() { table.push(Key::SYSTEM) } else { table.row_mut(0) }
+    }
+}
+
+/// The name of a row as people and files write it: `vda`, `/system.slice`, `4242@81230000000` for a task,
+/// `812:make` for the ended children of process 812.
+#[must_use]
+pub fn row_name(entity: Entity, key: Key, strings: &Strings) -> String {
+    match entity {
+        Entity::System => String::new(),
+        Entity::Task => format!("{}@{}", key.id, key.born),
+        Entity::Exited => {
+            let comm = StrId::try_from(key.born).ok().and_then(|id| strings.get(id)).unwrap_or("?");
+            format!("{}:{comm}", key.id)
+        }
+        _ => {
+            let name = StrId::try_from(key.id).ok().and_then(|id| strings.get(id));
+            name.map_or_else(|| format!("#{}", key.id), str::to_owned)
+        }
+    }
+}
+
+/// Something that happened at a moment, as opposed to a level or a rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in nanoseconds since 1970 UTC.
+    pub real: i64,
+    /// When, on the monotonic clock, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mono: Option<i64>,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What happened. The archive stores these as JSON, so a field that is added needs a default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum EventKind {
+    /// A line of the kernel log.
+    KernelLog {
+        /// 0 emergency … 7 debug.
+        priority: u8,
+        /// The line without its prefix.
+        text: String,
+    },
+    /// The kernel killed a process for lack of memory.
+    OomKill {
+        /// The victim.
+        pid: u32,
+        /// Its name.
+        comm: String,
+        /// Its control group, where known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cgroup: Option<String>,
+        /// Its anonymous resident memory, where known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        anon_bytes: Option<u64>,
+    },
+    /// A signal that kills was sent.
+    FatalSignal {
+        /// The receiver.
+        pid: u32,
+        /// Its name.
+        comm: String,
+        /// The number of the signal.
+        signal: i32,
+        /// Who sent it; 0 is the kernel.
+        sender_pid: u32,
+        /// The sender's name.
+        sender_comm: String,
+    },
+    /// A process that a frame had seen ended.
+    Exit {
+        /// Its process id.
+        pid: u32,
+        /// Its name.
+        comm: String,
+        /// Who had started it.
+        parent_pid: u32,
+        /// The parent's name.
+        parent_comm: String,
+        /// The raw wait status: exit code in bits 8 to 15, signal in bits 0 to 6.
+        status: i32,
+    },
+    /// The wall clock jumped.
+    ClockStep {
+        /// By how much, in nanoseconds; negative is backwards.
+        by_ns: i64,
+    },
+    /// The machine slept.
+    Suspend {
+        /// For how long.
+        ns: i64,
+    },
+    /// The recorder dropped detail to stay inside its budget, or took it up again.
+    Shed {
+        /// What it does without, `none` when it is back to full detail.
+        level: String,
+        /// Which budget, and by how much it was exceeded.
+        why: String,
+    },
+    /// Something could not be observed from this moment on.
+    Unavailable {
+        /// What: `probe.block`, `psi`, ….
+        source: String,
+        /// Why, and what would change it.
+        why: String,
+    },
+    /// Some ticks were missed.
+    Missed {
+        /// How many.
+        ticks: u64,
+    },
+    /// A note of the recorder itself: start, stop, version.
+    Recorder {
+        /// What it has to say.
+        text: String,
+    },
+    /// An event that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What does not change while a machine is up.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HostInfo {
+    /// Its node name.
+    pub hostname: String,
+    /// The kernel's release, `6.18.44`.
+    pub kernel: String,
+    /// From `/proc/sys/kernel/random/boot_id`; monotonic times compare only within one boot.
+    pub boot_id: String,
+    /// Online CPUs when recording began.
+    pub cpus: u32,
+    /// Bytes in a base page.
+    pub page_bytes: u64,
+    /// `MemTotal` in bytes.
+    pub memory_bytes: u64,
+    /// Ticks per second of the times in `/proc`.
+    pub clock_ticks: u32,
+    /// Facts that are stored without a place of their own, such as the recorder's version.
+    #[serde(default)]
+    pub more: HashMap<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_start_unavailable_and_swap_remove_keeps_the_others() {
+        let mut table = Table::new(Entity::Disk);
+        for id in 0..3 {
+            let row = table.push(Key::named(id));
+            assert!(row.iter().all(|cell| *cell == NA));
+            row.fill(i64::from(id));
+        }
+        table.swap_remove(0);
+        let left: Vec<_> = table.rows().map(|(key, row)| (key.id, row[0])).collect();
+        assert_eq!(left, [(2, 2), (1, 1)]);
+        table.swap_remove(1);
+        assert_eq!(table.len(), 1);
+        assert_eq!(table.row(0)[0], 2);
+    }
+
+    #[test]
+    fn events_of_later_versions_are_read_as_unknown() {
+        let event: Event = serde_json::from_str(r#"{"real":1,"event":"tachyon","x":1}"#).unwrap();
+        assert_eq!(event.kind, EventKind::Unknown);
+        let event = Event { real: 1, mono: None, kind: EventKind::ClockStep { by_ns: -5 } };
+        let back: Event = serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap();
+        assert_eq!(event, back);
+    }
+}

@@ -1,0 +1,19 @@
+//! What Mitra measures and what it says about it: the metric table, time, frames, series and reports.
+//!
+//! Nothing in this crate reads or writes anything. Every other crate depends on it and it depends on none of
+//! them, so a sar file and a live archive end in the same [`SeriesSet`] and the diagnosis cannot tell which
+//! it was.
+
+pub mod frame;
+pub mod metric;
+pub mod metrics;
+pub mod report;
+pub mod series;
+pub mod strings;
+pub mod time;
+
+pub use frame::{Event, EventKind, Frame, HostInfo, Key, NA, Table};
+pub use metric::{Entity, Kernel, Kind, Metric, Unit, column, columns, lookup};
+pub use series::{Axis, Series, SeriesSet, TextSeries};
+pub use strings::{StrId, Strings};
+pub use time::{Span, Stamp};

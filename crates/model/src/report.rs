@@ -1,0 +1,300 @@
+//! The report: what `mitra explain` says, schema `mitra.report/1`.
+//!
+//! Numbers are in base units. Nothing is invented: what was not measured is left out or named under `unknown`.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of the schema of [`Report`].
+pub const SCHEMA: &str = "mitra.report/1";
+
+/// A moment as the contract writes it: RFC 3339 in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub i64);
+
+impl fmt::Display for Moment {
+    /// Civil date from days, after Howard Hinnant's `civil_from_days`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.div_euclid(1_000_000_000);
+        let (days, second_of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let z = days + 719_468;
+        let era = z.div_euclid(146_097);
+        let day_of_era = z.rem_euclid(146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_shifted = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
+        let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        let (h, m, s) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}Z")
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A range of time in the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Window {
+    /// Its beginning.
+    pub since: Moment,
+    /// Its end.
+    pub until: Moment,
+}
+
+/// Everything that Mitra has to say about a range of time.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The machine's name.
+    pub host: String,
+    /// `archive` or `files`.
+    pub source: String,
+    /// What was looked at.
+    pub window: Window,
+    /// What it was compared with; absent when there was nothing to compare with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Window>,
+    /// Where time was lost in the whole window.
+    pub ledger: Ledger,
+    /// What went wrong, in order of time; empty when nothing did.
+    pub incidents: Vec<Incident>,
+    /// Areas that were checked and are not the problem.
+    pub healthy: Vec<String>,
+    /// What the recorder did not see.
+    pub recorder: RecorderState,
+}
+
+/// Lost task-seconds: time that tasks wanted to run and could not.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Ledger {
+    /// The sum, absent when it could not be measured. Parts may overlap, so it is not the sum of `by_cause`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_task_seconds: Option<f64>,
+    /// What the tasks waited for, most first.
+    pub by_cause: Vec<CauseShare>,
+    /// Who waited, most first.
+    pub by_process: Vec<ProcessShare>,
+}
+
+/// One cause of waiting.
+#[derive(Debug, Clone, Serialize)]
+pub struct CauseShare {
+    /// `run-queue`, `block-io`, `refault`, `reclaim`, `swap-in`, `cpu-quota`, `lock`, ….
+    pub cause: String,
+    /// Task-seconds.
+    pub seconds: f64,
+}
+
+/// One process that waited.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProcessShare {
+    /// Its name.
+    pub name: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Task-seconds.
+    pub seconds: f64,
+}
+
+/// One incident.
+#[derive(Debug, Clone, Serialize)]
+pub struct Incident {
+    /// When it began.
+    pub onset: Moment,
+    /// When it was over; null while it lasts.
+    pub end: Option<Moment>,
+    /// What it cost, where that could be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_task_seconds: Option<f64>,
+    /// What somebody notices.
+    pub symptoms: Vec<String>,
+    /// The most upstream cause that explains most.
+    pub root_cause: Root,
+    /// Other active conditions without an active cause.
+    pub other_roots: Vec<Root>,
+    /// From the root to the symptoms.
+    pub chain: Vec<Link>,
+    /// What it could have been and is not.
+    pub ruled_out: Vec<RuledOut>,
+    /// What could not be told.
+    pub unknown: Vec<Unknown>,
+    /// What to do.
+    pub remedies: Vec<Remedy>,
+    /// What to measure next.
+    pub next: Vec<Next>,
+}
+
+/// A root cause.
+#[derive(Debug, Clone, Serialize)]
+pub struct Root {
+    /// The id of the condition.
+    pub condition: String,
+    /// From 0 to 1: how much of the evidence that the condition asks for was there and agreed.
+    pub confidence: f64,
+    /// The share of the incident's lost time that it explains; absent when no lost time was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Who or what did it.
+    pub culprit: Culprit,
+    /// One sentence with the numbers.
+    pub statement: String,
+}
+
+/// Who or what did it. Only what applies is there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Culprit {
+    /// Name of the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
+    /// Its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Control group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// Block device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Network device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nic: Option<String>,
+    /// File or directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Slab cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slab: Option<String>,
+    /// Kernel setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sysctl: Option<String>,
+    /// Allocator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocator: Option<String>,
+    /// Library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<String>,
+    /// Address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+}
+
+/// One link of the chain.
+#[derive(Debug, Clone, Serialize)]
+pub struct Link {
+    /// The id of the condition.
+    pub condition: String,
+    /// When it became active.
+    pub onset: Moment,
+    /// Seconds after the root's onset.
+    pub lag_s: f64,
+    /// The numbers that prove it.
+    pub evidence: Vec<Evidence>,
+}
+
+/// One number that proves something.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evidence {
+    /// The metric of the table.
+    pub metric: String,
+    /// Of what; empty for the whole machine.
+    pub entity: String,
+    /// In the baseline; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<f64>,
+    /// In the incident.
+    pub during: f64,
+    /// The unit of both.
+    pub unit: String,
+}
+
+/// A condition that is not the cause.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RuledOut {
+    /// The id of the condition.
+    pub condition: String,
+    /// The numbers against it.
+    pub because: String,
+}
+
+/// A condition that could not be told.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Unknown {
+    /// The id of the condition.
+    pub condition: String,
+    /// What would be needed.
+    pub needs: String,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// What.
+    #[serde(rename = "do")]
+    pub action: String,
+    /// The command, where one will do; empty otherwise.
+    pub command: String,
+    /// How to see that it helped.
+    pub verify: String,
+    /// What may go wrong.
+    pub risk: String,
+}
+
+/// Something to measure next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Next {
+    /// What it would tell.
+    pub measure: String,
+    /// The command.
+    pub command: String,
+}
+
+/// What the recorder did not see.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RecorderState {
+    /// Stretches without samples.
+    pub gaps: Vec<GapEntry>,
+    /// What could not be observed.
+    pub unavailable: Vec<UnavailableSource>,
+}
+
+/// A stretch without samples.
+#[derive(Debug, Clone, Serialize)]
+pub struct GapEntry {
+    /// Its beginning.
+    pub since: Moment,
+    /// Its end.
+    pub until: Moment,
+    /// What is known of the reason.
+    pub why: String,
+}
+
+/// Something that could not be observed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnavailableSource {
+    /// What: `probe.block`, `psi`, ….
+    pub source: String,
+    /// Why, and what would change it.
+    pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_rfc_3339() {
+        assert_eq!(Moment(0).to_string(), "1970-01-01T00:00:00Z");
+        assert_eq!(Moment(951_782_399_999_999_999).to_string(), "2000-02-28T23:59:59Z");
+        assert_eq!(Moment(951_782_400_000_000_000).to_string(), "2000-02-29T00:00:00Z");
+        assert_eq!(Moment(1_795_232_527_000_000_000).to_string(), "2026-11-21T03:42:07Z");
+        assert_eq!(Moment(-1).to_string(), "1969-12-31T23:59:59Z");
+    }
+}

@@ -1,0 +1,1 @@
+//! Bytes of /proc files to typed rows. No I/O, never panics.
