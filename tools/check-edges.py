@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Asserts which crate may use which, so that data keeps flowing in one direction.
+
+Reads `cargo metadata`; the rules are the tables below and are explained in ARCHITECTURE.md. A new crate is an
+error until its line is here. Before it looks at the workspace the script checks itself: each rule has a made-up
+workspace that breaks it and must be caught.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+# What each crate may use of the workspace. Tests (dev-dependencies) keep to the same rule.
+MAY_USE = {
+    "mitra-model": set(),
+    "mitra-parse": {"mitra-model"},
+    "mitra-collect": {"mitra-model", "mitra-parse"},
+    "mitra-archive": {"mitra-model"},
+    "mitra-diagnose": {"mitra-model"},
+    "mitra-search": {"mitra-model"},
+    "mitra-inspect": {"mitra-model"},
+    "mitra-app": {
+        "mitra-model",
+        "mitra-parse",
+        "mitra-collect",
+        "mitra-archive",
+        "mitra-diagnose",
+        "mitra-search",
+        "mitra-inspect",
+    },
+}
+
+# Edges that only tests need, with the reason.
+TESTS_MAY_USE: dict[tuple[str, str], str] = {}
+
+# Dependencies that are heavy to build or shape the code around them stay in the crate that exists for them.
+OWNERS = {
+    "aya": {"mitra-collect"},
+    "zstd": {"mitra-archive"},
+    "tantivy": {"mitra-search"},
+    "blazesym": {"mitra-inspect"},
+    "clap": {"mitra-app"},
+    "ratatui": {"mitra-app"},
+    "crossterm": {"mitra-app"},
+    "parquet": {"mitra-app"},
+    "arrow": {"mitra-app"},
+    # Libraries say what went wrong with a type of their own.
+    "anyhow": {"mitra-app"},
+}
+
+# Crates that only compute: no dependency that reads, writes or talks.
+PURE = {"mitra-model", "mitra-parse", "mitra-diagnose"}
+IMPURE = {"rustix", "libc", "nix", "memmap2", "tokio", "mio", "hyper", "reqwest", "ureq", "walkdir"}
+
+# Crates whose own clippy.toml lifts the ban on ambient file access.
+MAY_TOUCH_FILES = {"mitra-collect", "mitra-archive", "mitra-app"}
+
+# A crate with such a name collects what nobody wanted to find a place for.
+NO_SUCH_NAMES = {"common", "util", "utils", "helpers", "shared", "misc", "core", "lib"}
+
+
+def problems(metadata, has_own_clippy):
+    """The broken rules of a workspace, as sentences. `has_own_clippy(package)` tells whether it has a clippy.toml."""
+    found = []
+    packages = [p for p in metadata["packages"] if p["id"] in set(metadata["workspace_members"])]
+    names = {p["name"] for p in packages}
+    for package in packages:
+        name = package["name"]
+        if NO_SUCH_NAMES & set(name.lower().replace("_", "-").split("-")):
+            found.append(f"{name}: there is no crate of that kind here; put the code where its meaning is")
+        if name not in MAY_USE:
+            found.append(f"{name}: say in tools/check-edges.py what it may use, and in ARCHITECTURE.md why it exists")
+            continue
+        if has_own_clippy(package) and name not in MAY_TOUCH_FILES:
+            found.append(f"{name}: has a clippy.toml of its own, but may not touch files")
+        for dependency in package["dependencies"]:
+            used = dependency["name"]
+            in_test = dependency["kind"] == "dev"
+            if used in names | MAY_USE.keys():
+                if used not in MAY_USE[name] and not (in_test and (name, used) in TESTS_MAY_USE):
+                    found.append(f"{name}: may not use {used}{' (not in tests either)' if in_test else ''}")
+                continue
+            if used in OWNERS and name not in OWNERS[used] and not in_test:
+                found.append(f"{name}: {used} belongs to {', '.join(sorted(OWNERS[used]))}")
+            if name in PURE and used in IMPURE and not in_test:
+                found.append(f"{name}: only computes, so it has no use for {used}")
+    return found
+
+
+def sample(*packages):
+    """A made-up workspace: `(name, [(dependency, kind), …])`."""
+    return {
+        "packages": [
+            {"id": name, "name": name, "dependencies": [{"name": d, "kind": k} for d, k in dependencies]}
+            for name, dependencies in packages
+        ],
+        "workspace_members": [name for name, _ in packages],
+    }
+
+
+def check_itself():
+    model = ("mitra-model", [("serde", None)])
+    archive = ("mitra-archive", [("mitra-model", None), ("zstd", None)])
+    good = sample(model, archive, ("mitra-app", [("mitra-archive", None), ("anyhow", None)]))
+    assert problems(good, lambda p: p["name"] == "mitra-archive") == []
+    bad = {
+        "model uses a crate": sample(("mitra-model", [("mitra-parse", None)])),
+        "diagnose reads the archive": sample(model, archive, ("mitra-diagnose", [("mitra-archive", None)])),
+        "a test of diagnose reads the archive": sample(archive, ("mitra-diagnose", [("mitra-archive", "dev")])),
+        "a build script of collect uses the archive": sample(archive, ("mitra-collect", [("mitra-archive", "build")])),
+        "something uses app": sample(("mitra-archive", [("mitra-app", None)])),
+        "a heavy dependency strays": sample(("mitra-diagnose", [("zstd", None)])),
+        "a pure crate makes system calls": sample(("mitra-parse", [("rustix", None)])),
+        "a crate without a rule": sample(("mitra-weather", [])),
+        "a drawer for everything": sample(("mitra-utils", [])),
+    }
+    for what, metadata in bad.items():
+        assert problems(metadata, lambda p: False), f"not caught: {what}"
+    assert problems(sample(("mitra-parse", [])), lambda p: True), "not caught: parse may touch files"
+
+
+def main():
+    check_itself()
+    output = subprocess.run(
+        ["cargo", "metadata", "--no-deps", "--format-version", "1", "--locked"], stdout=subprocess.PIPE, check=True
+    )
+    found = problems(
+        json.loads(output.stdout), lambda p: pathlib.Path(p["manifest_path"]).with_name("clippy.toml").exists()
+    )
+    for problem in found:
+        print(f"check-edges: {problem}", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|bench|fuzz…`
+#
+# Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
+# installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
+set -euo pipefail
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}
+venv=${MITRA_VENV:-$cache/mitra-venv}
+packages=()
+
+die() {
+    echo "install-deps: $*" >&2
+    exit 1
+}
+
+# need_command PROGRAM PACKAGE: the program has to be on the path or in the directories of the system's tools.
+need_command() {
+    PATH=$PATH:/usr/sbin:/sbin:/usr/lib/sysstat command -v "$1" >/dev/null || packages+=("$2")
+}
+
+# need_file PATH PACKAGE
+need_file() {
+    [[ -e $1 ]] || packages+=("$2")
+}
+
+need_build() {
+    need_command make make
+    need_command cc gcc
+    need_file /usr/include/stdio.h libc6-dev
+    # The BPF programs are compiled by clang against libbpf's helpers.
+    need_command clang clang
+    need_file /usr/include/bpf/bpf_helpers.h libbpf-dev
+    need_file /usr/include/linux/bpf.h linux-libc-dev
+    # The checks of `make lint`.
+    need_command python3 python3
+}
+
+need_test() {
+    # The live tests make their trouble with real software, and compare with what others measure.
+    need_command fio fio
+    need_command stress-ng stress-ng
+    need_command redis-server redis-server
+    need_command wrk wrk
+    need_command sadc sysstat
+    need_command atop atop
+    # Parquet files are read back by DuckDB.
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+}
+
+need_bench() {
+    need_command sadc sysstat
+    need_command atop atop
+}
+
+install_packages() {
+    [[ ${#packages[@]} -gt 0 ]] || return 0
+    mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+    command -v apt-get >/dev/null || die "missing, install them with your package manager: ${packages[*]}"
+    if [[ $(id -u) -ne 0 ]]; then
+        die "missing; run: sudo apt-get update && sudo apt-get install -y --no-install-recommends ${packages[*]}"
+    fi
+    echo "install-deps: installing ${packages[*]}" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    # A daemon that a package brings must not start on the machine of whoever runs the tests.
+    local policy=/usr/sbin/policy-rc.d
+    if [[ ! -e $policy ]]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+        # shellcheck disable=SC2064 # The path is fixed now.
+        trap "rm -f $policy" EXIT
+    fi
+    apt-get -qq update
+    apt-get -qq install -y --no-install-recommends "${packages[@]}" </dev/null >&2
+}
+
+need_rust() {
+    if ! command -v cargo >/dev/null && [[ -x $HOME/.cargo/bin/cargo ]]; then
+        die "cargo is installed but not on the path; run: . \"\$HOME/.cargo/env\""
+    fi
+    command -v cargo >/dev/null ||
+        die "Rust is missing; run: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal"
+    # Run here, rustup installs by itself what rust-toolchain.toml asks for; another cargo has to be new enough.
+    (cd "$(dirname "$0")/.." && cargo --version >/dev/null) || die "the Rust toolchain of rust-toolchain.toml cannot be used"
+}
+
+need_duckdb() {
+    [[ -x $venv/bin/python ]] && "$venv/bin/python" -c 'import duckdb' 2>/dev/null && return 0
+    echo "install-deps: installing duckdb in $venv" >&2
+    python3 -m venv "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check duckdb
+}
+
+need_fuzz() {
+    rustup toolchain list 2>/dev/null | grep -q '^nightly' ||
+        rustup toolchain install nightly --profile minimal ||
+        die "fuzzing needs the nightly toolchain; run: rustup toolchain install nightly"
+    command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
+}
+
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|bench|fuzz…"
+for set in "$@"; do
+    case $set in
+    build) need_build ;;
+    test) need_build && need_test ;;
+    bench) need_build && need_bench ;;
+    fuzz) need_build ;;
+    *) die "unknown set '$set'; there are build, test, bench and fuzz" ;;
+    esac
+done
+install_packages
+for set in "$@"; do
+    case $set in
+    test) need_rust && need_duckdb ;;
+    fuzz) need_rust && need_fuzz ;;
+    *) need_rust ;;
+    esac
+done
