@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * Tasks that live, by iter/task once a second, and tasks that end, by sched_process_exit.
+ * This source is dual licensed; inside the kernel it runs under the GPL, which the
+ * helpers it calls ask for.
+ */
+#include "record.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define STACK_FRAMES 16
+#define EXIT_RING_BYTES (512 * 1024)
+#define EXIT_SUMS 1024
+/* No clock that is trusted is further off than this; a task's run time is brought up to
+ * date at least once per tick, and no kernel ticks slower than 100 Hz. */
+#define TICK_NS_MAX 10000000ULL
+/* How far CLOCK_MONOTONIC and the scheduler's clock may part in a second: 50 ppm. */
+#define CLOCK_DRIFT_NS 50000ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, EXIT_RING_BYTES);
+} exit_ring SEC(".maps");
+
+/* What the ring had no room for: nothing is lost but the detail. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, EXIT_SUMS);
+	__type(key, struct exit_key);
+	__type(value, struct exit_sum);
+} exit_sums SEC(".maps");
+
+struct {
+	/* Neither ring nor sums had room. */
+	__u64 exits_lost;
+	/*
+	 * CLOCK_MONOTONIC minus the scheduler's clock, from above: now - last_arrival is too
+	 * large by the time since the task got its CPU, so the smallest one seen is the best.
+	 */
+	__u64 gap_ns;
+	__u64 gap_known;
+} globals;
+
+static __always_inline void learn_clock_gap(__u64 now_ns, __u64 last_arrival_ns)
+{
+	__u64 gap = now_ns - last_arrival_ns;
+
+	if (!last_arrival_ns)
+		return;
+	if (!globals.gap_known || (__s64)(gap - globals.gap_ns) < 0) {
+		globals.gap_ns = gap;
+		globals.gap_known = 1;
+	}
+}
+
+static __always_inline void read_delays(struct task_struct *task, struct delays *to, __u32 *flags)
+{
+	struct task_delay_info *d = 0;
+
+	to->blkio = to->swapin = to->reclaim = to->thrashing = NA;
+	to->compaction = to->wpcopy = to->irq = NA;
+	if (bpf_core_field_exists(task->delays))
+		d = task->delays;
+	if (!d)
+		return;
+	*flags |= TASK_F_HAS_DELAYS;
+	to->blkio = d->blkio_delay;
+	to->swapin = d->swapin_delay;
+	to->reclaim = d->freepages_delay;
+	to->thrashing = d->thrashing_delay;
+	to->compaction = FIELD_OR_NA(d, compact_delay);
+	to->wpcopy = FIELD_OR_NA(d, wpcopy_delay);
+	/* Without CONFIG_IRQ_TIME_ACCOUNTING the field is there and nothing ever adds to it. */
+	if (bpf_core_field_exists(((struct rq *)0)->prev_irq_time))
+		to->irq = FIELD_OR_NA(d, irq_delay);
+}
+
+static __always_inline void read_io(struct task_struct *task, struct task_io_accounting_copy *to)
+{
+	to->rchar = FIELD_OR_NA(task, ioac.rchar);
+	to->wchar = FIELD_OR_NA(task, ioac.wchar);
+	to->syscr = FIELD_OR_NA(task, ioac.syscr);
+	to->syscw = FIELD_OR_NA(task, ioac.syscw);
+	to->read_bytes = FIELD_OR_NA(task, ioac.read_bytes);
+	to->write_bytes = FIELD_OR_NA(task, ioac.write_bytes);
+	to->cancelled_write_bytes = FIELD_OR_NA(task, ioac.cancelled_write_bytes);
+}
+
+static __always_inline __u32 task_state(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return ((struct task_struct___state *)task)->state;
+}
+
+static __always_inline __u32 task_cpu(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->thread_info.cpu))
+		return task->thread_info.cpu;
+	if (bpf_core_field_exists(((struct task_struct___cpu *)0)->cpu))
+		return ((struct task_struct___cpu *)task)->cpu;
+	return 0;
+}
+
+/* rss lives in the mm, which all threads share: only the leader carries it. */
+static __always_inline void read_group(struct task_struct *task, struct task_rec *r)
+{
+	struct signal_struct *signal = task->signal;
+	struct mm_struct *mm = task->mm;
+
+	r->flags |= TASK_F_LEADER;
+	r->num_threads = signal->nr_threads;
+	r->dead_utime = signal->utime;
+	r->dead_stime = signal->stime;
+	r->dead_sum_exec_runtime = signal->sum_sched_runtime;
+	if (!mm)
+		return;
+	r->flags |= TASK_F_HAS_MM;
+	r->rss_anon = RSS_PAGES(mm, MM_ANONPAGES);
+	r->rss_file = RSS_PAGES(mm, MM_FILEPAGES);
+	r->rss_shmem = RSS_PAGES(mm, MM_SHMEMPAGES);
+	r->swap = RSS_PAGES(mm, MM_SWAPENTS);
+}
+
+static __always_inline void write_stack(struct seq_file *seq, struct task_struct *task)
+{
+	__u64 frames[STACK_FRAMES] = {};
+	long bytes = bpf_get_task_stack(task, frames, sizeof(frames), 0);
+
+	for (int i = 0; i < STACK_FRAMES; i++) {
+		if (i * (long)sizeof(__u64) >= bytes)
+			break;
+		bpf_seq_printf(seq, "%ps;", sizeof("%ps;"), &frames[i], sizeof(frames[i]));
+	}
+	bpf_seq_write(seq, "\n", 1);
+}
+
+SEC("iter/task")
+int task_pass(struct bpf_iter__task *ctx)
+{
+	struct bpf_iter_meta *meta = ctx->meta;
+	struct seq_file *seq = meta->seq;
+	struct task_struct *task = ctx->task;
+	struct task_rec r = {};
+	__u32 state;
+
+	if (!task)
+		return 0;
+	if (meta->seq_num == 0) {
+		struct task_struct *self = (void *)bpf_get_current_task();
+
+		globals.gap_ns += CLOCK_DRIFT_NS;
+		learn_clock_gap(bpf_ktime_get_ns(), BPF_CORE_READ(self, sched_info.last_arrival));
+	}
+
+	state = task_state(task);
+	r.tid = task->pid;
+	r.tgid = task->tgid;
+	r.ppid = task->real_parent->tgid;
+	r.start_boottime = task->start_boottime;
+	bpf_probe_read_kernel(r.comm, sizeof(r.comm), &task->comm);
+	r.state = state;
+	r.exit_state = task->exit_state;
+	r.cpu = task_cpu(task);
+	r.nr_cpus_allowed = task->nr_cpus_allowed;
+	r.cpus_allowed = task->cpus_ptr->bits[0];
+	r.policy = task->policy;
+	r.nice = task->static_prio - 120;
+	r.rt_priority = task->rt_priority;
+	r.utime = task->utime;
+	r.stime = task->stime;
+	r.sum_exec_runtime = task->se.sum_exec_runtime;
+	r.run_delay = FIELD_OR_NA(task, sched_info.run_delay);
+	r.nvcsw = task->nvcsw;
+	r.nivcsw = task->nivcsw;
+	r.min_flt = task->min_flt;
+	r.maj_flt = task->maj_flt;
+	read_io(task, &r.io);
+	read_delays(task, &r.delays, &r.flags);
+	read_cgroups(task, &r.cgroups);
+	if (task->flags & PF_KTHREAD)
+		r.flags |= TASK_F_KTHREAD;
+	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+		r.flags |= TASK_F_IN_IOWAIT;
+	if (r.tid == r.tgid)
+		read_group(task, &r);
+
+	/* Idle kernel threads wait uninterruptibly too, and frozen tasks are not stuck. */
+	if ((state & TASK_UNINTERRUPTIBLE) && !(state & (TASK_NOLOAD | TASK_FROZEN))) {
+		r.flags |= TASK_F_HAS_STACK;
+		bpf_seq_write(seq, &r, sizeof(r));
+		write_stack(seq, task);
+		return 0;
+	}
+	bpf_seq_write(seq, &r, sizeof(r));
+	return 0;
+}
+
+/*
+ * CPU time of the task that is running here. sum_exec_runtime stands still between two
+ * ticks, and a process of 1 ms may never see one: so add the time since it got the CPU to
+ * what it had then.
+ */
+static __always_inline __u64 running_cpu_time(struct task_struct *task)
+{
+	__u64 charged = task->se.sum_exec_runtime;
+	__u64 arrived = task->sched_info.last_arrival;
+	__u64 now = bpf_ktime_get_ns();
+	__u64 estimate;
+
+	learn_clock_gap(now, arrived);
+	if (!arrived || !globals.gap_known)
+		return charged;
+	estimate = task->se.prev_sum_exec_runtime + (now - globals.gap_ns - arrived);
+	if ((__s64)(estimate - charged) < 0)
+		return charged;
+	return estimate - charged > TICK_NS_MAX ? charged : estimate;
+}
+
+/*
+ * Adds the threads that were reaped before. A leader that ended first stays a zombie
+ * until the last thread ends, and is in neither.
+ */
+static __always_inline void add_group(struct exit_rec *e, struct task_struct *task,
+				      struct task_struct *leader)
+{
+	struct signal_struct *s = task->signal;
+
+	e->cpu_time += s->sum_sched_runtime;
+	e->utime += s->utime;
+	e->stime += s->stime;
+	e->nvcsw += s->nvcsw;
+	e->nivcsw += s->nivcsw;
+	e->min_flt += s->min_flt;
+	e->maj_flt += s->maj_flt;
+	if (bpf_core_field_exists(s->ioac.read_bytes)) {
+		e->read_bytes += s->ioac.read_bytes;
+		e->write_bytes += s->ioac.write_bytes;
+	}
+	if (leader == task)
+		return;
+	e->cpu_time += leader->se.sum_exec_runtime;
+	e->utime += leader->utime;
+	e->stime += leader->stime;
+	e->nvcsw += leader->nvcsw;
+	e->nivcsw += leader->nivcsw;
+	e->min_flt += leader->min_flt;
+	e->maj_flt += leader->maj_flt;
+	if (bpf_core_field_exists(leader->ioac.read_bytes)) {
+		e->read_bytes += leader->ioac.read_bytes;
+		e->write_bytes += leader->ioac.write_bytes;
+	}
+}
+
+static __always_inline void fill_exit(struct exit_rec *e, struct task_struct *task, bool group_dead)
+{
+	struct task_struct *leader = task->group_leader;
+	struct task_struct *parent = task->real_parent;
+	struct signal_struct *signal = task->signal;
+
+	e->tid = task->pid;
+	e->tgid = task->tgid;
+	e->ppid = parent->tgid;
+	e->flags = group_dead ? TASK_F_GROUP_DEAD : 0;
+	if (e->tid == e->tgid)
+		e->flags |= TASK_F_LEADER;
+	if (task->flags & PF_KTHREAD)
+		e->flags |= TASK_F_KTHREAD;
+	e->start_boottime = task->start_boottime;
+	e->leader_start_boottime = leader->start_boottime;
+	e->end_boottime = bpf_ktime_get_boot_ns();
+	bpf_probe_read_kernel(e->comm, sizeof(e->comm), &task->comm);
+	bpf_probe_read_kernel(e->leader_comm, sizeof(e->leader_comm), &leader->comm);
+	bpf_probe_read_kernel(e->parent_comm, sizeof(e->parent_comm), &parent->comm);
+	e->exit_code = signal->flags & SIGNAL_GROUP_EXIT ? signal->group_exit_code : task->exit_code;
+	e->pad = 0;
+	e->cpu_time = running_cpu_time(task);
+	e->utime = task->utime;
+	e->stime = task->stime;
+	e->run_delay = FIELD_OR_NA(task, sched_info.run_delay);
+	e->nvcsw = task->nvcsw;
+	e->nivcsw = task->nivcsw;
+	e->min_flt = task->min_flt;
+	e->maj_flt = task->maj_flt;
+	e->read_bytes = FIELD_OR_NA(task, ioac.read_bytes);
+	e->write_bytes = FIELD_OR_NA(task, ioac.write_bytes);
+	read_delays(task, &e->delays, &e->flags);
+	read_cgroups(task, &e->cgroups);
+	if (group_dead)
+		add_group(e, task, leader);
+}
+
+static __always_inline void sum_exit(struct task_struct *task, bool group_dead)
+{
+	struct task_struct *parent = task->real_parent;
+	struct exit_key key = {};
+	struct exit_sum zero = {};
+	struct exit_sum *sum;
+
+	key.ppid = parent->tgid;
+	bpf_probe_read_kernel(key.comm, sizeof(key.comm), &task->comm);
+	bpf_probe_read_kernel(key.parent_comm, sizeof(key.parent_comm), &parent->comm);
+	sum = bpf_map_lookup_elem(&exit_sums, &key);
+	if (!sum) {
+		bpf_map_update_elem(&exit_sums, &key, &zero, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&exit_sums, &key);
+	}
+	if (!sum) {
+		__sync_fetch_and_add(&globals.exits_lost, 1);
+		return;
+	}
+	__sync_fetch_and_add(group_dead ? &sum->processes : &sum->threads, 1);
+	__sync_fetch_and_add(&sum->cpu_time, running_cpu_time(task));
+	__sync_fetch_and_add(&sum->min_flt, task->min_flt);
+	__sync_fetch_and_add(&sum->maj_flt, task->maj_flt);
+	if (bpf_core_field_exists(task->sched_info.run_delay))
+		__sync_fetch_and_add(&sum->run_delay, task->sched_info.run_delay);
+	if (bpf_core_field_exists(task->ioac.read_bytes)) {
+		__sync_fetch_and_add(&sum->read_bytes, task->ioac.read_bytes);
+		__sync_fetch_and_add(&sum->write_bytes, task->ioac.write_bytes);
+	}
+}
+
+/* No wake-up: user space drains the ring once per tick, however many end. */
+static __always_inline int on_exit(struct task_struct *task, bool group_dead)
+{
+	struct exit_rec *e = bpf_ringbuf_reserve(&exit_ring, sizeof(*e), 0);
+
+	if (!e) {
+		sum_exit(task, group_dead);
+		return 0;
+	}
+	fill_exit(e, task, group_dead);
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* Since 6.16 the tracepoint says whether this was the last thread. */
+SEC("tp_btf/sched_process_exit")
+int process_exit(unsigned long long *ctx)
+{
+	return on_exit((struct task_struct *)ctx[0], (bool)ctx[1]);
+}
+
+/*
+ * Up to 6.15 the count of live threads has to tell. Two last threads that end in the same
+ * instant may both see zero; user space drops the second by (tgid, start).
+ */
+SEC("tp_btf/sched_process_exit")
+int process_exit_old(unsigned long long *ctx)
+{
+	struct task_struct *task = (struct task_struct *)ctx[0];
+
+	return on_exit(task, task->signal->live.counter == 0);
+}

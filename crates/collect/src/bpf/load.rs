@@ -1,0 +1,302 @@
+//! Loads and attaches the programs, each on its own: one that fails costs only itself.
+
+use std::error::Error;
+use std::io;
+use std::os::fd::AsFd as _;
+
+use aya::maps::{Map, MapData, RingBuf};
+use aya::programs::tp_btf::BtfTracePointLink;
+use aya::programs::{BtfTracePoint, Iter};
+use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
+
+use super::block::BlockHists;
+use super::events::{Events, Stalls};
+use super::exit::Exits;
+use super::task::TaskIter;
+
+static TASKS: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tasks.bpf.o"));
+static BLOCK: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/block.bpf.o"));
+static EVENTS: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/events.bpf.o"));
+
+/// Disks that may appear after the start; each needs up to three entries (read, write, flush).
+const SPARE_DISKS: usize = 8;
+const ENTRIES_PER_DISK: usize = 3;
+/// A percpu entry is 296 bytes on every CPU.
+const BLOCK_ENTRIES_MAX: usize = 4096;
+
+type AnyError = Box<dyn Error + Send + Sync>;
+
+/// All that is attached. Dropping it detaches everything.
+pub struct Probes {
+    /// Every living task, in one pass.
+    pub tasks: Option<TaskIter>,
+    /// Tasks that ended.
+    pub exits: Option<Exits>,
+    /// Block I/O latency and size.
+    pub block: Option<BlockHists>,
+    /// OOM kills and fatal signals.
+    pub events: Option<Events>,
+    /// Time lost in reclaim and compaction.
+    pub stalls: Option<Stalls>,
+    links: Vec<BtfTracePointLink>,
+    unavailable: Vec<(&'static str, String)>,
+}
+
+impl Probes {
+    /// Loads what this kernel and this privilege allow.
+    ///
+    /// The kernel's type information is large (tens of megabytes as aya parses it) and only
+    /// needed here, so the heap is handed back at the end.
+    pub fn load() -> Self {
+        let mut probes = Self {
+            tasks: None,
+            exits: None,
+            block: None,
+            events: None,
+            stalls: None,
+            links: Vec::new(),
+            unavailable: Vec::new(),
+        };
+        // A new loader parses the type information for itself; drop that before ours is
+        // parsed, which the programs need as well, so that there is never more than one.
+        let mut loader = EbpfLoader::new();
+        loader.btf(None);
+        match Btf::from_sys_fs() {
+            Ok(btf) => probes.load_all(&btf, loader),
+            Err(error) => {
+                drop(loader);
+                let why = format!("no kernel type information: {}", chain(&error));
+                for name in ["task_iter", "exits", "block_io", "events", "stalls"] {
+                    probes.unavailable.push((name, why.clone()));
+                }
+            }
+        }
+        trim_heap();
+        probes
+    }
+
+    /// Probes that are not there, and why.
+    pub fn unavailable(&self) -> &[(&'static str, String)] {
+        &self.unavailable
+    }
+
+    fn load_all<'a>(&mut self, btf: &'a Btf, mut loader: EbpfLoader<'a>) {
+        loader.btf(Some(btf));
+        match loader.load(TASKS) {
+            Ok(mut object) => self.load_tasks(&mut object, btf),
+            Err(error) => self.miss_all(&["task_iter", "exits"], &error),
+        }
+        let entries = block_entries();
+        loader.map_max_entries("block_hists", entries);
+        match loader.load(BLOCK) {
+            Ok(mut object) => self.load_block(&mut object, btf, entries),
+            Err(error) => self.miss_all(&["block_io"], &error),
+        }
+        match loader.load(EVENTS) {
+            Ok(mut object) => self.load_events(&mut object, btf),
+            Err(error) => self.miss_all(&["events", "stalls"], &error),
+        }
+    }
+
+    fn load_tasks(&mut self, object: &mut Ebpf, btf: &Btf) {
+        match open_task_iter(object, btf) {
+            Ok(tasks) => self.tasks = Some(tasks),
+            Err(error) => self.miss("task_iter", &*error),
+        }
+        let attached = self.attach_first(
+            object,
+            btf,
+            "exits",
+            "sched_process_exit",
+            &["process_exit", "process_exit_old"],
+        );
+        if let Some(program) = attached {
+            match open_exits(object, program == "process_exit_old") {
+                Ok(exits) => self.exits = Some(exits),
+                Err(error) => self.miss("exits", &*error),
+            }
+        }
+    }
+
+    fn load_block(&mut self, object: &mut Ebpf, btf: &Btf, entries: u32) {
+        if self.attach_first(object, btf, "block_io", "block_rq_complete", &["block_complete"]).is_none() {
+            return;
+        }
+        let opened = (|| {
+            let (hists, globals) = (take_map(object, "block_hists")?, take_map(object, ".bss")?);
+            Ok::<_, AnyError>(BlockHists::new(&hists, &globals, cpus()?, entries)?)
+        })();
+        match opened {
+            Ok(block) => self.block = Some(block),
+            Err(error) => self.miss("block_io", &*error),
+        }
+    }
+
+    fn load_events(&mut self, object: &mut Ebpf, btf: &Btf) {
+        let oom = self.attach_first(object, btf, "oom", "mark_victim", &["oom_victim", "oom_victim_old"]);
+        let signals = self.attach_first(object, btf, "signals", "signal_generate", &["signal_generated"]);
+        if oom.is_some() || signals.is_some() {
+            match open_events(object) {
+                Ok(events) => self.events = Some(events),
+                Err(error) => self.miss("events", &*error),
+            }
+        }
+        let stalls = [
+            (
+                "direct_reclaim",
+                ["mm_vmscan_direct_reclaim_begin", "mm_vmscan_direct_reclaim_end"],
+                ["direct_begin", "direct_end"],
+            ),
+            (
+                "memcg_reclaim",
+                ["mm_vmscan_memcg_reclaim_begin", "mm_vmscan_memcg_reclaim_end"],
+                ["memcg_begin", "memcg_end"],
+            ),
+            (
+                "compaction",
+                ["mm_compaction_begin", "mm_compaction_end"],
+                ["compaction_begin", "compaction_end"],
+            ),
+        ];
+        let mut any = false;
+        for (name, [begin_point, end_point], [begin, end]) in stalls {
+            // The end first: a beginning without an end would only fill the table.
+            let ended = self.attach_first(object, btf, name, end_point, &[end]).is_some();
+            any |= ended && self.attach_first(object, btf, name, begin_point, &[begin]).is_some();
+        }
+        if any {
+            match open_stalls(object) {
+                Ok(stalls) => self.stalls = Some(stalls),
+                Err(error) => self.miss("stalls", &*error),
+            }
+        }
+    }
+
+    /// Attaches the first of `programs` that the kernel takes, and returns its name. Later
+    /// ones are for older kernels, where the tracepoint has other arguments.
+    fn attach_first(
+        &mut self,
+        object: &mut Ebpf,
+        btf: &Btf,
+        name: &'static str,
+        tracepoint: &str,
+        programs: &[&'static str],
+    ) -> Option<&'static str> {
+        let mut first_error: Option<AnyError> = None;
+        for program in programs {
+            match attach(object, btf, tracepoint, program) {
+                Ok(link) => {
+                    self.links.push(link);
+                    return Some(program);
+                }
+                Err(error) => _ = first_error.get_or_insert(error),
+            }
+        }
+        if let Some(error) = first_error {
+            self.miss(name, &*error);
+        }
+        None
+    }
+
+    fn miss(&mut self, name: &'static str, error: &(dyn Error + 'static)) {
+        self.unavailable.push((name, chain(error)));
+    }
+
+    fn miss_all(&mut self, names: &[&'static str], error: &(dyn Error + 'static)) {
+        for name in names {
+            self.miss(name, error);
+        }
+    }
+}
+
+fn attach(
+    object: &mut Ebpf,
+    btf: &Btf,
+    tracepoint: &str,
+    program: &str,
+) -> Result<BtfTracePointLink, AnyError> {
+    let program: &mut BtfTracePoint =
+        object.program_mut(program).ok_or("the program is not in its object")?.try_into()?;
+    program.load(tracepoint, btf)?;
+    let link = program.attach()?;
+    Ok(program.take_link(link)?)
+}
+
+fn open_task_iter(object: &mut Ebpf, btf: &Btf) -> Result<TaskIter, AnyError> {
+    let program: &mut Iter =
+        object.program_mut("task_pass").ok_or("the program is not in its object")?.try_into()?;
+    program.load("task", btf)?;
+    Ok(TaskIter::open(program.fd()?.as_fd())?)
+}
+
+fn open_exits(object: &mut Ebpf, may_repeat: bool) -> Result<Exits, AnyError> {
+    let ring = take_ring(object, "exit_ring")?;
+    let (sums, globals) = (take_map(object, "exit_sums")?, take_map(object, ".bss")?);
+    Ok(Exits::new(ring, &sums, &globals, may_repeat)?)
+}
+
+fn open_events(object: &mut Ebpf) -> Result<Events, AnyError> {
+    let ring = take_ring(object, "event_ring")?;
+    Ok(Events::new(ring, &take_map(object, ".bss")?)?)
+}
+
+fn open_stalls(object: &mut Ebpf) -> Result<Stalls, AnyError> {
+    let (hists, owners) = (take_map(object, "stall_hists")?, take_map(object, "stall_owners")?);
+    Ok(Stalls::new(&hists, &owners, cpus()?)?)
+}
+
+fn take_ring(object: &mut Ebpf, name: &str) -> Result<RingBuf<MapData>, AnyError> {
+    let map = object.take_map(name).ok_or_else(|| format!("no map {name} in the object"))?;
+    Ok(RingBuf::try_from(map)?)
+}
+
+fn take_map(object: &mut Ebpf, name: &str) -> Result<MapData, AnyError> {
+    match object.take_map(name) {
+        Some(
+            Map::Array(map)
+            | Map::HashMap(map)
+            | Map::LruHashMap(map)
+            | Map::PerCpuArray(map)
+            | Map::PerCpuHashMap(map),
+        ) => Ok(map),
+        Some(_) => Err(format!("map {name} is of another type").into()),
+        None => Err(format!("no map {name} in the object").into()),
+    }
+}
+
+fn cpus() -> io::Result<usize> {
+    aya::util::nr_cpus().map_err(|(path, error)| io::Error::new(error.kind(), format!("{path}: {error}")))
+}
+
+/// Room for the disks there are and some more; the kernel allocates it all at once.
+fn block_entries() -> u32 {
+    let disks = std::fs::read_dir("/sys/block").map_or(0, Iterator::count);
+    let entries = ((disks + SPARE_DISKS) * ENTRIES_PER_DISK).min(BLOCK_ENTRIES_MAX);
+    u32::try_from(entries).unwrap_or(u32::MAX)
+}
+
+/// The error with its causes, of the verifier's log only the last line: the one that says why.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let message = error.to_string();
+        let message = message.trim_end().lines().last().unwrap_or_default().trim();
+        if !text.contains(message) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(message);
+        }
+        next = error.source();
+    }
+    text
+}
+
+fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim only returns free pages of the heap to the kernel.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

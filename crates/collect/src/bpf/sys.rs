@@ -1,0 +1,188 @@
+//! The few `bpf(2)` commands that aya has no allocation-free or no public way to issue.
+//!
+//! Layouts follow `union bpf_attr` of `include/uapi/linux/bpf.h`, which only ever grows.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
+const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
+const BPF_MAP_GET_NEXT_KEY: libc::c_long = 4;
+const BPF_MAP_LOOKUP_AND_DELETE_ELEM: libc::c_long = 21;
+const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_ITER_CREATE: libc::c_long = 33;
+/// The kernel's own "not supported", which libc does not name.
+const ENOTSUPP: i32 = 524;
+const BPF_TRACE_ITER: u32 = 28;
+
+/// A value that the kernel may read or write as bytes.
+///
+/// # Safety
+///
+/// The type is `repr(C)`, has no padding, no pointers, and every bit pattern is valid.
+pub(super) unsafe trait Plain: Copy + 'static {}
+
+// SAFETY: an integer has no padding and no invalid bit pattern.
+unsafe impl Plain for u32 {}
+// SAFETY: an integer has no padding and no invalid bit pattern.
+unsafe impl Plain for u64 {}
+
+/// The value of all zero bytes.
+pub(super) fn zeroed<T: Plain>() -> T {
+    // SAFETY: every bit pattern of a `Plain` type is valid, also all zeroes.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Reads a `T` off the front of `bytes`, which need not be aligned.
+pub(super) fn read_plain<T: Plain>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() < size_of::<T>() {
+        return None;
+    }
+    // SAFETY: the slice holds at least `size_of::<T>()` bytes and any bytes make a `T`.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+#[repr(C)]
+struct MapAttr {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct LinkCreateAttr {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    iter_info: u64,
+    iter_info_len: u32,
+    pad: u32,
+}
+
+#[repr(C)]
+struct IterCreateAttr {
+    link_fd: u32,
+    flags: u32,
+}
+
+/// # Safety
+///
+/// `T` is the part of `union bpf_attr` that `command` uses, and the addresses in it are
+/// valid for what the kernel reads and writes there.
+unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<libc::c_long> {
+    // SAFETY: the attribute is valid for its size, and the caller vouches for what it points at.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn number(fd: BorrowedFd<'_>) -> u32 {
+    // An open descriptor is never negative.
+    fd.as_raw_fd().unsigned_abs()
+}
+
+/// Attaches a loaded iterator program; iterations are made of the link.
+pub(super) fn iter_link(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let attr = LinkCreateAttr {
+        prog_fd: number(program),
+        target_fd: 0,
+        attach_type: BPF_TRACE_ITER,
+        flags: 0,
+        iter_info: 0,
+        iter_info_len: 0,
+        pad: 0,
+    };
+    // SAFETY: BPF_LINK_CREATE with the layout it wants; no address is passed.
+    owned(unsafe { bpf(BPF_LINK_CREATE, &attr) }?)
+}
+
+/// Starts an iteration. The descriptor reads once from the first object to the last.
+pub(super) fn iter_create(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let attr = IterCreateAttr { link_fd: number(link), flags: 0 };
+    // SAFETY: BPF_ITER_CREATE with the layout it wants; no address is passed.
+    owned(unsafe { bpf(BPF_ITER_CREATE, &attr) }?)
+}
+
+/// A map whose values are read into a buffer that is kept.
+///
+/// `copies` is 1, or for the per-CPU kinds the number of possible CPUs: the kernel then
+/// returns that many values in a row.
+pub(super) struct MapReader<K, V> {
+    fd: OwnedFd,
+    values: Vec<V>,
+    key: PhantomData<K>,
+}
+
+impl<K: Plain, V: Plain> MapReader<K, V> {
+    pub(super) fn new(fd: BorrowedFd<'_>, copies: usize) -> io::Result<Self> {
+        const { assert!(size_of::<V>().is_multiple_of(8), "per-CPU values are padded to 8 bytes") };
+        Ok(Self { fd: fd.try_clone_to_owned()?, values: vec![zeroed(); copies.max(1)], key: PhantomData })
+    }
+
+    fn attr(&self, key: u64, value: u64) -> MapAttr {
+        MapAttr { map_fd: number(self.fd.as_fd()), pad: 0, key, value, flags: 0 }
+    }
+
+    /// The values under `key`, one per CPU; none if the key is not there.
+    pub(super) fn lookup(&mut self, key: &K) -> io::Result<Option<&[V]>> {
+        self.fetch(BPF_MAP_LOOKUP_ELEM, key)
+    }
+
+    /// Removes `key` and returns what it held.
+    pub(super) fn take(&mut self, key: &K) -> io::Result<Option<&[V]>> {
+        match self.fetch(BPF_MAP_LOOKUP_AND_DELETE_ELEM, key) {
+            // Hash maps know the combined command since 5.14. Before, an addition between
+            // the two calls is lost.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | ENOTSUPP)) => {
+                if self.fetch(BPF_MAP_LOOKUP_ELEM, key)?.is_none() {
+                    return Ok(None);
+                }
+                let attr = self.attr(address(key), 0);
+                // SAFETY: the key is read during the call only and has the map's key size.
+                unsafe { bpf(BPF_MAP_DELETE_ELEM, &attr) }?;
+            }
+            Err(error) => return Err(error),
+            Ok(None) => return Ok(None),
+            Ok(Some(_)) => {}
+        }
+        Ok(Some(&self.values))
+    }
+
+    fn fetch(&mut self, command: libc::c_long, key: &K) -> io::Result<Option<&[V]>> {
+        let buffer = self.values.as_mut_ptr().expose_provenance() as u64;
+        let attr = self.attr(address(key), buffer);
+        // SAFETY: the key is read and the buffer written during the call only; the buffer
+        // holds one value per copy, of the map's value size, which is a multiple of 8.
+        match unsafe { bpf(command, &attr) } {
+            Ok(_) => Ok(Some(&self.values)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The key after `key`, or the first one. A key that has gone starts over: bound the loop.
+    pub(super) fn next_key(&self, key: Option<&K>) -> io::Result<Option<K>> {
+        let mut next = zeroed::<K>();
+        let attr =
+            self.attr(key.map_or(0, address), std::ptr::from_mut(&mut next).expose_provenance() as u64);
+        // SAFETY: both addresses are valid during the call, for a key each; 0 means the first.
+        match unsafe { bpf(BPF_MAP_GET_NEXT_KEY, &attr) } {
+            Ok(_) => Ok(Some(next)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn address<T>(value: &T) -> u64 {
+    std::ptr::from_ref(value).expose_provenance() as u64
+}
