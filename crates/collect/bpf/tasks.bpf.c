@@ -255,7 +255,8 @@ static __always_inline void add_group(struct exit_rec *e, struct task_struct *ta
 static __always_inline void fill_exit(struct exit_rec *e, struct task_struct *task, bool group_dead)
 {
 	struct task_struct *leader = task->group_leader;
-	struct task_struct *parent = task->real_parent;
+	/* The thread that forked may bear another name than its process. */
+	struct task_struct *parent = task->real_parent->group_leader;
 	struct signal_struct *signal = task->signal;
 
 	e->tid = task->pid;
@@ -292,7 +293,7 @@ static __always_inline void fill_exit(struct exit_rec *e, struct task_struct *ta
 
 static __always_inline void sum_exit(struct task_struct *task, bool group_dead)
 {
-	struct task_struct *parent = task->real_parent;
+	struct task_struct *parent = task->real_parent->group_leader;
 	struct exit_key key = {};
 	struct exit_sum zero = {};
 	struct exit_sum *sum;

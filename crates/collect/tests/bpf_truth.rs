@@ -1,0 +1,486 @@
+//! Every BPF value against the file it replaces, on the running kernel. Needs root and
+//! kernel type information; each test says so and passes where they are missing.
+#![cfg(feature = "bpf")]
+
+#[path = "bpf_truth/proc.rs"]
+mod proc;
+#[path = "bpf_truth/spawn.rs"]
+mod spawn;
+
+use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use mitra_collect::bpf::{BlockHist, BlockOp, EventKind, ExitRec, Probes, StallKind, TaskRec};
+use spawn::{Running, busy, idle};
+
+/// The tests count what the whole machine does: one at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+const TICKS_PER_SECOND: u64 = 100;
+const NS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
+
+fn probes() -> Option<(MutexGuard<'static, ()>, Probes)> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return None;
+    }
+    if !fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false) {
+        eprintln!("skipped: this kernel has no type information (/sys/kernel/btf/vmlinux)");
+        return None;
+    }
+    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    Some((guard, Probes::load()))
+}
+
+fn pass(probes: &mut Probes) -> HashMap<u32, (TaskRec, String)> {
+    let mut seen = HashMap::new();
+    let stats = probes
+        .tasks
+        .as_mut()
+        .expect("the task iterator")
+        .pass(|record, stack| {
+            assert!(seen.insert(record.tid, (*record, stack.to_owned())).is_none(), "a thread came twice");
+        })
+        .expect("a pass");
+    assert_eq!(stats.tasks, seen.len() as u64);
+    seen
+}
+
+#[test]
+fn every_probe_loads() {
+    let Some((_guard, probes)) = probes() else { return };
+    assert_eq!(probes.unavailable(), []);
+}
+
+fn counter(record: &TaskRec, name: &str) -> u64 {
+    match name {
+        "minflt" => record.min_flt,
+        "majflt" => record.maj_flt,
+        "runtime" => record.sum_exec_runtime_ns,
+        "run_delay" => record.run_delay_ns,
+        "rchar" => record.io.rchar,
+        "wchar" => record.io.wchar,
+        "syscr" => record.io.syscr,
+        "syscw" => record.io.syscw,
+        "read_bytes" => record.io.read_bytes,
+        "write_bytes" => record.io.write_bytes,
+        "cancelled_write_bytes" => record.io.cancelled_write_bytes,
+        "voluntary_ctxt_switches" => record.nvcsw,
+        "nonvoluntary_ctxt_switches" => record.nivcsw,
+        other => panic!("no counter {other}"),
+    }
+}
+
+/// `percpu_counter_batch` (lib/percpu_counter.c) pages may wait on each CPU; up to 6.1 64
+/// events of each thread (`TASK_RSS_EVENTS_THRESH`).
+fn rss_slack_pages(threads: u64) -> u64 {
+    let cpus = thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    ((2 * cpus).max(32) * cpus).max(64 * threads)
+}
+
+fn check_thread(record: &TaskRec, before: &proc::Thread, after: &proc::Thread) {
+    let who = format!("{} ({})", record.tid, record.comm());
+    assert_eq!(record.tgid, before.tgid, "{who}");
+    assert_eq!(record.start_boottime_ns / NS_PER_TICK, before.start_ticks, "{who}: start");
+    for name in proc::COUNTERS {
+        let (low, value, high) = (before.counters[name], counter(record, name), after.counters[name]);
+        assert!(low <= value && value <= high, "{who}: {name}: {low} <= {value} <= {high}");
+    }
+    // Both halves are cut to whole ticks, so their sum may be up to two ticks short.
+    let ticks = record.sum_exec_runtime_ns / NS_PER_TICK;
+    assert!(before.utime_ticks + before.stime_ticks <= ticks, "{who}: ticks {ticks} before {before:?}");
+    assert!(ticks <= after.utime_ticks + after.stime_ticks + 2, "{who}: ticks {ticks} after {after:?}");
+    let (user, system) = record.cpu_split_ns();
+    assert_eq!(user + system, record.sum_exec_runtime_ns, "{who}");
+    for (name, old, value, new) in [
+        ("ppid", u64::from(before.ppid), u64::from(record.ppid), u64::from(after.ppid)),
+        ("policy", before.policy, u64::from(record.policy), after.policy),
+        ("rt_priority", before.rt_priority, u64::from(record.rt_priority), after.rt_priority),
+        ("allowed CPUs", before.cpus_allowed, record.cpus_allowed, after.cpus_allowed),
+    ] {
+        assert!(value == old || value == new, "{who}: {name}: {old}, {value}, {new}");
+    }
+    assert_eq!(i64::from(record.nice), before.nice, "{who}: nice");
+    assert_eq!(record.cpus_allowed_count, record.cpus_allowed.count_ones(), "{who}: fewer than 64 CPUs");
+    // One that did not run in between cannot have changed these.
+    if before.counters["runtime"] == after.counters["runtime"] && before.state == after.state {
+        assert_eq!(record.state_char(), after.state, "{who}: state {:x}", record.state);
+        assert_eq!(u64::from(record.cpu), after.cpu, "{who}: cpu");
+    }
+    // Workers rename themselves by what they do; /proc then shows more than 15 letters.
+    if !record.is_kthread() {
+        assert!([&before.comm, &after.comm].contains(&&record.comm().to_owned()), "{who}: {}", before.comm);
+    }
+    if record.is_leader() {
+        assert!(
+            (before.num_threads..=after.num_threads).contains(&u64::from(record.num_threads))
+                || (after.num_threads..=before.num_threads).contains(&u64::from(record.num_threads)),
+            "{who}: threads"
+        );
+        check_rss(record, before, after, &who);
+    }
+}
+
+fn check_rss(record: &TaskRec, before: &proc::Thread, after: &proc::Thread, who: &str) {
+    let pages = [record.rss_anon_pages, record.rss_file_pages, record.rss_shmem_pages, record.swap_pages];
+    let slack = rss_slack_pages(u64::from(record.num_threads));
+    let kb_per_page = rustix::param::page_size() as u64 / 1024;
+    for (name, value) in proc::RSS.iter().zip(pages) {
+        let (Some(old), Some(new)) = (before.rss_kb.get(name), after.rss_kb.get(name)) else {
+            assert_eq!(value, 0, "{who}: {name} without an address space");
+            continue;
+        };
+        let (low, high) = (old.min(new) / kb_per_page, old.max(new) / kb_per_page);
+        let value = u64::from(value);
+        assert!(value + slack >= low && value <= high + slack, "{who}: {name}: {low} <= {value} <= {high}");
+    }
+}
+
+#[test]
+fn values_of_all_tasks_fall_between_two_reads_of_proc() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let _running = [
+        busy("while :; do :; done"),
+        busy("exec dd if=/dev/zero of=/dev/null bs=64k"),
+        busy("while :; do /bin/true; done"),
+    ];
+    thread::sleep(Duration::from_millis(300));
+    let mut checked = 0;
+    for _ in 0..5 {
+        let before = proc::read_all();
+        let seen = pass(&mut probes);
+        let after = proc::read_all();
+        for (tid, old) in &before {
+            let Some(new) = after.get(tid).filter(|new| new.start_ticks == old.start_ticks) else { continue };
+            let (record, _) = seen.get(tid).unwrap_or_else(|| panic!("the pass has missed {tid} {old:?}"));
+            check_thread(record, old, new);
+            checked += 1;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    eprintln!("{checked} threads checked");
+    assert!(checked > 100, "{checked}");
+}
+
+#[test]
+fn tick_times_are_in_proportion_and_cgroups_are_inode_numbers() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let spinner = busy("while :; do :; done");
+    thread::sleep(Duration::from_secs(2));
+    let seen = pass(&mut probes);
+    let (record, _) = &seen[&spinner.pid()];
+    // The tick finds a task that always runs running: a sample of some hundred.
+    let (ticks, exact) = ((record.utime_ns + record.stime_ns) as f64, record.sum_exec_runtime_ns as f64);
+    assert!(exact > 1e8 && (ticks / exact - 1.0).abs() < 0.25, "{ticks} ns by ticks, {exact} ns exact");
+    for (controller, id) in [
+        (None, record.cgroups.unified),
+        (Some("cpu"), record.cgroups.cpu),
+        (Some("memory"), record.cgroups.memory),
+    ] {
+        let Some(path) = proc::cgroup_path(spinner.pid(), controller) else {
+            eprintln!("not checked: no hierarchy for {controller:?}");
+            continue;
+        };
+        assert_eq!(fs::metadata(&path).expect("the cgroup's directory").ino(), id, "{path}");
+    }
+}
+
+#[test]
+fn a_thousand_short_processes_are_all_counted_with_their_parent() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let exits = probes.exits.as_mut().expect("the exit probe");
+    let name = fs::read_to_string("/proc/self/comm").expect("own name").trim().to_owned();
+    let me = std::process::id();
+    let cpu_before_us = spawn::children_cpu_us();
+    let mut ended: Vec<ExitRec> = Vec::new();
+    let mut pids = HashSet::new();
+    for round in 0..1_000 {
+        let mut child = Command::new("/bin/true").spawn().expect("/bin/true");
+        pids.insert(child.id());
+        child.wait().expect("its end");
+        if round % 400 == 0 {
+            exits.drain(|record| ended.push(*record));
+        }
+    }
+    exits.drain(|record| ended.push(*record));
+    let mine: Vec<&ExitRec> =
+        ended.iter().filter(|r| r.is_process() && r.ppid == me && pids.contains(&r.tgid)).collect();
+    assert_eq!(mine.len(), 1_000);
+    assert_eq!(mine.iter().map(|r| r.tgid).collect::<HashSet<_>>(), pids);
+    for record in &mine {
+        assert_eq!((record.leader_comm(), record.parent_comm()), ("true", name.as_str()));
+        assert!(
+            record.end_boottime_ns > record.start_boottime_ns && record.exit_code == 0 && record.min_flt > 0
+        );
+    }
+    assert_eq!(exits.lost().expect("the lost counter"), 0);
+    let exact_us = (spawn::children_cpu_us() - cpu_before_us) as f64;
+    let told_us = mine.iter().map(|r| r.cpu_ns).sum::<u64>() as f64 / 1e3;
+    let ticks_us = mine.iter().map(|r| r.utime_ns + r.stime_ns).sum::<u64>() as f64 / 1e3;
+    eprintln!(
+        "cpu of 1,000 processes: {told_us:.0} us told, {ticks_us:.0} us by ticks, {exact_us:.0} us by wait4"
+    );
+    // wait4 also has what comes after the tracepoint: tearing down the address space.
+    assert!(told_us > 0.5 * exact_us && told_us < 1.1 * exact_us, "{told_us} of {exact_us}");
+}
+
+#[test]
+fn exits_beyond_the_ring_are_summed_by_parent() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let exits = probes.exits.as_mut().expect("the exit probe");
+    let mut shell = Command::new("/bin/sh")
+        .args(["-c", "i=0; while [ $i -lt 2600 ]; do /bin/true; i=$((i+1)); done"])
+        .spawn()
+        .expect("/bin/sh");
+    let pid = shell.id();
+    shell.wait().expect("its end");
+    let (mut single, mut summed) = (0, 0);
+    exits.drain(|record| single += u64::from(record.ppid == pid && record.is_process()));
+    exits
+        .drain_sums(|key, sum| {
+            if key.ppid == pid {
+                assert_eq!(mitra_collect::bpf::comm_str(&key.parent_comm), "sh");
+                summed += sum.processes;
+            }
+        })
+        .expect("the sums");
+    eprintln!("{single} single, {summed} in sums");
+    assert!(single > 1_000 && summed > 100);
+    assert_eq!(single + summed, 2_600);
+    let mut left = 0;
+    exits.drain_sums(|key, _| left += u64::from(key.ppid == pid)).expect("the sums");
+    assert_eq!(left, 0, "taken once");
+}
+
+#[test]
+fn exit_codes_and_threads_are_told_apart() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let exits = probes.exits.as_mut().expect("the exit probe");
+    let mut seven = Command::new("/bin/sh").args(["-c", "exit 7"]).spawn().expect("/bin/sh");
+    let seven_pid = seven.id();
+    seven.wait().expect("its end");
+    let killed = idle();
+    let killed_pid = killed.pid();
+    drop(killed);
+    thread::Builder::new()
+        .name("short-lived".into())
+        .spawn(|| ())
+        .expect("a thread")
+        .join()
+        .expect("its end");
+    // Joining needs no more than the thread's last write; its exit may still be under way.
+    thread::sleep(Duration::from_millis(50));
+    let mut ended = Vec::new();
+    exits.drain(|record| ended.push(*record));
+    let of = |pid| ended.iter().find(|r| r.tgid == pid && r.is_process()).expect("its record");
+    assert_eq!(of(seven_pid).exit_code, 7 << 8);
+    assert_eq!(of(killed_pid).exit_code & 0x7f, libc::SIGKILL);
+    let thread = ended.iter().find(|r| r.comm() == "short-lived").expect("the thread's record");
+    assert!(!thread.is_process() && !thread.is_leader() && thread.tgid == std::process::id());
+}
+
+#[test]
+fn a_task_in_d_comes_with_its_kernel_stack() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let waiting = spawn::vfork_parent();
+    thread::sleep(Duration::from_millis(200));
+    let seen = pass(&mut probes);
+    let (record, stack) = &seen[&waiting.pid()];
+    assert_eq!(record.state_char(), 'D', "{:x}", record.state);
+    let proc_stack = proc::kernel_stack(waiting.pid()).expect("/proc/PID/stack");
+    eprintln!("{stack}");
+    assert!(stack.contains("kernel_clone"), "{stack}");
+    assert!(proc_stack.starts_with(stack.as_str()), "{stack}, but in /proc {proc_stack}");
+    assert!(seen.values().all(|(r, s)| s.is_empty() || r.state_char() == 'D'));
+}
+
+#[test]
+fn a_reused_pid_has_another_start() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let first = idle();
+    let pid = first.pid();
+    let first_start = pass(&mut probes)[&pid].0.start_boottime_ns;
+    drop(first);
+    let Some(second) = spawn::with_pid(pid) else {
+        eprintln!("skipped: this kernel lets nobody choose a pid");
+        return;
+    };
+    assert_eq!(second.pid(), pid);
+    let (record, _) = &pass(&mut probes)[&pid];
+    assert!(record.start_boottime_ns > first_start);
+}
+
+fn disk_of(path: &std::path::Path) -> Option<(u32, u32)> {
+    let device = fs::metadata(path).ok()?.dev();
+    let node = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let disk = if fs::exists(format!("{node}/partition")).ok()? {
+        format!("{node}/../dev")
+    } else {
+        format!("{node}/dev")
+    };
+    let text = fs::read_to_string(disk).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn read_hist(probes: &mut Probes, disk: (u32, u32)) -> Option<BlockHist> {
+    let mut found = None;
+    let block = probes.block.as_mut().expect("the block probe");
+    block
+        .read(|major, minor, op, hist| {
+            if (major, minor) == disk && op == BlockOp::Read {
+                found = Some(*hist);
+            }
+        })
+        .expect("the histograms");
+    found
+}
+
+#[test]
+fn block_reads_are_those_of_diskstats() {
+    const READS: u64 = 2_000;
+    let Some((_guard, mut probes)) = probes() else { return };
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    fs::write(file.path(), vec![7_u8; 1 << 23]).expect("8 MiB");
+    let Some(disk) = disk_of(file.path()) else {
+        eprintln!("skipped: {} is on no disk", file.path().display());
+        return;
+    };
+    let direct =
+        fs::File::options().read(true).custom_flags(libc::O_DIRECT).open(file.path()).expect("O_DIRECT");
+    direct.sync_all().expect("a sync");
+    spawn::read_direct(&direct, 1);
+    let outer_before = proc::disk_reads(disk.0, disk.1).expect("its line in diskstats");
+    let hist_before = read_hist(&mut probes, disk).expect("a read was counted");
+    let inner_before = proc::disk_reads(disk.0, disk.1).expect("its line in diskstats");
+    spawn::read_direct(&direct, READS);
+    let inner_after = proc::disk_reads(disk.0, disk.1).expect("its line in diskstats");
+    let hist_after = read_hist(&mut probes, disk).expect("a read was counted");
+    let outer_after = proc::disk_reads(disk.0, disk.1).expect("its line in diskstats");
+    let (inner, outer) = (inner_after.0 - inner_before.0, outer_after.0 - outer_before.0);
+    let count = hist_after.count - hist_before.count;
+    let told_ms = (hist_after.latency_ns_sum - hist_before.latency_ns_sum) as f64 / 1e6;
+    let stat_ms = (outer_after.1 - outer_before.1) as f64;
+    let device_ms = (hist_after.device_ns_sum - hist_before.device_ns_sum) as f64 / 1e6;
+    eprintln!(
+        "{inner} <= {count} <= {outer} reads; {told_ms:.1} ms, in diskstats {stat_ms} ms, in the device {device_ms:.1} ms"
+    );
+    assert!(inner >= READS && inner <= count && count <= outer);
+    assert!((told_ms - stat_ms).abs() < 2.0 + 0.1 * stat_ms, "{told_ms} ms, in diskstats {stat_ms} ms");
+    let small = hist_after.size[0] - hist_before.size[0];
+    assert!(small >= READS, "{small} reads of at most 4 KiB");
+    assert_eq!(hist_after.latency.iter().sum::<u64>() + hist_after.untimed, hist_after.count);
+    assert_eq!(hist_after.size.iter().sum::<u64>(), hist_after.count);
+    assert_eq!(probes.block.as_mut().expect("the block probe").lost().expect("the lost counter"), 0);
+}
+
+#[test]
+fn signals_that_kill_name_sender_and_victim() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let victim = idle();
+    let victim_pid = victim.pid();
+    drop(victim);
+    let mut crash =
+        Command::new("/bin/sh").args(["-c", "kill -SEGV $$"]).stderr(Stdio::null()).spawn().expect("/bin/sh");
+    crash.wait().expect("its end");
+    let mut caught =
+        Command::new("/bin/sh").args(["-c", "trap : SEGV; kill -SEGV $$"]).spawn().expect("/bin/sh");
+    caught.wait().expect("its end");
+    let mut seen = Vec::new();
+    let events = probes.events.as_mut().expect("the event probe");
+    events.drain(|event| seen.push(*event));
+    let of = |pid: u32| seen.iter().find(|e| e.kind() == EventKind::Signal && e.tgid == pid);
+    let kill = of(victim_pid).expect("the kill");
+    assert_eq!((kill.signal, kill.by_tgid, kill.comm()), (libc::SIGKILL as u32, std::process::id(), "sleep"));
+    let segv = of(crash.id()).expect("the crash");
+    assert_eq!((segv.signal, segv.by_tgid, segv.code), (libc::SIGSEGV as u32, crash.id(), 0));
+    assert!(of(caught.id()).is_none(), "a signal with a handler kills nobody");
+    assert_eq!(events.lost().expect("the lost counter"), 0);
+}
+
+#[test]
+fn a_cgroup_at_its_limit_shows_reclaim_and_the_kill() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let Some(cgroup) = spawn::MemoryCgroup::with_limit(16 << 20) else {
+        eprintln!("skipped: no memory controller of cgroup v1");
+        return;
+    };
+    let mut hog = Command::new("/bin/sh")
+        .args(["-c", &format!("echo $$ > {}/cgroup.procs; exec timeout 20 tail /dev/zero", cgroup.path())])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("/bin/sh");
+    hog.wait().expect("its end");
+    let mut kills = Vec::new();
+    probes.events.as_mut().expect("the event probe").drain(|event| {
+        if event.kind() == EventKind::Oom {
+            kills.push(*event);
+        }
+    });
+    let inode = fs::metadata(cgroup.path()).expect("the cgroup").ino();
+    let kill = kills.iter().find(|event| event.cgroups.memory == inode).expect("the kill");
+    assert_eq!(kill.comm(), "tail");
+    assert!(kill.rss_anon_pages * rustix::param::page_size() as u64 > 8 << 20 && kill.uid == 0, "{kill:?}");
+    let stalls = probes.stalls.as_mut().expect("the stall probes");
+    let mut memcg = None;
+    stalls
+        .read(|kind, hist| {
+            if kind == StallKind::MemcgReclaim {
+                memcg = Some(*hist)
+            }
+        })
+        .expect("the stalls");
+    let memcg = memcg.expect("the kind");
+    assert!(memcg.count > 0 && memcg.total_ns > 0);
+    assert_eq!(memcg.latency.iter().sum::<u64>(), memcg.count);
+    let mut owned_ns = 0;
+    stalls
+        .owners(|tgid, kind, sum| {
+            if tgid == kill.tgid && kind == StallKind::MemcgReclaim {
+                owned_ns += sum.total_ns;
+            }
+        })
+        .expect("the owners");
+    assert!(owned_ns > 0 && owned_ns <= memcg.total_ns, "{owned_ns} of {}", memcg.total_ns);
+}
+
+/// The figures that the design rests on; run by hand, alone and with `--release`.
+#[test]
+#[ignore = "a measurement of 3,000 processes"]
+fn cost_of_a_pass_with_three_thousand_idle_tasks() {
+    const IDLE: usize = 3_000;
+    const PASSES: u32 = 20;
+    let rss_before_kb = spawn::own_rss_kb();
+    let started = Instant::now();
+    let Some((_guard, mut probes)) = probes() else { return };
+    eprintln!(
+        "load: {} ms, rss {rss_before_kb} -> {} kB, peak {} kB",
+        started.elapsed().as_millis(),
+        spawn::own_rss_kb(),
+        spawn::own_peak_kb()
+    );
+    let _sleepers: Vec<Running> = (0..IDLE).map(|_| idle()).collect();
+    let tasks = probes.tasks.as_mut().expect("the task iterator");
+    for pause_ms in [0, 1_000] {
+        let (mut cpu_us, mut wall, mut count, mut sum) = (0, Duration::ZERO, 0, 0_u64);
+        for _ in 0..if pause_ms == 0 { PASSES } else { 5 } {
+            thread::sleep(Duration::from_millis(pause_ms));
+            let (cpu, start) = (spawn::thread_cpu_ns(), Instant::now());
+            let stats =
+                tasks.pass(|record, _| sum = sum.wrapping_add(record.sum_exec_runtime_ns)).expect("a pass");
+            wall += start.elapsed();
+            cpu_us += (spawn::thread_cpu_ns() - cpu) / 1_000;
+            count += stats.tasks;
+        }
+        let per_task_us = cpu_us as f64 / count as f64;
+        eprintln!(
+            "pause {pause_ms} ms: {count} tasks, {wall:?} wall, {cpu_us} us cpu, {per_task_us:.3} us per task ({sum})"
+        );
+        assert!(per_task_us < 2.0, "{per_task_us} us per task");
+    }
+    eprintln!("rss {} kB", spawn::own_rss_kb());
+}
