@@ -1,0 +1,89 @@
+# `make` alone says what there is.
+#
+# REPEAT=5 ONLY=disk make live     the live tests whose name has "disk" in it, five times each
+# SECONDS=30 make bench            half of the usual measuring time
+# TIME=60 TARGET=archive make fuzz one fuzz target for a minute
+# DESTDIR=/tmp/x PREFIX=/usr make install
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+# Two compilers at once are slower than one after the other.
+.NOTPARALLEL:
+
+# Outside of the checkout, so that a copy or a search of the sources stays small.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/mitra-target
+export MITRA_VENV ?= $(HOME)/.cache/mitra-venv
+MITRA := $(CARGO_TARGET_DIR)/release/mitra
+
+REPEAT ?= 1
+ONLY ?=
+SECONDS ?= 60
+SCENARIOS ?=
+TIME ?= 600
+TARGET ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## the release binary
+	@tools/install-deps.sh build
+	cargo build --release --locked --bin mitra
+	@echo "built $(MITRA)"
+
+.PHONY: run
+run: build ## build, then record and watch this machine (as root it sees everything)
+	$(MITRA) live
+
+.PHONY: test
+test: ## every test; as root also the live ones, which make real trouble on this machine
+	@tools/install-deps.sh test
+	cargo test --workspace --locked
+	@if [[ $$(id -u) -eq 0 ]]; then $(MAKE) --no-print-directory live; \
+	else echo "live tests skipped: they need root to make control groups and to load BPF programs"; fi
+
+.PHONY: live
+live: ## live incidents one after the other: REPEAT=n ONLY=name
+	@tools/install-deps.sh test
+	MITRA_LIVE_REPEAT=$(REPEAT) cargo test --locked -p mitra-app --test live -- $(ONLY)
+
+.PHONY: lint
+lint: ## format, clippy, who uses whom, licences, scripts, generated documents
+	@tools/install-deps.sh build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	tools/check-edges.py
+	tools/check-licences.py
+	tools/check-scripts.sh
+	tools/check-docs.sh
+
+.PHONY: bench
+bench: build ## what recording costs, beside other recorders: SECONDS=60 per recorder and scenario
+	@tools/install-deps.sh bench
+	@mkdir -p $(CARGO_TARGET_DIR)/bench
+	TMPDIR=$(CARGO_TARGET_DIR)/bench tools/bench/bench.py --mitra $(MITRA) --seconds $(SECONDS) \
+		$(SCENARIOS:%=--scenario %) --json $(CARGO_TARGET_DIR)/bench/results.json
+
+.PHONY: docs
+docs: ## write docs/ anew from the tables in the code
+	tools/check-docs.sh --write
+
+.PHONY: fuzz
+fuzz: ## feed garbage to everything that reads bytes: TIME=600 seconds per target, TARGET=name
+	@tools/install-deps.sh fuzz
+	for target in $(or $(TARGET),$$(cargo +nightly fuzz list)); do \
+		cargo +nightly fuzz run "$$target" -- -max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048; \
+	done
+
+.PHONY: install
+install: build ## binary, systemd unit, man page, completions: PREFIX=/usr/local DESTDIR=
+	tools/install.sh $(MITRA) "$(DESTDIR)" "$(PREFIX)" "$(UNITDIR)"
+
+.PHONY: clean
+clean: ## remove what was built
+	cargo clean

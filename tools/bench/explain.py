@@ -1,0 +1,4 @@
+"""How long an answer about a whole day takes."""
+
+def measure(mitra, simulator):
+    raise NotImplementedError
