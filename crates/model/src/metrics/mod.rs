@@ -3,12 +3,62 @@
 //! The order of the rows of one entity is the order of its columns in a frame. The archive stores names, so rows
 //! may be added anywhere.
 
+pub mod cgroup;
+pub mod cpu;
+pub mod disk;
+pub mod filesystem;
+pub mod irq;
+pub mod meminfo;
+pub mod netstat_ip;
+pub mod netstat_tcp;
+pub mod network;
+pub mod psi;
+pub mod slab;
+pub mod snmp;
 pub mod summary;
+pub mod sysctl;
 pub mod tasks;
+pub mod vmstat;
+pub mod vmstat_huge;
+pub mod vmstat_reclaim;
+pub mod zone;
 
 use crate::metric::Metric;
 
 /// Every row.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    [summary::SUMMARY, tasks::TASK, tasks::EXITED].into_iter().flatten()
+    [
+        cpu::CPU_SYSTEM,
+        cpu::CPU,
+        irq::IRQ,
+        psi::PSI,
+        disk::DISK,
+        filesystem::FILESYSTEM,
+        slab::SLAB,
+        slab::CACHES,
+        zone::ZONE,
+        zone::BUDDY,
+        zone::NODE,
+        cgroup::CGROUP,
+        sysctl::SYSCTL,
+        network::NIC,
+        network::SOFTNET,
+        network::SOCKSTAT,
+        meminfo::MEMINFO,
+        vmstat::LEVELS,
+        vmstat::TRAFFIC,
+        vmstat_reclaim::RECLAIM,
+        vmstat_huge::NUMA,
+        vmstat_huge::HUGE,
+        vmstat_huge::DEBUG,
+        snmp::SNMP,
+        netstat_tcp::TCPEXT,
+        netstat_ip::IPEXT,
+        netstat_ip::MPTCPEXT,
+        summary::SUMMARY,
+        tasks::TASK,
+        tasks::EXITED,
+    ]
+    .into_iter()
+    .flatten()
 }
