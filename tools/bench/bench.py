@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -B
 """What recording costs: Mitra beside the recorders that people run already, on this machine, in one go.
 
 Three scenarios. In each, every recorder runs twice, a short and a long time, **one at a time**: a recorder is a

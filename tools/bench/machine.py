@@ -5,8 +5,10 @@ import ctypes
 import json
 import os
 import pathlib
+import platform
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -14,6 +16,9 @@ import time
 STOP_TIMEOUT_S = 60
 # From linux/prctl.h.
 PR_SET_PDEATHSIG = 1
+# From linux/bpf.h, since kernel 5.8.
+BPF_ENABLE_STATS = 32
+BPF_STATS_RUN_TIME = 0
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -37,6 +42,10 @@ def cpu_cgroup():
     candidates = [where for where, _ in mounts("cgroup2")]
     candidates += [where for where, options in mounts("cgroup") if "cpuacct" in options and "cpu" not in options]
     for where in candidates:
+        for left in where.glob("mitra-bench-*"):
+            # Of a run that was killed. One that is in use refuses.
+            with contextlib.suppress(OSError):
+                left.rmdir()
         with contextlib.suppress(OSError):
             (where / name).mkdir()
             return where / name
@@ -160,28 +169,21 @@ def load(idle, busy):
 class KernelSide:
     """CPU time of BPF programs that run in the context of other tasks, and so in nobody's account but theirs.
 
-    The kernel counts it only while `kernel.bpf_stats_enabled` is set, which by itself makes each run of a
-    program a little dearer. Iterators run in the context of the program that reads them and are left out.
+    The kernel counts it only while somebody asks for it, which by itself makes each run of a program a little
+    dearer. Iterators run in the context of the program that reads them and are left out.
     """
 
-    SWITCH = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
-
-    def __init__(self):
-        self.possible = os.geteuid() == 0 and self.SWITCH.exists() and shutil.which("bpftool") is not None
-        self.before = self.SWITCH.read_text() if self.possible else None
-
     def __enter__(self):
-        if self.possible:
-            self.SWITCH.write_text("1")
+        self.switch = bpf_stats_on() if shutil.which("bpftool") else None
         return self
 
     def __exit__(self, *_):
-        if self.possible:
-            self.SWITCH.write_text(self.before)
+        if self.switch is not None:
+            os.close(self.switch)
 
     def run_s(self, pids):
         """Seconds so far in the programs that these processes hold, or None where that cannot be told."""
-        if not self.possible:
+        if self.switch is None:
             return None
         programs = bpftool("prog", "show")
         iterators = {link.get("prog_id") for link in bpftool("link", "show") if "iter" in str(link.get("attach_type"))}
@@ -191,6 +193,16 @@ class KernelSide:
             if holders & set(pids) and program["id"] not in iterators:
                 total_ns += program.get("run_time_ns", 0)
         return total_ns / 1e9
+
+
+def bpf_stats_on():
+    """Has the kernel count the run time of BPF programs until the returned descriptor is closed; None if it won't."""
+    number = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
+    if number is None:
+        return None
+    attributes = struct.pack("I", BPF_STATS_RUN_TIME)
+    fd = libc.syscall(number, BPF_ENABLE_STATS, attributes, len(attributes))
+    return fd if fd >= 0 else None
 
 
 def bpftool(*what):
