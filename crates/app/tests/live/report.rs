@@ -1,0 +1,287 @@
+//! The contract of `mitra explain --json`, and the comparison of a report with the truth.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+/// An incident that starts this long before the trouble is not about the trouble.
+const EARLY_S: f64 = 3.0;
+/// The only keys that `culprit` may have.
+const CULPRIT_KEYS: &[&str] = &[
+    "process",
+    "pid",
+    "cgroup",
+    "device",
+    "nic",
+    "path",
+    "slab",
+    "sysctl",
+    "allocator",
+    "library",
+    "address",
+];
+
+/// What was really done to the machine.
+#[derive(Default)]
+pub struct Truth {
+    /// Any of these is a right name for it.
+    pub conditions: &'static [&'static str],
+    /// How the name of the culprit starts; kernel names are cut at 15 characters.
+    pub process: Option<&'static str>,
+    /// The pids that may be named; empty where the culprit does not live long enough to be told by pid.
+    pub pids: Vec<u32>,
+    /// The last part of the culprit's cgroup.
+    pub cgroup: Option<String>,
+    /// The block device, by any of its names (disk or partition).
+    pub devices: Vec<String>,
+    /// Seconds that the onset may come after the start of the trouble.
+    pub onset_late_s: f64,
+}
+
+/// Reads the JSON text.
+pub fn parse(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|e| format!("explain --json is not JSON: {e}"))
+}
+
+/// Nothing was wrong: there must be no incident.
+pub fn check_quiet(report: &Value) -> Result<String, String> {
+    match incidents(report) {
+        [] => Ok("no incident".into()),
+        found => Err(format!(
+            "nothing was wrong, but: {}",
+            found.iter().map(describe).collect::<Vec<_>>().join("; ")
+        )),
+    }
+}
+
+/// The first incident that overlaps the trouble must have the right cause, culprit and onset; none may
+/// start in the healthy phase.
+pub fn check_incident(
+    report: &Value,
+    truth: &Truth,
+    since: SystemTime,
+    trouble: SystemTime,
+    until: SystemTime,
+) -> Result<String, String> {
+    let start_s = epoch_s(trouble);
+    for incident in incidents(report) {
+        let onset_s = time_of(incident, "onset").ok_or("an incident without an onset")?;
+        if onset_s < start_s - EARLY_S {
+            return Err(format!(
+                "{} starts {:.0} s before the trouble ({:.0} s into the healthy phase)",
+                describe(incident),
+                start_s - onset_s,
+                onset_s - epoch_s(since)
+            ));
+        }
+    }
+    let overlaps = |incident: &&Value| {
+        let onset_s = time_of(incident, "onset").unwrap_or(f64::MAX);
+        let end_s = time_of(incident, "end").unwrap_or(f64::MAX);
+        onset_s <= epoch_s(until) && end_s >= start_s
+    };
+    let top = incidents(report).iter().find(overlaps).ok_or("no incident while the trouble was on")?;
+    let mut wrong = Vec::new();
+    let condition = top["root_cause"]["condition"].as_str().unwrap_or_default();
+    if !truth.conditions.contains(&condition) {
+        wrong.push(format!("the cause is {}", truth.conditions.join(" or ")));
+    }
+    check_culprit(&top["root_cause"]["culprit"], truth, &mut wrong);
+    let late_s = time_of(top, "onset").unwrap_or(f64::MAX) - start_s;
+    if late_s > truth.onset_late_s {
+        wrong.push(format!("the onset is {late_s:.0} s late"));
+    }
+    if wrong.is_empty() {
+        return Ok(format!("{}, onset {late_s:+.0} s", describe(top)));
+    }
+    Err(format!("mitra says {}, but {}", describe(top), wrong.join(", ")))
+}
+
+fn check_culprit(culprit: &Value, truth: &Truth, wrong: &mut Vec<String>) {
+    if let Some(process) = truth.process
+        && !culprit["process"].as_str().is_some_and(|p| p.starts_with(process))
+    {
+        wrong.push(format!("the culprit is {process}"));
+    }
+    let pid = culprit["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    if !truth.pids.is_empty() && !pid.is_some_and(|pid| truth.pids.contains(&pid)) {
+        wrong.push(format!("the culprit's pid is {:?}", truth.pids));
+    }
+    if let Some(cgroup) = &truth.cgroup
+        && culprit["cgroup"].as_str().and_then(|c| c.rsplit('/').next()) != Some(cgroup)
+    {
+        wrong.push(format!("the cgroup is {cgroup}"));
+    }
+    if !truth.devices.is_empty()
+        && !culprit["device"].as_str().is_some_and(|d| truth.devices.iter().any(|t| t == d))
+    {
+        wrong.push(format!("the device is {}", truth.devices.join(" or ")));
+    }
+}
+
+fn incidents(report: &Value) -> &[Value] {
+    report["incidents"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn describe(incident: &Value) -> String {
+    format!(
+        "{} {} at {}",
+        incident["root_cause"]["condition"].as_str().unwrap_or("?"),
+        incident["root_cause"]["culprit"],
+        incident["onset"].as_str().unwrap_or("?")
+    )
+}
+
+/// Collects everything in which a report departs from schema `mitra.report/1`.
+pub fn check_contract(report: &Value) -> Result<(), String> {
+    let mut wrong = Vec::new();
+    let mut need = |ok: bool, what: &str| {
+        if !ok {
+            wrong.push(what.to_owned());
+        }
+    };
+    need(report["schema"] == "mitra.report/1", "schema is not mitra.report/1");
+    need(is_text(&report["host"]), "host");
+    need(is_text(&report["source"]), "source");
+    for range in ["window", "baseline"] {
+        let bounds = ["since", "until"].iter().all(|k| time_of(&report[range], k).is_some());
+        need(bounds || (range == "baseline" && report[range].is_null()), range);
+    }
+    let ledger = &report["ledger"];
+    need(is_amount(&ledger["lost_task_seconds"]), "ledger.lost_task_seconds");
+    need(each(&ledger["by_cause"], |c| is_text(&c["cause"]) && is_amount(&c["seconds"])), "ledger.by_cause");
+    need(
+        each(&ledger["by_process"], |p| is_text(&p["name"]) && is_amount(&p["seconds"])),
+        "ledger.by_process",
+    );
+    need(report["incidents"].is_array(), "incidents");
+    need(each(&report["healthy"], is_text), "healthy");
+    need(report["recorder"]["gaps"].is_array(), "recorder.gaps");
+    need(
+        each(&report["recorder"]["unavailable"], |u| is_text(&u["source"]) && is_text(&u["why"])),
+        "recorder.unavailable",
+    );
+    for incident in incidents(report) {
+        check_incident_contract(incident, &mut need);
+    }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("the report breaks its contract: {}", wrong.join(", ")))
+    }
+}
+
+fn check_incident_contract(incident: &Value, need: &mut impl FnMut(bool, &str)) {
+    need(time_of(incident, "onset").is_some(), "incident.onset");
+    need(incident["end"].is_null() || time_of(incident, "end").is_some(), "incident.end");
+    need(is_amount(&incident["lost_task_seconds"]), "incident.lost_task_seconds");
+    need(each(&incident["symptoms"], is_id), "incident.symptoms");
+    check_root(&incident["root_cause"], need);
+    need(incident["other_roots"].is_array(), "incident.other_roots");
+    let chain = incident["chain"].as_array();
+    need(chain.is_some_and(|c| !c.is_empty()), "incident.chain is empty");
+    for link in chain.into_iter().flatten() {
+        need(is_id(&link["condition"]), "chain.condition");
+        need(time_of(link, "onset").is_some(), "chain.onset");
+        need(link["lag_s"].is_number(), "chain.lag_s");
+        need(each(&link["evidence"], |e| is_text(&e["metric"])), "chain.evidence");
+    }
+    need(
+        each(&incident["ruled_out"], |r| is_id(&r["condition"]) && is_text(&r["because"])),
+        "incident.ruled_out",
+    );
+    need(each(&incident["unknown"], |u| is_id(&u["condition"]) && is_text(&u["needs"])), "incident.unknown");
+    need(each(&incident["remedies"], |r| is_text(&r["do"]) && is_text(&r["verify"])), "incident.remedies");
+    need(each(&incident["next"], |n| is_text(&n["measure"])), "incident.next");
+}
+
+fn check_root(root: &Value, need: &mut impl FnMut(bool, &str)) {
+    need(is_id(&root["condition"]), "root_cause.condition");
+    need(is_share(&root["confidence"]), "root_cause.confidence");
+    need(root["share"].is_null() || is_share(&root["share"]), "root_cause.share");
+    need(is_text(&root["statement"]), "root_cause.statement");
+    let culprit = root["culprit"].as_object();
+    need(culprit.is_some(), "root_cause.culprit");
+    for key in culprit.into_iter().flat_map(|c| c.keys()) {
+        need(CULPRIT_KEYS.contains(&key.as_str()), &format!("culprit.{key}"));
+    }
+}
+
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|s| !s.is_empty())
+}
+
+/// Condition ids are lower-case words with dashes.
+fn is_id(value: &Value) -> bool {
+    value.as_str().is_some_and(|s| {
+        !s.is_empty() && s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    })
+}
+
+fn is_amount(value: &Value) -> bool {
+    value.as_f64().is_some_and(|v| v.is_finite() && v >= 0.0)
+}
+
+fn is_share(value: &Value) -> bool {
+    value.as_f64().is_some_and(|v| (0.0..=1.0).contains(&v))
+}
+
+fn each(value: &Value, ok: impl Fn(&Value) -> bool) -> bool {
+    value.as_array().is_some_and(|items| items.iter().all(ok))
+}
+
+fn epoch_s(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+fn time_of(value: &Value, key: &str) -> Option<f64> {
+    parse_rfc3339(value[key].as_str()?)
+}
+
+/// `2026-11-21T03:42:07Z`, rounded down to the second.
+pub fn rfc3339(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let (days, day_s) = (seconds / 86_400, seconds % 86_400);
+    // Years from 0000-03-01 on: leap days come last then, and every month has its place.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", day_s / 3_600, day_s / 60 % 60, day_s % 60)
+}
+
+/// The same, rounded up: the end of a window that must not lose its last second.
+pub fn rfc3339_rounded_up(time: SystemTime) -> String {
+    rfc3339(time + Duration::from_millis(999))
+}
+
+/// Seconds since the epoch of an RFC 3339 time in UTC or with an offset.
+fn parse_rfc3339(text: &str) -> Option<f64> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    let rest = text.get(19..)?;
+    let zone_at = rest.find(['Z', 'z', '+', '-'])?;
+    let (fraction, zone) = rest.split_at(zone_at);
+    let fraction_s = if fraction.is_empty() { 0.0 } else { format!("0{fraction}").parse::<f64>().ok()? };
+    let offset_s = match zone.as_bytes().first()? {
+        b'Z' | b'z' => 0,
+        sign => {
+            let (hours, minutes) = zone.get(1..)?.split_once(':')?;
+            let seconds = hours.parse::<i64>().ok()? * 3_600 + minutes.parse::<i64>().ok()? * 60;
+            if *sign == b'-' { -seconds } else { seconds }
+        }
+    };
+    let march_year = if month <= 2 { year - 1 } else { year };
+    let march_month = (month + 9) % 12;
+    let days = march_year * 365 + march_year / 4 - march_year / 100
+        + march_year / 400
+        + (march_month * 153 + 2) / 5
+        + day
+        - 719_469;
+    Some((days * 86_400 + hour * 3_600 + minute * 60 + second - offset_s) as f64 + fraction_s)
+}
