@@ -1,0 +1,62 @@
+//! Saying what is fine: areas whose numbers were there and unremarkable.
+
+use mitra_model::{SeriesSet, Span};
+
+/// One area: it is healthy when all of its metrics that exist stayed below their limits.
+struct Area {
+    name: &'static str,
+    /// Metric and the mean rate per second (per CPU where that is said) from which on it is worth a word.
+    limits: &'static [(&'static str, f64)],
+    per_cpu: bool,
+}
+
+const AREAS: &[Area] = &[
+    // Not even four pages a second.
+    Area { name: "swap", limits: &[("vm.pswpin", 4.0), ("vm.pswpout", 4.0)], per_cpu: false },
+    // Any drop or overflow is worth a word; a few retransmits a second are the internet.
+    Area {
+        name: "network",
+        limits: &[
+            ("tcp.RetransSegs", 10.0),
+            ("tcpext.ListenOverflows", 0.01),
+            ("tcpext.TCPAbortOnMemory", 0.01),
+        ],
+        per_cpu: false,
+    },
+    // One hundredth of a CPU.
+    Area { name: "cpu-steal", limits: &[("sys.cpu_steal", 0.01)], per_cpu: true },
+    Area { name: "cpu", limits: &[("psi.cpu_some", 0.2), ("tasks.run_delay", 0.3)], per_cpu: false },
+    Area { name: "disk", limits: &[("psi.io_some", 0.1), ("tasks.d_io", 0.5)], per_cpu: false },
+    Area {
+        name: "memory",
+        limits: &[
+            ("psi.memory_some", 0.01),
+            ("vm.pgscan_direct", 10.0),
+            ("vm.pgscan_kswapd", 1000.0),
+            ("vm.oom_kill", 1e-9),
+        ],
+        per_cpu: false,
+    },
+    Area { name: "interrupts", limits: &[("sys.cpu_softirq", 0.1), ("sys.cpu_irq", 0.1)], per_cpu: true },
+];
+
+/// The metrics that the areas need.
+pub fn metrics() -> impl Iterator<Item = &'static str> {
+    AREAS.iter().flat_map(|a| a.limits.iter().map(|(metric, _)| *metric))
+}
+
+/// The areas that were checked and are fine. One whose numbers are all missing was not checked.
+#[must_use]
+pub fn healthy(set: &SeriesSet, span: Span) -> Vec<String> {
+    let cpus = f64::from(set.host.cpus.max(1));
+    let fine = |area: &&Area| {
+        let scale = if area.per_cpu { cpus } else { 1.0 };
+        let means: Vec<(f64, f64)> = area
+            .limits
+            .iter()
+            .filter_map(|(metric, limit)| Some((set.system(metric)?.mean(span)?, limit * scale)))
+            .collect();
+        !means.is_empty() && means.iter().all(|(mean, limit)| mean < limit)
+    };
+    AREAS.iter().filter(fine).map(|a| a.name.to_owned()).collect()
+}

@@ -1,0 +1,106 @@
+//! What a condition is and what observing it can give.
+
+use mitra_model::report::{Culprit, Evidence, Next, Remedy};
+
+use crate::view::View;
+
+/// What part a condition can play.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It can be the first cause.
+    Root,
+    /// It passes on what something else caused.
+    Mechanism,
+    /// It is what somebody notices.
+    Symptom,
+}
+
+impl Role {
+    /// One letter, as the documents have it.
+    #[must_use]
+    pub fn letter(self) -> char {
+        match self {
+            Role::Root => 'R',
+            Role::Mechanism => 'M',
+            Role::Symptom => 'S',
+        }
+    }
+}
+
+/// A named state that a machine can be in.
+pub struct Condition {
+    /// The public id.
+    pub id: &'static str,
+    /// A few plain words: what a report calls it.
+    pub title: &'static str,
+    /// What part it can play.
+    pub role: Role,
+    /// The area that is reported healthy when none of its conditions is active.
+    pub area: &'static str,
+    /// The metrics that it looks at.
+    pub needs: &'static [&'static str],
+    /// Looks.
+    pub observe: fn(&View<'_>) -> Observation,
+    /// What to do about it.
+    pub remedies: fn(&Finding) -> Vec<Remedy>,
+    /// What to measure to be surer.
+    pub next: fn(&Finding) -> Vec<Next>,
+    /// The source file, whose leading comment is the manual page.
+    pub source: &'static str,
+}
+
+impl Condition {
+    /// The manual page: the comment at the top of the condition's file.
+    #[must_use]
+    pub fn manual(&self) -> String {
+        let mut page = String::new();
+        for line in self.source.lines() {
+            let Some(text) = line.strip_prefix("//!") else { break };
+            page.push_str(text.strip_prefix(' ').unwrap_or(text));
+            page.push('\n');
+        }
+        page
+    }
+}
+
+/// For conditions about which nothing is to be done by themselves: mechanisms and symptoms.
+#[must_use]
+pub fn no_remedies(_: &Finding) -> Vec<Remedy> {
+    Vec::new()
+}
+
+/// For conditions that leave nothing to measure.
+#[must_use]
+pub fn no_next(_: &Finding) -> Vec<Next> {
+    Vec::new()
+}
+
+/// What observing a condition gave.
+#[derive(Debug, Clone)]
+pub enum Observation {
+    /// The machine is in that state.
+    Active(Box<Finding>),
+    /// It is not; the numbers that say so.
+    Inactive(String),
+    /// It cannot be told; what would be needed.
+    CannotTell(String),
+}
+
+/// An active condition.
+#[derive(Debug, Clone, Default)]
+pub struct Finding {
+    /// When it began, in nanoseconds since 1970.
+    pub onset: i64,
+    /// When it ended; `None` while it lasts.
+    pub end: Option<i64>,
+    /// From 0 to 1: how much of the evidence that was asked for was there and agreed.
+    pub confidence: f64,
+    /// Task-seconds that were lost to it, where that can be told.
+    pub loss_s: Option<f64>,
+    /// Whose doing it is.
+    pub culprit: Culprit,
+    /// One sentence with the numbers.
+    pub statement: String,
+    /// The numbers that prove it.
+    pub evidence: Vec<Evidence>,
+}

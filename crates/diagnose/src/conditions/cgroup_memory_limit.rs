@@ -1,0 +1,103 @@
+//! A control group sits at its memory limit and its tasks reclaim for every page they want.
+//!
+//! Why it does is often known better: its working set of files does not fit (`page-cache-thrash`), its anonymous
+//! memory does not (`swap-thrash`), or the kernel killed in it (`oom-kill`). A group whose page cache fills up to the
+//! limit while nobody waits is as healthy as a machine whose memory is full of cache.
+
+use mitra_model::Span;
+use mitra_model::report::Remedy;
+
+use crate::condition::{Condition, Finding, Observation, Role, no_next};
+use crate::signal::Signal;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "cgroup-memory-limit",
+    title: "a control group is held at its memory limit",
+    role: Role::Root,
+    area: "memory",
+    needs: &[
+        "cgroup.memory_failcnt",
+        "cgroup.memory_current",
+        "cgroup.memory_max",
+        "cgroup.psi_memory_some",
+        "psi.memory_some",
+        "probe.memcg_reclaim_time",
+    ],
+    observe,
+    remedies,
+    next: no_next,
+    source: include_str!("cgroup_memory_limit.rs"),
+};
+
+/// A charge runs into the limit ten times a second: reclaim is part of the work.
+const FAILS_S: f64 = 10.0;
+/// A twentieth of the time.
+const PRESSURE: f64 = 0.05;
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.each("cgroup.memory_failcnt").next().is_none() {
+        return Observation::CannotTell("cgroup.memory_failcnt".to_owned());
+    }
+    let mut best: Option<(f64, &str, crate::view::High)> = None;
+    for (name, series) in view.each("cgroup.memory_failcnt").filter(|(name, _)| *name != "/") {
+        let signal = Signal::of(series, view.window);
+        let before = view.before("cgroup.memory_failcnt", name);
+        let threshold = view.threshold(FAILS_S, &view.base_values("cgroup.memory_failcnt", name));
+        if let Some(high) = view.high_signal(&signal, threshold, 3.0, before) {
+            if best.as_ref().is_none_or(|(most, ..)| high.during > *most) {
+                best = Some((high.during, name, high));
+            }
+        }
+    }
+    let Some((_, name, high)) = best else {
+        return Observation::Inactive("no control group ran into its memory limit".to_owned());
+    };
+    let span = high.run.span();
+    let pressure = view
+        .set
+        .get("cgroup.psi_memory_some", name)
+        .and_then(|s| s.mean(span))
+        .or_else(|| Some(view.system("psi.memory_some")?.within(span).mean()?.max(0.0)));
+    let Some(pressure) = pressure.or_else(|| view.system("probe.memcg_reclaim_time")?.within(span).mean())
+    else {
+        return Observation::CannotTell("psi.memory_some: whether anybody waited".to_owned());
+    };
+    if pressure < PRESSURE {
+        return Observation::Inactive(format!(
+            "{name} ran into its limit and its tasks waited for {} of the time only",
+            words::percent(pressure)
+        ));
+    }
+    let limit = view.set.get("cgroup.memory_max", name).and_then(|s| s.last(Span::ALL));
+    let mut finding = view.finding(&high.run);
+    finding.culprit.cgroup = Some(name.to_owned());
+    finding.confidence = 0.8;
+    finding.statement = format!(
+        "{name} ran into its memory limit{} {} times a second; its tasks waited for memory for {} of the time",
+        limit.map(|l| format!(" of {}", words::bytes(l))).unwrap_or_default(),
+        words::count(high.during),
+        words::percent(pressure)
+    );
+    for metric in
+        ["cgroup.memory_failcnt", "cgroup.memory_current", "cgroup.memory_max", "cgroup.psi_memory_some"]
+    {
+        finding.evidence.extend(view.evidence(metric, name, span));
+    }
+    finding.loss_s = view.excess(&["psi.memory_some"], span);
+    Observation::Active(Box::new(finding))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let group = finding.culprit.cgroup.as_deref().unwrap_or("the group");
+    vec![Remedy {
+        action: format!("raise the memory limit of {group}, or make its programs use less"),
+        command: format!(
+            "echo BYTES > /sys/fs/cgroup{group}/memory.max   (version 1: memory/…/memory.limit_in_bytes)"
+        ),
+        verify: "its memory.events `max` (version 1: memory.failcnt) stops growing".to_owned(),
+        risk: "the memory is taken from others".to_owned(),
+    }]
+}

@@ -1,0 +1,188 @@
+//! Tasks queue for the CPUs that they are allowed to use while other CPUs idle.
+//!
+//! What is lost is what the idle CPUs could have served: at each moment the smaller of the waiting of pinned tasks and
+//! the idle time of CPUs they may not use. A CPU set of a control group shows the same way as `taskset`. Waiting for
+//! CPU quota looks alike and is told by the group's throttled time; when every CPU is busy it is saturation.
+
+use std::collections::BTreeMap;
+
+use mitra_model::Series;
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process;
+use crate::signal::Signal;
+use crate::view::View;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "cpu-affinity-misplaced",
+    title: "tasks are pinned to a full CPU while another idles",
+    role: Role::Root,
+    area: "cpu",
+    needs: &[
+        "task.run_delay",
+        "task.cpus_allowed",
+        "task.cpus_allowed_count",
+        "task.kthread",
+        "cpu.idle",
+        "cpu.iowait",
+        "cgroup.throttled_time",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("cpu_affinity_misplaced.rs"),
+};
+
+/// Three tenths of a CPU's work waits for no reason.
+const AVOIDABLE: f64 = 0.3;
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.cpus() < 2.0 {
+        return Observation::Inactive("the machine has one CPU".to_owned());
+    }
+    let mut by_mask: BTreeMap<u64, Vec<&Series>> = BTreeMap::new();
+    let mut known = false;
+    for process in view.processes().iter().filter(|p| !p.kthread) {
+        for row in &process.rows {
+            let last = |metric: &str| view.set.get(metric, row).and_then(|s| s.last(view.window));
+            let Some(count) = last("task.cpus_allowed_count") else { continue };
+            known = true;
+            if count >= view.cpus() {
+                continue;
+            }
+            let (Some(mask), Some(delay)) = (last("task.cpus_allowed"), view.set.get("task.run_delay", row))
+            else {
+                continue;
+            };
+            by_mask.entry(mask as u64).or_default().push(delay);
+        }
+    }
+    if !known {
+        return Observation::CannotTell("allowed CPUs and run-queue delay of each task".to_owned());
+    }
+    let best = by_mask
+        .into_iter()
+        .filter_map(|(mask, delays)| {
+            let waiting = Signal::sum(delays, view.window)?;
+            let idle = idle_outside(view, mask)?;
+            let avoidable = waiting.zip(&idle, f64::min);
+            let run = avoidable.run(AVOIDABLE, 3.0)?;
+            Some((mask, avoidable.within(run.span()).total(), waiting, idle, run))
+        })
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((mask, lost, waiting, idle, run)) = best else {
+        return Observation::Inactive(
+            "no pinned task waited while a CPU that it may not use was idle".to_owned(),
+        );
+    };
+    let span = run.span();
+    // What the kernel counts as waiting may be the wait for quota.
+    let throttled: f64 = view.each("cgroup.throttled_time").filter_map(|(_, s)| s.mean(span)).sum();
+    let waited = waiting.within(span).mean().unwrap_or(0.0);
+    if throttled > 0.5 * waited {
+        return Observation::Inactive("the pinned tasks waited for CPU quota".to_owned());
+    }
+    let pinned = |p: &process::Process<'_>| -> f64 {
+        p.rows
+            .iter()
+            .filter(|row| {
+                view.set.get("task.cpus_allowed", row).and_then(|s| s.last(view.window)).map(|m| m as u64)
+                    == Some(mask)
+            })
+            .filter_map(|row| view.set.get("task.run_delay", row)?.total(span))
+            .sum()
+    };
+    let tops = process::ranking(view.processes(), span, pinned);
+    let mut finding = view.finding(&run);
+    let spare = idle.within(span).mean().unwrap_or(0.0);
+    let cpus = list(mask);
+    if let Some(top) = tops.first() {
+        finding.culprit.process = Some(top.comm.to_owned());
+        finding.culprit.pid = top.pid();
+        finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
+        finding.statement = format!(
+            "{} may run on CPU {cpus} only and waited {:.1} task-seconds a second for it while {:.1} other CPUs idled",
+            top.words(),
+            waited,
+            spare
+        );
+        finding.evidence.push(view.evidence_of("task.run_delay", top.comm, before(view, top.comm), top.rate));
+    }
+    for cpu in 0..(view.cpus() as u32).min(64) {
+        finding.evidence.extend(view.evidence("cpu.idle", &cpu.to_string(), span));
+    }
+    finding.evidence.truncate(9);
+    finding.loss_s = Some(lost);
+    finding.confidence = (0.6 + 0.4 * (waited.min(spare) / waited.max(spare).max(1e-9)).sqrt()).min(1.0);
+    Observation::Active(Box::new(finding))
+}
+
+fn before(view: &View<'_>, comm: &str) -> Option<f64> {
+    let baseline = view.baseline?;
+    let processes = process::collect(view.base_set);
+    let total: f64 = processes
+        .iter()
+        .filter(|p| p.comm == comm)
+        .map(|p| p.total(view.base_set, "task.run_delay", baseline))
+        .sum();
+    Some(total / baseline.seconds().max(1e-9))
+}
+
+/// Idle time per second of the CPUs that are not in the mask.
+fn idle_outside(view: &View<'_>, mask: u64) -> Option<Signal> {
+    let outside = |cpu: &str| cpu.parse::<u32>().is_ok_and(|cpu| cpu < 63 && mask & (1 << cpu) == 0);
+    let series = ["cpu.idle", "cpu.iowait"]
+        .into_iter()
+        .flat_map(|metric| view.each(metric))
+        .filter(|(cpu, _)| outside(cpu))
+        .map(|(_, series)| series);
+    Signal::sum(series, view.window)
+}
+
+/// `0-3,8` of a mask.
+fn list(mask: u64) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut cpu = 0;
+    while cpu < 63 {
+        if mask & (1 << cpu) == 0 {
+            cpu += 1;
+            continue;
+        }
+        let first = cpu;
+        while cpu < 63 && mask & (1 << cpu) != 0 {
+            cpu += 1;
+        }
+        parts.push(if cpu - first == 1 { first.to_string() } else { format!("{first}-{}", cpu - 1) });
+    }
+    parts.join(",")
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    vec![Remedy {
+        action: "let the tasks use all CPUs, or spread them".to_owned(),
+        command: format!("taskset -acp 0-N {pid}   (or widen cpuset.cpus of its control group)"),
+        verify: "mpstat -P ALL 1: the CPUs are equally busy".to_owned(),
+        risk: "whoever pinned them may have meant to keep the other CPUs free".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    vec![Next {
+        measure: "who pinned it: the tool, or a CPU set".to_owned(),
+        command: format!("taskset -acp {pid}; cat /proc/{pid}/cpuset"),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn masks_are_listed_as_ranges() {
+        assert_eq!(super::list(0b1), "0");
+        assert_eq!(super::list(0b1_0000_1111), "0-3,8");
+        assert_eq!(super::list(0), "");
+    }
+}

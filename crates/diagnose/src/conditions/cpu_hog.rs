@@ -1,0 +1,152 @@
+//! One program takes most of the CPU and others wait for it.
+//!
+//! The program is one process with any number of threads, or a handful of processes of one name, about as many as
+//! there are CPUs; a crowd is `runqueue-saturation`. It must have lived for a while (a compiler that runs for two
+//! seconds is part of a job), no CPU may be idle, and others must lose time that they did not lose before.
+
+use mitra_model::Span;
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process::{self, Process};
+use crate::signal::Signal;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "cpu-hog",
+    title: "one program takes the CPU from others",
+    role: Role::Root,
+    area: "cpu",
+    needs: &[
+        "task.cpu_time",
+        "task.run_delay",
+        "task.ppid",
+        "sys.cpu_idle",
+        "sys.cpu_iowait",
+        "task.user_time",
+        "task.system_time",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("cpu_hog.rs"),
+};
+
+/// More than all others together.
+const SHARE: f64 = 0.5;
+/// Of all CPUs together.
+const BUSY: f64 = 0.9;
+/// Others lose a tenth of a task's time more than before.
+const HARM: f64 = 0.1;
+/// A job of a build or a script rarely lives as long.
+const LIVED_S: f64 = 8.0;
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(idle) = view.idle() else { return Observation::CannotTell("sys.cpu_idle".to_owned()) };
+    if view.each("task.cpu_time").next().is_none() {
+        return Observation::CannotTell("CPU time of each process (task.cpu_time)".to_owned());
+    }
+    let cpus = view.cpus();
+    let busy = idle.map(|idle| 1.0 - idle / cpus);
+    let Some(high) = view.high_signal(&busy, BUSY, 5.0, None) else {
+        return Observation::Inactive(format!(
+            "CPUs were idle: {} busy on average",
+            words::percent(busy.mean().unwrap_or(0.0))
+        ));
+    };
+    let span = high.run.span();
+    let lasting = |p: &Process<'_>| {
+        let signal = p.signal(view.set, "task.cpu_time", span).unwrap_or_default();
+        if signal.dt.iter().sum::<f64>() >= LIVED_S { signal.total() } else { 0.0 }
+    };
+    let tops = process::ranking(view.processes(), span, lasting);
+    let capacity = cpus * high.run.seconds();
+    let Some(top) = tops.first().filter(|t| t.total >= SHARE * capacity) else {
+        return Observation::Inactive("no program that stayed took half of the CPU".to_owned());
+    };
+    let single = top.lead_share >= 0.8;
+    if !single && top.processes as f64 > 2.0 * cpus {
+        return Observation::Inactive(format!(
+            "{} processes named {} share the CPU: a crowd",
+            top.processes, top.comm
+        ));
+    }
+    let (waited, before) = others(view, top, span);
+    if waited - before < HARM {
+        return Observation::Inactive(format!(
+            "{} took {} of the CPU and others waited {} of a task's time ({} before)",
+            top.comm,
+            words::percent(top.total / capacity),
+            words::percent(waited),
+            words::percent(before)
+        ));
+    }
+    let series = view
+        .processes()
+        .iter()
+        .filter(|p| p.comm == top.comm)
+        .flat_map(|p| p.series(view.set, "task.cpu_time"));
+    let run = Signal::sum(series, view.window).and_then(|s| s.run(0.5 * top.rate, 3.0)).unwrap_or(high.run);
+    let mut finding = view.finding(&run);
+    finding.culprit.process = Some(top.comm.to_owned());
+    finding.culprit.pid = top.pid();
+    finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
+    finding.statement = format!(
+        "{} took {} of all CPUs; other tasks waited {} of a task's time for one ({} before)",
+        top.words(),
+        words::percent(top.total / capacity),
+        words::percent(waited),
+        words::percent(before)
+    );
+    finding.evidence.push(view.evidence_of("task.cpu_time", top.comm, base_cpu(view, top.comm), top.rate));
+    finding.evidence.push(view.evidence_of("task.run_delay", "others", Some(before), waited));
+    finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
+    finding.loss_s = Some((waited - before) * run.seconds());
+    finding.confidence = 0.5 + 0.5 * top.share;
+    Observation::Active(Box::new(finding))
+}
+
+/// Run-queue delay per second of user processes that are neither the program nor its parent, now and before.
+fn others(view: &View<'_>, hog: &process::Top<'_>, span: Span) -> (f64, f64) {
+    let rate = |set, span: Span, processes: &[Process<'_>]| {
+        let total: f64 = processes
+            .iter()
+            .filter(|p| !p.kthread && p.comm != hog.comm && Some(p.pid) != hog.lead.ppid)
+            .map(|p| p.total(set, "task.run_delay", span))
+            .sum();
+        total / span.seconds().max(1e-9)
+    };
+    let before = view.baseline.map_or(0.0, |b| rate(view.base_set, b, &process::collect(view.base_set)));
+    (rate(view.set, span, view.processes()), before)
+}
+
+fn base_cpu(view: &View<'_>, comm: &str) -> Option<f64> {
+    let baseline = view.baseline?;
+    let processes = process::collect(view.base_set);
+    let total: f64 = processes
+        .iter()
+        .filter(|p| p.comm == comm)
+        .map(|p| p.total(view.base_set, "task.cpu_time", baseline))
+        .sum();
+    Some(total / baseline.seconds().max(1e-9))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    vec![Remedy {
+        action: "give it a lower weight, or a control group with a quota".to_owned(),
+        command: format!("renice -n 19 -p {pid}"),
+        verify: "pidstat -u 1: the %wait of the others falls".to_owned(),
+        risk: "it takes longer".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    vec![Next {
+        measure: "what it computes".to_owned(),
+        command: format!("perf record -g -p {pid} -- sleep 10"),
+    }]
+}

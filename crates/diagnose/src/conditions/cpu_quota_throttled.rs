@@ -1,0 +1,126 @@
+//! A control group has used up its CPU quota and its tasks stand still until the next period.
+//!
+//! The kernel counts their standing still as run-queue delay, so it looks like a busy machine; but CPUs idle. The
+//! group's own counters of throttled periods and time tell.
+
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process;
+use crate::signal::Signal;
+use crate::view::{High, View};
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "cpu-quota-throttled",
+    title: "a control group is held back by its CPU quota",
+    role: Role::Root,
+    area: "cpu",
+    needs: &[
+        "cgroup.throttled_time",
+        "cgroup.nr_throttled",
+        "cgroup.nr_periods",
+        "cgroup.cpu_quota",
+        "cgroup.cpu_period",
+        "cgroup.cpu_usage",
+        "cgroup.psi_cpu_full",
+        "task.run_delay",
+        "task.cpu_time",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("cpu_quota_throttled.rs"),
+};
+
+/// Tasks of the group stand still for a tenth of the time: a request that needs several periods takes a tenth longer
+/// at the least, and the unlucky ones wait for most of a period.
+const THROTTLED: f64 = 0.1;
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.each("cgroup.throttled_time").next().is_none() {
+        return Observation::CannotTell("cgroup.throttled_time (the cpu controller)".to_owned());
+    }
+    let mut best: Option<(&str, High)> = None;
+    for (name, series) in view.each("cgroup.throttled_time") {
+        let signal = Signal::of(series, view.window);
+        let threshold = view.threshold(THROTTLED, &view.base_values("cgroup.throttled_time", name));
+        let Some(high) =
+            view.high_signal(&signal, threshold, 3.0, view.before("cgroup.throttled_time", name))
+        else {
+            continue;
+        };
+        if best.as_ref().is_none_or(|(_, most)| high.during * high.run.high_s > most.during * most.run.high_s)
+        {
+            best = Some((name, high));
+        }
+    }
+    let Some((name, high)) = best else {
+        return Observation::Inactive("no control group was throttled for a tenth of the time".to_owned());
+    };
+    let span = high.run.span();
+    let mean = |metric: &str| view.set.get(metric, name).and_then(|s| s.mean(span));
+    let periods = mean("cgroup.nr_throttled")
+        .zip(mean("cgroup.nr_periods").filter(|p| *p > 0.0))
+        .map(|(throttled, periods)| throttled / periods);
+    let quota =
+        mean("cgroup.cpu_quota").zip(mean("cgroup.cpu_period").filter(|p| *p > 0.0)).map(|(q, p)| q / p);
+    let mut finding = view.finding(&high.run);
+    finding.culprit.cgroup = Some(name.to_owned());
+    let inside = |cgroup: Option<&str>| {
+        cgroup.is_some_and(|c| c == name || c.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')))
+    };
+    let tops = process::ranking(view.processes(), span, |p| {
+        if inside(p.cgroup) { p.total(view.set, "task.run_delay", span) } else { 0.0 }
+    });
+    if let Some(top) = tops.first() {
+        finding.culprit.process = Some(top.comm.to_owned());
+        finding.culprit.pid = top.pid();
+        finding.evidence.push(view.evidence_of("task.run_delay", top.comm, None, top.rate));
+    }
+    finding.statement = format!(
+        "{name} may use {} and was throttled in {} of its periods: its tasks stood still for {} s each second ({} before)",
+        quota.map_or_else(|| "a quota of CPU".to_owned(), |q| format!("{} of a CPU", words::percent(q))),
+        periods.map_or_else(|| "some".to_owned(), words::percent),
+        format_args!("{:.2}", high.during),
+        format_args!("{:.2}", high.before.unwrap_or(0.0)),
+    );
+    for metric in [
+        "cgroup.throttled_time",
+        "cgroup.nr_throttled",
+        "cgroup.nr_periods",
+        "cgroup.cpu_quota",
+        "cgroup.psi_cpu_full",
+    ] {
+        finding.evidence.extend(view.evidence(metric, name, span));
+    }
+    finding.loss_s = Some((high.during - high.before.unwrap_or(0.0)).max(0.0) * high.run.seconds());
+    finding.confidence = 0.7 + 0.3 * periods.unwrap_or(0.0).min(1.0);
+    Observation::Active(Box::new(finding))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let group = finding.culprit.cgroup.as_deref().unwrap_or("the group");
+    vec![Remedy {
+        action: format!(
+            "raise or lift the CPU quota of {group}; shares (cpu.weight) bound it only when others want the CPU"
+        ),
+        command: format!(
+            "echo max > /sys/fs/cgroup{group}/cpu.max   (version 1: echo -1 > cpu/…/cpu.cfs_quota_us)"
+        ),
+        verify: "nr_throttled in its cpu.stat stops growing".to_owned(),
+        risk: "it may take CPU from others".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let group = finding.culprit.cgroup.as_deref().unwrap_or("");
+    vec![Next {
+        measure: "who set the quota, a service file or a container's limit".to_owned(),
+        command: format!(
+            "systemctl show -p CPUQuotaPerSecUSec {}",
+            group.rsplit('/').next().unwrap_or_default()
+        ),
+    }]
+}

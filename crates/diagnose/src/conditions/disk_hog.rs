@@ -1,0 +1,149 @@
+//! One program fills a block device's queue and others that need the device wait.
+//!
+//! The device is not faulty: its latency is its queue. The culprit is who moves most bytes; the harm is that other
+//! programs are found waiting for I/O more than before. A backup on a disk that nobody else wants is no incident.
+//! Kernel threads that write back or serve a loop device are messengers and never the culprit. Bytes are counted per
+//! process and not per device, so where several devices are busy the device named is the one whose traffic is
+//! nearest to what the program moved, and a stacked device before the one it stands on.
+
+use mitra_model::report::{Next, Remedy};
+
+use super::disk_saturated::{self, Saturated};
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process::{self, Process};
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "disk-hog",
+    title: "one program fills a disk's queue",
+    role: Role::Root,
+    area: "disk",
+    needs: &[
+        "disk.io_time",
+        "disk.weighted_time",
+        "disk.reads",
+        "disk.writes",
+        "disk.read_time",
+        "disk.write_time",
+        "disk.read_bytes",
+        "disk.write_bytes",
+        "task.read_bytes",
+        "task.write_bytes",
+        "task.state",
+        "psi.io_some",
+        "tasks.d_io",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("disk_hog.rs"),
+};
+
+/// More than all others together.
+const SHARE: f64 = 0.5;
+/// Others spend a tenth of a task's time more in D state than before.
+const HARM: f64 = 0.1;
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.each("disk.io_time").next().is_none() {
+        return Observation::CannotTell("disk.io_time".to_owned());
+    }
+    if view.each("task.state").next().is_none() {
+        return Observation::CannotTell("I/O of each process (task.read_bytes, task.write_bytes)".to_owned());
+    }
+    let saturated = disk_saturated::saturated(view);
+    let Some(first) = saturated.first() else {
+        return Observation::Inactive("no device was busy all the time with a queue".to_owned());
+    };
+    let span = first.busy.run.span();
+    let moved = |p: &Process<'_>| {
+        p.total(view.set, "task.read_bytes", span) + p.total(view.set, "task.write_bytes", span)
+    };
+    let tops = process::ranking(view.processes(), span, moved);
+    let Some(top) = tops.first() else {
+        return Observation::Inactive("no process moved any bytes".to_owned());
+    };
+    if top.share < SHARE {
+        return Observation::Inactive(format!(
+            "no program moved most of the bytes: {} moved {}",
+            top.comm,
+            words::percent(top.share)
+        ));
+    }
+    let disk = nearest(&saturated, top.rate);
+    let (waiting, waited_before) = others_in_d_state(view, top.comm, span);
+    if waiting - waited_before < HARM {
+        return Observation::Inactive(format!(
+            "{} filled {} and nobody else was found waiting ({} of a task's time)",
+            top.comm,
+            disk.device,
+            words::percent(waiting)
+        ));
+    }
+    let mut finding = disk_saturated::finding(view, disk);
+    let reads = top.lead.total(view.set, "task.read_bytes", span);
+    let verb = if reads > moved(&top.lead) / 2.0 { "read" } else { "wrote" };
+    finding.statement = format!(
+        "{} {verb} {}/s, {} of all bytes; {}; other tasks waited {} of a task's time for I/O ({} before)",
+        top.words(),
+        words::bytes(top.rate),
+        words::percent(top.share),
+        finding.statement,
+        words::percent(waiting),
+        words::percent(waited_before),
+    );
+    finding.culprit.process = Some(top.comm.to_owned());
+    finding.culprit.pid = top.pid();
+    finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
+    let metric = if verb == "read" { "task.read_bytes" } else { "task.write_bytes" };
+    finding.evidence.push(view.evidence_of(metric, top.comm, None, top.rate));
+    finding.evidence.push(view.evidence_of("tasks.d_io", "others", Some(waited_before), waiting));
+    finding.loss_s = Some((waiting - waited_before) * disk.busy.run.seconds());
+    // The share of the bytes, and whether requests really took longer than before.
+    let slower =
+        disk.await_before_s.map_or(0.5, |before| if disk.await_s > 2.0 * before { 1.0 } else { 0.5 });
+    finding.confidence = 0.5 * top.share + 0.5 * slower;
+    Observation::Active(Box::new(finding))
+}
+
+/// Of several saturated devices the one whose traffic fits best what the program moved; the order of the list, a
+/// stacked device first, decides between equals.
+fn nearest(saturated: &[Saturated], rate: f64) -> &Saturated {
+    let distance = |disk: &Saturated| ((disk.bytes_per_s.max(1.0) / rate.max(1.0)).ln().abs() * 2.0).round();
+    saturated.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(&saturated[0])
+}
+
+/// Task-seconds per second in D state of user processes of another name, in the span and in the baseline.
+pub fn others_in_d_state(view: &View<'_>, comm: &str, span: mitra_model::Span) -> (f64, f64) {
+    let total = |set, span: mitra_model::Span, processes: &[Process<'_>]| {
+        let seconds = (span.until - span.since) as f64 / 1e9;
+        let waited: f64 = processes
+            .iter()
+            .filter(|p| !p.kthread && p.comm != comm)
+            .map(|p| p.uninterruptible_s(set, span))
+            .sum();
+        if seconds > 0.0 { waited / seconds } else { 0.0 }
+    };
+    let now = total(view.set, span, view.processes());
+    let before = view.baseline.map_or(0.0, |b| total(view.base_set, b, &process::collect(view.base_set)));
+    (now, before)
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    let device = finding.culprit.device.as_deref().unwrap_or("DEVICE");
+    vec![Remedy {
+        action: "let it wait behind the others, or bound it with io.max in a control group of its own"
+            .to_owned(),
+        command: format!("ionice -c 3 -p {pid}"),
+        verify: format!("iostat -x 1 {device}: await and aqu-sz fall to what they were"),
+        risk: "it takes longer; ionice works only with the bfq and mq-deadline schedulers".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    vec![Next { measure: "which files it has open".to_owned(), command: format!("ls -l /proc/{pid}/fd") }]
+}

@@ -1,0 +1,161 @@
+//! A block device is busy all the time and its requests queue.
+//!
+//! `%util` of a device that works in parallel is not saturation by itself, so a queue is asked for too, and that
+//! requests take longer than before or more of them wait than one task at a time would make. A device that is full
+//! with short service times is loaded by someone; one with long times and a short queue is slow.
+
+use crate::condition::{Condition, Finding, Observation, Role, no_next, no_remedies};
+use crate::signal::Signal;
+use crate::view::{High, View};
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "disk-saturated",
+    title: "a device is busy and its requests queue",
+    role: Role::Mechanism,
+    area: "disk",
+    needs: &[
+        "disk.io_time",
+        "disk.weighted_time",
+        "disk.reads",
+        "disk.writes",
+        "disk.read_time",
+        "disk.write_time",
+        "disk.read_bytes",
+        "disk.write_bytes",
+    ],
+    observe,
+    remedies: no_remedies,
+    next: no_next,
+    source: include_str!("disk_saturated.rs"),
+};
+
+/// Busy for nine tenths of the time: what arrives nearly always finds a request before it.
+const BUSY: f64 = 0.9;
+/// On average at least two requests: with one, a single task waits for nothing but its own request.
+const QUEUE: f64 = 2.0;
+
+/// One saturated device.
+#[derive(Debug, Clone)]
+pub struct Saturated {
+    /// Its name.
+    pub device: String,
+    /// When, and its utilisation.
+    pub busy: High,
+    /// Its mean queue.
+    pub queue: f64,
+    /// Seconds a request took, before and during.
+    pub await_before_s: Option<f64>,
+    /// The same in the run.
+    pub await_s: f64,
+    /// Bytes per second, both ways.
+    pub bytes_per_s: f64,
+}
+
+/// Devices that stand on others: what they do shows on the one below as well.
+fn is_stacked(device: &str) -> bool {
+    ["loop", "dm-", "md", "drbd", "bcache"].iter().any(|prefix| device.starts_with(prefix))
+}
+
+/// Whether the row is a partition of another row: its requests are counted on the whole device too.
+pub fn is_partition(view: &View<'_>, device: &str) -> bool {
+    view.each("disk.io_time").any(|(other, _)| {
+        device.strip_prefix(other).is_some_and(|rest| {
+            let rest = rest.strip_prefix('p').unwrap_or(rest);
+            !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())
+        })
+    })
+}
+
+/// The saturated devices, the one that explains the others first: a stacked one before the one below it.
+pub fn saturated(view: &View<'_>) -> Vec<Saturated> {
+    let mut all: Vec<Saturated> = view
+        .each("disk.io_time")
+        .filter(|(device, _)| !is_partition(view, device))
+        .filter_map(|(device, _)| one(view, device))
+        .collect();
+    all.sort_by(|a, b| {
+        (is_stacked(&b.device), b.queue)
+            .partial_cmp(&(is_stacked(&a.device), a.queue))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    all
+}
+
+fn one(view: &View<'_>, device: &str) -> Option<Saturated> {
+    let busy = view.of("disk.io_time", device)?;
+    let queue = view.of("disk.weighted_time", device)?;
+    let both = busy.zip(&queue, |busy, queue| if queue >= QUEUE { busy } else { 0.0 });
+    let high = view.high_signal(&both, BUSY, 3.0, view.before("disk.io_time", device))?;
+    let span = high.run.span();
+    let mean = |metric: &str| view.of(metric, device).and_then(|s| s.within(span).mean()).unwrap_or(0.0);
+    let before = |metric: &str| view.before(metric, device);
+    let await_s =
+        ratio(mean("disk.read_time") + mean("disk.write_time"), mean("disk.reads") + mean("disk.writes"))?;
+    let await_before_s = (|| {
+        ratio(
+            before("disk.read_time")? + before("disk.write_time")?,
+            before("disk.reads")? + before("disk.writes")?,
+        )
+    })();
+    Some(Saturated {
+        device: device.to_owned(),
+        queue: queue.within(span).mean()?,
+        await_before_s,
+        await_s,
+        bytes_per_s: mean("disk.read_bytes") + mean("disk.write_bytes"),
+        busy: high,
+    })
+}
+
+fn ratio(a: f64, b: f64) -> Option<f64> {
+    (b > 0.0).then(|| a / b)
+}
+
+/// The finding of a saturated device, which `disk-hog` builds upon.
+pub fn finding(view: &View<'_>, disk: &Saturated) -> Finding {
+    let mut finding = view.finding(&disk.busy.run);
+    let span = disk.busy.run.span();
+    finding.culprit.device = Some(disk.device.clone());
+    let waited = match disk.await_before_s {
+        Some(before) => {
+            format!("requests took {} after {} before", words::seconds(disk.await_s), words::seconds(before))
+        }
+        None => format!("requests took {}", words::seconds(disk.await_s)),
+    };
+    finding.statement = format!(
+        "{} was busy {} with {:.0} requests at a time; {waited}",
+        disk.device,
+        words::percent(disk.busy.during),
+        disk.queue
+    );
+    for metric in ["disk.io_time", "disk.weighted_time", "disk.read_bytes", "disk.write_bytes"] {
+        finding.evidence.extend(view.evidence(metric, &disk.device, span));
+    }
+    finding
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.each("disk.io_time").next().is_none() {
+        return Observation::CannotTell("disk.io_time".to_owned());
+    }
+    match saturated(view).first() {
+        Some(disk) => Observation::Active(Box::new(finding(view, disk))),
+        None => {
+            let most = view
+                .each("disk.io_time")
+                .map(|(device, series)| (device, Signal::of(series, view.window).max().unwrap_or(0.0)))
+                .max_by(|a, b| a.1.total_cmp(&b.1));
+            Observation::Inactive(match most {
+                Some((device, busy)) => {
+                    format!(
+                        "the busiest device, {device}, was busy for {} at most without a lasting queue",
+                        words::percent(busy.min(1.0))
+                    )
+                }
+                None => "no device did anything".to_owned(),
+            })
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! CPUs are idle while a task that slept on them waits for block I/O.
+//!
+//! iowait is idle time. It vanishes when something else runs on that CPU, so its absence proves nothing and its presence
+//! does not mean that the CPU was needed.
+
+use crate::condition::{Condition, Observation, Role, no_next, no_remedies};
+use crate::view::{View, observe_level};
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "iowait-high",
+    title: "CPUs idle while tasks wait for I/O",
+    role: Role::Symptom,
+    area: "disk",
+    needs: METRICS,
+    observe,
+    remedies: no_remedies,
+    next: no_next,
+    source: include_str!("iowait_high.rs"),
+};
+
+const METRICS: &[&str] = &["sys.cpu_iowait"];
+
+/// A tenth of all CPUs.
+const FLOOR: f64 = 0.1;
+
+fn observe(view: &View<'_>) -> Observation {
+    observe_level(view, METRICS, FLOOR * view.cpus(), 3.0, "iowait")
+}

@@ -1,0 +1,95 @@
+//! The conditions: one file each, whose leading comment is the manual page, and one line in the list below.
+
+mod active_file_eviction;
+mod cgroup_memory_limit;
+mod cpu_affinity_misplaced;
+mod cpu_hog;
+mod cpu_quota_throttled;
+mod cpu_saturated;
+mod direct_reclaim;
+mod disk_hog;
+mod disk_saturated;
+mod fork_storm;
+mod free_memory_low;
+mod iowait_high;
+mod kswapd_scanning;
+mod load_high;
+mod major_faults;
+mod oom_kill;
+mod page_cache_eviction;
+mod page_cache_thrash;
+mod pressure_cpu;
+mod pressure_io;
+mod pressure_memory;
+mod refaults;
+mod runqueue_saturation;
+mod runqueue_wait;
+mod single_thread_bottleneck;
+mod streaming_read_flood;
+mod swap_thrash;
+mod tasks_in_d_state;
+
+use crate::condition::Condition;
+
+/// Every condition: roots first, then mechanisms, then symptoms.
+#[must_use]
+pub fn all() -> &'static [Condition] {
+    static ALL: &[Condition] = &[
+        streaming_read_flood::CONDITION,
+        page_cache_thrash::CONDITION,
+        swap_thrash::CONDITION,
+        oom_kill::CONDITION,
+        cgroup_memory_limit::CONDITION,
+        disk_hog::CONDITION,
+        cpu_hog::CONDITION,
+        cpu_affinity_misplaced::CONDITION,
+        single_thread_bottleneck::CONDITION,
+        runqueue_saturation::CONDITION,
+        cpu_quota_throttled::CONDITION,
+        fork_storm::CONDITION,
+        free_memory_low::CONDITION,
+        kswapd_scanning::CONDITION,
+        direct_reclaim::CONDITION,
+        page_cache_eviction::CONDITION,
+        active_file_eviction::CONDITION,
+        refaults::CONDITION,
+        major_faults::CONDITION,
+        disk_saturated::CONDITION,
+        cpu_saturated::CONDITION,
+        runqueue_wait::CONDITION,
+        tasks_in_d_state::CONDITION,
+        pressure_cpu::CONDITION,
+        pressure_io::CONDITION,
+        pressure_memory::CONDITION,
+        iowait_high::CONDITION,
+        load_high::CONDITION,
+    ];
+    ALL
+}
+
+/// The condition of that id.
+#[must_use]
+pub fn get(id: &str) -> Option<&'static Condition> {
+    all().iter().find(|c| c.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_every_metric_exists() {
+        let mut seen = std::collections::BTreeSet::new();
+        for condition in all() {
+            assert!(seen.insert(condition.id), "{} stands twice", condition.id);
+            assert!(condition.manual().len() > 80, "{} has no manual page", condition.id);
+            for metric in condition.needs {
+                assert!(
+                    mitra_model::lookup(metric).is_some(),
+                    "{}: {metric} is not in the table",
+                    condition.id
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The kernel killed a process because memory ran out, in the machine or in a control group.
+//!
+//! Such a kill comes without much pressure before it when memory is taken fast. The process that was killed is the one
+//! with most memory by the kernel's reckoning, which nearly always is the one that grew; where a longer-lived one of
+//! the same group grew more, it is named beside it.
+
+use mitra_model::report::{Next, Remedy};
+use mitra_model::time::SECOND;
+use mitra_model::{EventKind, Span};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "oom-kill",
+    title: "the kernel killed a process for lack of memory",
+    role: Role::Root,
+    area: "memory",
+    needs: &[
+        "vm.oom_kill",
+        "tasks.oom_kills",
+        "cgroup.oom_kill",
+        "cgroup.memory_max",
+        "cgroup.memory_current",
+        "cgroup.memory_failcnt",
+        "task.rss_anon",
+        "mem.available",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("oom_kill.rs"),
+};
+
+struct Kill<'a> {
+    at: i64,
+    pid: u32,
+    comm: &'a str,
+    cgroup: Option<String>,
+    anon_bytes: Option<u64>,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    let kills = kills(view);
+    let counted = ["vm.oom_kill", "tasks.oom_kills"]
+        .iter()
+        .filter_map(|m| Some(view.system(m)?.total()))
+        .fold(None, |most: Option<f64>, n| Some(most.map_or(n, |m| m.max(n))));
+    let (Some(first), Some(last)) = (kills.first(), kills.last()) else {
+        return match counted {
+            // A count without a name: the kernel log and the probe were both out of reach.
+            Some(n) if n >= 1.0 => unnamed(view, n),
+            Some(_) => Observation::Inactive("the kernel killed nothing".to_owned()),
+            None => Observation::CannotTell("vm.oom_kill (since 4.13), or the kernel log".to_owned()),
+        };
+    };
+    let group = kills.iter().rev().find_map(|k| k.cgroup.clone()).or_else(|| group_of(view));
+    let mut finding =
+        Finding { onset: first.at, end: Some(last.at + SECOND), confidence: 1.0, ..Finding::default() };
+    let same = kills.iter().all(|k| k.comm == first.comm);
+    finding.culprit.process = Some(first.comm.to_owned());
+    finding.culprit.pid = (kills.len() == 1).then_some(first.pid);
+    finding.culprit.cgroup.clone_from(&group);
+    let span = Span { since: first.at - SECOND, until: last.at + 2 * SECOND };
+    let limit = group.as_ref().and_then(|g| view.set.get("cgroup.memory_max", g)?.last(Span::ALL));
+    let place = match (&group, limit) {
+        (Some(group), Some(limit)) => format!(" in {group}, which may have {}", words::bytes(limit)),
+        (Some(group), None) => format!(" in {group}"),
+        _ => String::new(),
+    };
+    let held = kills
+        .iter()
+        .filter_map(|k| k.anon_bytes)
+        .max()
+        .map(|bytes| format!("; it held {} of anonymous memory", words::bytes(bytes as f64)))
+        .unwrap_or_default();
+    finding.statement = if kills.len() == 1 {
+        format!("the kernel killed {} ({}) for lack of memory{place}{held}", first.comm, first.pid)
+    } else if same {
+        format!("the kernel killed {} {} times for lack of memory{place}{held}", first.comm, kills.len())
+    } else {
+        format!(
+            "the kernel killed {} processes for lack of memory, {} first{place}{held}",
+            kills.len(),
+            first.comm
+        )
+    };
+    for metric in ["vm.oom_kill", "tasks.oom_kills"] {
+        finding.evidence.extend(view.evidence(metric, "", span).filter(|e| e.during > 0.0));
+    }
+    if let Some(group) = &group {
+        for metric in ["cgroup.memory_current", "cgroup.memory_max", "cgroup.memory_failcnt"] {
+            finding.evidence.extend(view.evidence(metric, group, span));
+        }
+    }
+    Observation::Active(Box::new(finding))
+}
+
+/// The kills that are known by name, in order of time; the probe and the kernel log tell of the same ones.
+fn kills<'a>(view: &View<'a>) -> Vec<Kill<'a>> {
+    let mut kills: Vec<Kill<'a>> = Vec::new();
+    for event in view.set.events.iter().filter(|e| view.window.contains(e.real)) {
+        let kill = match &event.kind {
+            EventKind::OomKill { pid, comm, cgroup, anon_bytes } => {
+                Kill { at: event.real, pid: *pid, comm, cgroup: cgroup.clone(), anon_bytes: *anon_bytes }
+            }
+            EventKind::KernelLog { text, .. } => match killed_line(text) {
+                Some((pid, comm, anon_bytes)) => Kill { at: event.real, pid, comm, cgroup: None, anon_bytes },
+                None => continue,
+            },
+            _ => continue,
+        };
+        match kills.iter_mut().find(|k| k.pid == kill.pid && (k.at - kill.at).abs() < 10 * SECOND) {
+            Some(known) => {
+                known.cgroup = known.cgroup.take().or(kill.cgroup);
+                known.anon_bytes = known.anon_bytes.or(kill.anon_bytes);
+                known.at = known.at.min(kill.at);
+            }
+            None => kills.push(kill),
+        }
+    }
+    kills.sort_by_key(|k| k.at);
+    kills
+}
+
+/// `Memory cgroup out of memory: Killed process 812 (hog) total-vm:…kB, anon-rss:262000kB, …`; before 4.19
+/// `Kill process` stood in another line and `Killed process 812 (hog)` in this one.
+fn killed_line(text: &str) -> Option<(u32, &str, Option<u64>)> {
+    let rest = text.split_once("Killed process ")?.1;
+    let (pid, rest) = rest.split_once(' ')?;
+    let pid = pid.trim_end_matches(',').parse().ok()?;
+    let comm = rest.split_once('(')?.1.split_once(')')?.0;
+    let anon = rest
+        .split_once("anon-rss:")
+        .and_then(|(_, r)| r.split_once("kB"))
+        .and_then(|(kib, _)| kib.trim().parse::<u64>().ok())
+        .map(|kib| kib * 1024);
+    Some((pid, comm, anon))
+}
+
+/// The smallest control group in which the kernel counted kills.
+fn group_of(view: &View<'_>) -> Option<String> {
+    view.each("cgroup.oom_kill")
+        .filter(|(name, series)| *name != "/" && series.total(view.window).is_some_and(|n| n >= 1.0))
+        .map(|(name, _)| name)
+        .max_by_key(|name| name.len())
+        .map(str::to_owned)
+}
+
+fn unnamed(view: &View<'_>, n: f64) -> Observation {
+    let Some(high) = view
+        .high("vm.oom_kill", "", f64::MIN_POSITIVE, 0.0)
+        .or_else(|| view.high("tasks.oom_kills", "", f64::MIN_POSITIVE, 0.0))
+    else {
+        return Observation::Inactive("the kernel killed nothing".to_owned());
+    };
+    let mut finding = view.finding(&high.run);
+    finding.end = Some(high.run.end);
+    finding.culprit.cgroup = group_of(view);
+    finding.confidence = 0.8;
+    finding.statement = format!(
+        "the kernel killed {n:.0} times for lack of memory; whom is not known without the kernel log"
+    );
+    finding.evidence.extend(view.evidence("vm.oom_kill", "", high.run.span()));
+    Observation::Active(Box::new(finding))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let name = finding.culprit.process.as_deref().unwrap_or("the process");
+    let action = match &finding.culprit.cgroup {
+        Some(group) => format!("raise the memory limit of {group}, or bound what {name} takes"),
+        None => format!("bound what {name} takes, or add memory"),
+    };
+    vec![Remedy {
+        action,
+        command: String::new(),
+        verify: "grep oom_kill /proc/vmstat: does not grow".to_owned(),
+        risk: "if it leaks, a higher limit only puts the kill off".to_owned(),
+    }]
+}
+
+fn next(_: &Finding) -> Vec<Next> {
+    vec![Next {
+        measure: "the kernel's table of who held how much at the kill".to_owned(),
+        command: "dmesg -T | grep -B 40 'Killed process'".to_owned(),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::killed_line;
+
+    #[test]
+    fn the_kernel_log_names_the_victim() {
+        let line = "Memory cgroup out of memory: Killed process 812 (my hog) total-vm:300kB, anon-rss:256kB, file-rss:4kB";
+        assert_eq!(killed_line(line), Some((812, "my hog", Some(262_144))));
+        assert_eq!(killed_line("Killed process 9"), None);
+        assert_eq!(killed_line("oom-kill:constraint=CONSTRAINT_MEMCG"), None);
+    }
+}

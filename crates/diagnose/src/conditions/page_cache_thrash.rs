@@ -1,0 +1,158 @@
+//! A working set of files that is read again and again does not fit into the memory that it may have.
+//!
+//! Each page that comes back pushes out another one that will be wanted soon, so nearly every page that is evicted
+//! comes back. The memory may be the machine's or a control group's: in a group the machine has free memory and
+//! neither kswapd nor direct reclaim move, only the group's own counters do. See `streaming-read-flood` for the
+//! look-alike. Refaults without any steal are somebody else's doing (DAMON, drop_caches).
+
+use mitra_model::Span;
+use mitra_model::report::{Next, Remedy};
+
+use super::streaming_read_flood::{EVICTION_PAGES_S, Return, busiest_reader_device};
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "page-cache-thrash",
+    title: "a working set does not fit the page cache",
+    role: Role::Root,
+    area: "page cache",
+    needs: &[
+        "vm.workingset_refault_file",
+        "vm.workingset_refault",
+        "vm.workingset_activate_file",
+        "vm.pgsteal_file",
+        "vm.pgsteal_anon",
+        "vm.pgsteal_kswapd",
+        "vm.pgsteal_direct",
+        "cgroup.refault_file",
+        "cgroup.memory_current",
+        "cgroup.memory_max",
+        "cgroup.memory_failcnt",
+        "task.read_bytes",
+        "disk.read_bytes",
+        "disk.reads",
+        "tasks.d_io",
+        "mem.cached",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("page_cache_thrash.rs"),
+};
+
+/// As many as have to be evicted for it: four megabytes a second.
+const REFAULT_PAGES_S: f64 = EVICTION_PAGES_S;
+/// Every second page that is evicted comes back.
+const PER_STEAL: f64 = 0.5;
+/// One program fetches half of what comes back.
+const SHARE: f64 = 0.5;
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(refault) = view.refault_file() else {
+        return Observation::CannotTell("vm.workingset_refault_file".to_owned());
+    };
+    let Some(steal) = view.steal() else { return Observation::CannotTell("vm.pgsteal_file".to_owned()) };
+    // Refaults count only as far as reclaim evicts at all.
+    let joint = refault.zip(&steal, |refault, steal| refault.min(2.0 * steal));
+    let before = view.before("vm.workingset_refault_file", "");
+    let threshold = view.threshold(REFAULT_PAGES_S, &view.base_values("vm.workingset_refault_file", ""));
+    let Some(high) = view.high_signal(&joint, threshold, 4.0, before) else {
+        return Observation::Inactive(format!(
+            "{} pages/s at most came back that reclaim had evicted",
+            words::count(joint.max().unwrap_or(0.0))
+        ));
+    };
+    let span = high.run.span();
+    let Some(pages) = Return::of(view, span) else {
+        return Observation::CannotTell("vm.workingset_refault_file".to_owned());
+    };
+    if pages.per_steal < PER_STEAL || !pages.is_thrash() {
+        return Observation::Inactive(format!(
+            "{:.2} of the evicted pages came back, by requests of {}: read once, not again",
+            pages.per_steal,
+            words::bytes(pages.request_bytes.unwrap_or(0.0))
+        ));
+    }
+    let group = thrashing_group(view, span, high.during);
+    let mut finding = view.finding(&high.run);
+    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.read_bytes", span));
+    let reader = tops.first().filter(|t| t.share >= SHARE);
+    if let Some(reader) = reader {
+        finding.culprit.process = Some(reader.comm.to_owned());
+        finding.culprit.pid = reader.pid();
+        finding.evidence.push(view.evidence_of("task.read_bytes", reader.comm, None, reader.rate));
+    }
+    finding.culprit.device = busiest_reader_device(view, span);
+    finding.culprit.cgroup.clone_from(&group.as_ref().map(|(name, _)| name.clone()));
+    let who = reader.map_or_else(|| "no single program".to_owned(), process::Top::words);
+    let place = match &group {
+        Some((name, Some(limit))) => format!("under the {} that {name} may have", words::bytes(*limit)),
+        Some((name, None)) => format!("in {name}"),
+        None => "in memory".to_owned(),
+    };
+    finding.statement = format!(
+        "{who} reads a working set that does not fit {place}: {} pages/s came back after eviction ({} before), {:.2} for each evicted",
+        words::count(high.during),
+        words::count(before.unwrap_or(0.0)),
+        pages.per_steal
+    );
+    for metric in ["vm.workingset_refault_file", "vm.pgsteal_file", "vm.workingset_activate_file"] {
+        finding.evidence.extend(view.evidence(metric, "", span));
+    }
+    if let Some((name, _)) = &group {
+        for metric in ["cgroup.refault_file", "cgroup.memory_current", "cgroup.memory_failcnt"] {
+            finding.evidence.extend(view.evidence(metric, name, span));
+        }
+    }
+    finding.loss_s = view.excess(&["tasks.d_io"], span);
+    finding.confidence = 0.5 * pages.per_steal.min(1.0) + 0.5 * reader.map_or(0.3, |r| r.share);
+    Observation::Active(Box::new(finding))
+}
+
+/// The smallest control group that has most of the refaults, with its limit, if it is at that limit.
+fn thrashing_group(view: &View<'_>, span: Span, refaults: f64) -> Option<(String, Option<f64>)> {
+    view.each("cgroup.refault_file")
+        .filter(|(name, series)| *name != "/" && series.mean(span).is_some_and(|rate| rate >= 0.5 * refaults))
+        .filter_map(|(name, _)| {
+            let limit = view.set.get("cgroup.memory_max", name).and_then(|s| s.last(span));
+            let used = view.set.get("cgroup.memory_current", name).and_then(|s| s.mean(span));
+            // Reclaim in the group starts when a charge would pass the limit, so it hovers just below.
+            limit.zip(used).is_some_and(|(limit, used)| used >= 0.9 * limit).then(|| (name.to_owned(), limit))
+        })
+        .max_by_key(|(name, _)| name.len())
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let mut list = Vec::new();
+    if let Some(group) = &finding.culprit.cgroup {
+        list.push(Remedy {
+            action: format!("raise the memory limit of {group} to its working set"),
+            command: format!(
+                "echo BYTES > /sys/fs/cgroup{group}/memory.max   (version 1: memory/…/memory.limit_in_bytes)"
+            ),
+            verify: "its workingset_refault_file stops growing".to_owned(),
+            risk: "the memory is taken from others".to_owned(),
+        });
+    }
+    list.push(Remedy {
+        action:
+            "give the working set more memory, or process it in parts that fit instead of in several passes"
+                .to_owned(),
+        command: String::new(),
+        verify: "grep workingset_refault_file /proc/vmstat: stops growing".to_owned(),
+        risk: String::new(),
+    });
+    list
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    vec![Next {
+        measure: "how large the files are that it reads".to_owned(),
+        command: format!("ls -lL /proc/{pid}/fd"),
+    }]
+}

@@ -1,0 +1,113 @@
+//! More tasks want to run than there are CPUs, for long: each gets at most half a CPU.
+//!
+//! Busy is not broken: a build that keeps all CPUs full with about as many jobs as there are CPUs loses little of
+//! anybody's time, and what it loses belongs to itself. Saturation is a queue as long as the machine is wide, of tasks
+//! that stay. Where one program's handful of tasks takes the CPUs and others wait, `cpu-hog` is the better word; where
+//! the CPU goes to processes that have ended, it is a job of many short ones or a `fork-storm`.
+
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "runqueue-saturation",
+    title: "more tasks want to run than there are CPUs",
+    role: Role::Root,
+    area: "cpu",
+    needs: &[
+        "tasks.run_delay",
+        "tasks.cpu_time",
+        "tasks.exited_cpu_time",
+        "sys.cpu_idle",
+        "sys.cpu_iowait",
+        "sys.procs_running",
+        "cgroup.throttled_time",
+        "task.cpu_time",
+        "task.run_delay",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("runqueue_saturation.rs"),
+};
+
+/// One task waits for each one that runs: everything takes at least twice as long.
+const WAITING_PER_CPU: f64 = 1.0;
+/// Of all CPUs together.
+const BUSY: f64 = 0.9;
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(delay) = view.system("tasks.run_delay") else {
+        return Observation::CannotTell("tasks.run_delay".to_owned());
+    };
+    let Some(idle) = view.idle() else { return Observation::CannotTell("sys.cpu_idle".to_owned()) };
+    let cpus = view.cpus();
+    let waiting =
+        delay.zip(&idle, |delay, idle| if idle <= (1.0 - BUSY) * cpus { delay / cpus } else { 0.0 });
+    let before = view.before("tasks.run_delay", "").map(|d| d / cpus);
+    let threshold = WAITING_PER_CPU.max(before.map_or(0.0, |b| 2.0 * b));
+    let Some(high) = view.high_signal(&waiting, threshold, 4.0, before) else {
+        return Observation::Inactive(format!(
+            "with all CPUs busy at most {:.1} tasks waited for each CPU",
+            waiting.max().unwrap_or(0.0)
+        ));
+    };
+    let span = high.run.span();
+    let throttled: f64 = view.each("cgroup.throttled_time").filter_map(|(_, s)| s.mean(span)).sum();
+    if throttled > 0.5 * high.during * cpus {
+        return Observation::Inactive("what waited was waiting for CPU quota".to_owned());
+    }
+    let ended = view.system("tasks.exited_cpu_time").and_then(|s| s.within(span).mean()).unwrap_or(0.0);
+    let used = view.system("tasks.cpu_time").and_then(|s| s.within(span).mean()).unwrap_or(cpus);
+    if ended > 0.5 * used {
+        return Observation::Inactive(format!(
+            "{} of the CPU time went to processes that ended: a job of many short processes",
+            words::percent(ended / used.max(1e-9))
+        ));
+    }
+    let mut finding = view.finding(&high.run);
+    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.cpu_time", span));
+    let who = match tops.first() {
+        Some(top) => {
+            finding.culprit.process = Some(top.comm.to_owned());
+            finding.culprit.pid = top.pid();
+            finding.evidence.push(view.evidence_of("task.cpu_time", top.comm, None, top.rate));
+            format!("{} used most of the CPU time ({})", top.words(), words::percent(top.share))
+        }
+        None => "whose they are is not known".to_owned(),
+    };
+    finding.statement = format!(
+        "{:.1} tasks waited for each of the {cpus:.0} CPUs ({:.1} before) and none was idle; {who}",
+        high.during,
+        before.unwrap_or(0.0)
+    );
+    for metric in ["tasks.run_delay", "sys.procs_running", "sys.cpu_idle"] {
+        finding.evidence.extend(view.evidence(metric, "", span));
+    }
+    finding.loss_s = view.excess(&["tasks.run_delay"], span);
+    finding.confidence = if tops.is_empty() { 0.7 } else { 0.9 };
+    Observation::Active(Box::new(finding))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let name = finding.culprit.process.as_deref().unwrap_or("the program");
+    vec![Remedy {
+        action: format!(
+            "start fewer of {name} at a time, or give them a lower weight than what must be prompt"
+        ),
+        command: format!("renice -n 19 $(pgrep -x {name})"),
+        verify: "vmstat 1: r falls to the number of CPUs".to_owned(),
+        risk: "they take longer".to_owned(),
+    }]
+}
+
+fn next(_: &Finding) -> Vec<Next> {
+    vec![Next {
+        measure: "who started them".to_owned(),
+        command: "ps -eo pid,ppid,stat,etime,comm --sort=-pcpu | head -30".to_owned(),
+    }]
+}

@@ -1,0 +1,168 @@
+//! One thread is at the limit of a CPU while others idle: the program cannot use what the machine has.
+//!
+//! No run-queue delay, no pressure and an idle machine are how it looks from outside. Work queues inside the program,
+//! or in its socket. From 90 % on a queue makes waits ten times the service time (1/(1-utilisation)).
+//!
+//! A job that streams data (gzip in a backup) or builds something up in memory (a compiler) is at the limit of a CPU
+//! too and makes progress that can be seen: that is work. A server that was there before and has come to its limit, or
+//! a thread that burns a CPU without any such progress, is a bottleneck.
+
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process::Process;
+use crate::signal::{Run, Signal};
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "single-thread-bottleneck",
+    title: "one thread is at the limit of a CPU while others idle",
+    role: Role::Root,
+    area: "cpu",
+    needs: &[
+        "task.cpu_time",
+        "task.run_delay",
+        "task.rchar",
+        "task.wchar",
+        "task.minflt",
+        "task.majflt",
+        "task.ppid",
+        "sys.cpu_idle",
+        "sys.cpu_iowait",
+        "tasks.busiest",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("single_thread_bottleneck.rs"),
+};
+
+/// Utilisation from which on waits are ten times the service time.
+const AT_LIMIT: f64 = 0.9;
+/// A thread with as much was not far from its limit before.
+const NEAR_LIMIT: f64 = 0.75;
+/// Half a CPU could have taken work.
+const SPARE: f64 = 0.5;
+/// Shorter is a burst.
+const NEED_S: f64 = 6.0;
+/// A job that reads or writes a megabyte a second, or touches half a megabyte of new memory a second, gets on.
+const PROGRESS_BYTES_S: f64 = 1e6;
+const PROGRESS_FAULTS_S: f64 = 128.0;
+
+struct Limit<'v, 'a> {
+    process: &'v Process<'a>,
+    row: &'a str,
+    run: Run,
+    used: f64,
+    before: Option<f64>,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.cpus() < 2.0 {
+        return Observation::Inactive("the machine has one CPU".to_owned());
+    }
+    let Some(idle) = view.idle() else { return Observation::CannotTell("sys.cpu_idle".to_owned()) };
+    if view.each("task.cpu_time").next().is_none() {
+        return Observation::CannotTell("CPU time of each thread (task.cpu_time)".to_owned());
+    }
+    let mut because = "no thread came near the limit of a CPU while another was idle".to_owned();
+    let mut best: Option<Limit<'_, '_>> = None;
+    for process in view.processes().iter().filter(|p| !p.kthread) {
+        for row in &process.rows {
+            match at_limit(view, process, row, &idle) {
+                Ok(Some(limit)) if best.as_ref().is_none_or(|b| limit.run.high_s > b.run.high_s) => {
+                    best = Some(limit)
+                }
+                Ok(_) => {}
+                Err(reason) => because = reason,
+            }
+        }
+    }
+    let Some(limit) = best else { return Observation::Inactive(because) };
+    let span = limit.run.span();
+    let mut finding = view.finding(&limit.run);
+    let process = limit.process;
+    finding.culprit.process = Some(process.comm.to_owned());
+    finding.culprit.pid = Some(process.pid);
+    finding.culprit.cgroup = process.cgroup.filter(|c| *c != "/").map(str::to_owned);
+    let spare = idle.within(span).mean().unwrap_or(0.0);
+    finding.statement = format!(
+        "one thread of {} ({}) used {} of a CPU{} while {spare:.1} CPUs were idle",
+        process.comm,
+        process.pid,
+        words::percent(limit.used),
+        limit.before.map(|b| format!(" ({} before)", words::percent(b))).unwrap_or_default(),
+    );
+    finding.evidence.push(view.evidence_of("task.cpu_time", process.comm, limit.before, limit.used));
+    finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
+    finding.evidence.extend(view.evidence("task.run_delay", limit.row, span));
+    // That it rose to the limit says more than that it has been there ever since it came.
+    finding.confidence = if limit.before.is_some() { 0.9 } else { 0.75 };
+    Observation::Active(Box::new(finding))
+}
+
+/// Whether a thread is a bottleneck; an error is a reason why one at its limit is not.
+fn at_limit<'v, 'a>(
+    view: &'v View<'a>,
+    process: &'v Process<'a>,
+    row: &'a str,
+    idle: &Signal,
+) -> Result<Option<Limit<'v, 'a>>, String> {
+    let Some(series) = view.set.get("task.cpu_time", row) else { return Ok(None) };
+    if series.max(view.window).is_none_or(|most| most < AT_LIMIT) {
+        return Ok(None);
+    }
+    let used = Signal::of(series, view.window);
+    let alone = used.zip(idle, |used, idle| if idle >= SPARE { used } else { 0.0 });
+    let Some(run) = alone.run(AT_LIMIT, NEED_S) else { return Ok(None) };
+    let span = run.span();
+    let all = process.total(view.set, "task.cpu_time", span);
+    let mine = used.within(span).total();
+    let name = format!("{} ({})", process.comm, process.pid);
+    if mine < 0.75 * all {
+        return Err(format!("{name} works with several threads"));
+    }
+    let before = view.before("task.cpu_time", row);
+    if before.is_some_and(|b| b >= NEAR_LIMIT) {
+        return Err(format!("{name} used as much of a CPU before"));
+    }
+    let seconds = run.seconds().max(1e-9);
+    let rate = |metric: &str| process.total(view.set, metric, span) / seconds;
+    if rate("task.majflt") >= 100.0 {
+        return Err(format!("{name} waits for pages"));
+    }
+    let streams = rate("task.rchar") + rate("task.wchar") >= PROGRESS_BYTES_S;
+    let grows = rate("task.minflt") >= PROGRESS_FAULTS_S;
+    if before.is_none() && (streams || grows) {
+        return Err(format!("{name} is a job that makes progress"));
+    }
+    Ok(Some(Limit { process, row, run, used: used.within(span).mean().unwrap_or(0.0), before }))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let name = finding.culprit.process.as_deref().unwrap_or("the program");
+    vec![Remedy {
+        action: format!(
+            "run several of {name} (workers, shards), or make the hot path cheaper: more CPUs do not help"
+        ),
+        command: String::new(),
+        verify: "pidstat -t 1: no thread stays above 90 %".to_owned(),
+        risk: String::new(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    vec![
+        Next {
+            measure: "where the time goes".to_owned(),
+            command: format!("perf record -g -p {pid} -- sleep 10"),
+        },
+        Next {
+            measure: "whether requests queue at its socket (Recv-Q)".to_owned(),
+            command: "ss -ltnp".to_owned(),
+        },
+    ]
+}

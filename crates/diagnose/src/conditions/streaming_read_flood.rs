@@ -1,0 +1,251 @@
+//! Somebody reads more data, once, than the page cache can hold, and pages that others use are evicted for it.
+//!
+//! Flood and thrash both evict. In a flood the reads are large and sequential, the pages that are added are hardly
+//! ever read again, and the pages that come back belong to other processes than the reader. In a thrash the reader
+//! itself re-reads what was evicted, in small reads, and the kernel activates the pages that come back. A large file
+//! copied once with nobody hurt is no incident: the harm is asked for, in pages that *others* have to fetch again.
+
+use mitra_model::Span;
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process::{self, Process};
+use crate::signal::Signal;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "streaming-read-flood",
+    title: "a large read pushes others' pages out of memory",
+    role: Role::Root,
+    area: "page cache",
+    needs: &[
+        "task.read_bytes",
+        "task.majflt",
+        "vm.pgsteal_file",
+        "vm.pgsteal_anon",
+        "vm.pgsteal_kswapd",
+        "vm.pgsteal_direct",
+        "vm.workingset_refault_file",
+        "vm.workingset_refault",
+        "vm.workingset_activate_file",
+        "vm.pgscan_kswapd",
+        "vm.pgmajfault",
+        "mem.active_file",
+        "mem.anon",
+        "disk.read_bytes",
+        "disk.reads",
+        "tasks.d_io",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("streaming_read_flood.rs"),
+};
+
+/// The reader fetches more than all others together.
+const SHARE: f64 = 0.5;
+/// Four megabytes a second of eviction: below, a machine trims its cache in passing.
+pub const EVICTION_PAGES_S: f64 = 1000.0;
+/// Pages a second that others fetch again. A page takes 0.1 ms from a fast SSD and 8 ms from a disk, so this is between
+/// a hundredth and most of a task's time. Starting programs causes fewer.
+const HARM_PAGES_S: f64 = 100.0;
+/// The default readahead window is 128 KiB and a sequential reader fills it; random readers stay far below half.
+pub const SEQUENTIAL_BYTES: f64 = 65_536.0;
+
+/// How pages come back, by which flood and thrash are told apart.
+pub struct Return {
+    /// Pages that come back for each page that is evicted.
+    pub per_steal: f64,
+    /// Pages that are activated at once for each that comes back; `None` where the kernel does not count.
+    pub activated: Option<f64>,
+    /// Bytes of a mean read request of all devices; `None` where nothing was read.
+    pub request_bytes: Option<f64>,
+}
+
+impl Return {
+    /// Measures a span.
+    pub fn of(view: &View<'_>, span: Span) -> Option<Return> {
+        let mean = |signal: Option<Signal>| signal.and_then(|s| s.within(span).mean());
+        let refault = mean(view.refault_file())?;
+        let steal = mean(view.steal())?;
+        let sum = |metric: &str| -> f64 { view.each(metric).filter_map(|(_, s)| s.mean(span)).sum() };
+        let (bytes, reads) = (sum("disk.read_bytes"), sum("disk.reads"));
+        Some(Return {
+            per_steal: refault / steal.max(1.0),
+            activated: mean(view.system("vm.workingset_activate_file")).map(|a| a / refault.max(1.0)),
+            request_bytes: (reads > 0.0).then(|| bytes / reads),
+        })
+    }
+
+    /// Whether the pages that come back are wanted by who reads most: small reads of pages that are used again.
+    pub fn is_thrash(&self) -> bool {
+        let activated = self.activated.unwrap_or(1.0);
+        let small = self.request_bytes.is_none_or(|bytes| bytes < SEQUENTIAL_BYTES);
+        // Every other page evicted comes back, and it is one that is used again or is read for itself.
+        self.per_steal >= 0.5 && (small || activated >= 0.5)
+    }
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(steal) = view.steal() else { return Observation::CannotTell("vm.pgsteal_file".to_owned()) };
+    let Some(eviction) = view.high_signal(&steal, EVICTION_PAGES_S, 2.0, None) else {
+        return Observation::Inactive(format!(
+            "next to nothing was evicted: {} pages/s at most",
+            words::count(steal.max().unwrap_or(0.0))
+        ));
+    };
+    if view.each("task.read_bytes").next().is_none() {
+        return Observation::CannotTell("reads of each process (task.read_bytes)".to_owned());
+    }
+    let during = Span { since: eviction.run.onset, until: view.window.until };
+    let tops = process::ranking(view.processes(), during, |p| p.total(view.set, "task.read_bytes", during));
+    let Some(reader) = tops.first().filter(|t| t.share >= SHARE) else {
+        return Observation::Inactive(
+            "no program did most of the reading while pages were evicted".to_owned(),
+        );
+    };
+    let Some(pages) = Return::of(view, eviction.run.span()) else {
+        return Observation::CannotTell("vm.workingset_refault_file".to_owned());
+    };
+    if pages.is_thrash() {
+        return Observation::Inactive(format!(
+            "{} page comes back for each one evicted, by requests of {}: the reader wants its own pages again",
+            format_args!("{:.2}", pages.per_steal),
+            words::bytes(pages.request_bytes.unwrap_or(0.0))
+        ));
+    }
+    let Some(harm) = Harm::of(view, reader.comm, during).filter(|h| h.pages_s >= HARM_PAGES_S) else {
+        return Observation::Inactive(format!(
+            "{} read {} and nobody else had to fetch pages again",
+            reader.comm,
+            words::bytes(reader.total)
+        ));
+    };
+    let Some(reads) = read_signal(view, reader.comm) else {
+        return Observation::CannotTell("task.read_bytes".to_owned());
+    };
+    // The flood begins when its reading does, long before memory is full.
+    let Some(run) = reads.run(0.1 * reads.max().unwrap_or(0.0), 1.0) else {
+        return Observation::Inactive("the reader did not read for long".to_owned());
+    };
+    let mut finding = view.finding(&run);
+    let total = reads.within(run.span()).total();
+    let evicted = steal.within(during).total() * view.page_bytes();
+    finding.statement = format!(
+        "{} read {} once and {} of pages were evicted for it; {} had to fetch {} pages/s again ({} before)",
+        reader.words(),
+        words::bytes(total),
+        words::bytes(evicted),
+        harm.who,
+        words::count(harm.pages_s),
+        words::count(harm.before_s)
+    );
+    finding.culprit.process = Some(reader.comm.to_owned());
+    finding.culprit.pid = reader.pid();
+    finding.culprit.cgroup = reader.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
+    finding.culprit.device = busiest_reader_device(view, run.span());
+    if let Some(device) = finding.culprit.device.clone() {
+        finding.evidence.extend(view.evidence("disk.read_bytes", &device, run.span()));
+    }
+    finding.evidence.push(view.evidence_of(
+        "task.read_bytes",
+        reader.comm,
+        None,
+        total / run.seconds().max(1.0),
+    ));
+    let span = eviction.run.span();
+    for metric in ["vm.pgsteal_file", "vm.pgscan_kswapd", "vm.pgmajfault", "vm.workingset_refault_file"] {
+        finding.evidence.extend(view.evidence(metric, "", span).filter(|e| e.during > 0.0));
+    }
+    finding.loss_s = view.excess(&["tasks.d_io"], during);
+    let sequential = pages.request_bytes.is_some_and(|bytes| bytes >= SEQUENTIAL_BYTES);
+    finding.confidence = 0.4 * reader.share
+        + 0.3 * (1.0 - pages.per_steal.min(1.0))
+        + 0.3 * if sequential { 1.0 } else { 0.5 };
+    Observation::Active(Box::new(finding))
+}
+
+/// What all processes of one name fetched, over the whole window.
+pub fn read_signal(view: &View<'_>, comm: &str) -> Option<Signal> {
+    let series = view
+        .processes()
+        .iter()
+        .filter(|p| p.comm == comm && !p.kthread)
+        .flat_map(|p| p.series(view.set, "task.read_bytes"));
+    Signal::sum(series, view.window)
+}
+
+/// The device that was read most; of equals the one on top.
+pub fn busiest_reader_device(view: &View<'_>, span: Span) -> Option<String> {
+    view.each("disk.read_bytes")
+        .filter(|(device, _)| !super::disk_saturated::is_partition(view, device))
+        .filter_map(|(device, series)| Some((device, series.mean(span)?)))
+        .filter(|(_, rate)| *rate > 0.0)
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(device, _)| device.to_owned())
+}
+
+/// Pages that others than the reader fetch from devices.
+struct Harm {
+    who: String,
+    pages_s: f64,
+    before_s: f64,
+}
+
+impl Harm {
+    fn of(view: &View<'_>, reader: &str, span: Span) -> Option<Harm> {
+        let page = view.page_bytes();
+        let fetched = |p: &Process<'_>, set, span| {
+            p.total(set, "task.majflt", span).max(p.total(set, "task.read_bytes", span) / page)
+        };
+        let others: Vec<Process<'_>> =
+            view.processes().iter().filter(|p| p.comm != reader).cloned().collect();
+        let tops = process::ranking(&others, span, |p| fetched(p, view.set, span));
+        let seconds = (span.until - span.since) as f64 / 1e9;
+        let base = view.baseline.map(|b| (process::collect(view.base_set), b));
+        tops.into_iter()
+            .map(|top| {
+                let before_s = base.as_ref().map_or(0.0, |(processes, b)| {
+                    let total: f64 = processes
+                        .iter()
+                        .filter(|p| p.comm == top.comm)
+                        .map(|p| fetched(p, view.base_set, *b))
+                        .sum();
+                    total / b.seconds().max(1.0)
+                });
+                Harm { who: top.words(), pages_s: top.total / seconds, before_s }
+            })
+            .max_by(|a, b| (a.pages_s - a.before_s).total_cmp(&(b.pages_s - b.before_s)))
+            // Somebody who always read that much is not a victim.
+            .filter(|harm| harm.pages_s >= 2.0 * harm.before_s)
+    }
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let name = finding.culprit.process.as_deref().unwrap_or("the reader");
+    vec![
+        Remedy {
+            action: format!(
+                "let {name} read without leaving pages behind: O_DIRECT, or posix_fadvise(DONTNEED)"
+            ),
+            command: "dd iflag=direct …, rsync --drop-cache, nocache COMMAND".to_owned(),
+            verify: "sar -B 1: pgscank/s and majflt/s fall to 0".to_owned(),
+            risk: "a second reader of the same data finds nothing cached".to_owned(),
+        },
+        Remedy {
+            action: format!(
+                "give {name} a control group with a small memory limit, so that it evicts its own pages"
+            ),
+            command: "systemd-run -p MemoryHigh=256M COMMAND".to_owned(),
+            verify: "vmstat 1: the victim's reads (bi) stop".to_owned(),
+            risk: "it may read more slowly".to_owned(),
+        },
+    ]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    vec![Next { measure: "which file it reads".to_owned(), command: format!("ls -l /proc/{pid}/fd") }]
+}

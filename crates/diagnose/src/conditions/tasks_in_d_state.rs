@@ -1,0 +1,29 @@
+//! Tasks are in uninterruptible sleep at each sample.
+//!
+//! D state is not disk: the kernel stack tells whether they wait for block I/O, for a lock of the kernel, inside reclaim,
+//! or because a rule holds them back. Parents that wait for a vfork child are not counted.
+
+use crate::condition::{Condition, Observation, Role, no_next, no_remedies};
+use crate::view::{View, observe_level};
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "tasks-in-d-state",
+    title: "tasks sleep uninterruptibly",
+    role: Role::Symptom,
+    area: "disk",
+    needs: METRICS,
+    observe,
+    remedies: no_remedies,
+    next: no_next,
+    source: include_str!("tasks_in_d_state.rs"),
+};
+
+const METRICS: &[&str] = &["tasks.d_io", "tasks.d_lock", "tasks.d_memory", "tasks.d_throttle"];
+
+/// At least one task at every sample: somebody waits all the time.
+const FLOOR: f64 = 1.0;
+
+fn observe(view: &View<'_>) -> Observation {
+    observe_level(view, METRICS, FLOOR, 3.0, "tasks in D state:")
+}

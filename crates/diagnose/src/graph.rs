@@ -1,0 +1,164 @@
+//! Which condition can cause which: the knowledge of mechanisms. It has no cycles.
+
+/// One condition can bring about another.
+#[derive(Debug, Clone, Copy)]
+pub struct Edge {
+    /// The id of the cause.
+    pub cause: &'static str,
+    /// The id of the effect.
+    pub effect: &'static str,
+    /// Why.
+    pub because: &'static str,
+    /// Whether the effect can be seen before the cause: true where both are two sides of one state, so that
+    /// timing says nothing.
+    pub any_order: bool,
+}
+
+const fn edge(cause: &'static str, effect: &'static str, because: &'static str) -> Edge {
+    Edge { cause, effect, because, any_order: false }
+}
+
+/// The effect is a coarser name of the same state; where both are active the cause is the better word.
+const fn explains(cause: &'static str, effect: &'static str, because: &'static str) -> Edge {
+    Edge { cause, effect, because, any_order: true }
+}
+
+/// Every edge.
+#[must_use]
+pub fn edges() -> &'static [Edge] {
+    EDGES
+}
+
+static EDGES: &[Edge] = &[
+    // Page cache and reclaim.
+    edge("streaming-read-flood", "free-memory-low", "pages that are read once fill the free memory"),
+    edge("streaming-read-flood", "kswapd-scanning", "each new page needs another one to go"),
+    edge("streaming-read-flood", "page-cache-eviction", "pages that are read once push out pages in use"),
+    edge("streaming-read-flood", "direct-reclaim", "the reader takes pages faster than kswapd frees them"),
+    explains("streaming-read-flood", "disk-hog", "the reads that evict are the reads that fill the device"),
+    explains(
+        "streaming-read-flood",
+        "cgroup-memory-limit",
+        "the pages that are read once are charged to the group",
+    ),
+    edge("page-cache-thrash", "free-memory-low", "a working set that does not fit leaves nothing free"),
+    edge("page-cache-thrash", "kswapd-scanning", "each page that comes back needs another one to go"),
+    edge("page-cache-thrash", "page-cache-eviction", "each page that comes back pushes another one out"),
+    edge("page-cache-thrash", "direct-reclaim", "pages are wanted faster than kswapd frees them"),
+    explains("page-cache-thrash", "refaults", "the pages that were pushed out are read again"),
+    explains("page-cache-thrash", "disk-hog", "the reads that fill the device are the same pages again"),
+    explains("page-cache-thrash", "disk-saturated", "the same pages are read again and again"),
+    explains(
+        "page-cache-thrash",
+        "cgroup-memory-limit",
+        "the working set is what does not fit under the limit",
+    ),
+    edge("free-memory-low", "kswapd-scanning", "below the low watermark kswapd wakes"),
+    edge("kswapd-scanning", "page-cache-eviction", "kswapd frees file pages first"),
+    edge(
+        "kswapd-scanning",
+        "direct-reclaim",
+        "when kswapd does not keep up, whoever allocates has to reclaim",
+    ),
+    edge("cgroup-memory-limit", "page-cache-eviction", "at its limit a group evicts its own pages"),
+    edge("cgroup-memory-limit", "pressure-memory", "tasks of the group wait for its reclaim"),
+    edge("direct-reclaim", "page-cache-eviction", "direct reclaim frees file pages first"),
+    edge("direct-reclaim", "pressure-memory", "whoever allocates waits"),
+    edge("page-cache-eviction", "active-file-eviction", "when inactive pages run out, active ones go"),
+    edge("page-cache-eviction", "refaults", "evicted pages that are in use come back"),
+    edge("page-cache-eviction", "major-faults", "evicted pages of mapped files come back by a fault"),
+    edge("active-file-eviction", "refaults", "active pages are in use"),
+    edge("refaults", "major-faults", "a page of a mapped file comes back by a major fault"),
+    edge("refaults", "disk-saturated", "pages that come back are read from the device"),
+    edge(
+        "refaults",
+        "pressure-memory",
+        "waiting for a page that was evicted while in use counts as memory pressure",
+    ),
+    edge("refaults", "pressure-io", "waiting for a page is waiting for the device"),
+    edge("major-faults", "disk-saturated", "each major fault is a read"),
+    edge("major-faults", "tasks-in-d-state", "a task in a major fault sleeps uninterruptibly"),
+    edge("major-faults", "pressure-io", "a task in a major fault waits for the device"),
+    // Swap and the OOM killer.
+    edge("swap-thrash", "major-faults", "a page that comes back from swap comes by a major fault"),
+    edge("swap-thrash", "pressure-memory", "waiting for one's own pages counts as memory pressure"),
+    edge("swap-thrash", "direct-reclaim", "each page that comes in needs another one to go"),
+    edge("swap-thrash", "kswapd-scanning", "each page that comes in needs another one to go"),
+    edge("swap-thrash", "page-cache-eviction", "reclaim that swaps takes file pages too"),
+    explains("swap-thrash", "cgroup-memory-limit", "the memory in use is what does not fit under the limit"),
+    explains("swap-thrash", "disk-hog", "the device is busy with swapping"),
+    explains("swap-thrash", "disk-saturated", "the device is busy with swapping"),
+    explains("oom-kill", "cgroup-memory-limit", "the group ran into its limit until the kernel killed"),
+    explains("oom-kill", "free-memory-low", "memory ran out until the kernel killed"),
+    edge("oom-kill", "pressure-memory", "reclaim was tried in vain before the kill"),
+    edge("oom-kill", "direct-reclaim", "reclaim was tried in vain before the kill"),
+    edge("oom-kill", "page-cache-eviction", "reclaim was tried in vain before the kill"),
+    edge("oom-kill", "major-faults", "program text was evicted before the kill"),
+    // Disk.
+    edge("disk-hog", "disk-saturated", "one process keeps the device's queue full"),
+    edge("disk-saturated", "pressure-io", "requests wait in the queue"),
+    edge("disk-saturated", "tasks-in-d-state", "tasks wait for their requests"),
+    edge("disk-saturated", "iowait-high", "a CPU idles while a task of it waits for the device"),
+    edge("pressure-io", "iowait-high", "a CPU idles while a task of it waits for the device"),
+    edge("tasks-in-d-state", "load-high", "the load average counts tasks in D state"),
+    // CPU.
+    edge("fork-storm", "cpu-saturated", "to fork, exec and exit costs CPU"),
+    edge("fork-storm", "runqueue-wait", "each new process wants a CPU at once"),
+    explains(
+        "fork-storm",
+        "runqueue-saturation",
+        "the tasks in the queue are the ones that are started all the time",
+    ),
+    explains("fork-storm", "cpu-hog", "the CPU goes into starting processes"),
+    explains("fork-storm", "single-thread-bottleneck", "the thread is busy with starting processes"),
+    edge("cpu-hog", "cpu-saturated", "one program takes the CPUs"),
+    edge("cpu-hog", "runqueue-wait", "others wait while it runs"),
+    explains("cpu-hog", "runqueue-saturation", "the queue is long because one program takes the CPUs"),
+    edge("runqueue-saturation", "cpu-saturated", "more tasks want to run than there are CPUs"),
+    edge("runqueue-saturation", "runqueue-wait", "more tasks want to run than there are CPUs"),
+    edge(
+        "cpu-affinity-misplaced",
+        "runqueue-wait",
+        "tasks queue for the CPUs they may use while others idle",
+    ),
+    edge("cpu-quota-throttled", "runqueue-wait", "a throttled task is runnable and may not run"),
+    explains("cpu-quota-throttled", "cpu-affinity-misplaced", "the wait is for quota, not for a CPU"),
+    edge("cpu-saturated", "runqueue-wait", "without an idle CPU a task has to queue"),
+    edge("single-thread-bottleneck", "runqueue-wait", "what shares the CPU with the busy thread waits"),
+    edge("runqueue-wait", "pressure-cpu", "waiting for a CPU is CPU pressure"),
+    edge("runqueue-wait", "load-high", "the load average counts runnable tasks"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn every_end_is_a_condition() {
+        let known: BTreeSet<&str> = crate::conditions().iter().map(|c| c.id).collect();
+        for edge in edges() {
+            assert!(known.contains(edge.cause), "{} is no condition", edge.cause);
+            assert!(known.contains(edge.effect), "{} is no condition", edge.effect);
+        }
+    }
+
+    #[test]
+    fn there_are_no_cycles_and_no_doubles() {
+        let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for edge in edges() {
+            assert!(next.entry(edge.cause).or_default().insert(edge.effect), "{edge:?} stands twice");
+        }
+        for start in next.keys() {
+            let mut seen = BTreeSet::new();
+            let mut stack: Vec<&str> = next[start].iter().copied().collect();
+            while let Some(id) = stack.pop() {
+                assert_ne!(id, *start, "a cycle through {id}");
+                if seen.insert(id) {
+                    stack.extend(next.get(id).into_iter().flatten().copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Tasks put together to processes, and processes to those of one name.
+
+use std::collections::BTreeMap;
+
+use mitra_model::{Series, SeriesSet, Span, time::SECOND};
+
+use crate::signal::Signal;
+
+/// A process with its threads.
+#[derive(Debug, Clone)]
+pub struct Process<'a> {
+    /// Its id.
+    pub pid: u32,
+    /// Its name: that of its leader.
+    pub comm: &'a str,
+    /// Whether it is a kernel thread: a messenger, never a culprit.
+    pub kthread: bool,
+    /// Its control group.
+    pub cgroup: Option<&'a str>,
+    /// The id of its parent.
+    pub ppid: Option<u32>,
+    /// When its leader started, in nanoseconds since boot.
+    pub born_boot_ns: u64,
+    /// The rows of its threads.
+    pub rows: Vec<&'a str>,
+}
+
+/// Splits the name of a task row into thread id and birth.
+fn split_row(row: &str) -> Option<(u32, u64)> {
+    let (tid, born) = row.split_once('@')?;
+    Some((tid.parse().ok()?, born.parse().ok()?))
+}
+
+/// All processes of a set, in order of their ids.
+#[must_use]
+pub fn collect(set: &SeriesSet) -> Vec<Process<'_>> {
+    // A pid can have been used twice; threads belong to the leader that was born last before them.
+    let mut leaders: BTreeMap<u32, Vec<Process<'_>>> = BTreeMap::new();
+    let mut threads: Vec<(u32, u64, &str)> = Vec::new();
+    for (row, series) in set.each("task.tgid") {
+        let Some((tid, born)) = split_row(row) else { continue };
+        let Some(tgid) = series.last(Span::ALL).filter(|t| *t >= 0.0).map(|t| t as u32) else { continue };
+        if tid != tgid {
+            threads.push((tgid, born, row));
+            continue;
+        }
+        let number = |metric: &str| set.get(metric, row).and_then(|s| s.last(Span::ALL));
+        leaders.entry(tgid).or_default().push(Process {
+            pid: tgid,
+            comm: set.text("task.comm", row).and_then(|t| t.last()).unwrap_or("?"),
+            kthread: number("task.kthread") == Some(1.0),
+            cgroup: set.text("task.cgroup", row).and_then(|t| t.last()),
+            ppid: number("task.ppid").map(|p| p as u32),
+            born_boot_ns: born,
+            rows: vec![row],
+        });
+    }
+    for list in leaders.values_mut() {
+        list.sort_by_key(|p| p.born_boot_ns);
+    }
+    for (tgid, born, row) in threads {
+        let list = leaders.entry(tgid).or_default();
+        let i = list.partition_point(|p| p.born_boot_ns <= born);
+        match list.get_mut(i.saturating_sub(1)) {
+            Some(process) => process.rows.push(row),
+            // The leader has no row: the thread stands for the process.
+            None => list.push(Process {
+                pid: tgid,
+                comm: set.text("task.comm", row).and_then(|t| t.last()).unwrap_or("?"),
+                kthread: false,
+                cgroup: set.text("task.cgroup", row).and_then(|t| t.last()),
+                ppid: None,
+                born_boot_ns: born,
+                rows: vec![row],
+            }),
+        }
+    }
+    leaders.into_values().flatten().collect()
+}
+
+impl<'a> Process<'a> {
+    /// The series of a metric of each of its threads.
+    pub fn series<'s>(&self, set: &'s SeriesSet, metric: &str) -> impl Iterator<Item = &'s Series>
+    where
+        'a: 's,
+    {
+        self.rows.iter().filter_map(move |row| set.get(metric, row))
+    }
+
+    /// A rate of the whole process, over time.
+    #[must_use]
+    pub fn signal(&self, set: &SeriesSet, metric: &str, span: Span) -> Option<Signal> {
+        Signal::sum(self.rows.iter().filter_map(|row| set.get(metric, row)), span)
+    }
+
+    /// How much a rate of the whole process came to inside the span.
+    #[must_use]
+    pub fn total(&self, set: &SeriesSet, metric: &str, span: Span) -> f64 {
+        self.rows.iter().filter_map(|row| set.get(metric, row)?.total(span)).sum()
+    }
+
+    /// Seconds inside the span for which a sample found one of its threads in D state.
+    #[must_use]
+    pub fn uninterruptible_s(&self, set: &SeriesSet, span: Span) -> f64 {
+        self.rows
+            .iter()
+            .filter_map(|row| set.get("task.state", row))
+            .flat_map(|series| series.samples(span))
+            .filter(|(_, dt, state)| *state == f64::from(b'D') && dt.is_finite())
+            .map(|(_, dt, _)| dt)
+            .sum()
+    }
+}
+
+/// The processes of one name that did most of something.
+#[derive(Debug, Clone)]
+pub struct Top<'a> {
+    /// Their name.
+    pub comm: &'a str,
+    /// What they did, in the unit of the metric.
+    pub total: f64,
+    /// The same per second of the span.
+    pub rate: f64,
+    /// Their share of what all user processes did.
+    pub share: f64,
+    /// How many processes.
+    pub processes: usize,
+    /// The one that did most.
+    pub lead: Process<'a>,
+    /// The share of the one that did most of what those of its name did.
+    pub lead_share: f64,
+}
+
+impl Top<'_> {
+    /// The process id, when one process stands for the name.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        (self.lead_share >= 0.5).then_some(self.lead.pid)
+    }
+
+    /// `dd (812)`, or `4 processes named fio`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.pid() {
+            Some(pid) => format!("{} ({pid})", self.comm),
+            None => format!("{} processes named {}", self.processes, self.comm),
+        }
+    }
+}
+
+/// The user processes by name, those that did most of `value` first. `value` gives a total over the span.
+#[must_use]
+pub fn ranking<'a>(
+    processes: &[Process<'a>],
+    span: Span,
+    value: impl Fn(&Process<'a>) -> f64,
+) -> Vec<Top<'a>> {
+    let mut by_name: BTreeMap<&'a str, Vec<(f64, &Process<'a>)>> = BTreeMap::new();
+    let mut all = 0.0;
+    for process in processes.iter().filter(|p| !p.kthread) {
+        let value = value(process);
+        if value > 0.0 {
+            all += value;
+            by_name.entry(process.comm).or_default().push((value, process));
+        }
+    }
+    let seconds = (span.until.saturating_sub(span.since) as f64 / SECOND as f64).max(1e-9);
+    let mut tops: Vec<Top<'a>> = by_name
+        .into_iter()
+        .filter_map(|(comm, list)| {
+            let total: f64 = list.iter().map(|(v, _)| v).sum();
+            let (most, lead) = list.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+            Some(Top {
+                comm,
+                total,
+                rate: total / seconds,
+                share: total / all,
+                processes: list.len(),
+                lead: (*lead).clone(),
+                lead_share: most / total,
+            })
+        })
+        .collect();
+    tops.sort_by(|a, b| b.total.total_cmp(&a.total));
+    tops
+}

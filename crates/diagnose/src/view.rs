@@ -1,0 +1,258 @@
+//! One stretch of time that may be an incident, beside the good time to compare it with.
+
+use std::cell::OnceCell;
+
+use mitra_model::report::Evidence;
+use mitra_model::{Series, SeriesSet, Span, lookup};
+
+use crate::condition::{Finding, Observation};
+use crate::process::{self, Process};
+use crate::signal::{Run, Signal};
+use crate::stats;
+
+/// What a condition looks at.
+pub struct View<'a> {
+    /// What is known of the stretch.
+    pub set: &'a SeriesSet,
+    /// The stretch.
+    pub window: Span,
+    /// What is known of the good time; often the same set.
+    pub base_set: &'a SeriesSet,
+    /// The good time.
+    pub baseline: Option<Span>,
+    processes: OnceCell<Vec<Process<'a>>>,
+}
+
+/// A signal that is high, with what it was before.
+#[derive(Debug, Clone)]
+pub struct High {
+    /// When.
+    pub run: Run,
+    /// The mean of the baseline.
+    pub before: Option<f64>,
+    /// The mean of the run.
+    pub during: f64,
+    /// The largest value of the run.
+    pub peak: f64,
+}
+
+impl<'a> View<'a> {
+    /// A view of `window`, to be compared with `baseline`.
+    #[must_use]
+    pub fn new(set: &'a SeriesSet, window: Span, base_set: &'a SeriesSet, baseline: Option<Span>) -> Self {
+        View { set, window, base_set, baseline, processes: OnceCell::new() }
+    }
+
+    /// CPUs of the machine; 1 where that is not known.
+    #[must_use]
+    pub fn cpus(&self) -> f64 {
+        f64::from(self.set.host.cpus.max(1))
+    }
+
+    /// Bytes in a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> f64 {
+        if self.set.host.page_bytes == 0 { 4096.0 } else { self.set.host.page_bytes as f64 }
+    }
+
+    /// A metric of the whole machine inside the window.
+    #[must_use]
+    pub fn system(&self, metric: &str) -> Option<Signal> {
+        self.of(metric, "")
+    }
+
+    /// A metric of one thing inside the window.
+    #[must_use]
+    pub fn of(&self, metric: &str, row: &str) -> Option<Signal> {
+        let signal = Signal::of(self.set.get(metric, row)?, self.window);
+        (!signal.t.is_empty()).then_some(signal)
+    }
+
+    /// The sum of metrics of the whole machine; those that are not there add nothing. `None` when none is there.
+    #[must_use]
+    pub fn system_sum(&self, metrics: &[&str]) -> Option<Signal> {
+        Signal::sum(metrics.iter().filter_map(|m| self.set.system(m)), self.window)
+    }
+
+    /// Everything that has the metric.
+    pub fn each(&self, metric: &str) -> impl Iterator<Item = (&'a str, &'a Series)> {
+        self.set.each(metric)
+    }
+
+    /// The values of a metric in the baseline.
+    #[must_use]
+    pub fn base_values(&self, metric: &str, row: &str) -> Vec<f64> {
+        let Some(baseline) = self.baseline else { return Vec::new() };
+        self.base_set.get(metric, row).map(|s| s.values(baseline)).unwrap_or_default()
+    }
+
+    /// The mean of a metric in the baseline.
+    #[must_use]
+    pub fn before(&self, metric: &str, row: &str) -> Option<f64> {
+        self.base_set.get(metric, row)?.mean(self.baseline?)
+    }
+
+    /// The mean of a sum of metrics of the whole machine in the baseline.
+    #[must_use]
+    pub fn before_sum(&self, metrics: &[&str]) -> Option<f64> {
+        let series = metrics.iter().filter_map(|m| self.base_set.system(m));
+        Signal::sum(series, self.baseline?)?.mean()
+    }
+
+    /// The level that a value has to reach to count as high: the physical floor, and six deviations above what
+    /// the baseline had. Six: a normal value gets there once in five hundred million samples.
+    #[must_use]
+    pub fn threshold(&self, floor: f64, base_values: &[f64]) -> f64 {
+        match stats::level(base_values) {
+            Some(level) => floor.max(level.median + 6.0 * level.sigma),
+            None => floor,
+        }
+    }
+
+    /// The stretch in which a metric was high against a physical floor and against its baseline.
+    #[must_use]
+    pub fn high(&self, metric: &str, row: &str, floor: f64, need_s: f64) -> Option<High> {
+        let signal = self.of(metric, row)?;
+        let threshold = self.threshold(floor, &self.base_values(metric, row));
+        self.high_signal(&signal, threshold, need_s, self.before(metric, row))
+    }
+
+    /// The same for a sum of metrics of the whole machine.
+    #[must_use]
+    pub fn high_sum(&self, metrics: &[&str], floor: f64, need_s: f64) -> Option<High> {
+        let signal = self.system_sum(metrics)?;
+        let base = self
+            .baseline
+            .and_then(|b| Signal::sum(metrics.iter().filter_map(|m| self.base_set.system(m)), b))
+            .unwrap_or_default();
+        let threshold = self.threshold(floor, &base.v);
+        self.high_signal(&signal, threshold, need_s, base.mean())
+    }
+
+    /// The same for a signal that the condition made itself.
+    #[must_use]
+    pub fn high_signal(
+        &self,
+        signal: &Signal,
+        threshold: f64,
+        need_s: f64,
+        before: Option<f64>,
+    ) -> Option<High> {
+        let run = signal.run(threshold, need_s)?;
+        let inside = signal.within(run.span());
+        Some(High { run, before, during: inside.mean()?, peak: inside.max()? })
+    }
+
+    /// The processes of the window.
+    #[must_use]
+    pub fn processes(&self) -> &[Process<'a>] {
+        self.processes.get_or_init(|| process::collect(self.set))
+    }
+
+    /// A number that proves something: the mean of a metric in the baseline and in a span.
+    #[must_use]
+    pub fn evidence(&self, metric: &str, row: &str, span: Span) -> Option<Evidence> {
+        let during = self.set.get(metric, row)?.mean(span)?;
+        Some(self.evidence_of(metric, row, self.before(metric, row), during))
+    }
+
+    /// A number that proves something, with values that the condition worked out.
+    #[must_use]
+    pub fn evidence_of(&self, metric: &str, entity: &str, before: Option<f64>, during: f64) -> Evidence {
+        Evidence {
+            metric: metric.to_owned(),
+            entity: entity.to_owned(),
+            before,
+            during,
+            unit: lookup(metric).map(mitra_model::Metric::unit_label).unwrap_or_default(),
+        }
+    }
+
+    /// An active condition with the times of a run.
+    #[must_use]
+    pub fn finding(&self, run: &Run) -> Finding {
+        Finding {
+            onset: run.onset,
+            end: (!run.lasts).then_some(run.end),
+            confidence: 1.0,
+            ..Finding::default()
+        }
+    }
+}
+
+/// A condition that is just one metric of the whole machine above a floor.
+#[must_use]
+pub fn observe_level(view: &View<'_>, metrics: &[&str], floor: f64, need_s: f64, what: &str) -> Observation {
+    let Some(signal) = view.system_sum(metrics) else {
+        return Observation::CannotTell(metrics.join(", "));
+    };
+    match view.high_sum(metrics, floor, need_s) {
+        Some(high) => {
+            let mut finding = view.finding(&high.run);
+            finding.statement = format!("{what} {}", number(metrics, high.during));
+            finding.evidence = metrics.iter().filter_map(|m| view.evidence(m, "", high.run.span())).collect();
+            finding.evidence.retain(|e| e.during != 0.0);
+            Observation::Active(Box::new(finding))
+        }
+        None => {
+            let peak = signal.max().unwrap_or(0.0);
+            Observation::Inactive(format!("{what} at most {}", number(metrics, peak)))
+        }
+    }
+}
+
+/// A value with the unit of the first of some metrics.
+#[must_use]
+pub fn number(metrics: &[&str], value: f64) -> String {
+    let unit =
+        metrics.first().and_then(|m| lookup(m)).map(mitra_model::Metric::unit_label).unwrap_or_default();
+    match unit.as_str() {
+        "bytes" => crate::words::bytes(value),
+        "bytes/s" => format!("{}/s", crate::words::bytes(value)),
+        "s/s" => format!("{} of the time", crate::words::percent(value)),
+        "s" => crate::words::seconds(value),
+        "1/s" => format!("{}/s", crate::words::count(value)),
+        "" => crate::words::count(value),
+        unit => format!("{} {unit}", crate::words::count(value)),
+    }
+}
+
+impl View<'_> {
+    /// Bytes, events or seconds above what the baseline would have had in a span, of a sum of system metrics.
+    #[must_use]
+    pub fn excess(&self, metrics: &[&str], span: Span) -> Option<f64> {
+        let signal = Signal::sum(metrics.iter().filter_map(|m| self.set.system(m)), span)?;
+        let before = self.before_sum(metrics).unwrap_or(0.0);
+        let seconds: f64 = signal.dt.iter().sum();
+        Some((signal.total() - before * seconds).max(0.0))
+    }
+
+    /// Pages that reclaim took, whoever made it run. Kernels before 4.10 or so count only per reclaimer.
+    #[must_use]
+    pub fn steal(&self) -> Option<Signal> {
+        self.system_sum(STEAL_ALL).or_else(|| self.system_sum(STEAL_BY_RECLAIMER))
+    }
+
+    /// Pages of files that came back soon after they had been evicted.
+    #[must_use]
+    pub fn refault_file(&self) -> Option<Signal> {
+        self.system("vm.workingset_refault_file").or_else(|| self.system("vm.workingset_refault"))
+    }
+}
+
+/// Pages reclaimed, of a control group's own reclaim too.
+pub const STEAL_ALL: &[&str] = &["vm.pgsteal_file", "vm.pgsteal_anon"];
+/// The same where only these exist: reclaim inside control groups is missing.
+pub const STEAL_BY_RECLAIMER: &[&str] = &["vm.pgsteal_kswapd", "vm.pgsteal_direct"];
+
+impl View<'_> {
+    /// CPU-seconds per second that nothing ran, iowait included.
+    #[must_use]
+    pub fn idle(&self) -> Option<Signal> {
+        let idle = self.system("sys.cpu_idle")?;
+        Some(match self.system("sys.cpu_iowait") {
+            Some(iowait) => idle.zip(&iowait, |a, b| a + b),
+            None => idle,
+        })
+    }
+}

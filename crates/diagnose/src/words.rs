@@ -1,0 +1,82 @@
+//! Numbers as people read them.
+
+use mitra_model::time::SECOND;
+
+/// `1.2 GB`, `640 kB`: decimal, as device vendors and `iostat` count.
+#[must_use]
+pub fn bytes(value: f64) -> String {
+    scaled(value, &["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+/// `12.3 k`, `250`.
+#[must_use]
+pub fn count(value: f64) -> String {
+    scaled(value, &["", "k", "M", "G", "T"]).trim_end().to_owned()
+}
+
+fn scaled(value: f64, units: &[&str]) -> String {
+    let mut value = value;
+    let mut unit = 0;
+    while value.abs() >= 1000.0 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        return if value.fract() == 0.0 || value.abs() >= 100.0 {
+            format!("{value:.0} {}", units[0])
+        } else {
+            format!("{value:.1} {}", units[0])
+        };
+    }
+    if value.abs() >= 100.0 {
+        format!("{value:.0} {}", units[unit])
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
+/// `63 %`, `0.4 %` of a share from 0 to 1.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent.abs() >= 10.0 || percent == 0.0 {
+        format!("{percent:.0} %")
+    } else {
+        format!("{percent:.1} %")
+    }
+}
+
+/// `850 us`, `3.2 ms`, `12 s`, `4 min`.
+#[must_use]
+pub fn seconds(value: f64) -> String {
+    match value.abs() {
+        v if v < 0.001 => format!("{:.0} us", value * 1e6),
+        v if v < 1.0 => format!("{:.1} ms", value * 1e3),
+        v if v < 120.0 => format!("{value:.1} s"),
+        v if v < 7200.0 => format!("{:.0} min", value / 60.0),
+        _ => format!("{:.1} h", value / 3600.0),
+    }
+}
+
+/// Seconds between two moments.
+#[must_use]
+pub fn between(from: i64, to: i64) -> f64 {
+    to.saturating_sub(from) as f64 / SECOND as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(bytes(1_234_567_890.0), "1.2 GB");
+        assert_eq!(bytes(999.0), "999 B");
+        assert_eq!(count(85_327.0), "85.3 k");
+        assert_eq!(count(12.0), "12");
+        assert_eq!(percent(0.004), "0.4 %");
+        assert_eq!(percent(0.63), "63 %");
+        assert_eq!(seconds(0.0032), "3.2 ms");
+        assert_eq!(seconds(12.04), "12.0 s");
+    }
+}
