@@ -30,6 +30,7 @@ typedef _Bool bool;
 /* linux/bpf.h, only what the maps and helpers below need. */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
@@ -155,6 +156,10 @@ struct kernel_siginfo {
 	union __sifields _sifields;
 };
 
+struct list_head {
+	struct list_head *next, *prev;
+};
+
 struct signal_struct {
 	atomic_t live;
 	int nr_threads;
@@ -175,6 +180,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
+	int on_cpu; /* with CONFIG_SMP */
 	int static_prio;
 	unsigned int rt_priority;
 	struct sched_entity se;
@@ -190,6 +196,7 @@ struct task_struct {
 	int tgid;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	struct list_head thread_node;
 	__u64 utime;
 	__u64 stime;
 	unsigned long nvcsw;
@@ -248,6 +255,7 @@ struct request___old {
 /* Flags of task_struct, signal_struct and the task state that user space also knows. */
 #define PF_KTHREAD 0x00200000
 #define SIGNAL_GROUP_EXIT 0x00000004
+#define TASK_RUNNING 0x0000
 #define TASK_UNINTERRUPTIBLE 0x0002
 #define TASK_NOLOAD 0x0400
 #define TASK_FROZEN 0x8000

@@ -34,6 +34,7 @@ enum task_flag {
 	TASK_F_HAS_STACK = 1 << 4, /* text ending in a newline follows the record */
 	TASK_F_IN_IOWAIT = 1 << 5,
 	TASK_F_GROUP_DEAD = 1 << 6, /* exit records only: the whole process ended */
+	TASK_F_STILL = 1 << 7, /* a still_rec: nothing changed since the last pass */
 };
 
 struct task_rec {
@@ -83,6 +84,18 @@ struct task_rec {
 	__u64 dead_sum_exec_runtime;
 };
 _Static_assert(sizeof(struct task_rec) == 320, "twin: src/bpf/task.rs");
+
+/*
+ * A task that did not run since the last pass; it is the one that had this tid then, as a
+ * new one would have run. The flags are where task_rec has them.
+ */
+struct still_rec {
+	__u32 tid;
+	__u32 tgid;
+	__u32 state;
+	__u32 flags;
+};
+_Static_assert(sizeof(struct still_rec) == 16, "twin: src/bpf/task.rs");
 
 /* One exit. With TASK_F_GROUP_DEAD the sums are those of all threads the process had. */
 struct exit_rec {

@@ -11,6 +11,9 @@ char LICENSE[] SEC("license") = "GPL";
 #define STACK_FRAMES 16
 #define EXIT_RING_BYTES (512 * 1024)
 #define EXIT_SUMS 1024
+#define RUNNING_SLOTS 4096
+/* What the scheduler's clocks of two CPUs may be apart: unstable ones are held to a tick. */
+#define CLOCK_SLACK_NS 20000000ULL
 /* No clock that is trusted is further off than this; a task's run time is brought up to
  * date at least once per tick, and no kernel ticks slower than 100 Hz. */
 #define TICK_NS_MAX 10000000ULL
@@ -39,7 +42,28 @@ struct {
 	 */
 	__u64 gap_ns;
 	__u64 gap_known;
+	/* When the reader got its CPU for this pass and for the one before. */
+	__u64 pass_ns;
+	__u64 last_pass_ns;
+	__u32 pass;
+	__u32 pad;
 } globals;
+
+/* Set by user space: send every task whole. In a map of its own, to be written alone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} send_whole SEC(".maps");
+
+/* The pass that last saw a task on a CPU, by tid; two that share a slot cost a record. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RUNNING_SLOTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} running_at SEC(".maps");
 
 static __always_inline void learn_clock_gap(__u64 now_ns, __u64 last_arrival_ns)
 {
@@ -135,6 +159,70 @@ static __always_inline void write_stack(struct seq_file *seq, struct task_struct
 	bpf_seq_write(seq, "\n", 1);
 }
 
+static __always_inline void begin_pass(void)
+{
+	struct task_struct *self = (void *)bpf_get_current_task();
+	__u64 arrived = BPF_CORE_READ(self, sched_info.last_arrival);
+
+	globals.gap_ns += CLOCK_DRIFT_NS;
+	learn_clock_gap(bpf_ktime_get_ns(), arrived);
+	globals.last_pass_ns = globals.pass_ns;
+	globals.pass_ns = arrived;
+	globals.pass += 1;
+}
+
+/*
+ * Whether the task has run since the last pass came by, or may have. It has not, if it got
+ * a CPU for the last time before that pass began, did not hold one as the pass came by, and
+ * is neither on one now nor waiting for one. Most tasks of a machine end here, so this looks
+ * at few cache lines: each one of a task that slept for a second costs a miss.
+ */
+static __always_inline bool may_have_run(struct task_struct *task, __u32 state)
+{
+	__u64 arrived;
+	__u32 slot = (__u32)task->pid % RUNNING_SLOTS;
+	__u32 *seen = bpf_map_lookup_elem(&running_at, &slot);
+	__u32 pass = globals.pass;
+	bool ran_at_last_pass;
+
+	if (!bpf_core_field_exists(task->on_cpu) || !bpf_core_field_exists(task->sched_info.last_arrival) ||
+	    !seen)
+		return true;
+	ran_at_last_pass = *seen == pass - 1;
+	if (state == TASK_RUNNING || task->on_cpu) {
+		*seen = pass;
+		return true;
+	}
+	arrived = task->sched_info.last_arrival;
+	return ran_at_last_pass || !arrived || arrived + CLOCK_SLACK_NS >= globals.last_pass_ns;
+}
+
+/* On a ring of the process' list head and its threads: no look at the process needed. */
+static __always_inline bool has_one_thread(struct task_struct *task)
+{
+	return task->thread_node.next == task->thread_node.prev;
+}
+
+/* Others can change the memory and the sums of a process while its leader sleeps. */
+static __always_inline bool is_still(struct task_struct *task, __u32 state)
+{
+	__u32 first = 0;
+	__u64 *whole;
+
+	if (may_have_run(task, state))
+		return false;
+	whole = bpf_map_lookup_elem(&send_whole, &first);
+	if (!whole || *whole)
+		return false;
+	return task->pid != task->tgid || has_one_thread(task);
+}
+
+static __always_inline bool is_stuck(__u32 state)
+{
+	/* Idle kernel threads wait uninterruptibly too, and frozen tasks are not stuck. */
+	return (state & TASK_UNINTERRUPTIBLE) && !(state & (TASK_NOLOAD | TASK_FROZEN));
+}
+
 SEC("iter/task")
 int task_pass(struct bpf_iter__task *ctx)
 {
@@ -146,14 +234,21 @@ int task_pass(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
-	if (meta->seq_num == 0) {
-		struct task_struct *self = (void *)bpf_get_current_task();
-
-		globals.gap_ns += CLOCK_DRIFT_NS;
-		learn_clock_gap(bpf_ktime_get_ns(), BPF_CORE_READ(self, sched_info.last_arrival));
-	}
+	if (meta->seq_num == 0)
+		begin_pass();
 
 	state = task_state(task);
+	if (is_still(task, state) && !is_stuck(state)) {
+		struct still_rec still = {
+			.tid = task->pid,
+			.tgid = task->tgid,
+			.state = state,
+			.flags = TASK_F_STILL,
+		};
+
+		bpf_seq_write(seq, &still, sizeof(still));
+		return 0;
+	}
 	r.tid = task->pid;
 	r.tgid = task->tgid;
 	r.ppid = task->real_parent->tgid;
@@ -185,8 +280,7 @@ int task_pass(struct bpf_iter__task *ctx)
 	if (r.tid == r.tgid)
 		read_group(task, &r);
 
-	/* Idle kernel threads wait uninterruptibly too, and frozen tasks are not stuck. */
-	if ((state & TASK_UNINTERRUPTIBLE) && !(state & (TASK_NOLOAD | TASK_FROZEN))) {
+	if (is_stuck(state)) {
 		r.flags |= TASK_F_HAS_STACK;
 		bpf_seq_write(seq, &r, sizeof(r));
 		write_stack(seq, task);

@@ -48,6 +48,7 @@ impl Probes {
     /// The kernel's type information is large (tens of megabytes as aya parses it) and only
     /// needed here, so the heap is handed back at the end.
     pub fn load() -> Self {
+        bound_heap();
         let mut probes = Self {
             tasks: None,
             exits: None,
@@ -226,7 +227,9 @@ fn open_task_iter(object: &mut Ebpf, btf: &Btf) -> Result<TaskIter, AnyError> {
     let program: &mut Iter =
         object.program_mut("task_pass").ok_or("the program is not in its object")?.try_into()?;
     program.load("task", btf)?;
-    Ok(TaskIter::open(program.fd()?.as_fd())?)
+    let program = program.fd()?.try_clone()?;
+    let send_whole = take_map(object, "send_whole")?;
+    Ok(TaskIter::open(program.as_fd(), &send_whole)?)
 }
 
 fn open_exits(object: &mut Ebpf, may_repeat: bool) -> Result<Exits, AnyError> {
@@ -291,6 +294,20 @@ fn chain(error: &(dyn Error + 'static)) -> String {
         next = error.source();
     }
     text
+}
+
+/// From this size on a block of the heap goes straight back to the kernel when it is freed.
+const TRIM_BYTES: libc::c_int = 128 * 1024;
+
+/// glibc raises its thresholds by itself once a large block was freed, and its trim leaves
+/// the top of a thread's arena alone: both would pin what parsing took, 14 MB. Setting one
+/// threshold stops the raising, for the whole process.
+fn bound_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt only sets a parameter of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
+    }
 }
 
 fn trim_heap() {

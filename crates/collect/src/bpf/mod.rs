@@ -25,7 +25,7 @@ pub use record::{
     FLAG_KTHREAD, FLAG_LEADER, LATENCY_BUCKETS, NA, SIZE_BUCKETS, comm_str, known, latency_bucket_us_max,
     size_bucket_bytes_max,
 };
-pub use task::{PassStats, TaskIo, TaskIter, TaskRec, split_cpu_time};
+pub use task::{PassStats, Seen, StillRec, TaskIo, TaskIter, TaskRec, split_cpu_time};
 
 /// The exit ring's bytes by the size of a record and its 8 bytes of header.
 const EXIT_RING_RECORDS_MAX: usize = 512 * 1024 / (size_of::<ExitRec>() + 8);

@@ -69,6 +69,9 @@ pub const FLAG_IN_IOWAIT: u32 = 1 << 5;
 /// Exit records: the whole process ended, and the sums are those of all its threads.
 pub const FLAG_GROUP_DEAD: u32 = 1 << 6;
 
+/// The task did not run since the last pass; what came was a [`StillRec`](super::StillRec).
+pub(super) const FLAG_STILL: u32 = 1 << 7;
+
 /// Bucket `i` of a latency histogram counts up to `16 << i` microseconds, the last one the rest.
 pub const LATENCY_BUCKETS: usize = 21;
 /// Bucket `i` of a size histogram counts up to `4096 << i` bytes, the last one the rest.

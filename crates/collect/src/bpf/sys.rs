@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
+const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 const BPF_MAP_GET_NEXT_KEY: libc::c_long = 4;
 const BPF_MAP_LOOKUP_AND_DELETE_ELEM: libc::c_long = 21;
@@ -135,6 +136,14 @@ impl<K: Plain, V: Plain> MapReader<K, V> {
     /// The values under `key`, one per CPU; none if the key is not there.
     pub(super) fn lookup(&mut self, key: &K) -> io::Result<Option<&[V]>> {
         self.fetch(BPF_MAP_LOOKUP_ELEM, key)
+    }
+
+    /// Writes a value; for maps with one copy.
+    pub(super) fn store(&self, key: &K, value: &V) -> io::Result<()> {
+        let attr = self.attr(address(key), address(value));
+        // SAFETY: key and value are read during the call only and have the map's sizes.
+        unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }?;
+        Ok(())
     }
 
     /// Removes `key` and returns what it held.

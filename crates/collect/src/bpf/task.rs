@@ -1,11 +1,12 @@
 //! Every task of the machine in one pass of the kernel's task iterator (`bpf/tasks.bpf.c`).
 
+use aya::maps::MapData;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use super::record::{CgroupIds, Delays, FLAG_HAS_STACK, FLAG_KTHREAD, FLAG_LEADER, comm_str};
-use super::sys::{self, Plain};
+use super::record::{CgroupIds, Delays, FLAG_HAS_STACK, FLAG_KTHREAD, FLAG_LEADER, FLAG_STILL, comm_str};
+use super::sys::{self, MapReader, Plain};
 
 /// The iterator hands over at most 8 pages per read (`bpf_seq_read`), whole records only;
 /// 64 KiB takes that for pages of 4 and 8 KiB. Larger pages split records over reads.
@@ -133,6 +134,37 @@ const _: () = assert!(size_of::<TaskRec>() == 320, "twin: struct task_rec in bpf
 // the sum of the field sizes (the assertion above) shows.
 unsafe impl Plain for TaskRec {}
 
+/// A task that has not run since the last pass. All that it does itself is as it was: times,
+/// switches, faults, I/O, delays, state. What others do to it may have changed: its pages
+/// (reclaim), parent, cgroup, priority, allowed CPUs. It is the thread that had this id in the
+/// last pass: a new one would have run since.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StillRec {
+    /// Thread id.
+    pub tid: u32,
+    /// Process id.
+    pub tgid: u32,
+    /// `task_struct.__state` as it is.
+    pub state: u32,
+    flags: u32,
+}
+
+const _: () = assert!(size_of::<StillRec>() == 16, "twin: struct still_rec in bpf/record.h");
+const _: () = assert!(std::mem::offset_of!(StillRec, flags) == std::mem::offset_of!(TaskRec, flags));
+// SAFETY: repr(C), integers only, no hole.
+unsafe impl Plain for StillRec {}
+
+/// What a pass says of one thread.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// All there is, and the kernel stack: of a task in D the functions from the innermost
+    /// outwards, joined by `;`, without those of the scheduler itself; else empty.
+    Whole(&'a TaskRec, &'a str),
+    /// The thread has not run since the last pass.
+    Still(&'a StillRec),
+}
+
 const TASK_NOLOAD: u32 = 0x400;
 const TASK_RTLOCK_WAIT: u32 = 0x1000;
 const TASK_FROZEN: u32 = 0x8000;
@@ -210,19 +242,55 @@ pub struct PassStats {
 pub struct TaskIter {
     link: OwnedFd,
     buffer: Vec<u8>,
+    send_whole: MapReader<u32, u64>,
+    /// What `send_whole` holds.
+    sends_whole: Option<bool>,
+    /// The last pass came to its end: what it did not see has really not run since.
+    last_was_complete: bool,
 }
 
 impl TaskIter {
-    pub(super) fn open(program: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self { link: sys::iter_link(program)?, buffer: vec![0; READ_BYTES] })
+    pub(super) fn open(program: BorrowedFd<'_>, send_whole: &MapData) -> io::Result<Self> {
+        Ok(Self {
+            link: sys::iter_link(program)?,
+            buffer: vec![0; READ_BYTES],
+            send_whole: MapReader::new(send_whole.fd().as_fd(), 1)?,
+            sends_whole: None,
+            last_was_complete: false,
+        })
     }
 
-    /// Calls `f` for every thread, in the order of their ids, with its kernel stack: for a
-    /// task in D the functions from the innermost outwards, joined by `;`, without those of
-    /// the scheduler itself; else an empty string. Does not allocate.
+    /// Calls `f` for every thread with its record and its kernel stack, as in
+    /// [`Seen::Whole`]. Does not allocate.
     ///
     /// Not a snapshot: each thread is read at the moment the pass comes by.
     pub fn pass(&mut self, mut f: impl FnMut(&TaskRec, &str)) -> io::Result<PassStats> {
+        self.run(true, |seen| {
+            if let Seen::Whole(record, stack) = seen {
+                f(record, stack);
+            }
+        })
+    }
+
+    /// As [`TaskIter::pass`], but of threads that have not run since the last pass of either
+    /// kind only says so: on most machines nearly all.
+    pub fn pass_changes(&mut self, f: impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
+        let whole = !self.last_was_complete;
+        self.run(whole, f)
+    }
+
+    fn run(&mut self, whole: bool, mut f: impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
+        if self.sends_whole != Some(whole) {
+            self.send_whole.store(&0, &u64::from(whole))?;
+            self.sends_whole = Some(whole);
+        }
+        self.last_was_complete = false;
+        let stats = self.read_records(&mut f)?;
+        self.last_was_complete = true;
+        Ok(stats)
+    }
+
+    fn read_records(&mut self, f: &mut impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
         let mut file = File::from(sys::iter_create(self.link.as_fd())?);
         let mut stats = PassStats::default();
         let mut held = 0;
@@ -242,7 +310,7 @@ impl TaskIter {
             stats.bytes += read as u64;
             held += read;
             let filled = self.buffer.get(..held).unwrap_or_default();
-            let used = each_record(filled, &mut stats.tasks, &mut f)?;
+            let used = each_record(filled, &mut stats.tasks, f)?;
             self.buffer.copy_within(used..held, 0);
             held -= used;
         }
@@ -255,12 +323,20 @@ fn broken(what: &'static str) -> io::Error {
 }
 
 /// Takes whole records off the front and returns how many bytes they were.
-fn each_record(bytes: &[u8], tasks: &mut u64, f: &mut impl FnMut(&TaskRec, &str)) -> io::Result<usize> {
+fn each_record(bytes: &[u8], tasks: &mut u64, f: &mut impl FnMut(Seen<'_>)) -> io::Result<usize> {
     let mut rest = bytes;
-    while let Some(record) = sys::read_plain::<TaskRec>(rest) {
+    // The shorter record is the front of the longer one as far as the flags.
+    while let Some(still) = sys::read_plain::<StillRec>(rest) {
+        if still.flags & FLAG_STILL != 0 {
+            f(Seen::Still(&still));
+            rest = rest.get(size_of::<StillRec>()..).unwrap_or_default();
+            *tasks += 1;
+            continue;
+        }
+        let Some(record) = sys::read_plain::<TaskRec>(rest) else { break };
         let after = rest.get(size_of::<TaskRec>()..).unwrap_or_default();
         if record.flags & FLAG_HAS_STACK == 0 {
-            f(&record, "");
+            f(Seen::Whole(&record, ""));
             rest = after;
         } else {
             let Some(end) = after.iter().take(STACK_BYTES_MAX).position(|&byte| byte == b'\n') else {
@@ -270,7 +346,7 @@ fn each_record(bytes: &[u8], tasks: &mut u64, f: &mut impl FnMut(&TaskRec, &str)
                 break;
             };
             let text = after.get(..end).unwrap_or_default();
-            f(&record, why_frames(std::str::from_utf8(text).unwrap_or_default()));
+            f(Seen::Whole(&record, why_frames(std::str::from_utf8(text).unwrap_or_default())));
             rest = after.get(end + 1..).unwrap_or_default();
         }
         *tasks += 1;
@@ -321,22 +397,27 @@ mod tests {
         bytes.extend(b"__schedule;schedule;down_write;");
         let whole = bytes.len();
         bytes.extend(b"\n");
+        let still = TaskRec { ppid: 7, ..record(FLAG_STILL, 0) };
+        bytes.extend(&bytes_of(&still)[..size_of::<StillRec>()]);
         let mut seen = Vec::new();
         let mut tasks = 0;
-        let mut f = |r: &TaskRec, stack: &str| seen.push((r.state, stack.to_owned()));
+        let mut f = |what: Seen<'_>| match what {
+            Seen::Whole(r, stack) => seen.push((r.state, stack.to_owned())),
+            Seen::Still(r) => seen.push((r.state, "still".to_owned())),
+        };
         let used = each_record(&bytes[..whole], &mut tasks, &mut f).expect("a valid buffer");
         assert_eq!(used, size_of::<TaskRec>());
         let used = each_record(&bytes[used..], &mut tasks, &mut f).expect("a valid buffer");
         assert_eq!(used, bytes.len() - size_of::<TaskRec>());
-        assert_eq!(tasks, 2);
-        assert_eq!(seen, [(1, String::new()), (2, "down_write".to_owned())]);
+        assert_eq!(tasks, 3);
+        assert_eq!(seen, [(1, String::new()), (2, "down_write".to_owned()), (7, "still".to_owned())]);
     }
 
     #[test]
     fn a_stack_without_an_end_is_an_error() {
         let mut bytes = bytes_of(&record(FLAG_HAS_STACK, 2));
         bytes.extend(std::iter::repeat_n(b'x', STACK_BYTES_MAX));
-        assert!(each_record(&bytes, &mut 0, &mut |_, _| {}).is_err());
+        assert!(each_record(&bytes, &mut 0, &mut |_| {}).is_err());
     }
 
     #[test]

@@ -48,6 +48,28 @@ pub fn idle() -> Running {
     start(Command::new("/bin/sleep").arg(SECONDS_MAX))
 }
 
+/// A process whose threads come, allocate, and go while its first one sleeps.
+pub fn many_threads() -> Running {
+    // SAFETY: the child only ever runs this function; its threads allocate, which after a
+    // fork is safe for the one thread that forked (glibc takes its locks across fork).
+    unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            libc::setpgid(0, 0);
+            libc::alarm(60);
+            loop {
+                let thread = std::thread::spawn(|| {
+                    std::thread::sleep(std::time::Duration::from_millis(70));
+                    std::hint::black_box(vec![1_u8; 1 << 20]).len()
+                });
+                _ = thread.join();
+            }
+        }
+        assert!(pid > 0, "fork");
+        Running { pid }
+    }
+}
+
 /// The child's life: sleep, then end, touching nothing that the parent has.
 fn sleep_and_exit(seconds: libc::c_uint) -> ! {
     // SAFETY: both calls may be made after a fork of a process with threads.
@@ -180,12 +202,10 @@ fn own_status_kb(name: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Resident memory of this process.
-pub fn own_rss_kb() -> u64 {
-    own_status_kb("VmRSS")
-}
-
-/// The most that was resident so far.
-pub fn own_peak_kb() -> u64 {
-    own_status_kb("VmHWM")
+/// Resident memory of this process, as far as it is the same in the recorder: its own pages
+/// and the rings, but not those of this executable and its debug information.
+pub fn own_rss_kb() -> String {
+    let [all, anon, file, shmem, peak] =
+        ["VmRSS", "RssAnon", "RssFile", "RssShmem", "VmHWM"].map(own_status_kb);
+    format!("{all} kB (anon {anon}, file {file}, shmem {shmem}; peak {peak})")
 }
