@@ -46,10 +46,9 @@ fn observe(view: &View<'_>) -> Observation {
         let signal = Signal::of(series, view.window);
         let before = view.before("cgroup.memory_failcnt", name);
         let threshold = view.threshold(FAILS_S, &view.base_values("cgroup.memory_failcnt", name));
-        if let Some(high) = view.high_signal(&signal, threshold, 3.0, before) {
-            if best.as_ref().is_none_or(|(most, ..)| high.during > *most) {
-                best = Some((high.during, name, high));
-            }
+        let Some(high) = view.high_signal(&signal, threshold, 3.0, before) else { continue };
+        if best.as_ref().is_none_or(|(most, ..)| high.during > *most) {
+            best = Some((high.during, name, high));
         }
     }
     let Some((_, name, high)) = best else {

@@ -1,0 +1,345 @@
+//! The root cause of machines made of numbers, and of their look-alikes. The numbers are of the size that the real
+//! incidents have on a machine with two CPUs.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use mitra_model::EventKind;
+use support::{HEALTHY, INCIDENT, Machine, root};
+
+#[test]
+fn an_idle_machine_has_no_incident() {
+    let report = Machine::idle().explain();
+    assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
+    assert!(report.healthy.iter().any(|a| a == "swap"));
+    assert!(report.healthy.iter().any(|a| a == "disk"));
+    assert_eq!(report.ledger.lost_task_seconds, Some(0.0));
+}
+
+#[test]
+fn nothing_known_is_no_incident_and_nothing_is_called_healthy() {
+    let mut machine = Machine::idle();
+    machine.set = mitra_model::SeriesSet::default();
+    let report = machine.explain();
+    assert!(report.incidents.is_empty() && report.healthy.is_empty());
+    assert_eq!(report.ledger.lost_task_seconds, None);
+}
+
+/// What streaming a large file does to a machine whose memory is full.
+fn flood(m: &mut Machine) {
+    m.task(50, "dd", HEALTHY).task_during(50, "task.read_bytes", 1e9).task_during(50, "task.rchar", 1e9);
+    m.task_during(50, "task.cpu_time", 0.6);
+    m.row("disk.read_bytes", "vda", 1e4, 1.02e9).row("disk.reads", "vda", 2.0, 4000.0);
+    m.row("disk.io_time", "vda", 0.0, 0.97).row("disk.weighted_time", "vda", 0.0, 4.0);
+    m.row("disk.read_time", "vda", 0.0, 4.0);
+    m.sys("vm.pgsteal_file", 0.0, 245_000.0).sys("vm.pgscan_kswapd", 0.0, 250_000.0);
+    m.sys("psi.io_some", 0.0, 0.8).sys("tasks.d_io", 0.0, 1.4).sys("sys.cpu_iowait", 0.0, 0.8);
+    m.sys("sys.cpu_idle", 1.96, 0.4);
+}
+
+#[test]
+fn a_flood_that_hurts_others_is_named_with_its_reader_and_device() {
+    let mut m = Machine::idle();
+    flood(&mut m);
+    m.task(40, "java", 0).task_rate(40, "task.majflt", 0.0, 3000.0).task_rate(
+        40,
+        "task.read_bytes",
+        0.0,
+        12e6,
+    );
+    m.sys("vm.pgmajfault", 0.0, 3000.0).sys("vm.workingset_refault_file", 0.0, 3000.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("streaming-read-flood", Some("dd"), Some(50)));
+    let incident = &report.incidents[0];
+    assert_eq!(incident.root_cause.culprit.device.as_deref(), Some("vda"));
+    assert!(incident.root_cause.statement.contains("java"), "{}", incident.root_cause.statement);
+    let chain: Vec<&str> = incident.chain.iter().map(|l| l.condition.as_str()).collect();
+    assert_eq!(chain[0], "streaming-read-flood");
+    for link in ["kswapd-scanning", "page-cache-eviction", "refaults", "major-faults", "pressure-io"] {
+        assert!(chain.contains(&link), "{link} is missing in {chain:?}");
+    }
+}
+
+#[test]
+fn a_large_file_read_once_with_nobody_hurt_is_no_incident() {
+    let mut m = Machine::idle();
+    flood(&mut m);
+    let report = m.explain();
+    assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
+}
+
+#[test]
+fn a_working_set_that_comes_back_is_a_thrash_of_its_reader() {
+    let mut m = Machine::idle();
+    m.task(60, "fio", 0).task_rate(60, "task.read_bytes", 0.0, 2.2e8).cgroup(60, "/small");
+    m.row("disk.read_bytes", "vda", 0.0, 2.2e8).row("disk.reads", "vda", 0.0, 20_000.0);
+    m.sys("vm.pgsteal_file", 0.0, 55_000.0).sys("vm.workingset_refault_file", 0.0, 52_000.0);
+    m.sys("vm.workingset_activate_file", 0.0, 9_000.0);
+    m.row("cgroup.refault_file", "/small", 0.0, 52_000.0).row(
+        "cgroup.memory_failcnt",
+        "/small",
+        0.0,
+        60_000.0,
+    );
+    m.row("cgroup.memory_current", "/small", 4e8, 4e8).row("cgroup.memory_max", "/small", 4.02e8, 4.02e8);
+    m.row("cgroup.psi_memory_some", "/small", 0.0, 0.1);
+    m.sys("psi.io_some", 0.0, 0.6).sys("tasks.d_io", 0.0, 1.2).sys("psi.memory_some", 0.0, 0.09);
+    let report = m.explain();
+    assert_eq!(root(&report), ("page-cache-thrash", Some("fio"), Some(60)));
+    assert_eq!(report.incidents[0].root_cause.culprit.cgroup.as_deref(), Some("/small"));
+    assert!(report.incidents[0].other_roots.is_empty(), "the group's limit is a link, not a root");
+}
+
+#[test]
+fn refaults_without_any_steal_are_not_blamed_on_a_reader() {
+    let mut m = Machine::idle();
+    m.task(60, "fio", 0).task_rate(60, "task.read_bytes", 0.0, 5e7);
+    m.sys("vm.workingset_refault_file", 0.0, 8_000.0).sys("psi.io_some", 0.0, 0.3);
+    assert!(m.explain().incidents.is_empty());
+}
+
+/// A device that one process keeps full.
+fn full_disk_queue(m: &mut Machine) {
+    m.task(70, "fio", HEALTHY).task_during(70, "task.write_bytes", 2e8);
+    m.row("disk.io_time", "vda", 0.02, 1.0).row("disk.weighted_time", "vda", 0.02, 16.0);
+    m.row("disk.writes", "vda", 20.0, 800.0).row("disk.write_time", "vda", 0.02, 15.0);
+    m.row("disk.write_bytes", "vda", 1e5, 2e8);
+    m.sys("psi.io_some", 0.01, 0.95).sys("tasks.d_io", 0.0, 1.9).sys("sys.cpu_iowait", 0.0, 0.9);
+}
+
+#[test]
+fn a_writer_that_makes_others_wait_is_a_hog() {
+    let mut m = Machine::idle();
+    full_disk_queue(&mut m);
+    m.task(71, "postgres", 0).task_rate(71, "task.write_bytes", 1e5, 1e5);
+    let states: Vec<f64> = (0..HEALTHY + INCIDENT + 20)
+        .map(|i| f64::from(if (HEALTHY..HEALTHY + INCIDENT).contains(&i) { b'D' } else { b'S' }))
+        .collect();
+    m.values("task.state", "71@71000000", 0, states);
+    let report = m.explain();
+    assert_eq!(root(&report), ("disk-hog", Some("fio"), Some(70)));
+    assert_eq!(report.incidents[0].root_cause.culprit.device.as_deref(), Some("vda"));
+}
+
+#[test]
+fn a_writer_alone_on_its_disk_is_no_incident() {
+    let mut m = Machine::idle();
+    full_disk_queue(&mut m);
+    assert!(m.explain().incidents.is_empty());
+}
+
+#[test]
+fn workers_pinned_to_one_cpu_are_misplaced() {
+    let mut m = Machine::idle();
+    for tid in 80..84 {
+        m.task(tid, "worker", HEALTHY).task_during(tid, "task.run_delay", 0.75).task_during(
+            tid,
+            "task.cpu_time",
+            0.25,
+        );
+        m.task_during(tid, "task.cpus_allowed", 1.0).task_during(tid, "task.cpus_allowed_count", 1.0);
+    }
+    m.row("cpu.idle", "0", 0.98, 0.0).sys("sys.cpu_idle", 1.96, 0.98);
+    m.sys("tasks.run_delay", 0.01, 3.0).sys("psi.cpu_some", 0.0, 0.9);
+    let report = m.explain();
+    assert_eq!(root(&report), ("cpu-affinity-misplaced", Some("worker"), None));
+    let seconds = report.ledger.by_cause.iter().find(|c| c.cause == "run-queue").unwrap().seconds;
+    assert!((seconds - 120.0).abs() < 5.0, "{seconds}");
+}
+
+#[test]
+fn waiting_with_all_cpus_busy_is_not_misplacement() {
+    let mut m = Machine::idle();
+    for tid in 80..112 {
+        m.task(tid, "spin", HEALTHY).task_during(tid, "task.run_delay", 0.93).task_during(
+            tid,
+            "task.cpu_time",
+            0.06,
+        );
+    }
+    m.row("cpu.idle", "0", 0.98, 0.0).row("cpu.idle", "1", 0.98, 0.0).sys("sys.cpu_idle", 1.96, 0.0);
+    m.sys("tasks.run_delay", 0.01, 30.0).sys("psi.cpu_some", 0.0, 1.0).sys("tasks.cpu_time", 0.04, 2.0);
+    assert_eq!(root(&m.explain()), ("runqueue-saturation", Some("spin"), None));
+}
+
+#[test]
+fn a_build_is_work() {
+    let mut m = Machine::idle();
+    m.sys("sys.cpu_idle", 1.96, 0.02).sys("tasks.run_delay", 0.01, 0.7).sys("psi.cpu_some", 0.0, 0.5);
+    m.sys("sys.forks", 1.0, 17.0).sys("tasks.exited_cpu_time", 0.0, 1.9).sys("tasks.cpu_time", 0.04, 2.0);
+    m.sys("tasks.busiest", 0.0, 0.97);
+    for i in 0..10 {
+        let start = HEALTHY + i * 4;
+        m.task(500 + i as u32, "cc1", start);
+        m.values("task.cpu_time", &format!("{}@{}", 500 + i, (500 + i) * 1_000_000), start, vec![0.97; 4]);
+    }
+    assert!(m.explain().incidents.is_empty());
+}
+
+#[test]
+fn one_program_that_takes_the_cpus_from_another_is_a_hog() {
+    let mut m = Machine::idle();
+    m.task(90, "crunch", HEALTHY);
+    for tid in 90..94 {
+        if tid != 90 {
+            m.thread(90, tid, "crunch", HEALTHY);
+        }
+        m.task_during(tid, "task.cpu_time", 0.45).task_during(tid, "task.run_delay", 0.4);
+    }
+    m.task(95, "web", 0).task_rate(95, "task.run_delay", 0.01, 0.6).task_rate(95, "task.cpu_time", 0.3, 0.2);
+    m.sys("sys.cpu_idle", 1.6, 0.0).sys("tasks.run_delay", 0.02, 2.2).sys("tasks.cpu_time", 0.34, 2.0);
+    m.sys("psi.cpu_some", 0.0, 0.95);
+    assert_eq!(root(&m.explain()), ("cpu-hog", Some("crunch"), Some(90)));
+}
+
+#[test]
+fn a_server_that_came_to_its_limit_is_a_bottleneck() {
+    let mut m = Machine::idle();
+    m.task(100, "redis-server", 0).task_rate(100, "task.cpu_time", 0.2, 1.0).task_rate(
+        100,
+        "task.rchar",
+        1e6,
+        5e6,
+    );
+    m.sys("sys.cpu_idle", 1.7, 0.9).sys("tasks.busiest", 0.2, 1.0);
+    assert_eq!(root(&m.explain()), ("single-thread-bottleneck", Some("redis-server"), Some(100)));
+}
+
+#[test]
+fn a_thread_that_burns_a_cpu_without_progress_is_a_bottleneck_and_a_streaming_job_is_not() {
+    for (read, expected) in [(0.0, 1), (5e7, 0)] {
+        let mut m = Machine::idle();
+        m.task(101, "gzip", HEALTHY).task_during(101, "task.cpu_time", 0.99).task_during(
+            101,
+            "task.rchar",
+            read,
+        );
+        m.sys("sys.cpu_idle", 1.9, 0.95).sys("tasks.busiest", 0.0, 0.99);
+        let report = m.explain();
+        assert_eq!(report.incidents.len(), expected, "{:#?}", report.incidents);
+    }
+}
+
+#[test]
+fn a_moderate_server_is_no_bottleneck() {
+    let mut m = Machine::idle();
+    m.task(100, "redis-server", 0).task_rate(100, "task.cpu_time", 0.0, 0.6);
+    m.sys("sys.cpu_idle", 1.9, 1.2).sys("tasks.busiest", 0.0, 0.6);
+    assert!(m.explain().incidents.is_empty());
+}
+
+#[test]
+fn quota_is_told_from_saturation() {
+    let mut m = Machine::idle();
+    m.task(110, "nginx", 0).task_rate(110, "task.run_delay", 0.01, 0.75).cgroup(110, "/app");
+    m.row("cgroup.throttled_time", "/app", 0.0, 0.75).row("cgroup.nr_throttled", "/app", 0.0, 9.4);
+    m.row("cgroup.nr_periods", "/app", 0.0, 9.8).row("cgroup.cpu_quota", "/app", 0.02, 0.02);
+    m.row("cgroup.cpu_period", "/app", 0.1, 0.1);
+    m.sys("tasks.run_delay", 0.01, 0.76).sys("psi.cpu_some", 0.0, 0.75);
+    let report = m.explain();
+    assert_eq!(root(&report), ("cpu-quota-throttled", Some("nginx"), Some(110)));
+    assert_eq!(report.incidents[0].root_cause.culprit.cgroup.as_deref(), Some("/app"));
+    assert!(
+        report.incidents[0].root_cause.statement.contains("20 %"),
+        "{}",
+        report.incidents[0].root_cause.statement
+    );
+    let causes: Vec<&str> = report.ledger.by_cause.iter().map(|c| c.cause.as_str()).collect();
+    assert_eq!(causes.first(), Some(&"cpu-quota"), "{causes:?}");
+}
+
+#[test]
+fn the_parent_of_a_fork_storm_is_named() {
+    let mut m = Machine::idle();
+    m.task(120, "bash", 0);
+    m.sys("sys.forks", 1.0, 2200.0).sys("tasks.exited", 1.0, 2200.0).sys("tasks.exited_cpu_time", 0.0, 0.9);
+    m.sys("sys.cpu_idle", 1.96, 0.1).sys("tasks.run_delay", 0.01, 1.1).sys("psi.cpu_some", 0.0, 0.6);
+    m.row("exited.count", "120:true", 0.0, 2200.0).row("exited.lifetime", "120:true", 0.0, 2200.0 * 0.001);
+    let parent = mitra_model::TextSeries { changes: vec![(support::START, Some("bash".into()))] };
+    m.set.insert_text(mitra_model::lookup("exited.parent_comm").unwrap(), "120:true".into(), parent);
+    assert_eq!(root(&m.explain()), ("fork-storm", Some("bash"), Some(120)));
+}
+
+#[test]
+fn an_oom_kill_is_named_even_without_pressure() {
+    let mut m = Machine::idle();
+    let at = HEALTHY + 10;
+    let mut kills = vec![0.0; HEALTHY + INCIDENT + 20];
+    kills[at] = 1.0;
+    m.values("vm.oom_kill", "", 0, kills);
+    m.event(
+        at,
+        EventKind::OomKill {
+            pid: 130,
+            comm: "hog".into(),
+            cgroup: Some("/small".into()),
+            anon_bytes: Some(250 << 20),
+        },
+    );
+    let report = m.explain();
+    assert_eq!(report.incidents.len(), 1);
+    let root = &report.incidents[0].root_cause;
+    assert_eq!(root.condition, "oom-kill");
+    assert_eq!((root.culprit.process.as_deref(), root.culprit.pid), (Some("hog"), Some(130)));
+    assert_eq!(root.culprit.cgroup.as_deref(), Some("/small"));
+}
+
+#[test]
+fn swapping_both_ways_with_pressure_is_a_thrash() {
+    let mut m = Machine::idle();
+    m.task(140, "touch", 0).task_rate(140, "task.majflt", 0.0, 60_000.0).task_rate(
+        140,
+        "task.cpu_time",
+        0.3,
+        0.98,
+    );
+    m.sys("vm.pswpin", 0.0, 60_000.0).sys("vm.pswpout", 0.0, 60_000.0).sys("vm.pgmajfault", 0.0, 60_000.0);
+    m.sys("vm.workingset_refault_anon", 0.0, 60_000.0).sys("psi.memory_some", 0.0, 0.28);
+    m.sys("sys.cpu_idle", 1.6, 0.9).sys("tasks.busiest", 0.3, 0.98);
+    m.row("cgroup.refault_anon", "/small", 0.0, 60_000.0).row("cgroup.memory_max", "/small", 2.6e8, 2.6e8);
+    m.row("cgroup.memory_failcnt", "/small", 0.0, 9_000.0).row("cgroup.psi_memory_some", "/small", 0.0, 0.28);
+    let report = m.explain();
+    assert_eq!(root(&report), ("swap-thrash", Some("touch"), Some(140)));
+    assert_eq!(report.incidents[0].root_cause.culprit.cgroup.as_deref(), Some("/small"));
+}
+
+#[test]
+fn memory_that_comes_home_from_swap_is_no_thrash() {
+    let mut m = Machine::idle();
+    m.task(140, "touch", 0).task_rate(140, "task.majflt", 0.0, 5_000.0);
+    m.sys("vm.pswpin", 0.0, 5_000.0).sys("vm.pgmajfault", 0.0, 5_000.0).sys("psi.memory_some", 0.0, 0.2);
+    assert!(m.explain().incidents.is_empty());
+}
+
+#[test]
+fn two_incidents_one_after_the_other_are_two() {
+    let mut m = Machine::idle();
+    let n = HEALTHY + INCIDENT + 20;
+    let part = |from: usize, to: usize, value: f64| -> Vec<f64> {
+        (0..n).map(|i| if (from..to).contains(&i) { value } else { 0.0 }).collect()
+    };
+    m.task(110, "nginx", 0).cgroup(110, "/app");
+    m.values("cgroup.throttled_time", "/app", 0, part(20, 35, 0.7));
+    m.task(100, "redis-server", 0);
+    m.values("task.cpu_time", "100@100000000", 0, part(80, 100, 1.0));
+    m.values("tasks.busiest", "", 0, part(80, 100, 1.0));
+    let report = m.explain();
+    let roots: Vec<&str> = report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect();
+    assert_eq!(roots, ["cpu-quota-throttled", "single-thread-bottleneck"]);
+}
+
+#[test]
+fn an_incident_that_lasts_has_no_end() {
+    let mut m = Machine::idle();
+    let n = HEALTHY + INCIDENT + 20;
+    m.task(110, "nginx", 0).cgroup(110, "/app");
+    m.values(
+        "cgroup.throttled_time",
+        "/app",
+        0,
+        (0..n).map(|i| if i >= HEALTHY { 0.7 } else { 0.0 }).collect(),
+    );
+    let report = m.explain();
+    assert_eq!(report.incidents.len(), 1);
+    assert_eq!(report.incidents[0].end, None);
+}

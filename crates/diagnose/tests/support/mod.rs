@@ -1,0 +1,185 @@
+//! A machine made of numbers: a healthy time and then an incident, at one sample a second.
+
+use std::sync::Arc;
+
+use mitra_diagnose::{Request, explain};
+use mitra_model::report::Report;
+use mitra_model::time::SECOND;
+use mitra_model::{Axis, Event, EventKind, HostInfo, Series, SeriesSet, Span, TextSeries, lookup};
+
+/// When the recording begins.
+pub const START: i64 = 1_795_000_000 * SECOND;
+/// Seconds of healthy time.
+pub const HEALTHY: usize = 60;
+/// Seconds of the incident after it.
+pub const INCIDENT: usize = 40;
+/// Healthy seconds at the end.
+pub const AFTER: usize = 20;
+
+pub struct Machine {
+    pub set: SeriesSet,
+    axis: Arc<Axis>,
+}
+
+impl Machine {
+    /// Two CPUs, all idle, nothing going on.
+    pub fn idle() -> Machine {
+        let n = HEALTHY + INCIDENT + AFTER;
+        let axis =
+            Arc::new(Axis { t: (1..=n as i64).map(|i| START + i * SECOND).collect(), dt: vec![1.0; n] });
+        let mut set = SeriesSet::default();
+        set.source = "archive".to_owned();
+        set.host = HostInfo { hostname: "test".into(), cpus: 2, page_bytes: 4096, ..HostInfo::default() };
+        let mut machine = Machine { set, axis };
+        for metric in [
+            "tasks.run_delay",
+            "tasks.d_io",
+            "tasks.d_lock",
+            "tasks.d_memory",
+            "tasks.d_throttle",
+            "psi.cpu_some",
+            "psi.io_some",
+            "psi.memory_some",
+            "vm.pgscan_kswapd",
+            "vm.pgscan_direct",
+            "vm.pgsteal_file",
+            "vm.pgsteal_anon",
+            "vm.workingset_refault_file",
+            "vm.workingset_activate_file",
+            "vm.workingset_refault_anon",
+            "vm.pgmajfault",
+            "vm.pswpin",
+            "vm.pswpout",
+            "vm.oom_kill",
+            "tasks.oom_kills",
+            "sys.cpu_iowait",
+            "tasks.exited",
+            "tasks.exited_cpu_time",
+            "sys.load1",
+            "tasks.busiest",
+        ] {
+            machine.sys(metric, 0.0, 0.0);
+        }
+        machine.sys("sys.cpu_idle", 1.96, 1.96);
+        machine.sys("tasks.cpu_time", 0.04, 0.04);
+        machine.sys("sys.forks", 1.0, 1.0);
+        for cpu in ["0", "1"] {
+            machine.row("cpu.idle", cpu, 0.98, 0.98);
+            machine.row("cpu.iowait", cpu, 0.0, 0.0);
+        }
+        for metric in [
+            "io_time",
+            "weighted_time",
+            "reads",
+            "writes",
+            "read_time",
+            "write_time",
+            "read_bytes",
+            "write_bytes",
+        ] {
+            machine.row(&format!("disk.{metric}"), "vda", 0.0, 0.0);
+        }
+        machine.row("cgroup.throttled_time", "/app", 0.0, 0.0);
+        machine.row("cgroup.memory_failcnt", "/app", 0.0, 0.0);
+        machine.task(1, "init", 0);
+        machine
+    }
+
+    /// A metric of the whole machine: its value in the healthy time and in the incident, with a little noise.
+    pub fn sys(&mut self, metric: &str, before: f64, during: f64) -> &mut Self {
+        self.row(metric, "", before, during)
+    }
+
+    pub fn row(&mut self, metric: &str, row: &str, before: f64, during: f64) -> &mut Self {
+        let values = (0..self.axis.len())
+            .map(|i| {
+                let value = if (HEALTHY..HEALTHY + INCIDENT).contains(&i) { during } else { before };
+                // Plus and minus two per cent, in a fixed pattern.
+                value * (1.0 + 0.02 * f64::from((i as u32 * 7919) % 5) - 0.04)
+            })
+            .collect();
+        self.values(metric, row, 0, values)
+    }
+
+    pub fn values(&mut self, metric: &str, row: &str, start: usize, values: Vec<f64>) -> &mut Self {
+        let metric = lookup(metric).unwrap_or_else(|| panic!("{metric} is not in the table"));
+        self.set.insert(metric, row.into(), Series { axis: Arc::clone(&self.axis), start, values });
+        self
+    }
+
+    /// A process, born at `start` seconds; its rates are set with [`Machine::task_rate`].
+    pub fn task(&mut self, pid: u32, comm: &str, start: usize) -> &mut Self {
+        self.thread(pid, pid, comm, start)
+    }
+
+    pub fn thread(&mut self, pid: u32, tid: u32, comm: &str, start: usize) -> &mut Self {
+        let row = row_of(tid);
+        let n = if start == 0 { self.axis.len() } else { INCIDENT };
+        for (metric, value) in [
+            ("task.tgid", f64::from(pid)),
+            ("task.ppid", 1.0),
+            ("task.kthread", 0.0),
+            ("task.state", f64::from(b'S')),
+            ("task.cpus_allowed", 3.0),
+            ("task.cpus_allowed_count", 2.0),
+            ("task.cpu_time", 0.0),
+            ("task.run_delay", 0.0),
+            ("task.read_bytes", 0.0),
+            ("task.write_bytes", 0.0),
+            ("task.majflt", 0.0),
+            ("task.minflt", 0.0),
+            ("task.rchar", 0.0),
+            ("task.wchar", 0.0),
+        ] {
+            self.values(metric, &row, start, vec![value; n]);
+        }
+        let text = |text: &str| TextSeries { changes: vec![(START, Some(Arc::from(text)))] };
+        self.set.insert_text(lookup("task.comm").unwrap(), row.as_str().into(), text(comm));
+        self.set.insert_text(lookup("task.cgroup").unwrap(), row.as_str().into(), text("/"));
+        self
+    }
+
+    /// A metric of a task that was there before.
+    pub fn task_rate(&mut self, tid: u32, metric: &str, before: f64, during: f64) -> &mut Self {
+        self.row(metric, &row_of(tid), before, during)
+    }
+
+    /// A metric of a task that lives as long as the incident.
+    pub fn task_during(&mut self, tid: u32, metric: &str, value: f64) -> &mut Self {
+        self.values(metric, &row_of(tid), HEALTHY, vec![value; INCIDENT])
+    }
+
+    pub fn cgroup(&mut self, tid: u32, path: &str) -> &mut Self {
+        let series = TextSeries { changes: vec![(START, Some(Arc::from(path)))] };
+        self.set.insert_text(lookup("task.cgroup").unwrap(), row_of(tid).as_str().into(), series);
+        self
+    }
+
+    pub fn event(&mut self, second: usize, kind: EventKind) -> &mut Self {
+        self.set.events.push(Event { real: START + second as i64 * SECOND, mono: None, kind });
+        self
+    }
+
+    pub fn explain(&self) -> Report {
+        let window = Span { since: START, until: START + 1_000 * SECOND };
+        explain(&Request { window, baseline: None }, &self.set, &mut |_| Ok(self.set.clone()))
+    }
+}
+
+fn row_of(tid: u32) -> String {
+    format!("{tid}@{}", u64::from(tid) * 1_000_000)
+}
+
+/// The one incident's root, after checking that its onset is right to a sample or two.
+pub fn root(report: &Report) -> (&str, Option<&str>, Option<u32>) {
+    assert_eq!(report.incidents.len(), 1, "{:#?}", report.incidents);
+    let incident = &report.incidents[0];
+    let late = (incident.onset.0 - (START + HEALTHY as i64 * SECOND)) as f64 / SECOND as f64;
+    assert!(late.abs() <= 2.0, "onset is {late} s off");
+    let end = incident.end.expect("it is over").0;
+    let late = (end - (START + (HEALTHY + INCIDENT) as i64 * SECOND)) as f64 / SECOND as f64;
+    assert!(late.abs() <= 2.0, "end is {late} s off");
+    let root = &incident.root_cause;
+    assert!((0.0..=1.0).contains(&root.confidence));
+    (&root.condition, root.culprit.process.as_deref(), root.culprit.pid)
+}
