@@ -46,8 +46,6 @@ pub const CONDITION: Condition = Condition {
 
 /// As many as have to be evicted for it: four megabytes a second.
 const REFAULT_PAGES_S: f64 = EVICTION_PAGES_S;
-/// Every second page that is evicted comes back.
-const PER_STEAL: f64 = 0.5;
 /// One program fetches half of what comes back.
 const SHARE: f64 = 0.5;
 
@@ -70,7 +68,7 @@ fn observe(view: &View<'_>) -> Observation {
     let Some(pages) = Return::of(view, span) else {
         return Observation::CannotTell("vm.workingset_refault_file".to_owned());
     };
-    if pages.per_steal < PER_STEAL || !pages.is_thrash() {
+    if !pages.is_thrash() {
         return Observation::Inactive(format!(
             "{:.2} of the evicted pages came back, by requests of {}: read once, not again",
             pages.per_steal,

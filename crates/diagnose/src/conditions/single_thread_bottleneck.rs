@@ -3,9 +3,9 @@
 //! No run-queue delay, no pressure and an idle machine are how it looks from outside. Work queues inside the program,
 //! or in its socket. From 90 % on a queue makes waits ten times the service time (1/(1-utilisation)).
 //!
-//! A job that streams data (gzip in a backup) or builds something up in memory (a compiler) is at the limit of a CPU
-//! too and makes progress that can be seen: that is work. A server that was there before and has come to its limit, or
-//! a thread that burns a CPU without any such progress, is a bottleneck.
+//! A job that moves data to or from a device (gzip in a backup) or builds something up in memory (a compiler) is at the
+//! limit of a CPU too and makes progress that can be seen: that is work. A server that was there before and has come to
+//! its limit, or a thread that burns a CPU without any such progress, is a bottleneck.
 
 use mitra_model::report::{Next, Remedy};
 
@@ -24,8 +24,8 @@ pub const CONDITION: Condition = Condition {
     needs: &[
         "task.cpu_time",
         "task.run_delay",
-        "task.rchar",
-        "task.wchar",
+        "task.read_bytes",
+        "task.write_bytes",
         "task.minflt",
         "task.majflt",
         "task.ppid",
@@ -47,8 +47,9 @@ const NEAR_LIMIT: f64 = 0.75;
 const SPARE: f64 = 0.5;
 /// Shorter is a burst.
 const NEED_S: f64 = 6.0;
-/// A job that reads or writes a megabyte a second, or touches half a megabyte of new memory a second, gets on.
-const PROGRESS_BYTES_S: f64 = 1e6;
+/// A job that moves a hundred kilobytes a second to or from a device, or touches half a megabyte of new memory a
+/// second, gets on.
+const PROGRESS_BYTES_S: f64 = 1e5;
 const PROGRESS_FAULTS_S: f64 = 128.0;
 
 struct Limit<'v, 'a> {
@@ -133,7 +134,7 @@ fn at_limit<'v, 'a>(
     if rate("task.majflt") >= 100.0 {
         return Err(format!("{name} waits for pages"));
     }
-    let streams = rate("task.rchar") + rate("task.wchar") >= PROGRESS_BYTES_S;
+    let streams = rate("task.read_bytes") + rate("task.write_bytes") >= PROGRESS_BYTES_S;
     let grows = rate("task.minflt") >= PROGRESS_FAULTS_S;
     if before.is_none() && (streams || grows) {
         return Err(format!("{name} is a job that makes progress"));

@@ -54,6 +54,10 @@ const HARM_PAGES_S: f64 = 100.0;
 /// The default readahead window is 128 KiB and a sequential reader fills it; random readers stay far below half.
 pub const SEQUENTIAL_BYTES: f64 = 65_536.0;
 
+/// Of the pages that a stream evicts a few in a hundred come back (other people's); of those that a working set which
+/// does not fit evicts, most do, though fewer while it is read for the first time. A quarter lies between.
+pub const THRASH_PER_STEAL: f64 = 0.25;
+
 /// How pages come back, by which flood and thrash are told apart.
 pub struct Return {
     /// Pages that come back for each page that is evicted.
@@ -83,8 +87,7 @@ impl Return {
     pub fn is_thrash(&self) -> bool {
         let activated = self.activated.unwrap_or(1.0);
         let small = self.request_bytes.is_none_or(|bytes| bytes < SEQUENTIAL_BYTES);
-        // Every other page evicted comes back, and it is one that is used again or is read for itself.
-        self.per_steal >= 0.5 && (small || activated >= 0.5)
+        self.per_steal >= THRASH_PER_STEAL && (small || activated >= 0.5)
     }
 }
 
