@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Installs what was built: `tools/install.sh BINARY DESTDIR PREFIX UNITDIR`. `make install` calls it.
+#
+# Man pages and completions come from the binary itself, so they always fit.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+[[ $# -eq 4 ]] || {
+    echo "usage: tools/install.sh BINARY DESTDIR PREFIX UNITDIR" >&2
+    exit 2
+}
+binary=$1 destdir=$2 prefix=$3 unitdir=$4
+
+pages=$(mktemp -d)
+trap 'rm -rf "$pages"' EXIT
+
+install -D -m 755 -s "$binary" "$destdir$prefix/bin/mitra"
+"$binary" man --out "$pages"
+install -d "$destdir$prefix/share/man/man1"
+install -m 644 "$pages"/*.1 "$destdir$prefix/share/man/man1/"
+
+# completion SHELL PATH
+completion() {
+    "$binary" completions "$1" >"$pages/completion"
+    install -D -m 644 "$pages/completion" "$destdir$prefix/share/$2"
+}
+completion bash bash-completion/completions/mitra
+completion zsh zsh/site-functions/_mitra
+completion fish fish/vendor_completions.d/mitra.fish
+
+sed "s|@PREFIX@|$prefix|g" packaging/mitra.service >"$pages/mitra.service"
+install -D -m 644 "$pages/mitra.service" "$destdir$unitdir/mitra.service"
+
+echo "installed mitra in $destdir$prefix"
+if [[ -z $destdir && -d /run/systemd/system ]]; then
+    systemctl daemon-reload
+    echo "to record from now on: systemctl enable --now mitra"
+fi
