@@ -133,9 +133,13 @@ fn note(name: &str, text: &str) -> io::Result<PathBuf> {
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 
 /// Makes the machine small by reserving huge pages that nobody uses.
+///
+/// This is the one change that would cripple the machine if the test were killed, so a shell waits for
+/// that: its standard input ends with this process, and then it puts the number back.
 pub struct SmallMemory {
     before: String,
     note: PathBuf,
+    keeper: std::process::Child,
 }
 
 impl SmallMemory {
@@ -151,7 +155,12 @@ impl SmallMemory {
         let page_bytes = hugepage_bytes().ok_or_else(|| Stop::Skipped("no huge page size".into()))?;
         let available = mem_available_bytes().unwrap_or(0);
         let pages = available.saturating_sub(usable_bytes) / page_bytes;
-        let guard = Self { note: note("hugepages", &before)?, before };
+        let keeper = Command::new("sh")
+            .args(["-c", &format!("read -r _; echo {before} >{NR_HUGEPAGES}")])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .spawn()?;
+        let guard = Self { note: note("hugepages", &before)?, before, keeper };
         fs::write(NR_HUGEPAGES, pages.to_string())?;
         let left = mem_available_bytes().unwrap_or(0);
         if left > usable_bytes + usable_bytes / 4 {
@@ -166,6 +175,8 @@ impl Drop for SmallMemory {
         if fs::write(NR_HUGEPAGES, &self.before).is_ok() {
             _ = fs::remove_file(&self.note);
         }
+        _ = self.keeper.kill();
+        _ = self.keeper.wait();
     }
 }
 

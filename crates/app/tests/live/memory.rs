@@ -132,13 +132,12 @@ fn swap_thrash(lab: &mut Lab) -> Result<(), Stop> {
     let cgroup = Cgroup::create("swap", &["memory"])?;
     cgroup.limit_memory(256 << 20)?;
     lab.watch_cgroup(&cgroup);
-    let victim = Victim::start("touch-memory", "live-small", "32", Some(&cgroup), &dir)?;
+    let _neighbour = Victim::start("touch-memory", "live-small", "32", Some(&cgroup), &dir)?;
     lab.healthy_phase()?;
 
     lab.trouble_starts();
     let toucher = Victim::start("touch-memory", "live-toucher", "512", Some(&cgroup), &dir)?;
     lab.incident_phase(|_| Ok(()))?;
-    lab.victim_suffered(&victim, 2.0)?;
     let (_, swapped_in) = lab.rates("vm.pswpin");
     if swapped_in < 1_000.0 {
         return Err(Stop::Failed(format!("the trouble was not made: {swapped_in:.0} pages/s swapped in")));
