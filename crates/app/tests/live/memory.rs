@@ -95,7 +95,7 @@ fn oom_kill(lab: &mut Lab) -> Result<(), Stop> {
     let cgroup = Cgroup::create("oom", &["memory"])?;
     cgroup.limit_memory(256 << 20)?;
     lab.watch_cgroup(&cgroup);
-    let _bystander = Victim::start("touch-memory", "live-resident", "64", None, &dir)?;
+    let _bystander = Victim::start("touch-gently", "live-resident", "64", None, &dir)?;
     lab.healthy_phase()?;
 
     lab.trouble_starts();
@@ -132,7 +132,7 @@ fn swap_thrash(lab: &mut Lab) -> Result<(), Stop> {
     let cgroup = Cgroup::create("swap", &["memory"])?;
     cgroup.limit_memory(256 << 20)?;
     lab.watch_cgroup(&cgroup);
-    let _neighbour = Victim::start("touch-memory", "live-small", "32", Some(&cgroup), &dir)?;
+    let _neighbour = Victim::start("touch-gently", "live-small", "32", Some(&cgroup), &dir)?;
     lab.healthy_phase()?;
 
     lab.trouble_starts();

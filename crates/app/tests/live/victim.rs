@@ -181,7 +181,8 @@ pub fn play(role: &str) -> io::Result<()> {
         "read-direct" => read_direct(&argument),
         "work" => work(),
         "tick" => tick(),
-        "touch-memory" => touch_memory(number),
+        "touch-memory" => touch_memory(number, Duration::ZERO),
+        "touch-gently" => touch_memory(number, Duration::from_millis(10)),
         "grow" => grow(number),
         "redis-ping" => redis_ping(&argument),
         _ => Err(io::Error::other(format!("no such role: {role}"))),
@@ -298,8 +299,8 @@ fn tick() -> io::Result<()> {
     }
 }
 
-/// Touches random pages of `mb` MB of memory without a pause.
-fn touch_memory(mb: u64) -> io::Result<()> {
+/// Touches random pages of `mb` MB of memory, with a pause after each 1,000.
+fn touch_memory(mb: u64, pause: Duration) -> io::Result<()> {
     let len = usize::try_from(mb << 20).map_err(io::Error::other)?;
     let (mut dice, mut meter) = (Dice::new(), Meter::create()?);
     let mut memory = vec![0_u8; len];
@@ -310,12 +311,17 @@ fn touch_memory(mb: u64) -> io::Result<()> {
         }
     }
     loop {
-        let at = dice.below(len);
-        let start = Instant::now();
-        if let Some(byte) = memory.get_mut(at) {
-            *byte = black_box(byte.wrapping_add(1));
+        for _ in 0..1_000 {
+            let at = dice.below(len);
+            let start = Instant::now();
+            if let Some(byte) = memory.get_mut(at) {
+                *byte = black_box(byte.wrapping_add(1));
+            }
+            meter.record(start.elapsed())?;
         }
-        meter.record(start.elapsed())?;
+        if !pause.is_zero() {
+            sleep(pause);
+        }
     }
 }
 
