@@ -1,1 +1,33 @@
 //! Frames to disk and back: crash-safe log, sealed segments, retention, range reads.
+//!
+//! [`Writer`] appends frames and describes the format. [`Reader`] reads series, and works while a writer is active.
+//! Nothing here looks at the meaning of a metric; columns go by name, so files outlive the metric table.
+
+mod arena;
+mod block;
+mod clock;
+mod dir;
+mod error;
+mod frames;
+#[doc(hidden)]
+pub mod fuzzing;
+mod lock;
+mod log;
+mod open;
+mod reader;
+mod retention;
+mod schema;
+mod seal;
+mod segment;
+mod series;
+pub mod simulate;
+mod status;
+mod table;
+mod texts;
+mod varint;
+pub mod writer;
+
+pub use error::{Error, Skipped};
+pub use reader::{Query, Reader, RowFilter};
+pub use status::{Part, Status};
+pub use writer::{Options, Writer};

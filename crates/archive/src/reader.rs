@@ -1,0 +1,292 @@
+//! Reading, also beside a writer.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mitra_model::series::Gap;
+use mitra_model::{Entity, Frame, HostInfo, Metric, SeriesSet, Span, Strings};
+
+use crate::clock::{Moment, Placed, Timeline, place};
+use crate::dir::{self, Role};
+use crate::error::{Error, Skipped};
+use crate::frames;
+use crate::lock;
+use crate::seal::replay;
+use crate::segment::encode;
+use crate::segment::file::{Opened, SchemaCache, Segment};
+use crate::segment::index::parse_times;
+use crate::series;
+use crate::status::{self, Status};
+
+/// Files that vanish while a directory is being read (sealed, or too old) are looked for again so often.
+const LISTINGS_MAX: u32 = 8;
+
+/// Which rows to read, by entity and name.
+pub type RowFilter = Arc<dyn Fn(Entity, &str) -> bool + Send + Sync>;
+
+/// What to read.
+#[derive(Clone)]
+pub struct Query {
+    /// From when until when, on the axis of the result.
+    pub span: Span,
+    /// Which metrics; `None` is all of them.
+    pub metrics: Option<Vec<&'static Metric>>,
+    /// Which rows; `None` is all of them.
+    pub rows: Option<RowFilter>,
+    /// Counters as they were stored instead of their rates, and gauges without scaling.
+    pub raw: bool,
+    /// Leaves out counters of tasks and interrupts that did not move in the range: over a day nearly all of them.
+    pub moving_only: bool,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Query { span: Span::ALL, metrics: None, rows: None, raw: false, moving_only: false }
+    }
+}
+
+impl Query {
+    /// These metrics in this span.
+    #[must_use]
+    pub fn new(span: Span, metrics: Vec<&'static Metric>) -> Self {
+        Query { span, metrics: Some(metrics), ..Query::default() }
+    }
+}
+
+/// An archive as it was when it was opened, or refreshed.
+pub struct Reader {
+    dir: PathBuf,
+    segments: Vec<Segment>,
+    placed: Vec<Placed>,
+    host: HostInfo,
+    schemas: SchemaCache,
+    skipped: Mutex<Vec<Skipped>>,
+}
+
+impl Reader {
+    /// Opens an archive. A writer may be active.
+    pub fn open(dir: &Path) -> Result<Reader, Error> {
+        let mut reader = Reader {
+            dir: dir.to_path_buf(),
+            segments: Vec::new(),
+            placed: Vec::new(),
+            host: HostInfo::default(),
+            schemas: SchemaCache::default(),
+            skipped: Mutex::default(),
+        };
+        reader.refresh()?;
+        Ok(reader)
+    }
+
+    /// Takes in what was appended or removed since.
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        let mut skipped = Vec::new();
+        let mut listing = 1;
+        self.segments = loop {
+            skipped.clear();
+            match load(&self.dir, &mut skipped) {
+                Err(error) if error.is_missing() && self.dir.is_dir() && listing < LISTINGS_MAX => {
+                    listing += 1
+                }
+                other => break other?,
+            }
+        };
+        self.placed = place(self.segments.iter().map(|segment| &segment.index));
+        if let Some(last) = self.segments.last() {
+            self.host = last.index.meta.host.clone();
+        }
+        self.skipped = Mutex::new(skipped);
+        Ok(())
+    }
+
+    /// From the first frame to just after the last one.
+    #[must_use]
+    pub fn span(&self) -> Option<Span> {
+        let (first, last) = (self.segments.first()?, self.segments.last()?);
+        let (first_placed, last_placed) = (self.placed.first()?, self.placed.last()?);
+        let until = last_placed.at(last.index.last).saturating_add(1);
+        Some(Span { since: first_placed.at(first.index.first), until })
+    }
+
+    /// The machine, as the latest part describes it.
+    #[must_use]
+    pub fn host(&self) -> &HostInfo {
+        &self.host
+    }
+
+    /// What could not be read so far. Parts that no read has touched are not known to be whole.
+    #[must_use]
+    pub fn skipped(&self) -> Vec<Skipped> {
+        self.skipped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stretches without frames.
+    pub fn gaps(&self) -> Result<Vec<Gap>, Error> {
+        let mut timeline = Timeline::default();
+        self.walk(Span::ALL, &mut timeline, &mut |_, _, _| {})?;
+        Ok(timeline.gaps)
+    }
+
+    /// What the archive holds and what it takes.
+    pub fn status(&self) -> Result<Status, Error> {
+        let mut status = status::of(&self.dir, &self.segments, &self.schemas)?;
+        status.span = self.span();
+        status.gaps = self.gaps()?;
+        status.skipped = self.skipped();
+        Ok(status)
+    }
+
+    /// Reads series. Only blocks of the metrics asked for are read, and only of segments in the span.
+    pub fn read(&self, query: &Query) -> Result<SeriesSet, Error> {
+        let mut timeline = Timeline::default();
+        let mut builder = series::Builder::new(query);
+        self.walk(query.span, &mut timeline, &mut |opened, part, timeline| {
+            builder.segment(opened, &self.schemas, part, timeline);
+        })?;
+        Ok(builder.finish(timeline, &self.host))
+    }
+
+    /// Hands every frame in the span to `each`, with all cells as they were recorded: the columns are those of this
+    /// version's tables, times are whole microseconds, and rows may stand in another order.
+    pub fn frames(&self, span: Span, each: &mut dyn FnMut(&Frame, &Strings)) -> Result<(), Error> {
+        let mut timeline = Timeline::default();
+        self.walk(span, &mut timeline, &mut |opened, part, _| {
+            if part.from < part.until {
+                frames::replay(opened, &self.schemas, part, each);
+            }
+        })
+    }
+
+    /// Visits the segments of a span in order and builds the timeline.
+    fn walk(
+        &self,
+        span: Span,
+        timeline: &mut Timeline,
+        visit: &mut dyn FnMut(&mut Opened<'_>, &Part, &Timeline),
+    ) -> Result<(), Error> {
+        let first = (0..self.segments.len())
+            .find(|i| self.placed[*i].at(self.segments[*i].index.last) >= span.since)
+            .unwrap_or(self.segments.len());
+        // The frame before the range is the last one of the segment before, unless the range begins inside.
+        let starts_inside = self
+            .segments
+            .get(first)
+            .is_some_and(|segment| self.placed[first].at(segment.index.first) < span.since);
+        let first = if starts_inside { first } else { first.saturating_sub(1) };
+        for (segment, &placed) in self.segments.iter().zip(&self.placed).skip(first) {
+            if placed.at(segment.index.first) >= span.until {
+                break;
+            }
+            let mut opened = match segment.reading() {
+                Ok(opened) => opened,
+                // Retention took it.
+                Err(error) if error.is_missing() => continue,
+                Err(error) => return Err(error),
+            };
+            let times =
+                opened.either(crate::block::Kind::Times, crate::block::NO_ENTITY, |p| parse_times(&p));
+            if let Some(times) = times {
+                let at = |times: &crate::open::Times| placed.at(*times);
+                let from = times.partition_point(|t| at(t) < span.since);
+                let until = times.partition_point(|t| at(t) < span.until).max(from);
+                let moment = |i: usize| Moment {
+                    t: at(&times[i]),
+                    times: times[i],
+                    era: placed.era,
+                    session: segment.index.meta.session,
+                };
+                let has_lead = from > 0 && timeline.moments.is_empty();
+                if has_lead {
+                    timeline.set_lead(moment(from - 1));
+                }
+                let position = timeline.positions();
+                (from..until).for_each(|i| timeline.push(moment(i)));
+                let part = Part { placed, frames: times.len() as u32, from, until, has_lead, position };
+                visit(&mut opened, &part, timeline);
+            }
+            self.note(opened.skipped);
+        }
+        Ok(())
+    }
+
+    fn note(&self, found: Vec<Skipped>) {
+        if found.is_empty() {
+            return;
+        }
+        let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        for one in found {
+            if !skipped.contains(&one) {
+                skipped.push(one);
+            }
+        }
+    }
+}
+
+/// The part of a segment that is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) placed: Placed,
+    /// How many frames the segment has.
+    pub(crate) frames: u32,
+    /// The frames in the span.
+    pub(crate) from: usize,
+    pub(crate) until: usize,
+    /// Whether the frame before `from` is the one before the range.
+    pub(crate) has_lead: bool,
+    /// The position of frame `from` on the timeline.
+    pub(crate) position: usize,
+}
+
+fn load(dir: &Path, skipped: &mut Vec<Skipped>) -> Result<Vec<Segment>, Error> {
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut sealed = None;
+    for (number, role, path) in dir::list(dir)? {
+        match role {
+            Role::Unfinished => {}
+            Role::Sealed => {
+                sealed = Some(number);
+                segments.extend(Segment::open(&path, skipped)?);
+            }
+            Role::Log if sealed == Some(number) => {}
+            Role::Log => {
+                let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+                segments.extend(log_image(dir, &path, &bytes, skipped)?);
+            }
+        }
+    }
+    segments.retain(|segment| segment.index.frames > 0);
+    Ok(segments)
+}
+
+/// A log as a segment in memory, so that there is one way to read.
+fn log_image(
+    dir: &Path,
+    path: &Path,
+    bytes: &[u8],
+    skipped: &mut Vec<Skipped>,
+) -> Result<Option<Segment>, Error> {
+    let replayed = match replay(bytes, path) {
+        Ok(replayed) => replayed,
+        Err(error) => {
+            skipped.push(Skipped { file: path.to_path_buf(), offset: 0, why: error.to_string() });
+            return Ok(None);
+        }
+    };
+    skipped.extend(replayed.skipped);
+    if replayed.cut && !lock::is_held(dir) {
+        skipped.push(Skipped {
+            file: path.to_path_buf(),
+            offset: replayed.whole_bytes as u64,
+            why: format!("{} bytes of a record whose end is missing", bytes.len() - replayed.whole_bytes),
+        });
+    }
+    let Some(open) = replayed.segment else { return Ok(None) };
+    let mut image = Vec::new();
+    encode::write(&open, None, &mut |bytes| {
+        image.extend_from_slice(bytes);
+        Ok(())
+    })
+    .map_err(Error::io("read", path))?;
+    Ok(Segment::from_memory(image).ok())
+}

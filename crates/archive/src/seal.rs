@@ -1,0 +1,99 @@
+//! The open segment, or the log of one, to a sealed segment.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use crate::dir::{self, Role};
+use crate::error::{Error, Skipped};
+use crate::log::{decode, record};
+use crate::open::OpenSegment;
+use crate::segment::encode;
+use crate::writer::VERSION;
+
+/// Writes the segment beside its final name, makes it last, and gives it the name. Returns its size.
+pub(crate) fn seal(dir: &Path, number: u64, segment: &OpenSegment, level: i32) -> Result<u64, Error> {
+    let unfinished = dir::path(dir, number, Role::Unfinished);
+    let sealed = dir::path(dir, number, Role::Sealed);
+    let written = write(&unfinished, segment, level).and_then(|bytes| {
+        fs::rename(&unfinished, &sealed).map_err(Error::io("rename", &unfinished))?;
+        dir::sync(dir)?;
+        Ok(bytes)
+    });
+    if written.is_err() {
+        // The name may be gone already, and a leftover is removed on the next start.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+fn write(path: &Path, segment: &OpenSegment, level: i32) -> Result<u64, Error> {
+    let file = File::create(path).map_err(Error::io("create", path))?;
+    let mut out = BufWriter::with_capacity(32 << 10, file);
+    let bytes = encode::write(segment, Some(level), &mut |bytes| out.write_all(bytes))
+        .map_err(Error::io("write", path))?;
+    let file = out.into_inner().map_err(|err| Error::io("write", path)(err.into_error()))?;
+    file.sync_all().map_err(Error::io("sync", path))?;
+    Ok(bytes)
+}
+
+/// What came out of reading a log.
+pub(crate) struct Replayed {
+    /// `None`: it holds no frame that can be read.
+    pub(crate) segment: Option<OpenSegment>,
+    pub(crate) skipped: Vec<Skipped>,
+    /// Whether a record at the end was cut off.
+    pub(crate) cut: bool,
+    pub(crate) whole_bytes: usize,
+}
+
+/// Reads a log into an open segment.
+pub(crate) fn replay(bytes: &[u8], path: &Path) -> Result<Replayed, Error> {
+    if let Some(version) = record::file_version(bytes, record::FILE_MAGIC).filter(|v| *v > VERSION) {
+        return Err(Error::Version { path: path.to_path_buf(), found: version, known: VERSION });
+    }
+    let mut segment: Option<OpenSegment> = None;
+    let mut refused = 0_u32;
+    let mut summary = decode::read(bytes, path, &mut |meta, frame, times, strings| {
+        let segment = segment.get_or_insert_with(|| OpenSegment::new(meta.clone()));
+        if segment.times.last().is_some_and(|before| !times.follows(*before)) {
+            refused += 1;
+            return;
+        }
+        segment.observe(frame, strings);
+        segment.commit(frame, times);
+    });
+    if refused > 0 {
+        let why = format!("{refused} frames whose time does not follow the one before");
+        summary.skipped.push(Skipped { file: path.to_path_buf(), offset: 0, why });
+    }
+    Ok(Replayed { segment, skipped: summary.skipped, cut: summary.cut, whole_bytes: summary.whole_bytes })
+}
+
+/// Seals what a log holds and removes the log. Returns the size of the segment, or `None` if there was nothing in
+/// the log, and what was lost.
+pub(crate) fn seal_log(
+    dir: &Path,
+    number: u64,
+    path: &Path,
+    level: i32,
+) -> Result<(Option<(u64, i64)>, Vec<Skipped>), Error> {
+    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let mut replayed = replay(&bytes, path)?;
+    if replayed.cut {
+        replayed.skipped.push(Skipped {
+            file: path.to_path_buf(),
+            offset: replayed.whole_bytes as u64,
+            why: format!("{} bytes of a record whose end is missing", bytes.len() - replayed.whole_bytes),
+        });
+    }
+    let sealed = match &replayed.segment {
+        Some(segment) => {
+            let last_real_us = segment.times.last().map_or(0, |times| times.real_us());
+            Some((seal(dir, number, segment, level)?, last_real_us))
+        }
+        None => None,
+    };
+    fs::remove_file(path).map_err(Error::io("remove", path))?;
+    Ok((sealed, replayed.skipped))
+}

@@ -1,0 +1,217 @@
+//! One segment, on disk or in memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::index::{Index, TRAILER_BYTES, parse_trailer};
+use crate::block::{self, Kind};
+use crate::error::{Error, Skipped};
+use crate::log::record::file_version;
+use crate::schema::Schema;
+use crate::varint::{Corrupt, Got};
+use crate::writer::{SEGMENT_MAGIC, VERSION};
+
+/// The index of an ordinary segment is read together with the trailer.
+const TAIL_BYTES: u64 = 8 << 10;
+/// No segment is larger; a scan reads it whole.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+enum Source {
+    Disk(PathBuf),
+    Memory(Vec<u8>),
+}
+
+/// A segment whose index has been read.
+pub(crate) struct Segment {
+    source: Source,
+    pub(crate) index: Index,
+    pub(crate) bytes: u64,
+}
+
+/// The schemas that were read before: hardly ever more than one.
+#[derive(Default)]
+pub(crate) struct SchemaCache(Mutex<Vec<(Vec<u8>, Arc<Schema>)>>);
+
+impl SchemaCache {
+    fn parse(&self, bytes: Vec<u8>) -> Got<Arc<Schema>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, schema)) = known.iter().find(|(of, _)| *of == bytes) {
+            return Ok(Arc::clone(schema));
+        }
+        let schema = Arc::new(Schema::parse(&bytes)?);
+        known.push((bytes, Arc::clone(&schema)));
+        Ok(schema)
+    }
+}
+
+/// A segment that is open for reading, so that retention cannot take it away in the middle.
+pub(crate) struct Opened<'a> {
+    segment: &'a Segment,
+    file: Option<File>,
+    name: PathBuf,
+    /// What turned out to be damaged.
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+impl Segment {
+    /// Reads the index of a file, or rebuilds it.
+    pub(crate) fn open(path: &Path, skipped: &mut Vec<Skipped>) -> Result<Option<Segment>, Error> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let bytes = file.metadata().map_err(Error::io("stat", path))?.len();
+        let mut skip = |why: String| skipped.push(Skipped { file: path.to_path_buf(), offset: 0, why });
+        let index = match indexed(&file, bytes).map_err(Error::io("read", path))? {
+            Ok(index) => index,
+            Err(Corrupt(wanted)) => {
+                if bytes > SEGMENT_BYTES_MAX {
+                    skip(format!("the whole file: no {wanted}, and too large to search"));
+                    return Ok(None);
+                }
+                let mut whole = vec![0; bytes as usize];
+                file.read_exact_at(&mut whole, 0).map_err(Error::io("read", path))?;
+                if let Some(version) = file_version(&whole, SEGMENT_MAGIC).filter(|v| *v > VERSION) {
+                    let path = path.to_path_buf();
+                    skip(Error::Version { path, found: version, known: VERSION }.to_string());
+                    return Ok(None);
+                }
+                match Index::scan(&whole) {
+                    Ok(index) => {
+                        skip(format!("the index: no {wanted}; {} blocks were found", index.blocks.len()));
+                        index
+                    }
+                    Err(Corrupt(wanted)) => {
+                        skip(format!("the whole file: no {wanted}"));
+                        return Ok(None);
+                    }
+                }
+            }
+        };
+        Ok(Some(Segment { source: Source::Disk(path.to_path_buf()), index, bytes }))
+    }
+
+    /// Reads the index of a segment in memory.
+    pub(crate) fn from_memory(bytes: Vec<u8>) -> Got<Segment> {
+        let tail = bytes.len().checked_sub(TRAILER_BYTES).ok_or(Corrupt("a trailer"))?;
+        let index = parse_trailer(&bytes[tail..]).and_then(|(offset, _)| {
+            let block = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
+            let (header, payload) = block::unpack(block.ok_or(Corrupt("an index"))?)?;
+            if header.kind == Kind::Index { Index::parse(&payload) } else { Err(Corrupt("an index")) }
+        });
+        let index = index.or_else(|_| Index::scan(&bytes))?;
+        Ok(Segment { bytes: bytes.len() as u64, source: Source::Memory(bytes), index })
+    }
+
+    /// Whether it is a log that was read into memory.
+    pub(crate) fn is_log(&self) -> bool {
+        matches!(self.source, Source::Memory(_))
+    }
+
+    /// Opens the file.
+    pub(crate) fn reading(&self) -> Result<Opened<'_>, Error> {
+        let (file, name) = match &self.source {
+            Source::Memory(_) => (None, PathBuf::from("log")),
+            Source::Disk(path) => (Some(File::open(path).map_err(Error::io("open", path))?), path.clone()),
+        };
+        Ok(Opened { segment: self, file, name, skipped: Vec::new() })
+    }
+}
+
+fn indexed(file: &File, bytes: u64) -> io::Result<Got<Index>> {
+    let start = bytes.saturating_sub(TAIL_BYTES);
+    let mut tail = vec![0; (bytes - start) as usize];
+    file.read_exact_at(&mut tail, start)?;
+    let Some(end) = tail.len().checked_sub(TRAILER_BYTES) else { return Ok(Err(Corrupt("trailer"))) };
+    let (offset, size) = match parse_trailer(&tail[end..]) {
+        Ok(place) => place,
+        Err(corrupt) => return Ok(Err(corrupt)),
+    };
+    if offset.checked_add(size) != Some(bytes - TRAILER_BYTES as u64) {
+        return Ok(Err(Corrupt("index in front of the trailer")));
+    }
+    let block = if offset >= start {
+        tail[(offset - start) as usize..end].to_vec()
+    } else {
+        let mut block = vec![0; size as usize];
+        file.read_exact_at(&mut block, offset)?;
+        block
+    };
+    Ok(block::unpack(&block).and_then(|(header, payload)| {
+        if header.kind == Kind::Index { Index::parse(&payload) } else { Err(Corrupt("index")) }
+    }))
+}
+
+impl Opened<'_> {
+    pub(crate) fn index(&self) -> &Index {
+        &self.segment.index
+    }
+
+    /// The payload of the block with this number in the index; noted as skipped if it is damaged.
+    pub(crate) fn block(&mut self, number: usize) -> Option<Vec<u8>> {
+        let block = self.segment.index.blocks.get(number)?;
+        let (kind, entity) = (block.kind, block.entity);
+        let unpacked = match (&self.file, &self.segment.source) {
+            (Some(file), _) => {
+                // The size is bounded by the file, so a damaged index cannot ask for more memory than that.
+                let size = block.bytes.min(self.segment.bytes.saturating_sub(block.offset)) as usize;
+                let mut bytes = vec![0; size];
+                match file.read_exact_at(&mut bytes, block.offset) {
+                    Ok(()) => block::unpack(&bytes),
+                    Err(_) => Err(Corrupt("a block that can be read")),
+                }
+            }
+            (None, Source::Memory(bytes)) => {
+                block::unpack(bytes.get(block.offset as usize..).unwrap_or_default())
+            }
+            (None, Source::Disk(_)) => Err(Corrupt("an open file")),
+        };
+        let checked = unpacked.and_then(|(header, payload)| {
+            if header.kind == kind && header.entity == entity {
+                Ok(payload)
+            } else {
+                Err(Corrupt("the block that the index announces"))
+            }
+        });
+        match checked {
+            Ok(payload) => Some(payload),
+            Err(corrupt) => {
+                self.skip(number, corrupt);
+                None
+            }
+        }
+    }
+
+    /// Notes that a block could not be used.
+    pub(crate) fn skip(&mut self, number: usize, Corrupt(wanted): Corrupt) {
+        let Some(block) = self.segment.index.blocks.get(number) else { return };
+        let why = format!("block {} of entity {}: no {wanted}", block.kind.name(), block.entity);
+        self.skipped.push(Skipped { file: self.name.clone(), offset: block.offset, why });
+    }
+
+    /// Reads a block that is there twice; what `parse` refuses counts as damaged.
+    pub(crate) fn either<T>(
+        &mut self,
+        kind: Kind,
+        entity: u8,
+        mut parse: impl FnMut(Vec<u8>) -> Got<T>,
+    ) -> Option<T> {
+        for number in 0..self.segment.index.blocks.len() {
+            let block = &self.segment.index.blocks[number];
+            if block.kind != kind || block.entity != entity {
+                continue;
+            }
+            let Some(payload) = self.block(number) else { continue };
+            match parse(payload) {
+                Ok(parsed) => return Some(parsed),
+                Err(corrupt) => self.skip(number, corrupt),
+            }
+        }
+        None
+    }
+
+    /// The schema, shared with other segments where it is the same.
+    pub(crate) fn schema(&mut self, cache: &SchemaCache) -> Option<Arc<Schema>> {
+        self.either(Kind::Schema, block::NO_ENTITY, |payload| cache.parse(payload))
+    }
+}

@@ -1,0 +1,402 @@
+//! Writing, and the format.
+//!
+//! # The directory
+//!
+//! | file | what |
+//! |---|---|
+//! | `lock` | locked by the one writer, holds its process id |
+//! | `NNNNNNNNNN.log` | the open segment: one record for each frame, appended |
+//! | `NNNNNNNNNN.seg` | a sealed segment: the same frames, by column |
+//! | `NNNNNNNNNN.tmp` | a segment while it is being sealed |
+//!
+//! Numbers only go up, and their order is the order of recording, whatever the clocks said. A log is removed after
+//! the segment of its number has its name and the directory is on disk; where both exist the segment counts.
+//!
+//! All integers of fixed size are little endian. *varint*, *cell* and *difference* are those of `varint.rs`. A
+//! *text* or *bytes* is a varint length and the bytes. A *list of numbers* is their count and, for each, how many
+//! numbers lie between it and the one before.
+//!
+//! # What is stored
+//!
+//! A frame has times, events and tables of rows. Times are kept in microseconds: boot time, the offsets of the
+//! monotonic and the real clock against it, the interval meant, and flags (1: frames before this one were lost).
+//! Columns go by the names of the metrics, so a file outlives the table that it was written from. Texts are
+//! numbered for each segment in the order of first use; a text cell is that number, and so is the key of a row that
+//! goes by name.
+//!
+//! # The log
+//!
+//! `MITRALOG`, u32 version, u32 crc32c of the 12 bytes before; then records: `MLR`, u8 kind (1 header, 2 frame, plus
+//! 128 if packed), u32 length, u32 crc32c of kind, length and payload, payload. A packed payload is the varint of
+//! its length and a zstd frame. A record is written by one call. After a damaged one the next that is whole is
+//! searched for.
+//!
+//! - *Header*, written twice: bytes of JSON (host and session), the schema.
+//! - *Frame*: varint number, varint number of the base that it is written against (0: none), u8 flags (1: is a
+//!   base), times against those of the base, texts that the base does not know (count; number since the one before,
+//!   text), tables, events (count; bytes of JSON).
+//! - *Table*: u8 entity + 1, the slots of the base that are gone, then the number of rows; a row is the varint of
+//!   twice the slots passed over (plus 1 if it is new), for a new one the two differences of its key to the last new
+//!   one's, then the number of cells that differ and for each the columns passed over and the cell against the base,
+//!   or for a new row against the new row before it. 0 ends the tables.
+//!
+//! Every frame says which base it needs, and bases are written twice, the second copy in front of the frame that
+//! follows. So a damaged record costs its own frame and no other.
+//!
+//! # The segment
+//!
+//! `MITRASEG`, u32 version, u32 crc32c; then blocks as `block.rs` frames them; then the trailer: u64 offset and u32
+//! size of the index block, u32 crc32c of both, `MITRAEND`. What other blocks cannot be read without is there
+//! twice, at the front and at the end: meta (JSON), schema, times, texts, and for each entity its rows. A block of
+//! columns is read by itself; the columns of one area are in one block, see `schema.rs`. If the index is damaged the
+//! blocks are found by their headers. `segment/encode.rs` describes the payloads where it writes them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mitra_model::{Frame, HostInfo, Strings};
+
+use crate::dir::{self, Role};
+use crate::error::{Error, Skipped};
+use crate::lock::Lock;
+use crate::log::decode::SLOTS_MAX;
+use crate::log::encode::LogEncoder;
+use crate::open::{Meta, OpenSegment, Times};
+use crate::retention::{Kept, Shelf};
+use crate::seal::{seal, seal_log};
+use crate::segment::file::Segment;
+
+/// The first bytes of a sealed segment.
+pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"MITRASEG";
+/// The version that is written, of log and segment alike.
+pub(crate) const VERSION: u32 = 1;
+/// A log is sealed early when it takes more than this share of the space allowed.
+const LOG_SHARE: u64 = 8;
+/// ... but not below this size.
+const LOG_BYTES_MIN: u64 = 1 << 20;
+/// More frames than a segment ever has.
+const SEGMENT_FRAMES_MAX: u32 = 1 << 16;
+
+/// How an archive is written.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Frames in a segment.
+    pub segment_frames: u32,
+    /// A segment is sealed earlier when it takes more memory than this, and twice what its first frame took.
+    pub segment_memory_bytes: usize,
+    /// How much recording a power failure may cost.
+    pub sync_every: Duration,
+    /// The oldest segments are removed when the archive is larger.
+    pub max_bytes: u64,
+    /// Segments that are older, by the clock of the frames, are removed.
+    pub max_age: Duration,
+    /// The zstd level of sealed blocks.
+    pub level: i32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            segment_frames: 600,
+            segment_memory_bytes: 6 << 20,
+            sync_every: Duration::from_secs(10),
+            max_bytes: 2 << 30,
+            max_age: Duration::from_secs(30 * 24 * 3600),
+            level: 6,
+        }
+    }
+}
+
+struct OpenLog {
+    number: u64,
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    synced_boot_us: i64,
+    is_synced: bool,
+}
+
+/// The one writer of an archive.
+pub struct Writer {
+    dir: PathBuf,
+    options: Options,
+    segment: OpenSegment,
+    encoder: LogEncoder,
+    log: Option<OpenLog>,
+    shelf: Shelf,
+    /// Logs that could not be sealed yet.
+    waiting: Vec<Kept>,
+    next_number: u64,
+    memory_limit_bytes: usize,
+    written_bytes: u64,
+    repaired: Vec<Skipped>,
+    trouble: Option<Error>,
+    _lock: Lock,
+}
+
+impl Writer {
+    /// Opens the archive in `dir`, which is created if need be, for appending. What a crash left is repaired.
+    pub fn open(dir: &Path, host: &HostInfo, options: Options) -> Result<Writer, Error> {
+        fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
+        let lock = Lock::take(dir)?;
+        let session = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let session = session.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(std::process::id()) << 48;
+        let meta = Meta { host: host.clone(), session, ..Meta::default() };
+        let mut writer = Writer {
+            dir: dir.to_path_buf(),
+            options,
+            segment: OpenSegment::new(meta),
+            encoder: LogEncoder::new().map_err(Error::io("begin packing for", dir))?,
+            log: None,
+            shelf: Shelf::default(),
+            waiting: Vec::new(),
+            next_number: 1,
+            memory_limit_bytes: 0,
+            written_bytes: 0,
+            repaired: Vec::new(),
+            trouble: None,
+            _lock: lock,
+        };
+        writer.repair()?;
+        Ok(writer)
+    }
+
+    /// Takes stock of the directory and closes what an earlier writer left open.
+    fn repair(&mut self) -> Result<(), Error> {
+        let mut sealed = None;
+        for (number, role, path) in dir::list(&self.dir)? {
+            self.next_number = self.next_number.max(number + 1);
+            match role {
+                Role::Unfinished => fs::remove_file(&path).map_err(Error::io("remove", &path))?,
+                Role::Log if sealed == Some(number) => {
+                    fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+                }
+                Role::Log => {
+                    let bytes = fs::metadata(&path).map_or(0, |meta| meta.len());
+                    self.waiting.push(Kept { number, path, bytes, last_real_us: i64::MAX });
+                }
+                Role::Sealed => {
+                    sealed = Some(number);
+                    let bytes = fs::metadata(&path).map_err(Error::io("stat", &path))?.len();
+                    let index = Segment::open(&path, &mut Vec::new());
+                    let last_real_us = index.ok().flatten().map_or(i64::MAX, |s| s.index.last.real_us());
+                    self.shelf.add(Kept { number, path, bytes, last_real_us });
+                }
+            }
+        }
+        self.seal_waiting();
+        Ok(())
+    }
+
+    /// What of earlier recordings could not be saved when the archive was opened.
+    #[must_use]
+    pub fn repaired(&self) -> &[Skipped] {
+        &self.repaired
+    }
+
+    /// Why a segment could not be sealed, if so. Its log is kept, read as usual, and sealed later.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&Error> {
+        self.trouble.as_ref()
+    }
+
+    /// Bytes written since this writer was opened, log and segments.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Bytes that the archive takes on disk.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        self.shelf.bytes() + self.open_bytes()
+    }
+
+    /// Roughly the memory that the open segment takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.segment.bytes()
+    }
+
+    fn open_bytes(&self) -> u64 {
+        self.waiting.iter().map(|kept| kept.bytes).sum::<u64>() + self.log.as_ref().map_or(0, |log| log.bytes)
+    }
+
+    /// Appends a frame. After an error the frame is not in the archive and the archive is as it was; when the disk
+    /// was full ([`Error::is_full`]) a later frame is taken as soon as there is space.
+    pub fn append(&mut self, frame: &Frame, strings: &Strings) -> Result<(), Error> {
+        let mut times = Times::of(frame, self.segment.times.last().copied());
+        let follows = self.segment.times.last().is_none_or(|before| times.follows(*before));
+        if !follows || self.is_segment_full() {
+            self.close_segment();
+            times = Times::of(frame, None);
+        }
+        if self.log.is_none() {
+            self.create_log(times)?;
+        }
+        for table in &frame.tables {
+            if table.len() >= SLOTS_MAX as usize {
+                return Err(Error::TooLarge { what: format!("{} {} rows", table.len(), table.entity()) });
+            }
+        }
+        self.segment.observe(frame, strings);
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let bytes = self.encoder.encode(&self.segment, frame, times);
+        write_whole(log, bytes)?;
+        self.written_bytes += bytes.len() as u64;
+        let is_base = self.encoder.is_base();
+        self.segment.commit(frame, times);
+        self.encoder.written(&self.segment, times);
+        if is_base {
+            let frame = self.segment.frames() - 1;
+            self.segment.tables.iter_mut().for_each(|table| table.rebase(frame));
+        }
+        if self.segment.frames() == 1 {
+            self.memory_limit_bytes = self.options.segment_memory_bytes.max(2 * self.segment.bytes());
+        }
+        let oldest_us = i64::try_from(self.options.max_age.as_micros()).unwrap_or(i64::MAX);
+        self.shelf.trim(self.open_bytes(), self.options.max_bytes, times.real_us().saturating_sub(oldest_us));
+        let due = i64::try_from(self.options.sync_every.as_micros()).unwrap_or(i64::MAX);
+        if let Some(log) = &self.log
+            && times.boot_us.saturating_sub(log.synced_boot_us) >= due
+        {
+            self.sync_at(times.boot_us)?;
+        }
+        Ok(())
+    }
+
+    fn is_segment_full(&self) -> bool {
+        let log_bytes_max = (self.options.max_bytes / LOG_SHARE).max(LOG_BYTES_MIN);
+        let frames_max = self.options.segment_frames.clamp(1, SEGMENT_FRAMES_MAX);
+        self.segment.frames() > 0
+            && (self.segment.frames() >= frames_max
+                || self.segment.bytes() > self.memory_limit_bytes
+                || self.log.as_ref().is_some_and(|log| log.bytes > log_bytes_max))
+    }
+
+    fn create_log(&mut self, times: Times) -> Result<(), Error> {
+        let number = self.next_number;
+        let path = dir::path(&self.dir, number, Role::Log);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(Error::io("create", &path))?;
+        let mut log =
+            OpenLog { number, path, file, bytes: 0, synced_boot_us: times.boot_us, is_synced: false };
+        self.encoder.clear();
+        let header = self.encoder.file_header(&self.segment, VERSION);
+        if let Err(error) = write_whole(&mut log, &header) {
+            let _ = fs::remove_file(&log.path);
+            return Err(error);
+        }
+        self.written_bytes += header.len() as u64;
+        self.next_number += 1;
+        self.log = Some(log);
+        Ok(())
+    }
+
+    /// Makes everything that was appended last, whatever happens to the machine.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        let now = self.segment.times.last().map_or(0, |times| times.boot_us);
+        self.sync_at(now)
+    }
+
+    fn sync_at(&mut self, boot_us: i64) -> Result<(), Error> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.synced_boot_us = boot_us;
+        log.file.sync_data().map_err(Error::io("sync", &log.path))?;
+        if !log.is_synced {
+            dir::sync(&self.dir)?;
+            log.is_synced = true;
+        }
+        Ok(())
+    }
+
+    /// Seals the open segment. Where that fails its log stays, and waits.
+    fn close_segment(&mut self) {
+        if let Some(log) = self.log.take()
+            && self.segment.frames() > 0
+        {
+            let last_real_us = self.segment.times.last().map_or(i64::MAX, |times| times.real_us());
+            match seal(&self.dir, log.number, &self.segment, self.options.level) {
+                Ok(bytes) => {
+                    let path = dir::path(&self.dir, log.number, Role::Sealed);
+                    self.shelf.add(Kept { number: log.number, path, bytes, last_real_us });
+                    self.written_bytes += bytes;
+                    self.trouble = None;
+                    // Where both exist the segment counts, so a log that stays does no harm.
+                    let _ = fs::remove_file(&log.path);
+                }
+                Err(error) => {
+                    self.trouble = Some(error);
+                    self.waiting.push(Kept {
+                        number: log.number,
+                        path: log.path,
+                        bytes: log.bytes,
+                        last_real_us,
+                    });
+                }
+            }
+        }
+        self.segment.clear();
+        if self.trouble.is_none() {
+            self.seal_waiting();
+        }
+    }
+
+    fn seal_waiting(&mut self) {
+        while let Some(kept) = self.waiting.pop() {
+            match seal_log(&self.dir, kept.number, &kept.path, self.options.level) {
+                Ok((sealed, skipped)) => {
+                    self.repaired.extend(skipped);
+                    if let Some((bytes, last_real_us)) = sealed {
+                        let path = dir::path(&self.dir, kept.number, Role::Sealed);
+                        self.written_bytes += bytes;
+                        self.shelf.add(Kept { number: kept.number, path, bytes, last_real_us });
+                    }
+                    self.trouble = None;
+                }
+                Err(error) => {
+                    self.trouble = Some(error);
+                    self.waiting.push(kept);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Seals what is open and ends the recording. Where sealing fails the log stays, and the next writer seals it.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.sync()?;
+        self.close_segment();
+        self.trouble.take().map_or(Ok(()), Err)
+    }
+}
+
+/// Writes at the end of the log by one call. A part that was written is taken back.
+fn write_whole(log: &mut OpenLog, bytes: &[u8]) -> Result<(), Error> {
+    let written = loop {
+        match log.file.write_at(bytes, log.bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(written) if written < bytes.len() => {
+                break Err(io::Error::new(io::ErrorKind::StorageFull, "only a part fitted on the disk"));
+            }
+            other => break other,
+        }
+    };
+    match written {
+        Ok(_) => {
+            log.bytes += bytes.len() as u64;
+            Ok(())
+        }
+        Err(source) => {
+            // If this fails as well, the next record is written over the rest, and readers pass over what remains.
+            let _ = log.file.set_len(log.bytes);
+            Err(Error::Io { what: "write", path: log.path.clone(), source })
+        }
+    }
+}
