@@ -1,1 +1,34 @@
-fn main() {}
+//! The one binary: `mitra`.
+
+mod cli;
+mod commands;
+mod errors;
+mod live;
+mod notify;
+mod place;
+mod progress;
+mod recorder;
+mod render;
+mod signals;
+mod tui;
+mod when;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if !matches!(cli.command, Command::Record(_) | Command::Live(_)) {
+        signals::die_on_closed_pipe();
+    }
+    match commands::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mitra: {error:#}");
+            ExitCode::from(errors::exit_code(&error))
+        }
+    }
+}

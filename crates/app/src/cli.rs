@@ -1,0 +1,330 @@
+//! Every flag of every command, in one place: help, manual, completions and `docs/commands.md` come from here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::render::style::Color;
+use crate::when::{Range, When, duration, size};
+
+/// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
+#[derive(Debug, Parser)]
+#[command(name = "mitra", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage.\n\
+                        Times: now, -2h, -1h30m, 14:03, 2026-11-21 14:03, RFC 3339, @epoch.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Colours: on a terminal, always or never. NO_COLOR is respected.
+    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub color: Color,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Record this machine into an archive until stopped
+    Record(RecordArgs),
+    /// Say why the machine was slow
+    Explain(ExplainArgs),
+    /// Record and watch: incidents are explained as they happen
+    Live(LiveArgs),
+    /// Show recorded values
+    Dump(DumpArgs),
+    /// Show what an archive holds and what it costs
+    Status(StatusArgs),
+    /// Write an archive in a format of other tools
+    Export(ExportArgs),
+    /// Say what this kernel and these privileges let Mitra see
+    Doctor(DoctorArgs),
+    /// Show the conditions that Mitra knows, or the manual page of one
+    Conditions(ConditionsArgs),
+    /// Show the table of everything that is measured
+    Metrics(MetricsArgs),
+    /// Write the completions of a shell to standard output
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    Man(ManArgs),
+    /// Write docs/ from the tables in the code
+    #[command(hide = true)]
+    Docs(DocsArgs),
+}
+
+/// Which archive.
+#[derive(Debug, Clone, Args)]
+pub struct ArchiveArgs {
+    /// The archive's directory [default: /var/lib/mitra as root, else $XDG_STATE_HOME/mitra]
+    #[arg(long, value_name = "DIR")]
+    pub archive: Option<PathBuf>,
+}
+
+/// Which part of it.
+#[derive(Debug, Clone, Args)]
+pub struct RangeArgs {
+    /// From when on: 14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub since: Option<When>,
+    /// Until when [default: the end of the recording]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub until: Option<When>,
+}
+
+/// How to record.
+#[derive(Debug, Clone, Args)]
+pub struct SamplingArgs {
+    /// Time between two samples, 100ms to 10m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub interval: Duration,
+    /// Oldest data go when the archive is larger than this
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size)]
+    pub max_bytes: u64,
+    /// Data older than this go
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+    pub max_age: Duration,
+    /// Read /proc only, load no BPF program
+    #[arg(long)]
+    pub no_bpf: bool,
+    /// Share of one CPU above which detail is left out
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = share)]
+    pub cpu_budget: f64,
+    /// Memory above which detail is left out
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    pub memory_budget: u64,
+}
+
+/// A share: `0.05` or `5%`.
+fn share(text: &str) -> Result<f64, String> {
+    let bad = || "not a share; want 0.05 or 5%".to_owned();
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map_err(|_| bad())? / 100.0,
+        None => text.parse().map_err(|_| bad())?,
+    };
+    if share > 0.0 && share <= 1.0 { Ok(share) } else { Err(bad()) }
+}
+
+/// `mitra record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// Where to.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// How.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
+/// `mitra explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// From where.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// What [default: the last hour of the recording]
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// The good time to compare with, as SINCE..UNTIL [default: the quiet time beside each incident]
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    pub baseline: Option<Range>,
+    /// Print the report as JSON, schema mitra.report/1
+    #[arg(long)]
+    pub json: bool,
+    /// Files of other tools; not supported yet
+    #[arg(value_name = "PATH", hide = true)]
+    pub paths: Vec<PathBuf>,
+}
+
+/// `mitra live`.
+#[derive(Debug, Args)]
+pub struct LiveArgs {
+    /// Where to, or what a recorder is already writing to.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// How.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Print incidents as plain lines even on a terminal
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// How `mitra dump` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DumpFormat {
+    /// Columns for people
+    Table,
+    /// One line for each value: time,metric,entity,row,value
+    Csv,
+    /// One JSON object for each value
+    Json,
+}
+
+/// Which metrics, of which things.
+#[derive(Debug, Clone, Args)]
+pub struct SelectArgs {
+    /// Names with * and ?, separated by commas: mem.*,vm.pgscan_*
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub metric: Vec<String>,
+    /// Only metrics of this kind of thing: system, cpu, disk, task, …
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub entity: Vec<String>,
+    /// Only things whose name matches, with * and ?: vda, /system.slice/*; of a task its thread id
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub row: Vec<String>,
+}
+
+/// `mitra dump`.
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// From where.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// When [default: the last minute of the recording]
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// What.
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: DumpFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Counters as the kernel counts them, not as rates
+    #[arg(long)]
+    pub raw: bool,
+    /// List what the archive holds instead of the values
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// `mitra status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Of which.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mitra export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// From where.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// When [default: everything]
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// What.
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Write Parquet to this file, or to a file in this directory
+    #[arg(long, value_name = "FILE", required = true)]
+    pub parquet: PathBuf,
+}
+
+/// `mitra doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mitra conditions`.
+#[derive(Debug, Args)]
+pub struct ConditionsArgs {
+    /// Show the manual page of this one
+    #[arg(value_name = "ID", conflicts_with = "graph")]
+    pub id: Option<String>,
+    /// Show which condition can cause which
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "text", require_equals = true, value_name = "FORMAT")]
+    pub graph: Option<GraphFormat>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How to show the mechanism graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// Lines: what each condition can cause
+    Text,
+    /// The language of Graphviz
+    Dot,
+}
+
+/// `mitra metrics`.
+#[derive(Debug, Args)]
+pub struct MetricsArgs {
+    /// Names with * and ?
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print the documentation page
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// `mitra completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// `mitra man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write mitra.1 and one page for each command to this directory; without it, mitra.1 to standard output
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// `mitra docs`.
+#[derive(Debug, Args)]
+pub struct DocsArgs {
+    /// The directory
+    #[arg(value_name = "DIR", default_value = "docs")]
+    pub dir: PathBuf,
+    /// Write nothing; fail if a file would change
+    #[arg(long)]
+    pub check: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn shares_have_bounds() {
+        assert_eq!(share("5%"), Ok(0.05));
+        assert_eq!(share("0.05"), Ok(0.05));
+        for bad in ["0", "-1", "1.5", "200%", "x", "nan"] {
+            assert!(share(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_time_may_begin_with_a_dash() {
+        let cli = Cli::try_parse_from(["mitra", "explain", "--since", "-2h", "--until", "-1h"]).unwrap();
+        let Command::Explain(args) = cli.command else { panic!("not explain") };
+        assert_eq!(args.range.since, Some(When::Ago(7_200_000_000_000)));
+    }
+}

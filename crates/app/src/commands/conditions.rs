@@ -1,0 +1,155 @@
+//! `mitra conditions`: what Mitra can tell, the manual page of each, and which can cause which.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use mitra_diagnose::{Condition, Edge, Role};
+use serde_json::{Value, json};
+
+use crate::cli::{ConditionsArgs, GraphFormat};
+use crate::commands::{print, print_json};
+use crate::errors::usage;
+use crate::render::style::{Ink, Style};
+use crate::render::table::{Align, Table};
+
+/// Prints the list, one manual page, or the graph.
+pub fn run(args: &ConditionsArgs, style: &Style) -> Result<()> {
+    let all = mitra_diagnose::conditions();
+    if let Some(format) = args.graph {
+        return match (args.json, format) {
+            (true, _) => print_json(&mitra_diagnose::graph().iter().map(edge_json).collect::<Vec<_>>()),
+            (false, GraphFormat::Dot) => print(&dot()),
+            (false, GraphFormat::Text) => print(&graph_text(style)),
+        };
+    }
+    if let Some(id) = &args.id {
+        let condition = all
+            .iter()
+            .find(|c| c.id == id)
+            .ok_or_else(|| usage(format!("no condition is called '{id}'; see: mitra conditions")))?;
+        return if args.json { print_json(&as_json(condition)) } else { print(&manual(condition, style)) };
+    }
+    if args.json {
+        return print_json(&all.iter().map(as_json).collect::<Vec<_>>());
+    }
+    let mut table = Table::new(&[
+        ("CONDITION", Align::Left),
+        ("AREA", Align::Left),
+        ("PART", Align::Left),
+        ("WHAT IT IS", Align::Left),
+    ]);
+    for c in all {
+        table.row([c.id, c.area, role(c.role), c.title].map(str::to_owned));
+    }
+    print(&table.render(style))
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Root => "root cause",
+        Role::Mechanism => "mechanism",
+        Role::Symptom => "symptom",
+    }
+}
+
+fn as_json(c: &Condition) -> Value {
+    json!({
+        "id": c.id, "title": c.title, "area": c.area, "role": c.role.letter().to_string(),
+        "needs": c.needs, "manual": c.manual(),
+        "causes": edges_from(c.id).map(|e| e.effect).collect::<Vec<_>>(),
+        "caused_by": edges_to(c.id).map(|e| e.cause).collect::<Vec<_>>(),
+    })
+}
+
+fn edge_json(e: &Edge) -> Value {
+    json!({ "cause": e.cause, "effect": e.effect, "because": e.because })
+}
+
+fn edges_from(id: &str) -> impl Iterator<Item = &'static Edge> {
+    mitra_diagnose::graph().iter().filter(move |e| e.cause == id)
+}
+
+fn edges_to(id: &str) -> impl Iterator<Item = &'static Edge> {
+    mitra_diagnose::graph().iter().filter(move |e| e.effect == id)
+}
+
+fn manual(c: &Condition, style: &Style) -> String {
+    let mut out = format!("{}: {}\n", style.paint(Ink::Strong, c.id), c.title);
+    _ = writeln!(out, "{} in the area {}\n\n{}", role(c.role), c.area, c.manual().trim_end());
+    let mut list = |head: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            _ = writeln!(out, "\n{}", style.paint(Ink::Strong, head));
+            lines.iter().for_each(|line| _ = writeln!(out, "  {line}"));
+        }
+    };
+    list("Can cause", edges_from(c.id).map(|e| format!("{}: {}", e.effect, e.because)).collect());
+    list("Can be caused by", edges_to(c.id).map(|e| format!("{}: {}", e.cause, e.because)).collect());
+    list("Looks at", c.needs.iter().map(|m| (*m).to_owned()).collect());
+    out
+}
+
+fn graph_text(style: &Style) -> String {
+    let mut out = String::new();
+    for c in mitra_diagnose::conditions() {
+        let mut edges = edges_from(c.id).peekable();
+        if edges.peek().is_some() {
+            _ = writeln!(out, "{}", style.paint(Ink::Strong, c.id));
+            edges.for_each(|e| _ = writeln!(out, "  → {:<24} {}", e.effect, e.because));
+        }
+    }
+    out
+}
+
+fn dot() -> String {
+    let mut out = String::from("digraph conditions {\n  rankdir=LR;\n  node [shape=box];\n");
+    for c in mitra_diagnose::conditions() {
+        let look = match c.role {
+            Role::Root => " [style=bold]",
+            Role::Mechanism => "",
+            Role::Symptom => " [style=rounded]",
+        };
+        _ = writeln!(out, "  \"{}\"{look};", c.id);
+    }
+    for e in mitra_diagnose::graph() {
+        _ = writeln!(
+            out,
+            "  \"{}\" -> \"{}\" [tooltip=\"{}\"];",
+            e.cause,
+            e.effect,
+            e.because.replace('"', "'")
+        );
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// `docs/conditions.md`.
+#[must_use]
+pub fn markdown() -> String {
+    let mut out = String::from(
+        "# Conditions\n\n\
+         The states of a machine that Mitra can tell. This page is written by `make docs` from the comments at the top\n\
+         of the files in `crates/diagnose/src/conditions`.\n\n\
+         | condition | area | part | what it is |\n|---|---|---|---|\n",
+    );
+    for c in mitra_diagnose::conditions() {
+        _ = writeln!(out, "| [`{0}`](#{0}) | {1} | {2} | {3} |", c.id, c.area, role(c.role), c.title);
+    }
+    for c in mitra_diagnose::conditions() {
+        _ = write!(out, "\n## {}\n\n{}\n", c.id, c.manual().trim_end());
+        let list = |out: &mut String, head: &str, edges: Vec<String>| {
+            if !edges.is_empty() {
+                _ = write!(out, "\n{head}\n\n{}\n", edges.join("\n"));
+            }
+        };
+        let from = edges_from(c.id).map(|e| format!("- `{}`: {}", e.effect, e.because)).collect();
+        list(&mut out, "It can cause:", from);
+        let to = edges_to(c.id).map(|e| format!("- `{}`: {}", e.cause, e.because)).collect();
+        list(&mut out, "It can be caused by:", to);
+        let needs: Vec<String> = c.needs.iter().map(|m| format!("`{m}`")).collect();
+        if !needs.is_empty() {
+            _ = write!(out, "\nIt looks at {}.\n", needs.join(", "));
+        }
+    }
+    out
+}

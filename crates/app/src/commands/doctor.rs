@@ -1,0 +1,54 @@
+//! `mitra doctor`: what this kernel and these privileges let Mitra see.
+
+use std::path::Path;
+
+use anyhow::Result;
+use mitra_collect::{Ability, State};
+use serde_json::{Value, json};
+
+use crate::cli::DoctorArgs;
+use crate::commands::{print, print_json};
+use crate::render::page::Page;
+use crate::render::style::{Ink, Style};
+
+/// Looks and prints. What is missing is an answer, not a failure.
+pub fn run(args: &DoctorArgs, style: &Style) -> Result<()> {
+    let abilities = mitra_collect::doctor(Path::new("/"));
+    if args.json {
+        return print_json(&abilities.iter().map(as_json).collect::<Vec<_>>());
+    }
+    let mut page = Page::new(style);
+    let width = abilities.iter().map(|a| a.name.chars().count()).max().unwrap_or(0).min(28);
+    for ability in &abilities {
+        let (ink, mark) = match ability.state {
+            State::Yes => (Ink::Good, "yes"),
+            State::Degraded => (Ink::Warn, "partly"),
+            State::No => (Ink::Bad, "no"),
+        };
+        page.labelled(0, &format!("{mark:<6}  {}", ability.name), width + 8, Some(ink), &ability.why);
+        if let Some(fix) = &ability.fix {
+            page.verbatim(8, Ink::Command, fix);
+        }
+    }
+    let missing = abilities.iter().filter(|a| a.state != State::Yes).count();
+    page.gap();
+    page.paragraph(
+        0,
+        0,
+        Some(Ink::Strong),
+        &match missing {
+            0 => format!("All {} abilities are there.", abilities.len()),
+            n => format!("{n} of {} abilities are missing or partly there.", abilities.len()),
+        },
+    );
+    print(&page.finish())
+}
+
+fn as_json(a: &Ability) -> Value {
+    let state = match a.state {
+        State::Yes => "yes",
+        State::Degraded => "degraded",
+        State::No => "no",
+    };
+    json!({ "name": a.name, "state": state, "why": a.why, "fix": a.fix })
+}

@@ -1,0 +1,342 @@
+//! `mitra dump`: recorded values as a table, CSV or lines of JSON.
+
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use mitra_archive::{Query, Reader};
+use mitra_model::time::SECOND;
+use mitra_model::{Axis, Entity, Kind, Metric, Series, SeriesSet, Span, TextSeries, lookup};
+use serde_json::json;
+
+use crate::cli::{DumpArgs, DumpFormat};
+use crate::commands::{print, select};
+use crate::errors::usage;
+use crate::place;
+use crate::progress::Progress;
+use crate::render::style::{Style, clean, rfc3339};
+use crate::render::table::{Align, Table};
+use crate::render::units;
+use crate::when::Here;
+
+/// What is shown when no time is said.
+const USUAL_NS: i64 = 60 * SECOND;
+/// So much is read at once: the length of a segment, or less where each task has a column.
+const CHUNK_NS: i64 = 600 * SECOND;
+const CHUNK_TASKS_NS: i64 = 60 * SECOND;
+/// More columns than this nobody reads as a table.
+const TABLE_COLUMNS_MAX: usize = 40;
+/// What a table shows when no metric is named: the line of vmstat, more or less.
+const TABLE_METRICS: &[&str] = &[
+    "tasks.running",
+    "tasks.uninterruptible",
+    "mem.free",
+    "mem.cached",
+    "vm.pgpgin",
+    "vm.pgpgout",
+    "vm.pgmajfault",
+    "sys.ctxt",
+    "sys.cpu_user",
+    "sys.cpu_system",
+    "sys.cpu_idle",
+    "sys.cpu_iowait",
+    "tasks.run_delay",
+];
+
+/// Prints what was asked for.
+pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
+    let format = if args.json { DumpFormat::Json } else { args.format };
+    let unnamed = args.select.metric.is_empty() && args.select.entity.is_empty();
+    let metrics = if unnamed && format == DumpFormat::Table && !args.list {
+        TABLE_METRICS.iter().filter_map(|name| lookup(name)).collect()
+    } else {
+        select::metrics(&args.select)?
+    };
+    let (dir, reader) = place::open(&args.archive)?;
+    let known = reader.span().ok_or_else(|| anyhow!("{}: the archive is empty", dir.display()))?;
+    let span = place::span(&args.range, known, USUAL_NS, &Here::system())?;
+    let span = span
+        .intersect(known)
+        .ok_or_else(|| anyhow!("{}: nothing was recorded in that time", dir.display()))?;
+    let dump = Dump { reader: &reader, metrics, args, style };
+    let progress = Progress::new("reading");
+    if args.list {
+        let text = dump.list(span, format)?;
+        drop(progress);
+        return print(&text);
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match format {
+        DumpFormat::Table => dump.table(span, &mut out)?,
+        DumpFormat::Csv => {
+            writeln!(out, "time,metric,entity,row,value")?;
+            dump.each(span, &mut |t, column, value| csv_line(&mut out, t, column, value))?;
+        }
+        DumpFormat::Json => dump.each(span, &mut |t, column, value| json_line(&mut out, t, column, value))?,
+    }
+    out.flush().context("cannot write to standard output")
+}
+
+struct Dump<'a> {
+    reader: &'a Reader,
+    metrics: Vec<&'static Metric>,
+    args: &'a DumpArgs,
+    style: &'a Style,
+}
+
+/// One metric of one thing in what was read.
+struct Column<'a> {
+    metric: &'static Metric,
+    row: &'a str,
+    values: Values<'a>,
+}
+
+enum Values<'a> {
+    Numbers(&'a Series),
+    Texts(&'a TextSeries),
+}
+
+/// One value.
+enum Value<'a> {
+    Number(f64),
+    Text(&'a str),
+}
+
+impl Dump<'_> {
+    fn read(&self, span: Span) -> Result<SeriesSet> {
+        let select = self.args.select.clone();
+        let query = Query {
+            rows: (!select.row.is_empty()).then(|| -> mitra_archive::RowFilter {
+                Arc::new(move |entity, name| entity == Entity::System || select::row(&select, name))
+            }),
+            raw: self.args.raw,
+            ..Query::new(span, self.metrics.clone())
+        };
+        Ok(self.reader.read(&query)?)
+    }
+
+    fn columns<'s>(&self, set: &'s SeriesSet) -> Vec<Column<'s>> {
+        let numbers = set.metrics().flat_map(|(name, rows)| {
+            rows.iter().map(move |(row, series)| (name, row.as_ref(), Values::Numbers(series)))
+        });
+        let texts = set.text_metrics().flat_map(|(name, rows)| {
+            rows.iter().map(move |(row, series)| (name, row.as_ref(), Values::Texts(series)))
+        });
+        let position = |metric: &Metric| self.metrics.iter().position(|m| m.name == metric.name);
+        let mut columns: Vec<Column<'s>> = numbers
+            .chain(texts)
+            .filter(|(_, row, _)| select::row(&self.args.select, row))
+            .filter_map(|(name, row, values)| Some(Column { metric: lookup(name)?, row, values }))
+            .collect();
+        columns.sort_by_key(|c| (position(c.metric), c.row));
+        columns
+    }
+
+    /// Every value, by time and then by metric; texts when they change.
+    fn each(
+        &self,
+        span: Span,
+        emit: &mut dyn FnMut(i64, &Column<'_>, &Value<'_>) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let tasks = self.metrics.iter().any(|m| m.entity == Entity::Task);
+        let chunk_ns = if tasks { CHUNK_TASKS_NS } else { CHUNK_NS };
+        let mut since = span.since;
+        while since < span.until {
+            let until = since.saturating_add(chunk_ns).min(span.until);
+            let set = self.read(Span { since, until })?;
+            for_each_value(&self.columns(&set), since == span.since, Span { since, until }, emit)
+                .context("cannot write to standard output")?;
+            since = until;
+        }
+        Ok(())
+    }
+
+    fn table(&self, span: Span, out: &mut dyn Write) -> Result<()> {
+        let mut chunk = span.since;
+        let mut heads: Vec<(String, usize)> = Vec::new();
+        while chunk < span.until {
+            let part = Span { since: chunk, until: chunk.saturating_add(CHUNK_NS).min(span.until) };
+            let set = self.read(part)?;
+            let columns = self.columns(&set);
+            if columns.len() > TABLE_COLUMNS_MAX {
+                return Err(usage(format!(
+                    "that is {} columns and a table holds {TABLE_COLUMNS_MAX}; narrow it with --metric and --row, or use --format csv",
+                    columns.len()
+                )));
+            }
+            let now: Vec<(String, usize)> = columns.iter().map(head).collect();
+            // Things come and go: a new heading says so.
+            if now != heads && !now.is_empty() {
+                heads = now;
+                let line: String = heads.iter().map(|(head, width)| format!("  {head:>width$}")).collect();
+                writeln!(out, "{:<8}{line}", "TIME")?;
+            }
+            for t in moments(&columns, part) {
+                write!(out, "{}", self.style.clock(t))?;
+                for (column, (_, width)) in columns.iter().zip(&heads) {
+                    write!(out, "  {:>width$}", self.cell(column, t))?;
+                }
+                writeln!(out)?;
+            }
+            chunk = part.until;
+        }
+        if heads.is_empty() {
+            return Err(anyhow!("nothing of that was recorded in that time"));
+        }
+        Ok(())
+    }
+
+    fn cell(&self, column: &Column<'_>, t: i64) -> String {
+        match &column.values {
+            Values::Texts(texts) => clean(texts.at(t).unwrap_or("-")).chars().take(40).collect(),
+            Values::Numbers(series) => {
+                let value = series.axis.t.binary_search(&t).map_or(f64::NAN, |i| series.at(i));
+                match (value.is_finite(), self.args.raw) {
+                    (false, _) => "-".to_owned(),
+                    (true, true) => format!("{value:.0}"),
+                    (true, false) => units::value(value, &column.metric.unit_label()),
+                }
+            }
+        }
+    }
+
+    fn list(&self, span: Span, format: DumpFormat) -> Result<String> {
+        let set = self.read(span)?;
+        let mut rows: Vec<(&Metric, usize, String)> = Vec::new();
+        for column in self.columns(&set) {
+            match rows.last_mut() {
+                Some((metric, count, _)) if metric.name == column.metric.name => *count += 1,
+                _ => {
+                    let last = match &column.values {
+                        Values::Numbers(series) => series
+                            .last(span)
+                            .map_or_else(|| "-".to_owned(), |v| units::value(v, &column.metric.unit_label())),
+                        Values::Texts(texts) => texts.last().unwrap_or("-").to_owned(),
+                    };
+                    rows.push((column.metric, 1, last));
+                }
+            }
+        }
+        if format == DumpFormat::Json {
+            let lines = rows.iter().map(|(m, count, _)| {
+                json!({ "metric": m.name, "entity": m.entity.name(), "rows": count, "unit": m.unit_label() })
+                    .to_string()
+                    + "\n"
+            });
+            return Ok(lines.collect());
+        }
+        let mut table = Table::new(&[
+            ("METRIC", Align::Left),
+            ("OF", Align::Left),
+            ("ROWS", Align::Right),
+            ("UNIT", Align::Left),
+            ("LAST OF THE FIRST", Align::Left),
+        ]);
+        for (m, count, last) in rows {
+            table.row([m.name.to_owned(), m.entity.to_string(), count.to_string(), m.unit_label(), last]);
+        }
+        Ok(table.render(self.style))
+    }
+}
+
+/// The heading of a column and how wide it is.
+fn head(column: &Column<'_>) -> (String, usize) {
+    let head = if column.row.is_empty() {
+        column.metric.name.to_owned()
+    } else {
+        format!("{} {}", column.metric.name, clean(column.row))
+    };
+    // The widest value is something like `999.9 MB/s`.
+    let width = head.chars().count().max(10);
+    (head, width)
+}
+
+/// Every moment at which one of the columns has a sample.
+fn moments(columns: &[Column<'_>], span: Span) -> Vec<i64> {
+    let mut axes: Vec<&Arc<Axis>> = Vec::new();
+    let mut all: Vec<i64> = Vec::new();
+    for column in columns {
+        match &column.values {
+            Values::Numbers(series) if !axes.iter().any(|axis| Arc::ptr_eq(axis, &series.axis)) => {
+                axes.push(&series.axis);
+                all.extend_from_slice(&series.axis.t[series.axis.range(span)]);
+            }
+            Values::Numbers(_) => {}
+            Values::Texts(texts) => {
+                let shown = texts.changes.iter().map(|(t, _)| (*t).max(span.since));
+                all.extend(shown.filter(|t| *t < span.until));
+            }
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Hands out the values of a chunk by time. A text that held before the chunk is told in the first one only.
+fn for_each_value(
+    columns: &[Column<'_>],
+    first_chunk: bool,
+    span: Span,
+    emit: &mut dyn FnMut(i64, &Column<'_>, &Value<'_>) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let mut next = vec![0_usize; columns.len()];
+    for t in moments(columns, span) {
+        for (column, next) in columns.iter().zip(&mut next) {
+            match &column.values {
+                Values::Numbers(series) => {
+                    let axis = &series.axis.t;
+                    while axis.get(*next).is_some_and(|at| *at < t) {
+                        *next += 1;
+                    }
+                    let value = series.at(*next);
+                    if axis.get(*next) == Some(&t) && value.is_finite() {
+                        emit(t, column, &Value::Number(value))?;
+                    }
+                }
+                Values::Texts(texts) => {
+                    while let Some((since, text)) = texts.changes.get(*next).filter(|(since, _)| *since <= t)
+                    {
+                        *next += 1;
+                        let told = *since < span.since && !first_chunk;
+                        if let (Some(text), false) = (text, told) {
+                            emit(t, column, &Value::Text(text))?;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn csv_line(out: &mut dyn Write, t: i64, column: &Column<'_>, value: &Value<'_>) -> std::io::Result<()> {
+    let quoted = |text: &str| {
+        if text.contains(['"', ',', '\n', '\r']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            text.to_owned()
+        }
+    };
+    let metric = column.metric;
+    write!(out, "{},{},{},{},", rfc3339(t), metric.name, metric.entity, quoted(column.row))?;
+    match value {
+        Value::Number(number) => writeln!(out, "{number}"),
+        Value::Text(text) => writeln!(out, "{}", quoted(text)),
+    }
+}
+
+fn json_line(out: &mut dyn Write, t: i64, column: &Column<'_>, value: &Value<'_>) -> std::io::Result<()> {
+    let metric = column.metric;
+    let mut line = json!({ "time": rfc3339(t), "metric": metric.name, "entity": metric.entity.name(), "row": column.row });
+    match value {
+        Value::Number(number) => line["value"] = json!(number),
+        Value::Text(text) => line["text"] = json!(text),
+    }
+    debug_assert!(
+        matches!(value, Value::Text(_)) == (metric.kind == Kind::Text),
+        "{} is of another kind",
+        metric.name
+    );
+    writeln!(out, "{line}")
+}

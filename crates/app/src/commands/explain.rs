@@ -1,0 +1,73 @@
+//! `mitra explain`: from the archive to a report.
+
+use anyhow::{Context, Result, anyhow};
+use mitra_archive::{Query, Reader};
+use mitra_diagnose::Request;
+use mitra_model::report::Report;
+use mitra_model::time::SECOND;
+use mitra_model::{Metric, SeriesSet, Span};
+
+use crate::cli::ExplainArgs;
+use crate::commands::{print, print_json};
+use crate::errors::usage;
+use crate::place;
+use crate::progress::Progress;
+use crate::render::style::Style;
+use crate::render::text;
+use crate::when::Here;
+
+/// What is explained when nothing is said: who asks means what just happened.
+const USUAL_NS: i64 = 3600 * SECOND;
+
+/// Explains and prints.
+pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
+    if let Some(path) = args.paths.first() {
+        return Err(usage(format!(
+            "{}: files of other tools cannot be explained yet; mitra explain --archive DIR explains a recording",
+            path.display()
+        )));
+    }
+    let here = Here::system();
+    let baseline = match &args.baseline {
+        Some(range) => Some(range.resolve(&here).ok_or_else(|| usage("the baseline ends before it begins"))?),
+        None => None,
+    };
+    let (dir, reader) = place::open(&args.archive)?;
+    let known = reader.span().ok_or_else(|| anyhow!("{}: the archive is empty", dir.display()))?;
+    let window = place::span(&args.range, known, USUAL_NS, &here)?;
+    if window.intersect(known).is_none() {
+        return Err(anyhow!(
+            "{}: nothing was recorded between {} and {}; the recording holds {} to {}",
+            dir.display(),
+            style.date_clock(window.since),
+            style.date_clock(window.until),
+            style.date_clock(known.since),
+            style.date_clock(known.until)
+        ));
+    }
+    let report = {
+        let _progress = Progress::new("reading and explaining");
+        explain(&reader, window, baseline).with_context(|| format!("cannot read {}", dir.display()))?
+    };
+    if args.json { print_json(&report) } else { print(&text::report(&report, style, &title)) }
+}
+
+/// Explains a part of an archive.
+pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Report> {
+    let scan = read(reader, window, mitra_diagnose::scan_metrics())?;
+    let metrics = mitra_diagnose::detail_metrics();
+    let mut detail = |span: Span| -> Result<SeriesSet, String> {
+        read(reader, span, metrics.clone()).map_err(|e| format!("{e:#}"))
+    };
+    Ok(mitra_diagnose::explain(&Request { window, baseline }, &scan, &mut detail))
+}
+
+fn read(reader: &Reader, span: Span, metrics: Vec<&'static Metric>) -> Result<SeriesSet> {
+    Ok(reader.read(&Query { span, metrics: Some(metrics), ..Query::default() })?)
+}
+
+/// The plain words for a condition.
+#[must_use]
+pub fn title(id: &str) -> Option<&'static str> {
+    mitra_diagnose::conditions().iter().find(|c| c.id == id).map(|c| c.title)
+}

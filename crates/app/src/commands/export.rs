@@ -1,0 +1,221 @@
+//! `mitra export`: an archive as Parquet, one row for each value.
+//!
+//! Columns: `time` (microseconds, UTC), `metric`, `entity`, `row`, `value` (base units, as `mitra dump` shows) and
+//! `text`. What was not measured has no row. The archive is read a stretch at a time, so memory does not grow with
+//! the length of the recording.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use mitra_archive::{Query, Reader};
+use mitra_model::{Entity, Metric, SeriesSet, Span};
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use crate::cli::{ExportArgs, SelectArgs};
+use crate::commands::select;
+use crate::errors::usage;
+use crate::place;
+use crate::progress::Progress;
+use crate::when::Here;
+
+const SCHEMA: &str = "message mitra {
+    required int64 time (TIMESTAMP(MICROS, true));
+    required binary metric (STRING);
+    required binary entity (STRING);
+    required binary row (STRING);
+    optional double value;
+    optional binary text (STRING);
+}";
+/// So much time is read at once: the length of a segment.
+const CHUNK_NS: i64 = 600 * mitra_model::time::SECOND;
+/// So many metrics of tasks are read at once: there may be thousands of tasks.
+const TASK_METRICS_AT_ONCE: usize = 4;
+/// Values in a row group: some tens of MB of memory, and large enough for a reader to skip by statistics.
+const ROW_GROUP_ROWS: usize = 256 * 1024;
+
+/// Writes the file.
+pub fn run(args: &ExportArgs) -> Result<()> {
+    let metrics = select::metrics(&args.select)?;
+    let (dir, reader) = place::open(&args.archive)?;
+    let known = reader.span().ok_or_else(|| anyhow!("{}: the archive is empty", dir.display()))?;
+    let span = place::span(&args.range, known, i64::MAX, &Here::system())?;
+    let span = span
+        .intersect(known)
+        .ok_or_else(|| anyhow!("{}: nothing was recorded in that time", dir.display()))?;
+    let path = target(&args.parquet, &reader)?;
+    let progress = Progress::new("exporting");
+    // A half-written file must not be taken for a whole one.
+    let unfinished = path.with_extension("parquet.tmp");
+    let rows = write(&unfinished, &reader, span, &metrics, &args.select).inspect_err(|_| {
+        _ = std::fs::remove_file(&unfinished);
+    })?;
+    std::fs::rename(&unfinished, &path).with_context(|| format!("{}: cannot write", path.display()))?;
+    drop(progress);
+    super::print(&format!("{}: {rows} values\n", path.display()))
+}
+
+fn target(path: &Path, reader: &Reader) -> Result<PathBuf> {
+    if path.is_dir() {
+        let host = &reader.host().hostname;
+        return Ok(path.join(format!("{}.parquet", if host.is_empty() { "mitra" } else { host })));
+    }
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+            Err(usage(format!("{}: the directory does not exist", parent.display())))
+        }
+        _ => Ok(path.to_path_buf()),
+    }
+}
+
+fn write(
+    path: &Path,
+    reader: &Reader,
+    span: Span,
+    metrics: &[&'static Metric],
+    select: &SelectArgs,
+) -> Result<u64> {
+    let file = File::create(path).with_context(|| format!("{}: cannot create", path.display()))?;
+    let schema = Arc::new(parse_message_type(SCHEMA)?);
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by(format!("mitra {}", env!("CARGO_PKG_VERSION")))
+        .build();
+    let mut sink = Sink {
+        writer: SerializedFileWriter::new(file, schema, Arc::new(properties))?,
+        rows: Rows::default(),
+        written: 0,
+    };
+    let mut since = span.since;
+    while since < span.until {
+        let part = Span { since, until: since.saturating_add(CHUNK_NS).min(span.until) };
+        for batch in batches(metrics) {
+            let filter = select.clone();
+            let query = Query {
+                rows: (!filter.row.is_empty()).then(|| -> mitra_archive::RowFilter {
+                    Arc::new(move |_, name| select::row(&filter, name))
+                }),
+                ..Query::new(part, batch)
+            };
+            sink.take(&reader.read(&query)?, part)?;
+        }
+        since = part.until;
+    }
+    sink.flush()?;
+    sink.writer.close()?;
+    Ok(sink.written)
+}
+
+/// The metrics in portions of bounded size.
+fn batches(metrics: &[&'static Metric]) -> Vec<Vec<&'static Metric>> {
+    let (tasks, others): (Vec<_>, Vec<_>) = metrics.iter().copied().partition(|m| m.entity == Entity::Task);
+    let mut batches: Vec<Vec<&'static Metric>> =
+        tasks.chunks(TASK_METRICS_AT_ONCE).map(<[_]>::to_vec).collect();
+    if !others.is_empty() {
+        batches.push(others);
+    }
+    batches
+}
+
+/// Values that wait to be written, column by column.
+#[derive(Default)]
+struct Rows {
+    time: Vec<i64>,
+    metric: Vec<ByteArray>,
+    entity: Vec<ByteArray>,
+    row: Vec<ByteArray>,
+    value: Vec<f64>,
+    has_value: Vec<i16>,
+    text: Vec<ByteArray>,
+    has_text: Vec<i16>,
+}
+
+struct Sink {
+    writer: SerializedFileWriter<File>,
+    rows: Rows,
+    written: u64,
+}
+
+impl Sink {
+    fn take(&mut self, set: &SeriesSet, span: Span) -> Result<()> {
+        for (name, series) in set.metrics() {
+            let (metric, entity) = names(name);
+            for (row, series) in series {
+                let row = ByteArray::from(row.as_bytes().to_vec());
+                for (t, _, value) in series.samples(span) {
+                    self.rows.key(t, &metric, &entity, &row);
+                    self.rows.value.push(value);
+                    self.rows.has_value.push(1);
+                    self.rows.has_text.push(0);
+                    self.flush_if_full()?;
+                }
+            }
+        }
+        for (name, texts) in set.text_metrics() {
+            let (metric, entity) = names(name);
+            for (row, text) in texts {
+                let row = ByteArray::from(row.as_bytes().to_vec());
+                for (t, text) in text.changes.iter().filter(|(t, _)| *t < span.until) {
+                    let Some(text) = text else { continue };
+                    self.rows.key((*t).max(span.since), &metric, &entity, &row);
+                    self.rows.has_value.push(0);
+                    self.rows.text.push(ByteArray::from(text.as_bytes().to_vec()));
+                    self.rows.has_text.push(1);
+                    self.flush_if_full()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_if_full(&mut self) -> Result<()> {
+        if self.rows.time.len() >= ROW_GROUP_ROWS { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let rows = std::mem::take(&mut self.rows);
+        if rows.time.is_empty() {
+            return Ok(());
+        }
+        self.written += rows.time.len() as u64;
+        let mut group = self.writer.next_row_group()?;
+        let mut position = 0;
+        while let Some(mut column) = group.next_column()? {
+            match position {
+                0 => _ = column.typed::<Int64Type>().write_batch(&rows.time, None, None)?,
+                1 => _ = column.typed::<ByteArrayType>().write_batch(&rows.metric, None, None)?,
+                2 => _ = column.typed::<ByteArrayType>().write_batch(&rows.entity, None, None)?,
+                3 => _ = column.typed::<ByteArrayType>().write_batch(&rows.row, None, None)?,
+                4 => {
+                    _ = column.typed::<DoubleType>().write_batch(&rows.value, Some(&rows.has_value), None)?
+                }
+                _ => {
+                    _ = column.typed::<ByteArrayType>().write_batch(&rows.text, Some(&rows.has_text), None)?
+                }
+            }
+            column.close()?;
+            position += 1;
+        }
+        group.close()?;
+        Ok(())
+    }
+}
+
+impl Rows {
+    fn key(&mut self, t: i64, metric: &ByteArray, entity: &ByteArray, row: &ByteArray) {
+        self.time.push(t.div_euclid(1000));
+        self.metric.push(metric.clone());
+        self.entity.push(entity.clone());
+        self.row.push(row.clone());
+    }
+}
+
+fn names(metric: &'static str) -> (ByteArray, ByteArray) {
+    let entity = mitra_model::lookup(metric).map_or("", |m| m.entity.name());
+    (ByteArray::from(metric), ByteArray::from(entity))
+}

@@ -1,0 +1,56 @@
+//! The commands, one file each.
+
+mod completions;
+mod conditions;
+mod docs;
+mod doctor;
+mod dump;
+mod explain;
+mod export;
+mod man;
+mod metrics;
+mod record;
+mod select;
+mod status;
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::cli::{Cli, Command};
+use crate::render::style::Style;
+
+pub use explain::{explain, title};
+
+/// Runs the command that was asked for.
+pub fn run(cli: Cli) -> Result<()> {
+    let style = Style::stdout(cli.color);
+    match cli.command {
+        Command::Record(args) => record::run(&args),
+        Command::Explain(args) => explain::run(&args, &style),
+        Command::Live(args) => crate::live::run(&args, cli.color),
+        Command::Dump(args) => dump::run(&args, &style),
+        Command::Status(args) => status::run(&args, &style),
+        Command::Export(args) => export::run(&args),
+        Command::Doctor(args) => doctor::run(&args, &style),
+        Command::Conditions(args) => conditions::run(&args, &style),
+        Command::Metrics(args) => metrics::run(&args, &style),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+        Command::Docs(args) => docs::run(&args),
+    }
+}
+
+/// Writes to standard output.
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+/// Writes JSON to standard output, indented, because people read it too.
+fn print_json(value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    print(&text)
+}

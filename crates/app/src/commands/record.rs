@@ -1,0 +1,26 @@
+//! `mitra record`: the daemon, in the foreground.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+
+use crate::cli::RecordArgs;
+use crate::notify::Notify;
+use crate::place;
+use crate::recorder::Recorder;
+use crate::signals::{self, STOP};
+
+/// Records until SIGINT or SIGTERM.
+pub fn run(args: &RecordArgs) -> Result<()> {
+    signals::catch_stop().context("cannot set signal handlers")?;
+    let mut notify = Notify::from_env();
+    let dir = place::archive_dir(&args.archive)?;
+    let recorder = Recorder::open(&dir, &args.sampling)?;
+    let line = recorder.describe();
+    // Whoever closed standard output still wants the recording.
+    _ = writeln!(std::io::stdout(), "{line}");
+    notify.ready(&line, args.sampling.interval);
+    let result = recorder.run(&STOP, || notify.alive());
+    notify.stopping();
+    result
+}

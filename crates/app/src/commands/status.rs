@@ -1,0 +1,152 @@
+//! `mitra status`: what an archive holds and what it costs.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use mitra_archive::Status;
+use mitra_model::HostInfo;
+use mitra_model::series::seconds_between;
+use serde_json::{Value, json};
+
+use crate::cli::StatusArgs;
+use crate::commands::{print, print_json};
+use crate::place;
+use crate::progress::Progress;
+use crate::render::page::Page;
+use crate::render::style::{Ink, Style, rfc3339};
+use crate::render::units;
+use crate::when::Here;
+
+/// Gaps and parts that are worth a line each.
+const LINES_MAX: usize = 8;
+/// A recording whose last sample is older is not going on.
+const ALIVE_S: f64 = 15.0;
+
+/// Looks and prints.
+pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
+    let (dir, reader) = place::open(&args.archive)?;
+    let status = {
+        let _progress = Progress::new("reading");
+        reader.status().with_context(|| format!("cannot read the archive {}", dir.display()))?
+    };
+    if args.json {
+        print_json(&as_json(&dir, reader.host(), &status))
+    } else {
+        print(&text(&dir, reader.host(), &status, style))
+    }
+}
+
+fn as_json(dir: &Path, host: &HostInfo, status: &Status) -> Value {
+    json!({
+        "archive": dir.display().to_string(),
+        "host": host.hostname,
+        "kernel": host.kernel,
+        "span": status.span.map(|s| json!({ "since": rfc3339(s.since), "until": rfc3339(s.until) })),
+        "frames": status.frames,
+        "disk_bytes": status.disk_bytes,
+        "sealed_bytes": status.sealed_bytes,
+        "log_bytes": status.log_bytes,
+        "segments": status.segments,
+        "bytes_per_second": status.bytes_per_second,
+        "parts": status.parts.iter().map(|p| json!({ "name": p.name, "bytes": p.bytes })).collect::<Vec<_>>(),
+        "gaps": status.gaps.iter().map(|g| json!({
+            "since": rfc3339(g.span.since), "until": rfc3339(g.span.until), "why": g.why,
+        })).collect::<Vec<_>>(),
+        "skipped": status.skipped.iter().map(|s| json!({
+            "file": s.file.display().to_string(), "offset": s.offset, "why": s.why,
+        })).collect::<Vec<_>>(),
+        "sheds": status.sheds,
+    })
+}
+
+fn text(dir: &Path, host: &HostInfo, status: &Status, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let width = 9;
+    page.labelled(0, "Archive", width, Some(Ink::Strong), &dir.display().to_string());
+    let cpus = format!("{} CPUs, {}", host.cpus, mitra_diagnose::words::bytes(host.memory_bytes as f64));
+    page.labelled(
+        0,
+        "Machine",
+        width,
+        Some(Ink::Strong),
+        &format!("{}, kernel {}, {cpus}", host.hostname, host.kernel),
+    );
+    match status.span {
+        None => page.labelled(0, "Recorded", width, Some(Ink::Strong), "nothing yet"),
+        Some(span) => {
+            let age_s = seconds_between(span.until, Here::system().now);
+            let state = if age_s < ALIVE_S { "going on" } else { "ended" };
+            page.labelled(
+                0,
+                "Recorded",
+                width,
+                Some(Ink::Strong),
+                &format!(
+                    "{} to {} {} ({}, {} samples), {state}",
+                    style.date_clock(span.since),
+                    style.date_clock(span.until),
+                    style.zone_name(span.until),
+                    units::length(span.seconds()),
+                    units::grouped(status.frames as f64)
+                ),
+            );
+        }
+    }
+    let rate = status.bytes_per_second.map_or_else(
+        || "no sealed segment yet".to_owned(),
+        |rate| format!("{} bytes per second sealed", units::grouped(rate)),
+    );
+    let bytes = |b: u64| mitra_diagnose::words::bytes(b as f64);
+    page.labelled(
+        0,
+        "Size",
+        width,
+        Some(Ink::Strong),
+        &format!(
+            "{} in {} segments, {} in the open log; {rate}",
+            bytes(status.sealed_bytes),
+            status.segments,
+            bytes(status.log_bytes)
+        ),
+    );
+    let parts: Vec<String> =
+        status.parts.iter().take(LINES_MAX).map(|p| format!("{} {}", p.name, bytes(p.bytes))).collect();
+    if !parts.is_empty() {
+        page.labelled(0, "Largest", width, Some(Ink::Strong), &parts.join(", "));
+    }
+    troubles(&mut page, status, width);
+    page.finish()
+}
+
+fn troubles(page: &mut Page<'_>, status: &Status, width: usize) {
+    let style = page.style;
+    if status.gaps.is_empty() {
+        page.labelled(0, "Gaps", width, Some(Ink::Good), "none");
+    }
+    // The newest gaps matter most.
+    for gap in status.gaps.iter().rev().take(LINES_MAX) {
+        let text = format!(
+            "{} for {}: {}",
+            style.date_clock(gap.span.since),
+            units::length(gap.span.seconds()),
+            gap.why
+        );
+        page.labelled(0, "Gap", width, Some(Ink::Warn), &text);
+    }
+    if status.gaps.len() > LINES_MAX {
+        page.labelled(0, "", width, None, &format!("and {} earlier gaps", status.gaps.len() - LINES_MAX));
+    }
+    if status.sheds > 0 {
+        page.labelled(
+            0,
+            "Shed",
+            width,
+            Some(Ink::Warn),
+            &format!("detail was left out {} times to stay inside the budget", status.sheds),
+        );
+    }
+    for skipped in status.skipped.iter().take(LINES_MAX) {
+        let text = format!("{} at byte {}: {}", skipped.file.display(), skipped.offset, skipped.why);
+        page.labelled(0, "Damaged", width, Some(Ink::Bad), &text);
+    }
+}

@@ -1,0 +1,71 @@
+//! Where the archive is and which part of it is meant.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use mitra_archive::Reader;
+use mitra_model::Span;
+
+use crate::cli::{ArchiveArgs, RangeArgs};
+use crate::errors::usage;
+use crate::when::Here;
+
+/// The daemon's archive.
+const SYSTEM_ARCHIVE: &str = "/var/lib/mitra";
+
+/// The archive that is meant.
+pub fn archive_dir(args: &ArchiveArgs) -> Result<PathBuf> {
+    if let Some(dir) = &args.archive {
+        return Ok(dir.clone());
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(SYSTEM_ARCHIVE.into());
+    }
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("mitra"))
+        .ok_or_else(|| usage("neither XDG_STATE_HOME nor HOME says where the archive is; use --archive DIR"))
+}
+
+/// The archive that is meant for reading. Who names none and is not root reads their own recording if there is one,
+/// and the daemon's otherwise.
+pub fn readable_dir(args: &ArchiveArgs) -> Result<PathBuf> {
+    let dir = archive_dir(args)?;
+    if args.archive.is_none() && !dir.exists() && Path::new(SYSTEM_ARCHIVE).is_dir() {
+        return Ok(SYSTEM_ARCHIVE.into());
+    }
+    Ok(dir)
+}
+
+/// Opens the archive that is meant.
+pub fn open(args: &ArchiveArgs) -> Result<(PathBuf, Reader)> {
+    let dir = readable_dir(args)?;
+    if !dir.is_dir() {
+        anyhow::bail!("{}: no archive here; record one with: mitra record --archive {0}", dir.display());
+    }
+    let reader = Reader::open(&dir).with_context(|| format!("cannot open the archive {}", dir.display()))?;
+    Ok((dir, reader))
+}
+
+/// The part that is meant: without `since`, the last `usual_ns` before the end.
+pub fn span(args: &RangeArgs, known: Span, usual_ns: i64, here: &Here) -> Result<Span> {
+    let since = args.since.as_ref().map(|when| when.resolve(here));
+    let until = match (&args.until, since) {
+        (Some(when), Some(since)) => when.resolve_after(since, here),
+        (Some(when), None) => when.resolve(here),
+        (None, _) => known.until,
+    };
+    let since = since.unwrap_or_else(|| until.saturating_sub(usual_ns).max(known.since));
+    if since >= until {
+        let style = crate::render::style::Style::plain(80);
+        return Err(usage(format!(
+            "nothing lies between {} and {}; the recording holds {} to {} UTC",
+            style.date_clock(since),
+            style.date_clock(until),
+            style.date_clock(known.since),
+            style.date_clock(known.until)
+        )));
+    }
+    Ok(Span { since, until })
+}

@@ -1,0 +1,142 @@
+//! The recording loop: tick, sample, append. It stops when it is told to and for nothing else.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use mitra_archive::{Options, Writer};
+use mitra_collect::{Budget, Clock, Config, Sampler, Ticker};
+use mitra_model::{Event, EventKind, Frame};
+
+use crate::cli::SamplingArgs;
+use crate::errors::usage;
+use crate::render::units;
+
+/// The same trouble is not told more often than this.
+const COMPLAINT_EVERY: Duration = Duration::from_secs(60);
+
+/// A sampler and the archive that it fills.
+pub struct Recorder {
+    dir: PathBuf,
+    interval: Duration,
+    sampler: Sampler,
+    writer: Writer,
+    frame: Frame,
+    clock: Clock,
+    trouble: Trouble,
+}
+
+/// Samples that could not be taken or written, and what was said about it.
+#[derive(Default)]
+struct Trouble {
+    lost: u64,
+    told: Option<Instant>,
+}
+
+impl Recorder {
+    /// Opens the sources and the archive, which is locked from then on.
+    pub fn open(dir: &Path, args: &SamplingArgs) -> Result<Self> {
+        mitra_collect::check_interval(args.interval).map_err(|e| usage(e.to_string()))?;
+        let clock = Clock::Real;
+        let sampler = Sampler::open(Config {
+            interval: args.interval,
+            use_bpf: !args.no_bpf,
+            budget: Budget { cpu_share: args.cpu_budget, memory_bytes: args.memory_budget },
+            clock: clock.clone(),
+            ..Config::default()
+        })
+        .context("cannot sample this machine")?;
+        let options = Options { max_bytes: args.max_bytes, max_age: args.max_age, ..Options::default() };
+        let writer = Writer::open(dir, sampler.host(), options)?;
+        Ok(Recorder {
+            dir: dir.to_path_buf(),
+            interval: args.interval,
+            sampler,
+            writer,
+            frame: Frame::new(),
+            clock,
+            trouble: Trouble::default(),
+        })
+    }
+
+    /// One line: what it does.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let host = self.sampler.host();
+        let missing = self.sampler.unavailable();
+        let missing = if missing.is_empty() {
+            String::new()
+        } else {
+            format!("; {} sources are not available, see mitra doctor", missing.len())
+        };
+        format!(
+            "recording {} ({} CPUs, {}) every {} to {}{missing}",
+            host.hostname,
+            host.cpus,
+            mitra_diagnose::words::bytes(host.memory_bytes as f64),
+            mitra_diagnose::words::seconds(self.interval.as_secs_f64()),
+            self.dir.display()
+        )
+    }
+
+    /// Records until `stop` is set, then closes the archive. `each` runs after each sample.
+    pub fn run(mut self, stop: &AtomicBool, mut each: impl FnMut()) -> Result<()> {
+        let mut ticker = Ticker::new(self.interval, self.clock.clone());
+        while !stop.load(Ordering::Relaxed) {
+            self.sample();
+            each();
+            let tick = ticker.wait(stop);
+            self.sampler.note_tick(tick);
+        }
+        self.writer.finish().with_context(|| format!("cannot close the archive {}", self.dir.display()))
+    }
+
+    fn sample(&mut self) {
+        if let Err(error) = self.sampler.sample(&mut self.frame) {
+            self.trouble.happened(&format!("no sample was taken: {error}"));
+            return;
+        }
+        if self.trouble.lost > 0 {
+            // It stands in the archive only if this frame can be written: the gap explains itself then.
+            let text = format!("{} samples before this one could not be written", self.trouble.lost);
+            let time = self.frame.time;
+            self.frame.events.push(Event {
+                real: time.real,
+                mono: Some(time.mono),
+                kind: EventKind::Recorder { text },
+            });
+        }
+        match self.writer.append(&self.frame, self.sampler.strings()) {
+            Ok(()) => self.trouble.over(),
+            Err(error) => self.trouble.happened(&format!("{error}; the recorder goes on trying")),
+        }
+        self.sampler.note_written(self.writer.written_bytes());
+    }
+}
+
+impl Trouble {
+    fn happened(&mut self, what: &str) {
+        self.lost += 1;
+        if self.told.is_none_or(|told| told.elapsed() >= COMPLAINT_EVERY) {
+            self.told = Some(Instant::now());
+            log(&format!("{what} ({} samples lost)", self.lost));
+        }
+    }
+
+    fn over(&mut self) {
+        if self.lost > 0 {
+            log(&format!(
+                "the archive is written again; {} samples were lost",
+                units::grouped(self.lost as f64)
+            ));
+            *self = Trouble::default();
+        }
+    }
+}
+
+/// A line of log. Standard error may be closed; that stops no recorder.
+pub fn log(line: &str) {
+    _ = writeln!(std::io::stderr(), "mitra: {line}");
+}

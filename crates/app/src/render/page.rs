@@ -1,0 +1,79 @@
+//! A text that is built from wrapped, indented, coloured lines.
+
+use crate::render::style::{Ink, Style, clean, wrap};
+
+/// Lines in the making.
+pub struct Page<'a> {
+    /// How it is going to look.
+    pub style: &'a Style,
+    lines: Vec<String>,
+}
+
+impl<'a> Page<'a> {
+    /// An empty page.
+    #[must_use]
+    pub fn new(style: &'a Style) -> Self {
+        Page { style, lines: Vec::new() }
+    }
+
+    /// An empty line, unless the page is empty or ends in one.
+    pub fn gap(&mut self) {
+        if self.lines.last().is_some_and(|line| !line.is_empty()) {
+            self.lines.push(String::new());
+        }
+    }
+
+    /// A heading.
+    pub fn heading(&mut self, text: &str) {
+        self.gap();
+        self.lines.push(self.style.paint(Ink::Strong, &clean(text)));
+    }
+
+    /// A paragraph: the first line begins at `first` columns, the others at `rest`.
+    pub fn paragraph(&mut self, first: usize, rest: usize, ink: Option<Ink>, text: &str) {
+        let text = clean(text);
+        let width = self.style.width.saturating_sub(first.max(rest)).max(20);
+        for (i, line) in wrap(&text, width).iter().enumerate() {
+            let indent = if i == 0 { first } else { rest };
+            let line = ink.map_or_else(|| line.clone(), |ink| self.style.paint(ink, line));
+            self.lines.push(format!("{:indent$}{line}", ""));
+        }
+    }
+
+    /// A word in a column of its own and a paragraph beside it; below it where the word is too long.
+    pub fn labelled(&mut self, indent: usize, label: &str, label_width: usize, ink: Option<Ink>, text: &str) {
+        let (label, text) = (clean(label), clean(text));
+        let at = indent + label_width + 2;
+        let width = self.style.width.saturating_sub(at).max(20);
+        let lines = wrap(&text, width);
+        let paint = |t: &str| ink.map_or_else(|| t.to_owned(), |ink| self.style.paint(ink, t));
+        let mut first = format!("{:indent$}{}", "", paint(&label));
+        let long = label.chars().count();
+        let mut rest = lines.iter();
+        if long <= label_width {
+            let fill = label_width - long + 2;
+            first.push_str(&format!("{:fill$}{}", "", rest.next().map_or("", String::as_str)));
+        }
+        self.lines.push(first.trim_end().to_owned());
+        self.lines.extend(rest.map(|line| format!("{:at$}{line}", "")));
+    }
+
+    /// A line as it is: a command to be copied may not be broken.
+    pub fn verbatim(&mut self, indent: usize, ink: Ink, text: &str) {
+        self.lines.push(format!("{:indent$}{}", "", self.style.paint(ink, &clean(text))));
+    }
+
+    /// A finished line.
+    pub fn line(&mut self, line: String) {
+        self.lines.push(line);
+    }
+
+    /// The text, with a line end at its end.
+    #[must_use]
+    pub fn finish(self) -> String {
+        let mut text = self.lines.join("\n");
+        text.truncate(text.trim_end_matches('\n').len());
+        text.push('\n');
+        text
+    }
+}

@@ -1,0 +1,210 @@
+//! How text looks: colours where they are wanted, width, the local clock.
+
+use std::borrow::Cow;
+use std::io::IsTerminal;
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use mitra_model::time::SECOND;
+
+/// The width of text that does not go to a terminal.
+const WIDTH_PIPED: usize = 100;
+/// Longer lines are hard to read, however wide the terminal is.
+const WIDTH_MAX: usize = 120;
+/// Narrower than this nothing can be laid out.
+const WIDTH_MIN: usize = 40;
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Color {
+    /// Whether output that goes to a terminal, or does not, gets colours. See <https://no-color.org>.
+    #[must_use]
+    pub fn wanted(self, terminal: bool) -> bool {
+        match self {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+                terminal && !no_color && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+            }
+        }
+    }
+}
+
+/// What a piece of text is, so that a colour can be chosen in one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ink {
+    /// The verdict, headings.
+    Strong,
+    /// What can be skipped.
+    Faint,
+    /// Trouble.
+    Bad,
+    /// Worth a look.
+    Warn,
+    /// Healthy.
+    Good,
+    /// Something to type.
+    Command,
+}
+
+impl Ink {
+    fn code(self) -> &'static str {
+        match self {
+            Ink::Strong => "1",
+            Ink::Faint => "2",
+            Ink::Bad => "1;31",
+            Ink::Warn => "33",
+            Ink::Good => "32",
+            Ink::Command => "36",
+        }
+    }
+}
+
+/// How a command writes to its standard output.
+#[derive(Debug, Clone)]
+pub struct Style {
+    /// Whether to use colours.
+    pub color: bool,
+    /// Columns to fill.
+    pub width: usize,
+    /// The zone that times are shown in.
+    pub zone: TimeZone,
+}
+
+impl Style {
+    /// The style for standard output.
+    #[must_use]
+    pub fn stdout(color: Color) -> Self {
+        let out = std::io::stdout();
+        let terminal = out.is_terminal();
+        let columns = rustix::termios::tcgetwinsize(&out).map_or(0, |size| usize::from(size.ws_col));
+        let width = if terminal && columns > 0 { columns.clamp(WIDTH_MIN, WIDTH_MAX) } else { WIDTH_PIPED };
+        Style { color: color.wanted(terminal), width, zone: TimeZone::system() }
+    }
+
+    /// Without colours, in UTC.
+    #[must_use]
+    pub fn plain(width: usize) -> Self {
+        Style { color: false, width, zone: TimeZone::UTC }
+    }
+
+    /// The text in its colour.
+    #[must_use]
+    pub fn paint(&self, ink: Ink, text: &str) -> String {
+        if self.color && !text.is_empty() {
+            format!("\x1b[{}m{text}\x1b[0m", ink.code())
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// `03:42:07` on the local clock.
+    #[must_use]
+    pub fn clock(&self, ns: i64) -> String {
+        self.format(ns, "%H:%M:%S")
+    }
+
+    /// `2026-11-21 03:42:07` on the local clock.
+    #[must_use]
+    pub fn date_clock(&self, ns: i64) -> String {
+        self.format(ns, "%Y-%m-%d %H:%M:%S")
+    }
+
+    /// The name of the zone at that moment: `CET`, `UTC`.
+    #[must_use]
+    pub fn zone_name(&self, ns: i64) -> String {
+        self.format(ns, "%Z")
+    }
+
+    fn format(&self, ns: i64, how: &str) -> String {
+        Timestamp::from_nanosecond(i128::from(ns))
+            .map_or_else(|_| "?".to_owned(), |t| t.to_zoned(self.zone.clone()).strftime(how).to_string())
+    }
+}
+
+/// A moment for programs: RFC 3339 in UTC to the millisecond.
+#[must_use]
+pub fn rfc3339(ns: i64) -> String {
+    Timestamp::from_nanosecond(i128::from(ns.div_euclid(SECOND / 1000)) * 1_000_000)
+        .map_or_else(|_| "?".to_owned(), |t| t.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string())
+}
+
+/// Names of processes, files and groups come from whoever made them and may hold anything, escape sequences for
+/// the terminal included: each control character is shown as `?`.
+#[must_use]
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        Cow::Owned(text.chars().map(|c| if c.is_control() { '?' } else { c }).collect())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Breaks a text into lines of at most `width` columns. A word that is longer stays whole.
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let long = word.chars().count();
+        if used > 0 && used + 1 + long > width {
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+        }
+        if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += long;
+    }
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("extraordinary x", 5), ["extraordinary", "x"]);
+        assert_eq!(wrap("", 5), [""]);
+    }
+
+    #[test]
+    fn escape_sequences_do_not_reach_the_terminal() {
+        assert_eq!(clean("evil\x1b[2J\n"), "evil?[2J?");
+        assert_eq!(clean("bash"), "bash");
+    }
+
+    #[test]
+    fn colours_follow_the_choice() {
+        assert!(Color::Always.wanted(false) && !Color::Never.wanted(true) && !Color::Auto.wanted(false));
+        assert_eq!(Style::plain(80).paint(Ink::Bad, "x"), "x");
+        let style = Style { color: true, ..Style::plain(80) };
+        assert_eq!(style.paint(Ink::Bad, "x"), "\x1b[1;31mx\x1b[0m");
+        assert_eq!(style.paint(Ink::Bad, ""), "");
+    }
+
+    #[test]
+    fn moments_for_programs() {
+        assert_eq!(rfc3339(1_795_232_527_250_999_999), "2026-11-21T03:42:07.250Z");
+    }
+}

@@ -1,0 +1,104 @@
+//! Columns of text.
+
+use crate::render::style::{Ink, Style, clean};
+
+/// Where the cells of a column stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table with a heading; columns are as wide as their widest cell.
+pub struct Table {
+    heads: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(heads: &[(&str, Align)]) -> Self {
+        Table {
+            heads: heads.iter().map(|(head, align)| ((*head).to_owned(), *align)).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| clean(&cell).into_owned()).collect());
+    }
+
+    /// Whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The lines, with a heading. The last column is not padded, and is broken where the line would be too long.
+    #[must_use]
+    pub fn render(&self, style: &Style) -> String {
+        let mut widths: Vec<usize> = self.heads.iter().map(|(head, _)| head.chars().count()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let heads: Vec<String> = self.heads.iter().map(|(head, _)| head.clone()).collect();
+        let mut out = style.paint(Ink::Strong, self.lay_out(&heads, &widths, usize::MAX).trim_end());
+        out.push('\n');
+        for row in &self.rows {
+            out.push_str(&self.lay_out(row, &widths, style.width));
+        }
+        out
+    }
+
+    fn lay_out(&self, cells: &[String], widths: &[usize], line_max: usize) -> String {
+        let mut out = String::new();
+        let last = self.heads.len().saturating_sub(1);
+        let mut at = 0;
+        for (i, (cell, (_, align))) in cells.iter().zip(&self.heads).enumerate() {
+            let width = widths.get(i).copied().unwrap_or(0);
+            let fill = width.saturating_sub(cell.chars().count());
+            if i > 0 {
+                out.push_str("  ");
+                at += 2;
+            }
+            match align {
+                Align::Right => out.push_str(&format!("{:fill$}{cell}", "")),
+                Align::Left if i == last => {
+                    let room = line_max.saturating_sub(at).max(24);
+                    let lines = crate::render::style::wrap(cell, room);
+                    out.push_str(&lines.join(&format!("\n{:at$}", "")));
+                }
+                Align::Left => out.push_str(&format!("{cell}{:fill$}", "")),
+            }
+            at += width;
+        }
+        let mut out = out.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+        out.push('\n');
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_the_last_one_is_broken() {
+        let mut table = Table::new(&[("NAME", Align::Left), ("N", Align::Right), ("WHY", Align::Left)]);
+        table.row(["a".into(), "7".into(), "short".into()]);
+        table.row(["bcdef".into(), "1200".into(), "a reason that is longer than the line would be".into()]);
+        let text = table.render(&Style::plain(40));
+        assert_eq!(
+            text,
+            "NAME      N  WHY\n\
+             a         7  short\n\
+             bcdef  1200  a reason that is longer\n             than the line would be\n"
+        );
+    }
+}

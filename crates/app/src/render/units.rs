@@ -1,0 +1,107 @@
+//! Values with the unit that the report and the metric table give them, short enough to be read at a glance.
+
+use mitra_diagnose::words;
+
+/// A value in base units: `710 MB/s`, `85.3 k/s`, `3.2 ms`, `0.31 s/s`.
+#[must_use]
+pub fn value(value: f64, unit: &str) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    match unit {
+        "bytes" => words::bytes(value),
+        "bytes/s" => format!("{}/s", words::bytes(value)),
+        "s" => words::seconds(value),
+        "s/s" => format!("{} s/s", ratio(value)),
+        "1/s" => format!("{}/s", words::count(value)),
+        "share" => words::percent(value),
+        "pages" => format!("{} pages", words::count(value)),
+        "" => number(value),
+        other => format!("{} {other}", number(value)),
+    }
+}
+
+/// A number without a unit: `0.25`, `12`, `85.3 k`.
+#[must_use]
+pub fn number(value: f64) -> String {
+    if value.fract() != 0.0 && value.abs() < 10.0 { ratio(value) } else { words::count(value) }
+}
+
+/// Two significant digits below ten: the accounting behind it is no better.
+fn ratio(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        v if v < 0.01 => format!("{value:.4}"),
+        v if v < 10.0 => format!("{value:.2}"),
+        _ => words::count(value),
+    }
+}
+
+/// Lost time: task-seconds are not seconds on the clock, so the word is written out.
+#[must_use]
+pub fn task_seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} task-seconds"),
+        s => format!("{} task-seconds", grouped(s)),
+    }
+}
+
+/// `12,345`: whole, with a comma for each thousand.
+#[must_use]
+pub fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if value <= -0.5 { format!("-{out}") } else { out }
+}
+
+/// A length of time on the clock: `47 s`, `7 min 53 s`, `2 h 5 min`, `3 d 4 h`.
+#[must_use]
+pub fn length(seconds: f64) -> String {
+    let s = seconds.max(0.0).round() as u64;
+    let two = |a: u64, unit_a: &str, b: u64, unit_b: &str| {
+        if b == 0 { format!("{a} {unit_a}") } else { format!("{a} {unit_a} {b} {unit_b}") }
+    };
+    match s {
+        0..60 => format!("{s} s"),
+        60..3600 => two(s / 60, "min", s % 60, "s"),
+        3600..86_400 => two(s / 3600, "h", s % 3600 / 60, "min"),
+        _ => two(s / 86_400, "d", s % 86_400 / 3600, "h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_short_and_keep_their_unit() {
+        assert_eq!(value(7.1e8, "bytes/s"), "710 MB/s");
+        assert_eq!(value(85_327.0, "1/s"), "85.3 k/s");
+        assert_eq!(value(0.0032, "s"), "3.2 ms");
+        assert_eq!(value(0.312, "s/s"), "0.31 s/s");
+        assert_eq!(value(34.0, "s/s"), "34 s/s");
+        assert_eq!(value(0.0, "s/s"), "0 s/s");
+        assert_eq!(value(2.5, ""), "2.50");
+        assert_eq!(value(12.0, "pages"), "12 pages");
+        assert_eq!(value(f64::NAN, "s"), "-");
+    }
+
+    #[test]
+    fn lengths_and_lost_time() {
+        assert_eq!(length(47.4), "47 s");
+        assert_eq!(length(473.0), "7 min 53 s");
+        assert_eq!(length(7500.0), "2 h 5 min");
+        assert_eq!(length(3.0 * 86_400.0), "3 d");
+        assert_eq!(task_seconds(3010.2), "3,010 task-seconds");
+        assert_eq!(task_seconds(0.31), "0.3 task-seconds");
+        assert_eq!(grouped(1_234_567.0), "1,234,567");
+        assert_eq!(grouped(-1234.0), "-1,234");
+        assert_eq!(grouped(999.0), "999");
+    }
+}

@@ -1,0 +1,343 @@
+//! Points in time, lengths of time and sizes as people type them.
+//!
+//! One parser for every command: `now`, `-2h`, `-1h30m`, `14:03`, `14:03:07`, `2026-11-21`,
+//! `2026-11-21 14:03`, `2026-11-21T14:03:07+01:00`, `@1795232527` and `@1795232527.25`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use mitra_model::Span;
+use mitra_model::time::SECOND;
+
+/// What is accepted, for help texts and errors.
+pub const TIME_FORMS: &str = "14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch";
+
+/// A moment as it was typed. What it means may depend on the current time and the local zone.
+#[derive(Debug, Clone, PartialEq)]
+pub enum When {
+    /// `now`.
+    Now,
+    /// `-2h`: nanoseconds before now.
+    Ago(i64),
+    /// `14:03`: the last time that the clock on the wall showed it.
+    Clock(Time),
+    /// A date and time of the local zone.
+    Local(DateTime),
+    /// A moment that needs no zone, in nanoseconds since 1970 UTC.
+    At(i64),
+}
+
+/// Why a text is no time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadTime;
+
+impl fmt::Display for BadTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a time; want {TIME_FORMS}")
+    }
+}
+
+impl std::error::Error for BadTime {}
+
+impl FromStr for When {
+    type Err = BadTime;
+
+    fn from_str(text: &str) -> Result<Self, BadTime> {
+        let text = text.trim();
+        if text == "now" {
+            return Ok(When::Now);
+        }
+        if let Some(ago) = text.strip_prefix('-') {
+            let ago = duration(ago).map_err(|_| BadTime)?;
+            return i64::try_from(ago.as_nanos()).map(When::Ago).map_err(|_| BadTime);
+        }
+        if let Some(epoch) = text.strip_prefix('@') {
+            return epoch_ns(epoch).map(When::At).ok_or(BadTime);
+        }
+        if let Some(time) = clock(text) {
+            return Ok(When::Clock(time));
+        }
+        if let Ok(moment) = text.parse::<Timestamp>() {
+            return nanoseconds(moment).map(When::At).ok_or(BadTime);
+        }
+        if let Some((date, time)) = text.split_once([' ', 'T'])
+            && let (Ok(date), Some(time)) = (date.parse::<Date>(), clock(time))
+        {
+            return Ok(When::Local(date.to_datetime(time)));
+        }
+        text.parse::<Date>().map(|date| When::Local(date.to_datetime(Time::midnight()))).map_err(|_| BadTime)
+    }
+}
+
+/// `14:03` or `14:03:07`, with a fraction or without; nothing shorter, nothing longer.
+fn clock(text: &str) -> Option<Time> {
+    let bytes = text.as_bytes();
+    let two_digits = |at: usize| bytes.get(at..at + 2).is_some_and(|d| d.iter().all(u8::is_ascii_digit));
+    let minutes = two_digits(0) && bytes.get(2) == Some(&b':') && two_digits(3);
+    let seconds = bytes.len() == 5 || (bytes.get(5) == Some(&b':') && two_digits(6));
+    let fraction = bytes.len() <= 8 || (bytes[8] == b'.' && bytes[9..].iter().all(u8::is_ascii_digit));
+    (minutes && seconds && fraction).then(|| text.parse().ok()).flatten()
+}
+
+/// Seconds since 1970 with up to nine decimals.
+fn epoch_ns(text: &str) -> Option<i64> {
+    let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    if !digits(seconds) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let fraction: i64 = format!("{fraction:0<9}").parse().ok()?;
+    let ns = seconds.parse::<i64>().ok()?.checked_mul(SECOND)?.checked_add(fraction)?;
+    Some(if negative { -ns } else { ns })
+}
+
+fn nanoseconds(moment: Timestamp) -> Option<i64> {
+    i64::try_from(moment.as_nanosecond()).ok()
+}
+
+/// The current time and the zone of the clock on the wall.
+#[derive(Debug, Clone)]
+pub struct Here {
+    /// Nanoseconds since 1970 UTC.
+    pub now: i64,
+    /// The local zone.
+    pub zone: TimeZone,
+}
+
+impl Here {
+    /// This machine, now.
+    #[must_use]
+    pub fn system() -> Self {
+        Here { now: nanoseconds(Timestamp::now()).unwrap_or(i64::MAX), zone: TimeZone::system() }
+    }
+
+    fn zoned(&self) -> Option<Zoned> {
+        Timestamp::from_nanosecond(i128::from(self.now)).ok().map(|t| t.to_zoned(self.zone.clone()))
+    }
+
+    fn local(&self, local: DateTime) -> Option<i64> {
+        local.to_zoned(self.zone.clone()).ok().and_then(|z| nanoseconds(z.timestamp()))
+    }
+}
+
+impl When {
+    /// The moment that is meant: of a time of day, the last one.
+    #[must_use]
+    pub fn resolve(&self, here: &Here) -> i64 {
+        let moment = match self {
+            When::Now => Some(here.now),
+            When::Ago(ns) => Some(here.now.saturating_sub(*ns)),
+            When::At(ns) => Some(*ns),
+            When::Local(local) => here.local(*local),
+            When::Clock(time) => here.zoned().and_then(|now| {
+                let today = here.local(now.date().to_datetime(*time))?;
+                if today <= here.now {
+                    return Some(today);
+                }
+                here.local(now.date().yesterday().ok()?.to_datetime(*time))
+            }),
+        };
+        moment.unwrap_or(here.now)
+    }
+
+    /// The moment that is meant by the end of a range: of a time of day, the first one after its beginning.
+    #[must_use]
+    pub fn resolve_after(&self, since: i64, here: &Here) -> i64 {
+        let moment = self.resolve(here);
+        if !matches!(self, When::Clock(_)) || moment > since {
+            return moment;
+        }
+        let When::Clock(time) = self else { return moment };
+        let start = Here { now: since, zone: here.zone.clone() };
+        let first = start.zoned().and_then(|begin| {
+            let same_day = here.local(begin.date().to_datetime(*time))?;
+            if same_day > since {
+                return Some(same_day);
+            }
+            here.local(begin.date().tomorrow().ok()?.to_datetime(*time))
+        });
+        first.unwrap_or(moment)
+    }
+}
+
+/// A range as it is typed: `SINCE..UNTIL`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Range {
+    /// Its beginning.
+    pub since: When,
+    /// Its end.
+    pub until: When,
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (since, until) = text
+            .split_once("..")
+            .ok_or_else(|| format!("not a range; want SINCE..UNTIL, each of them {TIME_FORMS}"))?;
+        let parse = |t: &str| t.parse::<When>().map_err(|e| format!("'{t}' is {e}"));
+        Ok(Range { since: parse(since)?, until: parse(until)? })
+    }
+}
+
+impl Range {
+    /// The span that is meant; `None` when it is empty.
+    #[must_use]
+    pub fn resolve(&self, here: &Here) -> Option<Span> {
+        let since = self.since.resolve(here);
+        let until = self.until.resolve_after(since, here);
+        (since < until).then_some(Span { since, until })
+    }
+}
+
+/// A length of time: `100ms`, `1s`, `1h30m`, `7d`. A number without a unit is not taken for anything.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, u64); 7] = [
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+        ("d", 86_400_000_000_000),
+        ("w", 604_800_000_000_000),
+    ];
+    let bad = || "not a length of time; want 100ms, 30s, 5m, 2h, 7d or 1h30m".to_owned();
+    let mut rest = text.trim();
+    let mut total_ns: u64 = 0;
+    if rest.is_empty() {
+        return Err(bad());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        let (_, ns) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
+        total_ns = number.checked_mul(*ns).and_then(|n| total_ns.checked_add(n)).ok_or_else(bad)?;
+        rest = tail;
+    }
+    Ok(Duration::from_nanos(total_ns))
+}
+
+/// A size: `500M`, `2G`, `1.5G` in powers of 1,000, `64MiB` in powers of 1,024, or bytes.
+pub fn size(text: &str) -> Result<u64, String> {
+    let bad = || "not a size; want bytes, 500M, 2G or 1GiB".to_owned();
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    let unit = unit.trim().to_ascii_lowercase();
+    let factor: f64 = match unit.trim_end_matches('b') {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "t" => 1e12,
+        "ki" => 1024.0,
+        "mi" => 1024.0 * 1024.0,
+        "gi" => 1024.0 * 1024.0 * 1024.0,
+        "ti" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(bad()),
+    };
+    let bytes = number * factor;
+    if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(bad()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-21 10:30:00 in Berlin, which is UTC+1 in winter.
+    fn berlin() -> Here {
+        Here { now: 1_795_253_400 * SECOND, zone: TimeZone::fixed(jiff::tz::offset(1)) }
+    }
+
+    fn at(text: &str) -> i64 {
+        text.parse::<When>().unwrap().resolve(&berlin())
+    }
+
+    fn utc(text: &str) -> i64 {
+        nanoseconds(text.parse::<Timestamp>().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_form_means_what_it_says() {
+        assert_eq!(at("now"), utc("2026-11-21T09:30:00Z"));
+        assert_eq!(at("-2h"), utc("2026-11-21T07:30:00Z"));
+        assert_eq!(at("-1h30m"), utc("2026-11-21T08:00:00Z"));
+        assert_eq!(at("-1d"), utc("2026-11-20T09:30:00Z"));
+        assert_eq!(at("09:15"), utc("2026-11-21T08:15:00Z"));
+        assert_eq!(at("09:15:07.5"), utc("2026-11-21T08:15:07.5Z"));
+        assert_eq!(at("2026-11-20"), utc("2026-11-19T23:00:00Z"));
+        assert_eq!(at("2026-11-20 14:03"), utc("2026-11-20T13:03:00Z"));
+        assert_eq!(at("2026-11-20T14:03:07"), utc("2026-11-20T13:03:07Z"));
+        assert_eq!(at("2026-11-20T14:03:07Z"), utc("2026-11-20T14:03:07Z"));
+        assert_eq!(at("2026-11-20T14:03:07.25+02:00"), utc("2026-11-20T12:03:07.25Z"));
+        assert_eq!(at("@1795232527"), 1_795_232_527 * SECOND);
+        assert_eq!(at("@1795232527.25"), 1_795_232_527 * SECOND + SECOND / 4);
+    }
+
+    #[test]
+    fn a_time_of_day_is_the_last_one() {
+        assert_eq!(at("14:03"), utc("2026-11-20T13:03:00Z"));
+        assert_eq!(at("10:30"), utc("2026-11-21T09:30:00Z"));
+    }
+
+    #[test]
+    fn an_end_comes_after_its_beginning() {
+        let range = |text: &str| text.parse::<Range>().unwrap().resolve(&berlin());
+        let span = |since: &str, until: &str| Some(Span { since: utc(since), until: utc(until) });
+        assert_eq!(range("23:50..00:10"), span("2026-11-20T22:50:00Z", "2026-11-20T23:10:00Z"));
+        assert_eq!(range("10:00..11:00"), span("2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z"));
+        assert_eq!(range("-2h..-1h"), span("2026-11-21T07:30:00Z", "2026-11-21T08:30:00Z"));
+        assert_eq!(range("2026-11-19 14:00..14:30"), span("2026-11-19T13:00:00Z", "2026-11-20T13:30:00Z"));
+        assert_eq!(range("-1h..-2h"), None);
+        assert!("-2h".parse::<Range>().is_err());
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for bad in [
+            "",
+            "-",
+            "2h",
+            "tomorrow",
+            "25:00",
+            "14:3",
+            "14:03x",
+            "@",
+            "@x",
+            "@1.",
+            "2026-13-01",
+            "-2",
+            "-2y",
+        ] {
+            assert!(bad.parse::<When>().is_err(), "{bad}");
+        }
+        assert!(BadTime.to_string().contains("-2h"));
+    }
+
+    #[test]
+    fn lengths_and_sizes() {
+        assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("7d"), Ok(Duration::from_secs(604_800)));
+        for bad in ["", "5", "s", "5 parsecs", "99999999999999w"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert_eq!(size("1500"), Ok(1500));
+        assert_eq!(size("2G"), Ok(2_000_000_000));
+        assert_eq!(size("1.5 GB"), Ok(1_500_000_000));
+        assert_eq!(size("64MiB"), Ok(67_108_864));
+        for bad in ["", "G", "1X", "-1", "1e99T"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+}
