@@ -1,4 +1,36 @@
 //! Samples the host: kept-open files, BPF iterators and BPF probes.
+//!
+//! [`Sampler`] fills a frame on each tick of a [`Ticker`]. Everything is read below one root directory and timed by
+//! one [`Clock`], so that a test can put a tree and a clock of its own in their place.
 
 #[cfg(feature = "bpf")]
 pub mod bpf;
+
+mod budget;
+mod cells;
+mod cgroup;
+mod clock;
+mod error;
+mod file;
+mod finder;
+mod host;
+mod io;
+mod itself;
+mod kmsg;
+mod missing;
+mod mounts;
+#[cfg(feature = "bpf")]
+mod probes;
+mod rate;
+mod sampler;
+mod settings;
+mod sources;
+mod space;
+mod tasks;
+mod ticker;
+
+pub use budget::{Budget, Shed};
+pub use clock::{Clock, FakeClock};
+pub use error::Error;
+pub use sampler::{Config, Sampler};
+pub use ticker::{INTERVAL_MAX, INTERVAL_MIN, Tick, Ticker, check_interval};

@@ -5,6 +5,7 @@
 //! it was.
 
 pub mod frame;
+pub mod kstack;
 pub mod metric;
 pub mod metrics;
 pub mod report;
@@ -13,6 +14,7 @@ pub mod strings;
 pub mod time;
 
 pub use frame::{Event, EventKind, Frame, HostInfo, Key, NA, Table};
+pub use kstack::{WaitKind, wait_kind};
 pub use metric::{Entity, Kernel, Kind, Metric, Unit, column, columns, lookup};
 pub use series::{Axis, Series, SeriesSet, TextSeries};
 pub use strings::{StrId, Strings};

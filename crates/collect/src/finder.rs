@@ -1,0 +1,133 @@
+//! Where tasks come from: the kernel's task iterator, or `/proc` where that is not to be had.
+
+use mitra_model::{EventKind, Frame};
+
+#[cfg(feature = "bpf")]
+use crate::bpf::Probes;
+use crate::cgroup::Cgroups;
+use crate::io::Io;
+use crate::missing::reason;
+#[cfg(feature = "bpf")]
+use crate::probes::{self, ProbeCells};
+use crate::sampler::pass_context;
+use crate::tasks::Tasks;
+use crate::tasks::proc::ProcTasks;
+#[cfg(feature = "bpf")]
+use crate::tasks::reading::Reading;
+
+/// The probes that work, and what stands in for the iterator if it does not.
+pub struct TaskFinder {
+    #[cfg(feature = "bpf")]
+    probes: Option<(Box<Probes>, ProbeCells)>,
+    proc_tasks: Option<ProcTasks>,
+}
+
+impl TaskFinder {
+    /// Loads what the kernel and the privilege allow.
+    pub fn open(use_bpf: bool, io: &mut Io) -> Self {
+        if !io.root.is_host() {
+            io.missing.add("bpf", "the root is not this machine's");
+            return Self::without_bpf();
+        }
+        if !use_bpf {
+            io.missing.add("bpf", "turned off by the user");
+            return Self::without_bpf();
+        }
+        Self::with_bpf(io)
+    }
+
+    fn without_bpf() -> Self {
+        TaskFinder {
+            #[cfg(feature = "bpf")]
+            probes: None,
+            proc_tasks: Some(ProcTasks::new()),
+        }
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn with_bpf(io: &mut Io) -> Self {
+        io.missing.add("bpf", "this build has no BPF programs");
+        Self::without_bpf()
+    }
+
+    #[cfg(feature = "bpf")]
+    fn with_bpf(io: &mut Io) -> Self {
+        let probes = Box::new(Probes::load());
+        for (name, why) in probes.unavailable() {
+            io.missing.add(&format!("probe.{name}"), why);
+        }
+        let proc_tasks = if probes.tasks.is_some() {
+            None
+        } else {
+            let why = probes.unavailable().iter().find(|(name, _)| *name == "task_iter");
+            let why = why.map_or("no task iterator", |(_, why)| why.as_str());
+            io.missing.add("bpf", &format!("{why}; tasks are read from /proc instead, at a higher cost"));
+            Some(ProcTasks::new())
+        };
+        TaskFinder { probes: Some((probes, ProbeCells::new())), proc_tasks }
+    }
+
+    /// Whether ended tasks are reported.
+    #[must_use]
+    pub fn sees_ends(&self) -> bool {
+        #[cfg(feature = "bpf")]
+        return self.probes.as_ref().is_some_and(|(probes, _)| probes.exits.is_some());
+        #[cfg(not(feature = "bpf"))]
+        false
+    }
+
+    /// Visits every task.
+    pub fn pass(&mut self, tasks: &mut Tasks, cgroups: &Cgroups, io: &mut Io, frame: &mut Frame) {
+        #[cfg(feature = "bpf")]
+        if let Some((probes, _)) = &mut self.probes
+            && let Some(iter) = &mut probes.tasks
+        {
+            let mut context = pass_context(frame, io, cgroups);
+            let pass = iter.pass(|rec, stack| tasks.add(&Reading::from(rec), stack, &mut context));
+            tasks.end(pass.is_ok());
+            match pass {
+                Ok(_) => io.missing.remove("probe.task_iter"),
+                Err(error) => io.missing.add("probe.task_iter", &reason(&error)),
+            }
+            return;
+        }
+        if let Some(proc_tasks) = &mut self.proc_tasks {
+            let complete = proc_tasks.pass(tasks, cgroups, io, frame);
+            tasks.end(complete.is_ok());
+            match complete {
+                Ok(()) => io.missing.remove("/proc"),
+                Err(error) => io.missing.add("/proc", &reason(&error)),
+            }
+        }
+    }
+
+    /// Takes in tasks that ended. `f` gets those that are worth an event, and when since boot.
+    pub fn ends(&mut self, tasks: &mut Tasks, io: &mut Io, f: impl FnMut(i64, EventKind)) {
+        #[cfg(feature = "bpf")]
+        if let Some((probes, _)) = &mut self.probes {
+            probes::drain_exits(probes, tasks, io, f);
+        }
+        #[cfg(not(feature = "bpf"))]
+        let _ = (tasks, io, f);
+    }
+
+    /// Takes in OOM kills and fatal signals.
+    pub fn events(&mut self, cgroups: &Cgroups, io: &Io, f: impl FnMut(i64, EventKind)) {
+        #[cfg(feature = "bpf")]
+        if let Some((probes, cells)) = &mut self.probes {
+            cells.events(probes, cgroups.paths(), io, f);
+        }
+        #[cfg(not(feature = "bpf"))]
+        let _ = (cgroups, io, f);
+    }
+
+    /// Fills what the probes have counted.
+    pub fn counts(&mut self, io: &mut Io, frame: &mut Frame) {
+        #[cfg(feature = "bpf")]
+        if let Some((probes, cells)) = &mut self.probes {
+            cells.fill(probes, io, frame);
+        }
+        #[cfg(not(feature = "bpf"))]
+        let _ = (io, frame);
+    }
+}

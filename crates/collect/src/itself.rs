@@ -1,0 +1,69 @@
+//! What the recorder costs.
+
+use mitra_model::NA;
+
+use crate::cells::{cell, col, set};
+use crate::file::{Buffer, KeptFile, Root};
+use crate::ticker::Tick;
+
+/// The recorder's own figures.
+#[derive(Debug)]
+pub struct Itself {
+    statm: KeptFile,
+    cpu_time: usize,
+    rss: usize,
+    sample_time: usize,
+    tick_late: usize,
+    missed_ticks: usize,
+    written_bytes: usize,
+    shed_level: usize,
+    parse_errors: usize,
+    /// How long the last sample took, in nanoseconds.
+    pub sample_ns: Option<i64>,
+    /// Lateness and misses of the tick that this sample belongs to.
+    pub tick: Option<Tick>,
+    /// Ticks missed since the start.
+    pub missed: u64,
+    /// Bytes written to the archive since the start.
+    pub written: Option<u64>,
+}
+
+impl Itself {
+    pub fn new() -> Self {
+        Itself {
+            statm: KeptFile::new("proc/self/statm"),
+            cpu_time: col("mitra.cpu_time"),
+            rss: col("mitra.rss"),
+            sample_time: col("mitra.sample_time"),
+            tick_late: col("mitra.tick_late"),
+            missed_ticks: col("mitra.missed_ticks"),
+            written_bytes: col("mitra.written_bytes"),
+            shed_level: col("mitra.shed_level"),
+            parse_errors: col("mitra.parse_errors"),
+            sample_ns: None,
+            tick: None,
+            missed: 0,
+            written: None,
+        }
+    }
+
+    /// Resident memory in bytes; the second number of `statm`, in pages.
+    pub fn rss_bytes(&mut self, machine: &Root, buffer: &mut Buffer) -> Option<u64> {
+        let bytes = self.statm.read(machine, buffer).ok()?;
+        let pages = std::str::from_utf8(bytes).ok()?.split(' ').nth(1)?.trim().parse::<u64>().ok()?;
+        pages.checked_mul(rustix::param::page_size() as u64)
+    }
+
+    /// Fills the cells.
+    pub fn fill(&self, row: &mut [i64], cpu_ns: i64, rss: Option<u64>, shed_level: i64, parse_errors: i64) {
+        set(row, self.cpu_time, cpu_ns / 1_000);
+        set(row, self.rss, rss.map_or(NA, cell));
+        set(row, self.sample_time, self.sample_ns.map_or(NA, |ns| ns / 1_000));
+        let late = self.tick.map(|tick| i64::try_from(tick.late.as_micros()).unwrap_or(i64::MAX));
+        set(row, self.tick_late, late.unwrap_or(NA));
+        set(row, self.missed_ticks, cell(self.missed));
+        set(row, self.written_bytes, self.written.map_or(NA, cell));
+        set(row, self.shed_level, shed_level);
+        set(row, self.parse_errors, parse_errors);
+    }
+}

@@ -1,0 +1,345 @@
+//! Fills frames: walks every source once per tick.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use mitra_model::{Entity, Event, EventKind, Frame, HostInfo, Stamp, Strings, Table};
+use mitra_parse::Period;
+
+use crate::budget::{Budget, Governor, Shed};
+use crate::cgroup::Cgroups;
+use crate::clock::{Clock, process_cpu_ns};
+use crate::error::Error;
+use crate::file::Root;
+use crate::io::Io;
+use crate::itself::Itself;
+use crate::kmsg::KernelLog;
+use crate::missing::reason;
+use crate::mounts::{Mount, read_mounts};
+use crate::rate::RateLimit;
+use crate::settings::Settings;
+use crate::sources::Sources;
+use crate::space::Space;
+use crate::tasks::{PassContext, Tasks};
+use crate::ticker::{Tick, check_interval};
+
+/// Clocks that are further apart than this from one frame to the next were stepped, or the machine slept. What
+/// NTP adjusts bit by bit moves all three clocks alike.
+const CLOCK_JUMP_NS: i64 = 10_000_000;
+/// A file that could not be read is tried again after this long.
+const RETRY_EVERY_NS: i64 = 10_000_000_000;
+/// With more texts than this they are forgotten, and those still in use interned anew.
+const STRINGS_MAX: usize = 32_768;
+/// Ends of processes and fatal signals that become events of their own: at once, and per second.
+const EVENT_BURST: i64 = 64;
+const EVENTS_PER_SECOND: i64 = 4;
+/// Of the descriptors that the process may have, this part is used for files that are kept open.
+const FD_PART: u64 = 4;
+
+/// How to sample.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The directory that everything is read below.
+    pub root: PathBuf,
+    /// How often [`Sampler::sample`] will be called.
+    pub interval: Duration,
+    /// Whether to use BPF. Only ever for the root `/`.
+    pub use_bpf: bool,
+    /// What the recorder may use.
+    pub budget: Budget,
+    /// How often costly files, limits, settings and free space are read.
+    pub slow_every: Duration,
+    /// Where time comes from.
+    pub clock: Clock,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            root: PathBuf::from("/"),
+            interval: Duration::from_secs(1),
+            use_bpf: true,
+            budget: Budget::default(),
+            slow_every: Duration::from_secs(10),
+            clock: Clock::Real,
+        }
+    }
+}
+
+/// Samples one machine.
+pub struct Sampler {
+    config: Config,
+    host: HostInfo,
+    io: Io,
+    /// The machine that runs the recorder, for its own figures.
+    machine: Root,
+    sources: Sources,
+    settings: Settings,
+    space: Space,
+    mounts: Vec<Mount>,
+    cgroups: Cgroups,
+    tasks: Tasks,
+    finder: TaskFinder,
+    kernel_log: Option<KernelLog>,
+    governor: Governor,
+    itself: Itself,
+    limits: [RateLimit; 2],
+    last: Option<Stamp>,
+    next_slow_mono: i64,
+    next_retry_mono: i64,
+    generation: u32,
+    strings_max: usize,
+}
+
+impl Sampler {
+    /// Opens what there is to be opened. Only a root that is not there and a configuration that cannot be kept are
+    /// errors; what else is missing costs itself, and [`Sampler::unavailable`] says so.
+    pub fn open(config: Config) -> Result<Self, Error> {
+        check_interval(config.interval)?;
+        config.budget.check()?;
+        let mut io = Io::new(Root::open(&config.root)?);
+        let machine = Root::open(std::path::Path::new("/"))?;
+        let fds = raise_fd_limit();
+        let host = host_info(&io.root);
+        let mounts = read_mounts(&io.root, &mut io.buffer);
+        let cgroups = Cgroups::new(&io.root, &mounts, usize::try_from(fds / FD_PART).unwrap_or(usize::MAX));
+        let finder = TaskFinder::open(config.use_bpf, &mut io);
+        let kernel_log = match KernelLog::open(&io.root) {
+            Ok(log) => Some(log),
+            Err(error) => {
+                io.missing.add("/dev/kmsg", &reason(&error));
+                None
+            }
+        };
+        let mut space = Space::new();
+        space.set_mounts(&io, &mounts);
+        Ok(Sampler {
+            host,
+            machine,
+            sources: Sources::new(),
+            settings: Settings::new(),
+            space,
+            mounts,
+            cgroups,
+            tasks: Tasks::new(finder.sees_ends()),
+            finder,
+            kernel_log,
+            governor: Governor::new(config.budget),
+            itself: Itself::new(),
+            limits: [(); 2].map(|()| RateLimit::new(EVENT_BURST, EVENTS_PER_SECOND)),
+            last: None,
+            next_slow_mono: i64::MIN,
+            next_retry_mono: i64::MIN,
+            generation: io.strings.generation(),
+            strings_max: STRINGS_MAX,
+            io,
+            config,
+        })
+    }
+
+    /// What does not change while the machine is up.
+    #[must_use]
+    pub fn host(&self) -> &HostInfo {
+        &self.host
+    }
+
+    /// The texts of the frames. Ids change when [`Strings::generation`] does.
+    #[must_use]
+    pub fn strings(&self) -> &Strings {
+        &self.io.strings
+    }
+
+    /// What cannot be observed, and why.
+    #[must_use]
+    pub fn unavailable(&self) -> Vec<(String, String)> {
+        self.io.missing.list().to_vec()
+    }
+
+    /// Says which tick the next sample belongs to; its lateness and misses go into that frame.
+    pub fn note_tick(&mut self, tick: Tick) {
+        self.itself.tick = Some(tick);
+    }
+
+    /// Says how many bytes the archive has been given since the start, for `mitra.written_bytes`.
+    pub fn note_written(&mut self, bytes: u64) {
+        self.itself.written = Some(bytes);
+    }
+
+    /// Clears the frame and fills it with the machine as it is now.
+    pub fn sample(&mut self, frame: &mut Frame) -> Result<(), Error> {
+        let began = Instant::now();
+        let now = self.config.clock.now();
+        if let Some(last) = self.last
+            && now.mono <= last.mono
+        {
+            return Err(Error::Clock { before: last.mono, now: now.mono });
+        }
+        frame.clear();
+        frame.time = now;
+        frame.interval_ns = u64::try_from(self.config.interval.as_nanos()).unwrap_or(u64::MAX);
+        frame.system_mut();
+        self.note_clocks(now, frame);
+        self.bound_strings();
+        let is_slow = now.mono >= self.next_slow_mono || self.generation != self.io.strings.generation();
+        let is_retry = now.mono >= self.next_retry_mono;
+        if is_retry {
+            self.next_retry_mono = now.mono.saturating_add(RETRY_EVERY_NS);
+        }
+        if is_slow {
+            self.generation = self.io.strings.generation();
+            self.next_slow_mono = now.mono.saturating_add(ns(self.config.slow_every));
+            self.read_slow(is_retry);
+        }
+        self.sources.repeat_slow(frame);
+        self.sources.read(Period::Fast, is_retry, &mut self.io, frame);
+        self.cgroups.discover(&mut self.io, &self.config.clock);
+        self.read_tasks(now, frame);
+        self.cgroups.sample(&mut self.io, frame, is_slow);
+        self.read_kernel_log(now, frame);
+        self.note_itself(now, frame);
+        for kind in self.io.missing.news() {
+            frame.events.push(Event { real: now.real, mono: Some(now.mono), kind });
+        }
+        self.last = Some(now);
+        self.itself.sample_ns = i64::try_from(began.elapsed().as_nanos()).ok();
+        Ok(())
+    }
+
+    /// Says when the wall clock was stepped or the machine slept.
+    fn note_clocks(&mut self, now: Stamp, frame: &mut Frame) {
+        if let Some(tick) = self.itself.tick
+            && tick.missed > 0
+        {
+            self.itself.missed = self.itself.missed.saturating_add(tick.missed);
+            push(frame, now, EventKind::Missed { ticks: tick.missed });
+        }
+        let Some(last) = self.last else { return };
+        let slept = (now.boot - last.boot) - (now.mono - last.mono);
+        if slept > CLOCK_JUMP_NS {
+            push(frame, now, EventKind::Suspend { ns: slept });
+        }
+        let stepped = (now.real - last.real) - (now.boot - last.boot);
+        if stepped.abs() > CLOCK_JUMP_NS {
+            push(frame, now, EventKind::ClockStep { by_ns: stepped });
+        }
+    }
+
+    /// Forgets texts that only the past needs. Whoever keeps ids sees the generation change.
+    fn bound_strings(&mut self) {
+        if self.io.strings.len() > self.strings_max {
+            self.io.strings.clear();
+            self.strings_max = STRINGS_MAX;
+        } else if self.generation != self.io.strings.generation() {
+            // Should so many be alive at once, there is no point in forgetting them each time.
+            self.strings_max = STRINGS_MAX.max(self.io.strings.len().saturating_mul(2));
+        }
+    }
+
+    fn read_slow(&mut self, is_retry: bool) {
+        self.sources.begin_slow();
+        let mut unused = Frame::new();
+        self.sources.read(Period::Slow, is_retry, &mut self.io, &mut unused);
+        self.settings.read(&mut self.io, self.sources.slow_frame());
+        let delays_on = self.settings.delays_on(self.sources.slow_frame());
+        self.tasks.set_delays_on(delays_on);
+        let mounts = read_mounts(&self.io.root, &mut self.io.buffer);
+        if mounts != self.mounts {
+            self.space.set_mounts(&self.io, &mounts);
+            self.mounts = mounts;
+        }
+        self.space.read(&mut self.io, self.sources.slow_frame());
+        if self.cgroups.was_cut() {
+            let why = format!("more than {} groups: the rest has no rows", crate::cgroup::GROUPS_MAX);
+            self.io.missing.add("cgroups", &why);
+        } else {
+            self.io.missing.remove("cgroups");
+        }
+    }
+
+    fn read_tasks(&mut self, now: Stamp, frame: &mut Frame) {
+        self.limits.iter_mut().for_each(|limit| limit.refill(now.mono));
+        self.tasks.begin(now.boot, self.governor.shed(), &self.io.strings);
+        self.finder.pass(&mut self.tasks, &self.cgroups, &mut self.io, frame);
+        let [exits, signals] = &mut self.limits;
+        let events = &mut frame.events;
+        let mut note = |limit: &mut RateLimit, boot_ns: i64, kind: EventKind| {
+            if limit.pass() {
+                let ago = (now.boot - boot_ns).max(0);
+                events.push(Event { real: now.real - ago, mono: Some(now.mono - ago), kind });
+            }
+        };
+        self.finder.ends(&mut self.tasks, &mut self.io, |at, kind| note(exits, at, kind));
+        self.finder.events(&self.cgroups, &self.io, |at, kind| note(signals, at, kind));
+        let dropped = exits.take_dropped() + signals.take_dropped();
+        if dropped > 0 {
+            let text = format!("{dropped} more ends and signals in one interval");
+            push(frame, now, EventKind::Recorder { text });
+        }
+        let elapsed = self.last.map_or(0, |last| now.mono - last.mono);
+        self.tasks.finish(frame, &mut self.io.strings, elapsed);
+        self.finder.counts(&mut self.io, frame);
+    }
+
+    fn read_kernel_log(&mut self, now: Stamp, frame: &mut Frame) {
+        let Some(log) = &mut self.kernel_log else { return };
+        let last = self.last.unwrap_or(now);
+        let events = &mut frame.events;
+        let read = log.read(&mut self.io.buffer, |time_ns, kind| {
+            // The log's clock drifts from the others; the record came since the last sample for certain.
+            let mono = time_ns.unwrap_or(now.mono).clamp(last.mono, now.mono);
+            events.push(Event { real: now.real - (now.mono - mono), mono: Some(mono), kind });
+        });
+        self.io.missing_if("/dev/kmsg", read);
+    }
+
+    fn note_itself(&mut self, now: Stamp, frame: &mut Frame) {
+        let rss = self.itself.rss_bytes(&self.machine, &mut self.io.buffer);
+        let cpu_ns = process_cpu_ns();
+        let level = self.governor.shed().level();
+        self.itself.fill(frame.system_mut(), cpu_ns, rss, level, self.sources.parse_errors());
+        self.itself.tick = None;
+        if let Some(kind) = self.governor.note(now.mono, cpu_ns, rss.unwrap_or(0)) {
+            push(frame, now, kind);
+            if self.governor.shed() > Shed::None {
+                self.tasks.shrink();
+                shrink(frame.table_mut(Entity::Task));
+            }
+        }
+    }
+}
+
+fn push(frame: &mut Frame, now: Stamp, kind: EventKind) {
+    frame.events.push(Event { real: now.real, mono: Some(now.mono), kind });
+}
+
+fn ns(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Gives memory back that the rows there are now do not need.
+fn shrink(table: &mut Table) {
+    let copy = table.clone();
+    *table = copy;
+}
+
+/// Raises the limit of open files to what is allowed, and returns it.
+fn raise_fd_limit() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // A failure leaves the limit as it is, which the count of kept files respects.
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let now = if raised.is_ok() { limit.maximum } else { limit.current };
+    now.unwrap_or(u64::MAX)
+}
+
+use crate::finder::TaskFinder;
+use crate::host::host_info;
+
+/// A pass needs the parts of the sampler that are not the tasks themselves.
+pub(crate) fn pass_context<'a>(
+    frame: &'a mut Frame,
+    io: &'a mut Io,
+    cgroups: &'a Cgroups,
+) -> PassContext<'a> {
+    PassContext { table: frame.table_mut(Entity::Task), strings: &mut io.strings, paths: cgroups.paths() }
+}

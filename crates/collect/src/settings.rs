@@ -1,0 +1,91 @@
+//! Settings of the kernel that change how it behaves: read at the start and on slow ticks.
+
+use std::os::fd::AsFd as _;
+
+use mitra_model::{Frame, NA};
+use mitra_parse::sysctl::{Setting, delay_accounting, settings};
+
+use crate::cells::{col, set};
+use crate::io::Io;
+
+/// A sysctl's handler zeroes a buffer as large as it is asked for; none of these needs more.
+const SYSCTL_BYTES_MAX: usize = 256;
+
+/// All settings of the metric table.
+#[derive(Debug)]
+pub struct Settings {
+    all: Vec<Setting>,
+    delayacct: usize,
+}
+
+impl Settings {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Settings { all: settings(), delayacct: col("sys.delayacct") }
+    }
+
+    /// Reads them into the system row and returns how many could not be understood. A setting that this kernel
+    /// lacks stays unavailable without a word: most kernels lack some.
+    pub fn read(&mut self, io: &mut Io, frame: &mut Frame) -> u32 {
+        let mut bad = 0;
+        for setting in &mut self.all {
+            let Ok(file) = io.root.open_file(setting.path) else { continue };
+            let Ok(bytes) = io.buffer.fill_once(file.as_fd(), SYSCTL_BYTES_MAX) else { continue };
+            bad += setting.parse(bytes, &mut io.strings, frame).bad_lines;
+        }
+        let value = self.read_delayacct(io);
+        set(frame.system_mut(), self.delayacct, value);
+        bad
+    }
+
+    fn read_delayacct(&self, io: &mut Io) -> i64 {
+        if let Ok(switch) = io.root.read("proc/sys/kernel/task_delayacct", &mut io.buffer) {
+            return delay_accounting(Some(switch), &[]);
+        }
+        io.root.read("proc/cmdline", &mut io.buffer).map_or(NA, |line| delay_accounting(None, line))
+    }
+
+    /// Whether the kernel counts delays, by what was read last; on if it is not known.
+    #[must_use]
+    pub fn delays_on(&self, frame: &mut Frame) -> bool {
+        frame.system_mut().get(self.delayacct).copied() != Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::Root;
+    use mitra_model::column;
+
+    #[test]
+    fn settings_are_numbers_lists_and_choices() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |below: &str, text: &str| {
+            let path = dir.path().join(below);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put("proc/sys/vm/swappiness", "60\n");
+        put("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
+        put("proc/sys/vm/dirty_ratio", "many\n");
+        put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+        put("proc/cmdline", "ro quiet nodelayacct\n");
+        let mut io = Io::new(Root::open(dir.path()).unwrap());
+        let mut frame = Frame::new();
+        let mut settings = Settings::new();
+        assert_eq!(settings.read(&mut io, &mut frame), 1, "a ratio is no word");
+        let cell = |frame: &mut Frame, name: &str| frame.system_mut()[column(name).unwrap()];
+        assert_eq!(cell(&mut frame, "sysctl.vm.swappiness"), 60);
+        assert_eq!(cell(&mut frame, "sysctl.vm.dirty_ratio"), NA);
+        assert_eq!(cell(&mut frame, "sysctl.vm.vfs_cache_pressure"), NA);
+        assert_eq!(
+            io.strings.cell(cell(&mut frame, "sysctl.net.ipv4.tcp_rmem")),
+            Some("4096 131072 6291456")
+        );
+        assert_eq!(io.strings.cell(cell(&mut frame, "sys.thp_enabled")), Some("madvise"));
+        assert_eq!(cell(&mut frame, "sys.delayacct"), 0);
+        assert!(!settings.delays_on(&mut frame));
+    }
+}

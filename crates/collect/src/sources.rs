@@ -1,0 +1,128 @@
+//! The files that are one for the whole machine: each with its parser, read on every tick or on slow ones.
+
+use mitra_model::{Entity, Frame, Key, NA};
+use mitra_parse::sources::Parse;
+use mitra_parse::{Period, SOURCES};
+
+use crate::file::KeptFile;
+use crate::io::Io;
+use crate::missing::reason;
+
+struct Source {
+    file: KeptFile,
+    parse: Parse,
+    period: Period,
+    failed: bool,
+}
+
+/// All of them, and the rows of the slow ones.
+pub struct Sources {
+    all: Vec<Source>,
+    /// What the slow sources said last. It is repeated in every frame in between, which costs the archive nothing.
+    slow: Frame,
+    parse_errors: i64,
+}
+
+impl Sources {
+    /// Nothing is opened yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let source = |s: &mitra_parse::Source| Source {
+            file: KeptFile::new(s.path),
+            parse: (s.parser)(),
+            period: s.period,
+            failed: false,
+        };
+        Sources { all: SOURCES.iter().map(source).collect(), slow: Frame::new(), parse_errors: 0 }
+    }
+
+    /// Files and lines of files that could not be read as expected, since the start.
+    #[must_use]
+    pub fn parse_errors(&self) -> i64 {
+        self.parse_errors
+    }
+
+    /// The rows that slow ticks fill and every frame repeats.
+    pub fn slow_frame(&mut self) -> &mut Frame {
+        &mut self.slow
+    }
+
+    /// Begins a slow tick: forgets what the last one said.
+    pub fn begin_slow(&mut self) {
+        self.slow.clear();
+    }
+
+    /// Reads the sources of one period, the slow ones into the rows that are repeated.
+    pub fn read(&mut self, period: Period, is_retry: bool, io: &mut Io, frame: &mut Frame) {
+        let Io { root, buffer, strings, missing } = io;
+        let frame = if period == Period::Slow { &mut self.slow } else { frame };
+        for source in self.all.iter_mut().filter(|source| source.period == period) {
+            if source.failed && !is_retry {
+                continue;
+            }
+            match source.file.read(root, buffer) {
+                Ok(bytes) => {
+                    let outcome = (source.parse)(bytes, strings, frame);
+                    self.parse_errors += i64::from(outcome.bad_lines);
+                    if source.failed {
+                        source.failed = false;
+                        missing.remove(&format!("/{}", source.file.below()));
+                    }
+                }
+                Err(error) => {
+                    source.failed = true;
+                    missing.add(&format!("/{}", source.file.below()), &reason(&error));
+                }
+            }
+        }
+    }
+
+    /// Copies what the slow sources said last into the frame, which has no rows of theirs yet.
+    pub fn repeat_slow(&self, frame: &mut Frame) {
+        for entity in Entity::ALL {
+            let (from, to) = (self.slow.table(entity), frame.table_mut(entity));
+            if entity == Entity::System {
+                if let Some((_, cells)) = from.rows().next() {
+                    let row = if to.is_empty() { to.push(Key::SYSTEM) } else { to.row_mut(0) };
+                    for (to, from) in row.iter_mut().zip(cells).filter(|(_, from)| **from != NA) {
+                        *to = *from;
+                    }
+                }
+                continue;
+            }
+            for (key, cells) in from.rows() {
+                to.push(key).copy_from_slice(cells);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_disappears_is_said_once_and_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("proc/loadavg");
+        std::fs::create_dir_all(dir.path().join("proc")).unwrap();
+        std::fs::write(&path, "0.50 0.25 0.10 1/100 4242\n").unwrap();
+        let mut io = Io::new(crate::file::Root::open(dir.path()).unwrap());
+        let (mut sources, mut frame) = (Sources::new(), Frame::new());
+        let mut read = |is_retry: bool| {
+            frame.clear();
+            sources.read(Period::Fast, is_retry, &mut io, &mut frame);
+            let load = frame.system_mut()[mitra_model::column("sys.load1").unwrap()];
+            let is_missing = io.missing.list().iter().any(|(source, _)| source == "/proc/loadavg");
+            let said = io.missing.news().filter(|event| format!("{event:?}").contains("loadavg")).count();
+            (load, is_missing, said)
+        };
+        assert_eq!(read(true), (50, false, 0));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read(false), (NA, true, 1));
+        assert_eq!(read(true), (NA, true, 0));
+        std::fs::write(&path, "1.00 0.25 0.10 1/100 4242\n").unwrap();
+        assert_eq!(read(false), (NA, true, 0), "it is tried again now and then, not each time");
+        assert_eq!(read(true), (100, false, 1));
+    }
+}

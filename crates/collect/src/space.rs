@@ -1,0 +1,79 @@
+//! Free space of filesystems, by `statfs`.
+
+use std::path::PathBuf;
+
+use mitra_model::{Entity, Frame, Key, StrId};
+
+use crate::cells::{cell, col, set};
+use crate::io::Io;
+use crate::mounts::{Mount, filesystems};
+
+/// As many filesystems are watched.
+const FILESYSTEMS_MAX: usize = 256;
+
+#[derive(Debug)]
+struct Filesystem {
+    path: PathBuf,
+    point: String,
+    kind: String,
+    device: String,
+}
+
+/// The filesystems that are watched.
+#[derive(Debug)]
+pub struct Space {
+    all: Vec<Filesystem>,
+    columns: [usize; 5],
+    kind: usize,
+    device: usize,
+}
+
+impl Space {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Space {
+            all: Vec::new(),
+            columns: ["fs.total_bytes", "fs.free_bytes", "fs.avail_bytes", "fs.inodes", "fs.inodes_free"]
+                .map(col),
+            kind: col("fs.type"),
+            device: col("fs.device"),
+        }
+    }
+
+    /// Takes a new list of mounts.
+    pub fn set_mounts(&mut self, io: &Io, mounts: &[Mount]) {
+        let watched = filesystems(mounts).into_iter().take(FILESYSTEMS_MAX);
+        self.all = watched
+            .map(|mount| Filesystem {
+                path: io.root.path(&mount.point),
+                point: mount.point.clone(),
+                kind: mount.kind.clone(),
+                device: mount.device.clone(),
+            })
+            .collect();
+    }
+
+    /// Fills a row for each.
+    pub fn read(&self, io: &mut Io, frame: &mut Frame) {
+        let table = frame.table_mut(Entity::Filesystem);
+        for fs in &self.all {
+            let Ok(stat) = rustix::fs::statvfs(&fs.path) else { continue };
+            let bytes = |blocks: u64| cell(blocks.saturating_mul(stat.f_frsize));
+            let name: StrId = io.strings.intern(&fs.point);
+            let row = crate::cells::row(table, Key::named(name));
+            let values = [
+                bytes(stat.f_blocks),
+                bytes(stat.f_bfree),
+                bytes(stat.f_bavail),
+                cell(stat.f_files),
+                cell(stat.f_ffree),
+            ];
+            for (column, value) in self.columns.iter().zip(values) {
+                set(row, *column, value);
+            }
+            set(row, self.kind, i64::from(io.strings.intern(&fs.kind)));
+            set(row, self.device, i64::from(io.strings.intern(&fs.device)));
+        }
+    }
+}
