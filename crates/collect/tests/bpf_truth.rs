@@ -106,9 +106,11 @@ fn check_thread(record: &TaskRec, before: &proc::Thread, after: &proc::Thread) {
     }
     assert_eq!(i64::from(record.nice), before.nice, "{who}: nice");
     assert_eq!(record.cpus_allowed_count, record.cpus_allowed.count_ones(), "{who}: fewer than 64 CPUs");
-    // One that did not run in between cannot have changed these.
-    if before.counters["runtime"] == after.counters["runtime"] && before.state == after.state {
-        assert_eq!(record.state_char(), after.state, "{who}: state {:x}", record.state);
+    // One that slept all the while cannot have changed these; one that is ready to run may be
+    // moved to another CPU.
+    let switches = |thread: &proc::Thread| thread.counters["voluntary_ctxt_switches"];
+    if before.state == 'S' && after.state == 'S' && switches(before) == switches(after) {
+        assert_eq!(record.state_char(), 'S', "{who}: state {:x}", record.state);
         assert_eq!(u64::from(record.cpu), after.cpu, "{who}: cpu");
     }
     // Workers rename themselves by what they do; /proc then shows more than 15 letters.
@@ -414,10 +416,13 @@ fn block_reads_are_those_of_diskstats() {
     eprintln!(
         "{inner} <= {count} <= {outer} reads; {told_ms:.1} ms, in diskstats {stat_ms} ms, in the device {device_ms:.1} ms"
     );
-    assert!(inner >= READS && inner <= count && count <= outer);
-    assert!((told_ms - stat_ms).abs() < 2.0 + 0.1 * stat_ms, "{told_ms} ms, in diskstats {stat_ms} ms");
+    // See the comment at BlockHist: some completions reach no program at all.
+    assert!(inner >= READS && count as f64 >= 0.9 * inner as f64 && count <= outer);
+    // The kernel takes its second time stamp a little after the tracepoint, and where another
+    // virtual machine gets the CPU in between, much after.
+    assert!(told_ms <= stat_ms + 1.0 && told_ms > 0.5 * stat_ms, "{told_ms} ms, in diskstats {stat_ms} ms");
     let small = hist_after.size[0] - hist_before.size[0];
-    assert!(small >= READS, "{small} reads of at most 4 KiB");
+    assert!(small as f64 >= 0.9 * READS as f64, "{small} reads of at most 4 KiB");
     assert_eq!(hist_after.latency.iter().sum::<u64>() + hist_after.untimed, hist_after.count);
     assert_eq!(hist_after.size.iter().sum::<u64>(), hist_after.count);
     assert_eq!(probes.block.as_mut().expect("the block probe").lost().expect("the lost counter"), 0);
@@ -428,6 +433,8 @@ fn signals_that_kill_name_sender_and_victim() {
     let Some((_guard, mut probes)) = probes() else { return };
     let victim = idle();
     let victim_pid = victim.pid();
+    // A vfork parent goes on before exec gives the child its new name.
+    thread::sleep(Duration::from_millis(50));
     drop(victim);
     let mut crash =
         Command::new("/bin/sh").args(["-c", "kill -SEGV $$"]).stderr(Stdio::null()).spawn().expect("/bin/sh");

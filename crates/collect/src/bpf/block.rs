@@ -1,7 +1,6 @@
 //! Latency and size of block I/O by device and operation (`bpf/block.bpf.c`).
 
 use std::io;
-use std::os::fd::AsFd as _;
 
 use aya::maps::MapData;
 
@@ -26,6 +25,10 @@ pub enum BlockOp {
 /// Completed requests since the program was attached. Latency runs from the allocation of
 /// the request to its completion, as in diskstats: the I/O scheduler's queue is in it, a
 /// throttle above the request queue is not.
+///
+/// For how many requests there were, diskstats is the authority: on 6.18 in a virtual machine
+/// now and then a completion reached none of the attached programs (1 in 100,000 when quiet, 4
+/// in 100 at worst), while diskstats had it. The shape of the histogram does not suffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHist {
@@ -89,11 +92,7 @@ pub struct BlockHists {
 
 impl BlockHists {
     pub(super) fn new(hists: &MapData, globals: &MapData, cpus: usize, entries_max: u32) -> io::Result<Self> {
-        Ok(Self {
-            hists: MapReader::new(hists.fd().as_fd(), cpus)?,
-            lost: MapReader::new(globals.fd().as_fd(), 1)?,
-            entries_max,
-        })
+        Ok(Self { hists: MapReader::new(hists, cpus)?, lost: MapReader::new(globals, 1)?, entries_max })
     }
 
     /// Calls `f` with major and minor number of every whole disk that completed requests,

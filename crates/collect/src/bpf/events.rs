@@ -1,7 +1,6 @@
 //! Rare events, and the time lost in reclaim and compaction (`bpf/events.bpf.c`).
 
 use std::io;
-use std::os::fd::AsFd as _;
 
 use aya::maps::{MapData, RingBuf};
 
@@ -94,7 +93,7 @@ pub struct Events {
 
 impl Events {
     pub(super) fn new(ring: RingBuf<MapData>, globals: &MapData) -> io::Result<Self> {
-        Ok(Self { ring, lost: MapReader::new(globals.fd().as_fd(), 1)? })
+        Ok(Self { ring, lost: MapReader::new(globals, 1)? })
     }
 
     /// Calls `f` for every event that the ring holds, oldest first. Does not allocate.
@@ -177,10 +176,7 @@ pub struct Stalls {
 
 impl Stalls {
     pub(super) fn new(hists: &MapData, owners: &MapData, cpus: usize) -> io::Result<Self> {
-        Ok(Self {
-            hists: MapReader::new(hists.fd().as_fd(), cpus)?,
-            owners: MapReader::new(owners.fd().as_fd(), 1)?,
-        })
+        Ok(Self { hists: MapReader::new(hists, cpus)?, owners: MapReader::new(owners, 1)? })
     }
 
     /// Calls `f` once for each kind, with the counts over all CPUs. Does not allocate.

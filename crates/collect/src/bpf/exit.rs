@@ -2,7 +2,6 @@
 //! millisecond is counted, with who started it and what it cost.
 
 use std::io;
-use std::os::fd::AsFd as _;
 
 use aya::maps::{MapData, RingBuf};
 
@@ -197,8 +196,8 @@ impl Exits {
     ) -> io::Result<Self> {
         Ok(Self {
             ring,
-            sums: MapReader::new(sums.fd().as_fd(), 1)?,
-            globals: MapReader::new(globals.fd().as_fd(), 1)?,
+            sums: MapReader::new(sums, 1)?,
+            globals: MapReader::new(globals, 1)?,
             recent: may_repeat.then_some(Recent { ended: [(0, 0); RECENT], next: 0 }),
         })
     }

@@ -2,6 +2,7 @@
 //!
 //! Layouts follow `union bpf_attr` of `include/uapi/linux/bpf.h`, which only ever grows.
 
+use aya::maps::MapData;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -124,9 +125,22 @@ pub(super) struct MapReader<K, V> {
 }
 
 impl<K: Plain, V: Plain> MapReader<K, V> {
-    pub(super) fn new(fd: BorrowedFd<'_>, copies: usize) -> io::Result<Self> {
+    pub(super) fn new(map: &MapData, copies: usize) -> io::Result<Self> {
         const { assert!(size_of::<V>().is_multiple_of(8), "per-CPU values are padded to 8 bytes") };
-        Ok(Self { fd: fd.try_clone_to_owned()?, values: vec![zeroed(); copies.max(1)], key: PhantomData })
+        // The kernel writes as much as the map says, so it has to say what we think.
+        let info = map.info().map_err(io::Error::other)?;
+        let sizes = [info.key_size(), info.value_size()].map(|size| size as usize);
+        let wanted = [size_of::<K>(), size_of::<V>()];
+        if sizes != wanted {
+            return Err(io::Error::other(format!(
+                "a map has key and value of {sizes:?} bytes, wanted {wanted:?}"
+            )));
+        }
+        Ok(Self {
+            fd: map.fd().as_fd().try_clone_to_owned()?,
+            values: vec![zeroed(); copies.max(1)],
+            key: PhantomData,
+        })
     }
 
     fn attr(&self, key: u64, value: u64) -> MapAttr {

@@ -254,7 +254,7 @@ impl TaskIter {
         Ok(Self {
             link: sys::iter_link(program)?,
             buffer: vec![0; READ_BYTES],
-            send_whole: MapReader::new(send_whole.fd().as_fd(), 1)?,
+            send_whole: MapReader::new(send_whole, 1)?,
             sends_whole: None,
             last_was_complete: false,
         })

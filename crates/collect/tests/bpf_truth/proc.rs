@@ -123,7 +123,7 @@ pub fn disk_reads(major: u32, minor: u32) -> Option<(u64, u64)> {
 pub fn kernel_stack(pid: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/stack")).ok()?;
     let names: Vec<&str> =
-        text.lines().filter_map(|line| Some(line.split_whitespace().nth(1)?.split('+').next()?)).collect();
+        text.lines().filter_map(|line| line.split_whitespace().nth(1)?.split('+').next()).collect();
     Some(names.join(";"))
 }
 

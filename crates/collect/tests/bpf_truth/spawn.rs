@@ -33,6 +33,7 @@ impl Drop for Running {
     }
 }
 
+#[expect(clippy::zombie_processes, reason = "waited for by pid when the value is dropped")]
 fn start(command: &mut Command) -> Running {
     let child = command.process_group(0).spawn().expect("a process");
     Running { pid: child.id().cast_signed() }
