@@ -1,7 +1,8 @@
 # `make` alone says what there is.
 #
 # REPEAT=5 ONLY=disk make live     the live tests whose name has "disk" in it, five times each
-# SECONDS=30 make bench            half of the usual measuring time
+# SECONDS=30 make bench            half of the usual measuring time; SCENARIOS=idle-1k only that one;
+#                                  SEGMENT=600 also ten minutes of Mitra alone
 # TIME=60 TARGET=archive make fuzz one fuzz target for a minute
 # DESTDIR=/tmp/x PREFIX=/usr make install
 
@@ -20,6 +21,7 @@ REPEAT ?= 1
 ONLY ?=
 SECONDS ?= 60
 SCENARIOS ?=
+SEGMENT ?= 0
 TIME ?= 600
 TARGET ?=
 PREFIX ?= /usr/local
@@ -65,9 +67,12 @@ lint: ## format, clippy, who uses whom, licences, scripts, generated documents
 .PHONY: bench
 bench: build ## what recording costs, beside other recorders: SECONDS=60 per recorder and scenario
 	@tools/install-deps.sh bench
+	cargo build --release --locked -p mitra-archive --example simulate
 	@mkdir -p $(CARGO_TARGET_DIR)/bench
 	TMPDIR=$(CARGO_TARGET_DIR)/bench tools/bench/bench.py --mitra $(MITRA) --seconds $(SECONDS) \
-		$(SCENARIOS:%=--scenario %) --json $(CARGO_TARGET_DIR)/bench/results.json
+		$(SCENARIOS:%=--scenario %) --segment $(SEGMENT) \
+		--simulator $(CARGO_TARGET_DIR)/release/examples/simulate \
+		--json $(CARGO_TARGET_DIR)/bench/results.json
 
 .PHONY: docs
 docs: ## write docs/ anew from the tables in the code
