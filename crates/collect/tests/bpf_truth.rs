@@ -2,20 +2,24 @@
 //! kernel type information; each test says so and passes where they are missing.
 #![cfg(feature = "bpf")]
 
+#[path = "bpf_truth/block.rs"]
+mod block;
+#[path = "bpf_truth/cost.rs"]
+mod cost;
 #[path = "bpf_truth/proc.rs"]
 mod proc;
 #[path = "bpf_truth/spawn.rs"]
 mod spawn;
 
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fs, thread};
 
-use mitra_collect::bpf::{BlockHist, BlockOp, EventKind, ExitRec, Probes, Seen, StallKind, TaskRec};
-use spawn::{Running, busy, idle};
+use mitra_collect::bpf::{EventKind, ExitRec, Probes, Seen, StallKind, TaskRec};
+use spawn::{busy, idle};
 
 /// The tests count what the whole machine does: one at a time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -338,10 +342,12 @@ fn a_task_in_d_comes_with_its_kernel_stack() {
     let seen = pass(&mut probes);
     let (record, stack) = &seen[&waiting.pid()];
     assert_eq!(record.state_char(), 'D', "{:x}", record.state);
-    let proc_stack = proc::kernel_stack(waiting.pid()).expect("/proc/PID/stack");
     eprintln!("{stack}");
     assert!(stack.contains("kernel_clone"), "{stack}");
-    assert!(proc_stack.starts_with(stack.as_str()), "{stack}, but in /proc {proc_stack}");
+    match proc::kernel_stack(waiting.pid()) {
+        Some(all) => assert!(all.starts_with(stack.as_str()), "{stack}, but in /proc {all}"),
+        None => eprintln!("not compared: /proc/PID/stack needs CAP_SYS_ADMIN"),
+    }
     assert!(seen.values().all(|(r, s)| s.is_empty() || r.state_char() == 'D'));
 }
 
@@ -359,73 +365,6 @@ fn a_reused_pid_has_another_start() {
     assert_eq!(second.pid(), pid);
     let (record, _) = &pass(&mut probes)[&pid];
     assert!(record.start_boottime_ns > first_start);
-}
-
-fn disk_of(path: &std::path::Path) -> Option<(u32, u32)> {
-    let device = fs::metadata(path).ok()?.dev();
-    let node = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let disk = if fs::exists(format!("{node}/partition")).ok()? {
-        format!("{node}/../dev")
-    } else {
-        format!("{node}/dev")
-    };
-    let text = fs::read_to_string(disk).ok()?;
-    let (major, minor) = text.trim().split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-fn read_hist(probes: &mut Probes, disk: (u32, u32)) -> Option<BlockHist> {
-    let mut found = None;
-    let block = probes.block.as_mut().expect("the block probe");
-    block
-        .read(|major, minor, op, hist| {
-            if (major, minor) == disk && op == BlockOp::Read {
-                found = Some(*hist);
-            }
-        })
-        .expect("the histograms");
-    found
-}
-
-#[test]
-fn block_reads_are_those_of_diskstats() {
-    const READS: u64 = 2_000;
-    let Some((_guard, mut probes)) = probes() else { return };
-    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
-    fs::write(file.path(), vec![7_u8; 1 << 23]).expect("8 MiB");
-    let Some(disk) = disk_of(file.path()) else {
-        eprintln!("skipped: {} is on no disk", file.path().display());
-        return;
-    };
-    let direct =
-        fs::File::options().read(true).custom_flags(libc::O_DIRECT).open(file.path()).expect("O_DIRECT");
-    direct.sync_all().expect("a sync");
-    spawn::read_direct(&direct, 1);
-    let outer_before = proc::disk_reads(disk.0, disk.1).expect("its line in diskstats");
-    let hist_before = read_hist(&mut probes, disk).expect("a read was counted");
-    let inner_before = proc::disk_reads(disk.0, disk.1).expect("its line in diskstats");
-    spawn::read_direct(&direct, READS);
-    let inner_after = proc::disk_reads(disk.0, disk.1).expect("its line in diskstats");
-    let hist_after = read_hist(&mut probes, disk).expect("a read was counted");
-    let outer_after = proc::disk_reads(disk.0, disk.1).expect("its line in diskstats");
-    let (inner, outer) = (inner_after.0 - inner_before.0, outer_after.0 - outer_before.0);
-    let count = hist_after.count - hist_before.count;
-    let told_ms = (hist_after.latency_ns_sum - hist_before.latency_ns_sum) as f64 / 1e6;
-    let stat_ms = (outer_after.1 - outer_before.1) as f64;
-    let device_ms = (hist_after.device_ns_sum - hist_before.device_ns_sum) as f64 / 1e6;
-    eprintln!(
-        "{inner} <= {count} <= {outer} reads; {told_ms:.1} ms, in diskstats {stat_ms} ms, in the device {device_ms:.1} ms"
-    );
-    // See the comment at BlockHist: some completions reach no program at all.
-    assert!(inner >= READS && count as f64 >= 0.9 * inner as f64 && count <= outer);
-    // The kernel takes its second time stamp a little after the tracepoint, and where another
-    // virtual machine gets the CPU in between, much after.
-    assert!(told_ms <= stat_ms + 1.0 && told_ms > 0.5 * stat_ms, "{told_ms} ms, in diskstats {stat_ms} ms");
-    let small = hist_after.size[0] - hist_before.size[0];
-    assert!(small as f64 >= 0.9 * READS as f64, "{small} reads of at most 4 KiB");
-    assert_eq!(hist_after.latency.iter().sum::<u64>() + hist_after.untimed, hist_after.count);
-    assert_eq!(hist_after.size.iter().sum::<u64>(), hist_after.count);
-    assert_eq!(probes.block.as_mut().expect("the block probe").lost().expect("the lost counter"), 0);
 }
 
 #[test]
@@ -498,46 +437,4 @@ fn a_cgroup_at_its_limit_shows_reclaim_and_the_kill() {
         })
         .expect("the owners");
     assert!(owned_ns > 0 && owned_ns <= memcg.total_ns, "{owned_ns} of {}", memcg.total_ns);
-}
-
-/// The figures that the design rests on; run by hand, alone and with `--release`.
-#[test]
-#[ignore = "a measurement of 3,000 processes"]
-fn cost_of_a_pass_with_three_thousand_idle_tasks() {
-    const IDLE: usize = 3_000;
-    let rss_before = spawn::own_rss_kb();
-    let started = Instant::now();
-    let Some((_guard, mut probes)) = probes() else { return };
-    eprintln!("load: {} ms, rss {rss_before} -> {}", started.elapsed().as_millis(), spawn::own_rss_kb());
-    let _sleepers: Vec<Running> = (0..IDLE).map(|_| idle()).collect();
-    let tasks = probes.tasks.as_mut().expect("the task iterator");
-    for (changes, pause_ms, passes) in [(false, 0, 20), (false, 1_000, 8), (true, 0, 20), (true, 1_000, 8)] {
-        let mut costs = Vec::new();
-        let (mut count, mut bytes, mut sum) = (0, 0, 0_u64);
-        for _ in 0..passes {
-            thread::sleep(Duration::from_millis(pause_ms));
-            let cpu = spawn::thread_cpu_ns();
-            let stats = if changes {
-                tasks.pass_changes(|seen| {
-                    if let Seen::Whole(record, _) = seen {
-                        sum = sum.wrapping_add(record.sum_exec_runtime_ns);
-                    }
-                })
-            } else {
-                tasks.pass(|record, _| sum = sum.wrapping_add(record.sum_exec_runtime_ns))
-            };
-            let stats = stats.expect("a pass");
-            costs.push((spawn::thread_cpu_ns() - cpu) as f64 / 1e3);
-            (count, bytes) = (stats.tasks, stats.bytes);
-        }
-        costs.sort_by(f64::total_cmp);
-        let (least, median) = (costs[0], costs[passes / 2]);
-        let per_task_us = median / count as f64;
-        eprintln!(
-            "changes only {changes}, pause {pause_ms} ms: {count} tasks, {bytes} bytes, \
-             {least:.0} us least, {median:.0} us median, {per_task_us:.3} us per task ({sum})"
-        );
-        assert!(per_task_us < 2.0, "{per_task_us} us per task");
-    }
-    eprintln!("rss {}", spawn::own_rss_kb());
 }

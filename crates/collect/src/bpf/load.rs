@@ -278,22 +278,37 @@ fn block_entries() -> u32 {
     u32::try_from(entries).unwrap_or(u32::MAX)
 }
 
-/// The error with its causes, of the verifier's log only the last line: the one that says why.
+/// The error with its causes, and of the verifier's log the line that says why.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        let message = error.to_string();
-        let message = message.trim_end().lines().last().unwrap_or_default().trim();
-        if !text.contains(message) {
+        let message = without_log(&error.to_string());
+        if !text.contains(&message) {
             if !text.is_empty() {
                 text.push_str(": ");
             }
-            text.push_str(message);
+            text.push_str(&message);
         }
         next = error.source();
     }
     text
+}
+
+/// The verifier ends with its statistics; the line before them is the verdict.
+fn without_log(message: &str) -> String {
+    let Some((head, log)) = message.split_once("Verifier output:") else {
+        return message.trim().to_owned();
+    };
+    let statistics = ["processed ", "verification time", "stack depth"];
+    let verdict = log
+        .lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty() && !statistics.iter().any(|start| line.starts_with(start)));
+    match verdict {
+        Some(verdict) => format!("{} {verdict}", head.trim()),
+        None => head.trim().trim_end_matches('.').to_owned(),
+    }
 }
 
 /// From this size on a block of the heap goes straight back to the kernel when it is freed.
@@ -315,5 +330,26 @@ fn trim_heap() {
     // SAFETY: malloc_trim only returns free pages of the heap to the kernel.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_verifier_log_the_verdict_is_kept() {
+        let message = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). Verifier output: \
+                       0: R1=ctx() R10=fp0\n1: (61) r0 = *(u32 *)(r1 +0)\nR1 invalid mem access 'scalar'\n\
+                       verification time 12 usec\nstack depth 8\nprocessed 2 insns (limit 1000000)\n\n";
+        assert_eq!(
+            without_log(message),
+            "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). R1 invalid mem access 'scalar'"
+        );
+        assert_eq!(
+            without_log("returned EPERM (os error 1). Verifier output: "),
+            "returned EPERM (os error 1)"
+        );
+        assert_eq!(without_log(" plain\n"), "plain");
     }
 }
