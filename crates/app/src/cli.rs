@@ -38,8 +38,6 @@ pub enum Command {
     Status(StatusArgs),
     /// Write an archive in a format of other tools
     Export(ExportArgs),
-    /// Say what this kernel and these privileges let Mitra see
-    Doctor(DoctorArgs),
     /// Show the conditions that Mitra knows, or the manual page of one
     Conditions(ConditionsArgs),
     /// Show the table of everything that is measured
@@ -227,14 +225,6 @@ pub struct ExportArgs {
     /// Write Parquet to this file, or to a file in this directory
     #[arg(long, value_name = "FILE", required = true)]
     pub parquet: PathBuf,
-}
-
-/// `mitra doctor`.
-#[derive(Debug, Args)]
-pub struct DoctorArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `mitra conditions`.

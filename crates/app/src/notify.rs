@@ -55,11 +55,6 @@ impl Notify {
         }
     }
 
-    /// What `systemctl status` shows.
-    pub fn status(&self, status: &str) {
-        self.send(&format!("STATUS={status}"));
-    }
-
     /// The recorder is about to end.
     pub fn stopping(&self) {
         self.send("STOPPING=1");

@@ -72,11 +72,9 @@ impl Recorder {
             format!("; {} sources are not available, see mitra doctor", missing.len())
         };
         format!(
-            "recording {} ({} CPUs, {}) every {} to {}{missing}",
+            "recording {} every {} to {}{missing}",
             host.hostname,
-            host.cpus,
-            mitra_diagnose::words::bytes(host.memory_bytes as f64),
-            mitra_diagnose::words::seconds(self.interval.as_secs_f64()),
+            every(self.interval),
             self.dir.display()
         )
     }
@@ -133,6 +131,15 @@ impl Trouble {
             ));
             *self = Trouble::default();
         }
+    }
+}
+
+/// `1 s`, `200 ms`.
+fn every(interval: Duration) -> String {
+    if interval.subsec_nanos() == 0 {
+        units::length(interval.as_secs_f64())
+    } else {
+        format!("{} ms", interval.as_millis())
     }
 }
 

@@ -1,5 +1,7 @@
 //! How things look on standard output.
 
+#[cfg(test)]
+pub mod examples;
 pub mod page;
 pub mod style;
 pub mod table;

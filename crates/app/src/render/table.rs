@@ -32,12 +32,6 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| clean(&cell).into_owned()).collect());
     }
 
-    /// Whether there are no rows.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// The lines, with a heading. The last column is not padded, and is broken where the line would be too long.
     #[must_use]
     pub fn render(&self, style: &Style) -> String {

@@ -340,3 +340,74 @@ fn short_seconds(seconds: f64) -> String {
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::examples;
+
+    fn title(id: &str) -> Option<&'static str> {
+        match id {
+            "streaming-read-flood" => Some("somebody reads more than the cache holds"),
+            "load-high" => Some("the load average is high"),
+            "cpu-quota-throttled" => Some("a group has used up its CPU quota"),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn an_incident() {
+        insta::assert_snapshot!(report(&examples::flood(), &Style::plain(80), &title));
+    }
+
+    #[test]
+    fn two_incidents_and_a_hole() {
+        insta::assert_snapshot!(report(&examples::two(), &Style::plain(100), &title));
+    }
+
+    #[test]
+    fn nothing_wrong() {
+        insta::assert_snapshot!(report(&examples::quiet(), &Style::plain(80), &title));
+    }
+
+    #[test]
+    fn the_first_line_is_the_verdict() {
+        let text = report(&examples::flood(), &Style::plain(200), &title);
+        let first = text.lines().next().unwrap();
+        for part in ["03:42:07", "dd (8123)", "12.1 GB", "3,010 task-seconds", "still lasts"] {
+            assert!(first.contains(part), "{first}");
+        }
+    }
+
+    #[test]
+    fn lines_keep_to_the_width_and_commands_stay_whole() {
+        for width in [40, 60, 80, 120] {
+            let text = report(&examples::flood(), &Style::plain(width), &title);
+            for line in text.lines().filter(|l| !l.trim_start().starts_with("dd if=")) {
+                // A single word may be longer than its column.
+                assert!(line.chars().count() <= width.max(60), "{width}: {line}");
+            }
+            assert!(text.contains("dd if=/data/big iflag=direct bs=4M of=/backup/big"));
+        }
+    }
+
+    #[test]
+    fn names_cannot_send_escape_sequences() {
+        let coloured = Style { color: true, ..Style::plain(80) };
+        for style in [Style::plain(80), coloured] {
+            assert!(!report(&examples::flood(), &style, &title).contains("\x1b[2J"));
+        }
+        assert!(!report(&examples::flood(), &Style::plain(80), &title).contains('\x1b'));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_zero() {
+        let mut quiet = examples::quiet();
+        quiet.ledger = Ledger::default();
+        let text = report(&quiet, &Style::plain(200), &title);
+        assert!(
+            text.contains("lost time could not be measured") && !text.contains(" 0 task-seconds"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,404 @@
+//! Draws the screen. It has room in 80 columns and 24 lines, and uses more.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style as Look2};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use mitra_diagnose::words;
+
+use crate::commands;
+use crate::live::{HISTORY, ProcessLine, Seen, Snapshot};
+use crate::render::style::{Style, clean, wrap};
+use crate::render::text;
+use crate::tui::look::Look;
+use crate::tui::{Screen, Shown, Sort, View};
+
+const HELP: &[(&str, &str)] = &[
+    ("enter, tab", "open and close the full report of the chosen incident"),
+    ("up, down", "choose an incident; scroll the report"),
+    ("space, pgup", "a page of the report down, up"),
+    ("g, G", "to the beginning, to the end of the report"),
+    ("s", "sort processes by lost time, CPU, I/O, memory"),
+    ("?", "this help"),
+    ("q, esc", "back, and from the overview: quit"),
+];
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &Shown<'_>, look: Look, style: &Style) {
+    let [title, body, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
+            .areas(frame.area());
+    frame.render_widget(title_line(shown, look, style, title.width), title);
+    match screen.view {
+        View::Overview => overview(frame, body, screen, shown, look, style),
+        View::Report => report(frame, body, screen, shown, look),
+        View::Help => help(frame, body, look),
+    }
+    frame.render_widget(foot_line(screen, shown, look), foot);
+}
+
+fn title_line<'a>(shown: &'a Shown<'_>, look: Look, style: &Style, width: u16) -> Line<'a> {
+    let clock = shown.snapshot.as_ref().map_or_else(|| "--:--:--".to_owned(), |s| style.clock(s.at));
+    let room = usize::from(width).saturating_sub(clock.chars().count() + 9);
+    let headline: String = clean(shown.headline).chars().take(room).collect();
+    Line::from(vec![
+        Span::styled(" mitra  ", look.heading()),
+        Span::raw(clock),
+        Span::styled(format!(" {headline}"), look.faint()),
+    ])
+}
+
+fn foot_line<'a>(screen: &Screen, shown: &'a Shown<'_>, look: Look) -> Line<'a> {
+    if let Some(trouble) = &shown.trouble {
+        return Line::styled(format!(" {}", clean(trouble)), look.bad());
+    }
+    let keys = match screen.view {
+        View::Overview => " q quit  ? help  enter report  up/down choose  s sort",
+        View::Report => " q back  up/down scroll  space page  ? help",
+        View::Help => " any key: back",
+    };
+    Line::styled(keys, look.faint())
+}
+
+fn overview(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    screen: &Screen,
+    shown: &Shown<'_>,
+    look: Look,
+    style: &Style,
+) {
+    let Some(snapshot) = &shown.snapshot else {
+        frame.render_widget(Paragraph::new("\n  waiting for the first samples"), area);
+        return;
+    };
+    let roomy = area.height >= 34;
+    let cause_lines = if roomy { 7 } else { 4 };
+    let [machine_area, lost_area, rest] =
+        Layout::vertical([Constraint::Length(2), Constraint::Length(cause_lines + 2), Constraint::Min(0)])
+            .areas(area);
+    frame.render_widget(Paragraph::new(machine(snapshot, look)), machine_area);
+    frame.render_widget(
+        Paragraph::new(losses(snapshot, look, usize::from(cause_lines), lost_area.width)),
+        lost_area,
+    );
+    let [process_area, incident_area] =
+        Layout::vertical([Constraint::Ratio(1, 2), Constraint::Ratio(1, 2)]).areas(rest);
+    frame.render_widget(Paragraph::new(processes(snapshot, screen.sort, look, process_area)), process_area);
+    frame.render_widget(Paragraph::new(incidents(shown, screen, look, style, incident_area)), incident_area);
+}
+
+/// The parts of a line: words, which are faint, and numbers.
+struct Parts {
+    look: Look,
+    spans: Vec<Span<'static>>,
+}
+
+impl Parts {
+    fn new(look: Look) -> Self {
+        Parts { look, spans: vec![Span::raw(" ")] }
+    }
+
+    fn word(mut self, word: &str) -> Self {
+        self.spans.push(Span::styled(format!("{word} "), self.look.faint()));
+        self
+    }
+
+    fn value(mut self, value: Option<String>, ink: Look2) -> Self {
+        self.spans.push(Span::styled(format!("{} ", value.unwrap_or_else(|| "-".to_owned())), ink));
+        self
+    }
+
+    fn share(self, share: Option<f64>, worrying: f64) -> Self {
+        let ink = share.map_or(Look2::new(), |s| self.look.share(s, worrying));
+        self.value(share.map(|s| format!("{:.0} %", s * 100.0)), ink)
+    }
+
+    fn line(self) -> Line<'static> {
+        Line::from(self.spans)
+    }
+}
+
+fn machine(snapshot: &Snapshot, look: Look) -> Vec<Line<'static>> {
+    let m = &snapshot.machine;
+    let plain = Look2::new();
+    let bytes = |value: Option<f64>| value.map(words::bytes);
+    let rate = |value: Option<f64>| value.map(|v| format!("{}/s", words::bytes(v)));
+    let count = |value: Option<f64>| value.map(words::count);
+    let used = m.memory.zip(m.available).map(|(all, free)| words::percent((all - free) / all));
+    let [cpu, io, memory] = m.pressure;
+    vec![
+        Parts::new(look)
+            .word(&format!("{} cpu user", m.cpus))
+            .share(m.user, 0.95)
+            .word("sys")
+            .share(m.system, 0.6)
+            .word("iowait")
+            .share(m.iowait, 0.4)
+            .word("steal")
+            .share(m.steal, 0.1)
+            .word("| mem")
+            .value(used, plain)
+            .word("cache")
+            .value(bytes(m.cached), plain)
+            .line(),
+        Parts::new(look)
+            .word("waits cpu")
+            .share(cpu, 0.8)
+            .word("io")
+            .share(io, 0.4)
+            .word("mem")
+            .share(memory, 0.1)
+            .word("| r")
+            .value(rate(m.read), plain)
+            .word("w")
+            .value(rate(m.written), plain)
+            .word("| R")
+            .value(count(m.running), plain)
+            .word("D")
+            .value(count(m.blocked), m.blocked.map_or(plain, |d| look.share(d, 4.0)))
+            .word("load")
+            .value(m.load.map(|l| format!("{l:.1}")), plain)
+            .line(),
+    ]
+}
+
+fn losses(snapshot: &Snapshot, look: Look, lines: usize, width: u16) -> Vec<Line<'static>> {
+    let m = &snapshot.machine;
+    let own = [
+        m.own_cpu.map(|cpu| format!("{:.1} ms/s", cpu * 1000.0)),
+        m.own_rss.map(words::bytes),
+        m.own_written.map(|b| format!("{}/s", words::bytes(b))),
+    ];
+    let own: Vec<String> = own.into_iter().flatten().collect();
+    let own = if own.is_empty() { String::new() } else { format!("  recorder: {}", own.join(", ")) };
+    let head = " LOST  task-seconds/s, last minute";
+    let fill = usize::from(width).saturating_sub(head.chars().count() + own.chars().count() + 1);
+    let mut out = vec![Line::from(vec![
+        Span::styled(head, look.heading()),
+        Span::styled(format!("{:fill$}{own}", ""), look.faint()),
+    ])];
+    let columns = usize::from(width).saturating_sub(26).min(HISTORY);
+    // One scale for all, so that heights can be compared.
+    let most = snapshot.lost.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
+    out.push(loss_line("all", &snapshot.lost, most, columns, look));
+    for cause in snapshot.causes.iter().take(lines) {
+        let most = most.max(cause.history.iter().copied().fold(0.0, f64::max));
+        out.push(loss_line(&cause.cause, &cause.history, most, columns, look));
+    }
+    out
+}
+
+fn loss_line(name: &str, history: &[f64], most: f64, columns: usize, look: Look) -> Line<'static> {
+    // The mean of the last samples: a number that changes each second cannot be read.
+    let recent: Vec<f64> = history.iter().rev().take(5).copied().filter(|v| v.is_finite()).collect();
+    let now = if recent.is_empty() { f64::NAN } else { recent.iter().sum::<f64>() / recent.len() as f64 };
+    let number = if now.is_finite() { format!("{now:>7.2}") } else { format!("{:>7}", "-") };
+    Line::from(vec![
+        Span::raw(format!("  {name:<14}")),
+        Span::styled(number, look.share(now, 2.0)),
+        Span::raw("  "),
+        Span::styled(sparkline(history, most, columns), look.warn()),
+    ])
+}
+
+/// The newest values as bars; nothing where nothing was measured.
+fn sparkline(values: &[f64], most: f64, columns: usize) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    // Below a fiftieth of a task-second per second a full bar would alarm over nothing.
+    let most = most.max(0.02);
+    let from = values.len().saturating_sub(columns);
+    values[from..]
+        .iter()
+        .map(|value| {
+            if !value.is_finite() {
+                return ' ';
+            }
+            let level = (value / most * 7.0).round().clamp(0.0, 7.0) as usize;
+            BARS[level]
+        })
+        .collect()
+}
+
+fn processes(snapshot: &Snapshot, sort: Sort, look: Look, area: Rect) -> Vec<Line<'static>> {
+    let mut list: Vec<&ProcessLine> = snapshot.processes.iter().collect();
+    match sort {
+        Sort::Lost => {}
+        Sort::Cpu => list.sort_by(|a, b| b.cpu.total_cmp(&a.cpu)),
+        Sort::Io => list.sort_by(|a, b| (b.read + b.written).total_cmp(&(a.read + a.written))),
+        Sort::Memory => list.sort_by(|a, b| b.rss.unwrap_or(0.0).total_cmp(&a.rss.unwrap_or(0.0))),
+    }
+    let by = match sort {
+        Sort::Lost => "lost time and CPU",
+        Sort::Cpu => "CPU",
+        Sort::Io => "I/O",
+        Sort::Memory => "memory",
+    };
+    let title = format!(" PROCESSES by {by}");
+    let mut out = vec![Line::styled(
+        format!("{title:<28}{:>7}{:>7}{:>11}{:>11}{:>10}", "LOST", "CPU", "READ", "WRITE", "RSS"),
+        look.heading(),
+    )];
+    for p in list.iter().take(usize::from(area.height).saturating_sub(1)) {
+        let name: String = clean(&p.name).chars().take(16).collect();
+        let rate = |v: f64| if v > 0.0 { format!("{}/s", words::bytes(v)) } else { "-".to_owned() };
+        out.push(Line::from(vec![
+            Span::raw(format!(" {:>8}  {name:<17}", p.pid)),
+            Span::styled(format!("{:>7.2}", p.lost), look.share(p.lost, 1.0)),
+            Span::raw(format!("{:>7}", format!("{:.0} %", p.cpu * 100.0))),
+            Span::raw(format!("{:>11}{:>11}", rate(p.read), rate(p.written))),
+            Span::raw(format!("{:>10}", p.rss.map_or_else(|| "-".to_owned(), words::bytes))),
+        ]));
+    }
+    out
+}
+
+fn incidents(
+    shown: &Shown<'_>,
+    screen: &Screen,
+    look: Look,
+    style: &Style,
+    area: Rect,
+) -> Vec<Line<'static>> {
+    let lasting = shown.incidents.iter().filter(|s| s.incident.end.is_none()).count();
+    let title = match shown.incidents.len() {
+        0 => " INCIDENTS".to_owned(),
+        n => format!(" INCIDENTS  {n} seen, {lasting} going on"),
+    };
+    let mut out = vec![Line::styled(title, look.heading())];
+    if shown.incidents.is_empty() {
+        out.push(match &shown.healthy {
+            None => Line::styled("  looking", look.faint()),
+            Some(fine) if fine.is_empty() => Line::styled("  none", look.good()),
+            Some(fine) => Line::styled(format!("  none; {} fine", fine.join(", ")), look.good()),
+        });
+    }
+    let width = usize::from(area.width).saturating_sub(5).max(20);
+    for (i, seen) in shown.incidents.iter().enumerate() {
+        let verdict = text::verdict(&seen.incident, style, &commands::title);
+        let mut lines = wrap(&clean(&verdict), width);
+        // The chosen one is shown whole, the others in brief.
+        if i != screen.chosen && lines.len() > 1 {
+            lines.truncate(1);
+            lines[0].push_str(" …");
+        }
+        let mut ink = if is_lasting(seen) { look.bad() } else { Look2::new() };
+        let mark = if i == screen.chosen { "> " } else { "  " };
+        if i == screen.chosen {
+            ink = ink.add_modifier(Modifier::BOLD);
+        }
+        for (n, line) in lines.iter().enumerate() {
+            out.push(Line::styled(format!(" {}{line}", if n == 0 { mark } else { "    " }), ink));
+        }
+    }
+    out.truncate(usize::from(area.height));
+    out
+}
+
+fn is_lasting(seen: &Seen) -> bool {
+    seen.incident.end.is_none()
+}
+
+fn report(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &Shown<'_>, look: Look) {
+    let text = shown.report.clone().unwrap_or_else(|| "waiting for the first report".to_owned());
+    let lines: Vec<Line<'_>> = text
+        .lines()
+        .enumerate()
+        .map(|(i, line)| {
+            let ink = match line.chars().next() {
+                _ if i == 0 => look.bad(),
+                Some(c) if c.is_alphabetic() => look.heading(),
+                _ => Look2::new(),
+            };
+            Line::styled(format!(" {line}"), ink)
+        })
+        .collect();
+    screen.report_lines = (lines.len(), usize::from(area.height));
+    screen.scroll = screen.scroll.min(lines.len().saturating_sub(usize::from(area.height)));
+    let scroll = u16::try_from(screen.scroll).unwrap_or(u16::MAX);
+    frame.render_widget(Paragraph::new(lines).scroll((scroll, 0)), area);
+}
+
+fn help(frame: &mut Frame<'_>, area: Rect, look: Look) {
+    let mut lines = vec![Line::raw(""), Line::styled("  Keys", look.heading()), Line::raw("")];
+    for (key, what) in HELP {
+        lines.push(Line::from(vec![Span::styled(format!("  {key:<14}"), look.warn()), Span::raw(*what)]));
+    }
+    lines.push(Line::raw(""));
+    let about = "Lost time is time that tasks wanted to run and could not: they waited for a CPU, for a device, for a \
+                 lock, for memory. Parts may overlap.";
+    lines.extend(
+        wrap(about, usize::from(area.width).saturating_sub(4))
+            .into_iter()
+            .map(|l| Line::raw(format!("  {l}"))),
+    );
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+    use crate::live::Tracker;
+    use crate::render::examples;
+    use std::sync::Arc;
+
+    fn screen_text(width: u16, height: u16, screen: &mut Screen, shown: &Shown<'_>) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        let look = Look { color: false };
+        terminal.draw(|frame| draw(frame, screen, shown, look, &Style::plain(80))).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line =
+            |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+        (0..height).map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn shown() -> Shown<'static> {
+        let mut tracker = Tracker::default();
+        let report = Arc::new(examples::flood());
+        tracker.update(&report);
+        Shown {
+            headline: "recording web-17 (2 CPUs, 25.3 GB) every 1.0 s to /var/lib/mitra",
+            snapshot: Some(Arc::new(examples::snapshot())),
+            incidents: tracker.seen,
+            report: None,
+            healthy: Some(vec!["swap".to_owned()]),
+            trouble: None,
+        }
+    }
+
+    #[test]
+    fn everything_fits_in_80_by_24() {
+        insta::assert_snapshot!(screen_text(80, 24, &mut Screen::default(), &shown()));
+    }
+
+    #[test]
+    fn the_report_scrolls() {
+        let mut screen = Screen { view: View::Report, scroll: 1000, ..Screen::default() };
+        let report = text::report(&examples::flood(), &Style::plain(79), &commands::title);
+        let shown = Shown { report: Some(report.clone()), ..shown() };
+        let text = screen_text(80, 24, &mut screen, &shown);
+        assert_eq!(screen.scroll, report.lines().count() - 22);
+        assert!(text.contains(report.lines().last().unwrap()), "{text}");
+    }
+
+    #[test]
+    fn tiny_screens_do_not_panic() {
+        for (width, height) in [(1, 1), (10, 3), (20, 5), (200, 60)] {
+            for view in [View::Overview, View::Report, View::Help] {
+                screen_text(width, height, &mut Screen { view, ..Screen::default() }, &shown());
+            }
+        }
+    }
+
+    #[test]
+    fn bars_follow_the_values() {
+        assert_eq!(sparkline(&[0.0, f64::NAN, 0.5, 1.0], 1.0, 10), "▁ ▅█");
+        assert_eq!(sparkline(&[1.0, 0.0, 0.0], 1.0, 2), "▁▁");
+        assert_eq!(sparkline(&[0.001], 0.001, 2), "▁", "next to nothing is no full bar");
+    }
+}
