@@ -99,6 +99,16 @@ impl<'a> Process<'a> {
         self.rows.iter().filter_map(|row| set.get(metric, row)?.total(span)).sum()
     }
 
+    /// When it was last seen.
+    #[must_use]
+    pub fn last_seen(&self, set: &SeriesSet) -> Option<i64> {
+        let last = |row: &&str| {
+            let series = set.get("task.tgid", row)?;
+            series.axis.t.get((series.start + series.values.len()).checked_sub(1)?).copied()
+        };
+        self.rows.iter().filter_map(last).max()
+    }
+
     /// Seconds inside the span for which a sample found one of its threads in D state.
     #[must_use]
     pub fn uninterruptible_s(&self, set: &SeriesSet, span: Span) -> f64 {

@@ -177,6 +177,24 @@ fn a_build_is_work() {
 }
 
 #[test]
+fn a_build_with_too_many_jobs_is_work_too() {
+    let mut m = Machine::idle();
+    m.sys("sys.cpu_idle", 1.96, 0.0).sys("tasks.run_delay", 0.01, 6.0).sys("psi.cpu_some", 0.0, 0.95);
+    m.sys("tasks.cpu_time", 0.04, 2.0);
+    for i in 0..40 {
+        let (tid, start) = (500 + i as u32, HEALTHY + i / 8 * 8);
+        m.task(tid, "rustc", start);
+        let row = format!("{tid}@{}", u64::from(tid) * 1_000_000);
+        for (metric, value) in
+            [("task.cpu_time", 0.25), ("task.run_delay", 0.75), ("task.tgid", f64::from(tid))]
+        {
+            m.values(metric, &row, start, vec![value; 8]);
+        }
+    }
+    assert!(m.explain().incidents.is_empty());
+}
+
+#[test]
 fn one_program_that_takes_the_cpus_from_another_is_a_hog() {
     let mut m = Machine::idle();
     m.task(90, "crunch", HEALTHY);

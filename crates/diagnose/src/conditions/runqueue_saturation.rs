@@ -2,10 +2,12 @@
 //!
 //! Busy is not broken: a build that keeps all CPUs full with about as many jobs as there are CPUs loses little of
 //! anybody's time, and what it loses belongs to itself. Saturation is a queue as long as the machine is wide, of tasks
-//! that stay. Where one program's handful of tasks takes the CPUs and others wait, `cpu-hog` is the better word; where
-//! the CPU goes to processes that have ended, it is a job of many short ones or a `fork-storm`.
+//! that stay: where most of the CPU time goes to processes that have ended by the end of it, they were jobs of some
+//! work that gets done. Where one program's handful of tasks takes the CPUs and others wait, `cpu-hog` is the better word.
 
+use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
+use mitra_model::time::SECOND;
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::process;
@@ -61,11 +63,11 @@ fn observe(view: &View<'_>) -> Observation {
     if throttled > 0.5 * high.during * cpus {
         return Observation::Inactive("what waited was waiting for CPU quota".to_owned());
     }
-    let ended = view.system("tasks.exited_cpu_time").and_then(|s| s.within(span).mean()).unwrap_or(0.0);
-    let used = view.system("tasks.cpu_time").and_then(|s| s.within(span).mean()).unwrap_or(cpus);
+    let ended = ended_cpu_s(view, high.run.end, span);
+    let used = view.system("tasks.cpu_time").map_or(cpus * high.run.seconds(), |s| s.within(span).total());
     if ended > 0.5 * used {
         return Observation::Inactive(format!(
-            "{} of the CPU time went to processes that ended: a job of many short processes",
+            "{} of the CPU time went to processes that have ended: jobs that get done",
             words::percent(ended / used.max(1e-9))
         ));
     }
@@ -91,6 +93,19 @@ fn observe(view: &View<'_>) -> Observation {
     finding.loss_s = view.excess(&["tasks.run_delay"], span);
     finding.confidence = if tops.is_empty() { 0.7 } else { 0.9 };
     Observation::Active(Box::new(finding))
+}
+
+/// CPU-seconds of processes that had ended when the run did, as far as frames saw them and after.
+fn ended_cpu_s(view: &View<'_>, end: i64, span: Span) -> f64 {
+    let step_ns = view.system("tasks.run_delay").map_or(SECOND, |s| (s.step_s() * SECOND as f64) as i64);
+    let unseen = view.system("tasks.exited_cpu_time").map_or(0.0, |s| s.within(span).total());
+    let seen: f64 = view
+        .processes()
+        .iter()
+        .filter(|p| p.last_seen(view.set).is_some_and(|last| last < end - 2 * step_ns))
+        .map(|p| p.total(view.set, "task.cpu_time", span))
+        .sum();
+    unseen + seen
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
