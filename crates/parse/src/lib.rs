@@ -1,1 +1,77 @@
-//! Bytes of /proc files to typed rows. No I/O, never panics.
+//! Bytes of the kernel's files to typed rows. No I/O, never panics.
+//!
+//! Each parser is one file. It writes into the row of the frame that its numbers belong to, and says what it could
+//! not read: a line that is damaged, cut off or comes twice yields nothing, and costs nothing but itself. What the
+//! kernel does not print stays unavailable.
+//!
+//! Parsers learn the layout of their file, so that a pass over a file of known layout compares keys and reads
+//! numbers and neither allocates nor hashes.
+
+mod column;
+mod keyed;
+mod rows;
+mod scan;
+
+pub mod buddyinfo;
+pub mod cgroup;
+pub mod cgroup_memory;
+pub mod diskstats;
+pub mod fs_state;
+pub mod interrupts;
+pub mod kmsg;
+pub mod loadavg;
+pub mod meminfo;
+pub mod mounts;
+pub mod net_dev;
+pub mod node;
+pub mod pressure;
+pub mod slabinfo;
+pub mod snmp;
+pub mod sockstat;
+pub mod softirqs;
+pub mod softnet;
+pub mod sources;
+pub mod stack;
+pub mod stat;
+pub mod sysctl;
+pub mod task;
+pub mod task_status;
+pub mod vmstat;
+pub mod zoneinfo;
+
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod testing;
+
+pub use sources::{Period, SOURCES, Source};
+
+/// What a parser could not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// Lines that are damaged, cut off, repeated, or hold a number too large to store. Of all but the last kind
+    /// nothing is used.
+    pub bad_lines: u32,
+    /// The number of the first of them, from 1.
+    pub first_bad: Option<u32>,
+    /// Well-formed counters that the metric table does not have.
+    pub unknown_keys: u32,
+}
+
+impl Outcome {
+    /// Whether everything was read.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.bad_lines == 0
+    }
+
+    pub(crate) fn bad(&mut self, line: u32) {
+        self.bad_lines = self.bad_lines.saturating_add(1);
+        self.first_bad.get_or_insert(line);
+    }
+
+    /// A file of one line that could not be read.
+    pub(crate) fn bad_file() -> Self {
+        Outcome { bad_lines: 1, first_bad: Some(1), unknown_keys: 0 }
+    }
+}

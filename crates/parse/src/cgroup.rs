@@ -1,0 +1,524 @@
+//! The files of one control group, version 1 and 2.
+//!
+//! [`FILES`] says which there are; a group has those of its controllers. One parser serves all groups, because the
+//! layout of a file is the same in each of them. All of them fill the row that they are given.
+//!
+//! See `Documentation/admin-guide/cgroup-v2.rst` and `Documentation/admin-guide/cgroup-v1/`.
+
+use mitra_model::NA;
+
+use crate::Outcome;
+use crate::cgroup_memory::MemoryStat;
+use crate::column::{Column, scaled, sum};
+use crate::keyed::Keyed;
+use crate::pressure::{Pressure, Resource};
+use crate::scan::{Lines, digits, number, only_number, skip_blanks, split_line, trim_end, word};
+use crate::vmstat::lines_of_numbers;
+
+/// The microseconds of a tick of `USER_HZ`.
+const TICK_US: i64 = 10_000;
+/// A limit of version 1 that is none: the largest number, rounded down to pages of up to 64 KiB.
+const NO_LIMIT_MIN: i64 = i64::MAX - 0xffff;
+
+/// Devices of a group that are told apart, to notice one that comes twice.
+const DEVICES_MAX: usize = 64;
+
+/// Where a file is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// In the one tree of version 2.
+    V2,
+    /// In the tree of this controller of version 1.
+    V1(&'static str),
+}
+
+/// A file of a group.
+#[derive(Debug, Clone, Copy)]
+pub struct File {
+    /// Its name within the directory of the group.
+    pub name: &'static str,
+    /// The tree that it belongs to.
+    pub hierarchy: Hierarchy,
+    /// Reads it into the row of the group.
+    pub parse: fn(&mut Cgroup, &[u8], &mut [i64]) -> Outcome,
+}
+
+const V1_CPU: Hierarchy = Hierarchy::V1("cpu");
+const V1_CPUACCT: Hierarchy = Hierarchy::V1("cpuacct");
+const V1_MEMORY: Hierarchy = Hierarchy::V1("memory");
+const V1_BLKIO: Hierarchy = Hierarchy::V1("blkio");
+const V1_PIDS: Hierarchy = Hierarchy::V1("pids");
+
+/// The files. Of two that fill the same cell the better one comes last.
+pub const FILES: &[File] = &[
+    file("cpu.stat", Hierarchy::V2, Cgroup::cpu_stat),
+    file("cpu.max", Hierarchy::V2, Cgroup::cpu_max),
+    file("memory.current", Hierarchy::V2, |c, input, row| amount(input, c.memory_current, row)),
+    file("memory.max", Hierarchy::V2, |c, input, row| limit(input, c.memory_max, row)),
+    file("memory.high", Hierarchy::V2, |c, input, row| limit(input, c.memory_high, row)),
+    file("memory.swap.current", Hierarchy::V2, |c, input, row| amount(input, c.swap_current, row)),
+    file("memory.swap.max", Hierarchy::V2, |c, input, row| limit(input, c.swap_max, row)),
+    file("memory.events", Hierarchy::V2, Cgroup::memory_events),
+    file("memory.stat", Hierarchy::V2, |c, input, row| c.memory_v2.parse(input, row)),
+    file("io.stat", Hierarchy::V2, Cgroup::io_stat),
+    file("pids.current", Hierarchy::V2, |c, input, row| amount(input, c.pids_current, row)),
+    file("pids.max", Hierarchy::V2, |c, input, row| limit(input, c.pids_max, row)),
+    file("cpu.pressure", Hierarchy::V2, |c, input, row| c.pressure_cpu.fill(input, row)),
+    file("io.pressure", Hierarchy::V2, |c, input, row| c.pressure_io.fill(input, row)),
+    file("memory.pressure", Hierarchy::V2, |c, input, row| c.pressure_memory.fill(input, row)),
+    file("irq.pressure", Hierarchy::V2, |c, input, row| c.pressure_irq.fill(input, row)),
+    file("cpu.stat", V1_CPU, Cgroup::cpu_stat_v1),
+    file("cpu.cfs_quota_us", V1_CPU, Cgroup::cfs_quota),
+    file("cpu.cfs_period_us", V1_CPU, |c, input, row| amount(input, c.cpu_period, row)),
+    file("cpuacct.usage", V1_CPUACCT, Cgroup::cpuacct_usage),
+    file("cpuacct.stat", V1_CPUACCT, Cgroup::cpuacct_stat),
+    file("memory.usage_in_bytes", V1_MEMORY, |c, input, row| amount(input, c.memory_current, row)),
+    file("memory.limit_in_bytes", V1_MEMORY, |c, input, row| limit(input, c.memory_max, row)),
+    file("memory.memsw.limit_in_bytes", V1_MEMORY, |c, input, row| limit(input, c.swap_max, row)),
+    file("memory.failcnt", V1_MEMORY, |c, input, row| amount(input, c.memory_failcnt, row)),
+    file("memory.oom_control", V1_MEMORY, Cgroup::oom_control),
+    file("memory.stat", V1_MEMORY, |c, input, row| c.memory_v1.parse(input, row)),
+    file("blkio.throttle.io_service_bytes", V1_BLKIO, |c, input, row| blkio(input, c.io_bytes, row)),
+    file("blkio.throttle.io_serviced", V1_BLKIO, |c, input, row| blkio(input, c.io_count, row)),
+    file("blkio.throttle.io_service_bytes_recursive", V1_BLKIO, |c, input, row| {
+        blkio(input, c.io_bytes, row)
+    }),
+    file("blkio.throttle.io_serviced_recursive", V1_BLKIO, |c, input, row| blkio(input, c.io_count, row)),
+    file("pids.current", V1_PIDS, |c, input, row| amount(input, c.pids_current, row)),
+    file("pids.max", V1_PIDS, |c, input, row| limit(input, c.pids_max, row)),
+];
+
+const fn file(
+    name: &'static str,
+    hierarchy: Hierarchy,
+    parse: fn(&mut Cgroup, &[u8], &mut [i64]) -> Outcome,
+) -> File {
+    File { name, hierarchy, parse }
+}
+
+/// The parser of the files of all groups.
+#[derive(Debug)]
+pub struct Cgroup {
+    cpu_stat_keys: Keyed<Option<Column>>,
+    cpu_stat_v1_keys: Keyed<Option<Column>>,
+    cpuacct_keys: Keyed<Option<Column>>,
+    event_keys: Keyed<Option<Column>>,
+    oom_keys: Keyed<Option<Column>>,
+    memory_v1: MemoryStat,
+    memory_v2: MemoryStat,
+    pressure_cpu: Pressure,
+    pressure_io: Pressure,
+    pressure_memory: Pressure,
+    pressure_irq: Pressure,
+    cpu_usage: Column,
+    throttled_time: Column,
+    burst_time: Column,
+    cpu_quota: Column,
+    cpu_period: Column,
+    memory_current: Column,
+    memory_max: Column,
+    memory_high: Column,
+    memory_failcnt: Column,
+    swap_current: Column,
+    swap_max: Column,
+    /// Read and written.
+    io_bytes: [Column; 2],
+    io_count: [Column; 2],
+    pids_current: Column,
+    pids_max: Column,
+}
+
+impl Default for Cgroup {
+    fn default() -> Self {
+        Cgroup {
+            cpu_stat_keys: Keyed::default(),
+            cpu_stat_v1_keys: Keyed::default(),
+            cpuacct_keys: Keyed::default(),
+            event_keys: Keyed::default(),
+            oom_keys: Keyed::default(),
+            memory_v1: MemoryStat::v1(),
+            memory_v2: MemoryStat::v2(),
+            pressure_cpu: Pressure::of_cgroup(Resource::Cpu),
+            pressure_io: Pressure::of_cgroup(Resource::Io),
+            pressure_memory: Pressure::of_cgroup(Resource::Memory),
+            pressure_irq: Pressure::of_cgroup(Resource::Irq),
+            cpu_usage: Column::of("cgroup.cpu_usage"),
+            throttled_time: Column::of("cgroup.throttled_time"),
+            burst_time: Column::of("cgroup.burst_time"),
+            cpu_quota: Column::of("cgroup.cpu_quota"),
+            cpu_period: Column::of("cgroup.cpu_period"),
+            memory_current: Column::of("cgroup.memory_current"),
+            memory_max: Column::of("cgroup.memory_max"),
+            memory_high: Column::of("cgroup.memory_high"),
+            memory_failcnt: Column::of("cgroup.memory_failcnt"),
+            swap_current: Column::of("cgroup.swap_current"),
+            swap_max: Column::of("cgroup.swap_max"),
+            io_bytes: Column::list(["cgroup.io_read_bytes", "cgroup.io_write_bytes"]),
+            io_count: Column::list(["cgroup.io_reads", "cgroup.io_writes"]),
+            pids_current: Column::of("cgroup.pids_current"),
+            pids_max: Column::of("cgroup.pids_max"),
+        }
+    }
+}
+
+impl Cgroup {
+    /// `cpu.stat` of version 2, in microseconds.
+    fn cpu_stat(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+        let classify = |key: &[u8]| {
+            Some(match key {
+                b"usage_usec " => Column::of("cgroup.cpu_usage"),
+                b"user_usec " => Column::of("cgroup.cpu_user"),
+                b"system_usec " => Column::of("cgroup.cpu_system"),
+                b"nr_periods " => Column::of("cgroup.nr_periods"),
+                b"nr_throttled " => Column::of("cgroup.nr_throttled"),
+                b"throttled_usec " => Column::of("cgroup.throttled_time"),
+                b"nr_bursts " => Column::of("cgroup.nr_bursts"),
+                b"burst_usec " => Column::of("cgroup.burst_time"),
+                // Part of user time; forced idle of core scheduling.
+                b"nice_usec " | b"core_sched.force_idle_usec " => Column::NONE,
+                _ => return None,
+            })
+        };
+        lines_of_numbers(&mut self.cpu_stat_keys, input, classify, row, |value| value)
+    }
+
+    /// `cpu.stat` of version 1: counts, and times in nanoseconds.
+    fn cpu_stat_v1(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+        let (throttled, burst) = (self.throttled_time, self.burst_time);
+        let classify = |key: &[u8]| {
+            Some(match key {
+                b"nr_periods " => Column::of("cgroup.nr_periods"),
+                b"nr_throttled " => Column::of("cgroup.nr_throttled"),
+                b"throttled_time " => throttled,
+                b"nr_bursts " => Column::of("cgroup.nr_bursts"),
+                b"burst_time " => burst,
+                b"wait_sum " | b"current_bw " => Column::NONE,
+                _ => return None,
+            })
+        };
+        throttled.set(row, NA);
+        burst.set(row, NA);
+        let outcome = lines_of_numbers(&mut self.cpu_stat_v1_keys, input, classify, row, |value| value);
+        for column in [throttled, burst] {
+            column.set(row, micros(column.get(row)));
+        }
+        outcome
+    }
+
+    /// `cpu.max`: `50000 100000`, or `max 100000`.
+    fn cpu_max(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+        let parts = split_line(input).filter(|(_, rest)| rest.is_empty()).and_then(|(line, _)| {
+            let (quota, rest) = word(line)?;
+            Some((only_limit(quota)?, only_number(rest)?))
+        });
+        let Some((quota, period)) = parts else { return Outcome::bad_file() };
+        self.cpu_quota.set(row, quota);
+        self.cpu_period.set(row, period);
+        if period == NA { Outcome::bad_file() } else { Outcome::default() }
+    }
+
+    /// `cpu.cfs_quota_us`, where -1 is no limit.
+    fn cfs_quota(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+        if input == b"-1\n" {
+            self.cpu_quota.set(row, NA);
+            return Outcome::default();
+        }
+        amount(input, self.cpu_quota, row)
+    }
+
+    /// `cpuacct.usage`, in nanoseconds.
+    fn cpuacct_usage(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+        let outcome = amount(input, self.cpu_usage, row);
+        if outcome.is_clean() {
+            self.cpu_usage.set(row, micros(self.cpu_usage.get(row)));
+        }
+        outcome
+    }
+
+    /// `cpuacct.stat`, in ticks.
+    fn cpuacct_stat(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+        let classify = |key: &[u8]| match key {
+            b"user " => Some(Column::of("cgroup.cpu_user")),
+            b"system " => Some(Column::of("cgroup.cpu_system")),
+            _ => None,
+        };
+        lines_of_numbers(&mut self.cpuacct_keys, input, classify, row, |ticks| scaled(ticks, TICK_US))
+    }
+
+    /// `memory.events`.
+    fn memory_events(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+        let classify = |key: &[u8]| {
+            Some(match key {
+                b"low " => Column::of("cgroup.memory_low_events"),
+                b"high " => Column::of("cgroup.memory_high_events"),
+                b"max " => Column::of("cgroup.memory_failcnt"),
+                b"oom " => Column::of("cgroup.oom"),
+                b"oom_kill " => Column::of("cgroup.oom_kill"),
+                b"oom_group_kill " | b"sock_throttled " => Column::NONE,
+                _ => return None,
+            })
+        };
+        lines_of_numbers(&mut self.event_keys, input, classify, row, |value| value)
+    }
+
+    /// `memory.oom_control` of version 1, which counts kills since 4.13.
+    fn oom_control(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+        let classify = |key: &[u8]| {
+            Some(match key {
+                b"oom_kill " => Column::of("cgroup.oom_kill"),
+                b"oom_kill_disable " | b"under_oom " => Column::NONE,
+                _ => return None,
+            })
+        };
+        lines_of_numbers(&mut self.oom_keys, input, classify, row, |value| value)
+    }
+
+    /// `io.stat`: `254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6` for each device.
+    ///
+    /// A device that is made of others counts beside them, so on stacked devices the sum counts some I/O twice.
+    fn io_stat(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut lines = Lines::new(input);
+        let mut sums = [0; 4];
+        let mut seen = [(NA, NA); DEVICES_MAX];
+        let mut devices = 0;
+        while let Some(line) = lines.next(&mut outcome) {
+            match io_line(line) {
+                Some((device, values)) if !seen.iter().take(devices).any(|d| *d == device) => {
+                    if let Some(slot) = seen.get_mut(devices) {
+                        *slot = device;
+                        devices += 1;
+                    }
+                    for (total, value) in sums.iter_mut().zip(values) {
+                        *total = sum(*total, value);
+                    }
+                }
+                _ => outcome.bad(lines.number()),
+            }
+        }
+        if sums.contains(&NA) && outcome.is_clean() {
+            outcome.bad(lines.number());
+        }
+        let [read, written] = self.io_bytes;
+        let [reads, writes] = self.io_count;
+        for (column, value) in [read, written, reads, writes].into_iter().zip(sums) {
+            // A device whose line was damaged is missing in the sum.
+            column.set(row, if outcome.is_clean() { value } else { NA });
+        }
+        outcome
+    }
+}
+
+/// Nanoseconds as microseconds.
+fn micros(ns: i64) -> i64 {
+    if ns == NA { NA } else { ns / 1000 }
+}
+
+/// A file of one number.
+fn amount(input: &[u8], column: Column, row: &mut [i64]) -> Outcome {
+    match split_line(input) {
+        Some((line, [])) if let Some(value) = only_number(line) => {
+            column.set(row, value);
+            if value == NA { Outcome::bad_file() } else { Outcome::default() }
+        }
+        _ => Outcome::bad_file(),
+    }
+}
+
+/// A file of one limit.
+fn limit(input: &[u8], column: Column, row: &mut [i64]) -> Outcome {
+    match split_line(input) {
+        Some((line, [])) if let Some(value) = only_limit(line) => {
+            column.set(row, value);
+            Outcome::default()
+        }
+        _ => Outcome::bad_file(),
+    }
+}
+
+/// A limit; [`NA`] where there is none.
+fn only_limit(text: &[u8]) -> Option<i64> {
+    if trim_end(text) == b"max" {
+        return Some(NA);
+    }
+    let value = only_number(text)?;
+    Some(if value >= NO_LIMIT_MIN { NA } else { value })
+}
+
+/// Device and numbers of a line of `io.stat`: bytes read and written, reads and writes. A device that was never used
+/// may have no numbers; one that has some has all four.
+fn io_line(line: &[u8]) -> Option<((i64, i64), [i64; 4])> {
+    let (name, mut rest) = word(line)?;
+    let device = device(name)?;
+    let mut values = [None; 4];
+    let mut is_used = false;
+    while let Some((pair, tail)) = word(rest) {
+        let equals = pair.iter().position(|b| *b == b'=')?;
+        let (key, value) = pair.split_at_checked(equals)?;
+        is_used = true;
+        let keys: [&[u8]; 4] = [b"rbytes", b"wbytes", b"rios", b"wios"];
+        let position = keys.iter().position(|known| *known == key);
+        if let Some(slot) = position.and_then(|position| values.get_mut(position)) {
+            let (value, []) = digits(value.strip_prefix(b"=")?)? else { return None };
+            if slot.replace(value).is_some() {
+                return None;
+            }
+        }
+        rest = tail;
+    }
+    match values {
+        [Some(a), Some(b), Some(c), Some(d)] => Some((device, [a, b, c, d])),
+        _ if is_used => None,
+        _ => Some((device, [0; 4])),
+    }
+}
+
+/// The two numbers of `254:0`.
+fn device(text: &[u8]) -> Option<(i64, i64)> {
+    let (major, rest) = digits(text)?;
+    let (minor, []) = digits(rest.strip_prefix(b":")?)? else { return None };
+    Some((major, minor))
+}
+
+/// A file of version 1 with lines `254:0 Read 123` for each device, and a last line `Total 456`.
+fn blkio(input: &[u8], columns: [Column; 2], row: &mut [i64]) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut lines = Lines::new(input);
+    let mut sums = [0; 2];
+    let mut ended = false;
+    while let Some(line) = lines.next(&mut outcome) {
+        let Some((name, rest)) = word(line) else {
+            outcome.bad(lines.number());
+            continue;
+        };
+        if name == b"Total" && !ended {
+            ended = only_number(rest).is_some_and(|total| total != NA);
+            continue;
+        }
+        let operation = word(rest).and_then(|(name, rest)| Some((name, number(rest)?)));
+        match operation {
+            Some((operation, (value, rest)))
+                if device(name).is_some() && skip_blanks(rest).is_empty() && !ended =>
+            {
+                let [read, written] = &mut sums;
+                match operation {
+                    b"Read" => *read = sum(*read, value),
+                    b"Write" => *written = sum(*written, value),
+                    b"Sync" | b"Async" | b"Discard" | b"Total" => {}
+                    _ => outcome.bad(lines.number()),
+                }
+            }
+            _ => outcome.bad(lines.number()),
+        }
+    }
+    // Without the last line the file was cut off, perhaps between two devices.
+    if outcome.is_clean() && (!ended || sums.contains(&NA)) {
+        outcome.bad(lines.number().max(1));
+    }
+    for (column, value) in columns.into_iter().zip(sums) {
+        column.set(row, if outcome.is_clean() { value } else { NA });
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Sample, parsed};
+
+    #[test]
+    fn version_2() {
+        let dir = "sys/fs/cgroup/web.slice";
+        let s = parsed("5.15", &format!("{dir}/cpu.stat"));
+        s.is("cgroup.cpu_usage", 88_120_331);
+        s.is("cgroup.throttled_time", 1_204_118);
+        s.none("cgroup.nr_bursts");
+        let s = parsed("6.1", &format!("{dir}/cpu.stat"));
+        s.is("cgroup.burst_time", 4_004);
+        let s = parsed("6.1", &format!("{dir}/cpu.max"));
+        s.is("cgroup.cpu_quota", 50_000);
+        s.is("cgroup.cpu_period", 100_000);
+        parsed("5.15", &format!("{dir}/cpu.max")).none("cgroup.cpu_quota");
+        parsed("6.1", &format!("{dir}/memory.max")).is("cgroup.memory_max", 536_870_912);
+        parsed("5.15", &format!("{dir}/memory.max")).none("cgroup.memory_max");
+        let s = parsed("6.1", &format!("{dir}/memory.events"));
+        s.is("cgroup.memory_failcnt", 64_475);
+        s.is("cgroup.oom_kill", 3);
+        let s = parsed("6.1", &format!("{dir}/io.stat"));
+        s.is("cgroup.io_read_bytes", 4_096 + 1_048_576);
+        s.is("cgroup.io_writes", 2 + 9);
+        parsed("6.1", &format!("{dir}/pids.current")).is("cgroup.pids_current", 37);
+        parsed("6.1", &format!("{dir}/cpu.pressure")).is("cgroup.psi_cpu_full", 991_200);
+        parsed("6.18", "sys/fs/cgroup/unified/cpu.stat").is("cgroup.cpu_usage", 121_227_282);
+    }
+
+    #[test]
+    fn version_1() {
+        let s = parsed("3.10", "sys/fs/cgroup/cpu/web/cpu.stat");
+        s.is("cgroup.nr_throttled", 1_204);
+        s.is("cgroup.throttled_time", 88_120_331);
+        parsed("3.10", "sys/fs/cgroup/cpu/web/cpu.cfs_quota_us").is("cgroup.cpu_quota", 20_000);
+        parsed("3.10", "sys/fs/cgroup/cpuacct/web/cpuacct.usage").is("cgroup.cpu_usage", 712_003_311);
+        parsed("3.10", "sys/fs/cgroup/cpuacct/web/cpuacct.stat").is("cgroup.cpu_user", 61_204 * 10_000);
+        parsed("3.10", "sys/fs/cgroup/memory/web/memory.limit_in_bytes").none("cgroup.memory_max");
+        parsed("4.18", "sys/fs/cgroup/memory/web/memory.limit_in_bytes").is("cgroup.memory_max", 402_653_184);
+        parsed("4.18", "sys/fs/cgroup/memory/web/memory.failcnt").is("cgroup.memory_failcnt", 64_475);
+        parsed("4.18", "sys/fs/cgroup/memory/web/memory.oom_control").is("cgroup.oom_kill", 2);
+        let s = parsed("4.18", "sys/fs/cgroup/blkio/web/blkio.throttle.io_service_bytes");
+        s.is("cgroup.io_read_bytes", 8_192 + 4_096);
+        s.is("cgroup.io_write_bytes", 1_024_000);
+        parsed("6.18", "sys/fs/cgroup/cpu/cpu.cfs_quota_us").none("cgroup.cpu_quota");
+        parsed("6.18", "sys/fs/cgroup/memory/memory.limit_in_bytes").none("cgroup.memory_max");
+        parsed("6.18", "sys/fs/cgroup/blkio/blkio.throttle.io_serviced").is("cgroup.io_reads", 0);
+    }
+
+    #[test]
+    fn damage() {
+        let v2 = |name: &str, input: &[u8]| Sample::of(&format!("sys/fs/cgroup/a/{name}"), input);
+        let v1 = |tree: &str, name: &str, input: &[u8]| {
+            Sample::of(&format!("sys/fs/cgroup/{tree}/a/{name}"), input)
+        };
+        for (name, bad) in [
+            ("cpu.max", &b"max\n"[..]),
+            ("cpu.max", b"max 100000"),
+            ("cpu.max", b"-1 100000\n"),
+            ("cpu.max", b"1 2 3\n"),
+            ("cpu.max", b"max 99999999999999999999\n"),
+            ("memory.max", b"maximum\n"),
+            ("memory.max", b"max"),
+            ("memory.max", b"5 5\n"),
+            ("memory.current", b"-5\n"),
+            ("memory.current", b"max\n"),
+            ("memory.current", b"5\r\n"),
+            ("memory.current", b"99999999999999999999\n"),
+            ("io.stat", b"8:0 rbytes=1 wbytes=x\n"),
+            ("io.stat", b"8:0 rbytes=1 wbytes=2 rios=3 wios=4\n8:1 rbytes=5"),
+            ("io.stat", b"8 rbytes=1\n"),
+            ("io.stat", b"8:0 rbytes=99999999999999999999 wbytes=0 rios=0 wios=0\n"),
+            ("io.stat", b"8:0 rbytes=5 wbytes=0 rios=0\n"),
+            ("io.stat", b"8:0 rbytes=5 wbytes=0 rios=0 wios=0\n8:0 rbytes=5 wbytes=0 rios=0 wios=0\n"),
+        ] {
+            let s = v2(name, bad);
+            s.count(0);
+            assert_eq!(s.outcome.bad_lines, 1, "{name} {}", String::from_utf8_lossy(bad));
+        }
+        for (tree, name, bad) in [
+            ("cpu", "cpu.cfs_quota_us", &b"-2\n"[..]),
+            ("cpu", "cpu.cfs_quota_us", b"-1"),
+            ("cpuacct", "cpuacct.usage", b"12345"),
+            ("blkio", "blkio.throttle.io_serviced", b"8:0 Read 5\n8:0 Write 6\n"),
+            ("blkio", "blkio.throttle.io_serviced", b"8:0 Read x\nTotal 5\n"),
+            ("blkio", "blkio.throttle.io_serviced", b"8:0 Read 5 5\nTotal 5\n"),
+            ("blkio", "blkio.throttle.io_serviced", b"8:0 Reads 5\nTotal 5\n"),
+            ("blkio", "blkio.throttle.io_serviced", b"8:0 Read 5\nTotal 5\n8:0 Read 5\n"),
+            ("blkio", "blkio.throttle.io_serviced", b""),
+        ] {
+            let s = v1(tree, name, bad);
+            s.count(0);
+            assert_eq!(s.outcome.bad_lines, 1, "{name} {}", String::from_utf8_lossy(bad));
+        }
+        let s = v2("cpu.stat", b"usage_usec 5\nusage_usec 6\nuser_usec -1\nnovel 1\nsystem_usec 4");
+        s.is("cgroup.cpu_usage", 5);
+        s.count(1);
+        assert_eq!((s.outcome.bad_lines, s.outcome.unknown_keys), (3, 1));
+    }
+}

@@ -1,0 +1,88 @@
+//! The files that are one for the whole machine, in the order in which they are read.
+//!
+//! What exists once for each node, group, task or setting is in [`crate::node`], [`crate::cgroup`],
+//! [`crate::task`] and [`crate::sysctl`].
+
+use mitra_model::{Frame, Strings};
+
+use crate::Outcome;
+use crate::buddyinfo::BuddyInfo;
+use crate::diskstats::DiskStats;
+use crate::fs_state::{DentryState, FileNr, InodeState};
+use crate::interrupts::Interrupts;
+use crate::loadavg::LoadAvg;
+use crate::meminfo::MemInfo;
+use crate::net_dev::NetDev;
+use crate::pressure::{Pressure, Resource};
+use crate::slabinfo::SlabInfo;
+use crate::snmp::Snmp;
+use crate::sockstat::SockStat;
+use crate::softirqs::SoftIrqs;
+use crate::softnet::SoftNet;
+use crate::stat::Stat;
+use crate::vmstat::VmStat;
+use crate::zoneinfo::ZoneInfo;
+
+/// A parser with what it has learned.
+pub type Parse = Box<dyn FnMut(&[u8], &mut Strings, &mut Frame) -> Outcome + Send>;
+
+/// How often a file is worth reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// In each sample.
+    Fast,
+    /// Every few seconds: the file is costly to make or seldom changes.
+    Slow,
+}
+
+/// A file and its parser.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    /// The path below the root, without a slash at its start.
+    pub path: &'static str,
+    /// How often to read it.
+    pub period: Period,
+    /// Makes a parser that has learned nothing yet.
+    pub parser: fn() -> Parse,
+}
+
+fn boxed<P: Send + 'static>(
+    mut parser: P,
+    parse: fn(&mut P, &[u8], &mut Strings, &mut Frame) -> Outcome,
+) -> Parse {
+    Box::new(move |input, strings, frame| parse(&mut parser, input, strings, frame))
+}
+
+/// The files. `/proc/stat` comes first, because its rows tell which CPUs are online.
+pub const SOURCES: &[Source] = &[
+    fast("proc/stat", || boxed(Stat::default(), Stat::parse)),
+    fast("proc/loadavg", || boxed(LoadAvg::default(), LoadAvg::parse)),
+    fast("proc/vmstat", || boxed(VmStat::default(), VmStat::parse)),
+    fast("proc/meminfo", || boxed(MemInfo::default(), MemInfo::parse)),
+    fast("proc/buddyinfo", || boxed(BuddyInfo::default(), BuddyInfo::parse)),
+    fast("proc/diskstats", || boxed(DiskStats::default(), DiskStats::parse)),
+    fast("proc/pressure/cpu", || boxed(Pressure::new(Resource::Cpu), Pressure::parse)),
+    fast("proc/pressure/io", || boxed(Pressure::new(Resource::Io), Pressure::parse)),
+    fast("proc/pressure/memory", || boxed(Pressure::new(Resource::Memory), Pressure::parse)),
+    fast("proc/pressure/irq", || boxed(Pressure::new(Resource::Irq), Pressure::parse)),
+    fast("proc/softirqs", || boxed(SoftIrqs::default(), SoftIrqs::parse)),
+    fast("proc/net/dev", || boxed(NetDev::default(), NetDev::parse)),
+    fast("proc/net/snmp", || boxed(Snmp::default(), Snmp::parse)),
+    fast("proc/net/netstat", || boxed(Snmp::default(), Snmp::parse)),
+    fast("proc/net/sockstat", || boxed(SockStat::default(), SockStat::parse)),
+    fast("proc/net/softnet_stat", || boxed(SoftNet::default(), SoftNet::parse)),
+    fast("proc/sys/fs/dentry-state", || boxed(DentryState::default(), DentryState::parse)),
+    fast("proc/sys/fs/inode-state", || boxed(InodeState::default(), InodeState::parse)),
+    fast("proc/sys/fs/file-nr", || boxed(FileNr::default(), FileNr::parse)),
+    slow("proc/zoneinfo", || boxed(ZoneInfo::default(), ZoneInfo::parse)),
+    slow("proc/slabinfo", || boxed(SlabInfo::default(), SlabInfo::parse)),
+    slow("proc/interrupts", || boxed(Interrupts::default(), Interrupts::parse)),
+];
+
+const fn fast(path: &'static str, parser: fn() -> Parse) -> Source {
+    Source { path, period: Period::Fast, parser }
+}
+
+const fn slow(path: &'static str, parser: fn() -> Parse) -> Source {
+    Source { path, period: Period::Slow, parser }
+}
