@@ -168,6 +168,11 @@ impl OpenSegment {
             + self.times.len() * size_of::<Times>()
     }
 
+    /// Roughly the memory that the rows of the last frame take.
+    pub(crate) fn present_bytes(&self) -> usize {
+        self.tables.iter().map(OpenTable::present_bytes).sum()
+    }
+
     /// Finds what changed; see [`OpenTable::observe`].
     pub(crate) fn observe(&mut self, frame: &Frame, strings: &Strings) {
         self.texts.follow(strings);

@@ -329,6 +329,7 @@ impl Builder {
                 moving_only: wanted.moving_only,
                 born_ns: known.born_ns[*number as usize],
                 timeline,
+                first: part.position,
                 words,
             };
             let mut values = self.values.iter();
@@ -399,6 +400,8 @@ struct Cell<'a> {
     moving_only: bool,
     born_ns: i64,
     timeline: &'a Timeline,
+    /// The first position of the segment.
+    first: usize,
     words: &'a [Arc<str>],
 }
 
@@ -480,7 +483,8 @@ impl Cell<'_> {
 
     fn text(&self, track: &mut Track, position: usize, raw: i64) {
         let is_next = track.last_position != NEVER && track.last_position as usize + 1 == position;
-        if is_next && track.last_raw == raw && position > 1 {
+        // Another segment numbers its texts anew.
+        if is_next && track.last_raw == raw && position > self.first {
             track.last_position = position as u32;
             return;
         }

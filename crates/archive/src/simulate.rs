@@ -208,7 +208,7 @@ impl Machine {
 
     /// Lets a second go by.
     pub fn tick(&mut self) {
-        let jitter = 40_000 + self.noise.below(60_000) as i64 - self.noise.below(60_000) as i64;
+        let jitter = 40_000 + self.noise.below(120_000) as i64;
         let next = (self.now.mono / SECOND + 1) * SECOND + jitter;
         let step = next - self.now.mono;
         self.now = Stamp { real: self.now.real + step, mono: next, boot: self.now.boot + step };

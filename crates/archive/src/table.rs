@@ -22,6 +22,9 @@ const NONE: u32 = u32::MAX;
 /// How far ahead a row is looked for when rows before it have gone.
 const LOOK_AHEAD_ROWS: usize = 4;
 
+/// Memory for this many rows is kept in any case.
+const ROWS_KEPT: usize = 1024;
+
 /// Keys are small integers without structure worth attacking; SipHash would cost more than the rest of the match.
 #[derive(Default)]
 pub(crate) struct KeyHasher(u64);
@@ -129,8 +132,12 @@ impl OpenTable {
         }
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Forgets everything and keeps the memory, unless it was far more than the last frame needs.
     pub(crate) fn clear(&mut self) {
+        if self.keys.capacity() > 4 * self.order.len() + ROWS_KEPT {
+            *self = OpenTable::new(self.entity);
+            return;
+        }
         self.keys.clear();
         self.slots.clear();
         self.last.clear();
@@ -153,7 +160,17 @@ impl OpenTable {
 
     /// Roughly the memory in use.
     pub(crate) fn bytes(&self) -> usize {
-        self.keys.len() * (20 * self.width + 80) + self.changes.len() * size_of::<Changes>()
+        self.keys.len() * self.row_bytes() + self.changes.len() * size_of::<Changes>()
+    }
+
+    /// Roughly the memory that the rows of the last frame take.
+    pub(crate) fn present_bytes(&self) -> usize {
+        self.order.len() * self.row_bytes()
+    }
+
+    fn row_bytes(&self) -> usize {
+        let cell = 2 * size_of::<i64>() + size_of::<u32>();
+        cell * self.width + 80
     }
 
     fn key(&self, key: Key, texts: &mut Texts, strings: &Strings) -> Key {

@@ -85,7 +85,8 @@ const SEGMENT_FRAMES_MAX: u32 = 1 << 16;
 pub struct Options {
     /// Frames in a segment.
     pub segment_frames: u32,
-    /// A segment is sealed earlier when it takes more memory than this, and twice what its first frame took.
+    /// A segment is sealed earlier when it takes more memory than this, and twice what the rows that are there now
+    /// need: rows that have gone are kept until the segment is sealed.
     pub segment_memory_bytes: usize,
     /// How much recording a power failure may cost.
     pub sync_every: Duration,
@@ -130,7 +131,6 @@ pub struct Writer {
     /// Logs that could not be sealed yet.
     waiting: Vec<Kept>,
     next_number: u64,
-    memory_limit_bytes: usize,
     written_bytes: u64,
     repaired: Vec<Skipped>,
     trouble: Option<Error>,
@@ -154,7 +154,6 @@ impl Writer {
             shelf: Shelf::default(),
             waiting: Vec::new(),
             next_number: 1,
-            memory_limit_bytes: 0,
             written_bytes: 0,
             repaired: Vec::new(),
             trouble: None,
@@ -254,9 +253,6 @@ impl Writer {
             let frame = self.segment.frames() - 1;
             self.segment.tables.iter_mut().for_each(|table| table.rebase(frame));
         }
-        if self.segment.frames() == 1 {
-            self.memory_limit_bytes = self.options.segment_memory_bytes.max(2 * self.segment.bytes());
-        }
         let oldest_us = i64::try_from(self.options.max_age.as_micros()).unwrap_or(i64::MAX);
         self.shelf.trim(self.open_bytes(), self.options.max_bytes, times.real_us().saturating_sub(oldest_us));
         let due = i64::try_from(self.options.sync_every.as_micros()).unwrap_or(i64::MAX);
@@ -270,10 +266,11 @@ impl Writer {
 
     fn is_segment_full(&self) -> bool {
         let log_bytes_max = (self.options.max_bytes / LOG_SHARE).max(LOG_BYTES_MIN);
+        let memory_bytes_max = self.options.segment_memory_bytes.max(2 * self.segment.present_bytes());
         let frames_max = self.options.segment_frames.clamp(1, SEGMENT_FRAMES_MAX);
         self.segment.frames() > 0
             && (self.segment.frames() >= frames_max
-                || self.segment.bytes() > self.memory_limit_bytes
+                || self.segment.bytes() > memory_bytes_max
                 || self.log.as_ref().is_some_and(|log| log.bytes > log_bytes_max))
     }
 

@@ -57,3 +57,25 @@ pub fn read_all(dir: &Path) -> Vec<Plain> {
     assert_eq!(reader.skipped(), [], "nothing is damaged");
     frames
 }
+
+/// A directory in memory where there is one, because these tests sync a lot.
+pub fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        if let Ok(dir) = tempfile::Builder::new().prefix("mitra-archive-").tempdir_in(memory) {
+            return dir;
+        }
+    }
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+/// The files of an archive that end so, in order.
+pub fn files(dir: &Path, ending: &str) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).expect("the directory is there");
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == ending))
+        .collect();
+    files.sort();
+    files
+}
