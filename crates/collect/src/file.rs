@@ -114,12 +114,6 @@ impl Buffer {
         let read = rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut *room))?;
         Ok(self.bytes.get(..read).unwrap_or_default())
     }
-
-    /// Bytes of memory that it holds on to.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity()
-    }
 }
 
 /// One file that is read again and again.
@@ -146,11 +140,6 @@ impl KeptFile {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.fd.is_some()
-    }
-
-    /// Lets go of the descriptor.
-    pub fn close(&mut self) {
-        self.fd = None;
     }
 
     /// Reads the whole file. A descriptor that has gone stale (its device or its group was removed and may be
@@ -197,16 +186,14 @@ fn makes_content_anew(fd: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Calls `f` with the name and whether it is a directory of each entry, without allocating. The order is the
-/// kernel's.
-pub fn each_entry(dir: BorrowedFd<'_>, mut f: impl FnMut(&CStr, bool)) -> io::Result<()> {
+/// Calls `f` with the name of each entry, without allocating. The order is the kernel's.
+pub fn each_entry(dir: BorrowedFd<'_>, mut f: impl FnMut(&CStr)) -> io::Result<()> {
     let mut space = [std::mem::MaybeUninit::<u8>::uninit(); 8192];
     let mut entries = rustix::fs::RawDir::new(dir, &mut space);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        let name = entry.file_name();
-        if !matches!(name.to_bytes(), b"." | b"..") {
-            f(name, entry.file_type() == rustix::fs::FileType::Directory);
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            f(entry.file_name());
         }
     }
     Ok(())

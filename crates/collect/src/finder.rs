@@ -76,6 +76,13 @@ impl TaskFinder {
         false
     }
 
+    /// Whether the kernel has counted delays ever since it started.
+    pub fn set_delays_since_boot(&mut self, on: bool) {
+        if let Some(proc_tasks) = &mut self.proc_tasks {
+            proc_tasks.set_delays_since_boot(on);
+        }
+    }
+
     /// Visits every task.
     pub fn pass(&mut self, tasks: &mut Tasks, cgroups: &Cgroups, io: &mut Io, frame: &mut Frame) {
         #[cfg(feature = "bpf")]

@@ -10,7 +10,7 @@ pub fn host_info(root: &Root) -> HostInfo {
     let uname = rustix::system::uname();
     let text = |below: &str| root.text(below).filter(|text| !text.is_empty());
     let own = |name: &std::ffi::CStr| {
-        root.is_host().then(|| name.to_string_lossy().into_owned()).unwrap_or_default()
+        if root.is_host() { name.to_string_lossy().into_owned() } else { String::new() }
     };
     HostInfo {
         hostname: text("proc/sys/kernel/hostname").unwrap_or_else(|| own(uname.nodename())),

@@ -10,6 +10,8 @@ mod budget;
 mod cells;
 mod cgroup;
 mod clock;
+mod disks;
+mod doctor;
 mod error;
 mod file;
 mod finder;
@@ -19,6 +21,7 @@ mod itself;
 mod kmsg;
 mod missing;
 mod mounts;
+mod nodes;
 #[cfg(feature = "bpf")]
 mod probes;
 mod rate;
@@ -31,6 +34,7 @@ mod ticker;
 
 pub use budget::{Budget, Shed};
 pub use clock::{Clock, FakeClock};
+pub use doctor::{Ability, State, doctor};
 pub use error::Error;
 pub use sampler::{Config, Sampler};
 pub use ticker::{INTERVAL_MAX, INTERVAL_MIN, Tick, Ticker, check_interval};

@@ -4,18 +4,21 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mitra_model::{Entity, Event, EventKind, Frame, HostInfo, Stamp, Strings, Table};
-use mitra_parse::Period;
 
 use crate::budget::{Budget, Governor, Shed};
 use crate::cgroup::Cgroups;
 use crate::clock::{Clock, process_cpu_ns};
+use crate::disks::DiskFacts;
 use crate::error::Error;
 use crate::file::Root;
+use crate::finder::TaskFinder;
+use crate::host::host_info;
 use crate::io::Io;
 use crate::itself::Itself;
 use crate::kmsg::KernelLog;
 use crate::missing::reason;
 use crate::mounts::{Mount, read_mounts};
+use crate::nodes::Nodes;
 use crate::rate::RateLimit;
 use crate::settings::Settings;
 use crate::sources::Sources;
@@ -75,6 +78,8 @@ pub struct Sampler {
     machine: Root,
     sources: Sources,
     settings: Settings,
+    nodes: Nodes,
+    disk_facts: DiskFacts,
     space: Space,
     mounts: Vec<Mount>,
     cgroups: Cgroups,
@@ -87,6 +92,7 @@ pub struct Sampler {
     last: Option<Stamp>,
     next_slow_mono: i64,
     next_retry_mono: i64,
+    bad_lines: i64,
     generation: u32,
     strings_max: usize,
 }
@@ -118,6 +124,9 @@ impl Sampler {
             machine,
             sources: Sources::new(),
             settings: Settings::new(),
+            nodes: Nodes::find(&io),
+            disk_facts: DiskFacts::new(),
+            bad_lines: 0,
             space,
             mounts,
             cgroups,
@@ -191,7 +200,10 @@ impl Sampler {
             self.read_slow(is_retry);
         }
         self.sources.repeat_slow(frame);
-        self.sources.read(Period::Fast, is_retry, &mut self.io, frame);
+        self.sources.read_fast(is_retry, &mut self.io, frame);
+        if self.nodes.is_fast() {
+            self.bad_lines += i64::from(self.nodes.read(&mut self.io, frame));
+        }
         self.cgroups.discover(&mut self.io, &self.config.clock);
         self.read_tasks(now, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);
@@ -236,12 +248,15 @@ impl Sampler {
     }
 
     fn read_slow(&mut self, is_retry: bool) {
-        self.sources.begin_slow();
-        let mut unused = Frame::new();
-        self.sources.read(Period::Slow, is_retry, &mut self.io, &mut unused);
-        self.settings.read(&mut self.io, self.sources.slow_frame());
-        let delays_on = self.settings.delays_on(self.sources.slow_frame());
-        self.tasks.set_delays_on(delays_on);
+        self.sources.read_slow(is_retry, &mut self.io);
+        let frame = self.sources.slow_frame();
+        self.bad_lines += i64::from(self.settings.read(&mut self.io, frame));
+        self.tasks.set_delays_on(self.settings.delays_on(frame));
+        self.finder.set_delays_since_boot(self.settings.delays_since_boot());
+        self.disk_facts.read(&mut self.io, frame);
+        if !self.nodes.is_fast() {
+            self.bad_lines += i64::from(self.nodes.read(&mut self.io, frame));
+        }
         let mounts = read_mounts(&self.io.root, &mut self.io.buffer);
         if mounts != self.mounts {
             self.space.set_mounts(&self.io, &mounts);
@@ -296,7 +311,8 @@ impl Sampler {
         let rss = self.itself.rss_bytes(&self.machine, &mut self.io.buffer);
         let cpu_ns = process_cpu_ns();
         let level = self.governor.shed().level();
-        self.itself.fill(frame.system_mut(), cpu_ns, rss, level, self.sources.parse_errors());
+        let bad_lines = self.bad_lines + self.sources.parse_errors() + self.cgroups.bad_lines();
+        self.itself.fill(frame.system_mut(), cpu_ns, rss, level, bad_lines);
         self.itself.tick = None;
         if let Some(kind) = self.governor.note(now.mono, cpu_ns, rss.unwrap_or(0)) {
             push(frame, now, kind);
@@ -331,9 +347,6 @@ fn raise_fd_limit() -> u64 {
     let now = if raised.is_ok() { limit.maximum } else { limit.current };
     now.unwrap_or(u64::MAX)
 }
-
-use crate::finder::TaskFinder;
-use crate::host::host_info;
 
 /// A pass needs the parts of the sampler that are not the tasks themselves.
 pub(crate) fn pass_context<'a>(

@@ -16,13 +16,14 @@ const SYSCTL_BYTES_MAX: usize = 256;
 pub struct Settings {
     all: Vec<Setting>,
     delayacct: usize,
+    delays_since_boot: bool,
 }
 
 impl Settings {
     /// Nothing is read yet.
     #[must_use]
     pub fn new() -> Self {
-        Settings { all: settings(), delayacct: col("sys.delayacct") }
+        Settings { all: settings(), delayacct: col("sys.delayacct"), delays_since_boot: false }
     }
 
     /// Reads them into the system row and returns how many could not be understood. A setting that this kernel
@@ -39,11 +40,23 @@ impl Settings {
         bad
     }
 
-    fn read_delayacct(&self, io: &mut Io) -> i64 {
+    fn read_delayacct(&mut self, io: &mut Io) -> i64 {
+        let at_boot =
+            io.root.text("proc/cmdline").is_some_and(|line| line.split(' ').any(|word| word == "delayacct"));
         if let Ok(switch) = io.root.read("proc/sys/kernel/task_delayacct", &mut io.buffer) {
-            return delay_accounting(Some(switch), &[]);
+            let on = delay_accounting(Some(switch), &[]);
+            self.delays_since_boot = on == 1 && at_boot;
+            return on;
         }
-        io.root.read("proc/cmdline", &mut io.buffer).map_or(NA, |line| delay_accounting(None, line))
+        let on = io.root.read("proc/cmdline", &mut io.buffer).map_or(NA, |line| delay_accounting(None, line));
+        self.delays_since_boot = on == 1;
+        on
+    }
+
+    /// Whether the kernel has counted delays ever since it started, so that every task has them.
+    #[must_use]
+    pub fn delays_since_boot(&self) -> bool {
+        self.delays_since_boot
     }
 
     /// Whether the kernel counts delays, by what was read last; on if it is not known.

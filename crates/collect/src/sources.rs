@@ -47,15 +47,21 @@ impl Sources {
         &mut self.slow
     }
 
-    /// Begins a slow tick: forgets what the last one said.
-    pub fn begin_slow(&mut self) {
+    /// Begins a slow tick: forgets what the slow sources said, and reads them.
+    pub fn read_slow(&mut self, is_retry: bool, io: &mut Io) {
         self.slow.clear();
+        let mut slow = std::mem::take(&mut self.slow);
+        self.read(Period::Slow, is_retry, io, &mut slow);
+        self.slow = slow;
     }
 
-    /// Reads the sources of one period, the slow ones into the rows that are repeated.
-    pub fn read(&mut self, period: Period, is_retry: bool, io: &mut Io, frame: &mut Frame) {
+    /// Reads the sources of every tick.
+    pub fn read_fast(&mut self, is_retry: bool, io: &mut Io, frame: &mut Frame) {
+        self.read(Period::Fast, is_retry, io, frame);
+    }
+
+    fn read(&mut self, period: Period, is_retry: bool, io: &mut Io, frame: &mut Frame) {
         let Io { root, buffer, strings, missing } = io;
-        let frame = if period == Period::Slow { &mut self.slow } else { frame };
         for source in self.all.iter_mut().filter(|source| source.period == period) {
             if source.failed && !is_retry {
                 continue;
@@ -111,7 +117,7 @@ mod tests {
         let (mut sources, mut frame) = (Sources::new(), Frame::new());
         let mut read = |is_retry: bool| {
             frame.clear();
-            sources.read(Period::Fast, is_retry, &mut io, &mut frame);
+            sources.read_fast(is_retry, &mut io, &mut frame);
             let load = frame.system_mut()[mitra_model::column("sys.load1").unwrap()];
             let is_missing = io.missing.list().iter().any(|(source, _)| source == "/proc/loadavg");
             let said = io.missing.news().filter(|event| format!("{event:?}").contains("loadavg")).count();

@@ -8,8 +8,9 @@
 use std::io;
 
 use mitra_model::{Entity, NA, StrId, columns};
+use mitra_parse::cgroup::{Cgroup, FILES, File};
 
-use super::files::{Columns, FILES, FileKind, Pace};
+use super::files::{Pace, SignsOfLife};
 use crate::file::{Buffer, KeptFile, Root};
 use crate::mounts::Hierarchy;
 
@@ -29,12 +30,15 @@ pub struct Group {
     /// For which hierarchies `files` was made.
     files_for: Vec<bool>,
     was_stalled: bool,
+    /// No file of the list has been tried yet.
+    is_unread: bool,
     slow_ticks: u32,
 }
 
 #[derive(Debug)]
 struct GroupFile {
-    kind: &'static FileKind,
+    kind: &'static File,
+    pace: Pace,
     file: KeptFile,
     is_absent: bool,
 }
@@ -49,6 +53,7 @@ impl Group {
             files: Vec::new(),
             files_for: Vec::new(),
             was_stalled: true,
+            is_unread: true,
             slow_ticks: 0,
         }
     }
@@ -61,16 +66,17 @@ impl Group {
         }
         self.files.clear();
         self.cells.fill(NA);
-        self.was_stalled = true;
+        self.is_unread = true;
         for kind in FILES {
-            let of = |h: &&Hierarchy| match kind.controller {
-                None => h.is_unified(),
-                Some(controller) => h.has(controller),
+            let of = |h: &&Hierarchy| match kind.hierarchy {
+                mitra_parse::cgroup::Hierarchy::V2 => h.is_unified(),
+                mitra_parse::cgroup::Hierarchy::V1(controller) => h.has(controller),
             };
             let in_it = hierarchies.iter().zip(&now).filter(|(_, is_in)| **is_in).map(|(h, _)| h);
             if let Some(hierarchy) = in_it.into_iter().find(of) {
                 let below = format!("{}{}/{}", hierarchy.mount, self.path.trim_end_matches('/'), kind.name);
-                self.files.push(GroupFile { kind, file: KeptFile::new(&below), is_absent: false });
+                let file = KeptFile::new(&below);
+                self.files.push(GroupFile { kind, pace: Pace::of(kind), file, is_absent: true });
             }
         }
         self.files_for = now;
@@ -82,74 +88,74 @@ impl Group {
     }
 
     /// Reads what is worth it. False if the group has gone.
-    pub fn read(
-        &mut self,
-        root: &Root,
-        buffer: &mut Buffer,
-        columns: &Columns,
-        is_slow: bool,
-        fds_left: &mut usize,
-    ) -> bool {
+    pub fn read(&mut self, root: &Root, buffer: &mut Buffer, reader: &mut Reader, is_slow: bool) -> bool {
         let is_retry = is_slow && self.slow_ticks.is_multiple_of(RETRY_SLOW_TICKS);
         self.slow_ticks = self.slow_ticks.wrapping_add(u32::from(is_slow));
-        let before = columns.activity(&self.cells);
-        let stall_before = columns.stall(&self.cells);
+        let is_first = std::mem::replace(&mut self.is_unread, false);
+        let before = reader.signs.activity(&self.cells);
+        let stall_before = reader.signs.stall(&self.cells);
+        let is_slow = is_slow || is_first;
         let mut is_active = is_slow || self.was_stalled;
         for pace in [Pace::Always, Pace::Active, Pace::Slow] {
-            match pace {
-                Pace::Always => {}
-                Pace::Active => {
-                    is_active |= columns.activity(&self.cells) != before;
-                    if !is_active {
-                        break;
-                    }
-                }
-                Pace::Slow if !is_slow => break,
-                Pace::Slow => {}
+            if pace == Pace::Active {
+                is_active |= reader.signs.activity(&self.cells) != before;
             }
-            for file in self.files.iter_mut().filter(|f| f.kind.pace == pace) {
-                if file.is_absent && !is_retry {
+            if pace == Pace::Active && !is_active || pace == Pace::Slow && !is_slow {
+                break;
+            }
+            for file in self.files.iter_mut().filter(|f| f.pace == pace) {
+                if file.is_absent && !is_retry && !is_first {
                     continue;
                 }
-                if !read_file(file, root, buffer, columns, &mut self.cells, fds_left) {
+                if !reader.read(file, root, buffer, &mut self.cells) {
                     return false;
                 }
             }
         }
         if is_active {
-            self.was_stalled = columns.stall(&self.cells) != stall_before;
+            self.was_stalled = reader.signs.stall(&self.cells) != stall_before;
         }
         true
     }
 }
 
-/// Reads one file into the row; false if the group has gone.
-fn read_file(
-    file: &mut GroupFile,
-    root: &Root,
-    buffer: &mut Buffer,
-    columns: &Columns,
-    cells: &mut [i64],
-    fds_left: &mut usize,
-) -> bool {
-    let was_open = file.file.is_open();
-    let is_kept = file.kind.pace != Pace::Slow && (was_open || *fds_left > 0);
-    let read = if is_kept { file.file.read(root, buffer) } else { file.file.read_once(root, buffer) };
-    file.is_absent = false;
-    let is_there = match read {
-        Ok(bytes) => {
-            file.kind.fill(bytes, columns, cells);
-            true
-        }
-        Err(error) => {
-            file.kind.clear(columns, cells);
-            // Root groups lack files, kernels too, and PSI may be off (EOPNOTSUPP).
-            file.is_absent = true;
-            !(was_open && error.kind() == io::ErrorKind::NotFound)
-        }
-    };
-    if !was_open && file.file.is_open() {
-        *fds_left = fds_left.saturating_sub(1);
+/// What the groups share: the parser, and how many more files may be kept open.
+#[derive(Debug)]
+pub struct Reader {
+    pub signs: SignsOfLife,
+    pub fds_left: usize,
+    pub bad_lines: i64,
+    parser: Cgroup,
+}
+
+impl Reader {
+    pub fn new() -> Self {
+        Reader { signs: SignsOfLife::new(), fds_left: 0, bad_lines: 0, parser: Cgroup::default() }
     }
-    is_there
+
+    /// Reads one file into the row; false if the group has gone.
+    fn read(&mut self, file: &mut GroupFile, root: &Root, buffer: &mut Buffer, cells: &mut [i64]) -> bool {
+        let was_open = file.file.is_open();
+        let is_kept = file.pace != Pace::Slow && (was_open || self.fds_left > 0);
+        let read = if is_kept { file.file.read(root, buffer) } else { file.file.read_once(root, buffer) };
+        // Root groups lack files, kernels too, and PSI may be off (EOPNOTSUPP).
+        let was_absent = std::mem::replace(&mut file.is_absent, read.is_err());
+        let is_there = match read {
+            Ok(bytes) => {
+                self.bad_lines += i64::from((file.kind.parse)(&mut self.parser, bytes, cells).bad_lines);
+                true
+            }
+            Err(error) => {
+                // A file that was there said something: nothing of the row is trusted until it is read anew.
+                if !was_absent {
+                    cells.fill(NA);
+                }
+                !(was_open && error.kind() == io::ErrorKind::NotFound)
+            }
+        };
+        if !was_open && file.file.is_open() {
+            self.fds_left = self.fds_left.saturating_sub(1);
+        }
+        is_there
+    }
 }

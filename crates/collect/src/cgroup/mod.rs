@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mitra_model::{Entity, Frame, Key};
 
-use self::group::Group;
+use self::group::{Group, Reader};
 pub use self::paths::CgroupPaths;
 use self::walk::{Found, Watcher};
 use crate::clock::Clock;
@@ -37,7 +37,7 @@ pub struct Cgroups {
     by_path: HashMap<String, usize>,
     paths: CgroupPaths,
     watcher: Option<Watcher>,
-    columns: files::Columns,
+    reader: Reader,
     fds_max: usize,
     is_dirty: bool,
     was_cut: bool,
@@ -58,7 +58,7 @@ impl Cgroups {
             groups: Vec::new(),
             by_path: HashMap::new(),
             watcher,
-            columns: files::Columns::new(),
+            reader: Reader::new(),
             fds_max: fds_max.min(KEPT_FDS_MAX),
             is_dirty: true,
             was_cut: false,
@@ -68,16 +68,16 @@ impl Cgroups {
         }
     }
 
-    /// The hierarchies that were found.
-    #[must_use]
-    pub fn hierarchies(&self) -> &[Hierarchy] {
-        &self.hierarchies
-    }
-
     /// Paths by inode number.
     #[must_use]
     pub fn paths(&self) -> &CgroupPaths {
         &self.paths
+    }
+
+    /// Lines of files that could not be read as expected, since the start.
+    #[must_use]
+    pub fn bad_lines(&self) -> i64 {
+        self.reader.bad_lines
     }
 
     /// Whether there are more groups than [`GROUPS_MAX`].
@@ -161,10 +161,10 @@ impl Cgroups {
     /// in which nothing seems to happen.
     pub fn sample(&mut self, io: &mut Io, frame: &mut Frame, is_slow: bool) {
         let Io { root, buffer, .. } = io;
-        let mut fds_left = self.fds_max.saturating_sub(self.groups.iter().map(Group::open_files).sum());
+        self.reader.fds_left = self.fds_max.saturating_sub(self.groups.iter().map(Group::open_files).sum());
         let table = frame.table_mut(Entity::Cgroup);
         for group in &mut self.groups {
-            if group.read(root, buffer, &self.columns, is_slow, &mut fds_left) {
+            if group.read(root, buffer, &mut self.reader, is_slow) {
                 table.push(Key::named(group.name)).copy_from_slice(&group.cells);
             } else {
                 self.is_dirty = true;

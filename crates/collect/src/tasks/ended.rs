@@ -152,12 +152,6 @@ impl EndedGroups {
             group.parent_comm_id = None;
         }
     }
-
-    /// How many groups there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.groups.len()
-    }
 }
 
 fn add_used(group: &mut Group, delta: &Used) {

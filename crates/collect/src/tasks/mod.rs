@@ -121,7 +121,9 @@ impl Tasks {
                 slot.start_counted(&r);
             }
         } else if !slot.ended {
-            keep_split_rising(&mut r.used, &slot.used);
+            if r.is_split {
+                keep_split_rising(&mut r.used, &slot.used);
+            }
             for (to, (now, before)) in delta.iter_mut().zip(r.used.iter().zip(&slot.used)) {
                 *to = growth(*now, *before);
             }
@@ -325,12 +327,6 @@ impl Tasks {
     /// Gives back memory that the tasks there are now do not need.
     pub fn shrink(&mut self) {
         self.slots.shrink();
-    }
-
-    /// Writes the name of a living task, for a message.
-    #[must_use]
-    pub fn name_of(&self, tid: u32) -> Option<&str> {
-        self.slots.by_tid(tid).map(|slot| comm_text(&slot.comm))
     }
 }
 

@@ -85,6 +85,8 @@ pub struct Reading {
     pub nice: i64,
     /// What adds up and is added up again over all tasks.
     pub used: Used,
+    /// User and system time are the exact run time split by ticks, and may fall from one reading to the next.
+    pub is_split: bool,
     /// Voluntary switches.
     pub nvcsw: i64,
     /// Involuntary switches.
@@ -120,6 +122,7 @@ impl Reading {
             policy: NA,
             nice: NA,
             used: [NA; used::COUNT],
+            is_split: false,
             nvcsw: NA,
             nivcsw: NA,
             io: [NA; 5],
@@ -242,10 +245,11 @@ mod from_bpf {
             r.cpus_allowed_count = i64::from(rec.cpus_allowed_count);
             r.policy = i64::from(rec.policy);
             r.nice = i64::from(rec.nice);
-            let (user, system) = rec.cpu_split_ns();
+            // The system time is what is left, so that the two add up in microseconds too.
             r.used[used::CPU] = micros(rec.sum_exec_runtime_ns);
-            r.used[used::USER] = micros(user);
-            r.used[used::SYSTEM] = micros(system);
+            r.used[used::USER] = micros(rec.cpu_split_ns().0);
+            r.used[used::SYSTEM] = r.used[used::CPU] - r.used[used::USER];
+            r.is_split = true;
             r.used[used::MINFLT] = cell(rec.min_flt);
             r.used[used::MAJFLT] = cell(rec.maj_flt);
             r.used[used::READ] = count(rec.io.read_bytes);

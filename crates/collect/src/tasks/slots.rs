@@ -12,7 +12,6 @@ use super::reading::{Comm, Place, Reading, Used, used};
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
     pub tid: u32,
-    pub tgid: u32,
     pub ppid: u32,
     pub born_ns: u64,
     pub comm: Comm,
@@ -40,7 +39,6 @@ impl Slot {
     fn new(r: &Reading, pass: u32) -> Self {
         Slot {
             tid: r.tid,
-            tgid: r.tgid,
             ppid: r.ppid,
             born_ns: r.born_ns,
             comm: r.comm,
@@ -186,12 +184,6 @@ impl Slots {
     }
 
     /// The youngest task of that id.
-    #[must_use]
-    pub fn by_tid(&self, tid: u32) -> Option<&Slot> {
-        let end = self.slots.partition_point(|slot| slot.tid <= tid);
-        self.slots.get(end.checked_sub(1)?).filter(|slot| slot.tid == tid)
-    }
-
     fn by_tid_mut(&mut self, tid: u32) -> Option<&mut Slot> {
         let end = self.slots.partition_point(|slot| slot.tid <= tid);
         self.slots.get_mut(end.checked_sub(1)?).filter(|slot| slot.tid == tid)
@@ -233,11 +225,5 @@ impl Slots {
         self.slots.shrink_to(self.slots.len() + self.slots.len() / 4);
         self.fresh = Vec::new();
         self.owed = Vec::new();
-    }
-
-    /// How many tasks are remembered.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.slots.len()
     }
 }
