@@ -356,6 +356,9 @@ fn io_line(line: &[u8]) -> Option<((i64, i64), [i64; 4])> {
         let equals = pair.iter().position(|b| *b == b'=')?;
         let (key, value) = pair.split_at_checked(equals)?;
         is_used = true;
+        if !pair.iter().all(u8::is_ascii_graphic) {
+            return None;
+        }
         let keys: [&[u8]; 4] = [b"rbytes", b"wbytes", b"rios", b"wios"];
         let position = keys.iter().position(|known| *known == key);
         if let Some(slot) = position.and_then(|position| values.get_mut(position)) {

@@ -1,9 +1,9 @@
 //! `/proc/sys/fs/{dentry-state,inode-state,file-nr}`: names, inodes and open files of the whole machine.
 //!
 //! ```text
-//! 56276	54592	45	0	12006	0
-//! 44081	0	0	0	0	0	0
-//! 696	0	2466170
+//! 56276 54592 45 0 12006 0
+//! 44081 0 0 0 0 0 0
+//! 696 0 2466170
 //! ```
 //!
 //! See `Documentation/admin-guide/sysctl/fs.rst`.

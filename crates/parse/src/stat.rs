@@ -97,10 +97,11 @@ impl Stat {
             if read.is_none() {
                 outcome.bad(lines.number());
             }
-        }
-        // The line of interrupts follows the CPUs, so with it there are no more of them.
-        if online > 0 && outcome.is_clean() && seen & INTERRUPTS != 0 {
-            self.online.set(frame.system_mut(), online);
+            // The line of interrupts follows those of all CPUs and of each, unless one of them was damaged.
+            let is_complete = outcome.is_clean() && i64::from(lines.number()) == online + 2;
+            if is_complete && line.starts_with(b"intr ") {
+                self.online.set(frame.system_mut(), online);
+            }
         }
         outcome
     }
@@ -135,8 +136,9 @@ impl Stat {
     fn other(&self, line: &[u8], seen: &mut u32, row: &mut [i64], outcome: &mut Outcome) -> Option<bool> {
         for (bit, (key, column)) in self.others.iter().enumerate() {
             if let Some(rest) = line.strip_prefix(*key) {
-                let (value, _) = number(rest)?;
-                if *seen & 1 << bit != 0 {
+                let (value, more) = number(rest)?;
+                let is_whole = more.is_empty() || more.last().is_some_and(u8::is_ascii_digit);
+                if !is_whole || *seen & 1 << bit != 0 {
                     return None;
                 }
                 *seen |= 1 << bit;
@@ -153,8 +155,6 @@ impl Stat {
 
 /// The bit of the line of all CPUs in the set of lines that were seen.
 const ALL_CPUS: u32 = 1 << 31;
-/// The bit of the line of interrupts, the first of the others.
-const INTERRUPTS: u32 = 1;
 
 /// The row of the n-th CPU that is online, for files that list values of CPUs without saying which.
 pub(crate) fn online_cpu(table: &Table, n: usize) -> Option<Key> {

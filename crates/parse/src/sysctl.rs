@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 60
-//! 8192	98304	6291456
+//! 8192 98304 6291456
 //! always [madvise] never
 //! ```
 //!
@@ -64,10 +64,11 @@ impl Setting {
             return Some(self.id);
         }
         let line = only_line(input)?;
-        let text = std::str::from_utf8(selected(line).unwrap_or(line)).ok()?;
+        let text = std::str::from_utf8(line).ok()?;
         if text.is_empty() || text.contains(|c: char| c.is_control() && c != '\t') {
             return None;
         }
+        let text = selected(line).map_or(text, |word| std::str::from_utf8(word).unwrap_or(text));
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         self.id = i64::from(strings.intern(&words.join(" ")));
         self.generation = strings.generation();

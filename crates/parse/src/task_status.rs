@@ -1,10 +1,10 @@
 //! The other files of a task: `status`, `io`, `schedstat` and `cgroup` below `/proc/PID` or `/proc/PID/task/TID`.
 //!
 //! ```text
-//! Tgid:	8146
-//! RssAnon:	     112 kB
-//! Cpus_allowed:	3
-//! voluntary_ctxt_switches:	0
+//! Tgid: 8146
+//! RssAnon:      112 kB
+//! Cpus_allowed: 3
+//! voluntary_ctxt_switches: 0
 //! ```
 //! ```text
 //! rchar: 8677
@@ -25,7 +25,7 @@ use mitra_model::{NA, Strings};
 use crate::Outcome;
 use crate::column::Column;
 use crate::keyed::{Keyed, until};
-use crate::scan::{Lines, digits, hex, only_number, skip_blanks, split_line};
+use crate::scan::{Lines, digits, hex, numbers, only_number, skip_blanks, split_line};
 use crate::task::TaskColumns;
 
 /// The parser of these files, for all tasks.
@@ -192,15 +192,13 @@ fn pages(text: &[u8], page_bytes: i64) -> Option<i64> {
 fn mask(text: &[u8]) -> Option<(i64, i64)> {
     let text = skip_blanks(text);
     let (mut low, mut count) = (0_u64, 0_i64);
-    let mut groups = 0;
-    for group in text.rsplit(|b| *b == b',') {
+    for (position, group) in text.rsplit(|b| *b == b',').enumerate() {
         let (bits, []) = hex(group)? else { return None };
         let bits = u32::try_from(bits).ok()?;
         count += i64::from(bits.count_ones());
-        if groups < 2 {
-            low |= u64::from(bits) << (32 * groups);
+        if position < 2 {
+            low |= u64::from(bits) << (32 * position);
         }
-        groups += 1;
     }
     Some((i64::try_from(low & u64::try_from(i64::MAX).unwrap_or(0)).ok()?, count))
 }
@@ -208,7 +206,7 @@ fn mask(text: &[u8]) -> Option<(i64, i64)> {
 fn times(input: &[u8]) -> Option<(i64, i64)> {
     let (line, []) = split_line(input)? else { return None };
     let mut values = [NA; 4];
-    let [on_cpu, delay, _, _] = { (crate::scan::numbers(line, &mut values)? == 3).then_some(values)? };
+    let [on_cpu, delay, _, _] = (numbers(line, &mut values)? == 3).then_some(values)?;
     Some((on_cpu, delay))
 }
 

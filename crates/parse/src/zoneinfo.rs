@@ -57,6 +57,7 @@ impl ZoneInfo {
         let mut lines = Lines::new(input);
         let (mut zone, mut node) = (None, None);
         let mut in_node = false;
+        let mut in_zone = false;
         let mut after_header = false;
         self.zones.begin(strings, frame.table(Entity::Zone));
         self.nodes.begin(strings, frame.table(Entity::Node));
@@ -64,7 +65,7 @@ impl ZoneInfo {
         while let Some(line) = lines.next(&mut outcome) {
             if let Some((number, name)) = zone_header(line) {
                 self.keys.begin_pass();
-                in_node = false;
+                (in_node, in_zone) = (false, false);
                 after_header = true;
                 let table = frame.table_mut(Entity::Zone);
                 zone = self.zones.position(line, |_| zone_name(number, name), strings, table, true);
@@ -96,11 +97,16 @@ impl ZoneInfo {
                     continue;
                 }
                 Slot::Zone(column) => {
-                    in_node = false;
+                    (in_node, in_zone) = (false, true);
                     (Entity::Zone, zone, Some(column))
                 }
                 Slot::Stat { node: column, .. } if in_node => (Entity::Node, node, column),
-                Slot::Stat { zone: column, .. } => (Entity::Zone, zone, column),
+                Slot::Stat { zone: column, .. } if in_zone => (Entity::Zone, zone, column),
+                Slot::Stat { .. } => {
+                    // Neither mark stands above it.
+                    outcome.bad(lines.number());
+                    continue;
+                }
                 Slot::Unknown => (Entity::Zone, zone, None),
             };
             match (only_number(found.rest), column, row) {
@@ -147,8 +153,9 @@ pub(crate) fn zone_name(number: &[u8], name: &[u8]) -> String {
 fn key_length(line: &[u8]) -> Option<usize> {
     let start = line.len() - skip_blanks(line).len();
     let word = line.get(start..)?;
-    if word.starts_with(b"pages free ") {
-        return Some(start + 11);
+    if word.starts_with(b"pages ") {
+        // Neither of two keys may be the beginning of the other.
+        return word.starts_with(b"pages free ").then_some(start + 11);
     }
     match word.iter().position(|b| matches!(b, b' ' | b':')) {
         Some(at) => (at > 0).then_some(start + at + 1),
