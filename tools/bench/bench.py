@@ -109,7 +109,7 @@ def run(recorder, seconds, scratch):
         written_bytes=written_bytes,
         rss_bytes=rss_bytes,
         peak_bytes=peak_bytes,
-        kernel_side_ms=None if kernel_start_s is None else 1e3 * (kernel_end_s - kernel_start_s) / window_s,
+        kernel_side_ms=None if kernel_end_s is None else 1e3 * (kernel_end_s - (kernel_start_s or 0)) / window_s,
         other_cpu=(busy_end_s - busy_start_s - own_s) / window_s / os.cpu_count(),
     )
 
@@ -190,6 +190,8 @@ def table(scenario, results, everyone):
         )
         if mitra["kernel_side_ms"] is not None:
             lines.append(f"  mitra: {mitra['kernel_side_ms']:.3f} ms/s more in the context of other tasks (BPF)")
+        else:
+            lines.append("  mitra: what its BPF programs cost other tasks could not be told here")
     noise = max(got["other_cpu"] for got in results.values()) - min(got["other_cpu"] for got in results.values())
     if noise > 0.1:
         lines.append(f"  note: the rest of the machine was up to {noise:.0%} busier in some turns than in others")

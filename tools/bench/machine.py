@@ -185,14 +185,21 @@ class KernelSide:
         """Seconds so far in the programs that these processes hold, or None where that cannot be told."""
         if self.switch is None:
             return None
-        programs = bpftool("prog", "show")
-        iterators = {link.get("prog_id") for link in bpftool("link", "show") if "iter" in str(link.get("attach_type"))}
-        total_ns = 0
-        for program in programs:
-            holders = {holder["pid"] for holder in program.get("pids", [])}
-            if holders & set(pids) and program["id"] not in iterators:
-                total_ns += program.get("run_time_ns", 0)
-        return total_ns / 1e9
+        ids = set().union(*(attached_programs(pid) for pid in pids))
+        if not ids:
+            return None
+        return sum(p.get("run_time_ns", 0) for p in bpftool("prog", "show") if p["id"] in ids) / 1e9
+
+
+def attached_programs(pid):
+    """Ids of the BPF programs that a process has attached to something other than an iterator."""
+    ids = set()
+    for fd in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(OSError):
+            link = fields(fd, ":")
+            if link.get("link_type", "iter") != "iter":
+                ids.add(int(link["prog_id"]))
+    return ids
 
 
 def bpf_stats_on():
