@@ -178,7 +178,7 @@ fn a_task_that_is_called_still_has_not_run() {
     let Some((_guard, mut probes)) = probes() else { return };
     let mut judge = Probes::load();
     let _running = [
-        busy("while :; do :; done"),
+        spawn::bursts(),
         busy("while :; do /bin/true; sleep 0.02; done"),
         busy("while :; do sleep 0.3; done"),
         spawn::many_threads(),

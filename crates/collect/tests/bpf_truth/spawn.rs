@@ -71,6 +71,28 @@ pub fn many_threads() -> Running {
     }
 }
 
+/// A process that runs for 60 ms without being interrupted, longer than the clocks' slack, and
+/// sleeps for 250: on a CPU as a pass comes by, asleep at the next one.
+pub fn bursts() -> Running {
+    // SAFETY: the child makes system calls only.
+    unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            libc::setpgid(0, 0);
+            libc::alarm(60);
+            let priority = libc::sched_param { sched_priority: 1 };
+            libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority);
+            loop {
+                let end = thread_cpu_ns() + 60_000_000;
+                while thread_cpu_ns() < end {}
+                libc::usleep(250_000);
+            }
+        }
+        assert!(pid > 0, "fork");
+        Running { pid }
+    }
+}
+
 /// The child's life: sleep, then end, touching nothing that the parent has.
 fn sleep_and_exit(seconds: libc::c_uint) -> ! {
     // SAFETY: both calls may be made after a fork of a process with threads.
