@@ -58,6 +58,7 @@ live: ## live incidents one after the other: REPEAT=n ONLY=name
 lint: ## format, clippy, who uses whom, licences, scripts, generated documents
 	@tools/install-deps.sh build
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	tools/check-edges.py
 	tools/check-licences.py
