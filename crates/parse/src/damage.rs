@@ -12,6 +12,10 @@ use crate::testing::{KERNELS, Parse, cells, fixture, fixture_paths, parser};
 
 type Numbers = BTreeMap<(Entity, String, &'static str), i64>;
 
+/// Places at which a file is cut, and at which it is damaged. Short files are cut and damaged at every byte.
+const CUTS_MAX: usize = 1_500;
+const DAMAGES_MAX: usize = 300;
+
 /// A parser with the frame that it fills again and again.
 struct Bench {
     parse: Parse,
@@ -113,7 +117,7 @@ fn cut_off_anywhere() {
         }
         let mut bench = Bench::of(kernel, &path);
         let (whole, _) = bench.numbers(bytes);
-        let step = if bytes.len() > 8_000 { 7 } else { 1 };
+        let step = bytes.len().div_ceil(CUTS_MAX).max(1);
         for end in (0..bytes.len()).step_by(step) {
             let (part, bad) = bench.numbers(&bytes[..end]);
             let what = || format!("{kernel}/{path} cut at {end}");
@@ -133,7 +137,7 @@ fn one_byte_is_wrong() {
         let mut bench = Bench::of(kernel, &path);
         let (whole, _) = bench.numbers(bytes);
         let mut damaged = bytes.to_vec();
-        let step = if bytes.len() > 4_000 { 11 } else { 1 };
+        let step = bytes.len().div_ceil(DAMAGES_MAX).max(1);
         for at in (0..bytes.len()).step_by(step) {
             for byte in [b'x', b'-', b'\r', 0, 0xff] {
                 if byte == b'-' && may_be_negative(&path) {

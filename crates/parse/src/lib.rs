@@ -7,6 +7,8 @@
 //! Parsers learn the layout of their file, so that a pass over a file of known layout compares keys and reads
 //! numbers and neither allocates nor hashes.
 
+#![forbid(unsafe_code)]
+
 mod column;
 mod keyed;
 mod rows;
