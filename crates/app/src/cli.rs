@@ -18,8 +18,15 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// Colours: on a terminal, always or never. NO_COLOR is respected.
-    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
+    /// Colours: auto (on a terminal, NO_COLOR respected), always or never
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "auto",
+        value_name = "WHEN",
+        hide_possible_values = true
+    )]
     pub color: Color,
 }
 
@@ -38,6 +45,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Write an archive in a format of other tools
     Export(ExportArgs),
+    /// Say what this kernel and these privileges let Mitra see
+    Doctor(DoctorArgs),
     /// Show the conditions that Mitra knows, or the manual page of one
     Conditions(ConditionsArgs),
     /// Show the table of everything that is measured
@@ -185,8 +194,8 @@ pub struct DumpArgs {
     /// What.
     #[command(flatten)]
     pub select: SelectArgs,
-    /// How to print
-    #[arg(long, value_enum, default_value = "table")]
+    /// How to print: table, csv (a line for each value) or json (an object on a line for each value)
+    #[arg(long, value_enum, default_value = "table", hide_possible_values = true)]
     pub format: DumpFormat,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
@@ -225,6 +234,14 @@ pub struct ExportArgs {
     /// Write Parquet to this file, or to a file in this directory
     #[arg(long, value_name = "FILE", required = true)]
     pub parquet: PathBuf,
+}
+
+/// `mitra doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `mitra conditions`.

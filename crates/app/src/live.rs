@@ -18,13 +18,14 @@ use mitra_archive::Reader;
 use mitra_model::Span;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cli::LiveArgs;
 use crate::commands;
 use crate::place;
 use crate::render::style::{Color, Style};
 use crate::render::{text, units};
-use crate::signals::{self, STOP};
+use crate::signals::{self, Hangup, STOP};
 use crate::tui;
 
 pub use child::Child;
@@ -67,7 +68,7 @@ pub fn lock(state: &Shared) -> MutexGuard<'_, State> {
 
 /// Records and watches until the user has enough.
 pub fn run(args: &LiveArgs, color: Color) -> Result<()> {
-    signals::catch_stop().context("cannot set signal handlers")?;
+    signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
     let dir = place::archive_dir(&args.archive)?;
     let state: Shared = Arc::default();
     let (child, headline) = match Child::start(&dir, &args.sampling, &state)? {
@@ -191,12 +192,22 @@ fn plain(headline: &str, state: &Shared, child: Option<&Child>, style: &Style) -
             crate::recorder::log(now.as_deref().unwrap_or_default());
         }
         trouble = now;
+        if is_closed(&out) {
+            return Ok(());
+        }
         if let Some(why) = child.and_then(Child::ended) {
             bail!("the recorder ended: {why}");
         }
         std::thread::sleep(Duration::from_millis(200));
     }
     Ok(())
+}
+
+/// Whether nobody reads any more: a pipe whose reader has gone shows an error before anything is written to it.
+fn is_closed(out: &std::io::Stdout) -> bool {
+    let mut fds = [PollFd::new(out, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL)
 }
 
 /// What there is to say about a change.

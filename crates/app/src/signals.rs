@@ -10,24 +10,36 @@ extern "C" fn on_signal(_: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT and SIGTERM set [`STOP`] and interrupt the sleep of the thread that they reach. SIGHUP is
-/// ignored: a recorder outlives the terminal that it was started from.
-pub fn catch_stop() -> io::Result<()> {
+/// What becomes of a program whose terminal goes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hangup {
+    /// It goes on: a recorder outlives the terminal that it was started from.
+    Ignore,
+    /// It stops: there is nobody to show anything to.
+    Stop,
+}
+
+/// From now on SIGINT and SIGTERM set [`STOP`] and interrupt the sleep of the thread that they reach.
+pub fn catch_stop(hangup: Hangup) -> io::Result<()> {
+    handle(libc::SIGINT, on_signal as extern "C" fn(libc::c_int) as usize)?;
+    handle(libc::SIGTERM, on_signal as extern "C" fn(libc::c_int) as usize)?;
+    match hangup {
+        Hangup::Ignore => handle(libc::SIGHUP, libc::SIG_IGN),
+        Hangup::Stop => handle(libc::SIGHUP, on_signal as extern "C" fn(libc::c_int) as usize),
+    }
+}
+
+fn handle(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: a zeroed sigaction is valid (empty mask, no flags).
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: the handler only stores to an atomic, which is safe in a signal handler; the pointers are valid.
-        if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+    action.sa_sigaction = handler;
+    // SAFETY: the only handler that is passed in stores to an atomic and does nothing else, which is safe in a
+    // signal handler; the pointers are valid.
+    if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
-    action.sa_sigaction = libc::SIG_IGN;
-    // SAFETY: as above; ignoring a signal runs no handler.
-    if unsafe { libc::sigaction(libc::SIGHUP, &action, std::ptr::null_mut()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 /// Gives SIGPIPE back its usual meaning, so that `mitra dump | head` ends without a word. Commands that run until

@@ -3,6 +3,7 @@
 mod completions;
 mod conditions;
 mod docs;
+mod doctor;
 mod dump;
 mod explain;
 mod export;
@@ -32,6 +33,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Dump(args) => dump::run(&args, &style),
         Command::Status(args) => status::run(&args, &style),
         Command::Export(args) => export::run(&args),
+        Command::Doctor(args) => doctor::run(&args, &style),
         Command::Conditions(args) => conditions::run(&args, &style),
         Command::Metrics(args) => metrics::run(&args, &style),
         Command::Completions(args) => completions::run(&args),

@@ -8,11 +8,11 @@ use crate::cli::RecordArgs;
 use crate::notify::Notify;
 use crate::place;
 use crate::recorder::Recorder;
-use crate::signals::{self, STOP};
+use crate::signals::{self, Hangup, STOP};
 
 /// Records until SIGINT or SIGTERM.
 pub fn run(args: &RecordArgs) -> Result<()> {
-    signals::catch_stop().context("cannot set signal handlers")?;
+    signals::catch_stop(Hangup::Ignore).context("cannot set signal handlers")?;
     let mut notify = Notify::from_env();
     let dir = place::archive_dir(&args.archive)?;
     let recorder = Recorder::open(&dir, &args.sampling)?;

@@ -151,7 +151,7 @@ pub fn snapshot(reader: &Reader) -> Result<Option<Snapshot>> {
     let step_s = if step_s.is_finite() { step_s.clamp(1.0, STEP_S_MAX) } else { 1.0 };
     let recent = Span { since: until - RECENT_NS.max((2.0 * step_s * SECOND as f64) as i64), until };
     let tasks = reader.read(&Query::new(recent, metrics(PROCESSES)))?;
-    let (lost, causes) = losses(&set, minute, step_s);
+    let (lost, causes) = losses(&set, minute);
     Ok(Some(Snapshot {
         at: until,
         lost,
@@ -161,26 +161,27 @@ pub fn snapshot(reader: &Reader) -> Result<Option<Snapshot>> {
     }))
 }
 
-/// The ledger, one sample after the other.
-fn losses(set: &SeriesSet, minute: Span, step_s: f64) -> (Vec<f64>, Vec<CauseLine>) {
-    let step_ns = (step_s * SECOND as f64) as i64;
-    let steps = (((minute.until - minute.since) / step_ns) as usize).clamp(1, HISTORY);
-    let mut lost = vec![f64::NAN; steps];
+/// The ledger, one sample after the other: the newest [`HISTORY`] samples of the last minute.
+fn losses(set: &SeriesSet, minute: Span) -> (Vec<f64>, Vec<CauseLine>) {
+    let Some(clock) = set.system("sys.cpu_idle").or_else(|| set.system("mem.total")) else {
+        return (Vec::new(), Vec::new());
+    };
+    let axis = &clock.axis;
+    let range = axis.range(minute);
+    let samples: Vec<usize> = range.filter(|i| axis.dt[*i].is_finite()).collect();
+    let samples = &samples[samples.len().saturating_sub(HISTORY)..];
+    let mut lost = vec![f64::NAN; samples.len()];
     let mut causes: Vec<CauseLine> = Vec::new();
-    for (i, lost) in lost.iter_mut().enumerate() {
-        let until = minute.until - (steps - 1 - i) as i64 * step_ns;
-        let slot = ledger::ledger(set, Span { since: until - step_ns, until }, &[]);
-        *lost = slot.lost_task_seconds.map_or(f64::NAN, |s| s / step_s);
-        for share in slot.by_cause {
-            let line = match causes.iter_mut().position(|c| c.cause == share.cause) {
-                Some(known) => &mut causes[known],
-                None => {
-                    causes.push(CauseLine { cause: share.cause.clone(), history: vec![0.0; steps] });
-                    let last = causes.len() - 1;
-                    &mut causes[last]
-                }
-            };
-            line.history[i] = share.seconds / step_s;
+    for (slot, (&i, lost)) in samples.iter().zip(&mut lost).enumerate() {
+        let (t, dt) = (axis.t[i], axis.dt[i]);
+        let ledger = ledger::ledger(set, Span { since: t, until: t + 1 }, &[]);
+        *lost = ledger.lost_task_seconds.map_or(f64::NAN, |s| s / dt);
+        for share in ledger.by_cause {
+            let known = causes.iter().position(|c| c.cause == share.cause).unwrap_or_else(|| {
+                causes.push(CauseLine { cause: share.cause.clone(), history: vec![0.0; samples.len()] });
+                causes.len() - 1
+            });
+            causes[known].history[slot] = share.seconds / dt;
         }
     }
     let total = |line: &CauseLine| line.history.iter().sum::<f64>();

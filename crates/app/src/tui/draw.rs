@@ -2,7 +2,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style as Look2};
+use ratatui::style::{Modifier, Style as Ink};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
@@ -106,13 +106,13 @@ impl Parts {
         self
     }
 
-    fn value(mut self, value: Option<String>, ink: Look2) -> Self {
+    fn value(mut self, value: Option<String>, ink: Ink) -> Self {
         self.spans.push(Span::styled(format!("{} ", value.unwrap_or_else(|| "-".to_owned())), ink));
         self
     }
 
     fn share(self, share: Option<f64>, worrying: f64) -> Self {
-        let ink = share.map_or(Look2::new(), |s| self.look.share(s, worrying));
+        let ink = share.map_or(Ink::new(), |s| self.look.share(s, worrying));
         self.value(share.map(|s| format!("{:.0} %", s * 100.0)), ink)
     }
 
@@ -123,7 +123,7 @@ impl Parts {
 
 fn machine(snapshot: &Snapshot, look: Look) -> Vec<Line<'static>> {
     let m = &snapshot.machine;
-    let plain = Look2::new();
+    let plain = Ink::new();
     let bytes = |value: Option<f64>| value.map(words::bytes);
     let rate = |value: Option<f64>| value.map(|v| format!("{}/s", words::bytes(v)));
     let count = |value: Option<f64>| value.map(words::count);
@@ -159,6 +159,8 @@ fn machine(snapshot: &Snapshot, look: Look) -> Vec<Line<'static>> {
             .value(count(m.running), plain)
             .word("D")
             .value(count(m.blocked), m.blocked.map_or(plain, |d| look.share(d, 4.0)))
+            .word("of")
+            .value(count(m.tasks), plain)
             .word("load")
             .value(m.load.map(|l| format!("{l:.1}")), plain)
             .line(),
@@ -204,13 +206,13 @@ fn loss_line(name: &str, history: &[f64], most: f64, columns: usize, look: Look)
     ])
 }
 
-/// The newest values as bars; nothing where nothing was measured.
+/// The newest values as bars, the last one at the right end; nothing where nothing was measured.
 fn sparkline(values: &[f64], most: f64, columns: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     // Below a fiftieth of a task-second per second a full bar would alarm over nothing.
     let most = most.max(0.02);
     let from = values.len().saturating_sub(columns);
-    values[from..]
+    let bars: String = values[from..]
         .iter()
         .map(|value| {
             if !value.is_finite() {
@@ -219,7 +221,8 @@ fn sparkline(values: &[f64], most: f64, columns: usize) -> String {
             let level = (value / most * 7.0).round().clamp(0.0, 7.0) as usize;
             BARS[level]
         })
-        .collect()
+        .collect();
+    format!("{bars:>columns$}")
 }
 
 fn processes(snapshot: &Snapshot, sort: Sort, look: Look, area: Rect) -> Vec<Line<'static>> {
@@ -284,7 +287,7 @@ fn incidents(
             lines.truncate(1);
             lines[0].push_str(" …");
         }
-        let mut ink = if is_lasting(seen) { look.bad() } else { Look2::new() };
+        let mut ink = if is_lasting(seen) { look.bad() } else { Ink::new() };
         let mark = if i == screen.chosen { "> " } else { "  " };
         if i == screen.chosen {
             ink = ink.add_modifier(Modifier::BOLD);
@@ -310,7 +313,7 @@ fn report(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &Shown<
             let ink = match line.chars().next() {
                 _ if i == 0 => look.bad(),
                 Some(c) if c.is_alphabetic() => look.heading(),
-                _ => Look2::new(),
+                _ => Ink::new(),
             };
             Line::styled(format!(" {line}"), ink)
         })
@@ -397,8 +400,8 @@ mod tests {
 
     #[test]
     fn bars_follow_the_values() {
-        assert_eq!(sparkline(&[0.0, f64::NAN, 0.5, 1.0], 1.0, 10), "▁ ▅█");
+        assert_eq!(sparkline(&[0.0, f64::NAN, 0.5, 1.0], 1.0, 6), "  ▁ ▅█");
         assert_eq!(sparkline(&[1.0, 0.0, 0.0], 1.0, 2), "▁▁");
-        assert_eq!(sparkline(&[0.001], 0.001, 2), "▁", "next to nothing is no full bar");
+        assert_eq!(sparkline(&[0.001], 0.001, 1), "▁", "next to nothing is no full bar");
     }
 }

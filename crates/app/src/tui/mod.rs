@@ -3,12 +3,15 @@
 mod draw;
 mod look;
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::commands;
 use crate::live::{Child, Seen, Shared, Snapshot, lock};
@@ -106,7 +109,7 @@ pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style)
             terminal
                 .draw(|frame| draw::draw(frame, &mut screen, &shown, look, style))
                 .context("cannot draw")?;
-            if !event::poll(FRAME).context("cannot read the keyboard")? {
+            if !key_waits().context("cannot read the keyboard")? {
                 continue;
             }
             if let Event::Key(key) = event::read().context("cannot read the keyboard")?
@@ -120,6 +123,25 @@ pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style)
     })();
     ratatui::restore();
     result
+}
+
+/// Waits for a key. A terminal that went away is noticed here, because crossterm would try to read it for ever.
+fn key_waits() -> std::io::Result<bool> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return event::poll(FRAME);
+    }
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: 0, tv_nsec: FRAME.subsec_nanos().into() };
+    match poll(&mut fds, Some(&timeout)) {
+        Err(Errno::INTR) => return Ok(false),
+        other => other?,
+    };
+    if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+        STOP.store(true, Ordering::Relaxed);
+        return Ok(false);
+    }
+    event::poll(Duration::ZERO)
 }
 
 fn gather<'a>(headline: &'a str, state: &Shared, screen: &Screen, width: usize, style: &Style) -> Shown<'a> {

@@ -1,0 +1,14 @@
+//! The command line as people and scripts use it: the real binary on a real recording of `/proc`.
+
+#[path = "cli/archive.rs"]
+mod archive;
+#[path = "cli/harness.rs"]
+mod harness;
+#[path = "cli/live.rs"]
+mod live;
+#[path = "cli/parquet.rs"]
+mod parquet;
+#[path = "cli/record.rs"]
+mod record;
+#[path = "cli/usage.rs"]
+mod usage;

@@ -1,0 +1,82 @@
+//! `mitra export`: the file is read back by DuckDB.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::harness::{archive, finish, good, run};
+
+/// Python with DuckDB, in the virtual environment that `tools/install-deps.sh test` makes, or on the path.
+fn python() -> Option<PathBuf> {
+    let venv = std::env::var_os("MITRA_VENV")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/mitra-venv")));
+    let candidates = venv.map(|v| v.join("bin/python")).into_iter().chain([PathBuf::from("python3")]);
+    let works = |python: &PathBuf| {
+        Command::new(python)
+            .args(["-c", "import duckdb"])
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
+    candidates.into_iter().find(works)
+}
+
+#[test]
+fn duckdb_reads_what_dump_shows() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("all.parquet");
+    let said = good(&["export", "--archive", archive(), "--parquet", file.to_str().unwrap()]);
+    let exported: u64 = said.trim().rsplit_once(": ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+    let bytes = std::fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing half-written stays");
+
+    let Some(python) = python() else {
+        println!("skipped: no Python with duckdb; run: tools/install-deps.sh test");
+        return;
+    };
+    let csv = dir.path().join("all.csv");
+    std::fs::write(&csv, good(&["dump", "--archive", archive(), "--since", "@0", "--format", "csv"]))
+        .unwrap();
+    let script = r"
+import duckdb, sys
+parquet, csv = sys.argv[1:]
+q = lambda sql: duckdb.sql(sql).fetchall()
+print([r[1] for r in q(f'describe from \'{parquet}\'')])
+print(q(f'select count(*) from \'{parquet}\'')[0][0])
+duckdb.sql(f'create table dumped as select * from read_csv(\'{csv}\', header=true, all_varchar=true)')
+print(q('select count(*) from dumped')[0][0])
+# Every value of the dump is in the file, to the millisecond that the dump shows.
+print(q(f'''
+  select count(*) from dumped d anti join (
+    select strftime(time at time zone 'UTC', '%Y-%m-%dT%H:%M:%S.%gZ') as time, metric, entity, row,
+           coalesce(text, '') as text, value from '{parquet}') p
+  on d.time = p.time and d.metric = p.metric and d.entity = p.entity and coalesce(d.row, '') = p.row
+     and (coalesce(d.value, '') = p.text or try_cast(d.value as double) = p.value)
+''')[0][0])
+";
+    let output = finish(Command::new(python).arg("-c").arg(script).arg(&file).arg(&csv));
+    assert_eq!(output.code, 0, "{}", output.err);
+    let lines: Vec<&str> = output.out.lines().collect();
+    assert_eq!(
+        lines[0],
+        "['TIMESTAMP WITH TIME ZONE', 'VARCHAR', 'VARCHAR', 'VARCHAR', 'DOUBLE', 'VARCHAR']"
+    );
+    assert_eq!(lines[1], exported.to_string());
+    assert_eq!(lines[2], exported.to_string(), "dump and export differ");
+    assert_eq!(lines[3], "0", "values of the dump are not in the file");
+}
+
+#[test]
+fn a_directory_and_a_selection() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let said = good(&["export", "--archive", archive(), "--metric", "mem.free", "--parquet", path]);
+    let file = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+    assert!(
+        said.starts_with(file.to_str().unwrap()) && file.extension().is_some_and(|e| e == "parquet"),
+        "{said}"
+    );
+    let missing = run(&["export", "--archive", archive(), "--parquet", "/nonexistent/x.parquet"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.err.contains("/nonexistent"), "{}", missing.err);
+}

@@ -1,0 +1,162 @@
+//! The recorder: how it starts, how it ends, what it survives.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::harness::{MITRA, Running, command, finish, good, is_root, run};
+
+fn status(dir: &str) -> serde_json::Value {
+    serde_json::from_str(&good(&["status", "--json", "--archive", dir])).unwrap()
+}
+
+#[test]
+fn a_second_recorder_is_told_who_the_first_one_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let mut first = Running::start(&mut command(&["record", "--no-bpf", "--archive", path]));
+    assert!(first.line().contains(path));
+    let second = run(&["record", "--no-bpf", "--archive", path]);
+    assert_eq!(second.code, 1);
+    assert!(second.err.contains(&first.pid().to_string()), "{}", second.err);
+    let (end, err) = first.end(Signal::INT);
+    assert!(end.success(), "{end}: {err}");
+}
+
+#[test]
+fn a_hangup_does_not_stop_it_and_a_term_seals_the_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let mut recorder =
+        Running::start(&mut command(&["record", "--no-bpf", "--interval", "100ms", "--archive", path]));
+    recorder.line();
+    std::thread::sleep(Duration::from_millis(500));
+    recorder.signal(Signal::HUP);
+    std::thread::sleep(Duration::from_millis(700));
+    let (end, err) = recorder.end(Signal::TERM);
+    assert!(end.success() && err.is_empty(), "{end}: {err}");
+    let status = status(path);
+    assert!(status["frames"].as_u64().unwrap() >= 8, "{status}");
+    assert_eq!(status["log_bytes"], 0, "an orderly end leaves no open log");
+    assert_eq!(status["gaps"].as_array().unwrap().len(), 0, "{status}");
+}
+
+#[test]
+fn what_a_kill_leaves_is_read_and_taken_up_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    for turn in 0..2 {
+        let mut recorder =
+            Running::start(&mut command(&["record", "--no-bpf", "--interval", "100ms", "--archive", path]));
+        recorder.line();
+        std::thread::sleep(Duration::from_millis(600));
+        recorder.end(Signal::KILL);
+        let frames = status(path)["frames"].as_u64().unwrap();
+        assert!(frames >= 3 * (turn + 1), "{frames} after turn {turn}");
+    }
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let archive = dir.path().join("archive");
+    let recorder = Running::start(
+        command(&["record", "--no-bpf", "--interval", "100ms", "--archive"])
+            .arg(&archive)
+            .env("NOTIFY_SOCKET", dir.path().join("notify"))
+            .env("WATCHDOG_USEC", "200000"),
+    );
+    let hear = || {
+        let mut buffer = [0_u8; 1024];
+        let n = socket.recv(&mut buffer).expect("a message in time");
+        String::from_utf8_lossy(&buffer[..n]).into_owned()
+    };
+    let ready = hear();
+    assert!(ready.starts_with("READY=1\nSTATUS=recording "), "{ready}");
+    assert!(
+        ready.contains("WATCHDOG_USEC=300000"),
+        "a watchdog shorter than three intervals is extended: {ready}"
+    );
+    assert_eq!(hear(), "WATCHDOG=1");
+    recorder.end(Signal::TERM);
+    let mut last = hear();
+    while last == "WATCHDOG=1" {
+        last = hear();
+    }
+    assert_eq!(last, "STOPPING=1");
+}
+
+/// Without any privilege it records what it can, and says what it cannot.
+#[test]
+fn nobody_can_record() {
+    if !is_root() {
+        println!("skipped: the other tests already run without privileges");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), open).unwrap();
+    // The build directory may be closed to others.
+    let binary = dir.path().join("mitra");
+    std::fs::copy(MITRA, &binary).unwrap();
+    let archive = dir.path().join("archive");
+    let nobody = |args: &[&str]| {
+        let mut command = Command::new(&binary);
+        command.args(args).arg("--archive").arg(&archive).uid(65_534).gid(65_534).current_dir("/");
+        command
+    };
+    let mut recorder = Running::start(&mut nobody(&["record", "--interval", "100ms"]));
+    assert!(recorder.line().contains("not available"), "it says that it cannot see all");
+    std::thread::sleep(Duration::from_secs(1));
+    let (end, err) = recorder.end(Signal::TERM);
+    assert!(end.success(), "{end}: {err}");
+    let report = finish(&mut nobody(&["explain", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&report.out).unwrap();
+    assert!(!report["recorder"]["unavailable"].as_array().unwrap().is_empty(), "{report}");
+}
+
+/// A full disk costs samples, not the recorder; it says so once, and goes on when there is space.
+#[test]
+fn a_full_disk_is_survived() {
+    if !is_root() {
+        println!("skipped: a small file system of its own needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"
+        set -e
+        mount -t tmpfs -o size=2m none "$DIR"
+        head -c 4M /dev/zero >"$DIR/filler" 2>/dev/null || true
+        "$MITRA" record --no-bpf --interval 100ms --archive "$DIR/archive" >/dev/null 2>"$DIR.log" &
+        pid=$!
+        sleep 1.5
+        rm "$DIR/filler"
+        sleep 1.5
+        kill -TERM $pid
+        wait $pid
+        "$MITRA" dump --archive "$DIR/archive" --metric mem.free --format csv | wc -l
+    "#;
+    let mount = dir.path().join("small");
+    std::fs::create_dir(&mount).unwrap();
+    let output = finish(
+        Command::new("unshare").args(["--mount", "sh", "-c", script]).env("DIR", &mount).env("MITRA", MITRA),
+    );
+    if output.err.contains("unshare failed") || output.err.contains("permission denied") {
+        println!("skipped: no mount namespace here: {}", output.err);
+        return;
+    }
+    let log = std::fs::read_to_string(mount.with_extension("log")).unwrap();
+    assert_eq!(output.code, 0, "{}\n{log}", output.err);
+    let lines: Vec<&str> = log.lines().collect();
+    assert!(lines.len() >= 2 && lines[0].contains("goes on trying"), "{log}");
+    assert!(lines.last().unwrap().contains("written again"), "{log}");
+    assert!(lines.len() <= 3, "one complaint a minute: {log}");
+    let samples: usize = output.out.trim().parse().unwrap();
+    assert!(samples > 5, "{samples} lines after there was space again");
+}

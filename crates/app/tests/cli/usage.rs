@@ -1,0 +1,183 @@
+//! Flags, help, exit codes, colours.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::harness::{archive, command, finish, good, run};
+
+const COMMANDS: &[&str] = &[
+    "record",
+    "explain",
+    "live",
+    "dump",
+    "status",
+    "export",
+    "doctor",
+    "conditions",
+    "metrics",
+    "completions",
+    "man",
+];
+
+#[test]
+fn help_names_every_command() {
+    let help = good(&["--help"]);
+    for name in COMMANDS {
+        assert!(help.lines().any(|l| l.trim_start().starts_with(name)), "{name} is not in {help}");
+        let own = good(&[name, "--help"]);
+        assert!(own.contains("Usage: mitra"), "{own}");
+    }
+    assert!(!help.contains("docs "), "a hidden command is shown");
+    assert!(good(&["--version"]).starts_with("mitra "));
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let wrong: &[&[&str]] = &[
+        &[],
+        &["fly"],
+        &["explain", "--since", "tomorrow"],
+        &["explain", "--baseline", "-2h"],
+        &["record", "--interval", "1parsec"],
+        &["record", "--interval", "1ms", "--archive", "/nonexistent"],
+        &["record", "--cpu-budget", "200%"],
+        &["record", "--max-bytes", "lots"],
+        &["dump", "--format", "xml"],
+        &["metrics", "no.such.metric"],
+        &["conditions", "no-such-condition"],
+        &["completions", "cmd.exe"],
+        &["export", "--archive", archive()],
+        &["dump", "--archive", archive(), "--metric", "no.such.metric"],
+        &["dump", "--archive", archive(), "--entity", "planet"],
+        &["dump", "--archive", archive(), "--entity", "task"],
+        &["dump", "--archive", archive(), "--since", "-1h", "--until", "-2h"],
+        &["explain", "/var/log/sysstat/sa21"],
+    ];
+    for args in wrong {
+        let output = run(args);
+        assert_eq!(output.code, 2, "{args:?}: {}{}", output.out, output.err);
+        assert!(output.out.is_empty() && !output.err.is_empty(), "{args:?} says nothing on standard error");
+    }
+}
+
+#[test]
+fn files_of_other_tools_are_refused_in_words() {
+    let err = run(&["explain", "sar.txt"]).err;
+    assert!(err.contains("sar.txt") && err.contains("cannot be explained yet"), "{err}");
+}
+
+#[test]
+fn what_cannot_be_done_is_exit_code_1_and_names_the_path() {
+    let failing: &[(&[&str], &str)] = &[
+        (&["explain", "--archive", "/nonexistent/archive"], "/nonexistent/archive"),
+        (&["status", "--archive", "/nonexistent/archive"], "/nonexistent/archive"),
+        (&["record", "--no-bpf", "--archive", "/proc/mitra"], "/proc/mitra"),
+        (&["explain", "--archive", archive(), "--since", "@1000", "--until", "@2000"], archive()),
+        (&["man", "--out", "/proc/mitra"], "/proc/mitra"),
+    ];
+    for (args, wanted) in failing {
+        let output = run(args);
+        assert_eq!(output.code, 1, "{args:?}: {}{}", output.out, output.err);
+        assert!(output.err.starts_with("mitra: ") && output.err.contains(wanted), "{args:?}: {}", output.err);
+    }
+}
+
+#[test]
+fn an_empty_directory_is_an_empty_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let output = run(&["explain", "--archive", path]);
+    assert_eq!(output.code, 1);
+    assert!(output.err.contains("empty"), "{}", output.err);
+    assert!(good(&["status", "--archive", path]).contains("nothing yet"));
+}
+
+#[test]
+fn colours_only_where_they_are_wanted() {
+    let plain = good(&["conditions"]);
+    assert!(!plain.contains('\x1b'), "colours in a pipe");
+    assert!(good(&["conditions", "--color", "always"]).contains('\x1b'));
+    assert!(
+        good(&["--color=always", "conditions"]).contains('\x1b'),
+        "a global flag goes before the command too"
+    );
+    let forced = finish(command(&["conditions", "--color", "always"]).env("NO_COLOR", "1"));
+    assert!(forced.out.contains('\x1b'), "who says always means always");
+    assert!(!good(&["conditions", "--color", "never"]).contains('\x1b'));
+}
+
+/// A reader that has seen enough is no reason to complain.
+#[test]
+fn a_closed_pipe_ends_a_command_without_a_word() {
+    let mut child = command(&["dump", "--archive", archive(), "--since", "@0", "--format", "csv"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0_u8; 5];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"time,");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn every_condition_has_a_manual_page() {
+    let list: serde_json::Value = serde_json::from_str(&good(&["conditions", "--json"])).unwrap();
+    let list = list.as_array().unwrap();
+    assert!(list.len() > 10);
+    for condition in list {
+        let id = condition["id"].as_str().unwrap();
+        let page = good(&["conditions", id]);
+        assert!(page.starts_with(&format!("{id}: ")), "{page}");
+        assert!(condition["manual"].as_str().unwrap().len() > 60, "{id} has next to no manual");
+    }
+    assert!(good(&["conditions", "--graph=dot"]).starts_with("digraph "));
+    assert!(good(&["conditions", "--graph"]).contains('→'));
+}
+
+#[test]
+fn the_metric_table_is_the_same_in_every_form() {
+    let list: serde_json::Value = serde_json::from_str(&good(&["metrics", "--json"])).unwrap();
+    let markdown = good(&["metrics", "--markdown"]);
+    let text = good(&["metrics"]);
+    for metric in list.as_array().unwrap() {
+        let name = metric["name"].as_str().unwrap();
+        assert!(markdown.contains(&format!("| `{name}` |")), "{name}");
+        assert!(text.lines().any(|l| l.split_whitespace().next() == Some(name)), "{name}");
+    }
+    let some: serde_json::Value = serde_json::from_str(&good(&["metrics", "--json", "psi.*"])).unwrap();
+    assert!(some.as_array().unwrap().iter().all(|m| m["name"].as_str().unwrap().starts_with("psi.")));
+}
+
+#[test]
+fn the_doctor_answers() {
+    let list: serde_json::Value = serde_json::from_str(&good(&["doctor", "--json"])).unwrap();
+    let list = list.as_array().unwrap();
+    assert!(!list.is_empty());
+    for ability in list {
+        assert!(["yes", "degraded", "no"].contains(&ability["state"].as_str().unwrap()), "{ability}");
+        assert!(ability["state"] == "yes" || !ability["why"].as_str().unwrap().is_empty(), "{ability}");
+        assert!(good(&["doctor"]).contains(ability["name"].as_str().unwrap()));
+    }
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(good(&["completions", shell]).contains("explain"), "{shell}");
+    }
+    assert!(good(&["man"]).contains(".TH mitra 1"));
+    let dir = tempfile::tempdir().unwrap();
+    good(&["man", "--out", dir.path().to_str().unwrap()]);
+    for page in ["mitra.1", "mitra-record.1", "mitra-explain.1"] {
+        assert!(dir.path().join(page).exists(), "{page}");
+    }
+}
+
+#[test]
+fn the_documents_are_up_to_date() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let output = run(&["docs", "--check", docs]);
+    assert_eq!(output.code, 0, "{}", output.err);
+}
