@@ -1,11 +1,14 @@
 //! `mitra explain`: from the archive to a report.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use anyhow::{Context, Result, anyhow};
-use mitra_archive::{Query, Reader};
+use mitra_archive::{Query, Reader, RowFilter};
 use mitra_diagnose::Request;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
-use mitra_model::{Metric, SeriesSet, Span};
+use mitra_model::{Entity, SeriesSet, Span};
 
 use crate::cli::ExplainArgs;
 use crate::commands::{print, print_json};
@@ -54,16 +57,33 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
 
 /// Explains a part of an archive.
 pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Report> {
-    let scan = read(reader, window, mitra_diagnose::scan_metrics())?;
-    let metrics = mitra_diagnose::detail_metrics();
-    let mut detail = |span: Span| -> Result<SeriesSet, String> {
-        read(reader, span, metrics.clone()).map_err(|e| format!("{e:#}"))
-    };
+    let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics()))?;
+    let mut detail = |span: Span| detail(reader, span).map_err(|e| e.to_string());
     Ok(mitra_diagnose::explain(&Request { window, baseline }, &scan, &mut detail))
 }
 
-fn read(reader: &Reader, span: Span, metrics: Vec<&'static Metric>) -> Result<SeriesSet> {
-    Ok(reader.read(&Query { span, metrics: Some(metrics), ..Query::default() })?)
+/// Reads what the second look needs. Of ten thousand tasks nearly all sleep all the time: only those that ran, or
+/// were in D state, are read.
+fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, mitra_archive::Error> {
+    let signs =
+        ["task.cpu_time", "task.run_delay", "task.kstack"].into_iter().filter_map(mitra_model::lookup);
+    let seen = reader.read(&Query { moving_only: true, ..Query::new(span, signs.collect()) })?;
+    let mut awake: HashSet<Arc<str>> = HashSet::new();
+    for (_, rows) in seen.metrics() {
+        awake.extend(rows.keys().cloned());
+    }
+    for (row, stack) in seen.each_text("task.kstack") {
+        if stack.last().is_some() {
+            awake.insert(row.into());
+        }
+    }
+    drop(seen);
+    let rows: RowFilter = Arc::new(move |entity, row| entity != Entity::Task || awake.contains(row));
+    reader.read(&Query {
+        rows: Some(rows),
+        moving_only: true,
+        ..Query::new(span, mitra_diagnose::detail_metrics())
+    })
 }
 
 /// The plain words for a condition.
