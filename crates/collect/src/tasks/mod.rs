@@ -110,6 +110,7 @@ impl Tasks {
             r.used.iter_mut().skip(used::DELAYS).for_each(|delay| *delay = NA);
         }
         self.count(&r, stack);
+        self.note_known(&r.used);
         let is_young = self.last_pass_ns.is_some_and(|last| r.born_ns.saturating_add(BIRTH_SLACK_NS) >= last);
         let (slot, is_new) = self.slots.touch(&r);
         let mut delta = [0; used::COUNT];
@@ -127,9 +128,6 @@ impl Tasks {
             for (to, (now, before)) in delta.iter_mut().zip(r.used.iter().zip(&slot.used)) {
                 *to = growth(*now, *before);
             }
-        }
-        for (known, value) in self.known.iter_mut().zip(&r.used) {
-            *known |= *value != NA;
         }
         let is_idle = !is_new && growth(r.used[used::CPU], slot.used[used::CPU]) == 0;
         slot.used = r.used;
@@ -198,6 +196,13 @@ impl Tasks {
         }
     }
 
+    /// A sum is unavailable as long as nothing was ever read for it.
+    fn note_known(&mut self, used: &Used) {
+        for (known, value) in self.known.iter_mut().zip(used) {
+            *known |= *value != NA;
+        }
+    }
+
     fn add_to_sums(&mut self, delta: &Used) {
         for (sum, delta) in self.sums.iter_mut().zip(delta) {
             *sum = sum.saturating_add(*delta);
@@ -213,6 +218,7 @@ impl Tasks {
 
     /// Takes in a task that ended; comes after [`Tasks::end`]. Returns what is worth an event of its own.
     pub fn ended(&mut self, e: &Ended) -> Option<Remainder> {
+        self.note_known(&e.used);
         let is_seen = self.slots.find(e.tid, e.born_ns).is_some();
         let mut delta = self.thread_remainder(e);
         if !e.is_process {
@@ -279,6 +285,7 @@ impl Tasks {
     /// Takes in ends that the kernel could only add up by parent and name. What frames had counted of tasks that
     /// have gone without a record is taken off first.
     pub fn ended_many(&mut self, ppid: u32, comm: &reading::Comm, parent: &reading::Comm, many: &EndedMany) {
+        self.note_known(&many.used);
         let mut delta = many.used.map(known_or_zero);
         let counted = self.slots.take_vanished(ppid, comm);
         for (to, counted) in delta.iter_mut().zip(counted) {
@@ -393,3 +400,6 @@ impl Slot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,395 @@
+use mitra_model::{Entity, Frame, Key, NA, Strings, column};
+
+use super::reading::{Ended, Place, Reading, comm_from, used};
+use super::*;
+
+const S: u64 = 1_000_000_000;
+
+/// A machine made of numbers: tasks as they are read, one pass after the other.
+struct Machine {
+    tasks: Tasks,
+    strings: Strings,
+    paths: CgroupPaths,
+    frame: Frame,
+    now: u64,
+    shed: Shed,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Machine {
+            tasks: Tasks::new(true),
+            strings: Strings::new(),
+            paths: CgroupPaths::new(&[]),
+            frame: Frame::new(),
+            now: 1_000 * S,
+            shed: Shed::None,
+        }
+    }
+
+    /// One second later: these tasks live, those have ended.
+    fn pass(&mut self, alive: &[Reading], ended: &[Ended]) -> Vec<Option<Remainder>> {
+        self.pass_with_stacks(&alive.iter().map(|r| (*r, "")).collect::<Vec<_>>(), ended)
+    }
+
+    fn pass_with_stacks(&mut self, alive: &[(Reading, &str)], ended: &[Ended]) -> Vec<Option<Remainder>> {
+        self.now += S;
+        self.frame.clear();
+        self.tasks.begin(i64::try_from(self.now).unwrap(), self.shed, &self.strings);
+        let table = self.frame.table_mut(Entity::Task);
+        let mut context = PassContext { table, strings: &mut self.strings, paths: &self.paths };
+        for (reading, stack) in alive {
+            self.tasks.add(reading, stack, &mut context);
+        }
+        self.tasks.end(true);
+        let said = ended.iter().map(|e| self.tasks.ended(e)).collect();
+        self.tasks.finish(&mut self.frame, &mut self.strings, i64::try_from(S).unwrap());
+        said
+    }
+
+    fn system(&mut self, metric: &str) -> i64 {
+        self.frame.system_mut()[column(metric).unwrap()]
+    }
+
+    fn task(&self, tid: u32, born_ns: u64, metric: &str) -> i64 {
+        let table = self.frame.table(Entity::Task);
+        let at = table.keys().iter().position(|key| *key == Key::task(tid, born_ns)).expect("a row");
+        table.row(at)[column(metric).unwrap()]
+    }
+
+    fn group(&mut self, ppid: u32, comm: &str, metric: &str) -> i64 {
+        let key = Key::exited(ppid, self.strings.intern(comm));
+        let table = self.frame.table(Entity::Exited);
+        let at = table.keys().iter().position(|k| *k == key).expect("a group");
+        table.row(at)[column(metric).unwrap()]
+    }
+}
+
+fn task(tid: u32, tgid: u32, born_ns: u64, cpu_us: i64) -> Reading {
+    let mut r = Reading::new(tid, tgid, born_ns);
+    r.ppid = 1;
+    r.comm = comm_from(b"worker");
+    r.state = b'S';
+    r.used = [NA; used::COUNT];
+    r.used[used::CPU] = cpu_us;
+    r.used[used::USER] = cpu_us;
+    r.used[used::SYSTEM] = 0;
+    for counter in [used::MINFLT, used::MAJFLT, used::READ, used::WRITE, used::RUN_DELAY] {
+        r.used[counter] = cpu_us / 10;
+    }
+    r
+}
+
+fn end(r: &Reading, cpu_us: i64, is_process: bool, now: u64) -> Ended {
+    let last = task(r.tid, r.tgid, r.born_ns, cpu_us);
+    Ended {
+        tid: r.tid,
+        tgid: r.tgid,
+        ppid: 1,
+        born_ns: r.born_ns,
+        process_born_ns: r.born_ns,
+        end_ns: now,
+        is_process,
+        comm: r.comm,
+        parent_comm: comm_from(b"init"),
+        status: 0,
+        used: last.used,
+    }
+}
+
+#[test]
+fn what_came_before_the_recording_is_not_counted() {
+    let mut m = Machine::new();
+    m.pass(&[task(10, 10, 5 * S, 7_000_000)], &[]);
+    assert_eq!(m.system("tasks.cpu_time"), 0);
+    assert_eq!(m.system("tasks.busiest"), 0);
+    m.pass(&[task(10, 10, 5 * S, 7_250_000)], &[]);
+    assert_eq!(m.system("tasks.cpu_time"), 250_000);
+    assert_eq!(m.system("tasks.busiest"), 250_000);
+    assert_eq!(m.system("tasks.run_delay"), 25_000);
+    assert_eq!(m.system("tasks.blkio_delay"), NA, "no task has it");
+    assert_eq!(m.task(10, 5 * S, "task.cpu_time"), 7_250_000);
+}
+
+#[test]
+fn a_task_that_is_new_counts_from_its_birth() {
+    let mut m = Machine::new();
+    m.pass(&[], &[]);
+    let born = m.now + S / 2;
+    m.pass(&[task(10, 10, born, 400_000)], &[]);
+    assert_eq!(m.system("tasks.cpu_time"), 400_000);
+}
+
+#[test]
+fn an_id_that_is_used_again_is_another_task() {
+    let mut m = Machine::new();
+    m.pass(&[task(10, 10, 5 * S, 9_000_000)], &[]);
+    let born = m.now + S / 2;
+    m.pass(&[task(10, 10, born, 100)], &[end(&task(10, 10, 5 * S, 0), 9_300_000, true, born)]);
+    assert_eq!(m.frame.table(Entity::Task).keys(), [Key::task(10, born)]);
+    assert_eq!(m.system("tasks.cpu_time"), 300_000 + 100);
+    assert_eq!(m.group(1, "worker", "exited.cpu_time"), 300_000);
+    m.pass(&[task(10, 10, born, 150)], &[]);
+    assert_eq!(m.system("tasks.cpu_time"), 300_000 + 150);
+}
+
+#[test]
+fn the_remainder_of_a_process_is_what_no_frame_had_counted() {
+    let mut m = Machine::new();
+    m.pass(&[], &[]);
+    let born = m.now + 1;
+    let r = task(10, 10, born, 500_000);
+    m.pass(&[r], &[]);
+    let said = m.pass(&[], &[end(&r, 800_000, true, born + 2 * S)]);
+    assert_eq!(said, [Some(Remainder { was_seen: true, is_notable: true })]);
+    assert_eq!(m.system("tasks.cpu_time"), 800_000);
+    assert_eq!(m.system("tasks.exited"), 1);
+    assert_eq!(m.system("tasks.exited_cpu_time"), 300_000);
+    assert_eq!(m.group(1, "worker", "exited.count"), 1);
+    assert_eq!(m.group(1, "worker", "exited.cpu_time"), 300_000);
+    assert_eq!(m.group(1, "worker", "exited.majflt"), 30_000);
+    assert_eq!(m.group(1, "worker", "exited.run_delay"), 30_000);
+    assert_eq!(m.group(1, "worker", "exited.lifetime"), 2_000_000);
+    assert_eq!(m.group(1, "worker", "exited.last_pid"), 10);
+}
+
+#[test]
+fn a_process_that_no_frame_saw_is_counted_whole_and_is_no_event() {
+    let mut m = Machine::new();
+    m.pass(&[], &[]);
+    m.pass(&[], &[]);
+    let r = task(10, 10, m.now + S / 2, 0);
+    let said = m.pass(&[], &[end(&r, 2_000, true, m.now + S)]);
+    assert_eq!(said, [Some(Remainder { was_seen: false, is_notable: false })]);
+    assert_eq!(m.system("tasks.cpu_time"), 2_000);
+    assert_eq!(m.group(1, "worker", "exited.cpu_time"), 2_000);
+}
+
+#[test]
+fn threads_that_end_belong_to_their_process() {
+    let mut m = Machine::new();
+    m.pass(&[], &[]);
+    let born = m.now + 1;
+    let (leader, thread) = (task(10, 10, born, 100_000), task(11, 10, born + 1, 200_000));
+    m.pass(&[leader, thread], &[]);
+    assert_eq!(m.system("tasks.cpu_time"), 300_000);
+    // The thread ends after 50 ms more, and one that no frame saw came and went.
+    let mut thread_end = end(&thread, 250_000, false, 0);
+    thread_end.process_born_ns = born;
+    let mut unseen_end = end(&task(12, 10, m.now + S / 2, 0), 7_000, false, 0);
+    unseen_end.process_born_ns = born;
+    m.pass(&[leader], &[thread_end, unseen_end]);
+    assert_eq!(m.system("tasks.cpu_time"), 300_000 + 50_000 + 7_000);
+    // The process ends: its record holds all threads, 1 ms of them new.
+    m.pass(&[], &[end(&leader, 100_000 + 250_000 + 7_000 + 1_000, true, 0)]);
+    assert_eq!(m.system("tasks.cpu_time"), 358_000);
+    assert_eq!(m.group(1, "worker", "exited.cpu_time"), 1_000);
+    assert_eq!(m.system("tasks.exited"), 1);
+}
+
+#[test]
+fn what_dead_threads_used_before_the_recording_stays_out_of_the_remainder() {
+    let mut m = Machine::new();
+    let mut leader = task(10, 10, 5 * S, 1_000_000);
+    leader.dead = [9_000_000, 9_000_000, 0];
+    m.pass(&[leader], &[]);
+    m.pass(&[], &[end(&leader, 10_040_000, true, 0)]);
+    assert_eq!(m.group(1, "worker", "exited.cpu_time"), 40_000);
+    assert_eq!(m.group(1, "worker", "exited.minflt"), 0, "faults of the dead threads are not known");
+}
+
+#[test]
+fn a_zombie_is_not_counted_twice() {
+    let mut m = Machine::new();
+    m.pass(&[], &[]);
+    let r = task(10, 10, m.now + 1, 500_000);
+    m.pass(&[r], &[]);
+    let mut zombie = task(10, 10, r.born_ns, 800_000);
+    zombie.state = b'Z';
+    m.pass(&[zombie], &[end(&r, 800_000, true, 0)]);
+    assert_eq!(m.system("tasks.cpu_time"), 800_000);
+    m.pass(&[zombie], &[]);
+    assert_eq!(m.system("tasks.cpu_time"), 800_000);
+    assert_eq!(m.task(10, r.born_ns, "task.state"), i64::from(b'Z'));
+}
+
+#[test]
+fn ends_that_were_only_added_up_do_not_count_again_what_frames_saw() {
+    let mut m = Machine::new();
+    m.pass(&[], &[]);
+    let r = task(10, 10, m.now + 1, 500_000);
+    m.pass(&[r], &[]);
+    m.now += S;
+    m.frame.clear();
+    m.tasks.begin(i64::try_from(m.now).unwrap(), Shed::None, &m.strings);
+    m.tasks.end(true);
+    let mut all = [NA; used::COUNT];
+    all[used::CPU] = 500_000 + 90_000;
+    m.tasks.ended_many(1, &r.comm, &comm_from(b"init"), &EndedMany { processes: 31, used: all });
+    m.tasks.finish(&mut m.frame, &mut m.strings, i64::try_from(S).unwrap());
+    assert_eq!(m.system("tasks.cpu_time"), 590_000);
+    assert_eq!(m.system("tasks.exited"), 31);
+    assert_eq!(m.group(1, "worker", "exited.count"), 31);
+    assert_eq!(m.group(1, "worker", "exited.cpu_time"), 90_000);
+}
+
+#[test]
+fn a_pass_that_breaks_off_forgets_nobody() {
+    let mut m = Machine::new();
+    let r = task(10, 10, 5 * S, 1_000);
+    m.pass(&[r], &[]);
+    m.now += S;
+    m.frame.clear();
+    m.tasks.begin(i64::try_from(m.now).unwrap(), Shed::None, &m.strings);
+    m.tasks.end(false);
+    m.tasks.finish(&mut m.frame, &mut m.strings, i64::try_from(S).unwrap());
+    m.pass(&[task(10, 10, 5 * S, 3_000)], &[]);
+    assert_eq!(m.system("tasks.cpu_time"), 2_000);
+}
+
+#[test]
+fn tasks_may_come_in_any_order() {
+    let mut m = Machine::new();
+    let at = |cpu: i64| [30, 10, 20, 40, 5].map(|tid| task(tid, tid, 5 * S, cpu));
+    m.pass(&at(1_000), &[]);
+    m.pass(&at(3_000), &[]);
+    assert_eq!(m.system("tasks.cpu_time"), 5 * 2_000);
+    assert_eq!(m.system("tasks.total"), 5);
+}
+
+#[test]
+fn idle_tasks_lose_their_rows_and_stay_counted() {
+    let mut m = Machine::new();
+    let mut stuck = task(12, 10, 5 * S, 0);
+    stuck.state = b'D';
+    let mut tasks = [task(10, 10, 5 * S, 0), task(11, 10, 5 * S, 0), stuck, task(13, 10, 5 * S, 0)];
+    m.pass(&tasks, &[]);
+    tasks[3].used[used::CPU] = 5;
+    for (shed, left) in [
+        (Shed::IdleThreads, vec![10, 12, 13]),
+        (Shed::Threads, vec![10]),
+        (Shed::IdleProcesses, vec![]),
+        (Shed::None, vec![10, 11, 12, 13]),
+    ] {
+        m.shed = shed;
+        tasks[3].used[used::CPU] += 5;
+        m.pass(&tasks, &[]);
+        let rows: Vec<u64> = m.frame.table(Entity::Task).keys().iter().map(|key| key.id).collect();
+        assert_eq!(rows, left, "{shed:?}");
+        assert_eq!(m.system("tasks.total"), 4);
+        assert_eq!(m.system("tasks.recorded"), i64::try_from(left.len()).unwrap());
+        assert_eq!(m.system("tasks.uninterruptible"), 1);
+    }
+}
+
+#[test]
+fn waits_are_told_apart_by_their_stacks() {
+    let mut m = Machine::new();
+    let stuck = |tid: u32, iowait: bool| {
+        let mut r = task(tid, tid, 5 * S, 0);
+        (r.state, r.iowait) = (b'D', iowait);
+        r
+    };
+    let all = [
+        (stuck(1, true), "folio_wait_bit_common;filemap_read"),
+        (stuck(2, false), "rwsem_down_write_slowpath;down_write_killable;__vm_munmap"),
+        (stuck(3, false), "shrink_folio_list;try_to_free_pages"),
+        (stuck(4, true), "balance_dirty_pages;generic_perform_write"),
+        (stuck(5, false), "kernel_clone;__x64_sys_vfork"),
+        (stuck(6, true), "some_new_function"),
+        (stuck(7, false), ""),
+    ];
+    m.pass_with_stacks(&all, &[]);
+    for (metric, count) in [
+        ("tasks.uninterruptible", 7),
+        ("tasks.d_io", 2),
+        ("tasks.d_lock", 1),
+        ("tasks.d_memory", 1),
+        ("tasks.d_throttle", 1),
+        ("tasks.d_other", 2),
+    ] {
+        assert_eq!(m.system(metric), count, "{metric}");
+    }
+    let stack = m.strings.cell(m.task(2, 5 * S, "task.kstack")).unwrap();
+    assert!(stack.starts_with("rwsem_down"));
+    assert_eq!(m.task(7, 5 * S, "task.kstack"), NA);
+}
+
+#[test]
+fn delays_are_unavailable_while_nobody_counts_them() {
+    let mut m = Machine::new();
+    let at = |us: i64| {
+        let mut r = task(10, 10, 5 * S, 0);
+        r.used[used::DELAYS] = us;
+        r
+    };
+    m.pass(&[at(5)], &[]);
+    m.pass(&[at(9)], &[]);
+    assert_eq!((m.system("tasks.blkio_delay"), m.task(10, 5 * S, "task.blkio_delay")), (4, 9));
+    assert_eq!(m.system("tasks.swapin_delay"), NA);
+    m.tasks.set_delays_on(false);
+    m.pass(&[at(9)], &[]);
+    assert_eq!((m.system("tasks.blkio_delay"), m.task(10, 5 * S, "task.blkio_delay")), (NA, NA));
+}
+
+#[test]
+fn user_time_never_falls_and_both_add_up_to_the_run_time() {
+    let mut m = Machine::new();
+    let at = |run: i64, user: i64| {
+        let mut r = task(10, 10, 5 * S, run);
+        r.used[used::USER] = user;
+        r.used[used::SYSTEM] = run - user;
+        r.is_split = true;
+        r
+    };
+    m.pass(&[at(1_000, 800)], &[]);
+    m.pass(&[at(1_100, 700)], &[]);
+    let split = (m.task(10, 5 * S, "task.user_time"), m.task(10, 5 * S, "task.system_time"));
+    assert_eq!(split, (800, 300));
+    m.pass(&[at(1_100, 700)], &[]);
+    assert_eq!(m.task(10, 5 * S, "task.user_time"), 800, "an idle task's cells do not move");
+}
+
+#[test]
+fn texts_get_new_ids_when_the_strings_are_forgotten() {
+    let mut m = Machine::new();
+    let r = task(10, 10, 5 * S, 0);
+    m.pass(&[r], &[end(&task(9, 9, 5 * S, 0), 1, true, 0)]);
+    m.strings.clear();
+    m.strings.intern("somebody else");
+    m.pass(&[r], &[]);
+    assert_eq!(m.strings.cell(m.task(10, 5 * S, "task.comm")), Some("worker"));
+    assert_eq!(m.group(1, "worker", "exited.count"), 1);
+}
+
+#[test]
+fn groups_of_ended_processes_are_bounded_and_idle_ones_leave() {
+    let mut m = Machine::new();
+    m.pass(&[], &[]);
+    let many: Vec<Ended> = (0..600)
+        .map(|i| {
+            let mut e = end(&task(100 + i, 100 + i, m.now, 0), 1_000, true, m.now);
+            e.comm = comm_from(format!("p{i}").as_bytes());
+            e
+        })
+        .collect();
+    m.pass(&[], &many);
+    assert_eq!(m.frame.table(Entity::Exited).len(), ended::GROUPS_MAX);
+    assert_eq!(m.group(0, "other", "exited.count"), 600 - 511);
+    assert_eq!(m.system("tasks.exited"), 600);
+    m.now += 601 * S;
+    m.pass(&[], &[]);
+    assert!(m.frame.table(Entity::Exited).is_empty());
+}
+
+#[test]
+fn an_unknown_group_has_no_path() {
+    let mut m = Machine::new();
+    let mut r = task(10, 10, 5 * S, 0);
+    r.place = Place::Ids { unified: 77, cpu: u64::MAX, memory: u64::MAX };
+    m.pass(&[r], &[]);
+    assert_eq!(m.task(10, 5 * S, "task.cgroup"), NA);
+    r.place = Place::Path(m.strings.intern("/web"));
+    m.pass(&[r], &[]);
+    assert_eq!(m.strings.cell(m.task(10, 5 * S, "task.cgroup")), Some("/web"));
+}

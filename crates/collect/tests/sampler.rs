@@ -1,0 +1,522 @@
+//! The sampler on this machine's kernel, on trees that look like one, and on a clock that does as it is told.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mitra_collect::{Budget, Clock, Config, FakeClock, Sampler, Tick};
+use mitra_model::{Entity, EventKind, Frame, Key, Kind, NA, Stamp, Strings, column, columns};
+
+const SECOND: i64 = 1_000_000_000;
+
+fn host(use_bpf: bool) -> Config {
+    Config { use_bpf, ..Config::default() }
+}
+
+fn system(frame: &mut Frame, metric: &str) -> i64 {
+    frame.system_mut()[column(metric).unwrap_or_else(|| panic!("no metric {metric}"))]
+}
+
+/// A cell of the row of that name.
+fn named(frame: &Frame, strings: &Strings, entity: Entity, name: &str, metric: &str) -> Option<i64> {
+    let is_it = |key: &Key| u32::try_from(key.id).ok().and_then(|id| strings.get(id)) == Some(name);
+    let table = frame.table(entity);
+    let at = table.keys().iter().position(is_it)?;
+    Some(table.row(at)[column(metric).expect("a metric")])
+}
+
+fn task_row(frame: &Frame, tid: u32) -> Option<&[i64]> {
+    let table = frame.table(Entity::Task);
+    table.keys().iter().position(|key| key.id == u64::from(tid)).map(|at| table.row(at))
+}
+
+fn task_cell(frame: &Frame, tid: u32, metric: &str) -> i64 {
+    task_row(frame, tid).unwrap_or_else(|| panic!("no row of task {tid}"))[column(metric).expect("a metric")]
+}
+
+fn vmstat() -> HashMap<String, i64> {
+    let text = std::fs::read_to_string("/proc/vmstat").expect("/proc/vmstat");
+    let pair = |line: &str| line.split_once(' ').map(|(name, n)| (format!("vm.{name}"), n.parse().unwrap_or(NA)));
+    text.lines().filter_map(pair).collect()
+}
+
+/// Ends with the test, whatever happens.
+struct Spawned(Child);
+
+impl Spawned {
+    fn new(program: &str, args: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        Spawned(command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect(program))
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+#[test]
+fn system_counters_lie_between_two_reads_of_their_file() {
+    let mut sampler = Sampler::open(host(false)).expect("a sampler");
+    let mut frame = Frame::new();
+    for _ in 0..3 {
+        let before = vmstat();
+        sampler.sample(&mut frame).expect("a sample");
+        let after = vmstat();
+        let mut compared = 0;
+        for (at, metric) in columns(Entity::System).iter().enumerate() {
+            let (Some(before), Some(after)) = (before.get(metric.name), after.get(metric.name)) else { continue };
+            let value = frame.system_mut()[at];
+            if metric.kind == Kind::Counter {
+                assert!((*before..=*after).contains(&value), "{}: {before} {value} {after}", metric.name);
+                compared += 1;
+            } else {
+                assert_ne!(value, NA, "{}", metric.name);
+            }
+        }
+        assert!(compared > 60, "only {compared} counters of vmstat are in the table");
+    }
+    assert!(system(&mut frame, "sys.ctxt") > 0);
+    assert!(system(&mut frame, "mem.total") > 0);
+    assert!(!frame.table(Entity::Cpu).is_empty() && !frame.table(Entity::Disk).is_empty());
+}
+
+#[test]
+fn a_frame_has_every_kind_of_thing_and_every_key_once() {
+    let mut sampler = Sampler::open(host(true)).expect("a sampler");
+    let mut frame = Frame::new();
+    sampler.sample(&mut frame).expect("a sample");
+    sampler.sample(&mut frame).expect("a sample");
+    for entity in Entity::ALL {
+        let mut keys = frame.table(entity).keys().to_vec();
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), all, "{entity}");
+        if entity != Entity::Exited && entity != Entity::Slab {
+            assert!(all > 0, "no {entity}");
+        }
+    }
+    let strings = sampler.strings();
+    assert_eq!(named(&frame, strings, Entity::Filesystem, "/", "fs.total_bytes").is_some_and(|n| n > 0), true);
+    assert!(system(&mut frame, "sysctl.vm.swappiness") >= 0);
+    assert!(system(&mut frame, "mitra.rss") > 0 && system(&mut frame, "mitra.cpu_time") > 0);
+    assert!(system(&mut frame, "mitra.sample_time") > 0, "of the sample before");
+    assert_eq!(system(&mut frame, "mitra.shed_level"), 0);
+}
+
+#[test]
+fn tasks_from_the_iterator_and_from_proc_agree() {
+    let idle = Spawned::new("sleep", &["60"]);
+    std::thread::sleep(Duration::from_millis(200));
+    let mut by_bpf = Sampler::open(host(true)).expect("a sampler");
+    let mut by_proc = Sampler::open(host(false)).expect("a sampler");
+    let (mut a, mut b) = (Frame::new(), Frame::new());
+    by_bpf.sample(&mut a).expect("a sample");
+    by_proc.sample(&mut b).expect("a sample");
+    assert!(by_proc.unavailable().iter().any(|(source, _)| source == "bpf"));
+    if let Some((_, why)) = by_bpf.unavailable().iter().find(|(source, _)| source == "bpf") {
+        return println!("skipped: {why}");
+    }
+    let tid = idle.id();
+    for (at, metric) in columns(Entity::Task).iter().enumerate() {
+        let (x, y) = (task_row(&a, tid).expect("a row")[at], task_row(&b, tid).expect("a row")[at]);
+        match metric.name {
+            "task.comm" | "task.cgroup" | "task.kstack" => {
+                assert_eq!(by_bpf.strings().cell(x), by_proc.strings().cell(y), "{}", metric.name);
+            }
+            // /proc shows ticks; the kernel's counters of pages lag by some pages for each CPU.
+            "task.user_time" | "task.system_time" => assert!((x - y).abs() <= 20_000, "{}: {x} {y}", metric.name),
+            "task.rss_anon" | "task.rss_file" => assert!((x - y).abs() <= 512, "{}: {x} {y}", metric.name),
+            _ => assert_eq!(x, y, "{}", metric.name),
+        }
+    }
+    let born = |frame: &Frame| frame.table(Entity::Task).keys().iter().find(|k| k.id == u64::from(tid)).map(|k| k.born);
+    let (exact, ticks) = (born(&a).expect("a key"), born(&b).expect("a key"));
+    assert_eq!(exact / 10_000_000 * 10_000_000, ticks, "/proc shows the birth in ticks");
+}
+
+#[test]
+fn a_process_is_followed_from_birth_to_end() {
+    let mut sampler = Sampler::open(host(true)).expect("a sampler");
+    if let Some((_, why)) = sampler.unavailable().iter().find(|(s, _)| s == "bpf" || s == "probe.exits") {
+        return println!("skipped: {why}");
+    }
+    let mut frame = Frame::new();
+    sampler.sample(&mut frame).expect("a sample");
+    let before = system(&mut frame, "tasks.cpu_time");
+    // dash keeps its name; the loop takes some hundred milliseconds.
+    let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exit 3";
+    let mut child = Spawned::new("sh", &["-c", script]);
+    std::thread::sleep(Duration::from_millis(50));
+    sampler.sample(&mut frame).expect("a sample");
+    let tid = child.id();
+    assert_eq!(sampler.strings().cell(task_cell(&frame, tid, "task.comm")), Some("sh"));
+    assert_eq!(task_cell(&frame, tid, "task.ppid"), i64::from(std::process::id()));
+    let seen = task_cell(&frame, tid, "task.cpu_time");
+    assert!(system(&mut frame, "tasks.busiest") > 0);
+    let usage_before = children_cpu_us();
+    let status = child.0.wait().expect("the end of sh");
+    let used = children_cpu_us() - usage_before;
+    assert_eq!(status.code(), Some(3));
+    sampler.sample(&mut frame).expect("a sample");
+    assert!(task_row(&frame, tid).is_none());
+
+    let comm = sampler.strings().clone().intern("sh");
+    let table = frame.table(Entity::Exited);
+    let at = table.keys().iter().position(|k| *k == Key::exited(std::process::id(), comm)).expect("a group");
+    let cell = |metric: &str| table.row(at)[column(metric).expect("a metric")];
+    assert_eq!((cell("exited.count"), cell("exited.failed"), cell("exited.last_pid")), (1, 1, i64::from(tid)));
+    // What wait() tells is the whole life; the group has what came after the last frame.
+    let remainder = used - seen;
+    assert!((cell("exited.cpu_time") - remainder).abs() < 20_000, "{} {remainder}", cell("exited.cpu_time"));
+    let is_it = |kind: &EventKind| matches!(kind, EventKind::Exit { pid, status, .. } if *pid == tid && *status == 3 << 8);
+    assert!(frame.events.iter().any(|event| is_it(&event.kind)), "{:?}", frame.events);
+    assert!(system(&mut frame, "tasks.cpu_time") - before >= used - 20_000);
+}
+
+fn children_cpu_us() -> i64 {
+    // SAFETY: getrusage fills the struct, of which all zeroes is a valid value.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let us = |t: libc::timeval| t.tv_sec * 1_000_000 + t.tv_usec;
+    us(usage.ru_utime) + us(usage.ru_stime)
+}
+
+#[test]
+fn processes_that_end_while_they_are_read_are_left_out() {
+    let mut sampler = Sampler::open(host(false)).expect("a sampler");
+    let mut frame = Frame::new();
+    let storm = Spawned::new("sh", &["-c", "i=0; while [ $i -lt 3000 ]; do /bin/true; i=$((i+1)); done"]);
+    let began = Instant::now();
+    let mut most = 0;
+    while began.elapsed() < Duration::from_millis(800) {
+        sampler.sample(&mut frame).expect("a sample");
+        most = most.max(frame.table(Entity::Task).len());
+        for (key, row) in frame.table(Entity::Task).rows() {
+            assert!(row[column("task.tgid").expect("a metric")] > 0, "{key:?}");
+            assert_ne!(row[column("task.comm").expect("a metric")], NA, "{key:?}");
+        }
+    }
+    drop(storm);
+    assert!(most > 5);
+    assert!(!sampler.unavailable().iter().any(|(source, _)| source == "/proc"));
+}
+
+#[test]
+fn a_fatal_signal_is_an_event_with_its_sender() {
+    let mut sampler = Sampler::open(host(true)).expect("a sampler");
+    if let Some((_, why)) = sampler.unavailable().iter().find(|(s, _)| s.starts_with("bpf") || s == "probe.signals") {
+        return println!("skipped: {why}");
+    }
+    let mut frame = Frame::new();
+    sampler.sample(&mut frame).expect("a sample");
+    let mut victim = Spawned::new("sleep", &["60"]);
+    let tid = victim.id();
+    std::thread::sleep(Duration::from_millis(100));
+    victim.0.kill().expect("a kill");
+    victim.0.wait().expect("an end");
+    sampler.sample(&mut frame).expect("a sample");
+    let me = std::process::id();
+    let is_kill = |kind: &EventKind| {
+        matches!(kind, EventKind::FatalSignal { pid, signal: 9, sender_pid, comm, .. }
+            if *pid == tid && *sender_pid == me && comm == "sleep")
+    };
+    let event = frame.events.iter().find(|event| is_kill(&event.kind)).expect("the signal");
+    let ago = frame.time.real - event.real;
+    assert!((0..2 * SECOND).contains(&ago), "{ago}");
+}
+
+/// A tree with a few files of `/proc`, and a clock of its own.
+struct Tree {
+    dir: tempfile::TempDir,
+    clock: FakeClock,
+}
+
+impl Tree {
+    fn new() -> Self {
+        let start = Stamp { real: 1_700_000_000 * SECOND, mono: 50 * SECOND, boot: 60 * SECOND };
+        let tree = Tree { dir: tempfile::tempdir().expect("a directory"), clock: FakeClock::new(start) };
+        tree.put("proc/loadavg", "0.50 0.25 0.10 1/100 4242\n");
+        tree.put("proc/sys/vm/swappiness", "60\n");
+        tree.put("proc/sys/kernel/hostname", "tree\n");
+        tree
+    }
+
+    fn put(&self, below: &str, text: &str) {
+        let path = self.dir.path().join(below);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        std::fs::write(path, text).expect("a file");
+    }
+
+    fn sampler(&self) -> Sampler {
+        let config = Config {
+            root: self.dir.path().to_owned(),
+            clock: Clock::Fake(self.clock.clone()),
+            ..Config::default()
+        };
+        Sampler::open(config).expect("a sampler")
+    }
+}
+
+fn kinds(frame: &Frame) -> Vec<EventKind> {
+    let of_clock = |kind: &EventKind| {
+        matches!(kind, EventKind::ClockStep { .. } | EventKind::Suspend { .. } | EventKind::Missed { .. })
+    };
+    frame.events.iter().map(|event| event.kind.clone()).filter(of_clock).collect()
+}
+
+#[test]
+fn steps_suspends_and_misses_are_events_and_nothing_else_is() {
+    let tree = Tree::new();
+    let mut sampler = tree.sampler();
+    let mut frame = Frame::new();
+    sampler.sample(&mut frame).expect("a sample");
+    assert_eq!(kinds(&frame), []);
+    for by_ns in [3_600 * SECOND, -3_600 * SECOND] {
+        tree.clock.advance(SECOND);
+        tree.clock.step(by_ns);
+        sampler.sample(&mut frame).expect("a sample");
+        assert_eq!(kinds(&frame), [EventKind::ClockStep { by_ns }]);
+        assert_eq!(frame.time, tree.clock.now());
+    }
+    tree.clock.advance(SECOND);
+    tree.clock.suspend(1_800 * SECOND);
+    sampler.sample(&mut frame).expect("a sample");
+    assert_eq!(kinds(&frame), [EventKind::Suspend { ns: 1_800 * SECOND }]);
+    tree.clock.advance(4 * SECOND);
+    sampler.note_tick(Tick { late: Duration::from_millis(2), missed: 3 });
+    sampler.sample(&mut frame).expect("a sample");
+    assert_eq!(kinds(&frame), [EventKind::Missed { ticks: 3 }]);
+    assert_eq!(system(&mut frame, "mitra.missed_ticks"), 3);
+    assert_eq!(system(&mut frame, "mitra.tick_late"), 2_000);
+    tree.clock.advance(SECOND);
+    sampler.sample(&mut frame).expect("a sample");
+    assert_eq!(kinds(&frame), []);
+    assert_eq!(system(&mut frame, "mitra.tick_late"), NA, "nobody said which tick this was");
+}
+
+#[test]
+fn a_clock_that_stands_still_is_an_error() {
+    let tree = Tree::new();
+    let mut sampler = tree.sampler();
+    let mut frame = Frame::new();
+    sampler.sample(&mut frame).expect("a sample");
+    assert!(sampler.sample(&mut frame).expect_err("no time passed").to_string().contains("monotonic clock"));
+    tree.clock.advance(1);
+    sampler.sample(&mut frame).expect("a sample");
+}
+
+#[test]
+fn slow_sources_are_repeated_in_between() {
+    let tree = Tree::new();
+    let mut sampler = tree.sampler();
+    let mut frame = Frame::new();
+    let mut swappiness = |at: i64| {
+        if at > 0 {
+            tree.clock.advance(SECOND);
+        }
+        sampler.sample(&mut frame).expect("a sample");
+        (system(&mut frame, "sysctl.vm.swappiness"), system(&mut frame, "sys.load1"))
+    };
+    assert_eq!(swappiness(0), (60, 50));
+    tree.put("proc/sys/vm/swappiness", "10\n");
+    tree.put("proc/loadavg", "2.00 0.25 0.10 1/100 4242\n");
+    for at in 1..10 {
+        assert_eq!(swappiness(at), (60, 200));
+    }
+    assert_eq!(swappiness(10), (10, 200));
+}
+
+#[test]
+fn a_tree_gives_what_it_has_and_says_what_is_missing() {
+    let tree = Tree::new();
+    let mut sampler = tree.sampler();
+    assert_eq!(sampler.host().hostname, "tree");
+    let mut frame = Frame::new();
+    sampler.sample(&mut frame).expect("a sample");
+    let missing: HashMap<_, _> = sampler.unavailable().into_iter().collect();
+    assert!(missing["bpf"].contains("not this machine"), "{missing:?}");
+    assert!(missing.contains_key("/proc/vmstat") && missing.contains_key("/dev/kmsg"), "{missing:?}");
+    assert!(!missing.contains_key("/proc/loadavg"));
+    let said = frame.events.iter().filter(|e| matches!(e.kind, EventKind::Unavailable { .. })).count();
+    assert_eq!(said, missing.len(), "one event for each");
+    assert_eq!(system(&mut frame, "mem.total"), NA);
+    tree.clock.advance(SECOND);
+    sampler.sample(&mut frame).expect("a sample");
+    assert_eq!(frame.events, [], "and no second time");
+}
+
+#[test]
+fn version_1_and_2_groups_of_one_path_share_a_row() {
+    let tree = Tree::new();
+    tree.put(
+        "proc/self/mounts",
+        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
+    );
+    tree.put("sys/fs/cgroup/unified/cpu.stat", "usage_usec 1\n");
+    tree.put("sys/fs/cgroup/unified/web/cpu.stat", "usage_usec 42\nuser_usec 40\nsystem_usec 2\n");
+    tree.put("sys/fs/cgroup/unified/web/io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
+    tree.put("sys/fs/cgroup/memory/web/memory.usage_in_bytes", "4096\n");
+    tree.put("sys/fs/cgroup/memory/web/memory.limit_in_bytes", "8192\n");
+    tree.put("sys/fs/cgroup/memory/batch/memory.usage_in_bytes", "1\n");
+    let mut sampler = tree.sampler();
+    let mut frame = Frame::new();
+    sampler.sample(&mut frame).expect("a sample");
+    let cell = |frame: &Frame, sampler: &Sampler, name: &str, metric: &str| {
+        named(frame, sampler.strings(), Entity::Cgroup, name, metric)
+    };
+    assert_eq!(frame.table(Entity::Cgroup).len(), 3);
+    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.cpu_usage"), Some(42));
+    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.psi_io_full"), Some(5));
+    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.memory_current"), Some(4_096));
+    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.memory_max"), Some(8_192));
+    assert_eq!(cell(&frame, &sampler, "/batch", "cgroup.cpu_usage"), Some(NA));
+    assert_eq!(cell(&frame, &sampler, "/", "cgroup.cpu_usage"), Some(1));
+
+    // Nothing happens: what is there is not even looked at. Then the CPU time moves.
+    tree.put("sys/fs/cgroup/unified/web/io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=6\n");
+    for _ in 0..2 {
+        tree.clock.advance(SECOND);
+        sampler.sample(&mut frame).expect("a sample");
+    }
+    tree.put("sys/fs/cgroup/unified/web/io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=90\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=60\n");
+    tree.put("sys/fs/cgroup/unified/web/cpu.stat", "usage_usec 43\nuser_usec 40\nsystem_usec 3\n");
+    tree.clock.advance(SECOND);
+    sampler.sample(&mut frame).expect("a sample");
+    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.psi_io_full"), Some(60));
+
+    // A group goes, another comes.
+    std::fs::remove_dir_all(tree.dir.path().join("sys/fs/cgroup/memory/batch")).expect("a removal");
+    tree.put("sys/fs/cgroup/memory/new/memory.usage_in_bytes", "5\n");
+    tree.clock.advance(6 * SECOND);
+    sampler.sample(&mut frame).expect("a sample");
+    assert_eq!(cell(&frame, &sampler, "/batch", "cgroup.cpu_usage"), None);
+    assert_eq!(cell(&frame, &sampler, "/new", "cgroup.memory_current"), Some(5));
+}
+
+#[test]
+fn every_kernel_of_the_fixtures_is_sampled() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../parse/fixtures");
+    let mut roots: Vec<PathBuf> = std::fs::read_dir(&fixtures)
+        .map(|dir| dir.flatten().map(|entry| entry.path()).filter(|path| path.join("proc").is_dir()).collect())
+        .unwrap_or_default();
+    roots.sort();
+    assert!(roots.len() >= 3, "no trees in {}", fixtures.display());
+    for root in roots {
+        let config = Config { root: root.clone(), ..Config::default() };
+        let mut sampler = Sampler::open(config).expect("a sampler");
+        let mut frame = Frame::new();
+        sampler.sample(&mut frame).expect("a sample");
+        let known = frame.system_mut().iter().filter(|cell| **cell != NA).count();
+        assert!(known > 100, "{}: {known} numbers", root.display());
+        assert!(system(&mut frame, "mem.total") > 0, "{}", root.display());
+        assert_eq!(system(&mut frame, "mitra.parse_errors"), 0, "{}", root.display());
+        let is_old = root.ends_with("3.10");
+        let missing: Vec<_> = sampler.unavailable().into_iter().map(|(source, _)| source).collect();
+        assert_eq!(missing.iter().any(|s| s == "/proc/pressure/cpu"), is_old || root.ends_with("4.18"), "{missing:?}");
+    }
+}
+
+#[test]
+fn over_its_budget_the_sampler_drops_detail_and_says_so() {
+    let budget = Budget { memory_bytes: 1, ..Budget::default() };
+    let fake = FakeClock::new(Stamp { real: 0, mono: SECOND, boot: SECOND });
+    let config = Config { budget, use_bpf: false, clock: Clock::Fake(fake.clone()), ..Config::default() };
+    let mut sampler = Sampler::open(config).expect("a sampler");
+    let mut frame = Frame::new();
+    let mut levels = Vec::new();
+    for _ in 0..60 {
+        sampler.sample(&mut frame).expect("a sample");
+        levels.extend(frame.events.iter().filter_map(|event| match &event.kind {
+            EventKind::Shed { level, .. } => Some(level.clone()),
+            _ => None,
+        }));
+        fake.advance(SECOND);
+    }
+    assert_eq!(levels, ["idle threads", "all threads", "idle processes"]);
+    assert_eq!(system(&mut frame, "mitra.shed_level"), 3);
+    let (total, recorded) = (system(&mut frame, "tasks.total"), system(&mut frame, "tasks.recorded"));
+    assert!(recorded < total / 2, "{recorded} of {total}");
+    assert_eq!(usize::try_from(recorded).ok(), Some(frame.table(Entity::Task).len()));
+}
+
+#[test]
+fn a_configuration_that_cannot_be_kept_is_refused() {
+    let bad = |config: Config| Sampler::open(config).err().expect("an error").to_string();
+    assert!(bad(Config { interval: Duration::from_millis(5), ..Config::default() }).contains("100ms"));
+    let budget = Budget { cpu_share: 7.0, ..Budget::default() };
+    assert!(bad(Config { budget, ..Config::default() }).contains("CPU share"));
+    assert!(bad(Config { root: PathBuf::from("/nowhere"), ..Config::default() }).contains("/nowhere"));
+}
+
+/// Runs one test of this program again as nobody; that test then sees [`AS_NOBODY`] and does its part.
+const AS_NOBODY: &str = "MITRA_TEST_AS_NOBODY";
+
+#[test]
+fn without_privileges_it_works_and_says_what_is_missing() {
+    use std::os::unix::process::CommandExt as _;
+    if std::env::var_os(AS_NOBODY).is_some() {
+        return unprivileged();
+    }
+    if !rustix_is_root() {
+        return unprivileged();
+    }
+    // Nobody may not look into the directory that the test was built in.
+    let dir = tempfile::tempdir().expect("a directory");
+    let copy = dir.path().join("test");
+    std::fs::copy(std::env::current_exe().expect("a path"), &copy).expect("a copy");
+    for path in [dir.path(), copy.as_path()] {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("rights");
+    }
+    let output = Command::new(&copy)
+        .args(["--exact", "without_privileges_it_works_and_says_what_is_missing", "--nocapture"])
+        .env(AS_NOBODY, "1")
+        .current_dir("/")
+        .uid(65_534)
+        .gid(65_534)
+        .output()
+        .expect("the test as nobody");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+fn rustix_is_root() -> bool {
+    // SAFETY: geteuid has no conditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+fn unprivileged() {
+    assert!(!rustix_is_root());
+    let mut sampler = Sampler::open(host(true)).expect("a sampler");
+    let mut frame = Frame::new();
+    for _ in 0..2 {
+        sampler.sample(&mut frame).expect("a sample");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let missing: HashMap<_, _> = sampler.unavailable().into_iter().collect();
+    assert!(missing.contains_key("bpf"), "{missing:?}");
+    assert!(missing["/proc/PID/io"].contains("permission denied"), "{missing:?}");
+    assert!(system(&mut frame, "vm.pgfault") > 0);
+    assert_eq!(system(&mut frame, "tasks.exited"), NA, "nobody reports ends");
+    let me = std::process::id();
+    assert!(task_cell(&frame, me, "task.cpu_time") > 0);
+    assert_ne!(task_cell(&frame, me, "task.rchar"), NA, "its own I/O may be read");
+    assert_eq!(task_cell(&frame, 1, "task.rchar"), NA, "that of others may not, and that is not zero");
+    assert!(task_cell(&frame, 1, "task.minflt") > 0);
+    let abilities = mitra_collect::doctor(Path::new("/"));
+    let privileges = abilities.iter().find(|a| a.name == "privileges").expect("an answer");
+    assert!(privileges.fix.as_deref().is_some_and(|fix| fix.starts_with("setcap cap_bpf")), "{privileges:?}");
+}
