@@ -158,7 +158,10 @@ impl Tasks {
                 if kind == WaitKind::Other && r.iowait {
                     kind = WaitKind::Io;
                 }
-                self.counts.waits[wait_index(kind)] += 1;
+                // A kernel thread that writes back or serves a device is at work; it loses nobody's time.
+                if !r.kthread {
+                    self.counts.waits[wait_index(kind)] += 1;
+                }
             }
             _ => {}
         }

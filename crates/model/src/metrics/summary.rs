@@ -35,7 +35,7 @@ pub const SUMMARY: &[Metric] = &[
         Unit::Count,
         "iter/task; /proc/PID/stat",
         Kernel(2, 6),
-        "Tasks in D state at the moment of the sample.",
+        "Tasks in D state at the moment of the sample, kernel threads included.",
     ),
     gauge(
         Entity::System,
@@ -43,7 +43,7 @@ pub const SUMMARY: &[Metric] = &[
         Unit::Count,
         "iter/task; /proc/PID/stack",
         Kernel(2, 6),
-        "Tasks in D state that wait for block I/O or a page under I/O, by their kernel stack.",
+        "User tasks in D state that wait for block I/O or a page under I/O, by their kernel stack.",
     ),
     gauge(
         Entity::System,
@@ -51,7 +51,7 @@ pub const SUMMARY: &[Metric] = &[
         Unit::Count,
         "iter/task; /proc/PID/stack",
         Kernel(2, 6),
-        "Tasks in D state that wait for a lock of the kernel, by their kernel stack.",
+        "User tasks in D state that wait for a lock of the kernel, by their kernel stack.",
     ),
     gauge(
         Entity::System,
@@ -59,7 +59,7 @@ pub const SUMMARY: &[Metric] = &[
         Unit::Count,
         "iter/task; /proc/PID/stack",
         Kernel(2, 6),
-        "Tasks in D state inside reclaim or compaction, by their kernel stack.",
+        "User tasks in D state inside reclaim or compaction, by their kernel stack.",
     ),
     gauge(
         Entity::System,
@@ -67,7 +67,7 @@ pub const SUMMARY: &[Metric] = &[
         Unit::Count,
         "iter/task; /proc/PID/stack",
         Kernel(2, 6),
-        "Tasks in D state held back by a rule: dirty page balance, I/O throttling, QoS, by their kernel stack.",
+        "User tasks in D state held back by a rule: dirty page balance, I/O throttling, QoS, by their kernel stack.",
     ),
     gauge(
         Entity::System,
@@ -75,7 +75,7 @@ pub const SUMMARY: &[Metric] = &[
         Unit::Count,
         "iter/task; /proc/PID/stack",
         Kernel(2, 6),
-        "Tasks in D state that wait for something else, or whose stack was not readable.",
+        "User tasks in D state that wait for something else, or whose stack was not readable.",
     ),
     counter(
         Entity::System,
