@@ -55,8 +55,8 @@ impl<S: Copy> Keyed<S> {
 
     /// Finds the key at the start of the input.
     ///
-    /// A key that is not known yet is the part that `key_length` measures, delimiter included, and `classify` says
-    /// what it means. `None` where the input does not begin with a key, or there are too many of them.
+    /// A key that is not known yet is the part that `key_length` measures, and `classify` says what it means. The
+    /// measure must end with the first delimiter, so that a damaged key is never the beginning of a good one. `None` where the input does not begin with a key, or there are too many of them.
     pub(crate) fn find<'a>(
         &mut self,
         input: &'a [u8],

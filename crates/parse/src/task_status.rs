@@ -122,22 +122,18 @@ impl TaskFiles {
         let columns = &self.columns.io;
         self.io.begin();
         while let Some(line) = lines.next(&mut outcome) {
-            let found = self.io.find(
-                line,
-                |line| until(b' ')(line).or(line.ends_with(b":").then_some(line.len())),
-                |key| {
-                    let names: [&[u8]; 7] = [
-                        b"rchar: ",
-                        b"wchar: ",
-                        b"syscr: ",
-                        b"syscw: ",
-                        b"read_bytes: ",
-                        b"write_bytes: ",
-                        b"cancelled_write_bytes: ",
-                    ];
-                    columns.get(names.iter().position(|name| *name == key)?).copied()
-                },
-            );
+            let found = self.io.find(line, until(b' '), |key| {
+                let names: [&[u8]; 7] = [
+                    b"rchar: ",
+                    b"wchar: ",
+                    b"syscr: ",
+                    b"syscw: ",
+                    b"read_bytes: ",
+                    b"write_bytes: ",
+                    b"cancelled_write_bytes: ",
+                ];
+                columns.get(names.iter().position(|name| *name == key)?).copied()
+            });
             let value = found.as_ref().and_then(|found| only_number(found.rest));
             match (found, value) {
                 (Some(found), Some(value)) if let Some(column) = found.slot => {

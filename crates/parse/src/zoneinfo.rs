@@ -34,6 +34,9 @@ pub struct ZoneInfo {
     nodes: Rows,
 }
 
+/// The one line without a value.
+const PAGESETS: &[u8] = b"  pagesets";
+
 /// What a line means. Its key is its indentation and its first word, because `high` is a watermark or the limit of
 /// a CPU's list by its indentation alone.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +78,9 @@ impl ZoneInfo {
                 if zone.is_none() {
                     outcome.bad(lines.number());
                 }
+                continue;
+            }
+            if line == PAGESETS {
                 continue;
             }
             let follows_header = std::mem::replace(&mut after_header, false);
@@ -148,8 +154,7 @@ pub(crate) fn zone_name(number: &[u8], name: &[u8]) -> String {
     format!("{}/{}", String::from_utf8_lossy(number), String::from_utf8_lossy(name))
 }
 
-/// The indentation and the first word with the blank or colon that ends it; `pages free ` counts as one word. Of the
-/// lines without either only one is known.
+/// The indentation and the first word with the blank or colon that ends it; `pages free ` counts as one word.
 fn key_length(line: &[u8]) -> Option<usize> {
     let start = line.len() - skip_blanks(line).len();
     let word = line.get(start..)?;
@@ -157,10 +162,8 @@ fn key_length(line: &[u8]) -> Option<usize> {
         // Neither of two keys may be the beginning of the other.
         return word.starts_with(b"pages free ").then_some(start + 11);
     }
-    match word.iter().position(|b| matches!(b, b' ' | b':')) {
-        Some(at) => (at > 0).then_some(start + at + 1),
-        None => (word == b"pagesets").then_some(line.len()),
-    }
+    let end = word.iter().position(|b| matches!(b, b' ' | b':'))?;
+    (end > 0).then_some(start + end + 1)
 }
 
 fn slot(key: &[u8]) -> Slot {
@@ -170,7 +173,7 @@ fn slot(key: &[u8]) -> Slot {
         (2, b"per-node ") => Slot::PerNode,
         (2, b"pages free ") => zone(b"free"),
         (2, b"node_unreclaimable:" | b"all_unreclaimable:") => zone(b"node_unreclaimable"),
-        (2, b"pagesets" | b"vm " | b"start_pfn:" | b"inactive_ratio:" | b"prev_priority:" | b"page ")
+        (2, b"vm " | b"start_pfn:" | b"inactive_ratio:" | b"prev_priority:" | b"page ")
         | (4, b"cpu:")
         | (14.., _)
         | (_, b"protection:")
@@ -235,5 +238,19 @@ mod tests {
         // again with a line that belongs to it, a header of no form with another, and a line that was cut off.
         assert_eq!(s.outcome.first_bad, Some(1));
         assert_eq!((s.outcome.bad_lines, s.outcome.unknown_keys), (10, 1));
+    }
+
+    #[test]
+    fn what_was_damaged_once_is_not_mistaken_later() {
+        let good = b"Node 0, zone      DMA\n  pages free     3840\n        min      52\n  pagesets\n";
+        let mut s = Sample::of(
+            "proc/zoneinfo",
+            b"Node 0, zone      DMA\n  pagesXfree     3840\n        mi\n  pagesets 5\n  page\n",
+        );
+        s.count(0);
+        s.again(good);
+        s.row_is("0/DMA", "zone.free", 3_840);
+        s.row_is("0/DMA", "zone.min", 52);
+        assert_eq!(s.outcome.bad_lines, 0);
     }
 }
