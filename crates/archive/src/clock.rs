@@ -151,6 +151,11 @@ impl Timeline {
         self.per_second.get(position).copied().unwrap_or(f64::NAN)
     }
 
+    /// The same for a range of positions, none of which is 0.
+    pub(crate) fn per_seconds(&self, positions: std::ops::Range<usize>) -> &[f64] {
+        self.per_second.get(positions).unwrap_or_default()
+    }
+
     /// The frame before the one at this position.
     pub(crate) fn before(&self, position: usize) -> Option<&Moment> {
         match position {

@@ -95,6 +95,9 @@ pub(crate) struct Meta {
     /// The same for all files that one recorder wrote without a break.
     #[serde(default)]
     pub(crate) session: u64,
+    /// The crc32c of the schema of a sealed segment.
+    #[serde(default)]
+    pub(crate) schema_crc: u32,
     /// What could not be observed when the file ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unavailable: Vec<(String, String)>,

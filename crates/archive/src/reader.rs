@@ -140,7 +140,8 @@ impl Reader {
     /// Reads series. Only blocks of the metrics asked for are read, and only of segments in the span.
     pub fn read(&self, query: &Query) -> Result<SeriesSet, Error> {
         let mut timeline = Timeline::default();
-        let mut builder = series::Builder::new(query);
+        let frames_max = self.in_span(query.span).map(|i| self.segments[i].index.frames as usize).sum();
+        let mut builder = series::Builder::new(query, frames_max);
         self.walk(query.span, &mut timeline, &mut |opened, part, timeline| {
             builder.segment(opened, &self.schemas, part, timeline);
         })?;
@@ -158,6 +159,18 @@ impl Reader {
         })
     }
 
+    /// The segments that have frames of a span, or the frame before it.
+    fn in_span(&self, span: Span) -> std::ops::Range<usize> {
+        let first = |i: usize| self.placed[i].at(self.segments[i].index.first);
+        let last = |i: usize| self.placed[i].at(self.segments[i].index.last);
+        let all = 0..self.segments.len();
+        let end = all.clone().find(|i| first(*i) >= span.until).unwrap_or(all.end);
+        let start = (0..end).find(|i| last(*i) >= span.since).unwrap_or(end);
+        // The frame before the span is the last one of the segment before, unless the span begins inside one.
+        let starts_inside = start < end && first(start) < span.since;
+        if starts_inside { start..end } else { start.saturating_sub(1)..end }
+    }
+
     /// Visits the segments of a span in order and builds the timeline.
     fn walk(
         &self,
@@ -165,19 +178,8 @@ impl Reader {
         timeline: &mut Timeline,
         visit: &mut dyn FnMut(&mut Opened<'_>, &Part, &Timeline),
     ) -> Result<(), Error> {
-        let first = (0..self.segments.len())
-            .find(|i| self.placed[*i].at(self.segments[*i].index.last) >= span.since)
-            .unwrap_or(self.segments.len());
-        // The frame before the range is the last one of the segment before, unless the range begins inside.
-        let starts_inside = self
-            .segments
-            .get(first)
-            .is_some_and(|segment| self.placed[first].at(segment.index.first) < span.since);
-        let first = if starts_inside { first } else { first.saturating_sub(1) };
-        for (segment, &placed) in self.segments.iter().zip(&self.placed).skip(first) {
-            if placed.at(segment.index.first) >= span.until {
-                break;
-            }
+        for i in self.in_span(span) {
+            let (segment, placed) = (&self.segments[i], self.placed[i]);
             let mut opened = match segment.reading() {
                 Ok(opened) => opened,
                 // Retention took it.

@@ -88,12 +88,15 @@ pub(crate) struct Builder {
     /// For the schema last seen: for each entity its columns that are wanted, and which they are.
     plan: Option<(Arc<Schema>, Plan)>,
     values: Vec<i64>,
+    /// How many frames there will be, at most.
+    frames_max: usize,
 }
 
 type Plan = Vec<(u8, Entity, HashMap<u32, (usize, f64)>)>;
 
 impl Builder {
-    pub(crate) fn new(query: &Query) -> Self {
+    /// `frames_max`: how many frames there are in the segments that will be read.
+    pub(crate) fn new(query: &Query, frames_max: usize) -> Self {
         let metrics = query
             .metrics
             .clone()
@@ -120,6 +123,7 @@ impl Builder {
             host: None,
             plan: None,
             values: Vec::new(),
+            frames_max,
         }
     }
 
@@ -316,13 +320,13 @@ impl Builder {
             let Some(number) = number else { continue };
             let samples = rows.samples[row] as usize;
             self.values.clear();
-            match active {
-                Some(active) => {
-                    column::read(active.form, column.firsts[row], samples, active.bytes, &mut self.values)?;
-                }
-                None => self.values.resize(samples, column.firsts[row]),
+            if let Some(active) = active {
+                column::read(active.form, column.firsts[row], samples, active.bytes, &mut self.values)?;
             }
             let track = &mut wanted.tracks[*number as usize];
+            if wanted.metric.entity == Entity::System && track.values.is_empty() {
+                track.values.reserve_exact(self.frames_max);
+            }
             let cell = Cell {
                 reading: wanted.reading,
                 scale,
@@ -332,17 +336,24 @@ impl Builder {
                 first: part.position,
                 words,
             };
-            let mut values = self.values.iter();
+            let mut sample = 0;
             for &(start, end) in rows.runs(row) {
-                for (frame, &raw) in (start as usize..end as usize).zip(&mut values) {
-                    if frame >= part.until.max(part.from) {
-                        break;
-                    }
-                    match frame.checked_sub(part.from) {
-                        Some(after) => cell.take(track, part.position + after, raw),
-                        None if part.has_lead && frame + 1 == part.from => cell.lead(track, raw),
-                        None => {}
-                    }
+                let (start, end) = (start as usize, end as usize);
+                let values = match active {
+                    Some(_) => Values::Each(&self.values[sample..sample + end - start]),
+                    None => Values::Same(column.firsts[row], end - start),
+                };
+                sample += end - start;
+                if part.has_lead && (start..end).contains(&(part.from - 1)) {
+                    cell.lead(track, values.at(part.from - 1 - start));
+                }
+                let (from, until) = (start.max(part.from), end.min(part.until));
+                if from < until {
+                    cell.run(
+                        track,
+                        part.position + from - part.from,
+                        values.part(from - start, until - start),
+                    );
                 }
             }
         }
@@ -393,6 +404,36 @@ fn name(entity: Entity, key: Key, word: &Arc<str>) -> Arc<str> {
     }
 }
 
+/// The cells of a row in one stretch of its presence.
+#[derive(Clone, Copy)]
+enum Values<'a> {
+    Same(i64, usize),
+    Each(&'a [i64]),
+}
+
+impl Values<'_> {
+    fn len(self) -> usize {
+        match self {
+            Values::Same(_, len) => len,
+            Values::Each(values) => values.len(),
+        }
+    }
+
+    fn at(self, sample: usize) -> i64 {
+        match self {
+            Values::Same(value, _) => value,
+            Values::Each(values) => values[sample],
+        }
+    }
+
+    fn part(self, from: usize, until: usize) -> Self {
+        match self {
+            Values::Same(value, _) => Values::Same(value, until - from),
+            Values::Each(values) => Values::Each(&values[from..until]),
+        }
+    }
+}
+
 /// How one cell becomes a value.
 struct Cell<'a> {
     reading: Reading,
@@ -412,18 +453,78 @@ impl Cell<'_> {
         track.last_raw = raw;
     }
 
-    #[inline]
+    /// Takes a stretch of cells: one by one until there is nothing special about them, the rest in one go.
+    fn run(&self, track: &mut Track, position: usize, values: Values<'_>) {
+        let len = values.len();
+        let is_text = self.reading == Reading::Text;
+        let mut next = 0;
+        while next < len {
+            if let Values::Same(raw, _) = values {
+                let stands = next > 0 && (is_text || raw == NA && track.start == NEVER);
+                if stands || next > 1 && track.still && track.start != NEVER && self.moving_only {
+                    // What does not change has been taken.
+                    track.last_position = (position + len - 1) as u32;
+                    return;
+                }
+            }
+            let is_stored = !is_text && track.start != NEVER && !track.still;
+            if is_stored && next > 0 && track.start as usize + track.values.len() == position + next - 1 {
+                break;
+            }
+            self.take(track, position + next, values.at(next));
+            next += 1;
+        }
+        if next == len {
+            return;
+        }
+        let per_second = self.timeline.per_seconds(position + next..position + len);
+        match (values, self.reading) {
+            (_, Reading::Text) => return,
+            (Values::Same(raw, _), Reading::Raw | Reading::Level) => {
+                let value = self.level(raw);
+                track.values.resize(track.values.len() + len - next, value);
+            }
+            (Values::Same(raw, _), _) => {
+                let still = if raw == NA { f64::NAN } else { 0.0 };
+                track.values.extend(per_second.iter().map(|per_second| still * per_second));
+            }
+            (Values::Each(cells), Reading::Raw | Reading::Level) => {
+                track.values.extend(cells[next..].iter().map(|raw| self.level(*raw)));
+            }
+            (Values::Each(cells), _) => {
+                let pairs = cells[next - 1..].windows(2).zip(per_second);
+                track.values.extend(pairs.map(|(pair, per_second)| {
+                    let (before, now) = (pair[0], pair[1]);
+                    if before == NA || now == NA || now < before {
+                        return f64::NAN;
+                    }
+                    now.wrapping_sub(before) as u64 as f64 * (per_second * self.scale)
+                }));
+            }
+        }
+        track.last_position = (position + len - 1) as u32;
+        track.last_raw = values.at(len - 1);
+    }
+
+    fn level(&self, raw: i64) -> f64 {
+        match self.reading {
+            _ if raw == NA => f64::NAN,
+            Reading::Raw => raw as f64,
+            _ => raw as f64 * self.scale,
+        }
+    }
+
     fn take(&self, track: &mut Track, position: usize, raw: i64) {
         if self.reading == Reading::Text {
             return self.text(track, position, raw);
         }
         let value = match self.reading {
+            Reading::Raw | Reading::Level => self.level(raw),
             _ if raw == NA => f64::NAN,
-            Reading::Raw => raw as f64,
-            Reading::Level => raw as f64 * self.scale,
             _ => self.rate(track, position, raw),
         };
         let is_next = track.last_position != NEVER && track.last_position as usize + 1 == position;
+        let last = track.last_position as usize;
         track.last_position = position as u32;
         track.last_raw = raw;
         let index = position - 1;
@@ -442,8 +543,9 @@ impl Cell<'_> {
                 return;
             }
             track.still = false;
-            let known = (start..index).map(|before| self.timeline.per_second(before + 1).is_finite());
-            if self.moving_only {
+            if self.moving_only && start < index {
+                // It stood at every position from the first to the last; after that it may have been away.
+                let known = (start + 1..=last).map(|before| self.timeline.per_second(before).is_finite());
                 track.values.extend(known.map(|known| if known { 0.0 } else { f64::NAN }));
             }
         }

@@ -71,12 +71,16 @@ pub(crate) struct OpenTable {
     slots: HashMap<Key, u32, BuildHasherDefault<KeyHasher>>,
     /// The cells of each slot when it was last present.
     pub(crate) last: Vec<i64>,
-    /// The cells of each slot in the log's base, where it is in it.
-    pub(crate) base: Vec<i64>,
+    /// Rows as they were in the log's base, of slots that changed since.
+    base: Vec<i64>,
+    /// Which of those rows is the slot's; none if the slot is as it was.
+    base_at: Vec<u32>,
     pub(crate) flags: Vec<u8>,
     pub(crate) base_rows: usize,
-    /// For each slot and column the number of its changes, or none.
+    /// Rows of numbers of `changes`, of slots that ever changed: for each column one, or none.
     streams: Vec<u32>,
+    /// Which of those rows is the slot's.
+    streams_at: Vec<u32>,
     pub(crate) changes: Vec<Changes>,
     /// How many samples each slot has.
     pub(crate) samples: Vec<u32>,
@@ -114,7 +118,9 @@ impl OpenTable {
             base: Vec::new(),
             flags: Vec::new(),
             base_rows: 0,
+            base_at: Vec::new(),
             streams: Vec::new(),
+            streams_at: Vec::new(),
             changes: Vec::new(),
             samples: Vec::new(),
             seen: Vec::new(),
@@ -144,7 +150,9 @@ impl OpenTable {
         self.base.clear();
         self.flags.clear();
         self.base_rows = 0;
+        self.base_at.clear();
         self.streams.clear();
+        self.streams_at.clear();
         self.changes.clear();
         self.samples.clear();
         self.seen.clear();
@@ -160,7 +168,10 @@ impl OpenTable {
 
     /// Roughly the memory in use.
     pub(crate) fn bytes(&self) -> usize {
-        self.keys.len() * self.row_bytes() + self.changes.len() * size_of::<Changes>()
+        self.keys.len() * self.row_bytes()
+            + self.changes.len() * size_of::<Changes>()
+            + self.base.len() * size_of::<i64>()
+            + self.streams.len() * size_of::<u32>()
     }
 
     /// Roughly the memory that the rows of the last frame take.
@@ -169,8 +180,8 @@ impl OpenTable {
     }
 
     fn row_bytes(&self) -> usize {
-        let cell = 2 * size_of::<i64>() + size_of::<u32>();
-        cell * self.width + 80
+        // The cells, the key twice (one of them in the map), and the small vectors.
+        size_of::<i64>() * self.width + 2 * size_of::<Key>() + 40
     }
 
     fn key(&self, key: Key, texts: &mut Texts, strings: &Strings) -> Key {
@@ -237,8 +248,8 @@ impl OpenTable {
         self.keys.push(key);
         self.slots.insert(key, slot);
         self.last.resize(self.last.len() + self.width, NA);
-        self.base.resize(self.base.len() + self.width, NA);
-        self.streams.resize(self.streams.len() + self.width, NONE);
+        self.base_at.push(NONE);
+        self.streams_at.push(NONE);
         self.flags.push(0);
         self.samples.push(0);
         self.place.push(NONE);
@@ -264,8 +275,10 @@ impl OpenTable {
     }
 
     pub(crate) fn base_row(&self, slot: u32) -> &[i64] {
-        let start = slot as usize * self.width;
-        &self.base[start..start + self.width]
+        match self.base_at[slot as usize] {
+            NONE => self.last_row(slot),
+            row => &self.base[row as usize * self.width..][..self.width],
+        }
     }
 
     /// Records what [`OpenTable::observe`] found, as frame number `frame` of the segment.
@@ -274,18 +287,17 @@ impl OpenTable {
             let Changed { slot, cells } = self.changed[i];
             let slot = slot as usize;
             self.flags[slot] |= DIRTY;
+            if self.flags[slot] & IN_BASE != 0 && self.base_at[slot] == NONE {
+                self.base_at[slot] = (self.base.len() / self.width) as u32;
+                self.base.extend_from_slice(&self.last[slot * self.width..(slot + 1) * self.width]);
+            }
             let pending = cells as usize * self.width;
             let sample = self.samples[slot];
             for column in 0..self.width {
                 let now = self.pending[pending + column];
-                let cell = slot * self.width + column;
-                let before = self.last[cell];
-                if now == before {
-                    continue;
-                }
-                self.last[cell] = now;
-                if sample > 0 {
-                    self.change(cell, sample, before, now, arena);
+                let before = std::mem::replace(&mut self.last[slot * self.width + column], now);
+                if now != before && sample > 0 {
+                    self.change(slot, column, sample, (before, now), arena);
                 }
             }
         }
@@ -304,7 +316,19 @@ impl OpenTable {
         std::mem::swap(&mut self.order, &mut self.current);
     }
 
-    fn change(&mut self, cell: usize, sample: u32, before: i64, now: i64, arena: &mut Arena) {
+    fn change(
+        &mut self,
+        slot: usize,
+        column: usize,
+        sample: u32,
+        (before, now): (i64, i64),
+        arena: &mut Arena,
+    ) {
+        if self.streams_at[slot] == NONE {
+            self.streams_at[slot] = (self.streams.len() / self.width) as u32;
+            self.streams.resize(self.streams.len() + self.width, NONE);
+        }
+        let cell = self.streams_at[slot] as usize * self.width + column;
         if self.streams[cell] == NONE {
             self.streams[cell] = self.changes.len() as u32;
             self.changes.push(Changes { stream: arena.stream(), first: before, last: 0 });
@@ -319,23 +343,22 @@ impl OpenTable {
 
     /// The changes of a cell, if it ever changed.
     pub(crate) fn changes(&self, slot: usize, column: usize) -> Option<&Changes> {
-        self.changes.get(self.streams[slot * self.width + column] as usize)
+        let row = self.streams_at[slot];
+        if row == NONE {
+            return None;
+        }
+        self.changes.get(self.streams[row as usize * self.width + column] as usize)
     }
 
     /// Makes the frame that was just recorded the log's base.
     pub(crate) fn rebase(&mut self, frame: u32) {
         self.base_rows = 0;
+        self.base.clear();
         for slot in 0..self.keys.len() {
-            if self.seen[slot] != frame + 1 {
-                self.flags[slot] = 0;
-                continue;
-            }
-            self.base_rows += 1;
-            if self.flags[slot] != IN_BASE {
-                let cells = slot * self.width..(slot + 1) * self.width;
-                self.base[cells.clone()].copy_from_slice(&self.last[cells]);
-                self.flags[slot] = IN_BASE;
-            }
+            let is_present = self.seen[slot] == frame + 1;
+            self.base_rows += usize::from(is_present);
+            self.flags[slot] = if is_present { IN_BASE } else { 0 };
+            self.base_at[slot] = NONE;
         }
     }
 }

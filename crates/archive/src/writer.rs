@@ -47,7 +47,8 @@
 //!
 //! `MITRASEG`, u32 version, u32 crc32c; then blocks as `block.rs` frames them; then the trailer: u64 offset and u32
 //! size of the index block, u32 crc32c of both, `MITRAEND`. What other blocks cannot be read without is there
-//! twice, at the front and at the end: meta (JSON), schema, times, texts, and for each entity its rows. A block of
+//! twice, at the front and at the end: meta (JSON), times, texts, and for each entity its rows. The schema is there
+//! once, as all files of one version have the same; meta has its crc32c, by which it is found again. A block of
 //! columns is read by itself; the columns of one area are in one block, see `schema.rs`. If the index is damaged the
 //! blocks are found by their headers. `segment/encode.rs` describes the payloads where it writes them.
 
@@ -85,8 +86,8 @@ const SEGMENT_FRAMES_MAX: u32 = 1 << 16;
 pub struct Options {
     /// Frames in a segment.
     pub segment_frames: u32,
-    /// A segment is sealed earlier when it takes more memory than this, and twice what the rows that are there now
-    /// need: rows that have gone are kept until the segment is sealed.
+    /// A segment is sealed earlier when it takes more memory than this, apart from what the rows that are there need
+    /// anyway: rows that have gone, and changes.
     pub segment_memory_bytes: usize,
     /// How much recording a power failure may cost.
     pub sync_every: Duration,
@@ -106,7 +107,7 @@ impl Default for Options {
             sync_every: Duration::from_secs(10),
             max_bytes: 2 << 30,
             max_age: Duration::from_secs(30 * 24 * 3600),
-            level: 6,
+            level: 3,
         }
     }
 }
@@ -266,7 +267,7 @@ impl Writer {
 
     fn is_segment_full(&self) -> bool {
         let log_bytes_max = (self.options.max_bytes / LOG_SHARE).max(LOG_BYTES_MIN);
-        let memory_bytes_max = self.options.segment_memory_bytes.max(2 * self.segment.present_bytes());
+        let memory_bytes_max = self.options.segment_memory_bytes + self.segment.present_bytes();
         let frames_max = self.options.segment_frames.clamp(1, SEGMENT_FRAMES_MAX);
         self.segment.frames() > 0
             && (self.segment.frames() >= frames_max

@@ -15,6 +15,9 @@ const LEVEL: i32 = 1;
 /// A row without cells in common with anything; what the first new row of a record is written against.
 const NO_ROW: &[i64] = &[];
 
+/// Buffers of this size are kept in any case.
+const KEPT_BYTES: usize = 64 << 10;
+
 /// Flag of a frame that later frames are written against.
 pub(crate) const IS_BASE: u8 = 1;
 
@@ -140,6 +143,7 @@ impl LogEncoder {
     pub(crate) fn written(&mut self, segment: &OpenSegment, times: Times) {
         self.seq += 1;
         self.copy.clear();
+        self.shrink();
         let size = self.out.len() - self.record;
         if self.rebase {
             self.copy.extend_from_slice(&self.out[self.record..]);
@@ -153,6 +157,23 @@ impl LogEncoder {
             self.smallest = self.smallest.min(size);
             self.excess += size - self.smallest;
             self.rebase = self.excess > 2 * size;
+        }
+    }
+
+    /// Gives back what a large base took: there is one in hundreds of frames.
+    fn shrink(&mut self) {
+        let needed = KEPT_BYTES.max(2 * self.payload.len());
+        let is_large = |buffer: &Vec<u8>| buffer.capacity() > 2 * needed;
+        if !is_large(&self.payload) && !is_large(&self.out) && !is_large(&self.tables) {
+            return;
+        }
+        for buffer in [&mut self.payload, &mut self.tables, &mut self.copy] {
+            buffer.clear();
+            buffer.shrink_to(needed);
+        }
+        self.out.shrink_to(needed);
+        if let Ok(packer) = zstd::bulk::Compressor::new(LEVEL) {
+            self.packer = packer;
         }
     }
 

@@ -8,7 +8,7 @@ use super::column::{Form, choose, put_values};
 use super::index::{BlockRef, TRAILER_BYTES, trailer};
 use crate::block::{self, Kind, NO_ENTITY};
 use crate::log::record::{FILE_HEADER_BYTES, file_header};
-use crate::open::{OpenSegment, Times};
+use crate::open::{Meta, OpenSegment, Times};
 use crate::schema;
 use crate::table::OpenTable;
 use crate::varint::{Input, put, put_bytes, put_difference, reference};
@@ -51,10 +51,10 @@ pub(crate) fn write(
         Sink { write, packer, offset: FILE_HEADER_BYTES as u64, blocks: Vec::new(), buffer: Vec::new() };
 
     // Everything that other blocks cannot be read without is there twice, far apart.
-    let meta = serde_json::to_vec(&segment.meta).unwrap_or_default();
+    let meta = Meta { schema_crc: crc32c::crc32c(schema::current()), ..segment.meta.clone() };
+    let meta = serde_json::to_vec(&meta).unwrap_or_default();
     let mut twice = vec![
         (Kind::Meta, NO_ENTITY, meta.clone()),
-        (Kind::Schema, NO_ENTITY, schema::current().to_vec()),
         (Kind::Times, NO_ENTITY, times(&segment.times)),
         (Kind::Texts, NO_ENTITY, texts(segment)),
     ];
@@ -66,6 +66,7 @@ pub(crate) fn write(
     for (kind, entity, payload) in &twice {
         sink.put(*kind, *entity, Vec::new(), payload)?;
     }
+    sink.put(Kind::Schema, NO_ENTITY, Vec::new(), schema::current())?;
     for (entity, table) in Entity::ALL.into_iter().zip(&segment.tables) {
         put_columns(&mut sink, segment, entity, table)?;
     }

@@ -10,7 +10,7 @@ use super::index::{Index, TRAILER_BYTES, parse_trailer};
 use crate::block::{self, Kind};
 use crate::error::{Error, Skipped};
 use crate::log::record::file_version;
-use crate::schema::Schema;
+use crate::schema::{self, Schema};
 use crate::varint::{Corrupt, Got};
 use crate::writer::{SEGMENT_MAGIC, VERSION};
 
@@ -31,18 +31,23 @@ pub(crate) struct Segment {
     pub(crate) bytes: u64,
 }
 
-/// The schemas that were read before: hardly ever more than one.
+/// The schemas that were read before, by checksum: hardly ever more than one.
 #[derive(Default)]
-pub(crate) struct SchemaCache(Mutex<Vec<(Vec<u8>, Arc<Schema>)>>);
+pub(crate) struct SchemaCache(Mutex<Vec<(u32, Arc<Schema>)>>);
 
 impl SchemaCache {
-    fn parse(&self, bytes: Vec<u8>) -> Got<Arc<Schema>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, schema)) = known.iter().find(|(of, _)| *of == bytes) {
-            return Ok(Arc::clone(schema));
+    fn get(&self, crc: u32) -> Option<Arc<Schema>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find(|(of, _)| *of == crc).map(|(_, schema)| Arc::clone(schema))
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Got<Arc<Schema>> {
+        let crc = crc32c::crc32c(bytes);
+        if let Some(schema) = self.get(crc) {
+            return Ok(schema);
         }
-        let schema = Arc::new(Schema::parse(&bytes)?);
-        known.push((bytes, Arc::clone(&schema)));
+        let schema = Arc::new(Schema::parse(bytes)?);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((crc, Arc::clone(&schema)));
         Ok(schema)
     }
 }
@@ -210,8 +215,17 @@ impl Opened<'_> {
         None
     }
 
-    /// The schema, shared with other segments where it is the same.
+    /// The schema, shared with other segments where it is the same. Where it is damaged any other of the same
+    /// checksum does, that of this version included.
     pub(crate) fn schema(&mut self, cache: &SchemaCache) -> Option<Arc<Schema>> {
-        self.either(Kind::Schema, block::NO_ENTITY, |payload| cache.parse(payload))
+        let crc = self.segment.index.meta.schema_crc;
+        if let Some(schema) = cache.get(crc) {
+            return Some(schema);
+        }
+        let stored = self.either(Kind::Schema, block::NO_ENTITY, |payload| cache.parse(&payload));
+        stored.or_else(|| {
+            let current = schema::current();
+            (crc32c::crc32c(current) == crc).then(|| cache.parse(current).ok()).flatten()
+        })
     }
 }
