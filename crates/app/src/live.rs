@@ -8,6 +8,7 @@ mod incidents;
 mod watch;
 
 use std::io::{IsTerminal, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ use crate::cli::LiveArgs;
 use crate::commands;
 use crate::place;
 use crate::render::style::{Color, Style};
-use crate::render::{text, units};
+use crate::render::units;
 use crate::signals::{self, Hangup, STOP};
 use crate::tui;
 
@@ -40,6 +41,8 @@ const WINDOW_NS: i64 = 600 * SECOND;
 const EXPLAIN_EVERY: Duration = Duration::from_secs(5);
 /// How often the screen's numbers are read.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// Pauses are this many times as long as the work between them: a twentieth of a CPU for each of the two threads.
+const PAUSE_FACTOR: u32 = 20;
 /// A thread that explains may not be what the machine waits for.
 const NICE: libc::c_int = 10;
 
@@ -101,7 +104,7 @@ fn is_recorded(dir: &Path) -> bool {
     })
 }
 
-type Loop = fn(&mut Reader, &Shared) -> Result<()>;
+type Body = fn(&Reader, &Shared) -> Result<()>;
 
 fn spawn(
     name: &str,
@@ -145,8 +148,8 @@ fn explain_loop(dir: &Path, state: &Shared) {
 }
 
 /// Runs `body` every so often on a fresh view of the archive until the program is to stop. Work that takes long
-/// makes the pauses longer, so that it never takes more than a third of a CPU.
-fn repeat(dir: &Path, state: &Shared, every: Duration, body: Loop) {
+/// makes the pauses longer, so that whoever watches is no load himself.
+fn repeat(dir: &Path, state: &Shared, every: Duration, body: Body) {
     let mut reader: Option<Reader> = None;
     while !STOP.load(Ordering::Relaxed) {
         let start = Instant::now();
@@ -154,16 +157,16 @@ fn repeat(dir: &Path, state: &Shared, every: Duration, body: Loop) {
             Some(mut old) => old.refresh().map(|()| old),
             None => Reader::open(dir),
         };
-        let done = fresh.map_err(anyhow::Error::from).and_then(|mut fresh| {
-            let done = body(&mut fresh, state);
+        let done = fresh.map_err(anyhow::Error::from).and_then(|fresh| {
+            // A bug that one stretch of time brings to light must not end the watch.
+            let done = catch_unwind(AssertUnwindSafe(|| body(&fresh, state)));
             reader = Some(fresh);
-            done
+            done.unwrap_or_else(|_| bail!("a bug: this stretch of time could not be looked at"))
         });
-        match done {
-            Ok(()) => {}
-            Err(error) => lock(state).trouble = Some(format!("{error:#}")),
+        if let Err(error) = done {
+            lock(state).trouble = Some(format!("{error:#}"));
         }
-        let next = start + every.max(start.elapsed() * 3);
+        let next = start + every.max(start.elapsed() * PAUSE_FACTOR);
         while Instant::now() < next && !STOP.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(50).min(next.saturating_duration_since(Instant::now())));
         }
@@ -214,10 +217,8 @@ fn is_closed(out: &std::io::Stdout) -> bool {
 fn line(change: Change, seen: &Seen, style: &Style) -> String {
     let incident = &seen.incident;
     match change {
-        Change::New => text::verdict(incident, style, &commands::title),
-        Change::Revised => {
-            format!("{}  (on a second look)", text::verdict(incident, style, &commands::title))
-        }
+        Change::New => seen.verdict(style),
+        Change::Revised => format!("{} (on a second look)", seen.verdict(style)),
         Change::Ended => {
             let end = incident.end.unwrap_or(incident.onset);
             let lasted = mitra_model::series::seconds_between(incident.onset.0, end.0);

@@ -26,6 +26,7 @@ pub struct Recorder {
     frame: Frame,
     clock: Clock,
     trouble: Trouble,
+    sealing: Trouble,
 }
 
 /// Samples that could not be taken or written, and what was said about it.
@@ -50,6 +51,9 @@ impl Recorder {
         .context("cannot sample this machine")?;
         let options = Options { max_bytes: args.max_bytes, max_age: args.max_age, ..Options::default() };
         let writer = Writer::open(dir, sampler.host(), options)?;
+        for lost in writer.repaired() {
+            log(&format!("{} at byte {}: {}", lost.file.display(), lost.offset, lost.why));
+        }
         Ok(Recorder {
             dir: dir.to_path_buf(),
             interval: args.interval,
@@ -58,6 +62,7 @@ impl Recorder {
             frame: Frame::new(),
             clock,
             trouble: Trouble::default(),
+            sealing: Trouble::default(),
         })
     }
 
@@ -107,7 +112,12 @@ impl Recorder {
             });
         }
         match self.writer.append(&self.frame, self.sampler.strings()) {
-            Ok(()) => self.trouble.over(),
+            Ok(()) => {
+                self.trouble.over();
+                if let Some(error) = self.writer.trouble() {
+                    self.sealing.tell(&format!("{error}; what was recorded stays in its log"));
+                }
+            }
             Err(error) => self.trouble.happened(&format!("{error}; the recorder goes on trying")),
         }
         self.sampler.note_written(self.writer.written_bytes());
@@ -117,9 +127,13 @@ impl Recorder {
 impl Trouble {
     fn happened(&mut self, what: &str) {
         self.lost += 1;
+        self.tell(&format!("{what} ({} samples lost)", units::grouped(self.lost as f64)));
+    }
+
+    fn tell(&mut self, what: &str) {
         if self.told.is_none_or(|told| told.elapsed() >= COMPLAINT_EVERY) {
             self.told = Some(Instant::now());
-            log(&format!("{what} ({} samples lost)", self.lost));
+            log(what);
         }
     }
 

@@ -75,7 +75,8 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, style: &Style) -> String {
         None => page.labelled(0, "Recorded", width, Some(Ink::Strong), "nothing yet"),
         Some(span) => {
             let age_s = seconds_between(span.until, Here::system().now);
-            let state = if age_s < ALIVE_S { "going on" } else { "ended" };
+            // A recorder that ends in order leaves no open log.
+            let state = if age_s < ALIVE_S && status.log_bytes > 0 { "going on" } else { "ended" };
             page.labelled(
                 0,
                 "Recorded",

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use mitra_model::report::{Incident, Moment, Report};
 use mitra_model::time::SECOND;
 
+use crate::commands;
+use crate::render::style::Style;
+use crate::render::text;
+
 /// As many incidents are kept.
 const KEPT_MAX: usize = 100;
 /// Two looks at the same beginning differ by less.
@@ -17,6 +21,14 @@ pub struct Seen {
     pub incident: Incident,
     /// Where it stands, for what else the report has to say.
     pub report: Arc<Report>,
+}
+
+impl Seen {
+    /// It in one sentence.
+    #[must_use]
+    pub fn verdict(&self, style: &Style) -> String {
+        text::verdict(&self.incident, self.report.window.until, style, &commands::title)
+    }
 }
 
 /// What is new about an incident.

@@ -24,7 +24,7 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
     }
     if report.incidents.len() > 1 {
         for incident in &report.incidents {
-            page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, style, title));
+            page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, report.window.until, style, title));
         }
     }
     for (i, incident) in report.incidents.iter().enumerate() {
@@ -34,16 +34,16 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
             let fill = style.width.saturating_sub(rule.chars().count());
             page.line(style.paint(Ink::Faint, &format!("{rule}{}", "─".repeat(fill))));
         }
-        one(&mut page, incident, style, title);
+        one(&mut page, incident, report.window.until, style, title);
     }
     ledger(&mut page, &report.ledger, report.window);
     whole(&mut page, report, style);
     page.finish()
 }
 
-/// One sentence: when, what and who in plain words, what it cost.
+/// One sentence: when, what and who in plain words, what it cost. `until` is how far it was looked at.
 #[must_use]
-pub fn verdict(incident: &Incident, style: &Style, title: Title<'_>) -> String {
+pub fn verdict(incident: &Incident, until: Moment, style: &Style, title: Title<'_>) -> String {
     let root = &incident.root_cause;
     let what = if root.statement.is_empty() {
         let words = title(&root.condition).unwrap_or(&root.condition);
@@ -54,24 +54,21 @@ pub fn verdict(incident: &Incident, style: &Style, title: Title<'_>) -> String {
     } else {
         root.statement.trim_end_matches('.').to_owned()
     };
-    let lasted = match incident.end {
-        Some(end) => format!(" in {}", units::length(seconds(incident.onset, end))),
-        None => " and still lasts".to_owned(),
+    let clock = style.clock(until.0);
+    let cost = match (incident.lost_task_seconds.map(units::task_seconds), incident.end) {
+        (Some(cost), Some(end)) => {
+            format!("it cost {cost} in {}", units::length(seconds(incident.onset, end)))
+        }
+        (None, Some(end)) => format!("it lasted {}", units::length(seconds(incident.onset, end))),
+        (Some(cost), None) => format!("it had cost {cost} by {clock} and was not over"),
+        (None, None) => format!("it was not over by {clock}"),
     };
-    let cost = match incident.lost_task_seconds {
-        Some(lost) => format!("; it cost {}{lasted}", units::task_seconds(lost)),
-        None if incident.end.is_none() => "; it still lasts".to_owned(),
-        None => format!(
-            "; it lasted {}",
-            units::length(seconds(incident.onset, incident.end.unwrap_or(incident.onset)))
-        ),
-    };
-    format!("{}  {what}{cost}.", style.clock(incident.onset.0))
+    format!("{}  {what}; {cost}.", style.clock(incident.onset.0))
 }
 
-fn one(page: &mut Page<'_>, incident: &Incident, style: &Style, title: Title<'_>) {
+fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, style: &Style, title: Title<'_>) {
     let root = &incident.root_cause;
-    page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, style, title));
+    page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, until, style, title));
     page.paragraph(2, 2, Some(Ink::Faint), &about(root, title));
 
     page.heading("How it came about");
@@ -374,7 +371,7 @@ mod tests {
     fn the_first_line_is_the_verdict() {
         let text = report(&examples::flood(), &Style::plain(200), &title);
         let first = text.lines().next().unwrap();
-        for part in ["03:42:07", "dd (8123)", "12.1 GB", "3,010 task-seconds", "still lasts"] {
+        for part in ["03:42:07", "dd (8123)", "12.1 GB", "3,010 task-seconds", "not over"] {
             assert!(first.contains(part), "{first}");
         }
     }

@@ -8,10 +8,8 @@ use ratatui::widgets::Paragraph;
 
 use mitra_diagnose::words;
 
-use crate::commands;
 use crate::live::{HISTORY, ProcessLine, Seen, Snapshot};
 use crate::render::style::{Style, clean, wrap};
-use crate::render::text;
 use crate::tui::look::Look;
 use crate::tui::{Screen, Shown, Sort, View};
 
@@ -280,8 +278,7 @@ fn incidents(
     }
     let width = usize::from(area.width).saturating_sub(5).max(20);
     for (i, seen) in shown.incidents.iter().enumerate() {
-        let verdict = text::verdict(&seen.incident, style, &commands::title);
-        let mut lines = wrap(&clean(&verdict), width);
+        let mut lines = wrap(&clean(&seen.verdict(style)), width);
         // The chosen one is shown whole, the others in brief.
         if i != screen.chosen && lines.len() > 1 {
             lines.truncate(1);
@@ -346,8 +343,9 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
+    use crate::commands;
     use crate::live::Tracker;
-    use crate::render::examples;
+    use crate::render::{examples, text};
     use std::sync::Arc;
 
     fn screen_text(width: u16, height: u16, screen: &mut Screen, shown: &Shown<'_>) -> String {

@@ -96,6 +96,13 @@ pub struct Shown<'a> {
 pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style) -> Result<()> {
     let look = Look { color: style.color };
     let mut terminal = ratatui::try_init().context("cannot use this terminal; try --plain")?;
+    // Ratatui's hook gives the terminal back. The other threads catch their panics, and must not draw over it.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() == Some("main") {
+            hook(panic);
+        }
+    }));
     let result = (|| {
         let mut screen = Screen::default();
         while !STOP.load(Ordering::Relaxed) {
