@@ -11,7 +11,10 @@ use crate::report::Truth;
 use crate::victim::Victim;
 
 /// The cases of this file.
-pub const CASES: &[Case] = &[Case { name: "disk-hog", tools: &["fio"], run: disk_hog }];
+pub const CASES: &[Case] = &[
+    Case { name: "disk-hog-reads", tools: &["fio"], run: disk_hog_reads },
+    Case { name: "disk-hog-writes", tools: &["fio"], run: disk_hog_writes },
+];
 
 /// Writes a file of zeros past the page cache, so that nothing of it is in memory yet.
 ///
@@ -43,7 +46,17 @@ pub fn device_names(path: &Path) -> Result<Vec<String>, Stop> {
 }
 
 /// Large direct reads, as many as the device takes; another program needs a few small ones.
-fn disk_hog(lab: &mut Lab) -> Result<(), Stop> {
+fn disk_hog_reads(lab: &mut Lab) -> Result<(), Stop> {
+    disk_hog(lab, "read", 10.0)
+}
+
+/// Large direct writes over and over to one file, as many as the device takes.
+fn disk_hog_writes(lab: &mut Lab) -> Result<(), Stop> {
+    disk_hog(lab, "write", 5.0)
+}
+
+/// `fio` fills the device's queue; the victim must get `times_slower`.
+fn disk_hog(lab: &mut Lab, direction: &str, times_slower: f64) -> Result<(), Stop> {
     let dir = lab.dir.path().to_owned();
     let devices = device_names(&dir)?;
     lab.watch_device(&devices[0]);
@@ -56,15 +69,16 @@ fn disk_hog(lab: &mut Lab) -> Result<(), Stop> {
     lab.trouble_starts();
     let fio = spawn(
         Command::new("fio")
-            .args(["--name=hog", "--rw=read", "--bs=1m", "--ioengine=libaio", "--direct=1", "--iodepth=32"])
+            .args(["--name=hog", "--bs=1m", "--ioengine=libaio", "--direct=1", "--iodepth=32"])
             .args(["--numjobs=2", "--thread", "--time_based", "--runtime=60", "--allow_file_create=0"])
             .args(["--output-format=terse"])
+            .arg(format!("--rw={direction}"))
             .arg(format!("--filename={}", big.display())),
         None,
         &dir.join("fio.log"),
     )?;
     lab.incident_phase(|_| Ok(()))?;
-    lab.victim_suffered(&victim, 10.0)?;
+    lab.victim_suffered(&victim, times_slower)?;
     lab.expect(&Truth {
         conditions: &["disk-hog"],
         process: Some("fio"),
