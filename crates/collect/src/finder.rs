@@ -1,5 +1,7 @@
 //! Where tasks come from: the kernel's task iterator, or `/proc` where that is not to be had.
 
+#[cfg(feature = "bpf")]
+use mitra_model::Entity;
 use mitra_model::{EventKind, Frame};
 
 #[cfg(feature = "bpf")]
@@ -9,7 +11,8 @@ use crate::io::Io;
 use crate::missing::reason;
 #[cfg(feature = "bpf")]
 use crate::probes::{self, ProbeCells};
-use crate::sampler::pass_context;
+#[cfg(feature = "bpf")]
+use crate::tasks::PassContext;
 use crate::tasks::Tasks;
 use crate::tasks::proc::ProcTasks;
 #[cfg(feature = "bpf")]
@@ -89,7 +92,8 @@ impl TaskFinder {
         if let Some((probes, _)) = &mut self.probes
             && let Some(iter) = &mut probes.tasks
         {
-            let mut context = pass_context(frame, io, cgroups);
+            let table = frame.table_mut(Entity::Task);
+            let mut context = PassContext { table, strings: &mut io.strings, paths: cgroups.paths() };
             let pass = iter.pass(|rec, stack| tasks.add(&Reading::from(rec), stack, &mut context));
             tasks.end(pass.is_ok());
             match pass {

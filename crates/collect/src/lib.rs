@@ -29,6 +29,10 @@ mod sampler;
 mod settings;
 mod sources;
 mod space;
+#[cfg_attr(
+    all(not(feature = "bpf"), not(test)),
+    expect(dead_code, reason = "only probes report ended tasks")
+)]
 mod tasks;
 mod ticker;
 

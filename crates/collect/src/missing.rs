@@ -51,6 +51,9 @@ impl Missing {
 pub fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "this kernel does not have it".to_owned(),
+        std::io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
+            "permission denied, also to root".to_owned()
+        }
         std::io::ErrorKind::PermissionDenied => "permission denied: needs root".to_owned(),
         _ if error.raw_os_error() == Some(libc::EOPNOTSUPP) => "turned off in this kernel".to_owned(),
         _ => error.to_string(),

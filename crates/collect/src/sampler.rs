@@ -23,7 +23,7 @@ use crate::rate::RateLimit;
 use crate::settings::Settings;
 use crate::sources::Sources;
 use crate::space::Space;
-use crate::tasks::{PassContext, Tasks};
+use crate::tasks::Tasks;
 use crate::ticker::{Tick, check_interval};
 
 /// Clocks that are further apart than this from one frame to the next were stepped, or the machine slept. What
@@ -348,11 +348,60 @@ fn raise_fd_limit() -> u64 {
     now.unwrap_or(u64::MAX)
 }
 
-/// A pass needs the parts of the sampler that are not the tasks themselves.
-pub(crate) fn pass_context<'a>(
-    frame: &'a mut Frame,
-    io: &'a mut Io,
-    cgroups: &'a Cgroups,
-) -> PassContext<'a> {
-    PassContext { table: frame.table_mut(Entity::Task), strings: &mut io.strings, paths: cgroups.paths() }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mitra_model::frame::row_name;
+    use mitra_model::{Kind, NA, columns};
+
+    #[test]
+    fn a_sampler_may_move_to_another_thread() {
+        let sampler = Sampler::open(Config { use_bpf: false, ..Config::default() }).unwrap();
+        let host = std::thread::spawn(move || sampler.host().clone()).join().unwrap();
+        assert!(host.cpus > 0 && host.memory_bytes > 0);
+    }
+
+    /// Every text and name of a frame; what does not resolve is marked.
+    fn texts(frame: &Frame, strings: &Strings) -> Vec<String> {
+        let mut all = Vec::new();
+        for entity in Entity::ALL {
+            for (key, row) in frame.table(entity).rows() {
+                all.push(format!("{entity} {}", row_name(entity, key, strings)));
+                for (metric, cell) in columns(entity).iter().zip(row) {
+                    if metric.kind == Kind::Text && *cell != NA {
+                        all.push(format!("{} {}", metric.name, strings.cell(*cell).unwrap_or("#")));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn forgotten_texts_come_back_with_new_ids() {
+        let mut sampler = Sampler::open(Config::default()).unwrap();
+        let mut frame = Frame::new();
+        sampler.sample(&mut frame).unwrap();
+        sampler.sample(&mut frame).unwrap();
+        let generation = sampler.strings().generation();
+        let before = texts(&frame, sampler.strings());
+        sampler.io.strings.intern("nobody needs this");
+        sampler.strings_max = 10;
+        sampler.sample(&mut frame).unwrap();
+        assert_ne!(sampler.strings().generation(), generation);
+        assert!(sampler.io.strings.len() > 10 && sampler.strings_max >= STRINGS_MAX);
+        let after = texts(&frame, sampler.strings());
+        assert!(after.iter().all(|text| !text.contains('#')), "{after:?}");
+        // Processes come and go meanwhile; everything else has the name it had.
+        let steady = |text: &&String| {
+            !text.starts_with("task") && !text.starts_with("exited") && !text.starts_with("cgroup")
+        };
+        assert_eq!(
+            before.iter().filter(steady).collect::<Vec<_>>(),
+            after.iter().filter(steady).collect::<Vec<_>>()
+        );
+        let needless =
+            (0..).map_while(|id| sampler.strings().get(id)).any(|text| text == "nobody needs this");
+        assert!(!needless);
+    }
 }

@@ -1,11 +1,11 @@
-//! The sampler on this machine's kernel, on trees that look like one, and on a clock that does as it is told.
+//! The sampler on this machine's kernel.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mitra_collect::{Budget, Clock, Config, FakeClock, Sampler, Tick};
+use mitra_collect::{Budget, Clock, Config, FakeClock, Sampler};
 use mitra_model::{Entity, EventKind, Frame, Key, Kind, NA, Stamp, Strings, column, columns};
 
 const SECOND: i64 = 1_000_000_000;
@@ -37,7 +37,8 @@ fn task_cell(frame: &Frame, tid: u32, metric: &str) -> i64 {
 
 fn vmstat() -> HashMap<String, i64> {
     let text = std::fs::read_to_string("/proc/vmstat").expect("/proc/vmstat");
-    let pair = |line: &str| line.split_once(' ').map(|(name, n)| (format!("vm.{name}"), n.parse().unwrap_or(NA)));
+    let pair =
+        |line: &str| line.split_once(' ').map(|(name, n)| (format!("vm.{name}"), n.parse().unwrap_or(NA)));
     text.lines().filter_map(pair).collect()
 }
 
@@ -73,7 +74,9 @@ fn system_counters_lie_between_two_reads_of_their_file() {
         let after = vmstat();
         let mut compared = 0;
         for (at, metric) in columns(Entity::System).iter().enumerate() {
-            let (Some(before), Some(after)) = (before.get(metric.name), after.get(metric.name)) else { continue };
+            let (Some(before), Some(after)) = (before.get(metric.name), after.get(metric.name)) else {
+                continue;
+            };
             let value = frame.system_mut()[at];
             if metric.kind == Kind::Counter {
                 assert!((*before..=*after).contains(&value), "{}: {before} {value} {after}", metric.name);
@@ -106,7 +109,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
         }
     }
     let strings = sampler.strings();
-    assert_eq!(named(&frame, strings, Entity::Filesystem, "/", "fs.total_bytes").is_some_and(|n| n > 0), true);
+    assert!(named(&frame, strings, Entity::Filesystem, "/", "fs.total_bytes").is_some_and(|bytes| bytes > 0));
     assert!(system(&mut frame, "sysctl.vm.swappiness") >= 0);
     assert!(system(&mut frame, "mitra.rss") > 0 && system(&mut frame, "mitra.cpu_time") > 0);
     assert!(system(&mut frame, "mitra.sample_time") > 0, "of the sample before");
@@ -134,12 +137,16 @@ fn tasks_from_the_iterator_and_from_proc_agree() {
                 assert_eq!(by_bpf.strings().cell(x), by_proc.strings().cell(y), "{}", metric.name);
             }
             // /proc shows ticks; the kernel's counters of pages lag by some pages for each CPU.
-            "task.user_time" | "task.system_time" => assert!((x - y).abs() <= 20_000, "{}: {x} {y}", metric.name),
+            "task.user_time" | "task.system_time" => {
+                assert!((x - y).abs() <= 20_000, "{}: {x} {y}", metric.name)
+            }
             "task.rss_anon" | "task.rss_file" => assert!((x - y).abs() <= 512, "{}: {x} {y}", metric.name),
             _ => assert_eq!(x, y, "{}", metric.name),
         }
     }
-    let born = |frame: &Frame| frame.table(Entity::Task).keys().iter().find(|k| k.id == u64::from(tid)).map(|k| k.born);
+    let born = |frame: &Frame| {
+        frame.table(Entity::Task).keys().iter().find(|k| k.id == u64::from(tid)).map(|k| k.born)
+    };
     let (exact, ticks) = (born(&a).expect("a key"), born(&b).expect("a key"));
     assert_eq!(exact / 10_000_000 * 10_000_000, ticks, "/proc shows the birth in ticks");
 }
@@ -174,7 +181,10 @@ fn a_process_is_followed_from_birth_to_end() {
     let table = frame.table(Entity::Exited);
     let at = table.keys().iter().position(|k| *k == Key::exited(std::process::id(), comm)).expect("a group");
     let cell = |metric: &str| table.row(at)[column(metric).expect("a metric")];
-    assert_eq!((cell("exited.count"), cell("exited.failed"), cell("exited.last_pid")), (1, 1, i64::from(tid)));
+    assert_eq!(
+        (cell("exited.count"), cell("exited.failed"), cell("exited.last_pid")),
+        (1, 1, i64::from(tid))
+    );
     // What wait() tells is the whole life; the group has what came after the last frame.
     let remainder = used - seen;
     assert!((cell("exited.cpu_time") - remainder).abs() < 20_000, "{} {remainder}", cell("exited.cpu_time"));
@@ -192,6 +202,53 @@ fn children_cpu_us() -> i64 {
     };
     let us = |t: libc::timeval| t.tv_sec * 1_000_000 + t.tv_usec;
     us(usage.ru_utime) + us(usage.ru_stime)
+}
+
+/// Whatever becomes of processes and threads, no CPU time is lost or counted twice: what the kernel's own
+/// accounting of CPUs says was used is what all tasks together used.
+#[test]
+fn the_accounts_of_tasks_and_of_cpus_agree_in_a_storm() {
+    let mut sampler = Sampler::open(host(true)).expect("a sampler");
+    if let Some((_, why)) = sampler.unavailable().iter().find(|(s, _)| s == "bpf" || s == "probe.exits") {
+        return println!("skipped: {why}");
+    }
+    let mut frame = Frame::new();
+    let storm = "while :; do /bin/true; (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done";
+    let _storm = Spawned::new("sh", &["-c", storm]);
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let threads = std::sync::Arc::clone(&stop);
+    // A process that lives through it all, with threads of 30 ms.
+    let maker = std::thread::spawn(move || {
+        while !threads.load(std::sync::atomic::Ordering::Relaxed) {
+            let busy = std::thread::spawn(|| {
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_millis(30) {
+                    std::hint::black_box(0);
+                }
+            });
+            busy.join().expect("a thread");
+        }
+    });
+    let mut used = |frame: &mut Frame| {
+        std::thread::sleep(Duration::from_millis(300));
+        sampler.sample(frame).expect("a sample");
+        let ticks = ["sys.cpu_user", "sys.cpu_nice", "sys.cpu_system"].map(|metric| system(frame, metric));
+        let lost = system(frame, "probe.lost_events");
+        assert_eq!(lost, 0);
+        (system(frame, "tasks.cpu_time"), ticks.iter().sum::<i64>() * 10_000)
+    };
+    used(&mut frame);
+    let first = used(&mut frame);
+    let mut last = first;
+    for _ in 0..10 {
+        last = used(&mut frame);
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    maker.join().expect("the maker");
+    let (tasks, cpus) = (last.0 - first.0, last.1 - first.1);
+    let ratio = tasks as f64 / cpus as f64;
+    println!("tasks {tasks} us, CPUs {cpus} us, ratio {ratio:.3}");
+    assert!((0.85..1.15).contains(&ratio), "tasks {tasks} us, CPUs {cpus} us");
 }
 
 #[test]
@@ -217,7 +274,9 @@ fn processes_that_end_while_they_are_read_are_left_out() {
 #[test]
 fn a_fatal_signal_is_an_event_with_its_sender() {
     let mut sampler = Sampler::open(host(true)).expect("a sampler");
-    if let Some((_, why)) = sampler.unavailable().iter().find(|(s, _)| s.starts_with("bpf") || s == "probe.signals") {
+    if let Some((_, why)) =
+        sampler.unavailable().iter().find(|(s, _)| s.starts_with("bpf") || s == "probe.signals")
+    {
         return println!("skipped: {why}");
     }
     let mut frame = Frame::new();
@@ -236,197 +295,6 @@ fn a_fatal_signal_is_an_event_with_its_sender() {
     let event = frame.events.iter().find(|event| is_kill(&event.kind)).expect("the signal");
     let ago = frame.time.real - event.real;
     assert!((0..2 * SECOND).contains(&ago), "{ago}");
-}
-
-/// A tree with a few files of `/proc`, and a clock of its own.
-struct Tree {
-    dir: tempfile::TempDir,
-    clock: FakeClock,
-}
-
-impl Tree {
-    fn new() -> Self {
-        let start = Stamp { real: 1_700_000_000 * SECOND, mono: 50 * SECOND, boot: 60 * SECOND };
-        let tree = Tree { dir: tempfile::tempdir().expect("a directory"), clock: FakeClock::new(start) };
-        tree.put("proc/loadavg", "0.50 0.25 0.10 1/100 4242\n");
-        tree.put("proc/sys/vm/swappiness", "60\n");
-        tree.put("proc/sys/kernel/hostname", "tree\n");
-        tree
-    }
-
-    fn put(&self, below: &str, text: &str) {
-        let path = self.dir.path().join(below);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-        std::fs::write(path, text).expect("a file");
-    }
-
-    fn sampler(&self) -> Sampler {
-        let config = Config {
-            root: self.dir.path().to_owned(),
-            clock: Clock::Fake(self.clock.clone()),
-            ..Config::default()
-        };
-        Sampler::open(config).expect("a sampler")
-    }
-}
-
-fn kinds(frame: &Frame) -> Vec<EventKind> {
-    let of_clock = |kind: &EventKind| {
-        matches!(kind, EventKind::ClockStep { .. } | EventKind::Suspend { .. } | EventKind::Missed { .. })
-    };
-    frame.events.iter().map(|event| event.kind.clone()).filter(of_clock).collect()
-}
-
-#[test]
-fn steps_suspends_and_misses_are_events_and_nothing_else_is() {
-    let tree = Tree::new();
-    let mut sampler = tree.sampler();
-    let mut frame = Frame::new();
-    sampler.sample(&mut frame).expect("a sample");
-    assert_eq!(kinds(&frame), []);
-    for by_ns in [3_600 * SECOND, -3_600 * SECOND] {
-        tree.clock.advance(SECOND);
-        tree.clock.step(by_ns);
-        sampler.sample(&mut frame).expect("a sample");
-        assert_eq!(kinds(&frame), [EventKind::ClockStep { by_ns }]);
-        assert_eq!(frame.time, tree.clock.now());
-    }
-    tree.clock.advance(SECOND);
-    tree.clock.suspend(1_800 * SECOND);
-    sampler.sample(&mut frame).expect("a sample");
-    assert_eq!(kinds(&frame), [EventKind::Suspend { ns: 1_800 * SECOND }]);
-    tree.clock.advance(4 * SECOND);
-    sampler.note_tick(Tick { late: Duration::from_millis(2), missed: 3 });
-    sampler.sample(&mut frame).expect("a sample");
-    assert_eq!(kinds(&frame), [EventKind::Missed { ticks: 3 }]);
-    assert_eq!(system(&mut frame, "mitra.missed_ticks"), 3);
-    assert_eq!(system(&mut frame, "mitra.tick_late"), 2_000);
-    tree.clock.advance(SECOND);
-    sampler.sample(&mut frame).expect("a sample");
-    assert_eq!(kinds(&frame), []);
-    assert_eq!(system(&mut frame, "mitra.tick_late"), NA, "nobody said which tick this was");
-}
-
-#[test]
-fn a_clock_that_stands_still_is_an_error() {
-    let tree = Tree::new();
-    let mut sampler = tree.sampler();
-    let mut frame = Frame::new();
-    sampler.sample(&mut frame).expect("a sample");
-    assert!(sampler.sample(&mut frame).expect_err("no time passed").to_string().contains("monotonic clock"));
-    tree.clock.advance(1);
-    sampler.sample(&mut frame).expect("a sample");
-}
-
-#[test]
-fn slow_sources_are_repeated_in_between() {
-    let tree = Tree::new();
-    let mut sampler = tree.sampler();
-    let mut frame = Frame::new();
-    let mut swappiness = |at: i64| {
-        if at > 0 {
-            tree.clock.advance(SECOND);
-        }
-        sampler.sample(&mut frame).expect("a sample");
-        (system(&mut frame, "sysctl.vm.swappiness"), system(&mut frame, "sys.load1"))
-    };
-    assert_eq!(swappiness(0), (60, 50));
-    tree.put("proc/sys/vm/swappiness", "10\n");
-    tree.put("proc/loadavg", "2.00 0.25 0.10 1/100 4242\n");
-    for at in 1..10 {
-        assert_eq!(swappiness(at), (60, 200));
-    }
-    assert_eq!(swappiness(10), (10, 200));
-}
-
-#[test]
-fn a_tree_gives_what_it_has_and_says_what_is_missing() {
-    let tree = Tree::new();
-    let mut sampler = tree.sampler();
-    assert_eq!(sampler.host().hostname, "tree");
-    let mut frame = Frame::new();
-    sampler.sample(&mut frame).expect("a sample");
-    let missing: HashMap<_, _> = sampler.unavailable().into_iter().collect();
-    assert!(missing["bpf"].contains("not this machine"), "{missing:?}");
-    assert!(missing.contains_key("/proc/vmstat") && missing.contains_key("/dev/kmsg"), "{missing:?}");
-    assert!(!missing.contains_key("/proc/loadavg"));
-    let said = frame.events.iter().filter(|e| matches!(e.kind, EventKind::Unavailable { .. })).count();
-    assert_eq!(said, missing.len(), "one event for each");
-    assert_eq!(system(&mut frame, "mem.total"), NA);
-    tree.clock.advance(SECOND);
-    sampler.sample(&mut frame).expect("a sample");
-    assert_eq!(frame.events, [], "and no second time");
-}
-
-#[test]
-fn version_1_and_2_groups_of_one_path_share_a_row() {
-    let tree = Tree::new();
-    tree.put(
-        "proc/self/mounts",
-        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
-    );
-    tree.put("sys/fs/cgroup/unified/cpu.stat", "usage_usec 1\n");
-    tree.put("sys/fs/cgroup/unified/web/cpu.stat", "usage_usec 42\nuser_usec 40\nsystem_usec 2\n");
-    tree.put("sys/fs/cgroup/unified/web/io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
-    tree.put("sys/fs/cgroup/memory/web/memory.usage_in_bytes", "4096\n");
-    tree.put("sys/fs/cgroup/memory/web/memory.limit_in_bytes", "8192\n");
-    tree.put("sys/fs/cgroup/memory/batch/memory.usage_in_bytes", "1\n");
-    let mut sampler = tree.sampler();
-    let mut frame = Frame::new();
-    sampler.sample(&mut frame).expect("a sample");
-    let cell = |frame: &Frame, sampler: &Sampler, name: &str, metric: &str| {
-        named(frame, sampler.strings(), Entity::Cgroup, name, metric)
-    };
-    assert_eq!(frame.table(Entity::Cgroup).len(), 3);
-    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.cpu_usage"), Some(42));
-    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.psi_io_full"), Some(5));
-    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.memory_current"), Some(4_096));
-    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.memory_max"), Some(8_192));
-    assert_eq!(cell(&frame, &sampler, "/batch", "cgroup.cpu_usage"), Some(NA));
-    assert_eq!(cell(&frame, &sampler, "/", "cgroup.cpu_usage"), Some(1));
-
-    // Nothing happens: what is there is not even looked at. Then the CPU time moves.
-    tree.put("sys/fs/cgroup/unified/web/io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=6\n");
-    for _ in 0..2 {
-        tree.clock.advance(SECOND);
-        sampler.sample(&mut frame).expect("a sample");
-    }
-    tree.put("sys/fs/cgroup/unified/web/io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=90\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=60\n");
-    tree.put("sys/fs/cgroup/unified/web/cpu.stat", "usage_usec 43\nuser_usec 40\nsystem_usec 3\n");
-    tree.clock.advance(SECOND);
-    sampler.sample(&mut frame).expect("a sample");
-    assert_eq!(cell(&frame, &sampler, "/web", "cgroup.psi_io_full"), Some(60));
-
-    // A group goes, another comes.
-    std::fs::remove_dir_all(tree.dir.path().join("sys/fs/cgroup/memory/batch")).expect("a removal");
-    tree.put("sys/fs/cgroup/memory/new/memory.usage_in_bytes", "5\n");
-    tree.clock.advance(6 * SECOND);
-    sampler.sample(&mut frame).expect("a sample");
-    assert_eq!(cell(&frame, &sampler, "/batch", "cgroup.cpu_usage"), None);
-    assert_eq!(cell(&frame, &sampler, "/new", "cgroup.memory_current"), Some(5));
-}
-
-#[test]
-fn every_kernel_of_the_fixtures_is_sampled() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../parse/fixtures");
-    let mut roots: Vec<PathBuf> = std::fs::read_dir(&fixtures)
-        .map(|dir| dir.flatten().map(|entry| entry.path()).filter(|path| path.join("proc").is_dir()).collect())
-        .unwrap_or_default();
-    roots.sort();
-    assert!(roots.len() >= 3, "no trees in {}", fixtures.display());
-    for root in roots {
-        let config = Config { root: root.clone(), ..Config::default() };
-        let mut sampler = Sampler::open(config).expect("a sampler");
-        let mut frame = Frame::new();
-        sampler.sample(&mut frame).expect("a sample");
-        let known = frame.system_mut().iter().filter(|cell| **cell != NA).count();
-        assert!(known > 100, "{}: {known} numbers", root.display());
-        assert!(system(&mut frame, "mem.total") > 0, "{}", root.display());
-        assert_eq!(system(&mut frame, "mitra.parse_errors"), 0, "{}", root.display());
-        let is_old = root.ends_with("3.10");
-        let missing: Vec<_> = sampler.unavailable().into_iter().map(|(source, _)| source).collect();
-        assert_eq!(missing.iter().any(|s| s == "/proc/pressure/cpu"), is_old || root.ends_with("4.18"), "{missing:?}");
-    }
 }
 
 #[test]
@@ -489,7 +357,8 @@ fn without_privileges_it_works_and_says_what_is_missing() {
         .gid(65_534)
         .output()
         .expect("the test as nobody");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 

@@ -113,11 +113,10 @@ impl Cgroups {
     }
 
     fn walk(&mut self, root: &Root) {
-        if let Some(watcher) = &mut self.watcher
-            && watcher.is_full()
-        {
-            // Without room for watches the walks come more often instead.
-            self.watcher = None;
+        // Without room for watches the walks come more often instead.
+        self.watcher = self.watcher.take().filter(|watcher| !watcher.is_full());
+        if let Some(watcher) = &mut self.watcher {
+            watcher.begin();
         }
         for group in &mut self.groups {
             group.inodes.iter_mut().for_each(|inode| *inode = None);

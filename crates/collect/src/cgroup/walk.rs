@@ -45,6 +45,11 @@ impl Watcher {
         self.is_full
     }
 
+    /// Begins a walk, which asks for every watch again: those that there are cost nothing more.
+    pub fn begin(&mut self) {
+        self.watches = 0;
+    }
+
     fn watch(&mut self, dir: &OwnedFd) {
         if self.watches >= WATCHES_MAX {
             self.is_full = true;
@@ -52,7 +57,6 @@ impl Watcher {
         }
         let mask = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE | inotify::WatchFlags::ONLYDIR;
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(dir));
-        // Watching a directory again is no new watch; the count is an upper bound that a full walk resets.
         match inotify::add_watch(&self.fd, path, mask) {
             Ok(_) => self.watches += 1,
             Err(_) => self.is_full = true,
@@ -76,10 +80,6 @@ impl Watcher {
 
 /// Finds all groups of a hierarchy, the root first. True if there were too many.
 pub fn walk(root: &Root, mount: &str, mut watcher: Option<&mut Watcher>, found: &mut Vec<Found>) -> bool {
-    if let Some(watcher) = watcher.as_deref_mut() {
-        // A new walk asks for every watch again.
-        watcher.watches = watcher.watches.min(WATCHES_MAX / 2);
-    }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(dir) = rustix::fs::openat(root.fd(), mount, flags, Mode::empty()) else { return false };
     let Ok(stat) = rustix::fs::fstat(&dir) else { return false };

@@ -29,16 +29,24 @@ pub fn slabinfo(root: &Root, out: &mut Vec<Ability>) {
 
 pub fn tasks_of_others(root: &Root, out: &mut Vec<Ability>) {
     let mut buffer = Buffer::default();
-    for (name, below, what) in [
-        ("I/O counters of other users' tasks", "proc/1/io", "not needed with the task iterator"),
-        ("kernel stacks from /proc", "proc/1/stack", "not needed with the task iterator"),
-    ] {
-        out.push(match root.read(below, &mut buffer) {
-            Ok(_) => Ability::yes(name, format!("/{below}")),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                Ability::degraded(name, format!("/{below} may not be read; {what}")).with_fix("run as root")
+    let not_needed = "; not needed with the task iterator";
+    for (name, file) in [("I/O counters of other users' tasks", "io"), ("kernel stacks from /proc", "stack")]
+    {
+        // The kernel's first thread belongs to root and hides nothing from it; the first process may.
+        let places = [format!("proc/2/{file}"), format!("proc/1/{file}")];
+        let read = places.iter().map(|below| root.read(below, &mut buffer).map(|_| below));
+        let best = read.reduce(|first, second| if first.is_ok() { first } else { second });
+        out.push(match best {
+            None => continue,
+            Some(Ok(below)) => Ability::yes(name, format!("/{below}")),
+            Some(Err(error)) if error.kind() == ErrorKind::PermissionDenied => {
+                let ability =
+                    Ability::degraded(name, format!("/proc/PID/{file}: {}{not_needed}", reason(&error)));
+                if rustix::process::geteuid().is_root() { ability } else { ability.with_fix("run as root") }
             }
-            Err(error) => Ability::no(name, format!("/{below}: {}", reason(&error))),
+            Some(Err(error)) => {
+                Ability::no(name, format!("/proc/PID/{file}: {}{not_needed}", reason(&error)))
+            }
         });
     }
 }

@@ -244,7 +244,7 @@ fn refuse(denied: &mut Option<io::Error>, error: io::Error) {
 fn note(missing: &mut crate::missing::Missing, source: &str, denied: Option<io::Error>) {
     // Nothing may have been asked for, as when no task is in D state, so a success is no news.
     if let Some(error) = denied {
-        missing.add(source, &format!("{}, for tasks of other users", reason(&error)));
+        missing.add(source, &format!("{}, for some tasks", reason(&error)));
     }
 }
 
