@@ -106,9 +106,8 @@ impl Dump<'_> {
     fn read(&self, span: Span) -> Result<SeriesSet> {
         let select = self.args.select.clone();
         let query = Query {
-            rows: (!select.row.is_empty()).then(|| -> mitra_archive::RowFilter {
-                Arc::new(move |entity, name| entity == Entity::System || select::row(&select, name))
-            }),
+            rows: (!select.row.is_empty())
+                .then(|| -> mitra_archive::RowFilter { Arc::new(move |_, name| select::row(&select, name)) }),
             raw: self.args.raw,
             ..Query::new(span, self.metrics.clone())
         };

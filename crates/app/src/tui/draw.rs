@@ -157,10 +157,10 @@ fn machine(snapshot: &Snapshot, look: Look) -> Vec<Line<'static>> {
             .value(count(m.running), plain)
             .word("D")
             .value(count(m.blocked), m.blocked.map_or(plain, |d| look.share(d, 4.0)))
-            .word("of")
-            .value(count(m.tasks), plain)
             .word("load")
             .value(m.load.map(|l| format!("{l:.1}")), plain)
+            .word("tasks")
+            .value(count(m.tasks), plain)
             .line(),
     ]
 }
