@@ -37,6 +37,8 @@ import recorders
 
 # Before the first number is taken: the recorder starts up and has its first sample behind it.
 SETTLE_S = 3.0
+# When the rest of the machine takes this much more of its CPUs in one turn than in another, the turns do not compare.
+NOISE_MAX = 0.1
 # A segment of Mitra's archive holds this many samples.
 SEGMENT_S = 600
 
@@ -155,6 +157,13 @@ COLUMNS = [
 WITH_RATIO = {"cpu_ms", "disk", "rss_mb"}
 
 
+def verdict(figure, goal, noise):
+    """Whether a goal was kept. A disturbed run proves neither."""
+    if noise > NOISE_MAX or figure <= 0:
+        return "disturbed"
+    return "kept" if figure <= goal else "MISSED"
+
+
 def table(scenario, results, everyone):
     """The results of a scenario as lines of text."""
     head = ["recorder"]
@@ -162,6 +171,8 @@ def table(scenario, results, everyone):
         head += [title] + ([" × Mitra"] if key in WITH_RATIO else [])
     rows = [head]
     mitra = results.get("mitra")
+    others = [got["other_cpu"] for got in results.values()]
+    noise = max(others) - min(others)
     for name, got in results.items():
         row = [name]
         for key, _, form in COLUMNS:
@@ -175,7 +186,7 @@ def table(scenario, results, everyone):
             goal = scenario.goals.get(key)
             goals.append("" if goal is None else form.format(goal))
             if key in WITH_RATIO:
-                goals.append("" if goal is None else "kept" if mitra[key] <= goal else "MISSED")
+                goals.append("" if goal is None else verdict(mitra[key], goal, noise))
         rows.append(goals)
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     short, long = next(iter(results.values()))["turns"]
@@ -184,17 +195,18 @@ def table(scenario, results, everyone):
         lines.append("  " + row[0].ljust(widths[0]) + "".join("  " + c.rjust(w) for c, w in zip(row[1:], widths[1:])))
     if mitra:
         segment = mitra["disk"] + mitra["disk_once"] / SEGMENT_S
-        lines.append(
-            f"  mitra: {mitra['disk_once']:,.0f} B once per segment; over a whole segment of {SEGMENT_S} s"
-            f" that makes {segment:,.0f} B/s (computed)"
-        )
+        if mitra["disk"] > 0:
+            lines.append(
+                f"  mitra: {mitra['disk_once']:,.0f} B once per segment; over a whole segment of {SEGMENT_S} s"
+                f" that makes {segment:,.0f} B/s (computed)"
+            )
         if mitra["kernel_side_ms"] is not None:
             lines.append(f"  mitra: {mitra['kernel_side_ms']:.3f} ms/s more in the context of other tasks (BPF)")
         else:
             lines.append("  mitra: what its BPF programs cost other tasks could not be told here")
-    noise = max(got["other_cpu"] for got in results.values()) - min(got["other_cpu"] for got in results.values())
-    if noise > 0.1:
-        lines.append(f"  note: the rest of the machine was up to {noise:.0%} busier in some turns than in others")
+    if noise > NOISE_MAX:
+        lines.append(f"  note: the rest of the machine was up to {noise:.0%} busier in some turns than in others;"
+                     " take no figure for good")
     lines.append("  they record: " + "; ".join(f"{r.name}: {r.what}" for r in everyone))
     return lines
 
