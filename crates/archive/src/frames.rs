@@ -6,6 +6,7 @@ use crate::block::{Kind, NO_ENTITY};
 use crate::log::decode::ns;
 use crate::open::Times;
 use crate::reader::Part;
+use crate::schema::convert;
 use crate::segment::column;
 use crate::segment::decode::{Columns, Rows, events, texts};
 use crate::segment::file::{Opened, SchemaCache};
@@ -15,6 +16,8 @@ use crate::segment::index::parse_times;
 struct Expanded {
     column: usize,
     is_text: bool,
+    /// To the unit of this version.
+    factor: f64,
     firsts: Vec<i64>,
     /// Where in `values` the row begins, or [`STILL`].
     starts: Vec<u32>,
@@ -44,7 +47,6 @@ pub(crate) fn replay(
     let words = opened.either(Kind::Texts, NO_ENTITY, |payload| texts(&payload)).unwrap_or_default();
     let mut strings = Strings::new();
     let ids: Vec<StrId> = words.iter().map(|word| strings.intern(word)).collect();
-    let unknown = strings.intern("?");
     let mut tables = read_tables(opened, schemas, part);
     let frame_events = read_events(opened);
     let mut next_event = 0;
@@ -53,7 +55,7 @@ pub(crate) fn replay(
         frame.clear();
         stamp(&mut frame, *times);
         for table in &mut tables {
-            table.fill(&mut frame, number as u32, &ids, unknown);
+            table.fill(&mut frame, number as u32, &ids);
         }
         while let Some((_, event)) = frame_events.get(next_event).filter(|(of, _)| *of <= number as u32) {
             frame.events.push(event.clone());
@@ -110,7 +112,9 @@ fn read_tables(opened: &mut Opened<'_>, schemas: &SchemaCache, part: &Part) -> V
                     let Some(stored) = stored.columns.get(*id as usize) else { continue };
                     let Some(metric) = stored.metric else { continue };
                     let Some(column) = mitra_model::column(metric.name) else { continue };
-                    columns.push(expand(&parsed, body, column, stored.is_text, &rows)?);
+                    let expanded = expand(&parsed, body, &rows)?;
+                    let (is_text, factor) = (stored.is_text, stored.factor());
+                    columns.push(Expanded { column, is_text, factor, ..expanded });
                 }
                 Ok(())
             });
@@ -124,13 +128,7 @@ fn read_tables(opened: &mut Opened<'_>, schemas: &SchemaCache, part: &Part) -> V
     tables
 }
 
-fn expand<'a>(
-    parsed: &Columns<'a>,
-    body: &'a [u8],
-    number: usize,
-    is_text: bool,
-    rows: &Rows,
-) -> crate::varint::Got<Expanded> {
+fn expand<'a>(parsed: &Columns<'a>, body: &'a [u8], rows: &Rows) -> crate::varint::Got<Expanded> {
     let column = parsed.column(body)?;
     let mut starts = vec![STILL; rows.len()];
     let mut values = Vec::new();
@@ -139,19 +137,13 @@ fn expand<'a>(
         let samples = rows.samples[active.row] as usize;
         column::read(active.form, column.firsts[active.row], samples, active.bytes, &mut values)?;
     }
-    Ok(Expanded { column: number, is_text, firsts: column.firsts, starts, values })
+    Ok(Expanded { column: 0, is_text: false, factor: 1.0, firsts: column.firsts, starts, values })
 }
 
 impl Table {
-    fn fill(&mut self, frame: &mut Frame, number: u32, ids: &[StrId], unknown: StrId) {
+    fn fill(&mut self, frame: &mut Frame, number: u32, ids: &[StrId]) {
         let out = frame.table_mut(self.entity);
-        let text = |number: u64| {
-            usize::try_from(number)
-                .ok()
-                .and_then(|n| ids.get(n))
-                .copied()
-                .map_or(u64::from(unknown), u64::from)
-        };
+        let text = |number: u64| usize::try_from(number).ok().and_then(|n| ids.get(n)).copied();
         for row in 0..self.rows.len() {
             let Some(&(start, end)) = self.rows.runs(row).get(self.run[row]) else { continue };
             if number < start {
@@ -163,11 +155,14 @@ impl Table {
             let sample = self.sample[row];
             self.sample[row] += 1;
             let key = self.rows.keys[row];
-            let cells = out.push(match self.entity {
-                Entity::System | Entity::Task => key,
-                Entity::Exited => Key { id: key.id, born: text(key.born) },
-                _ => Key { id: text(key.id), born: key.born },
-            });
+            let key = match self.entity {
+                Entity::System | Entity::Task => Some(key),
+                Entity::Exited => text(key.born).map(|comm| Key { id: key.id, born: u64::from(comm) }),
+                _ => text(key.id).map(|name| Key { id: u64::from(name), born: key.born }),
+            };
+            // A row whose name is lost cannot be told from others.
+            let Some(key) = key else { continue };
+            let cells = out.push(key);
             for column in &self.columns {
                 let raw = match column.starts[row] {
                     STILL => column.firsts[row],
@@ -177,7 +172,7 @@ impl Table {
                 *cell = if column.is_text {
                     usize::try_from(raw).ok().and_then(|n| ids.get(n)).map_or(NA, |id| i64::from(*id))
                 } else {
-                    raw
+                    convert(raw, column.factor)
                 };
             }
         }

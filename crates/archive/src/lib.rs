@@ -14,6 +14,8 @@ pub mod fuzzing;
 mod lock;
 mod log;
 mod open;
+#[cfg(test)]
+mod otherversion;
 mod reader;
 mod retention;
 mod schema;

@@ -20,6 +20,18 @@ pub(crate) struct StoredColumn {
     pub(crate) scale: f64,
 }
 
+impl StoredColumn {
+    /// What the stored cells have to be multiplied by to be in the unit of this version.
+    pub(crate) fn factor(&self) -> f64 {
+        self.metric.map_or(1.0, |metric| self.scale / metric.unit.scale())
+    }
+}
+
+/// A stored cell in another unit, see [`StoredColumn::factor`].
+pub(crate) fn convert(cell: i64, factor: f64) -> i64 {
+    if cell == mitra_model::NA || factor == 1.0 { cell } else { (cell as f64 * factor).round() as i64 }
+}
+
 /// The columns of one entity.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredEntity {

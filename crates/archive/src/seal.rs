@@ -70,14 +70,16 @@ pub(crate) fn replay(bytes: &[u8], path: &Path) -> Result<Replayed, Error> {
     Ok(Replayed { segment, skipped: summary.skipped, cut: summary.cut, whole_bytes: summary.whole_bytes })
 }
 
-/// Seals what a log holds and removes the log. Returns the size of the segment, or `None` if there was nothing in
-/// the log, and what was lost.
-pub(crate) fn seal_log(
-    dir: &Path,
-    number: u64,
-    path: &Path,
-    level: i32,
-) -> Result<(Option<(u64, i64)>, Vec<Skipped>), Error> {
+/// What came out of sealing a log.
+pub(crate) struct SealedLog {
+    /// The size of the segment and the wall clock at its last frame; `None` if there was nothing in the log.
+    pub(crate) segment: Option<(u64, i64)>,
+    /// What was lost.
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+/// Seals what a log holds and removes the log.
+pub(crate) fn seal_log(dir: &Path, number: u64, path: &Path, level: i32) -> Result<SealedLog, Error> {
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
     let mut replayed = replay(&bytes, path)?;
     if replayed.cut {
@@ -95,5 +97,5 @@ pub(crate) fn seal_log(
         None => None,
     };
     fs::remove_file(path).map_err(Error::io("remove", path))?;
-    Ok((sealed, replayed.skipped))
+    Ok(SealedLog { segment: sealed, skipped: replayed.skipped })
 }

@@ -13,7 +13,7 @@ use crate::clock::Timeline;
 use crate::log::decode::ns;
 use crate::open::Times;
 use crate::reader::{Part, Query, RowFilter};
-use crate::schema::Schema;
+use crate::schema::{Schema, convert};
 use crate::segment::column;
 use crate::segment::decode::{Column, Columns, Rows, events, texts};
 use crate::segment::file::{Opened, SchemaCache};
@@ -85,7 +85,8 @@ pub(crate) struct Builder {
     events: Vec<Event>,
     unavailable: Vec<(String, String)>,
     host: Option<HostInfo>,
-    /// For the schema last seen: for each entity its columns that are wanted, and which they are.
+    /// For the schema last seen: for each entity its columns that are wanted, which they are, and the factor to
+    /// their unit.
     plan: Option<(Arc<Schema>, Plan)>,
     values: Vec<i64>,
     /// How many frames there will be, at most.
@@ -175,7 +176,7 @@ impl Builder {
             let mut columns = HashMap::new();
             for (i, column) in stored.columns.iter().enumerate() {
                 if let Some(&wanted) = column.metric.and_then(|metric| by_metric.get(metric.name)) {
-                    columns.insert(i as u32, (wanted, column.scale));
+                    columns.insert(i as u32, (wanted, column.factor()));
                 }
             }
             if !columns.is_empty() {
@@ -247,9 +248,9 @@ impl Builder {
             let Some(payload) = opened.block(number) else { continue };
             let done = Columns::parse(&payload, rows.len()).and_then(|parsed| {
                 for (id, body) in &parsed.bodies {
-                    let Some(&(wanted, scale)) = columns.get(id) else { continue };
+                    let Some(&(wanted, factor)) = columns.get(id) else { continue };
                     let column = parsed.column(body)?;
-                    self.column(wanted, scale, &column, &rows, &numbers, part, timeline, words)?;
+                    self.column(wanted, factor, &column, &rows, &numbers, part, timeline, words)?;
                 }
                 Ok(())
             });
@@ -272,13 +273,14 @@ impl Builder {
                     return None;
                 }
                 let key = rows.keys[row];
+                // A row whose name is lost cannot be told from others.
                 let (row_key, born_ns) = match entity {
                     Entity::System => (RowKey(0, 0, empty.clone()), 0),
                     Entity::Task => {
                         (RowKey(key.id, key.born, empty.clone()), i64::try_from(key.born).unwrap_or(0))
                     }
-                    Entity::Exited => (RowKey(key.id, 0, word(key.born).unwrap_or_else(|| "?".into())), 0),
-                    _ => (RowKey(0, key.born, word(key.id).unwrap_or_else(|| "?".into())), 0),
+                    Entity::Exited => (RowKey(key.id, 0, word(key.born)?), 0),
+                    _ => (RowKey(0, key.born, word(key.id)?), 0),
                 };
                 if let Some(number) = known.numbers.get(&row_key) {
                     return *number;
@@ -303,7 +305,7 @@ impl Builder {
     fn column(
         &mut self,
         wanted: usize,
-        scale: f64,
+        factor: f64,
         column: &Column<'_>,
         rows: &Rows,
         numbers: &[Option<u32>],
@@ -322,14 +324,18 @@ impl Builder {
             self.values.clear();
             if let Some(active) = active {
                 column::read(active.form, column.firsts[row], samples, active.bytes, &mut self.values)?;
+                if factor != 1.0 {
+                    self.values.iter_mut().for_each(|cell| *cell = convert(*cell, factor));
+                }
             }
+            let first = convert(column.firsts[row], factor);
             let track = &mut wanted.tracks[*number as usize];
             if wanted.metric.entity == Entity::System && track.values.is_empty() {
                 track.values.reserve_exact(self.frames_max);
             }
             let cell = Cell {
                 reading: wanted.reading,
-                scale,
+                scale: wanted.metric.unit.scale(),
                 moving_only: wanted.moving_only,
                 born_ns: known.born_ns[*number as usize],
                 timeline,
@@ -341,7 +347,7 @@ impl Builder {
                 let (start, end) = (start as usize, end as usize);
                 let values = match active {
                     Some(_) => Values::Each(&self.values[sample..sample + end - start]),
-                    None => Values::Same(column.firsts[row], end - start),
+                    None => Values::Same(first, end - start),
                 };
                 sample += end - start;
                 if part.has_lead && (start..end).contains(&(part.from - 1)) {

@@ -77,6 +77,8 @@ pub(crate) fn of(dir: &Path, segments: &[Segment], schemas: &SchemaCache) -> Res
         bytes += segment.bytes;
         let Ok(mut opened) = segment.reading() else { continue };
         let schema = opened.schema(schemas);
+        let blocks: u64 = index.blocks.iter().map(|block| block.bytes).sum();
+        *parts.entry("index".to_owned()).or_default() += segment.bytes.saturating_sub(blocks);
         for block in &index.blocks {
             let name = part(block.kind, block.entity, block.columns.first().copied(), schema.as_deref());
             *parts.entry(name).or_default() += block.bytes;

@@ -187,7 +187,7 @@ impl OpenTable {
     fn key(&self, key: Key, texts: &mut Texts, strings: &Strings) -> Key {
         let text = |texts: &mut Texts, id: u64| {
             let cell = i64::try_from(id).unwrap_or(NA);
-            // An id that the collector itself does not know; such rows cannot be told apart by name.
+            // An id that the collector itself does not know: there is no name, and readers leave the row out.
             u64::try_from(texts.cell(cell, strings)).unwrap_or(u64::from(u32::MAX))
         };
         match self.entity {

@@ -349,9 +349,9 @@ impl Writer {
     fn seal_waiting(&mut self) {
         while let Some(kept) = self.waiting.pop() {
             match seal_log(&self.dir, kept.number, &kept.path, self.options.level) {
-                Ok((sealed, skipped)) => {
-                    self.repaired.extend(skipped);
-                    if let Some((bytes, last_real_us)) = sealed {
+                Ok(sealed) => {
+                    self.repaired.extend(sealed.skipped);
+                    if let Some((bytes, last_real_us)) = sealed.segment {
                         let path = dir::path(&self.dir, kept.number, Role::Sealed);
                         self.written_bytes += bytes;
                         self.shelf.add(Kept { number: kept.number, path, bytes, last_real_us });

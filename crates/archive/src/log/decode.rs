@@ -8,7 +8,7 @@ use super::encode::IS_BASE;
 use super::record::{self, FILE_HEADER_BYTES, FRAME, Found, HEADER, record_at};
 use crate::error::Skipped;
 use crate::open::{LOST_BEFORE, Meta, Times};
-use crate::schema::Schema;
+use crate::schema::{Schema, convert};
 use crate::varint::{Corrupt, Got, Input, reference};
 
 /// More rows of one entity than any segment has; a writer seals long before.
@@ -39,8 +39,8 @@ struct Rows {
 struct LogTable {
     entity: Option<Entity>,
     width: usize,
-    /// For each stored column the column of the frame's table, and whether it is a text.
-    columns: Vec<(Option<usize>, bool)>,
+    /// For each stored column the column of the frame's table, whether it is a text, and the factor to its unit.
+    columns: Vec<(Option<usize>, bool, f64)>,
     base: Rows,
     row_of_slot: Vec<u32>,
     now: Rows,
@@ -136,7 +136,7 @@ impl LogDecoder {
             columns: stored
                 .columns
                 .iter()
-                .map(|c| (c.metric.and_then(|m| mitra_model::column(m.name)), c.is_text))
+                .map(|c| (c.metric.and_then(|m| mitra_model::column(m.name)), c.is_text, c.factor()))
                 .collect(),
             base: Rows::default(),
             row_of_slot: Vec::new(),
@@ -224,11 +224,6 @@ impl LogDecoder {
         Ok(())
     }
 
-    fn text(texts: &[Option<StrId>], strings: &mut Strings, number: u64) -> u64 {
-        let known = usize::try_from(number).ok().and_then(|n| texts.get(n).copied().flatten());
-        u64::from(known.unwrap_or_else(|| strings.intern("?")))
-    }
-
     fn fill(&mut self, times: Times) {
         self.frame.time =
             Stamp { real: ns(times.real_us()), mono: ns(times.mono_us()), boot: ns(times.boot_us) };
@@ -241,21 +236,33 @@ impl LogDecoder {
                     continue;
                 }
                 let mut key = table.now.keys[row];
+                let text = |number: u64| {
+                    let known =
+                        usize::try_from(number).ok().and_then(|n| self.texts.get(n).copied().flatten());
+                    known.map(u64::from)
+                };
+                // A row without a name cannot be told from others.
                 match entity {
                     Entity::System | Entity::Task => {}
-                    Entity::Exited => key.born = Self::text(&self.texts, &mut self.strings, key.born),
-                    _ => key.id = Self::text(&self.texts, &mut self.strings, key.id),
+                    Entity::Exited => match text(key.born) {
+                        Some(comm) => key.born = comm,
+                        None => continue,
+                    },
+                    _ => match text(key.id) {
+                        Some(name) => key.id = name,
+                        None => continue,
+                    },
                 }
                 let cells = &table.now.cells[row * table.width..(row + 1) * table.width];
                 let to = out.push(key);
-                for (cell, (column, is_text)) in cells.iter().zip(&table.columns) {
+                for (cell, (column, is_text, factor)) in cells.iter().zip(&table.columns) {
                     let Some(to) = column.and_then(|column| to.get_mut(column)) else { continue };
                     *to = match usize::try_from(*cell) {
                         Ok(number) if *is_text => {
                             self.texts.get(number).copied().flatten().map_or(NA, i64::from)
                         }
                         _ if *is_text => NA,
-                        _ => *cell,
+                        _ => convert(*cell, *factor),
                     };
                 }
             }

@@ -1,8 +1,6 @@
 //! What goes in comes out, from the log and from sealed segments.
 
-mod common;
-
-use common::{Plain, plain, read_all};
+use crate::common::{Plain, plain, read_all};
 use mitra_archive::simulate::Machine;
 use mitra_archive::{Options, Writer};
 use mitra_model::{Entity, Event, EventKind, Frame, Key, NA, Stamp, Strings, columns};
@@ -154,7 +152,7 @@ fn run(steps: Vec<Step>, segment_frames: u32) -> Result<(), TestCaseError> {
                 let mut noise = mitra_archive::simulate::Noise::new(seed);
                 let cells = columns(Entity::ALL[entity]).iter().map(|_| match noise.below(4) {
                     0 => NA,
-                    1 => noise.next() as i64,
+                    1 => noise.any() as i64,
                     _ => noise.below(500) as i64,
                 });
                 let row = NamedRow { name, cells: cells.collect() };

@@ -1,7 +1,5 @@
 //! A full disk costs the frames of that time and nothing else.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -80,7 +78,7 @@ fn a_full_disk_is_survived() {
         }
         match writer.append(machine.frame(), machine.strings()) {
             Ok(()) => {
-                stored.push(common::plain(machine.frame(), machine.strings()));
+                stored.push(crate::common::plain(machine.frame(), machine.strings()));
                 recovered += usize::from(refused > 0);
             }
             Err(error) => {
@@ -91,13 +89,13 @@ fn a_full_disk_is_survived() {
     }
     assert!(refused > 20 && recovered > 20, "{refused} refused, {recovered} afterwards");
     assert!(writer.trouble().is_none(), "what could not be sealed was sealed later: {:?}", writer.trouble());
-    assert_eq!(common::read_all(&dir).len(), stored.len());
+    assert_eq!(crate::common::read_all(&dir).len(), stored.len());
     writer.finish().unwrap();
-    let read = common::read_all(&dir);
+    let read = crate::common::read_all(&dir);
     assert_eq!(read.len(), stored.len());
     for (read, stored) in read.iter().zip(&stored) {
         assert_eq!(read.rows, stored.rows);
     }
-    assert!(common::files(&dir, "log").is_empty());
+    assert!(crate::common::files(&dir, "log").is_empty());
     assert_eq!(Reader::open(&dir).unwrap().skipped(), []);
 }

@@ -1,12 +1,10 @@
 //! Damage costs what it hits, is reported, and never makes a wrong value.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use common::{files, scratch};
+use crate::common::{files, scratch};
 use mitra_archive::simulate::{Machine, Noise};
 use mitra_archive::{Options, Reader, Writer};
 use mitra_model::frame::row_name;

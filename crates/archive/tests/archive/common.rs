@@ -61,10 +61,10 @@ pub fn read_all(dir: &Path) -> Vec<Plain> {
 /// A directory in memory where there is one, because these tests sync a lot.
 pub fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        if let Ok(dir) = tempfile::Builder::new().prefix("mitra-archive-").tempdir_in(memory) {
-            return dir;
-        }
+    if memory.is_dir()
+        && let Ok(dir) = tempfile::Builder::new().prefix("mitra-archive-").tempdir_in(memory)
+    {
+        return dir;
     }
     tempfile::tempdir().expect("a temporary directory")
 }

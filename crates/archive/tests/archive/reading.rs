@@ -1,10 +1,8 @@
 //! Rates, levels, texts, gaps and the time axis.
 
-mod common;
-
 use std::path::Path;
 
-use common::{files, scratch};
+use crate::common::{files, scratch};
 use mitra_archive::simulate::Machine;
 use mitra_archive::{Error, Options, Query, Reader, Writer};
 use mitra_model::time::SECOND;
@@ -413,7 +411,7 @@ fn old_segments_go_by_size_and_by_age_and_the_open_one_stays() {
         let lock = std::fs::metadata(dir.path().join("lock")).unwrap().len();
         assert_eq!(writer.disk_bytes(), size(dir.path()) - lock);
     }
-    let kept = common::read_all(dir.path());
+    let kept = crate::common::read_all(dir.path());
     assert!(kept.len() < 1000);
     assert_eq!(kept.last().unwrap().boot_us, machine.frame().time.boot / 1000);
     assert!(
@@ -427,7 +425,7 @@ fn old_segments_go_by_size_and_by_age_and_the_open_one_stays() {
     let mut writer = Writer::open(dir.path(), &Machine::host(), options).unwrap();
     machine.tick();
     writer.append(machine.frame(), machine.strings()).unwrap();
-    let kept = common::read_all(dir.path()).len();
+    let kept = crate::common::read_all(dir.path()).len();
     assert!((100..=121).contains(&kept), "{kept}");
 }
 

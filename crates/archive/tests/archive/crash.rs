@@ -1,13 +1,11 @@
 //! A recorder that is killed at any moment loses at most the frame that it was writing.
 
-mod common;
-
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::scratch;
+use crate::common::scratch;
 use mitra_archive::simulate::{Machine, Noise};
 use mitra_archive::{Options, Reader, Writer};
 use mitra_model::{Entity, Frame, Key, Span, Stamp, Strings, column};
@@ -81,7 +79,7 @@ fn check(dir: &Path) -> Option<(i64, i64)> {
                 assert_eq!(number, last + 1, "frames follow each other");
             }
             fill(&mut wanted, &mut wanted_strings, number);
-            assert_eq!(common::plain(frame, strings), common::plain(&wanted, &wanted_strings));
+            assert_eq!(crate::common::plain(frame, strings), crate::common::plain(&wanted, &wanted_strings));
             first.get_or_insert(number);
             last = number;
         })
@@ -99,7 +97,7 @@ fn killed_at_two_hundred_moments() {
     let mut acknowledged = 0;
     for round in 0..ROUNDS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
             .env(DIR, dir.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -112,8 +110,8 @@ fn killed_at_two_hundred_moments() {
         child.wait().unwrap();
         // The last line may be cut in the middle.
         let whole = said.rfind('\n').map_or("", |end| &said[..end]);
-        let numbers = whole.lines().filter_map(|line| line.strip_prefix("frame ")?.parse().ok());
-        acknowledged = numbers.last().unwrap_or(acknowledged);
+        let mut numbers = whole.lines().filter_map(|line| line.strip_prefix("frame ")?.parse().ok());
+        acknowledged = numbers.next_back().unwrap_or(acknowledged);
         // Reading is what takes long here, so it is done now and then in the first half of the rounds.
         if round % 5 == 0 || round > ROUNDS / 2 {
             let (_, last) = check(dir.path()).unwrap_or((0, 0));
