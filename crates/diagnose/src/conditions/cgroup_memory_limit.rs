@@ -39,6 +39,9 @@ const PRESSURE: f64 = 0.05;
 
 fn observe(view: &View<'_>) -> Observation {
     if view.each("cgroup.memory_failcnt").next().is_none() {
+        if view.each("cgroup.memory_current").next().is_some() {
+            return Observation::Inactive("no control group has a memory limit".to_owned());
+        }
         return Observation::CannotTell("cgroup.memory_failcnt".to_owned());
     }
     let mut best: Option<(f64, &str, crate::view::High)> = None;

@@ -40,6 +40,9 @@ const THROTTLED: f64 = 0.1;
 
 fn observe(view: &View<'_>) -> Observation {
     if view.each("cgroup.throttled_time").next().is_none() {
+        if view.each("cgroup.cpu_usage").next().is_some() {
+            return Observation::Inactive("no control group has a CPU quota".to_owned());
+        }
         return Observation::CannotTell("cgroup.throttled_time (the cpu controller)".to_owned());
     }
     let mut best: Option<(&str, High)> = None;
