@@ -1,7 +1,7 @@
-//! More tasks want to run than there are CPUs, for long: each gets at most half a CPU.
+//! More tasks want to run than there are CPUs, for long: each gets at most a third of one.
 //!
 //! Busy is not broken: a build that keeps all CPUs full with about as many jobs as there are CPUs loses little of
-//! anybody's time, and what it loses belongs to itself. Saturation is a queue as long as the machine is wide, of tasks
+//! anybody's time, and what it loses belongs to itself. Saturation is a queue twice as long as the machine is wide, of tasks
 //! that stay: where most of the CPU time goes to processes that have ended by the end of it, they were jobs of some
 //! work that gets done. Where one program's handful of tasks takes the CPUs and others wait, `cpu-hog` is the better word.
 
@@ -37,8 +37,9 @@ pub const CONDITION: Condition = Condition {
     source: include_str!("runqueue_saturation.rs"),
 };
 
-/// One task waits for each one that runs: everything takes at least twice as long.
-const WAITING_PER_CPU: f64 = 1.0;
+/// Two tasks wait for each one that runs: everything takes three times as long. Builds are run with up to two jobs a
+/// CPU on purpose, which makes one wait.
+const WAITING_PER_CPU: f64 = 2.0;
 /// Of all CPUs together.
 const BUSY: f64 = 0.9;
 
