@@ -1,6 +1,6 @@
 //! What one sample costs: CPU time by `getrusage`, with so many idle processes or threads beside.
 //!
-//! `cargo bench -p mitra-collect --bench sample [-- TASKS…]`. The load is made of processes that sleep, up to
+//! `cargo bench -p mitra-collect --bench sample [-- [proc] TASKS…]`; `proc` reads tasks from `/proc`. The load is made of processes that sleep, up to
 //! 2,000 of them, and of threads beyond; it ends with the bench.
 
 use std::io::Read as _;
@@ -22,8 +22,9 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     match args.first().map(String::as_str) {
         Some("idle") => idle(args.get(1).and_then(|n| n.parse().ok()).unwrap_or(1)),
-        Some(_) => args.iter().filter_map(|n| n.parse().ok()).for_each(bench),
-        None => [0, 1_000, 10_000].into_iter().for_each(bench),
+        Some("proc") => args.iter().filter_map(|n| n.parse().ok()).for_each(|n| bench(n, false)),
+        Some(_) => args.iter().filter_map(|n| n.parse().ok()).for_each(|n| bench(n, true)),
+        None => [0, 1_000, 10_000].into_iter().for_each(|n| bench(n, true)),
     }
 }
 
@@ -67,11 +68,11 @@ impl Drop for Load {
     }
 }
 
-fn bench(tasks: usize) {
+fn bench(tasks: usize, use_bpf: bool) {
     let load = Load::start(tasks);
     let opened = Instant::now();
-    let mut sampler =
-        Sampler::open(Config { interval: INTERVAL, ..Config::default() }).expect("a sampler of this machine");
+    let mut sampler = Sampler::open(Config { interval: INTERVAL, use_bpf, ..Config::default() })
+        .expect("a sampler of this machine");
     let open_ms = opened.elapsed().as_millis();
     let mut frame = Frame::new();
     let mut ticker = Ticker::new(INTERVAL, Clock::Real);

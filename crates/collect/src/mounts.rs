@@ -15,6 +15,8 @@ pub struct Mount {
     pub options: String,
     /// Whether its space is worth watching: it can run out, and asking for it cannot hang.
     is_watched: bool,
+    /// Whether a look at it may take as long as a server does not answer.
+    may_hang: bool,
 }
 
 impl Mount {
@@ -42,6 +44,7 @@ fn from_bytes(bytes: &[u8]) -> Vec<Mount> {
             kind: mount.kind.to_owned(),
             device: text(&mount.device),
             options: text(mount.options),
+            may_hang: mount.may_hang(),
             is_watched: mount.holds_data() && !mount.may_hang() && !KERNELS_OWN.contains(&mount.kind),
         })
         .collect()
@@ -121,11 +124,17 @@ pub fn filesystems(mounts: &[Mount]) -> Vec<&Mount> {
         let is_hidden = mounts.iter().skip(at + 1).any(|later| later.point == mount.point);
         let is_device = mount.device.starts_with('/');
         let is_again = is_device && found.iter().any(|other| other.device == mount.device);
-        if mount.is_watched && !mount.has_option("ro") && !is_hidden && !is_again {
+        // The way to it may lead through a filesystem that does not answer.
+        let is_behind = mounts.iter().any(|other| other.may_hang && is_below(&mount.point, &other.point));
+        if mount.is_watched && !mount.has_option("ro") && !is_hidden && !is_again && !is_behind {
             found.push(mount);
         }
     }
     found
+}
+
+fn is_below(point: &str, other: &str) -> bool {
+    point.strip_prefix(other.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -137,6 +146,8 @@ proc /proc proc rw,relatime 0 0
 /dev/vda / ext4 rw,relatime,discard 0 0
 /dev/vda /bind\\040mount ext4 rw,relatime 0 0
 server:/x /mnt/nfs nfs4 rw 0 0
+/dev/vdc /mnt/nfs/local ext4 rw 0 0
+/dev/vdd /mnt/nfs-not ext4 rw 0 0
 tmpfs /run tmpfs rw,size=10k 0 0
 /dev/vdb /ro xfs ro 0 0
 /dev/sda1 /over ext4 rw 0 0
@@ -154,11 +165,11 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     #[test]
     fn local_filesystems_come_once_and_servers_are_left_alone() {
         let mounts = from_bytes(TEXT);
-        assert_eq!(mounts.len(), 16);
+        assert_eq!(mounts.len(), 18);
         assert_eq!(mounts[2].point, "/bind mount");
         let points: Vec<_> = filesystems(&mounts).iter().map(|mount| mount.point.as_str()).collect();
-        assert_eq!(points, ["/", "/run", "/over"]);
-        assert_eq!(filesystems(&mounts)[2].device, "/dev/sda2", "the upper mount is the one that answers");
+        assert_eq!(points, ["/", "/mnt/nfs-not", "/run", "/over"]);
+        assert_eq!(filesystems(&mounts)[3].device, "/dev/sda2", "the upper mount is the one that answers");
     }
 
     #[test]

@@ -212,6 +212,7 @@ impl Sampler {
         for kind in self.io.missing.news() {
             frame.events.push(Event { real: now.real, mono: Some(now.mono), kind });
         }
+        frame.events.sort_by_key(|event| event.real);
         self.last = Some(now);
         self.itself.sample_ns = i64::try_from(began.elapsed().as_nanos()).ok();
         Ok(())

@@ -160,32 +160,29 @@ fn a_process_is_followed_from_birth_to_end() {
     let mut frame = Frame::new();
     sampler.sample(&mut frame).expect("a sample");
     let before = system(&mut frame, "tasks.cpu_time");
-    // dash keeps its name; the loop takes some hundred milliseconds.
+    // A name that no other test uses. The loop takes some hundred milliseconds and ends by itself.
+    let dir = tempfile::tempdir().expect("a directory");
+    let shell = dir.path().join("mitra-follow");
+    std::os::unix::fs::symlink("/bin/sh", &shell).expect("a link");
     let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exit 3";
-    let mut child = Spawned::new("sh", &["-c", script]);
+    let tid = Command::new(&shell).args(["-c", script]).spawn().expect("a shell").id();
     std::thread::sleep(Duration::from_millis(50));
     sampler.sample(&mut frame).expect("a sample");
-    let tid = child.id();
-    assert_eq!(sampler.strings().cell(task_cell(&frame, tid, "task.comm")), Some("sh"));
+    assert_eq!(sampler.strings().cell(task_cell(&frame, tid, "task.comm")), Some("mitra-follow"));
     assert_eq!(task_cell(&frame, tid, "task.ppid"), i64::from(std::process::id()));
     let seen = task_cell(&frame, tid, "task.cpu_time");
-    assert!(system(&mut frame, "tasks.busiest") > 0);
-    let usage_before = children_cpu_us();
-    let status = child.0.wait().expect("the end of sh");
-    let used = children_cpu_us() - usage_before;
-    assert_eq!(status.code(), Some(3));
+    let (status, used) = wait_for(tid);
+    assert_eq!(status, 3 << 8);
     sampler.sample(&mut frame).expect("a sample");
     assert!(task_row(&frame, tid).is_none());
 
-    let comm = sampler.strings().clone().intern("sh");
+    let comm = sampler.strings().clone().intern("mitra-follow");
     let table = frame.table(Entity::Exited);
     let at = table.keys().iter().position(|k| *k == Key::exited(std::process::id(), comm)).expect("a group");
     let cell = |metric: &str| table.row(at)[column(metric).expect("a metric")];
-    assert_eq!(
-        (cell("exited.count"), cell("exited.failed"), cell("exited.last_pid")),
-        (1, 1, i64::from(tid))
-    );
-    // What wait() tells is the whole life; the group has what came after the last frame.
+    let counts = (cell("exited.count"), cell("exited.failed"), cell("exited.last_pid"));
+    assert_eq!(counts, (1, 1, i64::from(tid)));
+    // What wait4() tells is the whole life; the group has what came after the last frame.
     let remainder = used - seen;
     assert!((cell("exited.cpu_time") - remainder).abs() < 20_000, "{} {remainder}", cell("exited.cpu_time"));
     let is_it = |kind: &EventKind| matches!(kind, EventKind::Exit { pid, status, .. } if *pid == tid && *status == 3 << 8);
@@ -193,19 +190,20 @@ fn a_process_is_followed_from_birth_to_end() {
     assert!(system(&mut frame, "tasks.cpu_time") - before >= used - 20_000);
 }
 
-fn children_cpu_us() -> i64 {
-    // SAFETY: getrusage fills the struct, of which all zeroes is a valid value.
+/// The wait status of a child and the CPU time of its life in microseconds.
+fn wait_for(pid: u32) -> (i32, i64) {
+    let pid = libc::pid_t::try_from(pid).expect("a process id");
+    let mut status = 0;
+    // SAFETY: wait4 fills the status and the struct, of which all zeroes is a valid value.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        assert_eq!(libc::wait4(pid, &mut status, 0, &mut usage), pid);
         usage
     };
     let us = |t: libc::timeval| t.tv_sec * 1_000_000 + t.tv_usec;
-    us(usage.ru_utime) + us(usage.ru_stime)
+    (status, us(usage.ru_utime) + us(usage.ru_stime))
 }
 
-/// Whatever becomes of processes and threads, no CPU time is lost or counted twice: what the kernel's own
-/// accounting of CPUs says was used is what all tasks together used.
 #[test]
 fn the_accounts_of_tasks_and_of_cpus_agree_in_a_storm() {
     let mut sampler = Sampler::open(host(true)).expect("a sampler");

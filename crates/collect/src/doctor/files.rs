@@ -12,6 +12,10 @@ use crate::mounts::{hierarchies, read_mounts};
 
 /// Fewer open files than this are not enough to keep those of a busy machine open.
 const OPEN_FILES_ENOUGH: u64 = 1_024;
+/// What loading the BPF programs takes for a moment: the kernel's type information is large.
+const MEMORY_ENOUGH: u64 = 128 << 20;
+/// Version 1 writes a number near this for no limit.
+const NO_LIMIT: u64 = 1 << 62;
 /// Unknown counters are named up to so many.
 const NAMES_MAX: usize = 40;
 
@@ -146,11 +150,35 @@ pub fn own_limits(root: &Root, out: &mut Vec<Ability>) {
     } else {
         Ability::yes("open files", format!("up to {files}"))
     });
-    let memory = getrlimit(Resource::As).maximum;
-    out.push(match memory {
-        Some(bytes) => Ability::yes("memory limit", format!("{bytes} bytes of address space")),
-        None => Ability::yes("memory limit", "none for this process"),
+    const NAME: &str = "memory limit";
+    let of_process = getrlimit(Resource::As).maximum;
+    let limits = [of_process, group_limit(root)].into_iter().flatten();
+    out.push(match limits.min() {
+        None => Ability::yes(NAME, "none for this process and its control group"),
+        Some(bytes) if bytes < MEMORY_ENOUGH => {
+            let why = format!("{bytes} bytes: starting needs {MEMORY_ENOUGH}, most of it for a moment");
+            Ability::degraded(NAME, why).with_fix("MemoryMax=256M in the service unit")
+        }
+        Some(bytes) => Ability::yes(NAME, format!("{bytes} bytes")),
     });
+}
+
+/// The limit of the control group that this process is in, if it has one.
+fn group_limit(root: &Root) -> Option<u64> {
+    let own = root.text("proc/self/cgroup")?;
+    let found = hierarchies(&read_mounts(root, &mut Buffer::default()));
+    let limit = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let is_v1 = controllers.split(',').any(|name| name == "memory");
+        let hierarchy = found
+            .iter()
+            .find(|h| if is_v1 { h.has("memory") } else { controllers.is_empty() && h.is_unified() })?;
+        let file = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
+        let text = root.text(&format!("{}{}/{file}", hierarchy.mount, path.trim_end_matches('/')))?;
+        text.parse::<u64>().ok().filter(|bytes| *bytes < NO_LIMIT)
+    };
+    own.lines().filter_map(limit).min()
 }
 
 /// Counters that a newer kernel, or one with patches, prints and the metric table lacks.

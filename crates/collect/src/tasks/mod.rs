@@ -103,6 +103,17 @@ impl Tasks {
         self.slots.begin();
     }
 
+    /// What is dropped in this pass.
+    #[must_use]
+    pub fn shed(&self) -> Shed {
+        self.shed
+    }
+
+    /// Counts tasks that are there and were not read, because their detail is dropped.
+    pub fn add_unread(&mut self, count: usize) {
+        self.counts.total += i64::try_from(count).unwrap_or(0);
+    }
+
     /// Takes one task in. `stack` is its kernel stack if it is in D state.
     pub fn add(&mut self, reading: &Reading, stack: &str, context: &mut PassContext<'_>) {
         let mut r = *reading;

@@ -16,6 +16,7 @@ use mitra_parse::task_status::TaskFiles;
 use super::columns::TaskColumns;
 use super::reading::{Comm, Place, Reading, comm_from, used};
 use super::{PassContext, Tasks};
+use crate::budget::Shed;
 use crate::cgroup::Cgroups;
 use crate::file::{Buffer, Root, each_entry};
 use crate::io::Io;
@@ -113,6 +114,11 @@ impl ProcTasks {
             self.set_path(format_args!("proc/{pid}/task"));
             if list(root, &self.path, &mut tids).is_err() {
                 continue;
+            }
+            // Reading is what costs here, so what is dropped is not read, and is missing from the sums too.
+            if tasks.shed() >= Shed::Threads {
+                tasks.add_unread(tids.len().saturating_sub(1));
+                tids.retain(|tid| *tid == pid);
             }
             for &tid in &tids {
                 if let Some((reading, is_stuck)) =
