@@ -35,10 +35,15 @@ import explain
 import machine
 import recorders
 
-# Before the first number is taken: the recorder starts up and has its first sample behind it.
-SETTLE_S = 3.0
-# When the rest of the machine takes this much more of its CPUs in one turn than in another, the turns do not compare.
+# A recorder that has written so much has taken its first sample.
+START_BYTES = 1000
+START_S_MAX = 60.0
+# From the first sample to the first number that is taken.
+SETTLE_S = 2.0
+# The share of the CPUs that the rest of the machine may take beyond the load that is made.
 NOISE_MAX = 0.1
+# What a busy process of load.c takes of a CPU, at most.
+BUSY_CPU = 0.02
 # A segment of Mitra's archive holds this many samples.
 SEGMENT_S = 600
 
@@ -75,6 +80,16 @@ class Turn:
     other_cpu: float
 
 
+def wait_for_first_sample(program, directory):
+    """Loading and starting up takes its time on a machine that is full."""
+    deadline_s = time.monotonic() + START_S_MAX
+    while machine.file_bytes(directory) < START_BYTES:
+        program.check_alive()
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"{program.process.args[0]} has written nothing within {START_S_MAX:.0f} s")
+        time.sleep(0.1)
+
+
 def run(recorder, seconds, scratch):
     """Lets a recorder record for that long and says what it cost."""
     directory = scratch / "files"
@@ -83,6 +98,7 @@ def run(recorder, seconds, scratch):
     program = machine.Program(recorder.argv(directory), output)
     try:
         with machine.KernelSide() as kernel_side:
+            wait_for_first_sample(program, directory)
             time.sleep(SETTLE_S)
             program.check_alive()
             start_s, cpu_start_s, busy_start_s = time.monotonic(), program.cpu_s(), machine.machine_busy_s()
@@ -171,8 +187,7 @@ def table(scenario, results, everyone):
         head += [title] + ([" × Mitra"] if key in WITH_RATIO else [])
     rows = [head]
     mitra = results.get("mitra")
-    others = [got["other_cpu"] for got in results.values()]
-    noise = max(others) - min(others)
+    noise = max(got["other_cpu"] for got in results.values()) - scenario.busy * BUSY_CPU / os.cpu_count()
     for name, got in results.items():
         row = [name]
         for key, _, form in COLUMNS:
@@ -207,8 +222,7 @@ def table(scenario, results, everyone):
         else:
             lines.append("  mitra: what its BPF programs cost other tasks could not be told here")
     if noise > NOISE_MAX:
-        lines.append(f"  note: the rest of the machine was up to {noise:.0%} busier in some turns than in others;"
-                     " take no figure for good")
+        lines.append(f"  note: something else took up to {noise:.0%} of the CPUs; take no figure for good")
     lines.append("  they record: " + "; ".join(f"{r.name}: {r.what}" for r in everyone))
     return lines
 
