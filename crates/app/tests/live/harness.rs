@@ -377,6 +377,8 @@ fn run_all(chosen: &[&Case]) -> i32 {
         println!("  {name:<28} {turn}/{repeat}  {text}");
         failed += i32::from(matches!(outcome, Err(Stop::Failed(_) | Stop::Interrupted)));
     }
+    let skipped = outcomes.iter().filter(|(.., o)| matches!(o, Err(Stop::Skipped(_)))).count() as i32;
+    println!("{} passed, {failed} failed, {skipped} skipped", outcomes.len() as i32 - failed - skipped);
     if failed > 0 { 101 } else { 0 }
 }
 
