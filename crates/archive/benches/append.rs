@@ -84,6 +84,24 @@ fn read(what: &str, dir: &Path, query: impl FnOnce(Span) -> Query) {
     }
 }
 
+/// Opens an archive whose segment is about to be sealed, beside its writer.
+fn open_log(dir: &Path, seconds: u32, tasks: usize, busy: usize) {
+    let mut machine = Machine::new(tasks, busy, 1);
+    let Ok(mut writer) = Writer::open(dir, &Machine::host(), Options::default()) else { return };
+    for _ in 0..seconds {
+        machine.tick();
+        if let Err(error) = writer.append(machine.frame(), machine.strings()) {
+            return eprintln!("{error}");
+        }
+    }
+    let cpu_start = cpu();
+    let frames = Reader::open(dir).and_then(|reader| reader.status()).map_or(0, |status| status.frames);
+    println!(
+        "open beside a writer, {frames} frames of {tasks} tasks in the log: {:.1?} CPU",
+        cpu() - cpu_start
+    );
+}
+
 fn main() {
     // `cargo test --benches` must end soon.
     let seconds = if std::env::args().any(|argument| argument == "--bench") { 86_400 } else { 60 };
@@ -118,5 +136,7 @@ fn main() {
         moving_only: true,
         ..Query::new(Span::ALL, tasks.clone())
     });
+    open_log(&dir("log"), 599.min(seconds), 1000, 50);
+    open_log(&dir("large-log"), 299.min(seconds), 10_000, 500);
     let _ = fs::remove_dir_all(&scratch);
 }

@@ -26,6 +26,7 @@ pub mod simulate;
 mod status;
 mod table;
 mod texts;
+mod track;
 mod varint;
 pub mod writer;
 

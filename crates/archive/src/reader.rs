@@ -184,6 +184,11 @@ impl Reader {
                 Ok(opened) => opened,
                 // Retention took it.
                 Err(error) if error.is_missing() => continue,
+                Err(Error::Io { what, path, source }) => {
+                    let why = format!("cannot {what}: {source}");
+                    self.note(vec![Skipped { file: path, offset: 0, why }]);
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             let times =
@@ -248,17 +253,31 @@ fn load(dir: &Path, skipped: &mut Vec<Skipped>) -> Result<Vec<Segment>, Error> {
             Role::Unfinished => {}
             Role::Sealed => {
                 sealed = Some(number);
-                segments.extend(Segment::open(&path, skipped)?);
+                segments.extend(passable(Segment::open(&path, skipped), &path, skipped)?.flatten());
             }
             Role::Log if sealed == Some(number) => {}
             Role::Log => {
-                let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
-                segments.extend(log_image(dir, &path, &bytes, skipped)?);
+                let bytes = passable(fs::read(&path).map_err(Error::io("read", &path)), &path, skipped)?;
+                if let Some(bytes) = bytes {
+                    segments.extend(log_image(dir, &path, &bytes, skipped)?);
+                }
             }
         }
     }
     segments.retain(|segment| segment.index.frames > 0);
     Ok(segments)
+}
+
+/// A file that cannot be read is passed over, unless it vanished: then the directory has to be listed again.
+fn passable<T>(read: Result<T, Error>, path: &Path, skipped: &mut Vec<Skipped>) -> Result<Option<T>, Error> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.is_missing() => Err(error),
+        Err(error) => {
+            skipped.push(Skipped { file: path.to_path_buf(), offset: 0, why: error.to_string() });
+            Ok(None)
+        }
+    }
 }
 
 /// A log as a segment in memory, so that there is one way to read.

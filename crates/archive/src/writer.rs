@@ -54,7 +54,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -180,10 +180,12 @@ impl Writer {
                 }
                 Role::Sealed => {
                     sealed = Some(number);
-                    let bytes = fs::metadata(&path).map_err(Error::io("stat", &path))?.len();
-                    let index = Segment::open(&path, &mut Vec::new());
-                    let last_real_us = index.ok().flatten().map_or(i64::MAX, |s| s.index.last.real_us());
-                    self.shelf.add(Kept { number, path, bytes, last_real_us });
+                    let meta = fs::metadata(&path).map_err(Error::io("stat", &path))?;
+                    let segment = Segment::open(&path, &mut Vec::new()).ok().flatten();
+                    // One that cannot be read is as old as its file.
+                    let last_real_us = segment
+                        .map_or_else(|| meta.mtime().saturating_mul(1_000_000), |s| s.index.last.real_us());
+                    self.shelf.add(Kept { number, path, bytes: meta.len(), last_real_us });
                 }
             }
         }
