@@ -142,19 +142,19 @@ pub struct Top<'a> {
 }
 
 impl Top<'_> {
-    /// The process id, when one process stands for the name.
+    /// The id of the process that did most.
     #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        (self.lead_share >= 0.5).then_some(self.lead.pid)
+    pub fn pid(&self) -> u32 {
+        self.lead.pid
     }
 
-    /// `dd (812)`, or `4 processes named fio`.
+    /// `dd (812)`, or `4 processes named fio, 812 most of all` where none did half of it.
     #[must_use]
     pub fn words(&self) -> String {
-        match self.pid() {
-            Some(pid) => format!("{} ({pid})", self.comm),
-            None => format!("{} processes named {}", self.processes, self.comm),
+        if self.lead_share >= 0.5 {
+            return format!("{} ({})", self.comm, self.lead.pid);
         }
+        format!("{} processes named {}, {} most of all,", self.processes, self.comm, self.lead.pid)
     }
 }
 

@@ -142,7 +142,9 @@ fn workers_pinned_to_one_cpu_are_misplaced() {
     m.row("cpu.idle", "0", 0.98, 0.0).sys("sys.cpu_idle", 1.96, 0.98);
     m.sys("tasks.run_delay", 0.01, 3.0).sys("psi.cpu_some", 0.0, 0.9);
     let report = m.explain();
-    assert_eq!(root(&report), ("cpu-affinity-misplaced", Some("worker"), None));
+    let (condition, process, pid) = root(&report);
+    assert_eq!((condition, process), ("cpu-affinity-misplaced", Some("worker")));
+    assert!((80..84).contains(&pid.unwrap()));
     let seconds = report.ledger.by_cause.iter().find(|c| c.cause == "run-queue").unwrap().seconds;
     assert!((seconds - 120.0).abs() < 5.0, "{seconds}");
 }
@@ -159,7 +161,10 @@ fn waiting_with_all_cpus_busy_is_not_misplacement() {
     }
     m.row("cpu.idle", "0", 0.98, 0.0).row("cpu.idle", "1", 0.98, 0.0).sys("sys.cpu_idle", 1.96, 0.0);
     m.sys("tasks.run_delay", 0.01, 30.0).sys("psi.cpu_some", 0.0, 1.0).sys("tasks.cpu_time", 0.04, 2.0);
-    assert_eq!(root(&m.explain()), ("runqueue-saturation", Some("spin"), None));
+    let report = m.explain();
+    let (condition, process, pid) = root(&report);
+    assert_eq!((condition, process), ("runqueue-saturation", Some("spin")));
+    assert!((80..112).contains(&pid.unwrap()));
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn quota(lab: &mut Lab) -> Result<(), Stop> {
     lab.trouble_starts();
     cgroup.limit_cpu(20)?;
     lab.incident_phase(|_| Ok(()))?;
-    lab.victim_suffered(&worker, 2.0)?;
+    lab.victim_suffered(&worker, 1.5)?;
     lab.expect(&Truth {
         conditions: &["cpu-quota-throttled"],
         process: Some("live-worker"),

@@ -77,7 +77,7 @@ fn page_cache_thrash(lab: &mut Lab) -> Result<(), Stop> {
         &dir.join("fio.log"),
     )?;
     lab.incident_phase(|_| Ok(()))?;
-    lab.victim_suffered(&victim, 3.0)?;
+    lab.victim_suffered(&victim, 1.5)?;
     lab.expect(&Truth {
         conditions: &["page-cache-thrash"],
         process: Some("fio"),

@@ -100,7 +100,7 @@ fn observe(view: &View<'_>) -> Observation {
     let cpus = list(mask);
     if let Some(top) = tops.first() {
         finding.culprit.process = Some(top.comm.to_owned());
-        finding.culprit.pid = top.pid();
+        finding.culprit.pid = Some(top.pid());
         finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
         finding.statement = format!(
             "{} may run on CPU {cpus} only and waited {:.1} task-seconds a second for it while {:.1} other CPUs idled",

@@ -91,7 +91,7 @@ fn observe(view: &View<'_>) -> Observation {
     let run = Signal::sum(series, view.window).and_then(|s| s.run(0.5 * top.rate, 3.0)).unwrap_or(high.run);
     let mut finding = view.finding(&run);
     finding.culprit.process = Some(top.comm.to_owned());
-    finding.culprit.pid = top.pid();
+    finding.culprit.pid = Some(top.pid());
     finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
     finding.statement = format!(
         "{} took {} of all CPUs; other tasks waited {} of a task's time for one ({} before)",

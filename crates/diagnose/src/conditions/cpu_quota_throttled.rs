@@ -79,7 +79,7 @@ fn observe(view: &View<'_>) -> Observation {
     });
     if let Some(top) = tops.first() {
         finding.culprit.process = Some(top.comm.to_owned());
-        finding.culprit.pid = top.pid();
+        finding.culprit.pid = Some(top.pid());
         finding.evidence.push(view.evidence_of("task.run_delay", top.comm, None, top.rate));
     }
     finding.statement = format!(

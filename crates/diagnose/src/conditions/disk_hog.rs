@@ -95,7 +95,7 @@ fn observe(view: &View<'_>) -> Observation {
         words::percent(waited_before),
     );
     finding.culprit.process = Some(top.comm.to_owned());
-    finding.culprit.pid = top.pid();
+    finding.culprit.pid = Some(top.pid());
     finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
     let metric = if verb == "read" { "task.read_bytes" } else { "task.write_bytes" };
     finding.evidence.push(view.evidence_of(metric, top.comm, None, top.rate));

@@ -84,8 +84,9 @@ fn observe(view: &View<'_>) -> Observation {
         .filter(|c| *c != "/")
         .map(str::to_owned);
     let by = match top.pid {
-        Some(pid) => format!("{} ({pid})", top.parent),
-        None => format!("{} processes named {}", top.pids, top.parent),
+        Some(pid) if top.lead_share >= 0.5 => format!("{} ({pid})", top.parent),
+        Some(pid) => format!("{} processes named {}, {pid} most of all,", top.pids, top.parent),
+        None => top.parent.clone(),
     };
     finding.statement = format!(
         "{} processes a second were started ({} before); {by} started {} of those that ended, mostly {}, which lived for {} each",
@@ -102,8 +103,10 @@ fn observe(view: &View<'_>) -> Observation {
 /// Processes of one name that start others.
 struct Parent {
     parent: String,
-    /// The one that started most, if that is half of them.
+    /// The one that started most.
     pid: Option<u32>,
+    /// Its share of what those of its name started.
+    lead_share: f64,
     pids: usize,
     child: String,
     share: f64,
@@ -141,8 +144,8 @@ fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
             let child = sum.by_child.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(c, _)| (*c).to_owned());
             Parent {
                 parent: parent.to_owned(),
-                // Several loops of one name are one storm; the busiest one is named when there are few of them.
-                pid: lead.filter(|(_, n)| *n >= 0.5 * sum.count || sum.by_pid.len() <= 4).map(|(pid, _)| pid),
+                pid: lead.map(|(pid, _)| pid),
+                lead_share: lead.map_or(0.0, |(_, n)| n / sum.count),
                 pids: sum.by_pid.len(),
                 child: child.unwrap_or_default(),
                 share: sum.count / all,

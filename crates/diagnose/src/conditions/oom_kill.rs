@@ -61,7 +61,7 @@ fn observe(view: &View<'_>) -> Observation {
         Finding { onset: first.at, end: Some(last.at + SECOND), confidence: 1.0, ..Finding::default() };
     let same = kills.iter().all(|k| k.comm == first.comm);
     finding.culprit.process = Some(first.comm.to_owned());
-    finding.culprit.pid = (kills.len() == 1).then_some(first.pid);
+    finding.culprit.pid = Some(first.pid);
     finding.culprit.cgroup.clone_from(&group);
     let span = Span { since: first.at - SECOND, until: last.at + 2 * SECOND };
     let limit = group.as_ref().and_then(|g| view.set.get("cgroup.memory_max", g)?.last(Span::ALL));

@@ -81,7 +81,7 @@ fn observe(view: &View<'_>) -> Observation {
     let reader = tops.first().filter(|t| t.share >= SHARE);
     if let Some(reader) = reader {
         finding.culprit.process = Some(reader.comm.to_owned());
-        finding.culprit.pid = reader.pid();
+        finding.culprit.pid = Some(reader.pid());
         finding.evidence.push(view.evidence_of("task.read_bytes", reader.comm, None, reader.rate));
     }
     finding.culprit.device = busiest_reader_device(view, span);

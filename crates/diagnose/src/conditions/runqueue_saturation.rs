@@ -77,7 +77,7 @@ fn observe(view: &View<'_>) -> Observation {
     let who = match tops.first() {
         Some(top) => {
             finding.culprit.process = Some(top.comm.to_owned());
-            finding.culprit.pid = top.pid();
+            finding.culprit.pid = Some(top.pid());
             finding.evidence.push(view.evidence_of("task.cpu_time", top.comm, None, top.rate));
             format!("{} used most of the CPU time ({})", top.words(), words::percent(top.share))
         }

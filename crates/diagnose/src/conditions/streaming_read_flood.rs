@@ -146,7 +146,7 @@ fn observe(view: &View<'_>) -> Observation {
         words::count(harm.before_s)
     );
     finding.culprit.process = Some(reader.comm.to_owned());
-    finding.culprit.pid = reader.pid();
+    finding.culprit.pid = Some(reader.pid());
     finding.culprit.cgroup = reader.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
     finding.culprit.device = busiest_reader_device(view, run.span());
     if let Some(device) = finding.culprit.device.clone() {

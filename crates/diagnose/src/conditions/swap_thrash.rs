@@ -78,7 +78,7 @@ fn observe(view: &View<'_>) -> Observation {
     let top = tops.first().filter(|t| t.share >= 0.5);
     if let Some(top) = top {
         finding.culprit.process = Some(top.comm.to_owned());
-        finding.culprit.pid = top.pid();
+        finding.culprit.pid = Some(top.pid());
         finding.evidence.push(view.evidence_of("task.majflt", top.comm, None, top.rate));
     }
     let group = group(view, span, high.during);
