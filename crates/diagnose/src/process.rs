@@ -139,6 +139,24 @@ pub struct Top<'a> {
     pub lead: Process<'a>,
     /// The share of the one that did most of what those of its name did.
     pub lead_share: f64,
+    /// The ids of those that did nearly all of it: one process, or one with its siblings, or all of that name. Another
+    /// program may run under the same name and be a victim.
+    pub members: Vec<u32>,
+}
+
+/// What makes one process, or one family of siblings, stand for all of a name.
+const NEARLY_ALL: f64 = 0.8;
+
+/// The processes that did nearly all of what those of one name did.
+fn members(list: &[(f64, &Process<'_>)], total: f64, lead: &Process<'_>, lead_share: f64) -> Vec<u32> {
+    if lead_share >= NEARLY_ALL {
+        return vec![lead.pid];
+    }
+    let siblings = || list.iter().filter(|(_, p)| p.ppid.is_some() && p.ppid == lead.ppid);
+    if siblings().map(|(value, _)| value).sum::<f64>() >= NEARLY_ALL * total {
+        return siblings().map(|(_, p)| p.pid).collect();
+    }
+    list.iter().map(|(_, p)| p.pid).collect()
 }
 
 impl Top<'_> {
@@ -180,6 +198,7 @@ pub fn ranking<'a>(
         .filter_map(|(comm, list)| {
             let total: f64 = list.iter().map(|(v, _)| v).sum();
             let (most, lead) = list.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+            let members = members(&list, total, lead, most / total);
             Some(Top {
                 comm,
                 total,
@@ -188,6 +207,7 @@ pub fn ranking<'a>(
                 processes: list.len(),
                 lead: (*lead).clone(),
                 lead_share: most / total,
+                members,
             })
         })
         .collect();

@@ -122,6 +122,18 @@ fn a_writer_that_makes_others_wait_is_a_hog() {
 }
 
 #[test]
+fn a_victim_may_have_the_name_of_the_hog() {
+    let mut m = Machine::idle();
+    full_disk_queue(&mut m);
+    m.task(71, "fio", 0).task_rate(71, "task.write_bytes", 1e5, 1e5);
+    let states: Vec<f64> = (0..HEALTHY + INCIDENT + 20)
+        .map(|i| f64::from(if (HEALTHY..HEALTHY + INCIDENT).contains(&i) { b'D' } else { b'S' }))
+        .collect();
+    m.values("task.state", "71@71000000", 0, states);
+    assert_eq!(root(&m.explain()), ("disk-hog", Some("fio"), Some(70)));
+}
+
+#[test]
 fn a_writer_alone_on_its_disk_is_no_incident() {
     let mut m = Machine::idle();
     full_disk_queue(&mut m);

@@ -86,7 +86,7 @@ fn observe(view: &View<'_>) -> Observation {
     let series = view
         .processes()
         .iter()
-        .filter(|p| p.comm == top.comm)
+        .filter(|p| top.members.contains(&p.pid))
         .flat_map(|p| p.series(view.set, "task.cpu_time"));
     let run = Signal::sum(series, view.window).and_then(|s| s.run(0.5 * top.rate, 3.0)).unwrap_or(high.run);
     let mut finding = view.finding(&run);
@@ -113,7 +113,7 @@ fn others(view: &View<'_>, hog: &process::Top<'_>, span: Span) -> (f64, f64) {
     let rate = |set, span: Span, processes: &[Process<'_>]| {
         let total: f64 = processes
             .iter()
-            .filter(|p| !p.kthread && p.comm != hog.comm && Some(p.pid) != hog.lead.ppid)
+            .filter(|p| !p.kthread && !hog.members.contains(&p.pid) && Some(p.pid) != hog.lead.ppid)
             .map(|p| p.total(set, "task.run_delay", span))
             .sum();
         total / span.seconds().max(1e-9)

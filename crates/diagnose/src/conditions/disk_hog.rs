@@ -73,7 +73,7 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     }
     let disk = nearest(&saturated, top.rate);
-    let (waiting, waited_before) = others_in_d_state(view, top.comm, span);
+    let (waiting, waited_before) = others_in_d_state(view, &top.members, span);
     if waiting - waited_before < HARM {
         return Observation::Inactive(format!(
             "{} filled {} and nobody else was found waiting ({} of a task's time)",
@@ -115,13 +115,13 @@ fn nearest(saturated: &[Saturated], rate: f64) -> &Saturated {
     saturated.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(&saturated[0])
 }
 
-/// Task-seconds per second in D state of user processes of another name, in the span and in the baseline.
-pub fn others_in_d_state(view: &View<'_>, comm: &str, span: mitra_model::Span) -> (f64, f64) {
+/// Task-seconds per second in D state of user processes other than these, in the span and in the baseline.
+pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: mitra_model::Span) -> (f64, f64) {
     let total = |set, span: mitra_model::Span, processes: &[Process<'_>]| {
         let seconds = (span.until - span.since) as f64 / 1e9;
         let waited: f64 = processes
             .iter()
-            .filter(|p| !p.kthread && p.comm != comm)
+            .filter(|p| !p.kthread && !these.contains(&p.pid))
             .map(|p| p.uninterruptible_s(set, span))
             .sum();
         if seconds > 0.0 { waited / seconds } else { 0.0 }

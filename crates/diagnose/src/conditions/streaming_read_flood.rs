@@ -119,14 +119,14 @@ fn observe(view: &View<'_>) -> Observation {
             words::bytes(pages.request_bytes.unwrap_or(0.0))
         ));
     }
-    let Some(harm) = Harm::of(view, reader.comm, during).filter(|h| h.pages_s >= HARM_PAGES_S) else {
+    let Some(harm) = Harm::of(view, &reader.members, during).filter(|h| h.pages_s >= HARM_PAGES_S) else {
         return Observation::Inactive(format!(
             "{} read {} and nobody else had to fetch pages again",
             reader.comm,
             words::bytes(reader.total)
         ));
     };
-    let Some(reads) = read_signal(view, reader.comm) else {
+    let Some(reads) = read_signal(view, &reader.members) else {
         return Observation::CannotTell("task.read_bytes".to_owned());
     };
     // The flood begins when its reading does, long before memory is full.
@@ -170,12 +170,12 @@ fn observe(view: &View<'_>) -> Observation {
     Observation::Active(Box::new(finding))
 }
 
-/// What all processes of one name fetched, over the whole window.
-pub fn read_signal(view: &View<'_>, comm: &str) -> Option<Signal> {
+/// What some processes fetched, over the whole window.
+fn read_signal(view: &View<'_>, pids: &[u32]) -> Option<Signal> {
     let series = view
         .processes()
         .iter()
-        .filter(|p| p.comm == comm && !p.kthread)
+        .filter(|p| pids.contains(&p.pid) && !p.kthread)
         .flat_map(|p| p.series(view.set, "task.read_bytes"));
     Signal::sum(series, view.window)
 }
@@ -198,13 +198,13 @@ struct Harm {
 }
 
 impl Harm {
-    fn of(view: &View<'_>, reader: &str, span: Span) -> Option<Harm> {
+    fn of(view: &View<'_>, reader: &[u32], span: Span) -> Option<Harm> {
         let page = view.page_bytes();
         let fetched = |p: &Process<'_>, set, span| {
             p.total(set, "task.majflt", span).max(p.total(set, "task.read_bytes", span) / page)
         };
         let others: Vec<Process<'_>> =
-            view.processes().iter().filter(|p| p.comm != reader).cloned().collect();
+            view.processes().iter().filter(|p| !reader.contains(&p.pid)).cloned().collect();
         let tops = process::ranking(&others, span, |p| fetched(p, view.set, span));
         let seconds = (span.until - span.since) as f64 / 1e9;
         let base = view.baseline.map(|b| (process::collect(view.base_set), b));
