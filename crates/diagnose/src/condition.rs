@@ -35,7 +35,7 @@ pub struct Condition {
     pub title: &'static str,
     /// What part it can play.
     pub role: Role,
-    /// The area that is reported healthy when none of its conditions is active.
+    /// What part of the machine it concerns, for lists.
     pub area: &'static str,
     /// The metrics that it looks at.
     pub needs: &'static [&'static str],

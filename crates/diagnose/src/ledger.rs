@@ -51,7 +51,7 @@ pub fn lost(set: &SeriesSet, span: Span) -> Option<Signal> {
     Signal::sum(pressure.iter().filter_map(|m| set.system(m)), span)
 }
 
-/// The ledger of a span. `processes` are those of `detail`, the sets for which single tasks were read.
+/// The ledger of a span. `details` are the sets and spans for which single tasks were read: who waited is known there.
 #[must_use]
 pub fn ledger(set: &SeriesSet, span: Span, details: &[(&SeriesSet, Span)]) -> Ledger {
     let total = |metric: &str| set.system(metric).and_then(|s| s.total(span)).filter(|t| *t > 0.0);
