@@ -108,6 +108,7 @@ impl Recorder {
             self.frame.events.push(Event {
                 real: time.real,
                 mono: Some(time.mono),
+                place: None,
                 kind: EventKind::Recorder { text },
             });
         }

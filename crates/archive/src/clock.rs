@@ -166,6 +166,10 @@ impl Timeline {
     }
 
     pub(crate) fn axis(&self) -> Axis {
-        Axis { t: self.moments.iter().map(|moment| moment.t).collect(), dt: self.dt.clone() }
+        Axis {
+            t: self.moments.iter().map(|moment| moment.t).collect(),
+            dt: self.dt.clone(),
+            places: Vec::new(),
+        }
     }
 }

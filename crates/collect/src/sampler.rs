@@ -210,7 +210,7 @@ impl Sampler {
         self.read_kernel_log(now, frame);
         self.note_itself(now, frame);
         for kind in self.io.missing.news() {
-            frame.events.push(Event { real: now.real, mono: Some(now.mono), kind });
+            frame.events.push(Event { place: None, real: now.real, mono: Some(now.mono), kind });
         }
         frame.events.sort_by_key(|event| event.real);
         self.last = Some(now);
@@ -281,7 +281,7 @@ impl Sampler {
         let mut note = |limit: &mut RateLimit, boot_ns: i64, kind: EventKind| {
             if limit.pass() {
                 let ago = (now.boot - boot_ns).max(0);
-                events.push(Event { real: now.real - ago, mono: Some(now.mono - ago), kind });
+                events.push(Event { place: None, real: now.real - ago, mono: Some(now.mono - ago), kind });
             }
         };
         self.finder.ends(&mut self.tasks, &mut self.io, |at, kind| note(exits, at, kind));
@@ -303,7 +303,7 @@ impl Sampler {
         let read = log.read(&mut self.io.buffer, |time_ns, kind| {
             // The log's clock drifts from the others; the record came since the last sample for certain.
             let mono = time_ns.unwrap_or(now.mono).clamp(last.mono, now.mono);
-            events.push(Event { real: now.real - (now.mono - mono), mono: Some(mono), kind });
+            events.push(Event { place: None, real: now.real - (now.mono - mono), mono: Some(mono), kind });
         });
         self.io.missing_if("/dev/kmsg", read);
     }
@@ -326,7 +326,7 @@ impl Sampler {
 }
 
 fn push(frame: &mut Frame, now: Stamp, kind: EventKind) {
-    frame.events.push(Event { real: now.real, mono: Some(now.mono), kind });
+    frame.events.push(Event { place: None, real: now.real, mono: Some(now.mono), kind });
 }
 
 fn ns(duration: Duration) -> i64 {

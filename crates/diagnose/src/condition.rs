@@ -101,6 +101,8 @@ pub struct Finding {
     pub culprit: Culprit,
     /// One sentence with the numbers.
     pub statement: String,
+    /// What must be known beside it: victims that look like causes, numbers that do not mean what they seem to.
+    pub remarks: Vec<String>,
     /// The numbers that prove it.
     pub evidence: Vec<Evidence>,
 }

@@ -147,6 +147,10 @@ pub fn explain(
         incidents,
         healthy: areas::healthy(scan, window),
         recorder: recorder_state(scan, window, troubles),
+        unknown: Vec::new(),
+        advice: Vec::new(),
+        comparison: None,
+        files: Vec::new(),
     }
 }
 
@@ -331,6 +335,7 @@ fn incident(
         share: share(&a.finding).map(|s| (s * 100.0).round() / 100.0),
         culprit: a.finding.culprit.clone(),
         statement: a.finding.statement.clone(),
+        remarks: a.finding.remarks.clone(),
     };
     let first = ranked[0];
     let effects = links.effects(first.condition.id);

@@ -164,6 +164,8 @@ impl<'a> View<'a> {
             entity: entity.to_owned(),
             before,
             during,
+            peak: None,
+            quotes: Vec::new(),
             unit: lookup(metric).map(mitra_model::Metric::unit_label).unwrap_or_default(),
         }
     }

@@ -13,9 +13,9 @@ pub mod series;
 pub mod strings;
 pub mod time;
 
-pub use frame::{Event, EventKind, Frame, HostInfo, Key, NA, Table};
+pub use frame::{Event, EventKind, Frame, HostInfo, Key, NA, Place, Table};
 pub use kstack::{WaitKind, wait_kind};
 pub use metric::{Entity, Kernel, Kind, Metric, Unit, column, columns, lookup};
 pub use series::{Axis, Series, SeriesSet, TextSeries};
 pub use strings::{StrId, Strings};
-pub use time::{Span, Stamp};
+pub use time::{Era, Span, Stamp};

@@ -36,11 +36,27 @@ pub enum Entity {
     Exited,
     /// One interrupt line of `/proc/interrupts`; key is its number or name.
     Irq,
+    /// One system call of a trace; key is the call, or `program/call` where the trace knows the program.
+    Call,
+    /// Names that were looked up in vain in one directory; key is the directory.
+    Lookup,
+    /// One mapping of a process; key is `pid:start-end name`, the pid left out where it is not known.
+    Mapping,
+    /// One instance of a run time's allocator; key is `eheap_alloc 0`, ….
+    Allocator,
+    /// One kind of object in a heap: a type, a string; key is its name.
+    Census,
+    /// One run of a benchmark; key is the name of its file, or of the job in it.
+    Run,
+    /// One program that writes a log; key is its name.
+    Log,
+    /// One code path by its folded stack, `main;read;do_sync`.
+    Path,
 }
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 12] = [
+    pub const ALL: [Entity; 20] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -53,6 +69,14 @@ impl Entity {
         Entity::Task,
         Entity::Exited,
         Entity::Irq,
+        Entity::Call,
+        Entity::Lookup,
+        Entity::Mapping,
+        Entity::Allocator,
+        Entity::Census,
+        Entity::Run,
+        Entity::Log,
+        Entity::Path,
     ];
     /// How many kinds of entity there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -73,6 +97,14 @@ impl Entity {
             Entity::Task => "task",
             Entity::Exited => "exited",
             Entity::Irq => "irq",
+            Entity::Call => "call",
+            Entity::Lookup => "lookup",
+            Entity::Mapping => "mapping",
+            Entity::Allocator => "allocator",
+            Entity::Census => "census",
+            Entity::Run => "run",
+            Entity::Log => "log",
+            Entity::Path => "path",
         }
     }
 
@@ -111,6 +143,8 @@ pub enum Unit {
     Ticks,
     /// Hundredths of the number meant, as in the load average.
     Centi,
+    /// Millionths of the number meant: ratios and rates that other tools print with decimals.
+    Ppm,
     /// Sectors of 512 bytes, whatever the device's own sector size.
     Sectors,
     /// A text: the stored value is an id in the frame's string table.
@@ -126,7 +160,7 @@ impl Unit {
         match self {
             Unit::KiB => 1024.0,
             Unit::Nanos => 1e-9,
-            Unit::Micros => 1e-6,
+            Unit::Micros | Unit::Ppm => 1e-6,
             Unit::Millis => 1e-3,
             Unit::Ticks | Unit::Centi => 1e-2,
             Unit::Sectors => 512.0,
@@ -138,7 +172,7 @@ impl Unit {
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
-            Unit::Count | Unit::Centi | Unit::None => "",
+            Unit::Count | Unit::Centi | Unit::Ppm | Unit::None => "",
             Unit::Bytes | Unit::KiB | Unit::Sectors => "bytes",
             Unit::Pages => "pages",
             Unit::Nanos | Unit::Micros | Unit::Millis | Unit::Ticks => "s",

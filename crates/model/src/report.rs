@@ -6,16 +6,29 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::time::Era;
+
 /// The name of the schema of [`Report`].
 pub const SCHEMA: &str = "mitra.report/1";
 
 /// A moment as the contract writes it: RFC 3339 in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub i64);
 
 impl fmt::Display for Moment {
     /// Civil date from days, after Howard Hinnant's `civil_from_days`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let era = Era::of(self.0);
+        let since = self.0.saturating_sub(era.zero());
+        match era {
+            Era::Dated => {}
+            Era::Day => {
+                let s = since.div_euclid(1_000_000_000).rem_euclid(86_400);
+                return write!(f, "{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+            }
+            Era::Boot => return write!(f, "+{:.3}", since as f64 / 1e9),
+            Era::Sequence | Era::Fact => return f.write_str("-"),
+        }
         let seconds = self.0.div_euclid(1_000_000_000);
         let (days, second_of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
         let z = days + 719_468;
@@ -33,14 +46,24 @@ impl fmt::Display for Moment {
     }
 }
 
+impl Moment {
+    /// Whether it says anything to a reader: a position in a sequence without times does not.
+    #[must_use]
+    pub fn is_known(self) -> bool {
+        !matches!(Era::of(self.0), Era::Sequence | Era::Fact)
+    }
+}
+
+/// A date as RFC 3339; of a time of day without a date just `12:41:21`; of a time since boot `+6972247.491`; null where
+/// nothing is known.
 impl Serialize for Moment {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if self.is_known() { serializer.collect_str(self) } else { serializer.serialize_none() }
     }
 }
 
 /// A range of time in the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Window {
     /// Its beginning.
     pub since: Moment,
@@ -49,7 +72,7 @@ pub struct Window {
 }
 
 /// Everything that Mitra has to say about a range of time.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -70,6 +93,78 @@ pub struct Report {
     pub healthy: Vec<String>,
     /// What the recorder did not see.
     pub recorder: RecorderState,
+    /// What could not be told although something was seen, where there is no incident to list it with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<Unknown>,
+    /// What to do better, where nothing went wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
+    /// Runs of benchmarks side by side, where the files hold some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
+    /// The files that were read and what was made of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileRead>,
+}
+
+/// Something to do better that is no incident.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// The id of the condition.
+    pub condition: String,
+    /// What it concerns.
+    pub culprit: Culprit,
+    /// One sentence with the numbers.
+    pub statement: String,
+    /// What must be known beside it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+    /// The numbers that prove it.
+    pub evidence: Vec<Evidence>,
+    /// What to do.
+    pub remedies: Vec<Remedy>,
+}
+
+/// Runs of benchmarks side by side.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// One sentence: which is how much faster.
+    pub statement: String,
+    /// What must be known beside it: errors, time-outs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+    /// The runs, the best first.
+    pub runs: Vec<RunResult>,
+}
+
+/// One run of a benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunResult {
+    /// Its name.
+    pub name: String,
+    /// What it measured, as metric names of the table with values in base units.
+    pub values: std::collections::BTreeMap<String, f64>,
+    /// The lines that say so.
+    pub quotes: Vec<Quote>,
+}
+
+/// A file and what was made of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct FileRead {
+    /// The path as it was given, or below the folder that was given.
+    pub file: String,
+    /// What it holds: `sar -d`, `strace`, …; empty where nothing was recognised.
+    pub formats: Vec<String>,
+    /// Lines.
+    pub lines: u64,
+    /// Lines that made no sense.
+    pub unread: u64,
+    /// The number and the text of the first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_unread: Option<(u32, String)>,
+    /// What else there is to say: read as the good side, a section that was skipped, a cut.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Lost task-seconds: time that tasks wanted to run and could not.
@@ -133,7 +228,7 @@ pub struct Incident {
 }
 
 /// A root cause.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Root {
     /// The id of the condition.
     pub condition: String,
@@ -146,6 +241,9 @@ pub struct Root {
     pub culprit: Culprit,
     /// One sentence with the numbers.
     pub statement: String,
+    /// What must be known beside it: what is a victim and not the cause, what the numbers do not mean.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 /// Who or what did it. Only what applies is there.
@@ -200,7 +298,7 @@ pub struct Link {
 }
 
 /// One number that proves something.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Evidence {
     /// The metric of the table.
     pub metric: String,
@@ -211,8 +309,32 @@ pub struct Evidence {
     pub before: Option<f64>,
     /// In the incident.
     pub during: f64,
-    /// The unit of both.
+    /// The largest single sample of the incident, where it is not `during` itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak: Option<f64>,
+    /// The unit of all of them.
     pub unit: String,
+    /// The lines of files that say so: the last before the incident, the first ones in it, the most extreme one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub quotes: Vec<Quote>,
+}
+
+/// A line of a file that proves a number.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Quote {
+    /// The file.
+    pub file: String,
+    /// The number of the line, from 1.
+    pub line: u32,
+    /// The value that was read there, in the base unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// When, as far as the file says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Moment>,
+    /// The line itself; filled in when the report is printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// A condition that is not the cause.

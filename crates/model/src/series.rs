@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::frame::{Event, HostInfo};
+use crate::frame::{Event, HostInfo, Place};
 use crate::metric::{Entity, Metric, lookup};
 use crate::time::{SECOND, Span};
 
@@ -20,6 +20,8 @@ pub struct Axis {
     pub t: Vec<i64>,
     /// How many seconds each sample covers; `NaN` where that is not known (the first one, the first of a boot).
     pub dt: Vec<f64>,
+    /// The line that each sample was read from; empty where the samples do not come from files of other tools.
+    pub places: Vec<Place>,
 }
 
 impl Axis {
@@ -185,6 +187,9 @@ pub struct SeriesSet {
     pub unavailable: Vec<(String, String)>,
     /// Stretches without samples.
     pub gaps: Vec<Gap>,
+    /// The names of the files that a [`Place`] points to.
+    pub files: Vec<String>,
+    totals: BTreeMap<&'static str, BTreeMap<Arc<str>, Series>>,
     numbers: BTreeMap<&'static str, BTreeMap<Arc<str>, Series>>,
     texts: BTreeMap<&'static str, BTreeMap<Arc<str>, TextSeries>>,
 }
@@ -193,6 +198,25 @@ impl SeriesSet {
     /// Adds a series. `row` is the name of the thing as [`crate::frame::row_name`] writes it.
     pub fn insert(&mut self, metric: &'static Metric, row: Arc<str>, series: Series) {
         self.numbers.entry(metric.name).or_default().insert(row, series);
+    }
+
+    /// Adds readings of a counter as they stand: what it had come to since it began to count. Readings count for
+    /// what they are where there is only one, and no rate.
+    pub fn insert_total(&mut self, metric: &'static Metric, row: Arc<str>, series: Series) {
+        self.totals.entry(metric.name).or_default().insert(row, series);
+    }
+
+    /// Readings of a counter as they stand, in base units.
+    #[must_use]
+    pub fn total(&self, metric: &str, row: &str) -> Option<&Series> {
+        debug_assert!(lookup(metric).is_some(), "{metric} is not in the metric table");
+        self.totals.get(metric)?.get(row)
+    }
+
+    /// Readings of a counter as they stand, of everything that has it, by name.
+    pub fn each_total(&self, metric: &str) -> impl Iterator<Item = (&str, &Series)> {
+        debug_assert!(lookup(metric).is_some(), "{metric} is not in the metric table");
+        self.totals.get(metric).into_iter().flatten().map(|(row, series)| (row.as_ref(), series))
     }
 
     /// Adds a text series.
@@ -292,7 +316,7 @@ mod tests {
         let t = (0..values.len() as i64).map(|i| i * SECOND).collect();
         let mut dt = vec![1.0; values.len()];
         dt[0] = f64::NAN;
-        Series { axis: Arc::new(Axis { t, dt }), start: 0, values: values.to_vec() }
+        Series { axis: Arc::new(Axis { t, dt, places: Vec::new() }), start: 0, values: values.to_vec() }
     }
 
     #[test]

@@ -51,3 +51,80 @@ impl Span {
         (span.since < span.until).then_some(span)
     }
 }
+
+/// What a time tells. Evidence that other tools left behind often lacks a date, or any time at all.
+///
+/// All times share one axis of nanoseconds. Those that are not dates lie in eras of their own long before 1970, where
+/// no clock of a machine is, so that they neither mix with dates nor with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Era {
+    /// A moment of the calendar.
+    Dated,
+    /// A time of day without a date; the times of one file are in order.
+    Day,
+    /// Seconds since the machine booted.
+    Boot,
+    /// A position in a sequence of samples with a known step.
+    Sequence,
+    /// No time: a single observation.
+    Fact,
+}
+
+/// A hundred days: how far an era reaches to each side of its zero.
+const ERA_NS: i64 = 100 * 86_400 * SECOND;
+
+impl Era {
+    const UNDATED: [Era; 4] = [Era::Day, Era::Boot, Era::Sequence, Era::Fact];
+
+    /// The zero of the era, in nanoseconds relative to 1970.
+    #[must_use]
+    pub const fn zero(self) -> i64 {
+        const YEAR_NS: i64 = 365 * 86_400 * SECOND;
+        match self {
+            Era::Dated => 0,
+            Era::Day => -20 * YEAR_NS,
+            Era::Sequence => -40 * YEAR_NS,
+            Era::Fact => -60 * YEAR_NS,
+            // A machine can be up for decades.
+            Era::Boot => -200 * YEAR_NS,
+        }
+    }
+
+    /// The era that a time belongs to.
+    #[must_use]
+    pub fn of(t: i64) -> Era {
+        Era::UNDATED.into_iter().find(|era| era.span().contains(t)).unwrap_or(Era::Dated)
+    }
+
+    /// All times of the era.
+    #[must_use]
+    pub const fn span(self) -> Span {
+        match self {
+            Era::Dated => Span::ALL,
+            Era::Boot => Span { since: Era::Boot.zero() - ERA_NS, until: Era::Boot.zero() / 2 },
+            era => Span { since: era.zero() - ERA_NS, until: era.zero() + ERA_NS },
+        }
+    }
+
+    /// Whether two times of the era, from different files, can be put in order.
+    #[must_use]
+    pub fn is_shared(self) -> bool {
+        matches!(self, Era::Dated | Era::Day | Era::Boot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eras_do_not_mix() {
+        for era in Era::UNDATED {
+            assert_eq!(Era::of(era.zero()), era);
+            assert_eq!(Era::of(era.zero() + 86_400 * SECOND), era);
+        }
+        assert_eq!(Era::of(Era::Boot.zero() + 3650 * 86_400 * SECOND), Era::Boot);
+        assert_eq!(Era::of(0), Era::Dated);
+        assert_eq!(Era::of(1_795_232_527 * SECOND), Era::Dated);
+    }
+}

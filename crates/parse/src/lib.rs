@@ -38,6 +38,7 @@ pub mod stat;
 pub mod sysctl;
 pub mod task;
 pub mod task_status;
+pub mod text;
 pub mod vmstat;
 pub mod zoneinfo;
 

@@ -12,7 +12,14 @@ use crate::live::{CauseLine, Machine, ProcessLine, Snapshot};
 const ONSET: i64 = 1_795_232_527 * SECOND;
 
 fn evidence(metric: &str, entity: &str, before: Option<f64>, during: f64, unit: &str) -> Evidence {
-    Evidence { metric: metric.into(), entity: entity.into(), before, during, unit: unit.into() }
+    Evidence {
+        metric: metric.into(),
+        entity: entity.into(),
+        before,
+        during,
+        unit: unit.into(),
+        ..Evidence::default()
+    }
 }
 
 fn link(condition: &str, lag_s: i64, evidence: Vec<Evidence>) -> Link {
@@ -48,6 +55,7 @@ pub fn flood() -> Report {
                 why: "needs CAP_BPF and CAP_PERFMON".into(),
             }],
         },
+        ..Report::default()
     }
 }
 
@@ -69,6 +77,7 @@ fn flood_incident() -> Incident {
                 path: Some("/data/big\x1b[2J".into()),
                 ..Culprit::default()
             },
+            remarks: Vec::new(),
             statement: "dd (8123) read 12.1 GB once from vda and evicted 4.0 GB of pages that java was using"
                 .into(),
         },
@@ -128,7 +137,7 @@ pub fn two() -> Report {
         confidence: 0.8,
         share: None,
         culprit: Culprit { cgroup: Some("/web".into()), ..Culprit::default() },
-        statement: String::new(),
+        ..Root::default()
     };
     second.chain = vec![link(
         "cpu-quota-throttled",

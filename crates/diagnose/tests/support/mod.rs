@@ -25,8 +25,11 @@ impl Machine {
     /// Two CPUs, all idle, nothing going on.
     pub fn idle() -> Machine {
         let n = HEALTHY + INCIDENT + AFTER;
-        let axis =
-            Arc::new(Axis { t: (1..=n as i64).map(|i| START + i * SECOND).collect(), dt: vec![1.0; n] });
+        let axis = Arc::new(Axis {
+            t: (1..=n as i64).map(|i| START + i * SECOND).collect(),
+            dt: vec![1.0; n],
+            places: Vec::new(),
+        });
         let mut set = SeriesSet::default();
         set.source = "archive".to_owned();
         set.host = HostInfo { hostname: "test".into(), cpus: 2, page_bytes: 4096, ..HostInfo::default() };
@@ -156,7 +159,7 @@ impl Machine {
     }
 
     pub fn event(&mut self, second: usize, kind: EventKind) -> &mut Self {
-        self.set.events.push(Event { real: START + second as i64 * SECOND, mono: None, kind });
+        self.set.events.push(Event::at(START + second as i64 * SECOND, kind));
         self
     }
 

@@ -7,6 +7,7 @@ pub mod cgroup;
 pub mod cpu;
 pub mod disk;
 pub mod filesystem;
+pub mod heaps;
 pub mod irq;
 pub mod meminfo;
 pub mod netstat_ip;
@@ -18,6 +19,7 @@ pub mod snmp;
 pub mod summary;
 pub mod sysctl;
 pub mod tasks;
+pub mod tools;
 pub mod vmstat;
 pub mod vmstat_huge;
 pub mod vmstat_reclaim;
@@ -58,6 +60,16 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         summary::SUMMARY,
         tasks::TASK,
         tasks::EXITED,
+        tools::OF_TOOLS,
+        tools::TRANSFERS,
+        tools::CALL,
+        tools::LOOKUP,
+        tools::LOG,
+        tools::PATH,
+        heaps::MAPPING,
+        heaps::ALLOCATOR,
+        heaps::CENSUS,
+        heaps::RUN,
     ]
     .into_iter()
     .flatten()

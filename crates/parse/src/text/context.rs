@@ -1,0 +1,202 @@
+//! Lines that say something of the lines after them: a shell prompt with a command, a time stamp between blocks, the
+//! header with host, date and number of CPUs that the sysstat tools print.
+//!
+//! ```text
+//! # iostat -xz 1
+//! zzz ***Sat Sep 10 10:53:32 CEST 2016
+//! Linux 4.15.0-1044-aws (content-03)  08/11/19    _x86_64_    (16 CPU)
+//! ```
+
+use mitra_model::time::SECOND;
+
+use super::clock;
+use super::import::{DAY, Import, When};
+use super::number::{number, text, words};
+
+/// What a file has said so far.
+#[derive(Debug, Clone, Default)]
+pub struct Context {
+    /// The name of the file, which may tell what a file of bare numbers is: `proc/sys/net/ipv4/tcp_mem`.
+    pub file_name: String,
+    /// The date of the times of day that follow, in days since 1970.
+    pub date: Option<i64>,
+    /// The time of the block that follows, from a line of its own.
+    pub stamp: Option<When>,
+    /// Seconds between samples that have no time.
+    pub interval_s: Option<f64>,
+    /// The words of the command whose output follows, without the path of the program: `iostat`, `-xz`, `1`.
+    pub command: Vec<String>,
+    /// How many CPUs the header says there are.
+    pub cpus: Option<u32>,
+}
+
+impl Context {
+    /// Whether the command whose output follows is this program, with this flag somewhere (`None`: any).
+    #[must_use]
+    pub fn ran(&self, program: &str, flag: Option<char>) -> bool {
+        self.command.first().is_some_and(|p| p == program)
+            && flag.is_none_or(|f| {
+                self.command.iter().any(|w| w.starts_with('-') && !w.starts_with("--") && w.contains(f))
+            })
+    }
+}
+
+/// Takes the line if it is one of these.
+pub fn take(line: &[u8], import: &mut Import) -> bool {
+    sysstat_header(line, import) || prompt(line, import) || stamp(line, import)
+}
+
+/// `Linux 6.1.0-30-amd64 (web-17)  11/21/26  _x86_64_  (4 CPU)`; the date follows the locale. A `Linux` line of
+/// `uname -a` has no parenthesis after the release.
+fn sysstat_header(line: &[u8], import: &mut Import) -> bool {
+    let mut w = words(line);
+    if w.next() != Some(b"Linux") {
+        return false;
+    }
+    let (Some(release), Some(host)) = (w.next(), w.next()) else { return false };
+    let Some(host) = host.strip_prefix(b"(").and_then(|h| h.strip_suffix(b")")) else { return false };
+    let Some(date) = w.next().and_then(clock::date) else { return false };
+    import.context.date = Some(date);
+    import.context.stamp = None;
+    if import.host.kernel.is_empty() {
+        import.host.kernel = text(release);
+    }
+    if import.host.hostname.is_empty() {
+        import.host.hostname = text(host);
+    }
+    let mut last = None;
+    for word in w {
+        if word.starts_with(b"CPU") {
+            let cpus = last.and_then(|c: &[u8]| number(c.strip_prefix(b"(").unwrap_or(c)));
+            if let Some(cpus) = cpus.filter(|c| (1.0..=65_536.0).contains(c)) {
+                import.context.cpus = Some(cpus as u32);
+                import.host.cpus = import.host.cpus.max(cpus as u32);
+            }
+        }
+        last = Some(word);
+    }
+    true
+}
+
+/// Programs whose last whole number is an interval, or whose last two are interval and count.
+const SAMPLERS: &[&str] =
+    &["iostat", "vmstat", "mpstat", "pidstat", "sar", "cachestat", "nfsiostat", "cifsiostat"];
+
+/// `$ vmstat 1`, `# iostat -xz 1`, `root@host:~# free -m`, `[me@host ~]$ top -b`.
+fn prompt(line: &[u8], import: &mut Import) -> bool {
+    const NAMES: &[&str] = &[
+        "iostat",
+        "vmstat",
+        "mpstat",
+        "pidstat",
+        "sar",
+        "sadf",
+        "cachestat",
+        "free",
+        "top",
+        "ps",
+        "df",
+        "mount",
+        "lsblk",
+        "ip",
+        "ethtool",
+        "netstat",
+        "nstat",
+        "ss",
+        "sysctl",
+        "cat",
+        "grep",
+        "slabtop",
+        "numastat",
+        "uptime",
+        "strace",
+        "perf",
+        "biolatency",
+        "bitesize",
+        "biosnoop",
+        "runqlat",
+        "dmesg",
+        "journalctl",
+        "atop",
+        "uname",
+        "date",
+        "head",
+        "tail",
+        "watch",
+        "mkfs.xfs",
+        "wrk",
+        "fio",
+        "sysbench",
+        "ab",
+        "hey",
+        "vegeta",
+        "bpftrace",
+        "offcputime",
+        "execsnoop",
+        "opensnoop",
+        "tcpretrans",
+        "smem",
+        "pmap",
+        "jstat",
+        "jcmd",
+    ];
+    let line = line.trim_ascii();
+    let after = ["# ", "$ ", "% ", "> "].iter().find_map(|mark| {
+        let at = memchr::memmem::find(line, mark.as_bytes())?;
+        let before = line.get(..at)?;
+        // A prompt is one or two words: `me@host:~/dir`, `[root@host ~]`.
+        (before.len() <= 80 && words(before).count() <= 2).then(|| line.get(at + 2..))?
+    });
+    let Some(after) = after else { return false };
+    let mut command: Vec<String> = words(after).map(text).collect();
+    if command.first().is_some_and(|w| w == "sudo") {
+        command.remove(0);
+    }
+    let Some(program) = command.first_mut() else { return false };
+    if let Some((_, name)) = program.rsplit_once('/') {
+        *program = name.to_owned();
+    }
+    let name = program.strip_suffix("-bpfcc").unwrap_or(program).to_owned();
+    if !NAMES.contains(&name.as_str()) {
+        return false;
+    }
+    *program = name;
+    import.context.interval_s = None;
+    if SAMPLERS.contains(&command[0].as_str()) {
+        let numbers: Vec<f64> =
+            command.iter().skip(1).rev().map_while(|w| number(w.as_bytes())).filter(|n| *n > 0.0).collect();
+        import.context.interval_s = match numbers.as_slice() {
+            [] => None,
+            [one] => Some(*one),
+            [.., _] => numbers.get(1).copied(),
+        };
+    }
+    import.context.command = command;
+    true
+}
+
+/// A time on a line of its own, or after a mark: `zzz ***Sat Sep 10 10:53:32 CEST 2016`, `Sat 21 Nov 2026 …` of
+/// `date`, `2016-09-10 10:53:32`, `TS 1474363244`, `@1474363244`.
+fn stamp(line: &[u8], import: &mut Import) -> bool {
+    let line = line.trim_ascii();
+    let rest = line.strip_prefix(b"zzz").map(|r| {
+        let r = r.trim_ascii();
+        r.strip_prefix(b"***").unwrap_or(r).trim_ascii()
+    });
+    let whole = rest.unwrap_or(line);
+    if let Some(t) = clock::whole_line(whole, import.context.date) {
+        import.context.stamp = Some(t);
+        if let When::At(t) = t {
+            import.context.date.get_or_insert(t.div_euclid(DAY));
+        }
+        return true;
+    }
+    for mark in [&b"TS "[..], b"@", b"ts="] {
+        let seconds = whole.strip_prefix(mark).and_then(number).filter(|s| (1e9..4e9).contains(s));
+        if let Some(seconds) = seconds {
+            import.context.stamp = Some(When::At((seconds * SECOND as f64) as i64));
+            return true;
+        }
+    }
+    false
+}

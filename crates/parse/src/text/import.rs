@@ -1,0 +1,385 @@
+//! Where the readers of other tools' output put what they read: rows of numbers, texts and events, each with the time
+//! that its file gives it and the line that it stands on.
+
+use std::collections::{BTreeMap, HashMap};
+
+use mitra_model::report::FileRead;
+use mitra_model::time::SECOND;
+use mitra_model::{Entity, Era, Event, EventKind, HostInfo, Metric, Place, lookup};
+
+use super::context::Context;
+
+/// The numbers that are kept in memory, of all files together; further rows are counted and dropped. 32 million are
+/// 256 MB and hold a day of every process of a busy host.
+pub const VALUES_MAX: usize = 32 * 1024 * 1024;
+/// Events that are kept.
+pub const EVENTS_MAX: usize = 200_000;
+/// Notes that are kept of one file.
+const NOTES_MAX: usize = 20;
+/// One day.
+pub(super) const DAY: i64 = 86_400 * SECOND;
+/// What lies between the sequences of two files, so that they do not mix.
+const FILE_APART: i64 = DAY / 8;
+
+/// What a column's numbers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A rate per second over the interval that ends at the row.
+    Rate,
+    /// A level at the moment of the row.
+    Level,
+    /// A share of the time of all CPUs together, 1 when all did nothing else: it becomes CPU-seconds per second when
+    /// the number of CPUs is known.
+    Share,
+    /// The reading of a counter that grows since boot, or since the tool began.
+    Total,
+}
+
+/// One column of a group of rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    /// The metric that it holds.
+    pub metric: &'static Metric,
+    /// What the numbers are.
+    pub form: Form,
+    /// What one printed unit is worth in the metric's base unit: 1024 for `kbmemfree`, 0.01 for a percentage of one
+    /// CPU's time.
+    pub factor: f64,
+}
+
+impl Column {
+    /// A column; `None` when the metric is not in the table.
+    #[must_use]
+    pub fn new(metric: &str, form: Form, factor: f64) -> Option<Column> {
+        let metric = lookup(metric);
+        debug_assert!(metric.is_some(), "the metric is not in the table");
+        Some(Column { metric: metric?, form, factor })
+    }
+}
+
+/// A group of rows with the same columns, of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupId(usize);
+
+/// When a row was, as far as its file says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum When {
+    /// A moment, in nanoseconds since 1970 UTC. Files seldom name a time zone; then their clock is shown as it is.
+    At(i64),
+    /// A time of day in nanoseconds. It belongs to the file's date where one is known, and to the next day when it is
+    /// far before the row above it in the group.
+    Clock(i64),
+    /// Nanoseconds since the machine booted.
+    Boot(i64),
+    /// The n-th sample of a sequence without times, [`Context::interval_s`] apart.
+    Step(u32),
+    /// A single observation without a time.
+    Fact,
+}
+
+pub(super) struct Group {
+    pub columns: Vec<Column>,
+    pub file: u32,
+    /// The times of its rows, each once, in the order in which they came.
+    pub times: Vec<i64>,
+    /// When the first interval began, where the file says.
+    pub since: Option<i64>,
+    last_clock: i64,
+    days: i64,
+}
+
+pub(super) struct Track {
+    pub group: usize,
+    pub row: Box<[u8]>,
+    pub t: Vec<i64>,
+    pub lines: Vec<u32>,
+    pub values: Vec<f64>,
+}
+
+/// One text that something had.
+pub(super) struct TextAt {
+    pub t: i64,
+    pub text: String,
+}
+
+/// See the module.
+pub struct Import {
+    /// What is known of the machine.
+    pub host: HostInfo,
+    /// What the current file has said so far that holds for the lines after it.
+    pub context: Context,
+    pub(super) groups: Vec<Group>,
+    pub(super) tracks: Vec<Track>,
+    pub(super) texts: BTreeMap<(&'static str, String), Vec<TextAt>>,
+    pub(super) events: Vec<Event>,
+    files: Vec<FileRead>,
+    index: HashMap<(usize, Box<[u8]>), usize>,
+    /// The tracks of the rows of a group come in the same order again and again: the one that follows each.
+    next: Vec<usize>,
+    last_track: usize,
+    spare: Vec<f64>,
+    values: usize,
+    dropped: u64,
+    default_date: Option<i64>,
+}
+
+impl Default for Import {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+impl Import {
+    /// Nothing yet. `default_date` (days since 1970) is the date of files that have none.
+    #[must_use]
+    pub fn new(default_date: Option<i64>) -> Self {
+        Import {
+            host: HostInfo::default(),
+            context: Context::default(),
+            groups: Vec::new(),
+            tracks: Vec::new(),
+            texts: BTreeMap::new(),
+            events: Vec::new(),
+            files: Vec::new(),
+            index: HashMap::new(),
+            next: Vec::new(),
+            last_track: 0,
+            spare: Vec::new(),
+            values: 0,
+            dropped: 0,
+            default_date,
+        }
+    }
+
+    /// Begins a file. `name` is what reports call it.
+    pub fn begin_file(&mut self, name: &str) {
+        self.files.push(FileRead { file: name.to_owned(), ..FileRead::default() });
+        self.context = Context { file_name: name.to_owned(), date: self.default_date, ..Context::default() };
+    }
+
+    /// The position of the current file.
+    #[must_use]
+    pub fn file(&self) -> u32 {
+        u32::try_from(self.files.len().saturating_sub(1)).unwrap_or(u32::MAX)
+    }
+
+    fn current(&mut self) -> &mut FileRead {
+        if self.files.is_empty() {
+            self.files.push(FileRead::default());
+        }
+        let last = self.files.len() - 1;
+        &mut self.files[last]
+    }
+
+    /// Says that the file holds output of a tool, once for each: `sar -d`, `strace -c`.
+    pub fn format(&mut self, name: &str) {
+        let file = self.current();
+        if !file.formats.iter().any(|f| f == name) {
+            file.formats.push(name.to_owned());
+        }
+    }
+
+    /// Counts a line that made no sense. The first of a file is kept.
+    pub fn unread(&mut self, line: u32, text: &[u8]) {
+        const SHOWN_MAX: usize = 200;
+        let file = self.current();
+        file.unread += 1;
+        if file.first_unread.is_none() {
+            let shown = text.get(..SHOWN_MAX).unwrap_or(text);
+            file.first_unread = Some((line, super::number::text(shown)));
+        }
+    }
+
+    /// Something to say about the file, once.
+    pub fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        let file = self.current();
+        if file.notes.len() < NOTES_MAX && !file.notes.contains(&note) {
+            file.notes.push(note);
+        }
+    }
+
+    pub(super) fn lines(&mut self, lines: u64) {
+        self.current().lines = lines;
+    }
+
+    /// The group of rows with these columns in the current file; made when it is asked for first.
+    pub fn group(&mut self, columns: Vec<Column>) -> GroupId {
+        let file = self.file();
+        let same = |g: &Group| {
+            g.file == file
+                && g.columns.len() == columns.len()
+                && g.columns.iter().zip(&columns).all(|(a, b)| {
+                    std::ptr::eq(a.metric, b.metric) && a.form == b.form && a.factor == b.factor
+                })
+        };
+        if let Some(i) = self.groups.iter().rposition(same) {
+            return GroupId(i);
+        }
+        self.groups.push(Group { columns, file, times: Vec::new(), since: None, last_clock: -1, days: 0 });
+        GroupId(self.groups.len() - 1)
+    }
+
+    /// Says when the interval began that ends at the group's first row.
+    pub fn since(&mut self, group: GroupId, when: When) {
+        if self.groups[group.0].times.is_empty() {
+            let t = self.resolve(group, when);
+            self.groups[group.0].since.get_or_insert(t);
+        }
+    }
+
+    /// A row: the thing's name (empty for the whole machine) and its numbers, as printed, to be filled in; `NaN` is
+    /// unavailable. A row that the thing already has at that time is written over.
+    pub fn row(&mut self, group: GroupId, row: &[u8], when: When, line: u32) -> &mut [f64] {
+        let width = self.groups[group.0].columns.len();
+        if self.values + width > VALUES_MAX {
+            self.dropped += 1;
+            self.spare.clear();
+            self.spare.resize(width, f64::NAN);
+            return &mut self.spare;
+        }
+        let t = self.resolve(group, when);
+        let times = &mut self.groups[group.0].times;
+        if times.last() != Some(&t) {
+            times.push(t);
+        }
+        let i = self.track(group.0, row);
+        let track = &mut self.tracks[i];
+        if track.t.last() == Some(&t) {
+            let start = track.values.len() - width;
+            return &mut track.values[start..];
+        }
+        track.t.push(t);
+        track.lines.push(line);
+        let start = track.values.len();
+        track.values.resize(start + width, f64::NAN);
+        self.values += width;
+        &mut track.values[start..]
+    }
+
+    /// A single number of a single metric: for files of one number on a line.
+    pub fn value(&mut self, metric: &str, row: &str, form: Form, when: When, line: u32, value: f64) {
+        let Some(column) = Column::new(metric, form, 1.0) else { return };
+        let group = self.group(vec![column]);
+        if let Some(slot) = self.row(group, row.as_bytes(), when, line).first_mut() {
+            *slot = value;
+        }
+    }
+
+    /// A text of a thing, such as the command of a task.
+    pub fn text(&mut self, metric: &str, row: &str, when: When, text: &str) {
+        let Some(metric) = lookup(metric) else { return };
+        let t = self.moment(when);
+        let changes = self.texts.entry((metric.name, row.to_owned())).or_default();
+        if changes.last().is_none_or(|last| last.text != text) {
+            changes.push(TextAt { t, text: text.to_owned() });
+        }
+    }
+
+    /// The row of a task in the groups of [`Entity::Task`], and its command. A process id that was used twice in one
+    /// file is one task here: files do not tell.
+    pub fn task(&mut self, pid: u32, comm: &str) -> String {
+        let row = format!("{pid}@0");
+        let known = self.texts.get(&("task.comm", row.clone()));
+        if known.and_then(|c| c.last()).is_none_or(|last| last.text != comm) {
+            self.text("task.comm", &row, When::Fact, comm);
+            self.value("task.tgid", &row, Form::Level, When::Fact, 0, f64::from(pid));
+        }
+        row
+    }
+
+    /// Something that happened.
+    pub fn event(&mut self, when: When, line: u32, kind: EventKind) {
+        if self.events.len() >= EVENTS_MAX {
+            self.dropped += 1;
+            return;
+        }
+        let real = self.moment(when);
+        let place = Some(Place { file: self.file(), line });
+        self.events.push(Event { real, mono: None, place, kind });
+    }
+
+    /// The time of what stands in a block that was given a time by a line before it (`date`, `zzz`), or no time.
+    #[must_use]
+    pub fn now(&self) -> When {
+        self.context.stamp.unwrap_or(When::Fact)
+    }
+
+    /// A moment on the common axis, without a group: times of day do not pass into the next day.
+    #[must_use]
+    pub fn moment(&self, when: When) -> i64 {
+        match when {
+            When::At(t) => t,
+            When::Clock(ns) => self.context.date.map_or(Era::Day.zero(), |date| date * DAY) + ns,
+            When::Boot(ns) => Era::Boot.zero().saturating_add(ns),
+            When::Step(n) => {
+                let step = self.context.interval_s.unwrap_or(1.0) * SECOND as f64;
+                let offset = (f64::from(n) * step) as i64;
+                Era::Sequence.zero() + i64::from(self.file() % 800) * FILE_APART + offset
+            }
+            When::Fact => Era::Fact.zero() + i64::from(self.file() % 800) * FILE_APART,
+        }
+    }
+
+    /// As [`Import::moment`], with a time of day that is far before the last one of the group on the next day.
+    fn resolve(&mut self, group: GroupId, when: When) -> i64 {
+        let t = self.moment(when);
+        let When::Clock(clock) = when else { return t };
+        let group = &mut self.groups[group.0];
+        if group.last_clock - clock > DAY / 2
+            && t + group.days * DAY <= group.times.last().copied().unwrap_or(t)
+        {
+            group.days += 1;
+        } else if clock - group.last_clock > DAY / 2 && group.last_clock >= 0 && group.days > 0 {
+            // A section of the same day that begins before midnight again.
+            group.days -= 1;
+        }
+        group.last_clock = clock;
+        t + group.days * DAY
+    }
+
+    fn track(&mut self, group: usize, row: &[u8]) -> usize {
+        if let Some(next) = self.next.get(self.last_track).copied()
+            && let Some(track) = self.tracks.get(next)
+            && track.group == group
+            && *track.row == *row
+        {
+            self.last_track = next;
+            return next;
+        }
+        let key: (usize, Box<[u8]>) = (group, row.into());
+        let found = self.index.get(&key).copied();
+        let i = found.unwrap_or_else(|| {
+            self.tracks.push(Track {
+                group,
+                row: row.into(),
+                t: Vec::new(),
+                lines: Vec::new(),
+                values: Vec::new(),
+            });
+            self.next.push(usize::MAX);
+            self.index.insert(key, self.tracks.len() - 1);
+            self.tracks.len() - 1
+        });
+        if let Some(next) = self.next.get_mut(self.last_track) {
+            *next = i;
+        }
+        self.last_track = i;
+        i
+    }
+
+    /// What was made of each file.
+    pub(super) fn take_files(&mut self) -> Vec<FileRead> {
+        if self.dropped > 0 {
+            let dropped = self.dropped;
+            self.note(format!("{dropped} rows or events were left out: there are more than fit into memory"));
+        }
+        std::mem::take(&mut self.files)
+    }
+}
+
+/// Whether rows of the entity are named by what they are; tasks are named by their id.
+#[must_use]
+pub fn is_named(entity: Entity) -> bool {
+    !matches!(entity, Entity::System | Entity::Task | Entity::Exited)
+}

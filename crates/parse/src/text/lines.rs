@@ -1,0 +1,264 @@
+//! The lines of a file of any size, with a look ahead.
+
+use std::io::{self, Read};
+
+/// A line longer than this is cut; the rest of it is passed over.
+pub const LINE_MAX: usize = 64 * 1024;
+/// How many lines ahead may be looked at.
+pub const AHEAD_MAX: usize = 32;
+/// Bytes that are read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// A cursor over lines. A line is shown without its newline and without a carriage return before it.
+pub struct Lines<'a> {
+    input: &'a mut dyn Read,
+    buffer: Vec<u8>,
+    at: usize,
+    filled: usize,
+    ended: bool,
+    error: Option<io::Error>,
+    number: u32,
+    /// The end of the current line in the buffer and the beginning of the next; known when `Some`.
+    current: Option<(usize, usize)>,
+}
+
+impl<'a> Lines<'a> {
+    /// The lines of some input.
+    pub fn new(input: &'a mut dyn Read) -> Self {
+        Lines {
+            input,
+            buffer: vec![0; CHUNK],
+            at: 0,
+            filled: 0,
+            ended: false,
+            error: None,
+            number: 1,
+            current: None,
+        }
+    }
+
+    /// The number of the line that [`Lines::peek`] shows, from 1.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The error that ended the reading, if one did.
+    pub fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+
+    /// The line at the cursor; `None` at the end.
+    #[inline]
+    pub fn peek(&mut self) -> Option<&[u8]> {
+        let (end, _) = match self.current {
+            Some(known) => known,
+            None => self.find_current()?,
+        };
+        Some(trimmed(self.buffer.get(self.at..end)?))
+    }
+
+    /// Goes to the next line.
+    #[inline]
+    pub fn advance(&mut self) {
+        let known = match self.current {
+            Some(known) => Some(known),
+            None => self.find_current(),
+        };
+        if let Some((_, next)) = known {
+            self.at = next;
+            self.number = self.number.saturating_add(1);
+            self.current = None;
+        }
+    }
+
+    /// The line `n` lines after the cursor; 0 is the one at the cursor. `None` behind the end, behind
+    /// [`AHEAD_MAX`], and where so much does not fit the buffer.
+    pub fn ahead(&mut self, n: usize) -> Option<&[u8]> {
+        if n > AHEAD_MAX {
+            return None;
+        }
+        self.peek()?;
+        let (mut end, mut next) = self.current?;
+        let mut start = self.at;
+        for _ in 0..n {
+            start = next;
+            loop {
+                match memchr::memchr(b'\n', self.buffer.get(start..self.filled)?) {
+                    Some(i) => {
+                        (end, next) = (start + i, start + i + 1);
+                        break;
+                    }
+                    None if self.ended => {
+                        if start >= self.filled {
+                            return None;
+                        }
+                        (end, next) = (self.filled, self.filled);
+                        break;
+                    }
+                    None => {
+                        let moved = self.at;
+                        if !self.fill() {
+                            return None;
+                        }
+                        start -= moved;
+                    }
+                }
+            }
+        }
+        Some(trimmed(self.buffer.get(start..end)?))
+    }
+
+    /// Finds the end of the line at the cursor, reading more as needed.
+    fn find_current(&mut self) -> Option<(usize, usize)> {
+        let mut searched = self.at;
+        loop {
+            if let Some(i) = memchr::memchr(b'\n', self.buffer.get(searched..self.filled)?) {
+                let known = (searched + i, searched + i + 1);
+                self.current = Some(known);
+                return self.current;
+            }
+            if self.ended {
+                if self.at >= self.filled {
+                    return None;
+                }
+                self.current = Some((self.filled, self.filled));
+                return self.current;
+            }
+            if self.filled - self.at > LINE_MAX {
+                return self.cut();
+            }
+            searched = self.filled - self.at;
+            if !self.fill() && !self.ended {
+                return None;
+            }
+            // `fill` moved the cursor to the front.
+        }
+    }
+
+    /// Keeps the beginning of a line that is too long and passes over its rest.
+    fn cut(&mut self) -> Option<(usize, usize)> {
+        self.buffer.copy_within(self.at..self.at + LINE_MAX, 0);
+        self.at = 0;
+        loop {
+            self.filled = LINE_MAX;
+            let next = if self.read_more() {
+                memchr::memchr(b'\n', self.buffer.get(LINE_MAX..self.filled)?).map(|i| LINE_MAX + i + 1)
+            } else {
+                Some(self.filled)
+            };
+            if let Some(next) = next {
+                self.current = Some((LINE_MAX, next));
+                return self.current;
+            }
+        }
+    }
+
+    /// Moves what is unread to the front of the buffer and reads behind it. Whether anything came.
+    fn fill(&mut self) -> bool {
+        self.buffer.copy_within(self.at..self.filled, 0);
+        if let Some((end, next)) = self.current {
+            self.current = Some((end - self.at, next - self.at));
+        }
+        self.filled -= self.at;
+        self.at = 0;
+        if self.filled == self.buffer.len() {
+            // Only a look ahead over long lines needs more than a chunk.
+            if self.buffer.len() >= 2 * AHEAD_MAX * LINE_MAX {
+                return false;
+            }
+            let grown = self.buffer.len() * 2;
+            self.buffer.resize(grown, 0);
+        }
+        self.read_more()
+    }
+
+    fn read_more(&mut self) -> bool {
+        while !self.ended {
+            let Some(room) = self.buffer.get_mut(self.filled..) else { return false };
+            match self.input.read(room) {
+                Ok(0) => self.ended = true,
+                Ok(n) => {
+                    self.filled += n.min(room.len());
+                    return true;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    self.error = Some(e);
+                    self.ended = true;
+                }
+            }
+        }
+        false
+    }
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(mut input: impl Read) -> Vec<Vec<u8>> {
+        let mut lines = Lines::new(&mut input);
+        let mut out = Vec::new();
+        while let Some(line) = lines.peek() {
+            out.push(line.to_vec());
+            lines.advance();
+        }
+        assert_eq!(lines.number() as usize, out.len() + 1);
+        out
+    }
+
+    /// Gives a few bytes at a time, as a pipe does.
+    struct Drip<'a>(&'a [u8], usize);
+
+    impl Read for Drip<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let n = self.1.min(self.0.len()).min(out.len());
+            out[..n].copy_from_slice(&self.0[..n]);
+            self.0 = &self.0[n..];
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn lines_with_and_without_an_end() {
+        assert_eq!(all(&b""[..]), Vec::<Vec<u8>>::new());
+        assert_eq!(all(&b"a\r\n\nbc"[..]), [b"a".to_vec(), b"".to_vec(), b"bc".to_vec()]);
+        assert_eq!(all(Drip(b"a\n\nbc\n", 1)), [b"a".to_vec(), b"".to_vec(), b"bc".to_vec()]);
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_the_next_one_is_found() {
+        for n in [LINE_MAX - 1, LINE_MAX + 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 17] {
+            let mut input = vec![b'x'; n];
+            input.extend_from_slice(b"\nnext\n");
+            for step in [7_777, usize::MAX] {
+                let lines = all(Drip(&input, step));
+                assert_eq!(lines.len(), 2, "{n} {step}");
+                assert!(lines[0].len() == n.min(lines[0].len()) && lines[0].len() >= n.min(LINE_MAX));
+                assert_eq!(lines[1], b"next");
+            }
+        }
+    }
+
+    #[test]
+    fn a_look_ahead_changes_nothing() {
+        let text: String = (0..60_000).map(|i| format!("line {i}\n")).collect();
+        let mut input = Drip(text.as_bytes(), 1000);
+        let mut lines = Lines::new(&mut input);
+        for i in 0..60_000 {
+            for n in [3, 0, 31] {
+                let expected = (i + n < 60_000).then(|| format!("line {}", i + n));
+                assert_eq!(lines.ahead(n), expected.as_deref().map(str::as_bytes), "{i} {n}");
+            }
+            assert_eq!(lines.peek(), Some(format!("line {i}").as_bytes()));
+            lines.advance();
+        }
+        assert_eq!(lines.peek(), None);
+        assert_eq!(lines.ahead(1), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! The output of other tools: recognised by its content, read into one [`SeriesSet`].
+//!
+//! A file may hold the output of several tools, one after the other, with prompts, blank lines and time stamps between
+//! them, as people save them. [`read`] walks over its lines: a line that a [`Format`] recognises as its beginning is
+//! read by it, up to a line that is not its own. A line that nothing recognises is counted, and the first is kept.
+//!
+//! To add a format: one file with a `starts` and a `read`, a line in [`FORMATS`], a folder of real outputs below
+//! `tests/outputs/`, a rejecting test. Formats never panic, index or unwrap on input.
+
+pub mod bench;
+pub mod clock;
+pub mod context;
+pub mod heaps;
+pub mod import;
+pub mod lines;
+pub mod logs;
+pub mod net;
+pub mod number;
+mod place;
+pub mod procps;
+pub mod snapshots;
+pub mod sysstat;
+pub mod tracing;
+
+use std::io::{self, Read};
+
+pub use context::Context;
+pub use import::{Column, Form, GroupId, Import, When};
+pub use lines::Lines;
+pub use place::Imported;
+
+/// One kind of output.
+pub struct Format {
+    /// What people call it: `iostat -x`, `strace`.
+    pub name: &'static str,
+    /// Whether the line at the cursor begins this output. It only looks.
+    pub starts: fn(&mut Lines<'_>, &Context) -> bool,
+    /// Reads from there on, up to a line that is not its own. It takes at least one line.
+    pub read: fn(&mut Lines<'_>, &mut Import),
+}
+
+/// Every format, the most particular first; a general log comes last.
+pub static FORMATS: &[&[Format]] = &[
+    sysstat::FORMATS,
+    procps::FORMATS,
+    net::FORMATS,
+    snapshots::FORMATS,
+    tracing::FORMATS,
+    heaps::FORMATS,
+    bench::FORMATS,
+    logs::FORMATS,
+];
+
+/// Reads a file. What it says goes into `import`; an error is one of reading, never of content.
+pub fn read(input: &mut dyn Read, name: &str, import: &mut Import) -> io::Result<()> {
+    import.begin_file(name);
+    let mut lines = Lines::new(input);
+    // Outputs repeat themselves: the format that was right last is asked first.
+    let mut last: Option<&Format> = None;
+    while let Some(line) = lines.peek() {
+        if line.trim_ascii().is_empty() || context::take(line, import) {
+            lines.advance();
+            continue;
+        }
+        let before = lines.number();
+        let found = last
+            .filter(|f| (f.starts)(&mut lines, &import.context))
+            .or_else(|| FORMATS.iter().copied().flatten().find(|f| (f.starts)(&mut lines, &import.context)));
+        if let Some(format) = found {
+            import.format(format.name);
+            (format.read)(&mut lines, import);
+            last = Some(format);
+        }
+        if lines.number() == before {
+            if let Some(line) = lines.peek() {
+                import.unread(before, line);
+            }
+            lines.advance();
+        }
+    }
+    import.lines(u64::from(lines.number()) - 1);
+    match lines.take_error() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,6 @@
+//! The sysstat tools: sar, sadf, iostat, mpstat, pidstat.
+
+use super::Format;
+
+/// The formats, the most particular first.
+pub static FORMATS: &[Format] = &[];
