@@ -46,7 +46,7 @@ fn fill(frame: &mut Frame, strings: &mut Strings, number: i64) {
     frame.table_mut(mitra_model::Entity::Exited).push(group)[column("exited.count").unwrap()] = number * 3;
     if number % 10 == 0 {
         let kind = EventKind::Recorder { text: format!("frame {number}") };
-        frame.events.push(Event { real: frame.time.real, mono: Some(frame.time.mono), kind });
+        frame.events.push(Event { place: None, real: frame.time.real, mono: Some(frame.time.mono), kind });
     }
 }
 

@@ -25,7 +25,7 @@ fn record(dir: &Path, frames: u32) -> Recorded {
         machine.tick();
         let mut frame = machine.frame().clone();
         let kind = EventKind::Recorder { text: format!("frame {number}") };
-        frame.events.push(Event { real: frame.time.real, mono: None, kind });
+        frame.events.push(Event { place: None, real: frame.time.real, mono: None, kind });
         writer.append(&frame, machine.strings()).unwrap();
         recorded.frames.push(frame);
     }

@@ -190,7 +190,7 @@ fn events_move_with_the_frames_when_the_clock_steps() {
         bench.pass(SECOND);
         let kind = EventKind::Recorder { text: second.to_string() };
         let mono = (second % 2 == 0).then_some(bench.now.mono);
-        bench.frame.events.push(Event { real: bench.now.real, mono, kind });
+        bench.frame.events.push(Event { place: None, real: bench.now.real, mono, kind });
         bench.take();
     }
     let set = bench.read(Span::ALL, &[]);
@@ -372,7 +372,7 @@ fn what_was_unavailable_is_said_for_any_later_range() {
     let mut bench = Bench::new(2);
     let kind = EventKind::Unavailable { source: "psi".into(), why: "CONFIG_PSI is not set".into() };
     bench.pass(SECOND);
-    bench.frame.events.push(Event { real: bench.now.real, mono: None, kind });
+    bench.frame.events.push(Event { place: None, real: bench.now.real, mono: None, kind });
     bench.take();
     for _ in 0..6 {
         bench.pass(SECOND).set("sys.ctxt", 1).take();

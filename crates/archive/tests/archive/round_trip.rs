@@ -189,7 +189,12 @@ fn run(steps: Vec<Step>, segment_frames: u32) -> Result<(), TestCaseError> {
                 now.real += ns;
             }
             Step::Event { text } => {
-                events.push(Event { real: now.real, mono: None, kind: EventKind::Recorder { text } });
+                events.push(Event {
+                    place: None,
+                    real: now.real,
+                    mono: None,
+                    kind: EventKind::Recorder { text },
+                });
             }
             Step::Take { after_ns } => {
                 now =

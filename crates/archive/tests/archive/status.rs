@@ -18,7 +18,7 @@ fn every_byte_of_the_segments_is_accounted_for() {
         if second == 70 || second == 90 {
             let level = if second == 70 { "threads" } else { "none" };
             let kind = EventKind::Shed { level: level.into(), why: "memory".into() };
-            frame.events.push(Event { real: frame.time.real, mono: None, kind });
+            frame.events.push(Event { place: None, real: frame.time.real, mono: None, kind });
         }
         writer.append(&frame, machine.strings()).unwrap();
     }
