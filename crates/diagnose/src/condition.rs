@@ -2,6 +2,8 @@
 
 use mitra_model::report::{Culprit, Evidence, Next, Remedy};
 
+use mitra_model::Span;
+
 use crate::view::View;
 
 /// What part a condition can play.
@@ -93,10 +95,16 @@ pub struct Finding {
     pub onset: i64,
     /// When it ended; `None` while it lasts.
     pub end: Option<i64>,
+    /// The distance of the samples that the onset was read from, in seconds: it is known no better.
+    pub step_s: f64,
+    /// The samples that the onset was read from; `None` where there is no time line at all.
+    pub seen: Option<Span>,
     /// From 0 to 1: how much of the evidence that was asked for was there and agreed.
     pub confidence: f64,
     /// Task-seconds that were lost to it, where that can be told.
     pub loss_s: Option<f64>,
+    /// Whether it is no incident but something to do better.
+    pub is_advice: bool,
     /// Whose doing it is.
     pub culprit: Culprit,
     /// One sentence with the numbers.

@@ -11,6 +11,8 @@
 //! 5. [`ledger`] adds up the time that tasks lost.
 
 pub mod areas;
+mod case;
+pub mod compare;
 pub mod condition;
 pub mod conditions;
 pub mod episodes;
@@ -18,11 +20,14 @@ pub mod explain;
 pub mod graph;
 pub mod ledger;
 pub mod process;
+pub mod quote;
 pub mod signal;
 pub mod stats;
+mod verdict;
 pub mod view;
 pub mod words;
 
+pub use case::explain_files;
 pub use condition::{Condition, Finding, Observation, Role};
 pub use conditions::all as conditions;
 pub use explain::{Request, detail_metrics, explain, scan_metrics};

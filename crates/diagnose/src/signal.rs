@@ -24,6 +24,10 @@ pub struct Run {
     pub high_s: f64,
     /// Whether the last sample that there is belongs to it.
     pub lasts: bool,
+    /// The usual distance of two samples in seconds: the onset is known no better.
+    pub step_s: f64,
+    /// From the first to the last sample that was looked at.
+    pub seen: Span,
 }
 
 impl Run {
@@ -165,6 +169,13 @@ impl Signal {
         self.v.iter().zip(&self.dt).map(|(v, dt)| v * dt).sum()
     }
 
+    /// From the beginning of the first sample to the end of the last one.
+    #[must_use]
+    pub fn seen(&self) -> Span {
+        let first = self.t.first().zip(self.dt.first()).map(|(t, dt)| t - (dt * SECOND as f64) as i64);
+        Span { since: first.unwrap_or(0), until: self.t.last().map_or(0, |t| t.saturating_add(1)) }
+    }
+
     /// The usual distance of two samples in seconds.
     #[must_use]
     pub fn step_s(&self) -> f64 {
@@ -187,7 +198,9 @@ impl Signal {
     /// All stretches at or above `level`.
     #[must_use]
     pub fn runs(&self, level: f64) -> Vec<Run> {
-        let hole_ns = (3.0_f64.max(2.5 * self.step_s()) * SECOND as f64) as i64;
+        let step_s = self.step_s();
+        let hole_ns = (3.0_f64.max(2.5 * step_s) * SECOND as f64) as i64;
+        let seen = self.seen();
         let mut runs: Vec<Run> = Vec::new();
         for i in 0..self.t.len() {
             if self.v[i] < level {
@@ -201,7 +214,9 @@ impl Signal {
                     run.high_s += self.dt[i];
                     run.lasts = lasts;
                 }
-                _ => runs.push(Run { onset: start, end: self.t[i], high_s: self.dt[i], lasts }),
+                _ => {
+                    runs.push(Run { onset: start, end: self.t[i], high_s: self.dt[i], lasts, step_s, seen });
+                }
             }
         }
         runs

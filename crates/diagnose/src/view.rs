@@ -2,11 +2,12 @@
 
 use std::cell::OnceCell;
 
-use mitra_model::report::Evidence;
+use mitra_model::report::{Evidence, Quote};
 use mitra_model::{Series, SeriesSet, Span, lookup};
 
 use crate::condition::{Finding, Observation};
 use crate::process::{self, Process};
+use crate::quote;
 use crate::signal::{Run, Signal};
 use crate::stats;
 
@@ -20,6 +21,9 @@ pub struct View<'a> {
     pub base_set: &'a SeriesSet,
     /// The good time.
     pub baseline: Option<Span>,
+    /// Whether the set is the evidence of one case, gathered from files whose times may not compare: then what a series
+    /// was before is asked of the series itself where there is no baseline.
+    pub is_case: bool,
     processes: OnceCell<Vec<Process<'a>>>,
 }
 
@@ -40,7 +44,35 @@ impl<'a> View<'a> {
     /// A view of `window`, to be compared with `baseline`.
     #[must_use]
     pub fn new(set: &'a SeriesSet, window: Span, base_set: &'a SeriesSet, baseline: Option<Span>) -> Self {
-        View { set, window, base_set, baseline, processes: OnceCell::new() }
+        View { set, window, base_set, baseline, is_case: false, processes: OnceCell::new() }
+    }
+
+    /// A view of everything that is known of one case, to be compared with everything of the good side.
+    #[must_use]
+    pub fn of_case(set: &'a SeriesSet, good: Option<&'a SeriesSet>) -> Self {
+        View {
+            set,
+            window: Span::ALL,
+            base_set: good.unwrap_or(set),
+            baseline: good.map(|_| Span::ALL),
+            is_case: true,
+            processes: OnceCell::new(),
+        }
+    }
+
+    /// Bytes of memory; `None` where that is not known.
+    #[must_use]
+    pub fn memory_bytes(&self) -> Option<f64> {
+        let total = || self.set.get("mem.total", "").and_then(|s| s.last(Span::ALL));
+        if self.set.host.memory_bytes > 0 { Some(self.set.host.memory_bytes as f64) } else { total() }
+    }
+
+    /// The mean that a metric had before a span: of the baseline, or in a case without one the series' own samples
+    /// before the span, or else those after it.
+    #[must_use]
+    pub fn before_span(&self, metric: &str, row: &str, span: Span) -> Option<f64> {
+        self.before(metric, row)
+            .or_else(|| quote::own_before(self, metric, row, span).map(|s| quote::mean(&s)))
     }
 
     /// CPUs of the machine; 1 where that is not known.
@@ -114,7 +146,9 @@ impl<'a> View<'a> {
     pub fn high(&self, metric: &str, row: &str, floor: f64, need_s: f64) -> Option<High> {
         let signal = self.of(metric, row)?;
         let threshold = self.threshold(floor, &self.base_values(metric, row));
-        self.high_signal(&signal, threshold, need_s, self.before(metric, row))
+        let mut high = self.high_signal(&signal, threshold, need_s, self.before(metric, row))?;
+        high.before = self.before_span(metric, row, high.run.span());
+        Some(high)
     }
 
     /// The same for a sum of metrics of the whole machine.
@@ -126,7 +160,13 @@ impl<'a> View<'a> {
             .and_then(|b| Signal::sum(metrics.iter().filter_map(|m| self.base_set.system(m)), b))
             .unwrap_or_default();
         let threshold = self.threshold(floor, &base.v);
-        self.high_signal(&signal, threshold, need_s, base.mean())
+        let mut high = self.high_signal(&signal, threshold, need_s, base.mean())?;
+        if high.before.is_none() && self.is_case {
+            let span = high.run.span();
+            let own = |m: &&str| quote::own_before(self, m, "", span).map(|s| quote::mean(&s));
+            high.before = metrics.iter().filter_map(own).reduce(|a, b| a + b);
+        }
+        Some(high)
     }
 
     /// The same for a signal that the condition made itself.
@@ -149,11 +189,15 @@ impl<'a> View<'a> {
         self.processes.get_or_init(|| process::collect(self.set))
     }
 
-    /// A number that proves something: the mean of a metric in the baseline and in a span.
+    /// A number that proves something: the mean of a metric in the baseline and in a span, with the lines that say so.
     #[must_use]
     pub fn evidence(&self, metric: &str, row: &str, span: Span) -> Option<Evidence> {
-        let during = self.set.get(metric, row)?.mean(span)?;
-        Some(self.evidence_of(metric, row, self.before(metric, row), during))
+        let series = self.set.get(metric, row)?;
+        let during = series.mean(span)?;
+        let before = self.before_span(metric, row, span);
+        let mut evidence = self.evidence_of(metric, row, before, during);
+        quote::fill(self, &mut evidence, series, span);
+        Some(evidence)
     }
 
     /// A number that proves something, with values that the condition worked out.
@@ -164,10 +208,52 @@ impl<'a> View<'a> {
             entity: entity.to_owned(),
             before,
             during,
-            peak: None,
-            quotes: Vec::new(),
             unit: lookup(metric).map(mitra_model::Metric::unit_label).unwrap_or_default(),
+            ..Evidence::default()
         }
+    }
+
+    /// The last reading of a metric, whatever it is: a level, a rate, or what a counter had come to.
+    #[must_use]
+    pub fn reading(&self, metric: &str, row: &str) -> Option<f64> {
+        quote::reading(self.set, metric, row).map(|(_, _, value)| value)
+    }
+
+    /// The last reading of a metric on the good side, where there is one of its own.
+    #[must_use]
+    pub fn good_reading(&self, metric: &str, row: &str) -> Option<f64> {
+        self.baseline?;
+        quote::reading(self.base_set, metric, row).map(|(_, _, value)| value)
+    }
+
+    /// The last readings of a metric, of both sides, as evidence with the lines that say so.
+    #[must_use]
+    pub fn reading_evidence(&self, metric: &str, row: &str) -> Option<Evidence> {
+        let (series, i, value) = quote::reading(self.set, metric, row)?;
+        let mut evidence = self.evidence_of(metric, row, self.good_reading(metric, row), value);
+        if self.set.get(metric, row).is_none() {
+            // A reading is no rate.
+            evidence.unit = lookup(metric).map(|m| m.unit.label().to_owned()).unwrap_or_default();
+        }
+        if self.baseline.is_some()
+            && let Some((good, i, _)) = quote::reading(self.base_set, metric, row)
+        {
+            evidence.quotes.extend(quote::at(self.base_set, good, i));
+        }
+        evidence.quotes.extend(quote::at(self.set, series, i));
+        Some(evidence)
+    }
+
+    /// Evidence that an event is.
+    #[must_use]
+    pub fn event_quote(&self, event: &mitra_model::Event) -> Option<Quote> {
+        quote::of_place(self.set, event.place?, event.real, None)
+    }
+
+    /// An active condition that a single observation shows.
+    #[must_use]
+    pub fn finding_at(&self, t: i64) -> Finding {
+        Finding { onset: t, confidence: 1.0, step_s: 1.0, ..Finding::default() }
     }
 
     /// An active condition with the times of a run.
@@ -176,6 +262,8 @@ impl<'a> View<'a> {
         Finding {
             onset: run.onset,
             end: (!run.lasts).then_some(run.end),
+            step_s: run.step_s,
+            seen: Some(run.seen),
             confidence: 1.0,
             ..Finding::default()
         }
@@ -232,7 +320,9 @@ impl View<'_> {
     /// Pages that reclaim took, whoever made it run. Kernels before 4.10 or so count only per reclaimer.
     #[must_use]
     pub fn steal(&self) -> Option<Signal> {
-        self.system_sum(STEAL_ALL).or_else(|| self.system_sum(STEAL_BY_RECLAIMER))
+        self.system_sum(STEAL_ALL)
+            .or_else(|| self.system_sum(STEAL_BY_RECLAIMER))
+            .or_else(|| self.system("vm.pgsteal"))
     }
 
     /// Pages of files that came back soon after they had been evicted.

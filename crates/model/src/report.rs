@@ -93,6 +93,9 @@ pub struct Report {
     pub healthy: Vec<String>,
     /// What the recorder did not see.
     pub recorder: RecorderState,
+    /// What was seen without a cause that could be named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub observed: Vec<Link>,
     /// What could not be told although something was seen, where there is no incident to list it with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<Unknown>,
@@ -291,7 +294,7 @@ pub struct Link {
     pub condition: String,
     /// When it became active.
     pub onset: Moment,
-    /// Seconds after the root's onset.
+    /// Seconds after the root's onset; `NaN`, written as null, where the two times cannot be compared.
     pub lag_s: f64,
     /// The numbers that prove it.
     pub evidence: Vec<Evidence>,

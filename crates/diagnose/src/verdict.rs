@@ -1,0 +1,283 @@
+//! From what every condition says to incidents: which active condition is the cause of which, what is ruled out, what
+//! is left to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mitra_model::report::{Advice, Incident, Link, Moment, Root, RuledOut, Unknown};
+use mitra_model::time::SECOND;
+use mitra_model::{Era, Span};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::view::View;
+use crate::{conditions, graph, ledger};
+
+/// An active condition with its number in the list.
+struct Active {
+    condition: &'static Condition,
+    finding: Finding,
+}
+
+/// The state of every condition in a view.
+pub(crate) struct Observed {
+    active: BTreeMap<&'static str, Active>,
+    inactive: Vec<(&'static Condition, String)>,
+    unknown: Vec<(&'static Condition, String)>,
+}
+
+/// Looks at every condition.
+pub(crate) fn observe(view: &View<'_>) -> Observed {
+    let mut active: BTreeMap<&'static str, Active> = BTreeMap::new();
+    let mut inactive: Vec<(&'static Condition, String)> = Vec::new();
+    let mut unknown: Vec<(&'static Condition, String)> = Vec::new();
+    for condition in conditions() {
+        match (condition.observe)(view) {
+            Observation::Active(finding) => {
+                active.insert(condition.id, Active { condition, finding: *finding });
+            }
+            Observation::Inactive(because) => inactive.push((condition, because)),
+            Observation::CannotTell(needs) => unknown.push((condition, needs)),
+        }
+    }
+    Observed { active, inactive, unknown }
+}
+
+impl Observed {
+    /// Ends what seems to last although the view, not the state, ended.
+    pub(crate) fn end_at(&mut self, end: i64) {
+        for one in self.active.values_mut() {
+            one.finding.end.get_or_insert(end);
+        }
+    }
+
+    /// The incidents that go on after `since`, each with the roots that overlap in time.
+    pub(crate) fn incidents(&self, view: &View<'_>, since: i64) -> Vec<Incident> {
+        let links = Links::new(&self.active);
+        let mut roots: Vec<&Active> = self
+            .active
+            .values()
+            .filter(|a| a.condition.role == Role::Root && !a.finding.is_advice)
+            .filter(|a| !links.caused_by_a_root(a.condition.id, &self.active))
+            // What was over before the window began is another window's incident.
+            .filter(|a| a.finding.end.is_none_or(|end| end > since))
+            .collect();
+        roots.sort_by_key(|a| a.finding.onset);
+        let mut groups: Vec<Vec<&Active>> = Vec::new();
+        for root in roots {
+            let joins = groups.last().is_some_and(|group| {
+                view.is_case
+                    || group.iter().any(|other| other.finding.end.is_none_or(|end| end > root.finding.onset))
+            });
+            match groups.last_mut() {
+                Some(group) if joins => group.push(root),
+                _ => groups.push(vec![root]),
+            }
+        }
+        groups.iter().map(|group| incident(view, group, self, &links)).collect()
+    }
+
+    /// What is no incident and could still be better.
+    pub(crate) fn advice(&self) -> Vec<Advice> {
+        let list = self.active.values().filter(|a| a.finding.is_advice);
+        list.map(|a| Advice {
+            condition: a.condition.id.to_owned(),
+            culprit: a.finding.culprit.clone(),
+            statement: a.finding.statement.clone(),
+            remarks: a.finding.remarks.clone(),
+            evidence: a.finding.evidence.clone(),
+            remedies: (a.condition.remedies)(&a.finding),
+        })
+        .collect()
+    }
+
+    /// Whether anything but a cause was seen, and what it would take to name the cause: links of the chain whose root
+    /// is missing, and the roots that cannot be told.
+    pub(crate) fn without_root(&self) -> (Vec<Link>, Vec<Unknown>) {
+        let seen: Vec<&Active> = self.active.values().filter(|a| a.condition.role != Role::Root).collect();
+        let ids: BTreeSet<&str> = seen.iter().map(|a| a.condition.id).collect();
+        let causes = causes_of(&ids);
+        let links = seen.iter().map(|a| link(a, None)).collect();
+        let unknown = self.unknown.iter().filter(|(c, _)| c.role == Role::Root && causes.contains(c.id));
+        (
+            links,
+            unknown.map(|(c, needs)| Unknown { condition: c.id.to_owned(), needs: needs.clone() }).collect(),
+        )
+    }
+}
+
+/// Everything that can bring about one of some conditions, at any distance.
+fn causes_of(ids: &BTreeSet<&str>) -> BTreeSet<&'static str> {
+    let mut causes: BTreeSet<&'static str> = BTreeSet::new();
+    loop {
+        let more: Vec<&'static str> = graph::edges()
+            .iter()
+            .filter(|e| ids.contains(e.effect) || causes.contains(e.effect))
+            .map(|e| e.cause)
+            .filter(|c| !causes.contains(c))
+            .collect();
+        if more.is_empty() {
+            return causes;
+        }
+        causes.extend(more);
+    }
+}
+
+/// Whether the onsets of two conditions can be put in order. Two dates can; times without a date only where the samples
+/// that they were read from lie mostly beside each other; positions in sequences of two files never.
+fn is_ordered(a: &Finding, b: &Finding) -> bool {
+    let era = Era::of(a.onset);
+    if era != Era::of(b.onset) || !era.is_shared() {
+        return false;
+    }
+    let (Some(a), Some(b)) = (a.seen, b.seen) else { return era == Era::Dated };
+    let shorter = a.seconds().min(b.seconds());
+    era == Era::Dated || a.intersect(b).is_some_and(|both| 2.0 * both.seconds() >= shorter)
+}
+
+fn link(a: &Active, root: Option<&Finding>) -> Link {
+    let lag = root
+        .filter(|root| is_ordered(root, &a.finding))
+        .map(|root| ((a.finding.onset - root.onset) as f64 / SECOND as f64 * 1000.0).round() / 1000.0);
+    Link {
+        condition: a.condition.id.to_owned(),
+        onset: Moment(a.finding.onset),
+        // Written as null: where the order is not known there is no lag.
+        lag_s: lag.unwrap_or(f64::NAN),
+        evidence: a.finding.evidence.clone(),
+    }
+}
+
+/// The edges between active conditions that the timing allows.
+struct Links {
+    next: BTreeMap<&'static str, Vec<&'static str>>,
+}
+
+impl Links {
+    fn new(active: &BTreeMap<&'static str, Active>) -> Links {
+        let mut next: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
+        for edge in graph::edges() {
+            let (Some(cause), Some(effect)) = (active.get(edge.cause), active.get(edge.effect)) else {
+                continue;
+            };
+            let step_s = cause.finding.step_s.max(effect.finding.step_s).max(1.0);
+            // Three samples: counters of a node are folded once a second, and an onset is known to a sample.
+            let tolerance = (3.0 * step_s * SECOND as f64) as i64;
+            let ordered = is_ordered(&cause.finding, &effect.finding);
+            let overlap = cause.finding.end.is_none_or(|end| effect.finding.onset <= end + 10 * SECOND);
+            let follows = edge.any_order || effect.finding.onset >= cause.finding.onset - tolerance;
+            if !ordered || (overlap && follows) {
+                next.entry(edge.cause).or_default().push(edge.effect);
+            }
+        }
+        Links { next }
+    }
+
+    /// Everything that follows from a condition.
+    fn effects(&self, id: &str) -> BTreeSet<&'static str> {
+        let mut seen = BTreeSet::new();
+        let mut stack: Vec<&'static str> = self.next.get(id).into_iter().flatten().copied().collect();
+        while let Some(id) = stack.pop() {
+            if seen.insert(id) {
+                stack.extend(self.next.get(id).into_iter().flatten().copied());
+            }
+        }
+        seen
+    }
+
+    fn caused_by_a_root(&self, id: &str, active: &BTreeMap<&'static str, Active>) -> bool {
+        active
+            .values()
+            .filter(|a| a.condition.role == Role::Root && a.condition.id != id)
+            .any(|a| self.effects(a.condition.id).contains(id))
+    }
+}
+
+fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Links) -> Incident {
+    let Observed { active, inactive, unknown } = observed;
+    let onset = group.iter().map(|a| a.finding.onset).min().unwrap_or(view.window.since);
+    let end = group.iter().map(|a| a.finding.end).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))).flatten();
+    let span = Span { since: onset + 1, until: end.unwrap_or(view.window.until).saturating_add(1) };
+    let lost = lost_above_baseline(view, span);
+    let share = |finding: &Finding| -> Option<f64> {
+        let (loss, lost) = (finding.loss_s?, lost?);
+        (lost > 0.0).then(|| (loss / lost).clamp(0.0, 1.0))
+    };
+    let mut ranked: Vec<&Active> = group.to_vec();
+    // A root that explains half of the lost time outranks one about whose loss nothing is known.
+    let weight = |a: &Active| a.finding.confidence * (0.2 + share(&a.finding).unwrap_or(0.3));
+    ranked.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    let as_root = |a: &Active| Root {
+        condition: a.condition.id.to_owned(),
+        confidence: (a.finding.confidence.clamp(0.0, 1.0) * 100.0).round() / 100.0,
+        share: share(&a.finding).map(|s| (s * 100.0).round() / 100.0),
+        culprit: a.finding.culprit.clone(),
+        statement: a.finding.statement.clone(),
+        remarks: a.finding.remarks.clone(),
+    };
+    let first = ranked[0];
+    let effects = links.effects(first.condition.id);
+    let mut chain_ids: Vec<&Active> = active
+        .values()
+        .filter(|a| a.condition.id == first.condition.id || effects.contains(a.condition.id))
+        .collect();
+    let position = |id: &str| conditions().iter().position(|c| c.id == id).unwrap_or(usize::MAX);
+    chain_ids.sort_by_key(|a| {
+        (
+            a.condition.id != first.condition.id,
+            a.condition.role as u8,
+            a.finding.onset,
+            position(a.condition.id),
+        )
+    });
+    let chain = chain_ids.iter().map(|a| link(a, Some(&first.finding))).collect();
+    let symptoms = active
+        .values()
+        .filter(|a| a.condition.role == Role::Symptom)
+        .filter(|a| {
+            let beside = a.finding.onset < span.until && a.finding.end.is_none_or(|end| end > onset);
+            beside || !is_ordered(&first.finding, &a.finding)
+        })
+        .map(|a| a.condition.id.to_owned())
+        .collect();
+    // Only what could have caused what is seen is worth ruling out.
+    let seen: BTreeSet<&str> = effects.iter().copied().collect();
+    let could: BTreeSet<&str> =
+        graph::edges().iter().filter(|e| seen.contains(e.effect)).map(|e| e.cause).collect();
+    let relevant = |c: &Condition| c.role == Role::Root && (could.contains(c.id) || seen.is_empty());
+    let mut ruled_out: Vec<RuledOut> = inactive
+        .iter()
+        .filter(|(c, _)| relevant(c))
+        .map(|(c, because)| RuledOut { condition: c.id.to_owned(), because: because.clone() })
+        .collect();
+    for a in active.values().filter(|a| a.condition.role == Role::Root && effects.contains(a.condition.id)) {
+        ruled_out.push(RuledOut {
+            condition: a.condition.id.to_owned(),
+            because: format!("it follows from {}", first.condition.id),
+        });
+    }
+    Incident {
+        onset: Moment(onset),
+        end: end.map(Moment),
+        lost_task_seconds: lost.map(|l| (l * 1000.0).round() / 1000.0),
+        symptoms,
+        root_cause: as_root(first),
+        other_roots: ranked[1..].iter().map(|a| as_root(a)).collect(),
+        chain,
+        ruled_out,
+        unknown: unknown
+            .iter()
+            .filter(|(c, _)| c.role == Role::Root)
+            .map(|(c, needs)| Unknown { condition: c.id.to_owned(), needs: needs.clone() })
+            .collect(),
+        remedies: ranked.iter().flat_map(|a| (a.condition.remedies)(&a.finding)).collect(),
+        next: ranked.iter().flat_map(|a| (a.condition.next)(&a.finding)).collect(),
+    }
+}
+
+/// What the incident cost beyond what the baseline loses in the same time.
+fn lost_above_baseline(view: &View<'_>, span: Span) -> Option<f64> {
+    let lost = ledger::lost(view.set, span)?;
+    let before =
+        view.baseline.and_then(|b| ledger::lost(view.base_set, b)).and_then(|b| b.mean()).unwrap_or(0.0);
+    let seconds: f64 = lost.dt.iter().sum();
+    Some((lost.total() - before * seconds).max(0.0))
+}
