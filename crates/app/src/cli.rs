@@ -132,15 +132,46 @@ pub struct ExplainArgs {
     /// What [default: the last hour of the recording]
     #[command(flatten)]
     pub range: RangeArgs,
-    /// The good time to compare with, as SINCE..UNTIL [default: the quiet time beside each incident]
-    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
-    pub baseline: Option<Range>,
+    /// The good side to compare with: a time as SINCE..UNTIL, or a file or folder of other tools' output [default: the
+    /// quiet time beside each incident; folders named baseline…, good…, before…, at-start, after-fix]
+    #[arg(long, value_name = "RANGE|PATH", allow_hyphen_values = true)]
+    pub baseline: Option<Baseline>,
     /// Print the report as JSON, schema mitra.report/1
     #[arg(long)]
     pub json: bool,
-    /// Files of other tools; not supported yet
-    #[arg(value_name = "PATH", hide = true)]
+    /// The date of files that have times but no date, as 2026-11-21
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub date: Option<i64>,
+    /// Files and folders of other tools' output to explain in place of an archive: sar, iostat, vmstat, pidstat, top,
+    /// strace, kernel logs, /proc files, heaps, benchmarks, …
+    #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
+}
+
+/// The good side: a time of the archive or a place of files.
+#[derive(Debug, Clone)]
+pub enum Baseline {
+    /// A time.
+    Range(Range),
+    /// A file or folder.
+    Path(PathBuf),
+}
+
+impl std::str::FromStr for Baseline {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse::<Range>() {
+            Ok(range) => Ok(Baseline::Range(range)),
+            Err(_) if std::path::Path::new(text).exists() => Ok(Baseline::Path(text.into())),
+            Err(error) => Err(format!("{error}, and there is no file or folder of that name")),
+        }
+    }
+}
+
+/// A date in days since 1970.
+fn date(text: &str) -> Result<i64, String> {
+    mitra_parse::text::clock::date(text.as_bytes()).ok_or_else(|| "not a date; want 2026-11-21".to_owned())
 }
 
 /// `mitra live`.

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod errors;
+mod evidence;
 mod live;
 mod notify;
 mod place;

@@ -10,9 +10,10 @@ use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{Entity, SeriesSet, Span};
 
-use crate::cli::ExplainArgs;
+use crate::cli::{Baseline, ExplainArgs};
 use crate::commands::{print, print_json};
 use crate::errors::usage;
+use crate::evidence;
 use crate::place;
 use crate::progress::Progress;
 use crate::render::style::Style;
@@ -24,15 +25,20 @@ const USUAL_NS: i64 = 3600 * SECOND;
 
 /// Explains and prints.
 pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
-    if let Some(path) = args.paths.first() {
-        return Err(usage(format!(
-            "{}: files of other tools cannot be explained yet; mitra explain --archive DIR explains a recording",
-            path.display()
-        )));
+    if !args.paths.is_empty() {
+        return files(args, style);
     }
     let here = Here::system();
     let baseline = match &args.baseline {
-        Some(range) => Some(range.resolve(&here).ok_or_else(|| usage("the baseline ends before it begins"))?),
+        Some(Baseline::Range(range)) => {
+            Some(range.resolve(&here).ok_or_else(|| usage("the baseline ends before it begins"))?)
+        }
+        Some(Baseline::Path(path)) => {
+            return Err(usage(format!(
+                "{}: the good side of an archive is a time, --baseline SINCE..UNTIL; files compare with files",
+                path.display()
+            )));
+        }
         None => None,
     };
     let (dir, reader) = place::open(&args.archive)?;
@@ -52,6 +58,22 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
         let _progress = Progress::new("reading and explaining");
         explain(&reader, window, baseline).with_context(|| format!("cannot read {}", dir.display()))?
     };
+    if args.json { print_json(&report) } else { print(&text::report(&report, style, &title)) }
+}
+
+/// Explains what other tools left behind.
+fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
+    let good = match &args.baseline {
+        Some(Baseline::Path(path)) => Some(path.as_path()),
+        Some(Baseline::Range(_)) => {
+            return Err(usage("the good side of files is a file or folder: --baseline PATH"));
+        }
+        None => None,
+    };
+    let progress = Progress::new("reading and explaining");
+    let loaded = evidence::load(&args.paths, good, args.date)?;
+    let report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
+    drop(progress);
     if args.json { print_json(&report) } else { print(&text::report(&report, style, &title)) }
 }
 
