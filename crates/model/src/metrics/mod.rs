@@ -19,6 +19,7 @@ pub mod snmp;
 pub mod summary;
 pub mod sysctl;
 pub mod tasks;
+pub mod text_pidstat;
 pub mod tools;
 pub mod vmstat;
 pub mod vmstat_huge;
@@ -70,6 +71,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         heaps::ALLOCATOR,
         heaps::CENSUS,
         heaps::RUN,
+        text_pidstat::TASK_SIZES,
     ]
     .into_iter()
     .flatten()

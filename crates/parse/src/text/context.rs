@@ -28,6 +28,11 @@ pub struct Context {
     pub command: Vec<String>,
     /// How many CPUs the header says there are.
     pub cpus: Option<u32>,
+    /// Whether the sampler that runs since the last header or prompt has printed a report: the first one of `iostat`
+    /// is of the time since boot.
+    pub underway: bool,
+    /// The next free position in the file's sequence of samples without times.
+    pub step: u32,
 }
 
 impl Context {
@@ -58,6 +63,7 @@ fn sysstat_header(line: &[u8], import: &mut Import) -> bool {
     let Some(date) = w.next().and_then(clock::date) else { return false };
     import.context.date = Some(date);
     import.context.stamp = None;
+    import.context.underway = false;
     if import.host.kernel.is_empty() {
         import.host.kernel = text(release);
     }
@@ -162,6 +168,7 @@ fn prompt(line: &[u8], import: &mut Import) -> bool {
     }
     *program = name;
     import.context.interval_s = None;
+    import.context.underway = false;
     if SAMPLERS.contains(&command[0].as_str()) {
         let numbers: Vec<f64> =
             command.iter().skip(1).rev().map_while(|w| number(w.as_bytes())).filter(|n| *n > 0.0).collect();

@@ -86,6 +86,8 @@ pub(super) struct Group {
     pub since: Option<i64>,
     last_clock: i64,
     days: i64,
+    /// The column whose zeros mean nothing unless something has another value.
+    doubtful: Option<usize>,
 }
 
 pub(super) struct Track {
@@ -216,7 +218,15 @@ impl Import {
         if let Some(i) = self.groups.iter().rposition(same) {
             return GroupId(i);
         }
-        self.groups.push(Group { columns, file, times: Vec::new(), since: None, last_clock: -1, days: 0 });
+        self.groups.push(Group {
+            columns,
+            file,
+            times: Vec::new(),
+            since: None,
+            last_clock: -1,
+            days: 0,
+            doubtful: None,
+        });
         GroupId(self.groups.len() - 1)
     }
 
@@ -225,6 +235,41 @@ impl Import {
         if self.groups[group.0].times.is_empty() {
             let t = self.resolve(group, when);
             self.groups[group.0].since.get_or_insert(t);
+        }
+    }
+
+    /// Says that the group was sampled at that moment, even if no thing had a row: tools leave out what did nothing.
+    /// The interval of the rows that follow begins here.
+    pub fn sampled(&mut self, group: GroupId, when: When) {
+        let t = self.resolve(group, when);
+        let times = &mut self.groups[group.0].times;
+        if times.last() != Some(&t) && times.len() < VALUES_MAX {
+            times.push(t);
+        }
+    }
+
+    /// Says that zeros of a column are unavailable as long as nothing in the group has another value: counters that
+    /// the kernel keeps only if it was told to.
+    pub fn zeros_are_unavailable(&mut self, group: GroupId, column: usize) {
+        self.groups[group.0].doubtful = Some(column);
+    }
+
+    /// Takes out the zeros of columns that hold nothing else.
+    pub(super) fn drop_doubtful_zeros(&mut self) {
+        for (i, group) in self.groups.iter().enumerate() {
+            let (width, Some(column)) = (group.columns.len().max(1), group.doubtful) else { continue };
+            let of_group = |track: &&mut Track| track.group == i;
+            let is_zero = |row: &[f64]| row.get(column).is_none_or(|v| *v == 0.0 || v.is_nan());
+            if self.tracks.iter().filter(|t| t.group == i).all(|t| t.values.chunks_exact(width).all(is_zero))
+            {
+                for track in self.tracks.iter_mut().filter(of_group) {
+                    track
+                        .values
+                        .chunks_exact_mut(width)
+                        .filter_map(|r| r.get_mut(column))
+                        .for_each(|v| *v = f64::NAN);
+                }
+            }
         }
     }
 

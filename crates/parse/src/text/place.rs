@@ -27,6 +27,7 @@ impl Import {
     #[must_use]
     pub fn finish(mut self) -> Imported {
         let files = self.take_files();
+        self.drop_doubtful_zeros();
         self.date_by_neighbours(files.len());
         self.count_cpus();
         let mut set = SeriesSet::default();
