@@ -20,6 +20,7 @@ pub mod summary;
 pub mod sysctl;
 pub mod tasks;
 pub mod text_pidstat;
+pub mod text_procps;
 pub mod tools;
 pub mod vmstat;
 pub mod vmstat_huge;
@@ -72,6 +73,8 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         heaps::CENSUS,
         heaps::RUN,
         text_pidstat::TASK_SIZES,
+        text_procps::SLAB_SIZE,
+        text_procps::TOTALS,
     ]
     .into_iter()
     .flatten()
