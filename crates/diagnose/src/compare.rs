@@ -1,9 +1,5 @@
-//! placeholder
-use mitra_model::SeriesSet;
-use mitra_model::report::Comparison;
+//! Two or more sides against each other: times of a recording, folders of other tools' output, runs of benchmarks.
 
-/// Runs side by side.
-#[must_use]
-pub fn comparison(_set: &SeriesSet) -> Option<Comparison> {
-    None
-}
+mod runs;
+
+pub use runs::comparison;
