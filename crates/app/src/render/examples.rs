@@ -6,6 +6,10 @@ use mitra_model::report::{
 };
 use mitra_model::time::SECOND;
 
+mod files;
+
+pub use files::{files, runs};
+
 use crate::live::{CauseLine, Machine, ProcessLine, Snapshot};
 
 /// 2026-11-21T03:42:07Z.

@@ -3,6 +3,8 @@
 #[cfg(test)]
 pub mod examples;
 pub mod page;
+pub mod proof;
+pub mod sources;
 pub mod style;
 pub mod table;
 pub mod text;

@@ -63,6 +63,23 @@ impl<'a> Page<'a> {
         self.lines.push(format!("{:indent$}{}", "", self.style.paint(ink, &clean(text))));
     }
 
+    /// A line of a file beside its place: as it stands where there is room, otherwise broken between words.
+    pub fn quoted(&mut self, indent: usize, place: &str, place_width: usize, text: &str) {
+        let text = expanded(text);
+        let text = clean(text.trim_end());
+        let place = clean(place);
+        let at = indent + place.chars().count().max(place_width) + 2;
+        let room = self.style.width.saturating_sub(at);
+        let lines =
+            if text.chars().count() <= room { vec![text.into_owned()] } else { wrap(&text, room.max(20)) };
+        for (i, line) in lines.iter().enumerate() {
+            let head = if i == 0 { format!("{:indent$}{place}", "") } else { String::new() };
+            let fill = at.saturating_sub(head.chars().count());
+            let head = self.style.paint(Ink::Faint, &head);
+            self.lines.push(format!("{head}{:fill$}{}", "", self.style.paint(Ink::Faint, line)));
+        }
+    }
+
     /// A finished line.
     pub fn line(&mut self, line: String) {
         self.lines.push(line);
@@ -75,5 +92,37 @@ impl<'a> Page<'a> {
         text.truncate(text.trim_end_matches('\n').len());
         text.push('\n');
         text
+    }
+}
+
+/// With spaces for tabs, so that columns stay columns.
+fn expanded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for c in text.chars() {
+        let fill = if c == '\t' { 8 - at % 8 } else { 0 };
+        out.extend(std::iter::repeat_n(' ', fill));
+        if fill == 0 {
+            out.push(c);
+        }
+        at += fill.max(1);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_line_keeps_its_columns_or_is_broken() {
+        let style = Style::plain(40);
+        let mut page = Page::new(&style);
+        page.quoted(2, "a.txt:7", 8, "x\ty   z\x1b[2J");
+        page.quoted(2, "a.txt:11", 8, "one two three four five six seven eight nine");
+        assert_eq!(
+            page.finish(),
+            "  a.txt:7   x       y   z?[2J\n  a.txt:11  one two three four five six\n            seven eight nine\n"
+        );
     }
 }

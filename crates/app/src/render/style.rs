@@ -6,6 +6,8 @@ use std::io::IsTerminal;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use mitra_model::Era;
+use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
 
 /// The width of text that does not go to a terminal.
@@ -14,6 +16,9 @@ const WIDTH_PIPED: usize = 100;
 const WIDTH_MAX: usize = 120;
 /// Narrower than this nothing can be laid out.
 const WIDTH_MIN: usize = 40;
+
+/// What is shown in place of a time that is not known.
+pub const UNKNOWN: &str = "time unknown";
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -81,6 +86,8 @@ pub struct Style {
     pub width: usize,
     /// The zone that times are shown in.
     pub zone: TimeZone,
+    /// Whether its name is shown: files of other tools seldom say in which zone their clock was.
+    pub names_zone: bool,
 }
 
 impl Style {
@@ -91,13 +98,19 @@ impl Style {
         let terminal = out.is_terminal();
         let columns = rustix::termios::tcgetwinsize(&out).map_or(0, |size| usize::from(size.ws_col));
         let width = if terminal && columns > 0 { columns.clamp(WIDTH_MIN, WIDTH_MAX) } else { WIDTH_PIPED };
-        Style { color: color.wanted(terminal), width, zone: TimeZone::system() }
+        Style { color: color.wanted(terminal), width, zone: TimeZone::system(), names_zone: true }
     }
 
     /// Without colours, in UTC.
     #[must_use]
     pub fn plain(width: usize) -> Self {
-        Style { color: false, width, zone: TimeZone::UTC }
+        Style { color: false, width, zone: TimeZone::UTC, names_zone: true }
+    }
+
+    /// The same with times as they stand in files that do not name their zone.
+    #[must_use]
+    pub fn as_written(&self) -> Self {
+        Style { zone: TimeZone::UTC, names_zone: false, ..self.clone() }
     }
 
     /// The text in its colour.
@@ -110,22 +123,32 @@ impl Style {
         }
     }
 
-    /// `03:42:07` on the local clock.
+    /// `03:42:07` on the local clock. A time of day without a date is shown as it is, a time since boot as
+    /// `+6972247.491 s`, and where no time is known [`UNKNOWN`].
     #[must_use]
     pub fn clock(&self, ns: i64) -> String {
-        self.format(ns, "%H:%M:%S")
+        self.undated(ns).unwrap_or_else(|| self.format(ns, "%H:%M:%S"))
     }
 
-    /// `2026-11-21 03:42:07` on the local clock.
+    /// `2026-11-21 03:42:07` on the local clock; without a date as [`Style::clock`].
     #[must_use]
     pub fn date_clock(&self, ns: i64) -> String {
-        self.format(ns, "%Y-%m-%d %H:%M:%S")
+        self.undated(ns).unwrap_or_else(|| self.format(ns, "%Y-%m-%d %H:%M:%S"))
     }
 
-    /// The name of the zone at that moment: `CET`, `UTC`.
+    fn undated(&self, ns: i64) -> Option<String> {
+        match Era::of(ns) {
+            Era::Dated => None,
+            Era::Day => Some(Moment(ns).to_string()),
+            Era::Boot => Some(format!("{} s", Moment(ns))),
+            Era::Sequence | Era::Fact => Some(UNKNOWN.to_owned()),
+        }
+    }
+
+    /// The name of the zone at that moment: `CET`, `UTC`; nothing where the zone is not known.
     #[must_use]
     pub fn zone_name(&self, ns: i64) -> String {
-        self.format(ns, "%Z")
+        if self.names_zone { self.format(ns, "%Z") } else { String::new() }
     }
 
     fn format(&self, ns: i64, how: &str) -> String {
@@ -201,6 +224,16 @@ mod tests {
         let style = Style { color: true, ..Style::plain(80) };
         assert_eq!(style.paint(Ink::Bad, "x"), "\x1b[1;31mx\x1b[0m");
         assert_eq!(style.paint(Ink::Bad, ""), "");
+    }
+
+    #[test]
+    fn no_time_is_invented() {
+        let style = Style { zone: TimeZone::fixed(jiff::tz::offset(5)), ..Style::plain(80) };
+        assert_eq!(style.clock(0), "05:00:00");
+        assert_eq!(style.date_clock(Era::Day.zero() + 45_681 * SECOND), "12:41:21");
+        assert_eq!(style.clock(Era::Boot.zero() + 6_972_247_491_000_000), "+6972247.491 s");
+        assert_eq!(style.clock(Era::Sequence.zero() + SECOND), UNKNOWN);
+        assert_eq!(style.date_clock(Era::Fact.zero()), UNKNOWN);
     }
 
     #[test]

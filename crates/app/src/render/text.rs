@@ -1,9 +1,12 @@
 //! The report for people: what a tired person reads in twenty seconds, the verdict first.
 
-use mitra_model::report::{Culprit, Evidence, Incident, Ledger, Link, Moment, Report, Root, Window};
+use mitra_model::Era;
+use mitra_model::report::{Advice, Culprit, Incident, Ledger, Moment, Remedy, Report, Root, Unknown, Window};
 
 use crate::render::page::Page;
-use crate::render::style::{Ink, Style};
+use crate::render::proof::{self, Shown};
+use crate::render::sources::{self, range};
+use crate::render::style::{Ink, Style, UNKNOWN};
 use crate::render::units;
 
 /// Finds the plain words for the id of a condition.
@@ -11,15 +14,17 @@ pub type Title<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
 /// How many of the things that were ruled out are worth reading; the others are in `--json`.
 const RULED_OUT_MAX: usize = 6;
-/// How many numbers prove one link.
-const EVIDENCE_MAX: usize = 4;
+/// Advice that is worth reading; the rest is in `--json`.
+const ADVICE_MAX: usize = 8;
 
 /// The whole report.
 #[must_use]
 pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
+    let style = &clock_of(report, style);
     let mut page = Page::new(style);
+    let mut shown = Shown::default();
     if report.incidents.is_empty() {
-        quiet(&mut page, report);
+        quiet(&mut page, report, &mut shown);
         return page.finish();
     }
     if report.incidents.len() > 1 {
@@ -34,11 +39,23 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
             let fill = style.width.saturating_sub(rule.chars().count());
             page.line(style.paint(Ink::Faint, &format!("{rule}{}", "─".repeat(fill))));
         }
-        one(&mut page, incident, report.window.until, style, title);
+        one(&mut page, incident, report.window.until, &mut shown, title);
     }
     ledger(&mut page, &report.ledger, report.window);
-    whole(&mut page, report, style);
+    if let Some(comparison) = &report.comparison {
+        sources::comparison(&mut page, comparison, &mut shown);
+    }
+    advice(&mut page, &report.advice, &mut shown);
+    unknown(&mut page, &report.unknown);
+    sources::files(&mut page, &report.files);
+    whole(&mut page, report);
     page.finish()
+}
+
+/// Files seldom name a time zone: their clock is shown as it is.
+#[must_use]
+pub fn clock_of(report: &Report, style: &Style) -> Style {
+    if report.source == "files" { style.as_written() } else { style.clone() }
 }
 
 /// One sentence: when, what and who in plain words, what it cost. `until` is how far it was looked at.
@@ -54,27 +71,39 @@ pub fn verdict(incident: &Incident, until: Moment, style: &Style, title: Title<'
     } else {
         root.statement.trim_end_matches('.').to_owned()
     };
-    let clock = style.clock(until.0);
-    let cost = match (incident.lost_task_seconds.map(units::task_seconds), incident.end) {
-        (Some(cost), Some(end)) => {
-            format!("it cost {cost} in {}", units::length(seconds(incident.onset, end)))
-        }
-        (None, Some(end)) => format!("it lasted {}", units::length(seconds(incident.onset, end))),
-        (Some(cost), None) => format!("it had cost {cost} by {clock} and was not over"),
-        (None, None) => format!("it was not over by {clock}"),
+    let until = style.clock(until.0);
+    let lasted = incident.end.and_then(|end| length_between(incident.onset, end));
+    let cost = match (incident.lost_task_seconds.map(units::task_seconds), incident.end, lasted) {
+        (Some(cost), Some(_), Some(length)) => format!("; it cost {cost} in {length}"),
+        (Some(cost), Some(_), None) => format!("; it cost {cost}"),
+        (None, Some(_), Some(length)) => format!("; it lasted {length}"),
+        (None, Some(_), None) => String::new(),
+        (Some(cost), None, _) if until == UNKNOWN => format!("; it had cost {cost} and was not over"),
+        (Some(cost), None, _) => format!("; it had cost {cost} by {until} and was not over"),
+        (None, None, _) if until == UNKNOWN => String::new(),
+        (None, None, _) => format!("; it was not over by {until}"),
     };
-    format!("{}  {what}; {cost}.", style.clock(incident.onset.0))
+    let onset = style.clock(incident.onset.0);
+    if onset == UNKNOWN { format!("{what}{cost}.") } else { format!("{onset}  {what}{cost}.") }
 }
 
-fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, style: &Style, title: Title<'_>) {
+/// How long something took, where both ends are on one clock.
+fn length_between(from: Moment, to: Moment) -> Option<String> {
+    let same = Era::of(from.0) == Era::of(to.0) && from.is_known();
+    same.then(|| units::length(seconds(from, to)))
+}
+
+fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, shown: &mut Shown, title: Title<'_>) {
+    let style = page.style;
     let root = &incident.root_cause;
     page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, until, style, title));
     page.paragraph(2, 2, Some(Ink::Faint), &about(root, title));
 
-    page.heading("How it came about");
-    for link in &incident.chain {
-        chain_link(page, link, style, title);
+    for remark in &root.remarks {
+        page.paragraph(2, 4, None, &format!("- {remark}"));
     }
+    page.heading("How it came about");
+    proof::chain(page, &incident.chain, shown, style, title);
     if !incident.symptoms.is_empty() {
         let named: Vec<&str> = incident.symptoms.iter().map(|id| title(id).unwrap_or(id)).collect();
         page.labelled(2, "noticed as", 10, Some(Ink::Faint), &named.join("; "));
@@ -92,8 +121,15 @@ fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, style: &Style, t
             Some(Ink::Strong),
             &format!("{} ({}{share})", other.statement, other.condition),
         );
+        for remark in &other.remarks {
+            page.paragraph(10, 12, None, &format!("- {remark}"));
+        }
     }
-    remedies(page, incident);
+    if !incident.remedies.is_empty() {
+        page.heading("What to do");
+        remedies(page, 2, &incident.remedies);
+    }
+    next(page, incident);
     reasons(page, incident);
 }
 
@@ -110,59 +146,47 @@ fn about(root: &Root, title: Title<'_>) -> String {
     parts.join("; ")
 }
 
-fn chain_link(page: &mut Page<'_>, link: &Link, style: &Style, title: Title<'_>) {
-    let lag = if link.lag_s.abs() < 0.5 { String::new() } else { format!("{:+.0} s", link.lag_s) };
-    let head = format!("{}  {lag:>6}", style.clock(link.onset.0));
-    let words = title(&link.condition).map_or_else(String::new, |words| format!(": {words}"));
-    page.labelled(2, &head, 16, None, &format!("{}{words}", link.condition));
-    let shown = &link.evidence[..link.evidence.len().min(EVIDENCE_MAX)];
-    let names: Vec<String> = shown.iter().map(evidence_name).collect();
-    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).min(40);
-    for (evidence, name) in shown.iter().zip(&names) {
-        page.labelled(20, name, width, Some(Ink::Faint), &movement(evidence));
-    }
-}
-
-fn evidence_name(evidence: &Evidence) -> String {
-    if evidence.entity.is_empty() {
-        evidence.metric.clone()
-    } else {
-        format!("{} {}", evidence.metric, evidence.entity)
-    }
-}
-
-/// `1.2 MB/s → 710 MB/s`.
-fn movement(evidence: &Evidence) -> String {
-    let during = units::value(evidence.during, &evidence.unit);
-    match evidence.before {
-        Some(before) => format!("{} → {during}", units::value(before, &evidence.unit)),
-        None => during,
-    }
-}
-
-fn remedies(page: &mut Page<'_>, incident: &Incident) {
-    if !incident.remedies.is_empty() {
-        page.heading("What to do");
-    }
-    for remedy in &incident.remedies {
-        page.paragraph(2, 2, None, &remedy.action);
-        if !remedy.command.is_empty() {
-            page.verbatim(4, Ink::Command, &remedy.command);
+fn remedies(page: &mut Page<'_>, indent: usize, remedies: &[Remedy]) {
+    for remedy in remedies {
+        page.paragraph(indent, indent, None, &remedy.action);
+        for command in remedy.command.lines() {
+            page.verbatim(indent + 2, Ink::Command, command);
         }
         for (label, text) in [("verify", &remedy.verify), ("risk", &remedy.risk)] {
             if !text.is_empty() {
-                page.labelled(4, label, 6, Some(Ink::Faint), text);
+                page.labelled(indent + 2, label, 6, Some(Ink::Faint), text);
             }
         }
     }
+}
+
+fn next(page: &mut Page<'_>, incident: &Incident) {
     if !incident.next.is_empty() {
         page.heading("What to measure next");
     }
     for next in &incident.next {
         page.paragraph(2, 2, None, &next.measure);
-        if !next.command.is_empty() {
-            page.verbatim(4, Ink::Command, &next.command);
+        for command in next.command.lines() {
+            page.verbatim(4, Ink::Command, command);
         }
+    }
+}
+
+/// What could be better although nothing went wrong.
+fn advice(page: &mut Page<'_>, list: &[Advice], shown: &mut Shown) {
+    if !list.is_empty() {
+        page.heading("What could be better");
+    }
+    for advice in list.iter().take(ADVICE_MAX) {
+        page.paragraph(2, 4, None, &format!("{} ({})", advice.statement, advice.condition));
+        for remark in &advice.remarks {
+            page.paragraph(4, 6, None, &format!("- {remark}"));
+        }
+        proof::evidence(page, 4, &advice.evidence, shown);
+        remedies(page, 4, &advice.remedies);
+    }
+    if let Some(more) = list.len().checked_sub(ADVICE_MAX).filter(|n| *n > 0) {
+        page.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see --json"));
     }
 }
 
@@ -178,22 +202,30 @@ fn reasons(page: &mut Page<'_>, incident: &Incident) {
     if let Some(more) = incident.ruled_out.len().checked_sub(RULED_OUT_MAX).filter(|n| *n > 0) {
         page.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see --json"));
     }
-    if !incident.unknown.is_empty() {
+    unknown(page, &incident.unknown);
+}
+
+fn unknown(page: &mut Page<'_>, list: &[Unknown]) {
+    if !list.is_empty() {
         page.heading("What could not be told");
         let unknown: Vec<String> =
-            incident.unknown.iter().map(|u| format!("{} (needs {})", u.condition, u.needs)).collect();
+            list.iter().map(|u| format!("{} (needs {})", u.condition, u.needs)).collect();
         page.paragraph(2, 2, None, &unknown.join("; "));
     }
 }
 
 /// What holds for the whole window, after the incidents.
-fn whole(page: &mut Page<'_>, report: &Report, style: &Style) {
+fn whole(page: &mut Page<'_>, report: &Report) {
+    let style = page.style;
     page.gap();
     if !report.healthy.is_empty() {
         page.labelled(0, "Healthy", 8, Some(Ink::Good), &report.healthy.join(", "));
     }
-    recorder(page, report, style);
-    let mut looked = format!("{} on {}", range(report.window, style), report.host);
+    sources::recorder(page, report, style);
+    let mut looked = range(report.window, style);
+    if !report.host.is_empty() {
+        looked.push_str(&format!(" on {}", report.host));
+    }
     if let Some(baseline) = report.baseline {
         looked.push_str(&format!(", compared with {}", range(baseline, style)));
     }
@@ -223,64 +255,48 @@ fn ledger(page: &mut Page<'_>, ledger: &Ledger, window: Window) {
     }
 }
 
-fn recorder(page: &mut Page<'_>, report: &Report, style: &Style) {
-    let state = &report.recorder;
-    if !state.gaps.is_empty() {
-        let gaps: Vec<String> = state
-            .gaps
-            .iter()
-            .take(3)
-            .map(|g| {
-                format!(
-                    "{} for {} ({})",
-                    style.clock(g.since.0),
-                    units::length(seconds(g.since, g.until)),
-                    g.why
-                )
-            })
-            .collect();
-        let more = state.gaps.len().saturating_sub(3);
-        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-        page.labelled(0, "Gaps", 8, Some(Ink::Warn), &format!("{}{more}", gaps.join(", ")));
-    }
-    if !state.unavailable.is_empty() {
-        let sources: Vec<String> =
-            state.unavailable.iter().map(|u| format!("{} ({})", u.source, u.why)).collect();
-        page.labelled(0, "Not seen", 8, Some(Ink::Warn), &sources.join("; "));
-    }
-}
-
-/// Nothing went wrong: one sentence, and what the recorder did not see.
-fn quiet(page: &mut Page<'_>, report: &Report) {
+/// Nothing went wrong: one sentence, what else there is to say, and what the recorder did not see.
+fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut Shown) {
     let style = page.style;
-    let mut text = format!("No incident on {} in {}", report.host, range(report.window, style));
-    let fine = if report.healthy.is_empty() {
-        String::new()
-    } else {
-        format!(" ({} fine)", report.healthy.join(", "))
-    };
-    text.push_str(&fine);
-    let ledger = &report.ledger;
-    match (ledger.lost_task_seconds, ledger.by_cause.first()) {
-        (Some(lost), Some(most)) => {
-            text.push_str(&format!(
-                "; tasks lost {} altogether, most of it to {} ({})",
-                units::task_seconds(lost),
-                most.cause,
-                short_seconds(most.seconds)
-            ));
-            if let Some(who) = ledger.by_process.first() {
-                text.push_str(&format!(", {} ({}) most of all", who.name, who.pid));
-            }
-        }
-        (Some(lost), None) => {
-            text.push_str(&format!("; tasks lost {} altogether", units::task_seconds(lost)))
-        }
-        (None, _) => text.push_str("; lost time could not be measured"),
+    let files = report.source == "files";
+    if let Some(comparison) = &report.comparison {
+        sources::comparison(page, comparison, shown);
+        page.gap();
     }
+    let mut text = "No incident".to_owned();
+    if !report.host.is_empty() {
+        text.push_str(&format!(" on {}", report.host));
+    }
+    text.push_str(&if files && !sources::is_known(report.window) {
+        " in what was read".to_owned()
+    } else {
+        format!(" in {}", range(report.window, style))
+    });
+    if !report.healthy.is_empty() {
+        text.push_str(&format!(" ({} fine)", report.healthy.join(", ")));
+    }
+    text.push_str(&lost(&report.ledger, files));
     text.push('.');
     page.paragraph(0, 2, Some(Ink::Good), &text);
-    recorder(page, report, style);
+    advice(page, &report.advice, shown);
+    unknown(page, &report.unknown);
+    sources::files(page, &report.files);
+    sources::recorder(page, report, style);
+}
+
+/// Lost time as the end of a sentence. Files hardly ever hold it, so nobody misses it there.
+fn lost(ledger: &Ledger, files: bool) -> String {
+    let Some(lost) = ledger.lost_task_seconds else {
+        return if files { String::new() } else { "; lost time could not be measured".to_owned() };
+    };
+    let mut text = format!("; tasks lost {} altogether", units::task_seconds(lost));
+    if let Some(most) = ledger.by_cause.first() {
+        text.push_str(&format!(", most of it to {} ({})", most.cause, short_seconds(most.seconds)));
+        if let Some(who) = ledger.by_process.first() {
+            text.push_str(&format!(", {} ({}) most of all", who.name, who.pid));
+        }
+    }
+    text
 }
 
 /// `dd (8123)`, or whatever else is named.
@@ -312,14 +328,6 @@ fn culprit(culprit: &Culprit) -> Option<String> {
     ];
     parts.extend(named.into_iter().filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?))));
     (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-/// `03:40:00 to 03:50:00`, with dates where the days differ.
-fn range(window: Window, style: &Style) -> String {
-    let (since, until) = (style.date_clock(window.since.0), style.date_clock(window.until.0));
-    let same_day = since.get(..10) == until.get(..10);
-    let until = if same_day { until.get(11..).unwrap_or(&until) } else { &until };
-    format!("{since} to {until} {}", style.zone_name(window.until.0))
 }
 
 fn window_length(window: Window) -> String {
@@ -368,6 +376,26 @@ mod tests {
     }
 
     #[test]
+    fn an_incident_from_files() {
+        insta::assert_snapshot!(report(&examples::files(), &Style::plain(100), &title));
+    }
+
+    #[test]
+    fn runs_and_advice() {
+        insta::assert_snapshot!(report(&examples::runs(), &Style::plain(100), &title));
+    }
+
+    #[test]
+    fn times_of_files_are_shown_as_they_stand() {
+        let mut files = examples::files();
+        files.window = Window { since: Moment(0), until: Moment(3_600_000_000_000) };
+        let elsewhere = Style { zone: jiff::tz::TimeZone::fixed(jiff::tz::offset(7)), ..Style::plain(200) };
+        let text = report(&files, &elsewhere, &title);
+        assert!(text.contains("1970-01-01 00:00:00 to 01:00:00\n"), "{text}");
+        assert!(text.starts_with("12:41:21 sdb was read"), "{text}");
+    }
+
+    #[test]
     fn the_first_line_is_the_verdict() {
         let text = report(&examples::flood(), &Style::plain(200), &title);
         let first = text.lines().next().unwrap();
@@ -392,7 +420,10 @@ mod tests {
     fn names_cannot_send_escape_sequences() {
         let coloured = Style { color: true, ..Style::plain(80) };
         for style in [Style::plain(80), coloured] {
-            assert!(!report(&examples::flood(), &style, &title).contains("\x1b[2J"));
+            for example in [examples::flood(), examples::files()] {
+                let text = report(&example, &style, &title);
+                assert!(!text.contains("\x1b[2J") && !text.contains("\x1b[31m"));
+            }
         }
         assert!(!report(&examples::flood(), &Style::plain(80), &title).contains('\x1b'));
     }

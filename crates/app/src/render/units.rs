@@ -60,6 +60,19 @@ pub fn grouped(value: f64) -> String {
     if value <= -0.5 { format!("-{out}") } else { out }
 }
 
+/// `4,907.53`, `1,700`: with two decimals where there are any.
+#[must_use]
+pub fn exact(value: f64) -> String {
+    let hundredths = (value.abs() * 100.0).round();
+    let (whole, decimals) = ((hundredths / 100.0).trunc(), hundredths % 100.0);
+    let sign = if value < 0.0 { "-" } else { "" };
+    if decimals == 0.0 {
+        format!("{sign}{}", grouped(whole))
+    } else {
+        format!("{sign}{}.{decimals:02.0}", grouped(whole))
+    }
+}
+
 /// A length of time on the clock: `47 s`, `7 min 53 s`, `2 h 5 min`, `3 d 4 h`.
 #[must_use]
 pub fn length(seconds: f64) -> String {
@@ -102,6 +115,11 @@ mod tests {
         assert_eq!(task_seconds(0.31), "0.3 task-seconds");
         assert_eq!(grouped(1_234_567.0), "1,234,567");
         assert_eq!(grouped(-1234.0), "-1,234");
+        assert_eq!(exact(4907.53), "4,907.53");
+        assert_eq!(
+            (exact(1700.0).as_str(), exact(-0.5).as_str(), exact(9.999).as_str()),
+            ("1,700", "-0.50", "10")
+        );
         assert_eq!(grouped(999.0), "999");
     }
 }

@@ -1,0 +1,114 @@
+//! The numbers of a report, and the lines of files that say so.
+
+use std::collections::HashSet;
+
+use mitra_model::report::{Evidence, Link, Quote};
+
+use crate::render::page::Page;
+use crate::render::style::{Ink, Style, UNKNOWN};
+use crate::render::text::Title;
+use crate::render::units;
+
+/// How many numbers prove one link.
+const EVIDENCE_MAX: usize = 4;
+/// How many lines of files are shown for one link.
+const LINES_MAX: usize = 8;
+/// Where the numbers stand below the name of a link, at least.
+const HEAD_MIN: usize = 16;
+
+/// The lines that were shown: the next time their place is enough.
+#[derive(Default)]
+pub struct Shown(HashSet<(String, u32)>);
+
+/// The chain, from the root on.
+pub fn chain(page: &mut Page<'_>, links: &[Link], shown: &mut Shown, style: &Style, title: Title<'_>) {
+    let heads: Vec<String> = links.iter().map(|link| head(link, style)).collect();
+    let width = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0).max(HEAD_MIN);
+    for (link, head) in links.iter().zip(&heads) {
+        let words = title(&link.condition).map_or_else(String::new, |words| format!(": {words}"));
+        page.labelled(2, head, width, None, &format!("{}{words}", link.condition));
+        evidence(page, width + 4, &link.evidence, shown);
+    }
+}
+
+/// `03:42:15    +8 s`; a lag to something whose time is not known is none.
+fn head(link: &Link, style: &Style) -> String {
+    let clock = style.clock(link.onset.0);
+    if clock == UNKNOWN || link.lag_s.abs() < 0.5 {
+        return clock;
+    }
+    format!("{clock}  {:>6}", format!("{:+.0} s", link.lag_s))
+}
+
+/// Numbers, each with the places that say so, and below them the lines of these places.
+pub fn evidence(page: &mut Page<'_>, indent: usize, list: &[Evidence], shown: &mut Shown) {
+    let list = list.get(..EVIDENCE_MAX).unwrap_or(list);
+    let names: Vec<String> = list.iter().map(name).collect();
+    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).min(40);
+    for (evidence, name) in list.iter().zip(&names) {
+        let places = places(&evidence.quotes);
+        let places = if places.is_empty() { places } else { format!("  ({places})") };
+        page.labelled(indent, name, width, Some(Ink::Faint), &format!("{}{places}", movement(evidence)));
+    }
+    quotes(page, indent + 2, list.iter().flat_map(|e| &e.quotes), shown);
+}
+
+/// The lines themselves, in the order of the files, each once in a report.
+pub fn quotes<'q>(
+    page: &mut Page<'_>,
+    indent: usize,
+    quotes: impl Iterator<Item = &'q Quote>,
+    shown: &mut Shown,
+) {
+    let mut lines: Vec<(&str, u32, &str)> = quotes
+        .filter_map(|q| Some((q.file.as_str(), q.line, q.text.as_deref()?)))
+        .filter(|(file, line, _)| !shown.0.contains(&((*file).to_owned(), *line)))
+        .collect();
+    lines.sort_unstable();
+    lines.dedup();
+    let places: Vec<String> =
+        lines.iter().take(LINES_MAX).map(|(file, line, _)| format!("{file}:{line}")).collect();
+    let width = places.iter().map(|p| p.chars().count()).max().unwrap_or(0);
+    for (place, (file, line, text)) in places.iter().zip(&lines) {
+        page.quoted(indent, place, width, text);
+        shown.0.insert(((*file).to_owned(), *line));
+    }
+}
+
+/// `sar-B.txt:5 :6 :41, vmstat.txt:9`.
+pub fn places(quotes: &[Quote]) -> String {
+    let mut text = String::new();
+    let mut last: Option<(&str, u32)> = None;
+    for quote in quotes {
+        let here = (quote.file.as_str(), quote.line);
+        match last {
+            Some(before) if before == here => continue,
+            Some((file, _)) if file == here.0 => text.push_str(&format!(" :{}", quote.line)),
+            Some(_) => text.push_str(&format!(", {}:{}", quote.file, quote.line)),
+            None => text = format!("{}:{}", quote.file, quote.line),
+        }
+        last = Some(here);
+    }
+    text
+}
+
+/// The metric and the thing.
+pub fn name(evidence: &Evidence) -> String {
+    if evidence.entity.is_empty() {
+        evidence.metric.clone()
+    } else {
+        format!("{} {}", evidence.metric, evidence.entity)
+    }
+}
+
+/// `1.2 MB/s → 710 MB/s, at most 812 MB/s`.
+pub fn movement(evidence: &Evidence) -> String {
+    let show = |value: f64| units::value(value, &evidence.unit);
+    let during = show(evidence.during);
+    let peak = evidence.peak.map(show).filter(|peak| *peak != during);
+    let peak = peak.map_or_else(String::new, |peak| format!(", peak {peak}"));
+    match evidence.before {
+        Some(before) => format!("{} → {during}{peak}", show(before)),
+        None => format!("{during}{peak}"),
+    }
+}

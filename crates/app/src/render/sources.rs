@@ -1,0 +1,170 @@
+//! What a report was made from: the stretch of time, the files that were read, the runs that were compared.
+
+use mitra_model::Era;
+use mitra_model::report::{Comparison, FileRead, Moment, Report, RunResult, Window};
+
+use crate::render::page::Page;
+use crate::render::proof::{self, Shown};
+use crate::render::style::{Ink, Style};
+use crate::render::table::{Align, Table};
+use crate::render::units;
+
+/// Files that are listed; the others are in `--json`.
+const FILES_MAX: usize = 60;
+/// Runs whose lines are quoted.
+const RUNS_QUOTED_MAX: usize = 6;
+
+/// What a column of the comparison holds: its head, the metrics that may stand in it, and how they look.
+pub const COLUMNS: [(&str, &[&str], Look); 12] = [
+    ("requests/s", &["run.requests_per_s"], Look::Rate),
+    ("transactions/s", &["run.transactions_per_s"], Look::Rate),
+    ("events/s", &["run.events_per_s"], Look::Rate),
+    ("reads/s", &["run.read_iops"], Look::Rate),
+    ("writes/s", &["run.write_iops"], Look::Rate),
+    ("p50", &["run.latency_p50"], Look::Seconds),
+    ("p75", &["run.latency_p75"], Look::Seconds),
+    ("p90", &["run.latency_p90"], Look::Seconds),
+    ("p99", &["run.latency_p99"], Look::Seconds),
+    ("max", &["run.latency_max"], Look::Seconds),
+    ("errors", &["run.errors", "run.non_2xx"], Look::Count),
+    ("time-outs", &["run.timeouts"], Look::Count),
+];
+
+/// How the numbers of a column look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// `4,907.53`.
+    Rate,
+    /// `96.5 ms`.
+    Seconds,
+    /// `1,197`.
+    Count,
+}
+
+/// A number as its column shows it; several metrics of one column are added up.
+#[must_use]
+pub fn cell(run: &RunResult, metrics: &[&str], look: Look) -> Option<String> {
+    let there: Vec<f64> = metrics.iter().filter_map(|m| run.values.get(*m).copied()).collect();
+    if there.is_empty() {
+        return None;
+    }
+    let value: f64 = there.iter().sum();
+    Some(match look {
+        Look::Rate => units::exact(value),
+        Look::Seconds => units::value(value, "s"),
+        Look::Count => units::grouped(value),
+    })
+}
+
+/// Runs side by side.
+pub fn comparison(page: &mut Page<'_>, comparison: &Comparison, shown: &mut Shown) {
+    page.gap();
+    page.paragraph(0, 2, Some(Ink::Strong), &comparison.statement);
+    let columns: Vec<_> = COLUMNS
+        .into_iter()
+        .filter(|(_, metrics, look)| comparison.runs.iter().any(|r| cell(r, metrics, *look).is_some()))
+        .collect();
+    let mut heads = vec![("run", Align::Left)];
+    heads.extend(columns.iter().map(|(head, _, _)| (*head, Align::Right)));
+    let mut table = Table::new(&heads);
+    for run in &comparison.runs {
+        let cells = columns.iter().map(|(_, m, look)| cell(run, m, *look).unwrap_or_else(|| "-".into()));
+        table.row(std::iter::once(run.name.clone()).chain(cells));
+    }
+    for line in table.render(page.style).lines() {
+        page.line(format!("  {line}"));
+    }
+    for remark in &comparison.remarks {
+        page.paragraph(2, 4, None, &format!("- {remark}"));
+    }
+    let quotes = comparison.runs.iter().take(RUNS_QUOTED_MAX).flat_map(|r| &r.quotes);
+    proof::quotes(page, 2, quotes, shown);
+}
+
+/// The files, and what was made of each.
+pub fn files(page: &mut Page<'_>, files: &[FileRead]) {
+    if files.is_empty() {
+        return;
+    }
+    page.heading("Read");
+    let width = files.iter().take(FILES_MAX).map(|f| f.file.chars().count()).max().unwrap_or(0).min(40);
+    for file in files.iter().take(FILES_MAX) {
+        page.labelled(2, &file.file, width, None, &made_of(file));
+        if let Some((line, text)) = &file.first_unread {
+            page.quoted(width + 6, &format!("line {line}"), 0, text);
+        }
+    }
+    if let Some(more) = files.len().checked_sub(FILES_MAX).filter(|n| *n > 0) {
+        page.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see --json"));
+    }
+}
+
+/// `sar -B, sar -r; 1,440 lines, 3 of them make no sense; no date`.
+#[must_use]
+pub fn made_of(file: &FileRead) -> String {
+    let mut parts =
+        vec![if file.formats.is_empty() { "not recognised".to_owned() } else { file.formats.join(", ") }];
+    let lines = match file.lines {
+        1 => "1 line".to_owned(),
+        n => format!("{} lines", units::grouped(n as f64)),
+    };
+    parts.push(match (file.unread, file.lines) {
+        (0, _) => lines,
+        (unread, lines_all) if unread >= lines_all => lines,
+        (1, _) => format!("{lines}, 1 of them makes no sense"),
+        (n, _) => format!("{lines}, {} of them make no sense", units::grouped(n as f64)),
+    });
+    parts.extend(file.notes.iter().cloned());
+    parts.join("; ")
+}
+
+/// Whether it says when: files may have no time at all, or several that cannot be put in one order.
+#[must_use]
+pub fn is_known(window: Window) -> bool {
+    let (Moment(since), Moment(until)) = (window.since, window.until);
+    window != Window::default() && Era::of(since) == Era::of(until) && window.since.is_known()
+}
+
+/// `2026-11-21 03:40:00 to 03:50:00 UTC`, as far as the times are known.
+#[must_use]
+pub fn range(window: Window, style: &Style) -> String {
+    let (Moment(since), Moment(until)) = (window.since, window.until);
+    if !is_known(window) {
+        return "times that are not known".to_owned();
+    }
+    let (from, to) = (style.date_clock(since), style.date_clock(until));
+    match Era::of(since) {
+        Era::Dated => {
+            let same_day = from.get(..10) == to.get(..10);
+            let to = if same_day { to.get(11..).unwrap_or(&to) } else { &to };
+            format!("{from} to {to} {}", style.zone_name(until)).trim_end().to_owned()
+        }
+        Era::Day => format!("{from} to {to} of a day without a date"),
+        _ => format!("{from} to {to} after boot"),
+    }
+}
+
+/// Gaps and what the recorder could not see.
+pub fn recorder(page: &mut Page<'_>, report: &Report, style: &Style) {
+    const GAPS_MAX: usize = 3;
+    let state = &report.recorder;
+    if !state.gaps.is_empty() {
+        let gaps: Vec<String> = state
+            .gaps
+            .iter()
+            .take(GAPS_MAX)
+            .map(|g| {
+                let seconds = mitra_model::series::seconds_between(g.since.0, g.until.0);
+                format!("{} for {} ({})", style.clock(g.since.0), units::length(seconds), g.why)
+            })
+            .collect();
+        let more = state.gaps.len().saturating_sub(GAPS_MAX);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        page.labelled(0, "Gaps", 8, Some(Ink::Warn), &format!("{}{more}", gaps.join(", ")));
+    }
+    if !state.unavailable.is_empty() {
+        let sources: Vec<String> =
+            state.unavailable.iter().map(|u| format!("{} ({})", u.source, u.why)).collect();
+        page.labelled(0, "Not seen", 8, Some(Ink::Warn), &sources.join("; "));
+    }
+}
