@@ -8,7 +8,6 @@ mod live;
 mod notify;
 mod place;
 mod progress;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the files that explain and compare will read"))]
 mod quotes;
 mod recorder;
 mod render;

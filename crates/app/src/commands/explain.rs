@@ -16,6 +16,7 @@ use crate::errors::usage;
 use crate::evidence;
 use crate::place;
 use crate::progress::Progress;
+use crate::quotes;
 use crate::render::style::Style;
 use crate::render::text;
 use crate::when::Here;
@@ -72,7 +73,8 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
     };
     let progress = Progress::new("reading and explaining");
     let loaded = evidence::load(&args.paths, good, args.date)?;
-    let report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
+    let mut report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
+    quotes::fill_quotes(&mut report, &mut |name| loaded.open(name));
     drop(progress);
     if args.json { print_json(&report) } else { print(&text::report(&report, style, &title)) }
 }
