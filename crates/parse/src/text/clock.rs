@@ -19,10 +19,14 @@ pub fn days(year: i64, month: u32, day: u32) -> Option<i64> {
     Some(era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468)
 }
 
-/// A date in one word: `2026-11-21`, `11/21/2026`, `11/21/26`, `21.11.2026`, `21/11/2026`, `2026/11/21`. Where both
-/// readings are possible, month before day is what the C locale prints; with dots the day is first.
+/// A date in one word: `2026-11-21`, `11/21/2026`, `11/21/26`, `21.11.2026`, `21/11/2026`, `2026/11/21`,
+/// `2026年11月21日`. Where both readings are possible, month before day is what the C locale prints; with dots the day
+/// is first.
 #[must_use]
 pub fn date(word: &[u8]) -> Option<i64> {
+    if word.get(4..7) == Some("年".as_bytes()) {
+        return east_asian(word);
+    }
     let separator = *word.iter().find(|b| matches!(b, b'-' | b'/' | b'.'))?;
     let mut parts = word.split(|b| *b == separator);
     let (a, b, c) = (parts.next()?, parts.next()?, parts.next()?);
@@ -39,6 +43,15 @@ pub fn date(word: &[u8]) -> Option<i64> {
     }
     let year = year(z, c.len());
     if separator == b'.' || separator == b'-' || x > 12 { days(year, y, x) } else { days(year, x, y) }
+}
+
+/// `2026年11月21日`.
+fn east_asian(word: &[u8]) -> Option<i64> {
+    let (year, rest) = (integer(word.get(..4)?)?, word.get(7..)?);
+    let month_end = memchr::memmem::find(rest, "月".as_bytes())?;
+    let day = rest.get(month_end + 3..)?.strip_suffix("日".as_bytes())?;
+    let month = integer(rest.get(..month_end)?)?;
+    days(i64::try_from(year).ok()?, u32::try_from(month).ok()?, u32::try_from(integer(day)?).ok()?)
 }
 
 /// A time of day in nanoseconds: `12:41:21`, `10:53:32.92709`, `12:41` (no seconds). `None` when it is none.
@@ -205,9 +218,16 @@ mod tests {
     fn dates_of_the_world() {
         let day = days(2026, 11, 21).unwrap();
         assert_eq!(day * 86_400, 1_795_219_200);
-        for word in
-            ["2026-11-21", "11/21/2026", "11/21/26", "21.11.2026", "21/11/2026", "2026/11/21", "21-11-2026"]
-        {
+        for word in [
+            "2026-11-21",
+            "11/21/2026",
+            "11/21/26",
+            "21.11.2026",
+            "21/11/2026",
+            "2026/11/21",
+            "21-11-2026",
+            "2026年11月21日",
+        ] {
             assert_eq!(date(word.as_bytes()), Some(day), "{word}");
         }
         for bad in ["", "2026-13-01", "1/2", "10:53:32", "1.2.3.4", "99/99/99", "12.5"] {

@@ -88,6 +88,8 @@ pub(super) struct Group {
     days: i64,
     /// The column whose zeros mean nothing unless something has another value.
     doubtful: Option<usize>,
+    /// The date that `days` counts from.
+    date: Option<i64>,
 }
 
 pub(super) struct Track {
@@ -226,6 +228,7 @@ impl Import {
             last_clock: -1,
             days: 0,
             doubtful: None,
+            date: None,
         });
         GroupId(self.groups.len() - 1)
     }
@@ -371,6 +374,10 @@ impl Import {
         let t = self.moment(when);
         let When::Clock(clock) = when else { return t };
         let group = &mut self.groups[group.0];
+        if group.date != self.context.date {
+            // A new header names the date: nights that were counted before it are in it.
+            (group.date, group.last_clock, group.days) = (self.context.date, -1, 0);
+        }
         if group.last_clock - clock > DAY / 2
             && t + group.days * DAY <= group.times.last().copied().unwrap_or(t)
         {
