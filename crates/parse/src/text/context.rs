@@ -33,6 +33,8 @@ pub struct Context {
     pub underway: bool,
     /// The next free position in the file's sequence of samples without times.
     pub step: u32,
+    /// How many runs of benchmarks the file has shown so far: the second one needs a name of its own.
+    pub runs: u32,
 }
 
 impl Context {
