@@ -197,14 +197,24 @@ pub fn whole_line(line: &[u8], date_known: Option<i64>) -> Option<When> {
     }
 }
 
-/// The time of day among some words, on a date.
+/// The time of day among some words, on a date. Of other words there may be the weekday and the time zone.
 fn clock_on<'a>(list: impl Iterator<Item = &'a [u8]>, day: i64) -> Option<When> {
     let mut clock = None;
+    let mut others = 0;
     for word in list {
+        let word = word.strip_suffix(b",").unwrap_or(word);
         if let Some(ns) = time_of_day(word) {
             clock = Some(ns);
         } else if let Some(ns) = clock.and_then(|ns| with_half(ns, word)) {
             clock = Some(ns);
+        } else if date(word).is_none() {
+            // The weekday stands before the time, the zone behind it.
+            let is_zone = word.iter().all(u8::is_ascii_uppercase)
+                || (matches!(word, [b'+' | b'-', ..]) && zone_offset(word).is_some());
+            others += 1;
+            if others > 2 || word.len() > 6 || clock.is_some() != is_zone {
+                return None;
+            }
         }
     }
     Some(When::At(day * DAY + clock?))
@@ -270,6 +280,9 @@ mod tests {
             "Sep 10 10:53:32 host",
             "Average: 3",
             "hello",
+            "2016-09-10 10:53:32.92709 MemTotal: 65837824 kB",
+            "2016-09-10 10:53:32 ctxt 12345",
+            "2016-09-10 10:53:32 Dirty: 5 kB",
             "12:00:01 AM CPU %user %nice",
         ] {
             assert_eq!(whole_line(no.as_bytes(), None), None, "{no}");
