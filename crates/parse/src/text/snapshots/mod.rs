@@ -1,6 +1,14 @@
 //! Files of /proc and /sys that were saved, once, in a row or as histories; sysctl, df, mount, lsblk, numastat.
 
+mod keys;
+mod names;
+mod saved;
+pub(in crate::text) mod sink;
+mod stamp;
+mod tables;
+mod zones;
+
 use super::Format;
 
 /// The formats, the most particular first.
-pub static FORMATS: &[Format] = &[];
+pub static FORMATS: &[Format] = &[Format { name: "/proc files", starts: saved::starts, read: saved::read }];
