@@ -48,11 +48,13 @@ fn setting<'a>(read: &'a Imported, name: &str) -> &'a str {
 }
 
 fn numbers(read: &Imported) -> Vec<&[f64]> {
-    let values = |kind| match kind {
-        EventKind::Numbers { values } => Some(values.as_slice()),
-        _ => None,
-    };
-    read.set.events.iter().filter_map(|e| values(&e.kind)).collect()
+    let mut found = Vec::new();
+    for event in &read.set.events {
+        if let EventKind::Numbers { values } = &event.kind {
+            found.push(values.as_slice());
+        }
+    }
+    found
 }
 
 /// Whether it says nothing at all.
