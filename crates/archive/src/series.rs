@@ -342,7 +342,11 @@ impl Builder {
             let Some(known) = self.known.get(&wanted.metric.entity) else { continue };
             for (track, name) in wanted.tracks.into_iter().zip(&known.names) {
                 if !track.changes.is_empty() {
-                    set.insert_text(wanted.metric, name.clone(), TextSeries { changes: track.changes });
+                    set.insert_text(
+                        wanted.metric,
+                        name.clone(),
+                        TextSeries { changes: track.changes, place: None },
+                    );
                 } else if track.start != NEVER && !track.values.is_empty() {
                     let (start, values) = (track.start as usize, track.values);
                     set.insert(

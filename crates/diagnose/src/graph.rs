@@ -79,6 +79,27 @@ static EDGES: &[Edge] = &[
     edge("major-faults", "disk-saturated", "each major fault is a read"),
     edge("major-faults", "tasks-in-d-state", "a task in a major fault sleeps uninterruptibly"),
     edge("major-faults", "pressure-io", "a task in a major fault waits for the device"),
+    edge("kswapd-scanning", "mass-reclaim", "kswapd frees until its watermark is reached again"),
+    edge("direct-reclaim", "mass-reclaim", "many tasks reclaim at once"),
+    edge(
+        "mass-reclaim",
+        "scheduling-stall",
+        "reclaim keeps the CPUs in the kernel and holds locks that lookups need",
+    ),
+    edge("direct-reclaim", "scheduling-stall", "whoever allocates reclaims instead of doing its work"),
+    edge("scheduling-stall", "session-drop", "a program that does not run misses its heartbeats"),
+    // Growth.
+    edge(
+        "slab-dentry-bloat",
+        "free-memory-low",
+        "a cache of names that nobody asks for again takes the memory",
+    ),
+    edge("slab-dentry-bloat", "mass-reclaim", "when memory runs out, millions of entries have to go at once"),
+    edge("slab-dentry-bloat", "kswapd-scanning", "a cache that grows without end needs other pages to go"),
+    edge("slab-dentry-bloat", "direct-reclaim", "entries are made faster than kswapd frees them"),
+    edge("slab-dentry-bloat", "page-cache-eviction", "pages of files go to make room for names"),
+    explains("slab-dentry-bloat", "cpu-hog", "the time goes into lookups of names that do not exist"),
+    explains("slab-dentry-bloat", "single-thread-bottleneck", "the thread is busy with lookups in vain"),
     // Swap and the OOM killer.
     edge("swap-thrash", "major-faults", "a page that comes back from swap comes by a major fault"),
     edge("swap-thrash", "pressure-memory", "waiting for one's own pages counts as memory pressure"),

@@ -244,6 +244,13 @@ impl<'a> View<'a> {
         Some(evidence)
     }
 
+    /// The line of the last text of a metric.
+    #[must_use]
+    pub fn text_quote(&self, metric: &str, row: &str) -> Option<Quote> {
+        let text = self.set.text(metric, row)?;
+        quote::of_place(self.set, text.place?, text.changes.last()?.0, None)
+    }
+
     /// Evidence that an event is.
     #[must_use]
     pub fn event_quote(&self, event: &mitra_model::Event) -> Option<Quote> {

@@ -48,7 +48,7 @@ proptest! {
             for row in rows {
                 i += 1;
                 if metric.kind == Kind::Text {
-                    let text = TextSeries { changes: vec![(0, Some("text".into()))] };
+                    let text = TextSeries { changes: vec![(0, Some("text".into()))], place: None };
                     set.insert_text(metric, (*row).into(), text);
                 } else {
                     let values = (0..axis.len()).map(|k| pool[(i * 31 + k * 7) % pool.len()]).collect();

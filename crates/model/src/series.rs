@@ -148,6 +148,8 @@ impl Series {
 pub struct TextSeries {
     /// When the text began to hold, and the text; `None` when it became unavailable.
     pub changes: Vec<(i64, Option<Arc<str>>)>,
+    /// The line of the last change, where it comes from a file of another tool.
+    pub place: Option<Place>,
 }
 
 impl TextSeries {

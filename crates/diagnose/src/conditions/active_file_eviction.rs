@@ -4,6 +4,7 @@
 //! list shrinks fast, reclaim has run through the inactive pages: the working set itself goes.
 
 use crate::condition::{Condition, Observation, Role, no_next, no_remedies};
+use crate::page_cache::Fall;
 use crate::view::View;
 use crate::words;
 
@@ -20,33 +21,25 @@ pub const CONDITION: Condition = Condition {
     source: include_str!("active_file_eviction.rs"),
 };
 
-/// A quarter of the active pages gone is no longer aging.
-const FELL_BY: f64 = 0.25;
-
 fn observe(view: &View<'_>) -> Observation {
     let Some(active) = view.system("mem.active_file") else {
         return Observation::CannotTell("mem.active_file".to_owned());
     };
-    let Some(before) = view.before("mem.active_file", "").or_else(|| active.v.first().copied()) else {
-        return Observation::CannotTell("mem.active_file before".to_owned());
-    };
-    let least = active.v.iter().copied().fold(f64::INFINITY, f64::min);
-    let fallen = active.clone().map(|v| if v <= before * (1.0 - FELL_BY) { 1.0 } else { 0.0 });
-    match fallen.run(1.0, 1.0) {
-        Some(run) if before > 0.0 => {
-            let mut finding = view.finding(&run);
+    match Fall::of(view, "mem.active_file") {
+        Some(fall) => {
+            let mut finding = view.finding(&fall.run);
             finding.statement = format!(
                 "active pages of files fell from {} to {}",
-                words::bytes(before),
-                words::bytes(least)
+                words::bytes(fall.evidence.before.unwrap_or(0.0)),
+                words::bytes(fall.evidence.during)
             );
-            finding.evidence.push(view.evidence_of("mem.active_file", "", Some(before), least));
+            finding.evidence.push(fall.evidence);
             Observation::Active(Box::new(finding))
         }
-        _ => Observation::Inactive(format!(
+        None => Observation::Inactive(format!(
             "active pages of files went from {} to {} at the least",
-            words::bytes(before),
-            words::bytes(least)
+            words::bytes(active.v.first().copied().unwrap_or(0.0)),
+            words::bytes(active.v.iter().copied().fold(f64::INFINITY, f64::min))
         )),
     }
 }

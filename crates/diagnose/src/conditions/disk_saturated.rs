@@ -24,6 +24,8 @@ pub const CONDITION: Condition = Condition {
         "disk.write_time",
         "disk.read_bytes",
         "disk.write_bytes",
+        "disk.transfers",
+        "disk.transfer_time",
     ],
     observe,
     remedies: no_remedies,
@@ -35,6 +37,10 @@ pub const CONDITION: Condition = Condition {
 const BUSY: f64 = 0.9;
 /// On average at least two requests: with one, a single task waits for nothing but its own request.
 const QUEUE: f64 = 2.0;
+/// How far Little's law may be off: the columns are rounded and averaged apart.
+const LITTLE: f64 = 0.25;
+/// Further saturated devices that are named.
+const OTHERS: usize = 3;
 
 /// One saturated device.
 #[derive(Debug, Clone)]
@@ -49,12 +55,14 @@ pub struct Saturated {
     pub await_before_s: Option<f64>,
     /// The same in the run.
     pub await_s: f64,
+    /// Requests per second, both ways.
+    pub requests_s: f64,
     /// Bytes per second, both ways.
     pub bytes_per_s: f64,
 }
 
 /// Devices that stand on others: what they do shows on the one below as well.
-fn is_stacked(device: &str) -> bool {
+pub fn is_stacked(device: &str) -> bool {
     ["loop", "dm-", "md", "drbd", "bcache"].iter().any(|prefix| device.starts_with(prefix))
 }
 
@@ -89,22 +97,27 @@ fn one(view: &View<'_>, device: &str) -> Option<Saturated> {
     let both = busy.zip(&queue, |busy, queue| if queue >= QUEUE { busy } else { 0.0 });
     let high = view.high_signal(&both, BUSY, 3.0, view.before("disk.io_time", device))?;
     let span = high.run.span();
-    let mean = |metric: &str| view.of(metric, device).and_then(|s| s.within(span).mean()).unwrap_or(0.0);
-    let before = |metric: &str| view.before(metric, device);
-    let await_s =
-        ratio(mean("disk.read_time") + mean("disk.write_time"), mean("disk.reads") + mean("disk.writes"))?;
-    let await_before_s = (|| {
-        ratio(
-            before("disk.read_time")? + before("disk.write_time")?,
-            before("disk.reads")? + before("disk.writes")?,
-        )
-    })();
+    let mean = |metric: &str| view.of(metric, device).and_then(|s| s.within(span).mean());
+    let before = |metric: &str| view.before_span(metric, device, span);
+    let both = |get: &dyn Fn(&str) -> Option<f64>| -> Option<(f64, f64)> {
+        let sum = |a: &str, b: &str| match (get(a), get(b)) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+        };
+        let requests = sum("disk.reads", "disk.writes").or_else(|| get("disk.transfers"))?;
+        let time = sum("disk.read_time", "disk.write_time").or_else(|| get("disk.transfer_time"))?;
+        Some((requests, time))
+    };
+    let (requests_s, time) = both(&mean)?;
+    let await_s = ratio(time, requests_s)?;
+    let await_before_s = both(&before).and_then(|(requests, time)| ratio(time, requests));
     Some(Saturated {
         device: device.to_owned(),
         queue: queue.within(span).mean()?,
         await_before_s,
         await_s,
-        bytes_per_s: mean("disk.read_bytes") + mean("disk.write_bytes"),
+        requests_s,
+        bytes_per_s: mean("disk.read_bytes").unwrap_or(0.0) + mean("disk.write_bytes").unwrap_or(0.0),
         busy: high,
     })
 }
@@ -130,8 +143,24 @@ pub fn finding(view: &View<'_>, disk: &Saturated) -> Finding {
         words::percent(disk.busy.during),
         disk.queue
     );
-    for metric in ["disk.io_time", "disk.weighted_time", "disk.read_bytes", "disk.write_bytes"] {
+    let all = ["disk.io_time", "disk.weighted_time", "disk.reads", "disk.read_bytes", "disk.write_bytes"];
+    for metric in all {
         finding.evidence.extend(view.evidence(metric, &disk.device, span));
+    }
+    // Little's law: what a request takes is the queue before it divided by the rate at which the device works it off.
+    if let Some(by_queue) = ratio(disk.queue, disk.requests_s)
+        && (by_queue / disk.await_s - 1.0).abs() < LITTLE
+        && disk.requests_s > 0.0
+    {
+        finding.remarks.push(format!(
+            "{} is not faulty by these numbers: {:.0} requests waiting and {}/s worked off make {} for each, which is \
+             what they took; its latency is its queue, a single one takes about {}",
+            disk.device,
+            disk.queue,
+            words::count(disk.requests_s),
+            words::seconds(by_queue),
+            words::seconds(disk.busy.during.min(1.0) / disk.requests_s)
+        ));
     }
     finding
 }
@@ -140,8 +169,18 @@ fn observe(view: &View<'_>) -> Observation {
     if view.each("disk.io_time").next().is_none() {
         return Observation::CannotTell("disk.io_time".to_owned());
     }
-    match saturated(view).first() {
-        Some(disk) => Observation::Active(Box::new(finding(view, disk))),
+    let disks = saturated(view);
+    match disks.first() {
+        Some(disk) => {
+            let mut finding = finding(view, disk);
+            for other in disks.iter().skip(1).take(OTHERS) {
+                let also = self::finding(view, other);
+                finding.statement = format!("{}; {}", finding.statement, also.statement);
+                finding.evidence.extend(also.evidence);
+                finding.remarks.extend(also.remarks);
+            }
+            Observation::Active(Box::new(finding))
+        }
         None => {
             let most = view
                 .each("disk.io_time")

@@ -8,26 +8,33 @@ mod cpu_quota_throttled;
 mod cpu_saturated;
 mod direct_reclaim;
 mod disk_hog;
-mod disk_saturated;
+pub mod disk_saturated;
 mod fork_storm;
 mod free_memory_low;
 mod iowait_high;
 mod kswapd_scanning;
 mod load_high;
 mod major_faults;
+mod mass_reclaim;
 mod oom_kill;
 mod page_cache_eviction;
 mod page_cache_thrash;
 mod pressure_cpu;
 mod pressure_io;
 mod pressure_memory;
+mod process_crash;
 mod refaults;
 mod runqueue_saturation;
 mod runqueue_wait;
+mod scheduling_stall;
+mod session_drop;
 mod single_thread_bottleneck;
-mod streaming_read_flood;
+mod slab_dentry_bloat;
+pub mod streaming_read_flood;
 mod swap_thrash;
 mod tasks_in_d_state;
+mod tcp_memory_pressure;
+mod tcp_orphan_pressure;
 
 use crate::condition::Condition;
 
@@ -47,8 +54,13 @@ pub fn all() -> &'static [Condition] {
         runqueue_saturation::CONDITION,
         cpu_quota_throttled::CONDITION,
         fork_storm::CONDITION,
+        slab_dentry_bloat::CONDITION,
+        tcp_orphan_pressure::CONDITION,
+        tcp_memory_pressure::CONDITION,
+        process_crash::CONDITION,
         free_memory_low::CONDITION,
         kswapd_scanning::CONDITION,
+        mass_reclaim::CONDITION,
         direct_reclaim::CONDITION,
         page_cache_eviction::CONDITION,
         active_file_eviction::CONDITION,
@@ -63,6 +75,8 @@ pub fn all() -> &'static [Condition] {
         pressure_memory::CONDITION,
         iowait_high::CONDITION,
         load_high::CONDITION,
+        scheduling_stall::CONDITION,
+        session_drop::CONDITION,
     ];
     ALL
 }

@@ -10,6 +10,7 @@ use mitra_model::report::{Next, Remedy};
 
 use super::streaming_read_flood::{EVICTION_PAGES_S, Return, busiest_reader_device};
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::page_cache;
 use crate::process;
 use crate::view::View;
 use crate::words;
@@ -37,6 +38,12 @@ pub const CONDITION: Condition = Condition {
         "disk.reads",
         "tasks.d_io",
         "mem.cached",
+        "mem.buff_cache",
+        "mem.free",
+        "mem.total",
+        "cache.hits",
+        "cache.misses",
+        "cache.hit_ratio",
     ],
     observe,
     remedies,
@@ -50,9 +57,7 @@ const REFAULT_PAGES_S: f64 = EVICTION_PAGES_S;
 const SHARE: f64 = 0.5;
 
 fn observe(view: &View<'_>) -> Observation {
-    let Some(refault) = view.refault_file() else {
-        return Observation::CannotTell("vm.workingset_refault_file".to_owned());
-    };
+    let Some(refault) = view.refault_file() else { return page_cache::thrash::observe(view) };
     let Some(steal) = view.steal() else { return Observation::CannotTell("vm.pgsteal_file".to_owned()) };
     // Refaults count only as far as reclaim evicts at all.
     let joint = refault.zip(&steal, |refault, steal| refault.min(2.0 * steal));

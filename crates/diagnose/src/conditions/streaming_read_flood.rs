@@ -9,6 +9,7 @@ use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::page_cache;
 use crate::process::{self, Process};
 use crate::signal::Signal;
 use crate::view::View;
@@ -36,6 +37,14 @@ pub const CONDITION: Condition = Condition {
         "mem.anon",
         "disk.read_bytes",
         "disk.reads",
+        "disk.transfers",
+        "disk.transfer_time",
+        "vm.pgsteal",
+        "vm.pgscan_direct",
+        "mem.cached",
+        "zone.free",
+        "zone.high",
+        "sysctl.vm.swappiness",
         "tasks.d_io",
     ],
     observe,
@@ -50,7 +59,7 @@ const SHARE: f64 = 0.5;
 pub const EVICTION_PAGES_S: f64 = 1000.0;
 /// Pages a second that others fetch again. A page takes 0.1 ms from a fast SSD and 8 ms from a disk, so this is between
 /// a hundredth and most of a task's time. Starting programs causes fewer.
-const HARM_PAGES_S: f64 = 100.0;
+pub const HARM_PAGES_S: f64 = 100.0;
 /// The default readahead window is 128 KiB and a sequential reader fills it; random readers stay far below half.
 pub const SEQUENTIAL_BYTES: f64 = 65_536.0;
 
@@ -92,6 +101,9 @@ impl Return {
 }
 
 fn observe(view: &View<'_>) -> Observation {
+    if view.each("task.read_bytes").next().is_none() {
+        return page_cache::flood::observe(view);
+    }
     let Some(steal) = view.steal() else { return Observation::CannotTell("vm.pgsteal_file".to_owned()) };
     let Some(eviction) = view.high_signal(&steal, EVICTION_PAGES_S, 2.0, None) else {
         return Observation::Inactive(format!(
@@ -99,9 +111,6 @@ fn observe(view: &View<'_>) -> Observation {
             words::count(steal.max().unwrap_or(0.0))
         ));
     };
-    if view.each("task.read_bytes").next().is_none() {
-        return Observation::CannotTell("reads of each process (task.read_bytes)".to_owned());
-    }
     let during = Span { since: eviction.run.onset, until: view.window.until };
     let tops = process::ranking(view.processes(), during, |p| p.total(view.set, "task.read_bytes", during));
     let Some(reader) = tops.first().filter(|t| t.share >= SHARE) else {
@@ -227,7 +236,11 @@ impl Harm {
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let name = finding.culprit.process.as_deref().unwrap_or("the reader");
+    let name = match (&finding.culprit.process, &finding.culprit.device) {
+        (Some(name), _) => name.clone(),
+        (None, Some(device)) => format!("whoever reads {device}"),
+        (None, None) => "the reader".to_owned(),
+    };
     vec![
         Remedy {
             action: format!(
@@ -249,6 +262,13 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
 }
 
 fn next(finding: &Finding) -> Vec<Next> {
+    if finding.culprit.process.is_none() {
+        let device = finding.culprit.device.as_deref().unwrap_or("the device");
+        return vec![Next {
+            measure: format!("which process reads {device}"),
+            command: "pidstat -d 1   (or mitra record, and explain again)".to_owned(),
+        }];
+    }
     let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
     vec![Next { measure: "which file it reads".to_owned(), command: format!("ls -l /proc/{pid}/fd") }]
 }

@@ -136,7 +136,7 @@ impl Machine {
         ] {
             self.values(metric, &row, start, vec![value; n]);
         }
-        let text = |text: &str| TextSeries { changes: vec![(START, Some(Arc::from(text)))] };
+        let text = |text: &str| TextSeries { changes: vec![(START, Some(Arc::from(text)))], place: None };
         self.set.insert_text(lookup("task.comm").unwrap(), row.as_str().into(), text(comm));
         self.set.insert_text(lookup("task.cgroup").unwrap(), row.as_str().into(), text("/"));
         self
@@ -153,7 +153,7 @@ impl Machine {
     }
 
     pub fn cgroup(&mut self, tid: u32, path: &str) -> &mut Self {
-        let series = TextSeries { changes: vec![(START, Some(Arc::from(path)))] };
+        let series = TextSeries { changes: vec![(START, Some(Arc::from(path)))], place: None };
         self.set.insert_text(lookup("task.cgroup").unwrap(), row_of(tid).as_str().into(), series);
         self
     }

@@ -104,6 +104,7 @@ pub(super) struct Track {
 pub(super) struct TextAt {
     pub t: i64,
     pub text: String,
+    pub place: Place,
 }
 
 /// See the module.
@@ -316,11 +317,17 @@ impl Import {
 
     /// A text of a thing, such as the command of a task.
     pub fn text(&mut self, metric: &str, row: &str, when: When, text: &str) {
+        self.text_at(metric, row, when, 0, text);
+    }
+
+    /// A text of a thing with the line that it stands on, such as a setting of several numbers.
+    pub fn text_at(&mut self, metric: &str, row: &str, when: When, line: u32, text: &str) {
         let Some(metric) = lookup(metric) else { return };
         let t = self.moment(when);
+        let place = Place { file: self.file(), line };
         let changes = self.texts.entry((metric.name, row.to_owned())).or_default();
         if changes.last().is_none_or(|last| last.text != text) {
-            changes.push(TextAt { t, text: text.to_owned() });
+            changes.push(TextAt { t, text: text.to_owned(), place });
         }
     }
 

@@ -66,10 +66,11 @@ impl Import {
         }
         for ((name, row), list) in std::mem::take(&mut self.texts) {
             let Some(metric) = lookup(name) else { continue };
+            let place = list.iter().max_by_key(|c| c.t).map(|c| c.place).filter(|p| p.line > 0);
             let mut changes: Vec<(i64, Option<Arc<str>>)> =
                 list.into_iter().map(|c| (c.t, Some(c.text.into()))).collect();
             changes.sort_by_key(|(t, _)| *t);
-            set.insert_text(metric, row.into(), TextSeries { changes });
+            set.insert_text(metric, row.into(), TextSeries { changes, place });
         }
         set.events = std::mem::take(&mut self.events);
         set.events.sort_by_key(|e| e.real);

@@ -1,0 +1,149 @@
+//! A process accessed memory that it may not, and the kernel killed it.
+//!
+//! The kernel's line says more than that: the address, the instruction, what kind of access it was, and the file that the
+//! instruction lies in. The same place in two processes rules out bad memory: a flipped bit does not hit twice.
+
+use std::collections::BTreeMap;
+
+use mitra_model::report::{Evidence, Next, Remedy};
+use mitra_model::{Event, EventKind};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::view::View;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "process-crash",
+    title: "a process crashed",
+    role: Role::Root,
+    area: "process",
+    needs: &["task.comm"],
+    observe,
+    remedies,
+    next,
+    source: include_str!("process_crash.rs"),
+};
+
+/// The first page, and a little more, is never mapped: `vm.mmap_min_addr` is 64 KiB on most systems.
+const NEAR_NULL: u64 = 0x1_0000;
+
+struct Crash<'a> {
+    event: &'a Event,
+    pid: u32,
+    comm: &'a str,
+    address: u64,
+    error: u32,
+    object: Option<&'a str>,
+    offset: Option<u64>,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    let mut by_place: BTreeMap<(&str, Option<u64>, &str), Vec<Crash<'_>>> = BTreeMap::new();
+    for event in view.set.events.iter().filter(|e| view.window.contains(e.real)) {
+        let EventKind::Crash { pid, comm, address, ip, error, object, base, file_offset } = &event.kind
+        else {
+            continue;
+        };
+        let offset = file_offset.or_else(|| base.and_then(|b| ip.checked_sub(b)));
+        let object = object.as_deref();
+        let crash = Crash { event, pid: *pid, comm, address: *address, error: *error, object, offset };
+        by_place.entry((object.unwrap_or_default(), offset, comm.as_str())).or_default().push(crash);
+    }
+    let Some(list) = by_place.into_values().max_by_key(Vec::len) else {
+        return Observation::Inactive("no crash in the kernel log".to_owned());
+    };
+    Observation::Active(Box::new(finding(view, &list)))
+}
+
+fn finding(view: &View<'_>, list: &[Crash<'_>]) -> Finding {
+    let first = &list[0];
+    let mut finding = view.finding_at(first.event.real);
+    finding.end = list.last().map(|c| c.event.real);
+    finding.culprit.process = Some(first.comm.to_owned());
+    finding.culprit.pid = Some(first.pid);
+    finding.culprit.library = first.object.map(str::to_owned);
+    finding.culprit.address = first.offset.map(|o| format!("{o:#x}"));
+    let place = match (first.object, first.offset) {
+        (Some(object), Some(offset)) => format!(" at offset {offset:#x} in {object}"),
+        (Some(object), None) => format!(" in {object}"),
+        _ => String::new(),
+    };
+    let same = if list.len() > 1 { format!(", {} times, always there", list.len()) } else { String::new() };
+    finding.statement =
+        format!("{} crashed: {} address {:#x}{place}{same}", first.comm, access(first.error), first.address);
+    finding.remarks.push(format!("error {} means: {}", first.error, bits(first.error)));
+    if first.address < NEAR_NULL {
+        finding.remarks.push(format!(
+            "an address near null means a field at offset {} of a null pointer",
+            first.address
+        ));
+    }
+    let pids: std::collections::BTreeSet<u32> = list.iter().map(|c| c.pid).collect();
+    if pids.len() > 1 && first.offset.is_some() {
+        finding.remarks.push(format!(
+            "the same offset in {} processes rules out random corruption of memory: it is the program's own fault",
+            pids.len()
+        ));
+    }
+    for crash in list.iter().take(8) {
+        finding.evidence.push(Evidence {
+            metric: "event.crash".to_owned(),
+            entity: format!("{} ({})", crash.comm, crash.pid),
+            during: crash.offset.unwrap_or(crash.address) as f64,
+            unit: if crash.offset.is_some() {
+                "offset of the instruction".to_owned()
+            } else {
+                "address".to_owned()
+            },
+            quotes: view.event_quote(crash.event).into_iter().collect(),
+            ..Evidence::default()
+        });
+    }
+    finding
+}
+
+/// The access in words, by the bits of the page fault's error code (`arch/x86/include/asm/trap_pf.h`).
+fn access(error: u32) -> &'static str {
+    match (error & 16 != 0, error & 2 != 0, error & 1 != 0) {
+        (true, ..) => "jump to",
+        (_, true, true) => "write to the protected",
+        (_, true, false) => "write to the unmapped",
+        (_, false, true) => "read of the protected",
+        (_, false, false) => "read of the unmapped",
+    }
+}
+
+fn bits(error: u32) -> String {
+    let who = if error & 4 != 0 { "user mode" } else { "kernel mode" };
+    let what = if error & 16 != 0 {
+        "fetch of an instruction"
+    } else if error & 2 != 0 {
+        "write"
+    } else {
+        "read"
+    };
+    let page =
+        if error & 1 != 0 { "a page that is present and protected" } else { "a page that is not present" };
+    format!("{who}, {what} of {page}")
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let what = finding.culprit.library.as_deref().unwrap_or("the program");
+    vec![Remedy {
+        action: format!("update {what} or what calls it; keep a core dump of the next crash"),
+        command: "ulimit -c unlimited; sysctl -w kernel.core_pattern=/var/tmp/core.%e.%p".to_owned(),
+        verify: "dmesg | grep segfault: no new line".to_owned(),
+        risk: "core dumps hold what the process knew, and take as much disk as its memory".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let (Some(library), Some(address)) = (&finding.culprit.library, &finding.culprit.address) else {
+        return Vec::new();
+    };
+    vec![Next {
+        measure: "the function at that offset, where the library and its symbols are on the machine"
+            .to_owned(),
+        command: format!("addr2line -f -C -e /path/to/{library} {address}"),
+    }]
+}

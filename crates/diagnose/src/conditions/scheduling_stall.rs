@@ -1,0 +1,185 @@
+//! Everything pauses: the CPUs are in the kernel, and programs that have work to do do nothing for a while.
+//!
+//! Seen from programs it is a hole: a process that answers thousands of requests a second makes no system call for half a
+//! second. Seen from the CPUs it is system time on all of them at once. The time belongs to what the kernel does, not to
+//! the program that happens to run: its own CPU use is a symptom.
+
+use mitra_model::report::Evidence;
+use mitra_model::{Event, EventKind, Span};
+
+use crate::condition::{Condition, Finding, Observation, Role, no_next, no_remedies};
+use crate::view::{High, View};
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "scheduling-stall",
+    title: "everything pauses",
+    role: Role::Symptom,
+    area: "cpu",
+    needs: &[
+        "sys.cpu_system",
+        "sys.cpu_user",
+        "sys.cpu_idle",
+        "cpu.system",
+        "sys.cpu_iowait",
+        "sys.cpu_steal",
+    ],
+    observe,
+    remedies: no_remedies,
+    next: no_next,
+    source: include_str!("scheduling_stall.rs"),
+};
+
+/// Half of all CPUs in the kernel: more than a busy network stack or a build takes.
+const SYSTEM_SHARE: f64 = 0.5;
+/// Heartbeats are sent every few hundred milliseconds; a shorter pause is noticed by nobody.
+const PAUSE_S: f64 = 0.2;
+
+fn observe(view: &View<'_>) -> Observation {
+    let pauses: Vec<(&Event, f64)> = view
+        .set
+        .events
+        .iter()
+        .filter(|e| view.window.contains(e.real))
+        .filter_map(|e| match &e.kind {
+            EventKind::Pause { seconds, inside: false, .. } if *seconds >= PAUSE_S => Some((e, *seconds)),
+            EventKind::Stuck { what, seconds, .. } if what == "soft-lockup" => Some((e, *seconds)),
+            _ => None,
+        })
+        .collect();
+    let system = view.high("sys.cpu_system", "", SYSTEM_SHARE * view.cpus(), 3.0);
+    let finding = match (&system, pauses.first()) {
+        (Some(high), _) => by_system_time(view, high, &pauses),
+        (None, Some(_)) => by_pauses(view, &pauses),
+        (None, None) => {
+            return match view.system("sys.cpu_system") {
+                Some(system) => Observation::Inactive(format!(
+                    "system time was {} of all CPUs at most",
+                    words::percent(system.max().unwrap_or(0.0) / view.cpus())
+                )),
+                None => Observation::CannotTell("sys.cpu_system: sar -P ALL 1".to_owned()),
+            };
+        }
+    };
+    Observation::Active(Box::new(finding))
+}
+
+fn by_system_time(view: &View<'_>, high: &High, pauses: &[(&Event, f64)]) -> Finding {
+    let span = high.run.span();
+    let cpus = view.cpus();
+    let mut finding = view.finding(&high.run);
+    let before =
+        high.before.map(|b| format!(" after {} before", words::percent(b / cpus))).unwrap_or_default();
+    let worst = view
+        .each("cpu.system")
+        .filter_map(|(cpu, s)| Some((cpu, s.max(span)?)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    let one = worst.map(|(_, v)| format!(", single ones {}", words::percent(v.min(1.0)))).unwrap_or_default();
+    finding.statement = format!(
+        "all CPUs were in system time, {} of it (at most {}{one}){before}, for about {}",
+        words::percent(high.during / cpus),
+        words::percent(high.peak / cpus),
+        words::seconds(high.run.seconds())
+    );
+    finding.evidence.extend(view.evidence("sys.cpu_system", "", span));
+    if let Some((cpu, _)) = worst {
+        finding.evidence.extend(view.evidence("cpu.system", cpu, span));
+    }
+    say_what_it_is_not(view, &mut finding, high);
+    add_pauses(view, &mut finding, pauses);
+    finding
+}
+
+fn by_pauses(view: &View<'_>, pauses: &[(&Event, f64)]) -> Finding {
+    let first = pauses.iter().map(|(e, _)| e.real).min().unwrap_or(view.window.since);
+    let mut finding = view.finding_at(first);
+    finding.confidence = 0.6;
+    finding.statement = "programs stood still".to_owned();
+    add_pauses(view, &mut finding, pauses);
+    finding
+}
+
+fn add_pauses(view: &View<'_>, finding: &mut Finding, pauses: &[(&Event, f64)]) {
+    for (event, seconds) in pauses.iter().take(3) {
+        let EventKind::Pause { comm, pid, call, .. } = &event.kind else { continue };
+        let who = match (comm.as_str(), pid) {
+            ("", 0) => "a traced process".to_owned(),
+            ("", pid) => format!("process {pid}"),
+            (comm, 0) => comm.to_owned(),
+            (comm, pid) => format!("{comm} ({pid})"),
+        };
+        let end = event.real + (seconds * 1e9) as i64;
+        finding.statement = format!(
+            "{}; {who} did nothing for {} between two system calls (after {call}, {} to {})",
+            finding.statement,
+            words::seconds(*seconds),
+            precise(event.real),
+            precise(end)
+        );
+        finding.evidence.push(Evidence {
+            metric: "event.pause".to_owned(),
+            entity: call.clone(),
+            during: *seconds,
+            unit: "s".to_owned(),
+            quotes: view.event_quote(event).into_iter().collect(),
+            ..Evidence::default()
+        });
+    }
+}
+
+/// A time of day with its microseconds.
+fn precise(t: i64) -> String {
+    format!(
+        "{}.{:06}",
+        mitra_model::report::Moment(t).to_string().trim_end_matches('Z'),
+        t.rem_euclid(1_000_000_000) / 1000
+    )
+}
+
+/// The usual suspects, with the numbers that clear them.
+fn say_what_it_is_not(view: &View<'_>, finding: &mut Finding, high: &High) {
+    let span = high.run.span();
+    let cpus = view.cpus();
+    let mean = |metric: &str| view.set.get(metric, "").and_then(|s| s.mean(span));
+    let small = |metric: &str, limit: f64, what: &str| {
+        mean(metric)
+            .filter(|v| *v < limit * cpus)
+            .map(|v| format!("not {what} ({})", words::percent(v / cpus)))
+    };
+    let mut list: Vec<String> = Vec::new();
+    list.extend(small("sys.cpu_iowait", 0.05, "waiting for a disk: %iowait"));
+    list.extend(small("sys.cpu_steal", 0.01, "another virtual machine: %steal"));
+    if let Some(out) = view.system("vm.pswpout").and_then(|s| s.max()).filter(|v| *v < 1000.0) {
+        list.push(format!("not swap: at most {} pages/s went out", words::count(out)));
+        finding.evidence.extend(view.evidence("vm.pswpout", "", Span::ALL));
+    }
+    list.extend(load(view, high));
+    if !list.is_empty() {
+        finding.remarks.push(list.join("; "));
+    }
+    let busy: Option<&str> = crate::process::ranking(view.processes(), Span::ALL, |p| {
+        p.total(view.set, "task.cpu_time", Span::ALL) + p.total(view.set, "task.system_time", Span::ALL)
+    })
+    .first()
+    .map(|t| t.comm);
+    let who =
+        busy.map_or_else(|| "the programs that run".to_owned(), |name| format!("{name} and the others"));
+    finding.remarks.push(format!(
+        "the CPU time of {who} is a symptom: whoever allocates or looks up a name at that moment pays for the kernel's work"
+    ));
+}
+
+/// Whether the work that came in was the same before.
+fn load(view: &View<'_>, high: &High) -> Option<String> {
+    let signal = view.system("tcp.PassiveOpens")?;
+    let before = signal.within(Span { since: i64::MIN, until: high.run.onset + 1 }).mean()?;
+    let during = signal.within(high.run.span()).mean()?;
+    ((during / before - 1.0).abs() < 0.25).then(|| {
+        format!(
+            "not load: {} connections/s came in before and {} during",
+            words::count(before),
+            words::count(during)
+        )
+    })
+}

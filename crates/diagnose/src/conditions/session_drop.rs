@@ -1,0 +1,89 @@
+//! Sessions of a network protocol go down: BGP, BFD, VRRP, health checks.
+//!
+//! They are lost when a program misses its heartbeats, so a pause of the machine and a fault of a link look alike. Two
+//! sessions over independent links that go down in the same moment share the machine, not the link.
+
+use mitra_model::report::Evidence;
+use mitra_model::{Event, EventKind};
+
+use crate::condition::{Condition, Observation, Role, no_next, no_remedies};
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "session-drop",
+    title: "network sessions go down",
+    role: Role::Symptom,
+    area: "network",
+    needs: &["tcp.EstabResets"],
+    observe,
+    remedies: no_remedies,
+    next: no_next,
+    source: include_str!("session_drop.rs"),
+};
+
+/// Sessions that go down within this share their cause: a heartbeat is missed three times within a few seconds.
+const TOGETHER_S: f64 = 5.0;
+
+fn observe(view: &View<'_>) -> Observation {
+    let mut downs: Vec<(&Event, &str, &str)> = Vec::new();
+    let mut any = false;
+    for event in view.set.events.iter().filter(|e| view.window.contains(e.real)) {
+        let EventKind::Session { session, state, text, .. } = &event.kind else { continue };
+        any = true;
+        if is_down(state, text) {
+            downs.push((event, session, text));
+        }
+    }
+    let Some((first, ..)) = downs.first() else {
+        return if any {
+            Observation::Inactive("the sessions in the log stayed up".to_owned())
+        } else {
+            Observation::CannotTell(
+                "logs of the programs that hold sessions (bird, keepalived, frr)".to_owned(),
+            )
+        };
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for (event, session, _) in &downs {
+        if words::between(first.real, event.real) <= TOGETHER_S && !names.contains(session) {
+            names.push(session);
+        }
+    }
+    let mut finding = view.finding_at(first.real);
+    finding.end = downs.last().map(|(e, ..)| e.real);
+    let EventKind::Session { program, .. } = &first.kind else {
+        return Observation::Inactive("no session went down".to_owned());
+    };
+    finding.statement = format!(
+        "{program}: {} went down{}",
+        names.join(" and "),
+        if names.len() > 1 { " at once" } else { "" }
+    );
+    let protocols: Vec<&&str> = names.iter().filter(|n| !n.contains(['.', ':'])).collect();
+    if protocols.len() > 1 {
+        finding.remarks.push(format!(
+            "{} sessions went down in the same moment: independent links do not fail together, so it is the machine and \
+             not the hardware of one of them",
+            protocols.len()
+        ));
+    }
+    for (event, session, _) in downs.iter().take(6) {
+        finding.evidence.push(Evidence {
+            metric: "event.session".to_owned(),
+            entity: (*session).to_owned(),
+            during: 1.0,
+            quotes: view.event_quote(event).into_iter().collect(),
+            ..Evidence::default()
+        });
+    }
+    Observation::Active(Box::new(finding))
+}
+
+/// The words for the end of a session.
+fn is_down(state: &str, text: &str) -> bool {
+    const ENDS: &[&str] = &["down", "stop", "closed", "removed", "fault", "lost"];
+    let state = state.to_ascii_lowercase();
+    ENDS.iter().any(|w| state.contains(w)) || text.to_ascii_lowercase().contains("session closed")
+}

@@ -1,0 +1,284 @@
+//! Lookups of names that do not exist fill the kernel's cache of directory entries.
+//!
+//! The kernel remembers failed lookups too, as negative dentries. A program that looks up ever new names, each once,
+//! makes one after the other, and nothing but memory pressure removes them. Then they go by the million under locks that
+//! every lookup needs, and the machine stands still. Dentries of existing files after a backup or a `find` are another
+//! thing: the inode cache grows with them, they level off, and they shrink without harm.
+
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::lookups::{self, Failing, Lookups};
+use crate::slabs::{self, Cache};
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "slab-dentry-bloat",
+    title: "negative directory entries fill memory",
+    role: Role::Root,
+    area: "growth",
+    needs: &[
+        "slab.num_objs",
+        "slab.active_objs",
+        "slab.objsize",
+        "slab.bytes",
+        "mem.sreclaimable",
+        "mem.slab",
+        "mem.cached",
+        "mem.total",
+        "dentry.nr",
+        "dentry.negative",
+        "inode.nr",
+        "lookup.failed",
+        "lookup.unique",
+        "lookup.pattern",
+        "lookup.program",
+        "call.calls",
+        "call.errors",
+        "sysctl.vm.vfs_cache_pressure",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("slab_dentry_bloat.rs"),
+};
+
+/// A quarter of memory: a cache of names never needs that much beside the files that they name.
+const BLOAT_SHARE: f64 = 0.25;
+/// A file in use has a dentry and an inode of about three to five times its size. Fewer inodes than that and most of
+/// the dentries name nothing.
+const INODE_PER_DENTRY: f64 = 0.5;
+/// Negative dentries that are made each second: a build with a long search path stays below.
+const NEGATIVE_S: f64 = 20_000.0;
+
+/// What speaks for it.
+#[derive(Default)]
+struct Signs {
+    cache: Option<Cache>,
+    reclaimable: Option<(f64, mitra_model::report::Evidence)>,
+    failing: Option<Failing>,
+    directories: Vec<Lookups>,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    let caches = slabs::caches(view);
+    let inodes: f64 = caches.iter().filter(|c| c.name.contains("inode")).map(|c| c.bytes).sum();
+    let memory = view.memory_bytes();
+    let mut signs = Signs {
+        reclaimable: slabs::reclaimable(view),
+        failing: lookups::failing_call(view),
+        directories: lookups::directories(view),
+        cache: caches.into_iter().find(|c| c.name == "dentry"),
+    };
+    if let Some(finding) = growing(view, &signs) {
+        return Observation::Active(Box::new(finding));
+    }
+    let cached = view.set.get("mem.cached", "").and_then(|s| s.last(view.window));
+    let is_bloat = |bytes: f64| match memory {
+        Some(memory) => bytes >= BLOAT_SHARE * memory,
+        // Without the size of memory: more than all cached files.
+        None => cached.is_some_and(|cached| bytes > cached),
+    };
+    let by_size = signs.cache.as_ref().is_some_and(|c| is_bloat(c.bytes));
+    let by_sum =
+        signs.cache.is_none() && signs.reclaimable.as_ref().is_some_and(|(bytes, _)| is_bloat(*bytes));
+    let fails = signs.failing.is_some();
+    match (&signs.cache, by_size, by_sum) {
+        (Some(cache), true, _) if inodes < INODE_PER_DENTRY * cache.bytes => {}
+        (Some(cache), true, _) => {
+            return Observation::Inactive(format!(
+                "the dentry cache holds {}, with {} of inodes: names of files that exist",
+                words::bytes(cache.bytes),
+                words::bytes(inodes)
+            ));
+        }
+        (None, _, true) if fails => {}
+        (Some(cache), false, _) => {
+            return Observation::Inactive(format!("the dentry cache holds {}", words::bytes(cache.bytes)));
+        }
+        (None, _, true) => {
+            return Observation::CannotTell("which slab cache is large: slabtop -o -s c".to_owned());
+        }
+        (None, _, false) if fails => {
+            return Observation::CannotTell("how large the dentry cache is: slabtop -o -s c".to_owned());
+        }
+        (None, _, false) => {
+            return Observation::CannotTell("the sizes of the slab caches (slab.num_objs)".to_owned());
+        }
+    }
+    if !fails {
+        signs.failing = None;
+    }
+    Observation::Active(Box::new(bloated(view, &signs)))
+}
+
+/// A cache that is far too large already.
+fn bloated(view: &View<'_>, signs: &Signs) -> Finding {
+    let at = view.set.get("slab.num_objs", "dentry").and_then(|s| s.axis.t.first().copied());
+    let fact = mitra_model::Era::Fact.zero();
+    let mut finding = view.finding_at(at.unwrap_or(if view.is_case { fact } else { view.window.since }));
+    finding.culprit.slab = Some("dentry".to_owned());
+    let memory = view.memory_bytes().map(|m| format!(" of {}", words::bytes(m))).unwrap_or_default();
+    finding.statement = match &signs.cache {
+        Some(cache) => {
+            let used = cache
+                .objects
+                .map(|(all, active)| format!(", {} of its objects in use", words::percent(active / all)))
+                .unwrap_or_default();
+            finding.evidence.extend(cache.evidence.iter().cloned());
+            format!("the dentry cache holds {}{memory}{used}", words::bytes(cache.bytes))
+        }
+        None => format!(
+            "reclaimable kernel caches hold {}{memory}",
+            words::bytes(signs.reclaimable.as_ref().map_or(0.0, |(b, _)| *b))
+        ),
+    };
+    finding.confidence = if signs.cache.is_some() { 0.75 } else { 0.55 };
+    if let Some((bytes, evidence)) = &signs.reclaimable {
+        let cached =
+            view.reading("mem.cached", "").map(|c| format!(", beside {} of page cache", words::bytes(c)));
+        finding.remarks.push(format!(
+            "reclaimable slab: {}{}",
+            words::bytes(*bytes),
+            cached.unwrap_or_default()
+        ));
+        finding.evidence.push(evidence.clone());
+    }
+    name_the_culprit(view, &mut finding, signs);
+    finding
+}
+
+/// A cache that grows before one's eyes.
+fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
+    let negative = view.system("dentry.negative").or_else(|| view.system("dentry.nr"))?;
+    let metric = if view.system("dentry.negative").is_some() { "dentry.negative" } else { "dentry.nr" };
+    let mut slope = crate::signal::Signal::default();
+    for i in 1..negative.t.len() {
+        let seconds = (negative.t[i] - negative.t[i - 1]) as f64 / 1e9;
+        if seconds > 0.0 {
+            slope.t.push(negative.t[i]);
+            slope.dt.push(seconds);
+            slope.v.push((negative.v[i] - negative.v[i - 1]) / seconds);
+        }
+    }
+    let run = slope.run(NEGATIVE_S, 5.0)?;
+    let grown = slope.within(run.span()).total();
+    // Names of files that exist bring their inodes.
+    let inodes = view.system("inode.nr").map(|s| {
+        let inside = s.within(run.span()).v;
+        inside.last().copied().unwrap_or(0.0) - inside.first().copied().unwrap_or(0.0)
+    });
+    if inodes.is_some_and(|inodes| inodes > INODE_PER_DENTRY * grown) {
+        return None;
+    }
+    let mut finding = view.finding(&run);
+    finding.culprit.slab = Some("dentry".to_owned());
+    finding.statement = format!(
+        "{} directory entries for names that do not exist were made in {}, {}/s",
+        words::count(grown),
+        words::seconds(run.seconds()),
+        words::count(grown / run.seconds().max(1.0))
+    );
+    finding.evidence.extend(view.evidence(metric, "", run.span()));
+    if let Some((_, evidence)) = &signs.reclaimable {
+        finding.evidence.push(evidence.clone());
+    }
+    finding.confidence = 0.8;
+    name_the_culprit(view, &mut finding, signs);
+    Some(finding)
+}
+
+fn name_the_culprit(view: &View<'_>, finding: &mut Finding, signs: &Signs) {
+    if let Some(failing) = &signs.failing {
+        finding.statement = format!(
+            "{}; {} of {} {} calls of one run failed",
+            finding.statement,
+            failing.errors,
+            failing.calls,
+            failing.call.rsplit('/').next().unwrap_or(&failing.call)
+        );
+        finding.evidence.extend(failing.evidence.iter().cloned());
+        finding.confidence += 0.1;
+        let call = &failing.call;
+        if let Some((calls, errors)) =
+            view.good_reading("call.calls", call).zip(view.good_reading("call.errors", call))
+        {
+            finding.remarks.push(format!("on the good side {errors} of {calls} calls fail"));
+        }
+    }
+    if let Some(worst) = signs.directories.first() {
+        finding.culprit.path = Some(worst.directory.clone());
+        finding.culprit.process.clone_from(&worst.program);
+        let names = worst.pattern.as_ref().map(|p| format!(", names like {p}")).unwrap_or_default();
+        let unique =
+            worst.unique.filter(|u| *u >= 0.9 * worst.failed).map(|_| ", each only once").unwrap_or_default();
+        finding.statement =
+            format!("{}; lookups in vain in {}{names}{unique}", finding.statement, worst.directory);
+        finding.evidence.extend(worst.evidence.iter().cloned());
+        finding.confidence += 0.1;
+        if let Some(known) = worst.pattern.as_deref().and_then(lookups::known) {
+            finding.remarks.push(known.why.to_owned());
+            if finding.culprit.process.is_none() {
+                finding.culprit.process = Some(known.program.to_owned());
+                finding.remarks.push(format!(
+                    "the trace does not name its program; names like these are made by {}",
+                    known.program
+                ));
+            }
+        }
+    }
+    if let Some(pressure) = view.reading("sysctl.vm.vfs_cache_pressure", "") {
+        finding.evidence.extend(view.reading_evidence("sysctl.vm.vfs_cache_pressure", ""));
+        if pressure <= 100.0 {
+            finding.remarks.push(format!(
+                "vm.vfs_cache_pressure = {pressure} lets it grow: dentries are kept like pages of files, however many"
+            ));
+        }
+    }
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let mut list = Vec::new();
+    let by_pattern = lookups::known(&finding.statement);
+    if let Some(known) = by_pattern {
+        list.push(Remedy {
+            action: known.remedy.to_owned(),
+            command: known.command.to_owned(),
+            verify: "strace -c -e trace=file COMMAND: a few dozen failing calls, not thousands".to_owned(),
+            risk: "none known".to_owned(),
+        });
+    } else {
+        list.push(Remedy {
+            action: "stop the lookups of names that do not exist at their source".to_owned(),
+            command: String::new(),
+            verify: "cat /proc/sys/fs/dentry-state: the fifth number (negative) stops growing".to_owned(),
+            risk: String::new(),
+        });
+    }
+    list.push(Remedy {
+        action: "let reclaim take dentries and inodes sooner than pages of files".to_owned(),
+        command: "sysctl -w vm.vfs_cache_pressure=1000".to_owned(),
+        verify: "slabtop -o: the dentry cache stays small".to_owned(),
+        risk: "directory walks have to read from disk more often".to_owned(),
+    });
+    list.push(Remedy {
+        action: "empty the cache at a quiet hour, before memory runs out".to_owned(),
+        command: "echo 2 > /proc/sys/vm/drop_caches".to_owned(),
+        verify: "grep SReclaimable /proc/meminfo".to_owned(),
+        risk: "it is the stall itself, for as long as it takes to free them all; do it with no traffic"
+            .to_owned(),
+    });
+    list
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    if finding.culprit.path.is_some() {
+        return Vec::new();
+    }
+    vec![Next {
+        measure: "who looks up which names in vain".to_owned(),
+        command: "opensnoop -x -d 10   (or strace -f -e trace=file -p PID)".to_owned(),
+    }]
+}

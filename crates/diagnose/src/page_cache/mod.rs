@@ -1,0 +1,170 @@
+//! What can be told of the page cache from numbers of very different kinds: counters of reclaim, sizes of memory, hit
+//! ratios, and what the block devices read.
+
+pub mod flood;
+pub mod thrash;
+
+use mitra_model::report::Evidence;
+
+use crate::conditions::disk_saturated::{is_partition, is_stacked};
+use crate::conditions::streaming_read_flood::EVICTION_PAGES_S;
+use crate::signal::Run;
+use crate::view::View;
+
+/// A quarter of the pages gone at once is no longer aging.
+const FELL_BY: f64 = 0.25;
+
+/// Pages of files leave memory.
+pub struct Eviction {
+    /// When, by the first witness below that there is.
+    pub run: Run,
+    /// The numbers that say so.
+    pub evidence: Vec<Evidence>,
+    /// Bytes that went, as far as sizes or rates tell.
+    pub bytes: Option<f64>,
+}
+
+impl Eviction {
+    /// Looks for eviction: by counters of reclaim, or by file pages that went although nobody dropped them.
+    pub fn of(view: &View<'_>) -> Option<Eviction> {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut evidence: Vec<Evidence> = Vec::new();
+        let mut bytes: Option<f64> = None;
+        let counters = [
+            "vm.pgsteal_file",
+            "vm.pgsteal_kswapd",
+            "vm.pgsteal_direct",
+            "vm.pgsteal",
+            "vm.pgscan_kswapd",
+            "vm.pgscan_direct",
+        ];
+        for metric in counters {
+            if let Some(high) = view.high(metric, "", EVICTION_PAGES_S, 2.0) {
+                evidence.extend(view.evidence(metric, "", high.run.span()));
+                if metric.contains("steal") && bytes.is_none() {
+                    bytes = Some(high.during * high.run.high_s * view.page_bytes());
+                }
+                runs.push(high.run);
+            }
+        }
+        for metric in ["mem.active_file", "mem.cached"] {
+            let Some(fall) = Fall::of(view, metric) else { continue };
+            evidence.push(fall.evidence);
+            bytes = bytes.or(Some(fall.bytes));
+            runs.push(fall.run);
+        }
+        Some(Eviction { run: *runs.first()?, evidence, bytes })
+    }
+}
+
+/// A size that fell by a quarter or more.
+pub struct Fall {
+    /// While it was low.
+    pub run: Run,
+    /// From, and down to.
+    pub evidence: Evidence,
+    /// By how much.
+    pub bytes: f64,
+}
+
+impl Fall {
+    /// Whether the size fell, inside the view, below what it was before.
+    pub fn of(view: &View<'_>, metric: &str) -> Option<Fall> {
+        let signal = view.system(metric)?;
+        let before = view.before(metric, "").or_else(|| signal.v.first().copied()).filter(|b| *b > 0.0)?;
+        let low = signal.clone().map(|v| if v <= before * (1.0 - FELL_BY) { 1.0 } else { 0.0 });
+        let run = low.run(1.0, 0.0)?;
+        let least = signal.within(run.span()).v.into_iter().fold(f64::INFINITY, f64::min);
+        let mut evidence = view.evidence(metric, "", run.span())?;
+        evidence.before = Some(before);
+        evidence.during = least;
+        evidence.peak = None;
+        Some(Fall { run, evidence, bytes: before - least })
+    }
+}
+
+/// A device that is read.
+pub struct Reader {
+    /// Its name.
+    pub device: String,
+    /// While it was read most.
+    pub run: Run,
+    /// Bytes a second before; `None` where that is not known.
+    pub before: Option<f64>,
+    /// Bytes a second while it was read most.
+    pub during: f64,
+    /// Bytes that were read in that time.
+    pub total: f64,
+    /// Bytes of a mean request.
+    pub request_bytes: Option<f64>,
+    /// Seconds that a mean request took.
+    pub await_s: Option<f64>,
+}
+
+/// Ten megabytes a second: below that a cache of a few gigabytes is not turned over within minutes.
+const READ_BYTES_S: f64 = 1e7;
+
+/// The devices that are read much, the one that is read most first. Of a device and the ones that it is built of, the
+/// one on top counts.
+pub fn readers(view: &View<'_>, least_bytes_s: f64) -> Vec<Reader> {
+    let mut list: Vec<Reader> = view
+        .each("disk.read_bytes")
+        .filter(|(device, _)| !is_partition(view, device))
+        .filter_map(|(device, _)| reader(view, device, least_bytes_s))
+        .collect();
+    list.sort_by(|a, b| {
+        (is_stacked(&a.device), b.during)
+            .partial_cmp(&(is_stacked(&b.device), a.during))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    list
+}
+
+fn reader(view: &View<'_>, device: &str, least: f64) -> Option<Reader> {
+    let signal = view.of("disk.read_bytes", device)?;
+    let peak = signal.max()?;
+    // While it does more than a tenth of its most: a reader begins long before it is at full speed.
+    let high = view.high_signal(&signal, least.max(0.1 * peak), 2.0, None)?;
+    let span = high.run.span();
+    let mean = |metric: &str| view.of(metric, device).and_then(|s| s.within(span).mean());
+    let ratio = |a: Option<f64>, b: Option<f64>| a.zip(b).filter(|(_, b)| *b > 0.0).map(|(a, b)| a / b);
+    let written = mean("disk.write_bytes").unwrap_or(0.0);
+    Some(Reader {
+        device: device.to_owned(),
+        before: view.before_span("disk.read_bytes", device, span),
+        during: high.during,
+        total: signal.within(span).total(),
+        request_bytes: ratio(Some(high.during), mean("disk.reads"))
+            .or_else(|| ratio(Some(high.during + written), mean("disk.transfers"))),
+        await_s: ratio(mean("disk.read_time"), mean("disk.reads"))
+            .or_else(|| ratio(mean("disk.transfer_time"), mean("disk.transfers"))),
+        run: high.run,
+    })
+}
+
+/// The device whose reading fills the cache: it does most of all reading, and reads a lot.
+pub fn flooding_device(view: &View<'_>) -> Option<Reader> {
+    let mut list: Vec<Reader> =
+        readers(view, READ_BYTES_S).into_iter().filter(|r| !is_stacked(&r.device)).collect();
+    let all: f64 = list.iter().map(|r| r.during).sum();
+    if list.is_empty() || list[0].during < 0.5 * all {
+        return None;
+    }
+    Some(list.remove(0))
+}
+
+/// Devices other than one that had to read more than before while it was read: what was evicted is fetched again.
+pub fn victims(view: &View<'_>, flood: &Reader) -> Vec<Reader> {
+    // A megabyte a second of fetching again is a hundred small reads of a disk and keeps it busy.
+    const AGAIN_BYTES_S: f64 = 1e6;
+    readers(view, AGAIN_BYTES_S)
+        .into_iter()
+        .filter(|r| r.device != flood.device && !is_stacked(&r.device))
+        .filter(|r| r.during >= 4.0 * r.before.unwrap_or(0.0))
+        .collect()
+}
+
+/// Seconds between the ends of two stretches; `None` where one of them lasts.
+pub fn ends_apart_s(a: &Run, b: &Run) -> Option<f64> {
+    (!a.lasts && !b.lasts).then(|| (a.end - b.end).abs() as f64 / 1e9)
+}
