@@ -21,6 +21,7 @@ pub mod sysctl;
 pub mod tasks;
 pub mod text_pidstat;
 pub mod text_procps;
+pub mod text_tracing;
 pub mod tools;
 pub mod vmstat;
 pub mod vmstat_huge;
@@ -65,6 +66,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         tools::OF_TOOLS,
         tools::TRANSFERS,
         tools::CALL,
+        text_tracing::TRACED,
         tools::LOOKUP,
         tools::LOG,
         tools::PATH,

@@ -1,6 +1,21 @@
 //! Tracing tools: strace, perf script, folded stacks, ftrace, the BPF tools, bpftrace.
 
-use super::Format;
+mod cachestat;
+mod ftrace;
+mod histogram;
+mod strace;
+mod tally;
+
+use super::{Format, Lines};
 
 /// The formats, the most particular first.
-pub static FORMATS: &[Format] = &[];
+pub static FORMATS: &[Format] = {
+    let [biolatency, bitesize, runqlat, other] = histogram::FORMATS;
+    &[strace::TABLE, cachestat::FORMAT, biolatency, bitesize, runqlat, other, ftrace::FORMAT, strace::LOG]
+};
+
+/// Whether the line at the cursor is what people leave in a copy between or after rows: a blank line, the key that
+/// ended the tool, the mark of something left out. A blank line counts only if something of the kind or rows follow.
+fn is_pause(lines: &mut Lines<'_>) -> bool {
+    lines.peek().is_some_and(|line| matches!(line.trim_ascii(), b"^C" | b"[...]" | b"..." | b"(...)"))
+}

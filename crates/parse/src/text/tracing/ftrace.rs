@@ -1,0 +1,96 @@
+//! The text of ftrace and `trace-cmd report`: how often each event came.
+//!
+//! ```text
+//! # tracer: nop
+//! #           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+//!             curl-4242    [001] d..2.  1234.567890: sched_switch: prev_comm=curl prev_pid=4242 …
+//!           <idle>-0       [000] 1234567.890123: irq_handler_entry: irq=24 name=virtio
+//! ```
+
+use mitra_model::time::SECOND;
+
+use crate::text::import::Import;
+use crate::text::lines::{AHEAD_MAX, Lines};
+use crate::text::number::{integer, words};
+use crate::text::{Context, Format};
+
+use super::tally::{Clock, Tally};
+
+/// See the module.
+pub(super) const FORMAT: Format = Format { name: "ftrace", starts, read };
+
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.peek().is_some_and(|line| line.starts_with(b"# tracer: ") || event(line).is_some())
+}
+
+/// The time in nanoseconds and the name of the event.
+fn event(line: &[u8]) -> Option<(i64, &[u8])> {
+    // The name of a task may hold anything; the CPU in brackets comes after its id.
+    let open = line.windows(3).take(80).position(|w| matches!(w, [b' ', b'[', b'0'..=b'9']))?;
+    let task = line.get(..open)?.trim_ascii();
+    // `comm-pid`, and with `-t` of trace-cmd or `record-tgid` the process in parentheses.
+    let task = match task.strip_suffix(b")") {
+        Some(inner) => inner.get(..memchr::memrchr(b'(', inner)?)?.trim_ascii_end(),
+        None => task,
+    };
+    let (_, pid) = task.split_at_checked(memchr::memrchr(b'-', task)? + 1)?;
+    integer(pid)?;
+    let mut list = words(line.get(open + 2..)?);
+    integer(list.next()?.strip_suffix(b"]")?)?;
+    let mut word = list.next()?;
+    if seconds(word).is_none() {
+        // Flags of interrupts and preemption.
+        word = Some(word).filter(|w| w.len() <= 8).and_then(|_| list.next())?;
+    }
+    let t = seconds(word)?;
+    let name = list.next()?.strip_suffix(b":")?;
+    let good = name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'.' | b'-'));
+    (good && !name.is_empty() && name.len() <= 100).then_some((t, name))
+}
+
+/// `1234.567890:` in nanoseconds.
+fn seconds(word: &[u8]) -> Option<i64> {
+    let word = word.strip_suffix(b":")?;
+    let dot = memchr::memchr(b'.', word)?;
+    let fraction = word.get(dot + 1..)?;
+    let whole = i64::try_from(integer(word.get(..dot)?)?).ok().filter(|s| *s < 4_000_000_000)?;
+    let unit = 10_i64.checked_pow(u32::try_from(9_usize.checked_sub(fraction.len())?).ok()?)?;
+    Some(whole * SECOND + integer(fraction)? as i64 * unit)
+}
+
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
+    let mut tally = Tally::new(&["call.calls"]);
+    let mut key = Vec::new();
+    loop {
+        let number = lines.number();
+        let Some(line) = lines.peek() else { break };
+        if let Some((t, name)) = event(line) {
+            tally.tick(Clock::Boot, t, number, import);
+            key.clear();
+            key.extend_from_slice(b"trace:");
+            key.extend_from_slice(name.rsplit(|b| *b == b':').next().unwrap_or(name));
+            let at = tally.find(&key);
+            tally.count(at, number).n += 1;
+        } else if !line.starts_with(b"#") && !line.trim_ascii().is_empty() && !is_extra(line) {
+            if !(1..AHEAD_MAX).any(|n| lines.ahead(n).is_some_and(|l| event(l).is_some())) {
+                break;
+            }
+            if let Some(line) = lines.peek() {
+                import.unread(number, line);
+            }
+        } else if line.is_empty() && !(1..4).any(|n| lines.ahead(n).is_some_and(|l| event(l).is_some())) {
+            break;
+        }
+        lines.advance();
+    }
+    tally.finish(import);
+}
+
+/// Stacks, lost events and the head of `trace-cmd report`.
+fn is_extra(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"=>")
+        || line.ends_with(b"<stack trace>")
+        || line.starts_with(b"CPU:")
+        || line.starts_with(b"cpus=")
+        || line.starts_with(b"CPU ")
+}
