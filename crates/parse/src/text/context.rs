@@ -31,6 +31,8 @@ pub struct Context {
     /// Whether the sampler that runs since the last header or prompt has printed a report: the first one of `iostat`
     /// is of the time since boot.
     pub underway: bool,
+    /// Blank lines since the last header: `iostat -y` prints two where it leaves out the first report.
+    pub blank_lines: Option<u32>,
     /// The next free position in the file's sequence of samples without times.
     pub step: u32,
     /// How many runs of benchmarks the file has shown so far: the second one needs a name of its own.
@@ -66,6 +68,7 @@ fn sysstat_header(line: &[u8], import: &mut Import) -> bool {
     import.context.date = Some(date);
     import.context.stamp = None;
     import.context.underway = false;
+    import.context.blank_lines = Some(0);
     if import.host.kernel.is_empty() {
         import.host.kernel = text(release);
     }
@@ -171,6 +174,7 @@ fn prompt(line: &[u8], import: &mut Import) -> bool {
     *program = name;
     import.context.interval_s = None;
     import.context.underway = false;
+    import.context.blank_lines = None;
     if SAMPLERS.contains(&command[0].as_str()) {
         let numbers: Vec<f64> =
             command.iter().skip(1).rev().map_while(|w| number(w.as_bytes())).filter(|n| *n > 0.0).collect();

@@ -58,7 +58,11 @@ pub fn read(input: &mut dyn Read, name: &str, import: &mut Import) -> io::Result
     // Outputs repeat themselves: the format that was right last is asked first.
     let mut last: Option<&Format> = None;
     while let Some(line) = lines.peek() {
-        if line.trim_ascii().is_empty() || context::take(line, import) {
+        let blank = line.trim_ascii().is_empty();
+        if blank || context::take(line, import) {
+            if let Some(n) = import.context.blank_lines.as_mut().filter(|_| blank) {
+                *n = n.saturating_add(1);
+            }
             lines.advance();
             continue;
         }

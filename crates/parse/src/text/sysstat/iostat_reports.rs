@@ -1,0 +1,109 @@
+//! The reports of one run of `iostat`: when each was, and what becomes of the first, which is of the time since boot.
+
+use mitra_model::time::SECOND;
+
+use super::super::{GroupId, Import, When};
+
+/// Rows of the first report that wait for a second one.
+const HELD_MAX: usize = 8192;
+
+struct Held {
+    group: GroupId,
+    row: Vec<u8>,
+    line: u32,
+    values: Vec<f64>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Reports {
+    /// How many began.
+    pub count: u32,
+    since_boot: bool,
+    held: Vec<Held>,
+    now: Option<When>,
+    before: Option<When>,
+    /// The last time that stood on a line of its own, and how many reports came since.
+    stamp: Option<(When, u32)>,
+}
+
+impl Reports {
+    /// A time was printed: the next report is of that time, those after it without one follow at the interval.
+    pub fn stamp(&mut self, when: When) {
+        self.stamp = Some((when, 0));
+    }
+
+    /// A report begins.
+    pub fn begin(&mut self, import: &mut Import) {
+        // Only the first report of a run is of the time since boot, and `-y` leaves it out.
+        let skips_boot =
+            import.context.ran("iostat", Some('y')) || import.context.blank_lines.is_some_and(|n| n > 1);
+        self.since_boot = !import.context.underway && !skips_boot;
+        self.before = self.now;
+        let step_s = import.context.interval_s.unwrap_or(1.0);
+        let later = |n: u32| (f64::from(n) * step_s * SECOND as f64) as i64;
+        self.now = Some(match &mut self.stamp {
+            Some((When::At(t), n)) => {
+                *n = n.saturating_add(1);
+                When::At(t.saturating_add(later(*n - 1)))
+            }
+            Some((stamp, _)) => *stamp,
+            None => {
+                let step = &mut import.context.step;
+                if !import.context.underway && skips_boot {
+                    self.before = Some(When::Step(*step));
+                    *step = step.saturating_add(1);
+                }
+                let now = When::Step(*step);
+                *step = step.saturating_add(1);
+                now
+            }
+        });
+        import.context.underway = true;
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// A table of the report begins. A device that `-z` leaves out did nothing, but no number of it was printed: it has
+    /// no row, which is not the same as zeros.
+    pub fn table(&self, import: &mut Import, group: GroupId) {
+        if let Some(now) = self.now.filter(|_| !self.since_boot) {
+            if let Some(before) = self.before {
+                import.since(group, before);
+            }
+            import.sampled(group, now);
+        }
+    }
+
+    /// A row of the report.
+    pub fn row(
+        &mut self,
+        import: &mut Import,
+        (group, width): (GroupId, usize),
+        row: &[u8],
+        line: u32,
+        fill: impl FnOnce(&mut [f64]),
+    ) {
+        if !self.since_boot {
+            fill(import.row(group, row, self.now.unwrap_or(When::Fact), line));
+        } else if self.held.len() < HELD_MAX {
+            let mut values = vec![f64::NAN; width];
+            fill(&mut values);
+            self.held.push(Held { group, row: row.to_vec(), line, values });
+        }
+    }
+
+    /// The run is over. What is since boot is a fact where there is nothing else, and no sample.
+    pub fn end(self, import: &mut Import) {
+        if self.held.is_empty() {
+            return;
+        }
+        if self.count > 1 {
+            import.note("the first report of iostat is the average since boot: not counted as a sample");
+            return;
+        }
+        import.note("a single report of iostat: average since boot");
+        for held in self.held {
+            import.row(held.group, &held.row, When::Fact, held.line).copy_from_slice(&held.values);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The columns of `pidstat`, by the names in the header.
+
+use super::super::number::words;
+use super::super::{Column, Form, GroupId, Import};
+use super::iostat_columns::printed;
+
+/// Columns that are read; `pidstat` has 25 with all options.
+pub(super) const COLUMNS_MAX: usize = 48;
+
+const COLUMNS: &[(&str, &str, Form, f64)] = &[
+    ("%usr", "task.user_time", Form::Rate, 0.01),
+    ("%user", "task.user_time", Form::Rate, 0.01),
+    ("%system", "task.system_time", Form::Rate, 0.01),
+    ("%wait", "task.run_delay", Form::Rate, 0.01),
+    ("%CPU", "task.cpu_time", Form::Rate, 0.01),
+    ("CPU", "task.cpu", Form::Level, 1.0),
+    ("minflt/s", "task.minflt", Form::Rate, 1.0),
+    ("majflt/s", "task.majflt", Form::Rate, 1.0),
+    ("VSZ", "task.vsize", Form::Level, 1024.0),
+    ("RSS", "task.rss", Form::Level, 1024.0),
+    ("kB_rd/s", "task.read_bytes", Form::Rate, 1024.0),
+    ("kB_wr/s", "task.write_bytes", Form::Rate, 1024.0),
+    ("kB_ccwr/s", "task.cancelled_write_bytes", Form::Rate, 1024.0),
+    ("iodelay", "task.blkio_delay", Form::Rate, 0.01),
+    ("cswch/s", "task.nvcsw", Form::Rate, 1.0),
+    ("nvcswch/s", "task.nivcsw", Form::Rate, 1.0),
+    ("threads", "task.threads", Form::Level, 1.0),
+];
+
+/// Columns that belong to the process: they are kept of its leader alone, else the threads would seem to have it each.
+const OF_PROCESS: [&str; 3] = ["VSZ", "RSS", "threads"];
+
+/// Where the words of a row go.
+pub(super) struct Plan {
+    /// `None` where nothing of the section is kept.
+    pub group: Option<GroupId>,
+    /// Which word is the process, and which the thread if there are threads.
+    pub pid: usize,
+    pub tid: Option<usize>,
+    /// Words before the command.
+    pub words: usize,
+    cells: Vec<(usize, usize, f64)>,
+    /// The slots of user time and the word with the time of guests, which it does not hold as printed.
+    guest: Option<(usize, usize)>,
+    /// The slots that make the whole CPU time where `-I` divides what is printed by the number of CPUs.
+    whole: Option<(usize, usize, usize)>,
+    delay: Option<usize>,
+    of_process: Vec<usize>,
+}
+
+/// Whether the words after the time are a header: `UID PID %usr … Command`.
+pub(super) fn is_header(rest: &[u8]) -> bool {
+    let mut w = words(rest);
+    let first = w.next();
+    let second = if matches!(first, Some(b"UID" | b"USER")) { w.next() } else { first };
+    matches!(second, Some(b"PID" | b"TGID")) && rest.trim_ascii_end().ends_with(b" Command")
+}
+
+impl Plan {
+    /// The plan for the words after the time.
+    pub fn new(import: &mut Import, rest: &[u8]) -> Plan {
+        let names: Vec<&[u8]> = words(rest).take(COLUMNS_MAX).collect();
+        let place = |name: &str| names.iter().position(|n| *n == name.as_bytes());
+        let tgid = place("TGID");
+        let mut columns: Vec<Column> = Vec::new();
+        let mut cells = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            let known = COLUMNS.iter().find(|(n, ..)| n.as_bytes() == *name);
+            let Some((_, metric, form, factor)) = known else { continue };
+            if let Some(column) = Column::new(metric, *form, *factor) {
+                cells.push((i, columns.len(), *factor));
+                columns.push(column);
+            }
+        }
+        let slot = |name: &str| {
+            let at = place(name)?;
+            cells.iter().find(|(word, ..)| *word == at).map(|(_, slot, _)| *slot)
+        };
+        let user = slot("%usr").or_else(|| slot("%user"));
+        let whole = import.context.ran("pidstat", Some('I'));
+        let delay = slot("iodelay");
+        let mut plan = Plan {
+            group: None,
+            pid: tgid.or_else(|| place("PID")).unwrap_or(0),
+            tid: tgid.and_then(|_| place("TID")),
+            words: names.len().saturating_sub(1),
+            guest: user.zip(place("%guest")),
+            whole: slot("%CPU").filter(|_| whole).and_then(|cpu| Some((cpu, user?, slot("%system")?))),
+            delay,
+            of_process: OF_PROCESS.iter().filter_map(|name| slot(name)).collect(),
+            cells,
+        };
+        if !columns.is_empty() {
+            let group = import.group(columns);
+            if let Some(delay) = delay {
+                // Without delay accounting the kernel leaves it at zero.
+                import.zeros_are_unavailable(group, delay);
+            }
+            plan.group = Some(group);
+        }
+        plan
+    }
+
+    /// Fills in a row. `interval_s` is how long the row covers, if known; `leader` is false for further threads.
+    #[inline]
+    pub fn fill(&self, words: &[&[u8]], interval_s: f64, leader: bool, slots: &mut [f64]) {
+        for (word, slot, factor) in &self.cells {
+            if let (Some(word), Some(slot)) = (words.get(*word), slots.get_mut(*slot)) {
+                let value = printed(word, *factor);
+                // -1.00 says that the file could not be read.
+                *slot = if value < 0.0 { f64::NAN } else { value };
+            }
+        }
+        if let Some((user, guest)) = self.guest
+            && let (Some(guest), Some(slot)) = (words.get(guest), slots.get_mut(user))
+        {
+            *slot += printed(guest, 0.01);
+        }
+        if let Some((cpu, user, system)) = self.whole {
+            let sum =
+                slots.get(user).copied().unwrap_or(f64::NAN) + slots.get(system).copied().unwrap_or(f64::NAN);
+            if let Some(slot) = slots.get_mut(cpu) {
+                *slot = sum;
+            }
+        }
+        // Ticks during the interval, not per second.
+        if let Some(slot) = self.delay.and_then(|i| slots.get_mut(i)) {
+            *slot /= interval_s;
+        }
+        if !leader {
+            for i in &self.of_process {
+                if let Some(slot) = slots.get_mut(*i) {
+                    *slot = f64::NAN;
+                }
+            }
+        }
+    }
+}
