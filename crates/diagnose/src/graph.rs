@@ -100,6 +100,27 @@ static EDGES: &[Edge] = &[
     edge("slab-dentry-bloat", "page-cache-eviction", "pages of files go to make room for names"),
     explains("slab-dentry-bloat", "cpu-hog", "the time goes into lookups of names that do not exist"),
     explains("slab-dentry-bloat", "single-thread-bottleneck", "the thread is busy with lookups in vain"),
+    edge("memory-leak-native", "free-memory-low", "memory that is not given back runs out"),
+    edge("memory-leak-managed", "free-memory-low", "memory that is not given back runs out"),
+    edge("memory-leak-native", "oom-kill", "memory that is not given back runs out until the kernel kills"),
+    edge("memory-leak-managed", "oom-kill", "memory that is not given back runs out until the kernel kills"),
+    // Faults and the lock of the address space.
+    explains(
+        "allocator-carrier-misfit",
+        "minor-fault-storm",
+        "each block that is mapped by itself is touched page by page",
+    ),
+    explains(
+        "allocator-carrier-misfit",
+        "mmap-lock-contention",
+        "each map and unmap takes the lock for writing",
+    ),
+    explains("fork-storm", "minor-fault-storm", "each new process touches its pages for the first time"),
+    edge("minor-fault-storm", "mmap-lock-contention", "each fault takes the lock for reading"),
+    explains("minor-fault-storm", "cpu-hog", "the CPU goes into faults"),
+    explains("minor-fault-storm", "single-thread-bottleneck", "the thread is busy with faults"),
+    edge("mmap-lock-contention", "tasks-in-d-state", "who waits for the lock sleeps uninterruptibly"),
+    edge("minor-fault-storm", "cpu-saturated", "faults cost CPU"),
     // Swap and the OOM killer.
     edge("swap-thrash", "major-faults", "a page that comes back from swap comes by a major fault"),
     edge("swap-thrash", "pressure-memory", "waiting for one's own pages counts as memory pressure"),

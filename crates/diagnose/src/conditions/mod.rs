@@ -1,6 +1,7 @@
 //! The conditions: one file each, whose leading comment is the manual page, and one line in the list below.
 
 mod active_file_eviction;
+mod allocator_carrier_misfit;
 mod cgroup_memory_limit;
 mod cpu_affinity_misplaced;
 mod cpu_hog;
@@ -16,6 +17,10 @@ mod kswapd_scanning;
 mod load_high;
 mod major_faults;
 mod mass_reclaim;
+mod memory_leak_managed;
+mod memory_leak_native;
+mod minor_fault_storm;
+mod mmap_lock_contention;
 mod oom_kill;
 mod page_cache_eviction;
 mod page_cache_thrash;
@@ -31,6 +36,7 @@ mod session_drop;
 mod single_thread_bottleneck;
 mod slab_dentry_bloat;
 pub mod streaming_read_flood;
+mod stripe_misaligned;
 mod swap_thrash;
 mod tasks_in_d_state;
 mod tcp_memory_pressure;
@@ -55,9 +61,14 @@ pub fn all() -> &'static [Condition] {
         cpu_quota_throttled::CONDITION,
         fork_storm::CONDITION,
         slab_dentry_bloat::CONDITION,
+        memory_leak_native::CONDITION,
+        memory_leak_managed::CONDITION,
+        allocator_carrier_misfit::CONDITION,
+        minor_fault_storm::CONDITION,
         tcp_orphan_pressure::CONDITION,
         tcp_memory_pressure::CONDITION,
         process_crash::CONDITION,
+        stripe_misaligned::CONDITION,
         free_memory_low::CONDITION,
         kswapd_scanning::CONDITION,
         mass_reclaim::CONDITION,
@@ -66,6 +77,7 @@ pub fn all() -> &'static [Condition] {
         active_file_eviction::CONDITION,
         refaults::CONDITION,
         major_faults::CONDITION,
+        mmap_lock_contention::CONDITION,
         disk_saturated::CONDITION,
         cpu_saturated::CONDITION,
         runqueue_wait::CONDITION,

@@ -1,0 +1,86 @@
+//! Objects that the program's own run time manages become ever more.
+//!
+//! The garbage collector sees them and may not free them: something still refers to them, a cache without a limit, a list
+//! that only grows. The census of the heap names the kind. What the collector does not see is `memory-leak-native`.
+
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::heap;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "memory-leak-managed",
+    title: "objects of the run time become ever more",
+    role: Role::Root,
+    area: "growth",
+    needs: &["census.bytes", "census.count", "census.tool", "mapping.rss"],
+    observe,
+    remedies,
+    next,
+    source: include_str!("memory_leak_managed.rs"),
+};
+
+/// A hundred megabytes: less is what a program of any size has.
+const LARGE: f64 = 1e8;
+/// Twice as much as at the start is growth.
+const GROWN: f64 = 2.0;
+/// Of what the process holds the run time knows half.
+const MANAGED_SHARE: f64 = 0.5;
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(managed) = heap::managed(view) else {
+        return Observation::CannotTell("a census of the heap: guppy, jcmd GC.class_histogram".to_owned());
+    };
+    if managed.bytes < LARGE {
+        return Observation::Inactive(format!("the run time knows of {} only", words::bytes(managed.bytes)));
+    }
+    if let Some(region) = heap::regions(view).first().filter(|r| managed.bytes < MANAGED_SHARE * r.rss) {
+        return Observation::Inactive(format!(
+            "the run time knows {} of the {} in the heap",
+            words::bytes(managed.bytes),
+            words::bytes(region.rss)
+        ));
+    }
+    let Some(before) = view.good_reading("census.bytes", "(all)") else {
+        return Observation::CannotTell("the same census at an earlier time".to_owned());
+    };
+    if managed.bytes < GROWN * before {
+        return Observation::Inactive(format!(
+            "the run time's objects went from {} to {}",
+            words::bytes(before),
+            words::bytes(managed.bytes)
+        ));
+    }
+    let mut finding = view.finding_at(mitra_model::Era::Fact.zero());
+    let kinds = heap::census(view);
+    let most = kinds.iter().find(|g| !g.is_string);
+    finding.statement = format!(
+        "objects of the run time grew from {} to {}{}",
+        words::bytes(before),
+        words::bytes(managed.bytes),
+        most.map(|g| format!(", most of all {} ({:.0})", g.name, g.now)).unwrap_or_default()
+    );
+    finding.evidence = managed.evidence;
+    finding.evidence.extend(most.and_then(|g| g.evidence.clone()));
+    finding.confidence = 0.8;
+    Observation::Active(Box::new(finding))
+}
+
+fn remedies(_: &Finding) -> Vec<Remedy> {
+    vec![Remedy {
+        action: "find what refers to the objects: a cache without a limit, a list that only grows".to_owned(),
+        command: String::new(),
+        verify: "the census of the heap levels off".to_owned(),
+        risk: String::new(),
+    }]
+}
+
+fn next(_: &Finding) -> Vec<Next> {
+    vec![Next {
+        measure: "what refers to the objects".to_owned(),
+        command: "guppy: hp.heap()[0].byrcs, hp.heap()[0].shpaths; jcmd PID GC.heap_dump".to_owned(),
+    }]
+}

@@ -1,0 +1,184 @@
+//! Memory that a program's native code took and does not give back, out of sight of its run time.
+//!
+//! The process is large, the heap that its run time manages is small: what lies between belongs to libraries in C. The
+//! mapping that grows is named, because a process has several; and the objects in it are known by the strings that they
+//! hold, when those become more with the work done. A warm-up levels off, a leak does not.
+
+use mitra_model::report::{Evidence, Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::heap::{self, Grown, Managed, Region};
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "memory-leak-native",
+    title: "native code leaks memory",
+    role: Role::Root,
+    area: "growth",
+    needs: &[
+        "mapping.rss",
+        "mapping.private_dirty",
+        "mapping.name",
+        "census.bytes",
+        "census.count",
+        "census.tool",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("memory_leak_native.rs"),
+};
+
+/// A hundred megabytes: less is what libraries keep at hand.
+const LARGE: f64 = 1e8;
+/// Of what the process holds the run time knows a tenth at most: overhead and fragmentation make a factor of two or
+/// three, not ten.
+const MANAGED_SHARE: f64 = 0.1;
+/// Twice as many objects as at the start are growth.
+const GROWN: f64 = 2.0;
+
+fn observe(view: &View<'_>) -> Observation {
+    let regions = heap::regions(view);
+    let managed = heap::managed(view);
+    let census = heap::census(view);
+    let grown: Vec<&Grown> =
+        census.iter().filter(|g| g.before.is_some_and(|b| g.now >= GROWN * b.max(1.0))).collect();
+    let Some(region) = regions.first() else {
+        return Observation::CannotTell(match managed {
+            Some(_) => "which mapping of the process is large: /proc/PID/smaps".to_owned(),
+            None => "the mappings and the heap of a process: /proc/PID/smaps, a heap census".to_owned(),
+        });
+    };
+    if region.rss < LARGE {
+        return Observation::Inactive(format!("the largest heap holds {}", words::bytes(region.rss)));
+    }
+    match &managed {
+        Some(m) if m.bytes > MANAGED_SHARE * region.rss => {
+            return Observation::Inactive(format!(
+                "the run time knows {} of the {} in the heap",
+                words::bytes(m.bytes),
+                words::bytes(region.rss)
+            ));
+        }
+        Some(_) => {}
+        None if grown.iter().any(|g| g.is_string) => {}
+        None => {
+            return Observation::CannotTell(
+                "what the run time knows of the heap (guppy, tracemalloc, jcmd GC.class_histogram), or what grows in it"
+                    .to_owned(),
+            );
+        }
+    }
+    Observation::Active(Box::new(finding(view, &regions, managed.as_ref(), &grown, &census)))
+}
+
+fn finding(
+    view: &View<'_>,
+    regions: &[Region],
+    managed: Option<&Managed>,
+    grown: &[&Grown],
+    census: &[Grown],
+) -> Finding {
+    let region = &regions[0];
+    let at = view.set.get("mapping.rss", &region.row).and_then(|s| s.axis.t.last().copied());
+    let mut finding = view.finding_at(at.unwrap_or(mitra_model::Era::Fact.zero()));
+    finding.culprit.address = Some(region.row.split(' ').next().unwrap_or(&region.row).to_owned());
+    let mut parts = vec![format!("the mapping {} holds {}", region.row, words::bytes(region.rss))];
+    finding.evidence.extend(region.evidence.iter().cloned());
+    finding.confidence = 0.55;
+    if let Some(m) = managed {
+        let share = m.bytes / region.rss;
+        parts.push(format!(
+            "{} knows {}, {} of it",
+            if m.tool.is_empty() { "the run time" } else { &m.tool },
+            words::bytes(m.bytes),
+            words::percent(share)
+        ));
+        finding.evidence.extend(m.evidence.iter().cloned());
+        finding.remarks.push(format!(
+            "only {} of the region is known to the interpreter, so its garbage collector cannot be the cause",
+            words::percent(share)
+        ));
+        finding.confidence += 0.2;
+    }
+    for other in regions.iter().skip(1).take(2).filter(|r| r.row.contains("[heap]")) {
+        parts.push(format!("the other heap mapping {} stays at {}", other.row, words::bytes(other.rss)));
+        finding.evidence.extend(other.evidence.iter().filter(|e| e.metric == "mapping.rss").cloned());
+    }
+    let objects: Vec<&Grown> = if grown.is_empty() {
+        census.iter().filter(|g| g.is_string).take(2).collect()
+    } else {
+        grown.iter().filter(|g| g.is_string).copied().take(4).collect()
+    };
+    parts.extend(objects.iter().map(|g| in_words(g)));
+    finding.evidence.extend(objects.iter().filter_map(|g| g.evidence.clone()));
+    if let Some(text) = equal_counts(&objects) {
+        finding.remarks.push(text);
+        finding.confidence += 0.05;
+    }
+    if !grown.is_empty() {
+        finding.confidence += 0.15;
+    }
+    if let Some(library) =
+        objects.first().and_then(|g| g.name.split(['.', ':', '/']).next()).filter(|n| n.len() > 2)
+    {
+        finding.culprit.library = Some(library.to_owned());
+    }
+    finding.remarks.push("restarting the workers now and then is a stopgap, not a fix".to_owned());
+    finding.statement = parts.join("; ");
+    finding
+}
+
+fn in_words(g: &Grown) -> String {
+    match g.before {
+        Some(before) => {
+            format!("\"{}\" {before:.0} to {:.0} (x{:.1})", g.name, g.now, g.now / before.max(1.0))
+        }
+        None => format!("\"{}\" {:.0} times", g.name, g.now),
+    }
+}
+
+/// Two strings that are there equally often belong to one object.
+fn equal_counts(objects: &[&Grown]) -> Option<String> {
+    let (first, second) = (objects.first()?, objects.get(1)?);
+    // A count taken while the process runs misses a few.
+    ((first.now - second.now).abs() <= 0.001 * first.now).then(|| {
+        format!(
+            "\"{}\" and \"{}\" are there equally often, so each leaked object holds one of each",
+            first.name, second.name
+        )
+    })
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let library = finding.culprit.library.as_deref().unwrap_or("the library whose objects they are");
+    vec![
+        Remedy {
+            action: format!("update {library}, or report the leak with the strings and the counts"),
+            command: String::new(),
+            verify: "grep -A1 heap /proc/PID/smaps: Rss levels off; the counts of the strings stay"
+                .to_owned(),
+            risk: String::new(),
+        },
+        Remedy {
+            action: "until then, restart each worker after a number of requests".to_owned(),
+            command: "uwsgi --max-requests 10000, gunicorn --max-requests 10000".to_owned(),
+            verify: "ps -o rss -p PID".to_owned(),
+            risk: "a stopgap: what a worker has cached is lost with it".to_owned(),
+        },
+    ]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let known: &[Evidence] = &finding.evidence;
+    if known.iter().any(|e| e.metric == "census.count" && e.before.is_some()) {
+        return Vec::new();
+    }
+    vec![Next {
+        measure: "which objects become more: count the strings in the region now and later".to_owned(),
+        command: "gdb -p PID -batch -ex 'dump memory heap.bin START END'; strings heap.bin | sort | uniq -c | sort -n | tail"
+            .to_owned(),
+    }]
+}

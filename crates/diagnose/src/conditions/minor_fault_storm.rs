@@ -1,0 +1,146 @@
+//! Pages are mapped, touched for the first time and given back at such a rate that the faults themselves are the load.
+//!
+//! A minor fault takes no I/O: the kernel finds or clears a page and maps it, in one or two microseconds, more where
+//! threads of one process fault at once, because each needs the lock of the address space. New processes fault too, a few
+//! thousand times each; that is a price of starting them, see `fork-storm`. What remains is memory that a program asks
+//! for and returns again and again: an allocator that maps each large block by itself.
+
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process;
+use crate::view::{High, View};
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "minor-fault-storm",
+    title: "page faults without I/O are the load",
+    role: Role::Root,
+    area: "faults and locks",
+    needs: &[
+        "vm.pgfault",
+        "vm.pgmajfault",
+        "vm.pgpgin",
+        "vm.pgfree",
+        "sys.forks",
+        "sys.cpu_system",
+        "task.minflt",
+        "task.system_time",
+        "tasks.d_lock",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("minor_fault_storm.rs"),
+};
+
+/// At a microsecond or two for each, a tenth to a fifth of a CPU goes into faults.
+pub const FAULTS_S: f64 = 100_000.0;
+/// What the start of a large program touches: twenty megabytes.
+const FAULTS_PER_FORK: f64 = 5_000.0;
+/// Faults that wait for a device are another story.
+const MAJOR_SHARE: f64 = 0.001;
+/// One program does most of the faulting.
+const SHARE: f64 = 0.5;
+
+/// Faults beyond those of new processes.
+pub fn storm(view: &View<'_>) -> Option<High> {
+    let faults = view.system("vm.pgfault")?;
+    let own = match view.system("sys.forks") {
+        Some(forks) => faults.zip(&forks, |faults, forks| faults - FAULTS_PER_FORK * forks),
+        None => faults,
+    };
+    let threshold = view.threshold(FAULTS_S, &view.base_values("vm.pgfault", ""));
+    let mut high = view.high_signal(&own, threshold, 3.0, None)?;
+    high.before = view.before_span("vm.pgfault", "", high.run.span());
+    Some(high)
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(faults) = view.system("vm.pgfault") else {
+        return Observation::CannotTell("vm.pgfault: sar -B 1 (fault/s)".to_owned());
+    };
+    let Some(high) = storm(view) else {
+        return Observation::Inactive(format!(
+            "{} faults/s at most, those of new processes left out",
+            words::count(faults.max().unwrap_or(0.0))
+        ));
+    };
+    let span = high.run.span();
+    let major = view.system("vm.pgmajfault").and_then(|s| s.within(span).mean());
+    if major.is_some_and(|major| major > MAJOR_SHARE * high.during && major > 100.0) {
+        return Observation::Inactive(format!(
+            "{} of the faults each second wait for a device",
+            words::count(major.unwrap_or(0.0))
+        ));
+    }
+    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.minflt", span));
+    let top = tops.first();
+    if top.is_some_and(|t| t.share < SHARE) {
+        return Observation::Inactive(
+            "the faults are spread over many programs, none does half of them".to_owned(),
+        );
+    }
+    Observation::Active(Box::new(finding(view, &high, top, major)))
+}
+
+fn finding(view: &View<'_>, high: &High, top: Option<&process::Top<'_>>, major: Option<f64>) -> Finding {
+    let span = high.run.span();
+    let mut finding = view.finding(&high.run);
+    let none = match major {
+        Some(0.0) => ", none of them with I/O".to_owned(),
+        Some(major) => format!(", {} of them with I/O", words::count(major)),
+        None => String::new(),
+    };
+    let least = view.system("vm.pgfault").map(|s| s.within(span).v.into_iter().fold(f64::INFINITY, f64::min));
+    let who =
+        top.map(|t| format!("; {} does {} of them", t.words(), words::percent(t.share))).unwrap_or_default();
+    finding.statement = format!(
+        "{} to {} page faults/s{none}{who}",
+        words::count(least.unwrap_or(high.during)),
+        words::count(high.peak)
+    );
+    if let Some(top) = top {
+        finding.culprit.process = Some(top.comm.to_owned());
+        finding.culprit.pid = Some(top.pid());
+        finding.evidence.push(view.evidence_of("task.minflt", top.comm, None, top.rate));
+    }
+    for metric in ["vm.pgfault", "vm.pgmajfault", "vm.pgfree", "vm.pgpgin"] {
+        finding.evidence.extend(view.evidence(metric, "", span));
+    }
+    if view.is_case && !finding.evidence.iter().any(|e| e.metric == "vm.pgpgin") {
+        finding.evidence.extend(view.evidence("vm.pgpgin", "", view.window));
+    }
+    let reads = view.system("vm.pgpgin").and_then(|s| s.mean());
+    if reads.is_some_and(|bytes| bytes < 1e6) {
+        finding.remarks.push("tasks in D state here wait for a lock of the address space, not for a disk: there is almost no block I/O".to_owned());
+    }
+    finding.loss_s = view.excess(&["tasks.d_lock"], span);
+    finding.confidence = if top.is_some() { 0.8 } else { 0.6 };
+    finding
+}
+
+fn remedies(_: &Finding) -> Vec<Remedy> {
+    vec![Remedy {
+        action: "let the program keep the memory that it asks for again and again".to_owned(),
+        command: "glibc: MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=1073741824 PROGRAM"
+            .to_owned(),
+        verify: "sar -B 1: fault/s falls".to_owned(),
+        risk: "it holds more memory than it uses at the moment".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |p| p.to_string());
+    vec![
+        Next {
+            measure: "who asks for the memory".to_owned(),
+            command: format!("perf record -e page-faults -g -p {pid} -- sleep 10"),
+        },
+        Next {
+            measure: "how often it maps and unmaps".to_owned(),
+            command: format!("strace -c -f -e trace=memory -p {pid}"),
+        },
+    ]
+}
