@@ -20,6 +20,7 @@ pub mod cgroup_memory;
 pub mod diskstats;
 pub mod fs_state;
 pub mod interrupts;
+pub mod kernel_message;
 pub mod kmsg;
 pub mod loadavg;
 pub mod meminfo;

@@ -1,0 +1,209 @@
+//! Errors of devices, of file systems and of memory, and devices and links that went away.
+//!
+//! ```text
+//! blk_update_request: I/O error, dev sdb, sector 1953 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0
+//! EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm ls: reading directory lblock 0
+//! ixgbe 0000:01:00.0 eth0: NIC Link is Down
+//! sd 2:0:0:0: rejecting I/O to offline device
+//! EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x7 …)
+//! ```
+//!
+//! A failed request has several lines; the one that names the device of the block layer counts.
+
+use mitra_model::EventKind;
+
+use super::{after, contains, kept};
+
+const IO_ERROR: &str = "io-error";
+const LINK_DOWN: &str = "link-down";
+const MACHINE_CHECK: &str = "machine-check";
+const FILESYSTEM_ERROR: &str = "filesystem-error";
+const DEVICE_LOST: &str = "device-lost";
+
+pub(super) fn device_error(text: &str) -> Option<EventKind> {
+    let (what, device) = block(text)
+        .or_else(|| filesystem(text))
+        .or_else(|| ata(text))
+        .or_else(|| nvme(text))
+        .or_else(|| scsi(text))
+        .or_else(|| link(text))
+        .or_else(|| hardware(text))?;
+    Some(EventKind::DeviceError {
+        what: what.to_owned(),
+        device: device.trim_start_matches("/dev/").to_owned(),
+        text: kept(text),
+    })
+}
+
+type Found<'a> = Option<(&'static str, &'a str)>;
+
+/// The name at the start of a text.
+fn name(text: &str) -> &str {
+    let end = text.find(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ')' | ']' | ';'));
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default()
+}
+
+fn block(text: &str) -> Found<'_> {
+    const REQUESTS: [&str; 6] = [
+        "I/O error, dev ",
+        "critical medium error, dev ",
+        "critical target error, dev ",
+        "critical nexus error, dev ",
+        "timeout error, dev ",
+        "protection error, dev ",
+    ];
+    if contains(text, "error") {
+        let request = REQUESTS.iter().find_map(|mark| after(text, mark));
+        let buffer =
+            || after(text, "Buffer I/O error on dev ").or_else(|| after(text, "I/O error on device "));
+        let write = || after(text, "lost page write due to I/O error on ");
+        if let Some(rest) = request.or_else(buffer).or_else(write) {
+            return Some((IO_ERROR, name(rest)));
+        }
+        if contains(text, " transferring data, sector ") && text.starts_with("mmcblk") {
+            return Some((IO_ERROR, name(text)));
+        }
+    }
+    // `md/raid1:md0: Disk failure on sdb1, disabling device.`
+    after(text, "Disk failure on ").map(|rest| (DEVICE_LOST, name(rest)))
+}
+
+fn filesystem(text: &str) -> Found<'_> {
+    // `EXT4-fs error (device sda1): …`, `BTRFS critical (device dm-0): …`, `EXT4-fs (sda1): …`, `XFS (dm-0): …`
+    let (head, rest) = text.split_once(')')?;
+    let rest = rest.trim_start_matches(": ");
+    let (kind, device) = head.rsplit_once('(')?;
+    let device = device.strip_prefix("device ").unwrap_or(device);
+    let kind = kind.trim_end();
+    let (system, level) = kind.split_once(' ').unwrap_or((kind, ""));
+    let is_system = system.len() <= 12
+        && (system.ends_with("-fs") || matches!(system, "XFS" | "BTRFS" | "BTRFS:" | "F2FS" | "GFS2"));
+    if !is_system {
+        return None;
+    }
+    let is_error = matches!(level, "error" | "critical") || {
+        ["orruption", "I/O error", "I/O Error", "I/O error detected", "shut down", "shutdown(", "csum failed"]
+            .iter()
+            .any(|word| contains(rest, word))
+            || rest.starts_with("error (")
+            || contains(rest, "emounting filesystem read-only")
+            || contains(rest, "forced readonly")
+    };
+    is_error.then_some((FILESYSTEM_ERROR, name(device)))
+}
+
+/// `ata1.00: exception Emask 0x0 …`, `ata1: hard resetting link`, `ata1.00: disabled`.
+fn ata(text: &str) -> Found<'_> {
+    let rest = text.strip_prefix("ata")?;
+    let port = name(text);
+    let is_port = rest.starts_with(|c: char| c.is_ascii_digit());
+    let words = text.get(port.len()..)?.strip_prefix(": ").filter(|_| is_port)?;
+    if words.starts_with("exception Emask") || words.starts_with("hard resetting link") {
+        Some((IO_ERROR, port))
+    } else {
+        (words.starts_with("disabled") || words.starts_with("disable device")).then_some((DEVICE_LOST, port))
+    }
+}
+
+/// `nvme nvme0: I/O 123 QID 4 timeout, aborting`, `nvme nvme0: Device not ready; aborting reset`.
+fn nvme(text: &str) -> Found<'_> {
+    let rest = text.strip_prefix("nvme ").or_else(|| text.starts_with("nvme").then_some(text))?;
+    let device = name(rest);
+    let words = rest.get(device.len()..)?.strip_prefix(": ")?;
+    let is_any = |list: &[&str]| list.iter().any(|word| contains(words, word));
+    if is_any(&["Device not ready", "Removing after", "Disabling device", "failed to become ready"]) {
+        Some((DEVICE_LOST, device))
+    } else {
+        is_any(&[" timeout, ", "controller is down; will reset", "resetting controller"])
+            .then_some((IO_ERROR, device))
+    }
+}
+
+/// `sd 2:0:0:0: [sdb] tag#3 timing out command, waited 180s`, `sd 2:0:0:0: rejecting I/O to offline device`.
+fn scsi(text: &str) -> Found<'_> {
+    const LOST: [&str; 4] = [
+        "Device offlined",
+        "rejecting I/O to dead device",
+        "rejecting I/O to offline device",
+        "device offline error, dev ",
+    ];
+    let lost = LOST.iter().find_map(|word| after(text, word).map(|rest| (*word, rest)));
+    let what = if lost.is_some() {
+        DEVICE_LOST
+    } else if contains(text, "timing out command, waited ") {
+        IO_ERROR
+    } else {
+        return None;
+    };
+    if let Some((word, rest)) = lost
+        && word.ends_with("dev ")
+    {
+        return Some((what, name(rest)));
+    }
+    // The disk's name where it is known, else its address.
+    let address = text.split_ascii_whitespace().nth(1).unwrap_or_default().trim_end_matches(':');
+    let disk = after(text, ": [").map(name).filter(|n| n.starts_with(|c: char| c.is_ascii_alphabetic()));
+    Some((what, disk.unwrap_or(address)))
+}
+
+fn link(text: &str) -> Found<'_> {
+    // `bond0: (slave eth0): link status definitely down, disabling slave`, before 5.x
+    // `bonding: bond0: link status definitely down for interface eth0, disabling it`
+    if let Some(rest) = after(text, "link status definitely down") {
+        let device = after(text, "(slave ").or_else(|| after(rest, "for interface "))?;
+        return Some((LINK_DOWN, name(device)));
+    }
+    // `NETDEV WATCHDOG: eth0 (e1000e): transmit queue 0 timed out`
+    if let Some(rest) = text.strip_prefix("NETDEV WATCHDOG: ") {
+        return contains(rest, "timed out").then(|| (IO_ERROR, name(rest)));
+    }
+    if !contains(text, "ink") || contains(text, "SATA link down") {
+        return None;
+    }
+    if contains(text, "pciehp: ") && contains(text, ": Link Down") {
+        return Some((DEVICE_LOST, name_of_function(text)));
+    }
+    let lower = text.to_ascii_lowercase();
+    let at = ["link is down", "link down"].iter().find_map(|words| lower.find(words))?;
+    let before = text.get(..at)?.trim_end();
+    let is_medium =
+        |word: &&str| matches!(*word, "NIC" | "Copper" | "Fibre" | "SerDes" | "Remote" | "port" | "the");
+    let device = before.split_ascii_whitespace().rev().find(|w| !is_medium(w))?;
+    let device = device.trim_end_matches(':').rsplit(':').next()?;
+    // `IFNAMSIZ`, and no address of a bus.
+    let is_name = (1..=15).contains(&device.len())
+        && device.starts_with(|c: char| c.is_ascii_alphabetic())
+        && device.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'@'));
+    is_name.then_some((LINK_DOWN, device))
+}
+
+/// `0000:01:00.0`, the second word of lines about PCI.
+fn name_of_function(text: &str) -> &str {
+    text.split_ascii_whitespace().nth(1).unwrap_or_default().trim_end_matches(':')
+}
+
+fn hardware(text: &str) -> Found<'_> {
+    if let Some(rest) = after(text, "[Hardware Error]: ") {
+        const FIRST: [&str; 6] = [
+            "Hardware error from APEI",
+            "Machine check events logged",
+            "Corrected error",
+            "Uncorrected error",
+            "Uncorrected, ",
+            "Deferred error",
+        ];
+        let cpu = rest.split_once(": Machine Check").map(|(cpu, _)| cpu).filter(|c| c.starts_with("CPU"));
+        let is_first = cpu.is_some() || FIRST.iter().any(|words| rest.starts_with(words));
+        return is_first.then(|| (MACHINE_CHECK, cpu.unwrap_or_default()));
+    }
+    // `EDAC MC0: 1 CE …`, before 3.6 `EDAC MC0: CE page 0x283, …`
+    if let Some(rest) = text.strip_prefix("EDAC ") {
+        let (controller, rest) = rest.split_once(": ")?;
+        let is_count = rest.split_ascii_whitespace().take(2).any(|w| matches!(w, "CE" | "UE"));
+        return is_count.then_some((MACHINE_CHECK, controller));
+    }
+    if let Some(rest) = text.strip_prefix("Memory failure: ") {
+        return contains(rest, "recovery action").then_some((MACHINE_CHECK, "memory"));
+    }
+    contains(text, "PCIe Bus Error: severity=").then(|| (IO_ERROR, name_of_function(text)))
+}
