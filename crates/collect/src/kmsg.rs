@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use mitra_model::EventKind;
+use mitra_parse::kernel_message::{is_only_in_the_log, meaning};
 use mitra_parse::kmsg::{Record, record};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -76,7 +77,9 @@ const IMPORTANT: &[&str] = &[
 ];
 
 fn is_worth_keeping(record: &Record<'_>) -> bool {
-    record.priority <= PRIORITY_MAX || IMPORTANT.iter().any(|word| record.text.contains(word))
+    record.priority <= PRIORITY_MAX
+        || IMPORTANT.iter().any(|word| record.text.contains(word))
+        || meaning(&record.text).is_some()
 }
 
 /// The open log.
@@ -131,7 +134,11 @@ impl KernelLog {
             let end = record.text.floor_char_boundary(TEXT_BYTES_MAX);
             let text = record.text.get(..end).unwrap_or_default().to_owned();
             let time_ns = i64::try_from(record.usec).ok().and_then(|us| us.checked_mul(1_000));
+            let meant = meaning(&text).filter(is_only_in_the_log);
             f(time_ns, EventKind::KernelLog { priority: record.priority, text });
+            if let Some(kind) = meant {
+                f(time_ns, kind);
+            }
         }
         if left_out > 0 {
             f(
@@ -171,6 +178,21 @@ mod tests {
         let ours =
             |kind: &&EventKind| matches!(kind, EventKind::KernelLog { text, priority: 4 } if *text == mark);
         assert_eq!(texts.iter().filter(ours).count(), 1, "{texts:?}");
+
+        // What a line means comes behind it; kills for lack of memory come from their probe.
+        let pid = std::process::id();
+        let lines = format!("<3>mitra-test[{pid}]: segfault at 8 ip 12 sp 7f error 4 in x[10+5]");
+        for line in [lines.as_str(), "<3>Out of memory: Killed process 1 (x) total-vm:3kB, anon-rss:1kB"] {
+            std::fs::write("/dev/kmsg", line).unwrap();
+        }
+        let mut kinds = Vec::new();
+        log.read(&mut Buffer::default(), |_, kind| kinds.push(kind)).unwrap();
+        let is_ours = |kind: &EventKind| matches!(kind, EventKind::Crash { pid: p, .. } if *p == pid);
+        let at = kinds.iter().position(is_ours).unwrap();
+        assert!(
+            matches!(&kinds[at - 1], EventKind::KernelLog { text, .. } if text.contains("segfault at 8"))
+        );
+        assert!(!kinds.iter().any(|kind| matches!(kind, EventKind::OomKill { .. })));
         assert!(texts.len() < EVENTS_PER_TICK_MAX, "the whole log came");
     }
 }

@@ -289,9 +289,9 @@ pub enum EventKind {
         pid: u32,
         /// Its name.
         comm: String,
-        /// The address that was accessed.
+        /// The address that was accessed. Of a trap, for which the kernel names none, the instruction's own.
         address: u64,
-        /// The address of the instruction.
+        /// The address of the instruction; 0 where the kernel prints it on another line, as arm64 does.
         ip: u64,
         /// The kernel's error code: bit 0 the page was present (a protection fault), bit 1 it was a write, bit 2 it was
         /// user mode, bit 4 an instruction fetch.
@@ -314,7 +314,7 @@ pub enum EventKind {
         pid: u32,
         /// Its name, where known.
         comm: String,
-        /// For how long, as the kernel says.
+        /// For how long, as the kernel says; 0 where it counts in jiffies, whose length it does not say.
         seconds: f64,
     },
     /// A piece of hardware or a file system reported an error, a loss or an end of service.

@@ -96,13 +96,13 @@ fn of_bracket<'a>(found: Stamped<'a>, facility: Option<u8>) -> Head<'a> {
     let is_kernel = is_kernel && facility.is_none_or(|f| f == 0);
     if is_kernel {
         text = without_caller(text);
-        // `journalctl -o short-monotonic` has the host and the program.
-        if let Some((_, program, message)) = host_and_program(text)
-            && found.layout == Layout::Boot
-            && program == b"kernel"
-        {
-            text = message;
-        }
+    }
+    // `journalctl -o short-monotonic` has the host and the program.
+    if let Some((_, program, message, has_pid)) = host_and_program(text).filter(|_| is_kernel)
+        && found.layout == Layout::Boot
+        && (has_pid || program == b"kernel")
+    {
+        return head_of(found, Some(program.into()), program == b"kernel", message);
     }
     let program = is_kernel.then_some(Cow::Borrowed(&b"kernel"[..]));
     head_of(found, program, is_kernel, text)
@@ -157,7 +157,7 @@ fn of_line<'a>(found: Stamped<'a>, rfc5424: bool) -> Option<Head<'a>> {
         Layout::Clock | Layout::Epoch => found.zone,
         _ => false,
     };
-    if may_have_host && let Some((_, program, message)) = host_and_program(text) {
+    if may_have_host && let Some((_, program, message, _)) = host_and_program(text) {
         let is_kernel = program == b"kernel";
         let message = if is_kernel { without_boot(message) } else { message };
         return Some(head_of(found, Some(program.into()), is_kernel, message));
@@ -202,13 +202,13 @@ fn bird_level(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// `host program[pid]: text`.
-fn host_and_program(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+fn host_and_program(text: &[u8]) -> Option<(&[u8], &[u8], &[u8], bool)> {
     let mut w = words(text);
     let host = w.next()?;
     let is_host = host.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':'))
         && host.last() != Some(&b':');
-    let (program, message, _) = program_word(w.rest()).filter(|_| is_host)?;
-    Some((host, program, message))
+    let (program, message, has_pid) = program_word(w.rest()).filter(|_| is_host)?;
+    Some((host, program, message, has_pid))
 }
 
 /// `program[pid]: ` or `program: `; the program, what follows, and whether there was a process id. Some programs have
