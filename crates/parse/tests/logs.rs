@@ -1,4 +1,5 @@
 //! Logs, read as people save them.
+#![expect(clippy::disallowed_methods, reason = "tests read real outputs")]
 
 use mitra_model::time::SECOND;
 use mitra_model::{Era, Event, EventKind};
@@ -30,7 +31,7 @@ fn at(h: i64, m: i64, s: i64) -> i64 {
     (h * 3600 + m * 60 + s) * SECOND
 }
 
-fn of<'a>(imported: &'a Imported, is: impl Fn(&EventKind) -> bool) -> Vec<&'a Event> {
+fn of(imported: &Imported, is: impl Fn(&EventKind) -> bool) -> Vec<&Event> {
     imported.set.events.iter().filter(|e| is(&e.kind)).collect()
 }
 

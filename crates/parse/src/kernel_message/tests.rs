@@ -3,7 +3,10 @@ use proptest::prelude::*;
 
 use super::{is_only_in_the_log, meaning};
 
-fn crash(line: &str) -> (String, u32, u64, u64, u32, Option<String>, Option<u64>, Option<u64>) {
+/// Name, process, address, instruction, error code, file, base, place in the file.
+type Crash = (String, u32, u64, u64, u32, Option<String>, Option<u64>, Option<u64>);
+
+fn crash(line: &str) -> Crash {
     match meaning(line) {
         Some(EventKind::Crash { pid, comm, address, ip, error, object, base, file_offset }) => {
             (comm, pid, address, ip, error, object, base, file_offset)

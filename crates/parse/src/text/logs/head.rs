@@ -98,7 +98,7 @@ fn of_bracket<'a>(found: Stamped<'a>, facility: Option<u8>) -> Head<'a> {
         text = without_caller(text);
     }
     // `journalctl -o short-monotonic` has the host and the program.
-    if let Some((_, program, message, has_pid)) = host_and_program(text).filter(|_| is_kernel)
+    if let Some(Tagged { program, message, has_pid }) = host_and_program(text).filter(|_| is_kernel)
         && found.layout == Layout::Boot
         && (has_pid || program == b"kernel")
     {
@@ -157,13 +157,13 @@ fn of_line<'a>(found: Stamped<'a>, rfc5424: bool) -> Option<Head<'a>> {
         Layout::Clock | Layout::Epoch => found.zone,
         _ => false,
     };
-    if may_have_host && let Some((_, program, message, _)) = host_and_program(text) {
+    if may_have_host && let Some(Tagged { program, message, .. }) = host_and_program(text) {
         let is_kernel = program == b"kernel";
         let message = if is_kernel { without_boot(message) } else { message };
         return Some(head_of(found, Some(program.into()), is_kernel, message));
     }
-    let alone = program_word(text).filter(|(_, _, pid)| *pid || found.layout == Layout::Syslog);
-    if let Some((program, message, _)) = alone {
+    let alone = program_word(text).filter(|tag| tag.has_pid || found.layout == Layout::Syslog);
+    if let Some(Tagged { program, message, .. }) = alone {
         let is_kernel = program == b"kernel" && found.layout == Layout::Syslog;
         let message = if is_kernel { without_boot(message) } else { message };
         return Some(head_of(found, Some(program.into()), is_kernel, message));
@@ -201,19 +201,25 @@ fn bird_level(text: &[u8]) -> Option<&[u8]> {
     LEVELS.contains(&level).then(|| rest.get(1..).map(<[u8]>::trim_ascii_start))?
 }
 
+/// Who wrote a line, and what.
+struct Tagged<'a> {
+    program: &'a [u8],
+    message: &'a [u8],
+    has_pid: bool,
+}
+
 /// `host program[pid]: text`.
-fn host_and_program(text: &[u8]) -> Option<(&[u8], &[u8], &[u8], bool)> {
+fn host_and_program(text: &[u8]) -> Option<Tagged<'_>> {
     let mut w = words(text);
     let host = w.next()?;
     let is_host = host.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':'))
         && host.last() != Some(&b':');
-    let (program, message, has_pid) = program_word(w.rest()).filter(|_| is_host)?;
-    Some((host, program, message, has_pid))
+    program_word(w.rest()).filter(|_| is_host)
 }
 
 /// `program[pid]: ` or `program: `; the program, what follows, and whether there was a process id. Some programs have
 /// a blank in their tag: none is known here.
-fn program_word(text: &[u8]) -> Option<(&[u8], &[u8], bool)> {
+fn program_word(text: &[u8]) -> Option<Tagged<'_>> {
     let colon = text.get(..text.len().min(PROGRAM_BYTES_MAX + 12))?.windows(2).position(|w| w == b": ");
     let colon = match colon {
         Some(at) => at,
@@ -235,7 +241,7 @@ fn program_word(text: &[u8]) -> Option<(&[u8], &[u8], bool)> {
         && name.iter().all(|b| {
             b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'/' | b'@' | b'(' | b')' | b'+')
         });
-    is_name.then_some((name, message, has_pid))
+    is_name.then_some(Tagged { program: name, message, has_pid })
 }
 
 /// A kernel's line in syslog often keeps its own time.
