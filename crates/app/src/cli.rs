@@ -139,6 +139,9 @@ pub struct ExplainArgs {
     /// Print the report as JSON, schema mitra.report/1
     #[arg(long)]
     pub json: bool,
+    /// Also write the report with drawings as one page for a browser; - is standard output, and then only the page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// The date of files that have times but no date, as 2026-11-21
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub date: Option<i64>,

@@ -11,14 +11,13 @@ use mitra_model::time::SECOND;
 use mitra_model::{Entity, SeriesSet, Span};
 
 use crate::cli::{Baseline, ExplainArgs};
-use crate::commands::{print, print_json};
+use crate::commands::show;
 use crate::errors::usage;
 use crate::evidence;
 use crate::place;
 use crate::progress::Progress;
 use crate::quotes;
 use crate::render::style::Style;
-use crate::render::text;
 use crate::when::Here;
 
 /// What is explained when nothing is said: who asks means what just happened.
@@ -59,7 +58,11 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
         let _progress = Progress::new("reading and explaining");
         explain(&reader, window, baseline).with_context(|| format!("cannot read {}", dir.display()))?
     };
-    if args.json { print_json(&report) } else { print(&text::report(&report, style, &title)) }
+    let drawn = match &args.html {
+        Some(_) => show::drawn(&reader, &report)?,
+        None => SeriesSet::default(),
+    };
+    show::report(&report, args.json, args.html.as_deref(), &[&drawn], style)
 }
 
 /// Explains what other tools left behind.
@@ -76,7 +79,7 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
     let mut report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
     quotes::fill_quotes(&mut report, &mut |name| loaded.open(name));
     drop(progress);
-    if args.json { print_json(&report) } else { print(&text::report(&report, style, &title)) }
+    show::report(&report, args.json, args.html.as_deref(), &[&loaded.set], style)
 }
 
 /// Explains a part of an archive.

@@ -11,6 +11,7 @@ mod man;
 mod metrics;
 mod record;
 mod select;
+mod show;
 mod status;
 
 use std::io::Write;

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 pub mod examples;
+pub mod html;
 pub mod page;
 pub mod proof;
 pub mod sources;

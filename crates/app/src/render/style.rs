@@ -151,6 +151,25 @@ impl Style {
         if self.names_zone { self.format(ns, "%Z") } else { String::new() }
     }
 
+    /// A mark on an axis of time whose marks are so many seconds apart.
+    #[must_use]
+    pub fn tick(&self, ns: i64, step_s: i64) -> String {
+        match (Era::of(ns), step_s) {
+            (Era::Dated, 86_400..) => self.format(ns, "%b %d"),
+            (Era::Dated, 60..) => self.format(ns, "%H:%M"),
+            (Era::Day, 60..) => self.clock(ns).get(..5).unwrap_or_default().to_owned(),
+            (Era::Boot, _) => format!("+{} s", ns.saturating_sub(Era::Boot.zero()) / SECOND),
+            _ => self.clock(ns),
+        }
+    }
+
+    /// How far the local clock is ahead of UTC at that moment.
+    #[must_use]
+    pub fn offset_ns(&self, ns: i64) -> i64 {
+        Timestamp::from_nanosecond(i128::from(ns))
+            .map_or(0, |t| i64::from(t.to_zoned(self.zone.clone()).offset().seconds()) * SECOND)
+    }
+
     fn format(&self, ns: i64, how: &str) -> String {
         Timestamp::from_nanosecond(i128::from(ns))
             .map_or_else(|_| "?".to_owned(), |t| t.to_zoned(self.zone.clone()).strftime(how).to_string())

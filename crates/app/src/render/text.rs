@@ -258,10 +258,28 @@ fn ledger(page: &mut Page<'_>, ledger: &Ledger, window: Window) {
 /// Nothing went wrong: one sentence, what else there is to say, and what the recorder did not see.
 fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut Shown) {
     let style = page.style;
-    let files = report.source == "files";
     if let Some(comparison) = &report.comparison {
         sources::comparison(page, comparison, shown);
         page.gap();
+    }
+    let text = nothing_wrong(report, style);
+    page.paragraph(0, 2, Some(Ink::Good), &text);
+    advice(page, &report.advice, shown);
+    unknown(page, &report.unknown);
+    sources::files(page, &report.files);
+    sources::recorder(page, report, style);
+}
+
+/// The sentence that stands in place of a verdict.
+#[must_use]
+pub fn nothing_wrong(report: &Report, style: &Style) -> String {
+    let files = report.source == "files";
+    if files && !report.files.is_empty() && report.files.iter().all(|f| f.formats.is_empty()) {
+        let what = if report.files.len() == 1 { "The file was" } else { "None of the files was" };
+        return format!(
+            "{what} {}recognised: nothing can be told.",
+            if report.files.len() == 1 { "not " } else { "" }
+        );
     }
     let mut text = "No incident".to_owned();
     if !report.host.is_empty() {
@@ -277,11 +295,7 @@ fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut Shown) {
     }
     text.push_str(&lost(&report.ledger, files));
     text.push('.');
-    page.paragraph(0, 2, Some(Ink::Good), &text);
-    advice(page, &report.advice, shown);
-    unknown(page, &report.unknown);
-    sources::files(page, &report.files);
-    sources::recorder(page, report, style);
+    text
 }
 
 /// Lost time as the end of a sentence. Files hardly ever hold it, so nobody misses it there.
@@ -310,7 +324,7 @@ fn who(culprit: &Culprit) -> Option<String> {
 }
 
 /// Everything that is known of the culprit.
-fn culprit(culprit: &Culprit) -> Option<String> {
+pub fn culprit(culprit: &Culprit) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(process) = &culprit.process {
         parts.push(culprit.pid.map_or_else(|| process.clone(), |pid| format!("{process} (pid {pid})")));
@@ -330,7 +344,7 @@ fn culprit(culprit: &Culprit) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn window_length(window: Window) -> String {
+pub fn window_length(window: Window) -> String {
     units::length(seconds(window.since, window.until))
 }
 
@@ -338,11 +352,11 @@ fn seconds(from: Moment, to: Moment) -> f64 {
     mitra_model::series::seconds_between(from.0, to.0)
 }
 
-fn short_seconds(seconds: f64) -> String {
+pub fn short_seconds(seconds: f64) -> String {
     if seconds < 10.0 { format!("{seconds:.1} s") } else { format!("{} s", units::grouped(seconds)) }
 }
 
-fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 

@@ -1,0 +1,290 @@
+//! The report as one page for a browser: everything is in the file, nothing is loaded, no script runs.
+
+pub mod chain;
+pub mod plot;
+mod runs;
+mod sections;
+
+use std::borrow::Cow;
+
+use mitra_model::SeriesSet;
+use mitra_model::report::{Incident, Report, Root};
+
+use crate::render::sources;
+use crate::render::style::Style;
+use crate::render::text::{self, Title};
+use sections::{advice, command, evidence, files, ledger, list, paragraphs, remedies};
+
+/// How the page looks.
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page. `sets` hold the series that are drawn, the incident's own first.
+#[must_use]
+pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<'_>) -> String {
+    let style = &text::clock_of(report, style);
+    let name = match report.incidents.first() {
+        Some(incident) => text::verdict(incident, report.window.until, style, title),
+        None => report.comparison.as_ref().map_or("No incident".to_owned(), |c| c.statement.clone()),
+    };
+    let mut body = head(report, style);
+    for (i, one) in report.incidents.iter().enumerate() {
+        body.push_str("<section class=\"incident\">\n");
+        if report.incidents.len() > 1 {
+            body.push_str(&format!(
+                "<p class=\"kicker\">incident {} of {}</p>\n",
+                i + 1,
+                report.incidents.len()
+            ));
+        }
+        body.push_str(&incident(report, one, sets, style, title));
+        body.push_str("</section>\n");
+    }
+    if report.incidents.is_empty() {
+        body.push_str(&format!(
+            "<section><h1 class=\"verdict fine\">{}</h1></section>\n",
+            escape(&text::nothing_wrong(report, style))
+        ));
+    }
+    if let Some(comparison) = &report.comparison {
+        body.push_str(&runs::comparison(comparison));
+    }
+    body.push_str(&advice(&report.advice));
+    body.push_str(&whole(report, style));
+    document(&name, &body)
+}
+
+/// A finished page.
+#[must_use]
+pub fn document(title: &str, body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+        escape(title)
+    )
+}
+
+/// Text as HTML shows it, in an element and in a quoted attribute; control characters are shown as `\u{fffd}`.
+#[must_use]
+pub fn escape(text: &str) -> Cow<'_, str> {
+    let special =
+        |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'') || (c.is_control() && !matches!(c, '\n' | '\t'));
+    if !text.contains(special) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c if special(c) => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn head(report: &Report, style: &Style) -> String {
+    let mut about = format!("Mitra on {}", sources::range(report.window, style));
+    if !report.host.is_empty() {
+        about = format!("Mitra on {}, {}", report.host, sources::range(report.window, style));
+    }
+    if let Some(baseline) = report.baseline {
+        about.push_str(&format!(", compared with {}", sources::range(baseline, style)));
+    }
+    format!("<p class=\"kicker\">{}</p>\n", escape(&about))
+}
+
+fn incident(
+    report: &Report,
+    incident: &Incident,
+    sets: &[&SeriesSet],
+    style: &Style,
+    title: Title<'_>,
+) -> String {
+    let root = &incident.root_cause;
+    let verdict = text::verdict(incident, report.window.until, style, title);
+    let mut html = format!("<h1 class=\"verdict\">{}</h1>\n{}", escape(&verdict), facts(root, title));
+    html.push_str(&list("remarks", &root.remarks));
+    let drawing = chain::chain(incident, style, title);
+    if !drawing.is_empty() {
+        html.push_str(&format!("<h2>How it came about</h2>\n<figure>{drawing}</figure>\n"));
+    }
+    let plots = plot::incident(report, incident, sets, style);
+    if !plots.is_empty() {
+        html.push_str(&format!("<h2>The numbers over time</h2>\n{plots}"));
+    }
+    html.push_str("<h2>The evidence</h2>\n");
+    for link in &incident.chain {
+        html.push_str(&evidence(link, style, title));
+    }
+    if !incident.other_roots.is_empty() {
+        html.push_str("<h2>What else went wrong</h2>\n");
+    }
+    for other in &incident.other_roots {
+        html.push_str(&format!("<p>{}</p>\n{}", escape(&other.statement), facts(other, title)));
+        html.push_str(&list("remarks", &other.remarks));
+    }
+    html.push_str(&remedies("What to do", &incident.remedies));
+    if !incident.next.is_empty() {
+        html.push_str("<h2>What to measure next</h2>\n<ul class=\"plain\">\n");
+        for next in &incident.next {
+            html.push_str(&format!("<li>{}{}</li>\n", escape(&next.measure), command(&next.command)));
+        }
+        html.push_str("</ul>\n");
+    }
+    let ruled_out: Vec<(&str, &str)> =
+        incident.ruled_out.iter().map(|r| (r.condition.as_str(), r.because.as_str())).collect();
+    html.push_str(&paragraphs("What it is not", &ruled_out));
+    let unknown: Vec<(&str, String)> =
+        incident.unknown.iter().map(|u| (u.condition.as_str(), format!("needs {}", u.needs))).collect();
+    let unknown: Vec<(&str, &str)> = unknown.iter().map(|(c, n)| (*c, n.as_str())).collect();
+    html.push_str(&paragraphs("What could not be told", &unknown));
+    html
+}
+
+/// The condition, the culprit, how sure it is.
+fn facts(root: &Root, title: Title<'_>) -> String {
+    let mut facts = vec![match title(&root.condition) {
+        Some(words) => format!("<b>{}</b>: {}", escape(&root.condition), escape(words)),
+        None => format!("<b>{}</b>", escape(&root.condition)),
+    }];
+    if let Some(culprit) = text::culprit(&root.culprit) {
+        facts.push(format!("culprit <b>{}</b>", escape(&culprit)));
+    }
+    facts.push(format!("{} sure", text::percent(root.confidence)));
+    if let Some(share) = root.share {
+        facts.push(format!("explains {} of the lost time", text::percent(share)));
+    }
+    format!("<ul class=\"facts\"><li>{}</li></ul>\n", facts.join("</li><li>"))
+}
+
+/// What holds for the whole window.
+fn whole(report: &Report, style: &Style) -> String {
+    let mut html = ledger(&report.ledger, report.window);
+    let unknown: Vec<(&str, String)> =
+        report.unknown.iter().map(|u| (u.condition.as_str(), format!("needs {}", u.needs))).collect();
+    let unknown: Vec<(&str, &str)> = unknown.iter().map(|(c, n)| (*c, n.as_str())).collect();
+    html.push_str(&paragraphs("What could not be told", &unknown));
+    if !report.healthy.is_empty() {
+        html.push_str(&format!(
+            "<h2>Checked and healthy</h2>\n<p class=\"good\">{}</p>\n",
+            escape(&report.healthy.join(", "))
+        ));
+    }
+    let state = &report.recorder;
+    if !state.gaps.is_empty() || !state.unavailable.is_empty() {
+        html.push_str("<h2>What was not seen</h2>\n<dl>\n");
+        for gap in &state.gaps {
+            let length = mitra_model::series::seconds_between(gap.since.0, gap.until.0);
+            html.push_str(&format!(
+                "<dt>{}</dt><dd>nothing for {} ({})</dd>\n",
+                escape(&style.date_clock(gap.since.0)),
+                crate::render::units::length(length),
+                escape(&gap.why)
+            ));
+        }
+        for source in &state.unavailable {
+            html.push_str(&format!("<dt>{}</dt><dd>{}</dd>\n", escape(&source.source), escape(&source.why)));
+        }
+        html.push_str("</dl>\n");
+    }
+    html.push_str(&files(&report.files));
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mitra_model::time::SECOND;
+    use mitra_model::{Axis, Era, Series, lookup};
+
+    use super::*;
+    use crate::render::examples;
+
+    fn title(id: &str) -> Option<&'static str> {
+        (id == "streaming-read-flood").then_some("somebody reads more <than> the cache holds")
+    }
+
+    /// Every ten seconds around the incident of the example.
+    fn series() -> SeriesSet {
+        let mut set = SeriesSet::default();
+        let start = examples::files().window.since.0;
+        let axis = Arc::new(Axis {
+            t: (0..120).map(|i| start + i * 10 * SECOND).collect(),
+            dt: vec![10.0; 120],
+            places: Vec::new(),
+        });
+        for (metric, high) in [("vm.pgscan_kswapd", 400_526.0), ("vm.pgmajfault", 6768.0)] {
+            let values = (0..120).map(|i| if (60..69).contains(&i) { high } else { 0.0 }).collect();
+            set.insert(lookup(metric).unwrap(), "".into(), Series { axis: axis.clone(), start: 0, values });
+        }
+        set
+    }
+
+    #[test]
+    fn nothing_of_what_was_quoted_becomes_markup() {
+        let html = report(&examples::files(), &[&series()], &Style::plain(80), &title);
+        for evil in ["<script", "<b>dentry", "<than>", "\x1b"] {
+            assert!(!html.contains(evil), "{evil}");
+        }
+        assert!(
+            html.contains("&lt;script&gt;alert(1)&lt;/script&gt;")
+                && html.contains("&lt;b&gt;dentry&lt;/b&gt;")
+        );
+        assert_eq!(escape("a\x07<&>\"'\n"), "a\u{fffd}&lt;&amp;&gt;&quot;&#39;\n");
+    }
+
+    #[test]
+    fn nothing_is_loaded_from_elsewhere() {
+        for example in [examples::files(), examples::runs(), examples::two(), examples::quiet()] {
+            let html = report(&example, &[], &Style::plain(80), &title);
+            for outside in ["http:", "https:", "src=", "@import", "url(h"] {
+                assert!(!html.contains(outside), "{outside}");
+            }
+            assert!(html.contains("Content-Security-Policy"));
+        }
+    }
+
+    #[test]
+    fn every_element_is_closed() {
+        for example in [examples::files(), examples::runs(), examples::two(), examples::quiet()] {
+            let html = report(&example, &[&series()], &Style::plain(80), &title);
+            let tags =
+                ["section", "figure", "svg", "table", "tr", "td", "ul", "ol", "li", "dl", "pre", "p", "text"];
+            for tag in tags {
+                let open =
+                    html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
+                assert_eq!(open, html.matches(&format!("</{tag}>")).count(), "{tag}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_the_chain_are_drawn_where_there_are_series() {
+        let html = report(&examples::files(), &[&series()], &Style::plain(80), &title);
+        assert_eq!(html.matches("class=\"series\"").count(), 2);
+        // The onset of each of the two, and the stretch of the incident.
+        assert_eq!(html.matches("class=\"onset\"").count(), 2);
+        assert_eq!(html.matches("class=\"shade\"").count(), 1);
+        assert!(html.contains(">12:40<") && html.contains("Times of a day without a date"), "no axis");
+        let bare = report(&examples::files(), &[], &Style::plain(80), &title);
+        assert!(!bare.contains("over time</h2>"));
+    }
+
+    #[test]
+    fn what_has_no_time_is_drawn_sample_by_sample() {
+        let mut set = SeriesSet::default();
+        let t = (0..5).map(|i| Era::Sequence.zero() + i * SECOND).collect();
+        let axis = Arc::new(Axis { t, dt: vec![f64::NAN; 5], places: Vec::new() });
+        let values = vec![0.0, 1.0, 2.0, 4.0, 8.0];
+        set.insert(lookup("vm.pgscan_kswapd").unwrap(), "".into(), Series { axis, start: 0, values });
+        let html = report(&examples::files(), &[&set], &Style::plain(80), &title);
+        assert!(html.contains(">sample 5<") && !html.contains("class=\"onset\""));
+    }
+}
