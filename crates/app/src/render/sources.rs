@@ -91,7 +91,12 @@ pub fn files(page: &mut Page<'_>, files: &[FileRead]) {
     for file in files.iter().take(FILES_MAX) {
         page.labelled(2, &file.file, width, None, &made_of(file));
         if let Some((line, text)) = &file.first_unread {
-            page.quoted(width + 6, &format!("line {line}"), 0, text);
+            let room = page.style.width.saturating_sub(width + 20).max(20);
+            let text: String = match text.char_indices().nth(room) {
+                Some(_) => text.chars().take(room - 1).chain(['…']).collect(),
+                None => text.clone(),
+            };
+            page.quoted(width + 6, &format!("line {line}"), 0, &text);
         }
     }
     if let Some(more) = files.len().checked_sub(FILES_MAX).filter(|n| *n > 0) {

@@ -11,13 +11,13 @@ use crate::render::text::Title;
 
 /// The width of the drawing, in its own units.
 pub const WIDTH: usize = 900;
-const BOX_WIDTH: usize = 206;
-const BOX_HEIGHT: usize = 66;
-const ROW_HEIGHT: usize = 104;
+const BOX_WIDTH: usize = 216;
+const BOX_HEIGHT: usize = 72;
+const ROW_HEIGHT: usize = 106;
 /// Boxes side by side.
 const ACROSS: usize = 4;
 /// Letters in a line of a box.
-const LETTERS: usize = 34;
+const LETTERS: usize = 32;
 /// Lines of plain words in a box.
 const LINES: usize = 2;
 
@@ -185,13 +185,13 @@ fn boxed(node: &Node<'_>, class: &str, title: Title<'_>) -> String {
          <text class=\"strong\" x=\"{}\" y=\"{}\">{}</text>",
         x + 9,
         y + 18,
-        escape(&cut(node.id, LETTERS - 8))
+        escape(&cut(node.id, LETTERS - 3))
     );
     if !node.when.is_empty() {
         svg.push_str(&format!(
             "<text class=\"faint\" text-anchor=\"end\" x=\"{}\" y=\"{}\">{}</text>",
             x + BOX_WIDTH - 8,
-            y + 18,
+            y + BOX_HEIGHT - 8,
             escape(&node.when)
         ));
     }
@@ -200,7 +200,7 @@ fn boxed(node: &Node<'_>, class: &str, title: Title<'_>) -> String {
     for (i, line) in lines.iter().take(LINES).enumerate() {
         let more = i + 1 == LINES && lines.len() > LINES;
         let line = if more { format!("{} …", cut(line, LETTERS - 2)) } else { line.clone() };
-        let y = y + 36 + 15 * i;
+        let y = y + 34 + 15 * i;
         svg.push_str(&format!("<text class=\"faint\" x=\"{}\" y=\"{y}\">{}</text>", x + 9, escape(&line)));
     }
     svg.push('\n');

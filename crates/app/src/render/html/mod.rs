@@ -39,14 +39,15 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
         body.push_str(&incident(report, one, sets, style, title));
         body.push_str("</section>\n");
     }
-    if report.incidents.is_empty() {
-        body.push_str(&format!(
-            "<section><h1 class=\"verdict fine\">{}</h1></section>\n",
-            escape(&text::nothing_wrong(report, style))
-        ));
-    }
     if let Some(comparison) = &report.comparison {
         body.push_str(&runs::comparison(comparison));
+    }
+    if report.incidents.is_empty() {
+        let tag = if report.comparison.is_some() { "p" } else { "h1" };
+        body.push_str(&format!(
+            "<section><{tag} class=\"verdict fine\">{}</{tag}></section>\n",
+            escape(&text::nothing_wrong(report, style))
+        ));
     }
     body.push_str(&advice(&report.advice));
     body.push_str(&whole(report, style));
@@ -89,11 +90,14 @@ pub fn escape(text: &str) -> Cow<'_, str> {
 }
 
 fn head(report: &Report, style: &Style) -> String {
-    let mut about = format!("Mitra on {}", sources::range(report.window, style));
+    let mut about = "Mitra".to_owned();
     if !report.host.is_empty() {
-        about = format!("Mitra on {}, {}", report.host, sources::range(report.window, style));
+        about.push_str(&format!(" on {}", report.host));
     }
-    if let Some(baseline) = report.baseline {
+    if sources::is_known(report.window) {
+        about.push_str(&format!(", {}", sources::range(report.window, style)));
+    }
+    if let Some(baseline) = report.baseline.filter(|b| sources::is_known(*b)) {
         about.push_str(&format!(", compared with {}", sources::range(baseline, style)));
     }
     format!("<p class=\"kicker\">{}</p>\n", escape(&about))

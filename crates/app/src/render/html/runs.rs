@@ -27,7 +27,7 @@ const LATENCY: [(&str, &str); 5] = [
 /// The runs.
 #[must_use]
 pub fn comparison(comparison: &Comparison) -> String {
-    let mut html = format!("<h2>{}</h2>\n", escape(&comparison.statement));
+    let mut html = format!("<h1>{}</h1>\n", escape(&comparison.statement));
     html.push_str(&list("remarks", &comparison.remarks));
     if let Some((head, metrics, _)) = COLUMNS.into_iter().find(|(_, metrics, look)| {
         *look == Look::Rate && comparison.runs.iter().all(|r| cell(r, metrics, *look).is_some())

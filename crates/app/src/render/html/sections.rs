@@ -50,22 +50,30 @@ fn numbers(list: &[Evidence]) -> String {
     if list.is_empty() {
         return String::new();
     }
-    let mut html = "<div class=\"scroll\"><table><tr><th>number</th><th class=\"n\">before</th>\
-                    <th class=\"n\">during</th><th class=\"n\">peak</th><th>says</th></tr>\n"
-        .to_owned();
+    let has_peak = list.iter().any(|e| e.peak.is_some());
+    let has_places = list.iter().any(|e| !e.quotes.is_empty());
+    let mut html =
+        "<div class=\"scroll\"><table class=\"numbers\"><tr><th>number</th><th class=\"n\">before</th>\
+                    <th class=\"n\">during</th>"
+            .to_owned();
+    html.push_str(if has_peak { "<th class=\"n\">peak</th>" } else { "" });
+    html.push_str(if has_places { "<th>lines</th></tr>\n" } else { "</tr>\n" });
     for evidence in list {
         let show = |value: Option<f64>| {
-            value.map_or_else(|| "–".to_owned(), |value| units::value(value, &evidence.unit))
+            let text = value.map_or_else(|| "–".to_owned(), |value| units::value(value, &evidence.unit));
+            format!("<td class=\"n\">{}</td>", escape(&text))
         };
-        html.push_str(&format!(
-            "<tr><td><code>{}</code></td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"place\">{}</td></tr>\n",
-            escape(&proof::name(evidence)),
-            escape(&show(evidence.before)),
-            escape(&show(Some(evidence.during))),
-            escape(&show(evidence.peak)),
-            escape(&proof::places(&evidence.quotes))
-        ));
+        html.push_str(&format!("<tr><td><code>{}</code></td>", escape(&proof::name(evidence))));
+        html.push_str(&show(evidence.before));
+        html.push_str(&show(Some(evidence.during)));
+        if has_peak {
+            html.push_str(&show(evidence.peak));
+        }
+        if has_places {
+            let places = proof::places(&evidence.quotes);
+            html.push_str(&format!("<td class=\"place\">{}</td>", escape(&places)));
+        }
+        html.push_str("</tr>\n");
     }
     html.push_str("</table></div>\n");
     html.push_str(&quotes(list.iter().flat_map(|e| &e.quotes)));
