@@ -18,6 +18,7 @@ pub mod conditions;
 pub mod episodes;
 pub mod explain;
 pub mod graph;
+pub mod growth;
 pub mod heap;
 pub mod ledger;
 pub mod lookups;

@@ -39,7 +39,19 @@ pub(crate) fn own_before(view: &View<'_>, metric: &str, row: &str, span: Span) -
     if !view.is_case {
         return None;
     }
-    outside(view.set.get(metric, row)?, span)
+    let series = view.set.get(metric, row)?;
+    let mut list = outside(series, span)?;
+    // The sample in which the change falls belongs to neither side.
+    let inside = samples(series, span);
+    if let Some(last) =
+        list.last().copied().filter(|l| list.len() > 1 && l.1 < span.since && !inside.is_empty())
+    {
+        let rest = mean(&list[..list.len() - 1]);
+        if (last.3 - mean(&inside)).abs() < (last.3 - rest).abs() {
+            list.pop();
+        }
+    }
+    Some(list)
 }
 
 fn outside(series: &Series, span: Span) -> Option<Vec<Sample>> {

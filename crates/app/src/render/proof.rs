@@ -34,7 +34,7 @@ pub fn chain(page: &mut Page<'_>, links: &[Link], shown: &mut Shown, style: &Sty
 /// `03:42:15    +8 s`; a lag to something whose time is not known is none.
 fn head(link: &Link, style: &Style) -> String {
     let clock = style.clock(link.onset.0);
-    if clock == UNKNOWN || link.lag_s.abs() < 0.5 {
+    if clock == UNKNOWN || link.lag_s.is_nan() || link.lag_s.abs() < 0.5 {
         return clock;
     }
     format!("{clock}  {:>6}", format!("{:+.0} s", link.lag_s))

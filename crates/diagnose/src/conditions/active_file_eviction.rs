@@ -29,9 +29,10 @@ fn observe(view: &View<'_>) -> Observation {
         Some(fall) => {
             let mut finding = view.finding(&fall.run);
             finding.statement = format!(
-                "active pages of files fell from {} to {}",
+                "active pages of files fell from {} to {} within {}",
                 words::bytes(fall.evidence.before.unwrap_or(0.0)),
-                words::bytes(fall.evidence.during)
+                words::bytes(fall.evidence.during),
+                words::seconds(fall.within_s)
             );
             finding.evidence.push(fall.evidence);
             Observation::Active(Box::new(finding))

@@ -2,7 +2,9 @@
 
 mod active_file_eviction;
 mod allocator_carrier_misfit;
+mod anonymous_growth;
 mod cgroup_memory_limit;
+mod compaction_stall;
 mod cpu_affinity_misplaced;
 mod cpu_hog;
 mod cpu_quota_throttled;
@@ -10,6 +12,7 @@ mod cpu_saturated;
 mod direct_reclaim;
 mod disk_hog;
 pub mod disk_saturated;
+mod fork_stall;
 mod fork_storm;
 mod free_memory_low;
 mod iowait_high;
@@ -17,10 +20,12 @@ mod kswapd_scanning;
 mod load_high;
 mod major_faults;
 mod mass_reclaim;
+mod memory_fragmentation;
 mod memory_leak_managed;
 mod memory_leak_native;
 mod minor_fault_storm;
 mod mmap_lock_contention;
+mod numa_imbalance;
 mod oom_kill;
 mod page_cache_eviction;
 mod page_cache_thrash;
@@ -33,14 +38,18 @@ mod runqueue_saturation;
 mod runqueue_wait;
 mod scheduling_stall;
 mod session_drop;
+mod shmem_growth;
 mod single_thread_bottleneck;
 mod slab_dentry_bloat;
+mod slab_inode_bloat;
+mod slab_leak;
 pub mod streaming_read_flood;
 mod stripe_misaligned;
 mod swap_thrash;
 mod tasks_in_d_state;
 mod tcp_memory_pressure;
 mod tcp_orphan_pressure;
+mod user_lock_contention;
 
 use crate::condition::Condition;
 
@@ -62,6 +71,14 @@ pub fn all() -> &'static [Condition] {
         fork_storm::CONDITION,
         slab_dentry_bloat::CONDITION,
         memory_leak_native::CONDITION,
+        anonymous_growth::CONDITION,
+        shmem_growth::CONDITION,
+        slab_inode_bloat::CONDITION,
+        slab_leak::CONDITION,
+        memory_fragmentation::CONDITION,
+        numa_imbalance::CONDITION,
+        user_lock_contention::CONDITION,
+        fork_stall::CONDITION,
         memory_leak_managed::CONDITION,
         allocator_carrier_misfit::CONDITION,
         minor_fault_storm::CONDITION,
@@ -72,6 +89,7 @@ pub fn all() -> &'static [Condition] {
         free_memory_low::CONDITION,
         kswapd_scanning::CONDITION,
         mass_reclaim::CONDITION,
+        compaction_stall::CONDITION,
         direct_reclaim::CONDITION,
         page_cache_eviction::CONDITION,
         active_file_eviction::CONDITION,

@@ -65,6 +65,8 @@ pub struct Fall {
     pub evidence: Evidence,
     /// By how much.
     pub bytes: f64,
+    /// Seconds from the last sample that was not low to the lowest one.
+    pub within_s: f64,
 }
 
 impl Fall {
@@ -73,13 +75,17 @@ impl Fall {
         let signal = view.system(metric)?;
         let before = view.before(metric, "").or_else(|| signal.v.first().copied()).filter(|b| *b > 0.0)?;
         let low = signal.clone().map(|v| if v <= before * (1.0 - FELL_BY) { 1.0 } else { 0.0 });
-        let run = low.run(1.0, 0.0)?;
-        let least = signal.within(run.span()).v.into_iter().fold(f64::INFINITY, f64::min);
+        let run = *low.runs(1.0).first()?;
+        let inside = signal.within(run.span());
+        let lowest = (0..inside.v.len()).min_by(|a, b| inside.v[*a].total_cmp(&inside.v[*b]))?;
+        let (least, at) = (inside.v[lowest], inside.t[lowest]);
+        let from =
+            signal.t.iter().copied().filter(|t| *t < run.span().since).next_back().unwrap_or(run.onset);
         let mut evidence = view.evidence(metric, "", run.span())?;
         evidence.before = Some(before);
         evidence.during = least;
         evidence.peak = None;
-        Some(Fall { run, evidence, bytes: before - least })
+        Some(Fall { run, evidence, bytes: before - least, within_s: crate::words::between(from, at) })
     }
 }
 

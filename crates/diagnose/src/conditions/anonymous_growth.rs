@@ -1,0 +1,133 @@
+//! The memory that processes asked for themselves grows, does not level off, and memory runs short for it.
+//!
+//! Growth alone is how programs start and caches warm up. It counts here when it is a tenth of memory or more, when it goes on
+//! at the end of what was seen, and when somebody pays: reclaim, swap, memory pressure, next to nothing left.
+
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::growth;
+use crate::page_cache::Fall;
+use crate::signal::Signal;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "anonymous-growth",
+    title: "memory of processes grows until none is left",
+    role: Role::Root,
+    area: "growth",
+    needs: &[
+        "mem.anon",
+        "mem.available",
+        "mem.free",
+        "mem.total",
+        "task.rss_anon",
+        "psi.memory_some",
+        "vm.pgscan_direct",
+        "vm.pswpout",
+        "vm.oom_kill",
+        "mem.active_file",
+    ],
+    observe,
+    remedies: remedies,
+    next: next,
+    source: include_str!("anonymous_growth.rs"),
+};
+
+/// A tenth of memory.
+const GREW_SHARE: f64 = 0.1;
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(anon) = view.system("mem.anon") else {
+        return Observation::CannotTell("mem.anon (AnonPages of /proc/meminfo)".to_owned());
+    };
+    if let Some(text) = beside_a_fall(view, &anon) {
+        return Observation::Inactive(text);
+    }
+    let Some(memory) = view.memory_bytes() else { return Observation::CannotTell("mem.total".to_owned()) };
+    let Some(growth) = growth::of(view, "mem.anon", "").filter(|g| g.to - g.from >= GREW_SHARE * memory)
+    else {
+        return Observation::Inactive("anonymous memory grew by less than a tenth of memory".to_owned());
+    };
+    let grew = format!(
+        "anonymous memory grew from {} to {}, {}/s",
+        words::bytes(growth.from),
+        words::bytes(growth.to),
+        words::bytes(growth.per_s)
+    );
+    if growth.levels_off {
+        return Observation::Inactive(format!("{grew}, and levelled off"));
+    }
+    match growth::memory_short(view) {
+        Some(true) => {}
+        Some(false) => return Observation::Inactive(format!("{grew}; there is still room")),
+        None => return Observation::CannotTell("whether memory ran short: sar -B 1, free -m".to_owned()),
+    }
+    let mut finding = view.finding(&growth.run);
+    finding.evidence.extend(view.evidence("mem.anon", "", growth.run.span()));
+    finding.statement = grew;
+    finding.confidence = 0.6;
+    if let Some((name, pid, grown)) =
+        largest(view).filter(|(_, _, grown)| *grown >= 0.5 * (growth.to - growth.from))
+    {
+        finding.statement = format!("{}; {name} ({pid}) by {}", finding.statement, words::bytes(grown));
+        finding.evidence.push(view.evidence_of("task.rss_anon", name, None, grown));
+        finding.culprit.process = Some(name.to_owned());
+        finding.culprit.pid = Some(pid);
+        finding.confidence = 0.8;
+    }
+    Observation::Active(Box::new(finding))
+}
+
+/// While file pages fell, anonymous ones hardly moved: nobody's own demand pushed them out.
+fn beside_a_fall(view: &View<'_>, anon: &Signal) -> Option<String> {
+    let fall = Fall::of(view, "mem.active_file")?;
+    let lowest = (fall.within_s * 1e9) as i64;
+    let from = anon.t.partition_point(|t| *t < fall.run.span().since).checked_sub(1)?;
+    let to = anon.t.partition_point(|t| *t <= anon.t[from] + lowest).checked_sub(1)?;
+    let (a, b) = (anon.v[from], anon.v[to]);
+    let fell = 1.0 - fall.evidence.during / fall.evidence.before?;
+    // A tenth of what the file pages lost is no explanation for the loss.
+    (a > 0.0 && (b - a).abs() < 0.1 * fall.bytes).then(|| {
+        format!(
+            "mem.anon moved {:.2} % ({} to {}) while mem.active_file fell {:.1} %",
+            100.0 * (b - a).abs() / a,
+            words::bytes(a),
+            words::bytes(b),
+            100.0 * fell
+        )
+    })
+}
+
+/// The process that grew most.
+fn largest<'a>(view: &'a View<'_>) -> Option<(&'a str, u32, f64)> {
+    view.processes()
+        .iter()
+        .filter_map(|p| {
+            let series: Vec<_> = p.series(view.set, "task.rss_anon").collect();
+            let grown = series
+                .first()
+                .map(|s| s.last(view.window).unwrap_or(0.0) - s.first(view.window).unwrap_or(0.0))?;
+            Some((p.comm, p.pid, grown))
+        })
+        .max_by(|a, b| a.2.total_cmp(&b.2))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let name = finding.culprit.process.as_deref().unwrap_or("the process that grows");
+    vec![Remedy {
+        action: format!("bound {name}: a limit of its own is hit before the machine is"),
+        command: "systemctl set-property UNIT MemoryMax=BYTES".to_owned(),
+        verify: "grep AnonPages /proc/meminfo: levels off".to_owned(),
+        risk: "the kernel kills inside the limit".to_owned(),
+    }]
+}
+
+fn next(_: &Finding) -> Vec<Next> {
+    vec![Next {
+        measure: "what in it grows: its mappings and its heap".to_owned(),
+        command: "cat /proc/PID/smaps > before; sleep 60; cat /proc/PID/smaps > after".to_owned(),
+    }]
+}

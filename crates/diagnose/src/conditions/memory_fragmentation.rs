@@ -1,0 +1,111 @@
+//! Memory is free, but not in adjoining pages as large as are asked for.
+//!
+//! Allocations of several pages (network buffers, huge pages, kernel stacks) then stall for compaction or fail, with gigabytes
+//! free. The log line `page allocation failure: order:N` with N above zero is the hard form.
+
+use mitra_model::report::{Evidence, Next, Remedy};
+use mitra_model::{Event, EventKind};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "memory-fragmentation",
+    title: "free memory is in pieces too small",
+    role: Role::Root,
+    area: "reclaim",
+    needs: &["vm.compact_stall", "vm.compact_fail", "mem.free", "mem.total", "zone.buddy_9", "zone.buddy_10"],
+    observe,
+    remedies: remedies,
+    next: next,
+    source: include_str!("memory_fragmentation.rs"),
+};
+
+/// One stall takes a millisecond or more: from ten a second on somebody notices.
+const STALLS_S: f64 = 10.0;
+/// A twentieth of memory free is plenty: then it is the pieces that are missing, not the pages.
+const FREE_SHARE: f64 = 0.05;
+/// Half of the attempts in vain.
+const FAIL_SHARE: f64 = 0.5;
+
+fn observe(view: &View<'_>) -> Observation {
+    let failures: Vec<&Event> = view
+        .set
+        .events
+        .iter()
+        .filter(|e| view.window.contains(e.real))
+        .filter(|e| matches!(&e.kind, EventKind::AllocationFailure { order, .. } if *order > 0))
+        .collect();
+    let free = view.system("mem.free").and_then(|s| s.mean());
+    let plenty = free.zip(view.memory_bytes()).map(|(free, memory)| free >= FREE_SHARE * memory);
+    let stalls = view.high("vm.compact_stall", "", STALLS_S, 2.0);
+    let mut finding = match (&stalls, failures.first()) {
+        (Some(high), _) => {
+            let fails = view.system("vm.compact_fail").and_then(|s| s.within(high.run.span()).mean());
+            if fails.is_some_and(|fails| fails < FAIL_SHARE * high.during) && failures.is_empty() {
+                return Observation::Inactive("compaction found the room that was asked for".to_owned());
+            }
+            view.finding(&high.run)
+        }
+        (None, Some(event)) => view.finding_at(event.real),
+        (None, None) => {
+            return match view.system("vm.compact_stall") {
+                Some(_) => Observation::Inactive("next to nobody stalled for compaction".to_owned()),
+                None => Observation::CannotTell("vm.compact_stall, or the kernel log".to_owned()),
+            };
+        }
+    };
+    if plenty == Some(false) {
+        return Observation::Inactive(format!(
+            "memory itself is short: {} free",
+            words::bytes(free.unwrap_or(0.0))
+        ));
+    }
+    if let Some(high) = &stalls {
+        finding.statement = format!("{} stalls/s for compaction", words::count(high.during));
+        finding.evidence.extend(view.evidence("vm.compact_stall", "", high.run.span()));
+        finding.evidence.extend(view.evidence("vm.compact_fail", "", high.run.span()));
+    }
+    if let Some(event) = failures.first()
+        && let EventKind::AllocationFailure { order, comm } = &event.kind
+    {
+        finding.statement = format!(
+            "{comm} asked for {} adjoining pages and did not get them{}",
+            1_u64 << (*order).min(30),
+            if finding.statement.is_empty() { String::new() } else { format!("; {}", finding.statement) }
+        );
+        finding.evidence.push(Evidence {
+            metric: "event.allocation-failure".to_owned(),
+            entity: comm.clone(),
+            during: failures.len() as f64,
+            quotes: view.event_quote(event).into_iter().collect(),
+            ..Evidence::default()
+        });
+    }
+    if let Some(free) = free {
+        finding.remarks.push(format!(
+            "{} were free on average: not the pages are missing but adjoining ones",
+            words::bytes(free)
+        ));
+    }
+    finding.confidence = if plenty == Some(true) { 0.8 } else { 0.5 };
+    Observation::Active(Box::new(finding))
+}
+
+fn remedies(_: &Finding) -> Vec<Remedy> {
+    vec![Remedy {
+        action: "keep more memory free, so that adjoining pages are found".to_owned(),
+        command: "sysctl -w vm.min_free_kbytes=1048576 vm.compaction_proactiveness=40".to_owned(),
+        verify: "grep compact_stall /proc/vmstat: stops growing".to_owned(),
+        risk: "that memory is not there for anything else".to_owned(),
+    }]
+}
+
+fn next(_: &Finding) -> Vec<Next> {
+    vec![Next {
+        measure: "which orders are missing in which zone".to_owned(),
+        command: "cat /proc/buddyinfo /proc/pagetypeinfo".to_owned(),
+    }]
+}

@@ -1,0 +1,83 @@
+//! Memory of the kernel itself grows and cannot be reclaimed: a driver or a subsystem does not give objects back.
+//!
+//! `SUnreclaim` grows and does not level off. The cache that grows names the subsystem; it need not be a leak of the kernel:
+//! sockets with full buffers, io_uring instances or cgroups that user space holds on to are kept here too.
+
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::growth;
+use crate::slabs;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "slab-leak",
+    title: "kernel memory that cannot be reclaimed grows",
+    role: Role::Root,
+    area: "growth",
+    needs: &["mem.sunreclaim", "slab.num_objs", "slab.objsize", "slab.bytes", "mem.total"],
+    observe,
+    remedies: remedies,
+    next: next,
+    source: include_str!("slab_leak.rs"),
+};
+
+/// A twentieth of memory within what was seen.
+const GREW_SHARE: f64 = 0.05;
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.system("mem.sunreclaim").is_none() {
+        return Observation::CannotTell("mem.sunreclaim (SUnreclaim of /proc/meminfo)".to_owned());
+    }
+    let Some(memory) = view.memory_bytes() else { return Observation::CannotTell("mem.total".to_owned()) };
+    let Some(growth) =
+        growth::of(view, "mem.sunreclaim", "").filter(|g| g.to - g.from >= GREW_SHARE * memory)
+    else {
+        return Observation::Inactive("kernel memory that cannot be reclaimed hardly grew".to_owned());
+    };
+    if growth.levels_off {
+        return Observation::Inactive(format!("it grew to {} and levelled off", words::bytes(growth.to)));
+    }
+    let mut finding = view.finding(&growth.run);
+    finding.statement = format!(
+        "kernel memory that cannot be reclaimed grew from {} to {}, {}/s",
+        words::bytes(growth.from),
+        words::bytes(growth.to),
+        words::bytes(growth.per_s)
+    );
+    finding.evidence.extend(view.evidence("mem.sunreclaim", "", growth.run.span()));
+    let grown = slabs::caches(view)
+        .into_iter()
+        .filter_map(|c| Some((c.bytes - c.before_bytes?, c)))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(by, _)| *by > 0.0);
+    finding.confidence = 0.6;
+    if let Some((by, cache)) = grown {
+        finding.statement = format!("{}; {} by {}", finding.statement, cache.name, words::bytes(by));
+        finding.culprit.slab = Some(cache.name);
+        finding.evidence.extend(cache.evidence);
+        finding.confidence = 0.8;
+    }
+    Observation::Active(Box::new(finding))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let slab = finding.culprit.slab.as_deref().unwrap_or("the cache that grows");
+    vec![Remedy {
+        action: format!(
+            "update the kernel or the driver that {slab} belongs to, or close what holds the objects"
+        ),
+        command: String::new(),
+        verify: "grep SUnreclaim /proc/meminfo: levels off".to_owned(),
+        risk: String::new(),
+    }]
+}
+
+fn next(_: &Finding) -> Vec<Next> {
+    vec![Next {
+        measure: "which code asks for the objects".to_owned(),
+        command: "perf record -e kmem:kmem_cache_alloc -g -a -- sleep 10".to_owned(),
+    }]
+}
