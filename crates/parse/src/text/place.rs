@@ -155,7 +155,10 @@ impl Import {
             group.times.sort_unstable();
             group.times.dedup();
         }
-        let mut steps: Vec<i64> = group.times.windows(2).map(|w| w[1] - w[0]).collect();
+        // What lies between two eras is no time.
+        let same_era = |w: &&[i64]| Era::of(w[0]) == Era::of(w[1]);
+        let mut steps: Vec<i64> =
+            group.times.windows(2).filter(same_era).map(|w| w[1].saturating_sub(w[0])).collect();
         let middle = steps.len() / 2;
         let usual = if steps.is_empty() { None } else { Some(*steps.select_nth_unstable(middle).1) };
         let dt = track
@@ -166,10 +169,12 @@ impl Import {
                     return f64::NAN;
                 }
                 let at = group.times.partition_point(|other| other < t);
-                let before = at.checked_sub(1).and_then(|p| group.times.get(p)).copied().or(group.since);
-                let step = match (before.map(|b| t - b).filter(|step| *step > 0), usual) {
+                let same_era = |b: &i64| Era::of(*b) == Era::of(*t);
+                let before = at.checked_sub(1).and_then(|p| group.times.get(p)).copied();
+                let before = before.filter(same_era).or(group.since.filter(same_era));
+                let step = match (before.map(|b| t.saturating_sub(b)).filter(|step| *step > 0), usual) {
                     // What is far longer than usual is a hole in the file, not an interval.
-                    (Some(step), Some(usual)) if step > 3 * usual => usual,
+                    (Some(step), Some(usual)) if step > usual.saturating_mul(3) => usual,
                     (Some(step), _) => step,
                     (None, Some(usual)) => usual,
                     (None, None) => return f64::NAN,

@@ -190,7 +190,9 @@ impl Reader {
             }
             _ => return false,
         };
-        if !cells.iter().all(|cell| leading(cell).is_some() || matches!(*cell, b"nan" | b"-nan" | b"inf")) {
+        // -nan and inf are printed too.
+        let may_be_number = |b: &u8| matches!(b, b'0'..=b'9' | b'-' | b'n' | b'i');
+        if !cells.iter().all(|cell| cell.first().is_some_and(may_be_number)) {
             return false;
         }
         let name = name.strip_prefix(b"/dev/").unwrap_or(name);

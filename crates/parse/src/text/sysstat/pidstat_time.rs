@@ -1,7 +1,7 @@
 //! What stands first on the lines of `pidstat` and `mpstat`: a time of day, or the word for an average in any language.
 
-use super::super::clock::{time_of_day, with_half};
 use super::super::number::words;
+use super::sar::clock;
 
 /// What a line begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,17 +14,12 @@ pub(super) enum Lead {
 
 /// The beginning of a line and how many bytes it takes; `None` where it is neither.
 pub(super) fn lead(line: &[u8]) -> Option<(Lead, usize)> {
+    let taken = |rest: &[u8]| line.len().saturating_sub(rest.len());
+    if let Some((ns, rest)) = clock(line.trim_ascii_start()) {
+        return Some((Lead::Clock(ns), taken(rest)));
+    }
     let mut w = words(line);
     let first = w.next()?;
-    let taken = |rest: &[u8]| line.len().saturating_sub(rest.len());
-    if let Some(ns) = time_of_day(first) {
-        let plain = w.rest();
-        let half = w.next().and_then(|mark| with_half(ns, mark));
-        return Some(match half {
-            Some(ns) => (Lead::Clock(ns), taken(w.rest())),
-            None => (Lead::Clock(ns), taken(plain)),
-        });
-    }
     let first = first.strip_prefix(b"^C").unwrap_or(first);
     if first.first().is_none_or(|b| b.is_ascii_digit() || *b == b'#') {
         return None;

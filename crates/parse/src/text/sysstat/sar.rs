@@ -157,7 +157,7 @@ impl Reader {
 /// The time of day at the beginning of a line and what follows it. `12:41:21 PM`, `13:30:15`, `13时30分15秒`,
 /// `13.30.15`.
 #[inline]
-fn clock(line: &[u8]) -> Option<(i64, &[u8])> {
+pub(super) fn clock(line: &[u8]) -> Option<(i64, &[u8])> {
     if !line.first()?.is_ascii_digit() {
         return None;
     }
