@@ -17,7 +17,7 @@ pub const EVENTS_MAX: usize = 200_000;
 /// Notes that are kept of one file.
 const NOTES_MAX: usize = 20;
 /// One day.
-pub(super) const DAY: i64 = 86_400 * SECOND;
+pub(in crate::text) const DAY: i64 = 86_400 * SECOND;
 /// What lies between the sequences of two files, so that they do not mix.
 const FILE_APART: i64 = DAY / 8;
 

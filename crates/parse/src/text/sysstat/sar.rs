@@ -95,10 +95,19 @@ impl Reader {
                 None => Taken::Damaged,
             };
         }
-        self.header_or_mark(time, rest, import)
+        self.header_or_mark(time, rest, number, import)
     }
 
-    fn header_or_mark(&mut self, time: i64, rest: &[u8], import: &mut Import) -> Taken {
+    /// A row whose first number is no number, while others are.
+    fn damaged_row(&mut self, time: i64, rest: &[u8], number: u32, import: &mut Import) -> bool {
+        let plan = self.current.and_then(|i| self.plans.get(i)).filter(|p| p.is_read());
+        let Some(plan) = plan.filter(|_| !words(rest).all(is_name)) else { return false };
+        let Some(name) = cells(plan, rest, &mut self.cells) else { return false };
+        plan.put(import, name, When::Clock(time), number, &self.cells);
+        true
+    }
+
+    fn header_or_mark(&mut self, time: i64, rest: &[u8], number: u32, import: &mut Import) -> Taken {
         if is_header(rest) {
             self.current = self.plans.find(rest, words(rest), import);
             if let Some(plan) = self.current.and_then(|i| self.plans.get(i)) {
@@ -107,6 +116,9 @@ impl Reader {
             return if self.current.is_some() { Taken::Yes } else { Taken::Damaged };
         }
         if rest.starts_with(b"LINUX RESTART") || rest.starts_with(b"COM ") {
+            return Taken::Yes;
+        }
+        if self.damaged_row(time, rest, number, import) {
             return Taken::Yes;
         }
         // Rows of sections that have no place here may look like anything but a header.
@@ -139,16 +151,16 @@ impl Reader {
         if lines.peek().is_none_or(foreign_header) {
             return false;
         }
+        let mut scratch = [f64::NAN; COLUMNS_MAX];
         for n in 1..=FOREIGN_AHEAD {
             let Some(line) = lines.ahead(n) else { return false };
-            let line = line.trim_ascii();
-            if line.is_empty() {
-                continue;
+            let Some((_, rest)) = clock(line.trim_ascii()) else { continue };
+            if is_row(rest, Some(plan.names)) && cells(plan, rest, &mut scratch).is_some() {
+                return true;
             }
-            let mut scratch = [f64::NAN; COLUMNS_MAX];
-            return clock(line).is_some_and(|(_, rest)| {
-                is_row(rest, Some(plan.names)) && cells(plan, rest, &mut scratch).is_some()
-            });
+            if words(rest).all(is_name) {
+                return false;
+            }
         }
         false
     }
@@ -239,12 +251,27 @@ fn is_header(rest: &[u8]) -> bool {
         }
         cpu |= count == 0 && word == b"CPU";
         wide |= cpu && count > 0 && (is_known(word) || (word.len() == 6 && word.starts_with(b"i")));
-        known += usize::from(is_known(word));
-        shaped += usize::from(is_known(word) || is_shaped(word));
+        let is_known = is_known(word) || is_cpu(word);
+        known += usize::from(is_known);
+        shaped += usize::from(is_known || is_shaped(word));
         count += 1;
         before = word;
     }
-    if cpu { wide } else { known > 0 && (known > 1 || count < 4) || (count >= 3 && shaped == count) }
+    if cpu {
+        return wide;
+    }
+    let only_shaped = shaped == count && (count >= 3 || known > 0);
+    only_shaped && is_shaped_alone(rest, count) || (known >= 2 && 2 * shaped >= count)
+}
+
+/// A single word is a header only if it looks like a rate: `cswch/s`, not `blocked`.
+fn is_shaped_alone(rest: &[u8], count: usize) -> bool {
+    count > 1 || is_shaped(rest.trim_ascii())
+}
+
+/// `CPU0`: one CPU's share of an interrupt.
+fn is_cpu(word: &[u8]) -> bool {
+    word.strip_prefix(b"CPU").is_some_and(|n| !n.is_empty() && n.iter().all(u8::is_ascii_digit))
 }
 
 /// Blank lines, `(...)`, `[…]`, `^C`.
@@ -355,6 +382,7 @@ mod tests {
             "UID PID kB_rd/s kB_wr/s kB_ccwr/s iodelay Command",
             "all 1.0 2.0",
             "haproxy blocked",
+            "blocked",
             "systemd[1]: blocked for more than",
             "",
         ] {

@@ -272,6 +272,36 @@ pub fn of_nfs(before: Option<&[u8]>) -> bool {
     before == Some(b"call/s")
 }
 
+/// Columns that belong to the things of a kind and are not read by themselves.
+const OF_KIND: &[(Kind, &str)] = &[
+    (Kind::Cpu, "MHz"),
+    (Kind::Cpu, "wghMHz"),
+    (Disk, "areq-sz"),
+    (Disk, "avgrq-sz"),
+    (Disk, "await"),
+    (Disk, "svctm"),
+    (Nic, "%ifutil"),
+    (Filesystem, "MBfsused"),
+    (Filesystem, "%fsused"),
+    (Filesystem, "%ufsused"),
+    (Filesystem, "Iused"),
+    (Filesystem, "%Iused"),
+];
+
+/// Whether a column is one of the things of a kind; of those that have no place here, whether it is not the machine's.
+#[must_use]
+pub fn belongs(kind: Kind, name: &[u8]) -> bool {
+    match kind {
+        Kind::Other => find(System, name).is_none(),
+        Irq => find(kind, name).is_some() || name.starts_with(b"CPU"),
+        _ => {
+            find(kind, name).is_some()
+                || (kind == Kind::Cpu && cpu_time(name).is_some())
+                || OF_KIND.iter().any(|(k, n)| *k == kind && n.as_bytes() == name)
+        }
+    }
+}
+
 /// The option of sar that prints a column: the first name of a section that is found names it.
 const OPTIONS: &[(&str, &str)] = &[
     ("%scpu", "sar -q CPU"),
