@@ -293,6 +293,7 @@ fn printed(level: &Level) -> (Kind, Vec<Vec<u8>>) {
             (b"psi-io", b"full_avg") => b"%fio".to_vec(),
             (b"psi-mem", b"some_avg") => b"%smem".to_vec(),
             (b"psi-mem", b"full_avg") => b"%fmem".to_vec(),
+            (b"memory", b"inactive") => b"kbinact".to_vec(),
             (b"memory", b"frmpg" | b"bufpg" | b"campg") => [key, b"/s"].concat(),
             (b"disk", b"rd_sec" | b"wr_sec" | b"dc_sec" | b"rkB" | b"wkB" | b"dkB") => [key, b"/s"].concat(),
             _ => match key.strip_suffix(b"-percent") {
