@@ -4,6 +4,7 @@
 use mitra_model::time::SECOND;
 use mitra_model::{Era, Event, EventKind};
 use mitra_parse::text::{self, Import, Imported};
+use proptest::prelude::*;
 
 const DAY: i64 = 86_400 * SECOND;
 /// 2026-11-21, in days since 1970.
@@ -177,6 +178,20 @@ fn a_kernel_log_in_every_form_of_dmesg() {
 }
 
 #[test]
+fn a_kernel_log_for_people() {
+    // `dmesg -H` prints the minute, without a year, and steps from it.
+    let got = read_as("x", &output("dmesg/dmesg-H.txt"), None);
+    assert_eq!(got.files[0].unread, 0);
+    let all = of(&got, |k| matches!(k, EventKind::Crash { .. }));
+    assert_eq!((all.len(), line(all[0])), (6, 2));
+    assert_eq!(all[0].real, Era::Day.zero() + at(13, 30, 12) + 321_217_000);
+    assert!(got.files[0].notes.iter().any(|n| n.contains("up to a minute early")));
+    // Steps from nowhere have no time.
+    let got = read("[  +0.000016] Out of memory: Killed process 7 (a) total-vm:3kB, anon-rss:1kB\n");
+    assert_eq!(Era::of(got.set.events[0].real), Era::Fact);
+}
+
+#[test]
 fn a_journal_in_every_form() {
     let dated = DATE * DAY;
     for (file, zero, us) in [
@@ -280,6 +295,23 @@ fn daemons_of_other_makers() {
 }
 
 #[test]
+fn words_that_are_no_change_of_a_session() {
+    let got = read(
+        "Nov 21 13:08:00 lb-1 bird: device1: Scanning interfaces\n\
+         Nov 21 13:08:00 lb-1 bird: BGP1: Down\n\
+         Nov 21 13:08:00 lb-1 bird: a b: State changed to up\n\
+         Nov 21 13:08:00 lb-1 app[7]: BGP1: State changed to up\n\
+         Nov 21 13:08:00 lb-1 haproxy[7]: Server web is DOWN\n\
+         Nov 21 13:08:00 lb-1 haproxy[7]: Server web/a is slow\n\
+         Nov 21 13:08:00 lb-1 Keepalived_vrrp[7]: (VI_1) Receive advertisement timeout\n\
+         Nov 21 13:08:00 lb-1 bgpd[7]: %ADJCHANGE: neighbor 10.0.0.1 Sideways\n\
+         Nov 21 13:08:00 lb-1 kernel: BGP1: State changed to up\n",
+    );
+    assert_eq!(sessions(&got), []);
+    assert_eq!(got.files[0].unread, 0);
+}
+
+#[test]
 fn reports_of_old_kernels_are_one_kill() {
     let got = read(
         "Nov 21 13:08:00 web kernel: [100.1] hog invoked oom-killer: gfp_mask=0xd0, order=0, oom_score_adj=0\n\
@@ -307,4 +339,221 @@ fn reports_of_old_kernels_are_one_kill() {
     ];
     assert_eq!(kills, expected.iter().collect::<Vec<_>>());
     assert_eq!(got.set.events.len(), 4);
+}
+
+/// Lines of a log with a time of the given layout, one for each second that is given.
+fn lines_at(seconds: impl IntoIterator<Item = i64>) -> String {
+    let line =
+        |s: i64| format!("2026-11-21 {:02}:{:02}:{:02} INFO request served\n", s / 3600, s / 60 % 60, s % 60);
+    seconds.into_iter().map(line).collect()
+}
+
+#[test]
+fn times_of_every_common_layout() {
+    let second = DATE * DAY + at(13, 8, 0);
+    let ms = second + 123_000_000;
+    for (line, expected) in [
+        ("2026-11-21T13:08:00Z started up", second),
+        ("2026-11-21T14:08:00.123+01:00 started up", ms),
+        ("2026-11-21 13:08:00,123 - root - INFO - started up", ms),
+        ("[2026-11-21T13:08:00,123][INFO ][o.e.n.Node] started up", ms),
+        ("2026-11-21 13:08:00.123 UTC [4242] LOG:  started up", ms),
+        ("2026/11/21 13:08:00 [error] 12#12: *1 started up", second),
+        ("INFO 2026-11-21 13:08:00,123 started up", ms),
+        ("level=info ts=2026-11-21T13:08:00.123Z msg=started", ms),
+        ("10.0.0.7 - bob [21/Nov/2026:14:08:00 +0100] \"GET / HTTP/1.1\" 200 17", second),
+        ("[Sat Nov 21 13:08:00.123456 2026] [core:error] [pid 7] started up", second + 123_456_000),
+        ("[Sat Nov 21 13:08:00 2026] [error] [client 10.0.0.7] started up", second),
+        ("Nov 21, 2026 1:08:00 PM org.example.Main start", second),
+        ("4242:M 21 Nov 2026 13:08:00.123 * Ready to accept connections", ms),
+        ("1795266480.123 45 10.0.0.7 TCP_MISS/200 1017 GET http://example.org/", ms),
+        ("[1795266480] SERVICE ALERT: web;load;OK", second),
+        ("{\"level\":\"info\",\"ts\":1795266480.123,\"msg\":\"started\"}", ms),
+        ("{\"@timestamp\":\"2026-11-21T13:08:00.123Z\",\"a\":{\"time\":1},\"message\":\"x\"}", ms),
+        ("I1121 13:08:00.123456 77 server.cc:7] started up", second + 123_456_000),
+        ("<30>Nov 21 13:08:00 web-17 app[7]: started up", second),
+        ("<30>1 2026-11-21T13:08:00.123Z web-17 app 7 - - started up", ms),
+        ("13:08:00,123 INFO started up", ms),
+        ("21-11-2026 13:08:00 <INFO> Started up", second),
+        ("21.11.2026 13:08:00 started up", second),
+        ("Sat 2026-11-21 13:08:00 AEDT web-17 app[7]: started up", second),
+    ] {
+        // Ten seconds later comes the second line of each, so that there is a rate with a time.
+        let later = line.replace("08:00", "08:10").replace("1795266480", "1795266490");
+        let got = read_as("app.log", format!("{line}\n{later}\n").as_bytes(), Some(DATE));
+        let program = if line.contains("web-17 app") {
+            "app"
+        } else if line.contains("<INFO>") {
+            "bird"
+        } else {
+            "app.log"
+        };
+        let format = if program == "bird" { "BIRD log" } else { "log" };
+        assert_eq!(
+            (got.files[0].formats.as_slice(), got.files[0].unread),
+            (&[format.to_owned()][..], 0),
+            "{line}"
+        );
+        let rates = got.set.get("log.lines", program).unwrap_or_else(|| panic!("{line}"));
+        assert_eq!(rates.axis.t[0], expected - expected.rem_euclid(SECOND) + SECOND, "{line}");
+        assert_eq!(rates.values, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], "{line}");
+        assert_eq!(rates.axis.places[10].line, 2);
+    }
+}
+
+#[test]
+fn a_burst_and_its_end() {
+    // Three lines a second for ten minutes; in the seconds 300 and 301 there are 90 and 60.
+    let count = |s: i64| match s {
+        300 => 90,
+        301 => 60,
+        _ => 3,
+    };
+    let content = lines_at((0..600).flat_map(|s| std::iter::repeat_n(s, count(s))));
+    let got = read_as("app.log", content.as_bytes(), None);
+    let [burst] = got.set.events.as_slice() else { panic!("{:?}", got.set.events) };
+    let program = "app.log".to_owned();
+    assert_eq!(burst.kind, EventKind::LogBurst { program, lines: 150, seconds: 2.0, usual_per_s: 3.0 });
+    assert_eq!((burst.real, line(burst)), (DATE * DAY + 300 * SECOND, 901));
+    let rates = got.set.get("log.lines", "app.log").unwrap();
+    assert_eq!(
+        (rates.values[299], rates.values[300], rates.values[301], rates.values[302]),
+        (3.0, 90.0, 60.0, 3.0)
+    );
+}
+
+#[test]
+fn what_is_usual_is_no_burst() {
+    // Nine times as many are not ten times as many.
+    let nine = lines_at((0..600).flat_map(|s| std::iter::repeat_n(s, if s == 300 { 27 } else { 3 })));
+    // A job that writes twenty lines every minute.
+    let job = lines_at((0..60).flat_map(|m| std::iter::repeat_n(m * 60, 20)));
+    // Forty-nine lines are too few to know.
+    let few = lines_at((0..29).map(|s| s * 3).chain(std::iter::repeat_n(100, 20)));
+    for content in [nine, job, few] {
+        assert_eq!(read(&content).set.events, []);
+    }
+}
+
+#[test]
+fn a_silence() {
+    let content = lines_at((0..200).chain(260..400));
+    let got = read_as("app.log", content.as_bytes(), None);
+    let [gap] = got.set.events.as_slice() else { panic!("{:?}", got.set.events) };
+    let EventKind::LogGap { program, seconds, usual_s } = &gap.kind else { panic!("{gap:?}") };
+    assert_eq!((program.as_str(), *seconds), ("app.log", 61.0));
+    assert!((1.0..1.1).contains(usual_s), "{usual_s}");
+    assert_eq!((gap.real, line(gap)), (DATE * DAY + 199 * SECOND, 200));
+    // The newest line first: the same silence.
+    let mut lines: Vec<&str> = content.lines().collect();
+    lines.reverse();
+    let got = read_as("app.log", lines.join("\n").as_bytes(), None);
+    assert_eq!((got.set.events[0].real, got.set.events.len()), (DATE * DAY + 199 * SECOND, 1));
+    assert_eq!(line(&got.set.events[0]), 141);
+    // Five seconds of silence are not ten times one second; fewer than fifty lines tell nothing.
+    assert_eq!(read(&lines_at((0..200).chain(205..400))).set.events, []);
+    assert_eq!(read(&lines_at((0..20).chain(260..280))).set.events, []);
+}
+
+#[test]
+fn a_silence_of_one_program_among_others() {
+    let line = |s: i64, ms: i64, program: &str| {
+        format!("2026-11-21T13:{:02}:{:02}.{ms:03}000+00:00 web {program}[7]: did it\n", s / 60, s % 60)
+    };
+    let content: String = (0..3000)
+        .map(|i| {
+            let (s, ms) = (i / 10, i % 10 * 100);
+            let quiet = (100..104).contains(&s);
+            line(s, ms, if i % 2 == 0 && !quiet { "haproxy" } else { "nginx" })
+        })
+        .collect();
+    let got = read(&content);
+    let [gap] = got.set.events.as_slice() else { panic!("{:?}", got.set.events) };
+    let EventKind::LogGap { program, seconds, .. } = &gap.kind else { panic!("{gap:?}") };
+    assert_eq!((program.as_str(), (seconds * 10.0).round()), ("haproxy", 42.0));
+    assert_eq!(gap.real, DATE * DAY + at(13, 1, 39) + 800_000_000);
+}
+
+#[test]
+fn a_stack_trace_belongs_to_its_line() {
+    let trace = "java.lang.IllegalStateException: no room\n\tat org.example.Main.run(Main.java:7)\nCaused by: x\n\n\t... 3 more\n";
+    let got =
+        read(&format!("2026-11-21 13:08:00,123 ERROR failed\n{trace}2026-11-21 13:08:04,123 INFO well\n"));
+    assert_eq!(got.files[0].unread, 0);
+    let values = &got.set.get("log.lines", "some.log").unwrap().values;
+    assert_eq!(values, &[1.0, 0.0, 0.0, 0.0, 1.0]);
+}
+
+#[test]
+fn a_long_log_has_wider_buckets() {
+    // A line every ten seconds for a day: buckets of 64 s, between a thousand and two thousand of them.
+    let got = read(&lines_at((0..8_640).map(|i| i * 10)));
+    let rates = got.set.get("log.lines", "some.log").unwrap();
+    assert_eq!((rates.axis.dt[5], rates.values.len()), (64.0, 1350));
+    let lines: f64 = rates.values.iter().map(|v| v * 64.0).sum();
+    assert_eq!(lines, 8_640.0);
+    assert_eq!(got.set.events, []);
+}
+
+#[test]
+fn lines_of_other_tools_are_not_a_log() {
+    for text in [
+        "12:41:21 PM all 3.1 0.0 84.0 0.1 0.0 12.8\n",
+        "12:41:21 0 3.1 0.0 84.0\n",
+        "1795266480 12 13 14\n",
+        "-rw-r--r-- 1 root root 123 2026-11-21 13:08:00.000000000 +0000 notes\n",
+        "Modify: 2026-11-21 13:08:00.000000000 +0000\n",
+        "the meeting of Nov 21 13:08:00 was long\n",
+        "[12.5] not a time of the kernel\n",
+        "Nov 41 13:08:00 web app[7]: no such day\n",
+        "2026-11-21 25:08:00 no such hour\n",
+        "orderd[4242]: segfault at somewhere\n",
+        "{\"time\":\"never\",\"msg\":\"x\"}\n",
+        "{\"time\":\"2026-11-21T13:08:00Z\n",
+    ] {
+        let got = read(text);
+        let formats = &got.files[0].formats;
+        assert!(!formats.iter().any(|f| f.ends_with("log")), "{text}: {formats:?}");
+        assert!(got.set.get("log.lines", "some.log").is_none(), "{text}");
+        let is_log = |k: &EventKind| matches!(k, EventKind::KernelLog { .. } | EventKind::Crash { .. });
+        assert!(!got.set.events.iter().any(|e| is_log(&e.kind)), "{text}");
+    }
+}
+
+/// Every fixture of this area, and where it may be cut.
+fn fixtures() -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = ["dmesg/dmesg-x.txt", "dmesg/dmesg-iso.txt", "bird/bird2-own-log.txt"]
+        .iter()
+        .chain(&["journal/journal-json.txt", "journal/journal-short.txt", "journal/journal-short-full.txt"])
+        .map(|path| output(path))
+        .collect();
+    all.push(case("segfault-libc/kern.log"));
+    all.push(case("lb-session-drop/bird.log"));
+    all.push(lines_at(0..100).into_bytes());
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = read_as("x", &bytes, None);
+    }
+
+    #[test]
+    fn no_damage_is_too_strange(
+        which in 0_usize..9,
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..60),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = fixtures().swap_remove(which);
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.index(bytes.len()));
+        let got = read_as("x", &bytes, Some(DATE));
+        prop_assert!(got.set.events.iter().all(|e| e.place.is_some()));
+    }
 }

@@ -23,7 +23,7 @@ use crate::kernel_message::meaning;
 
 use grid::Grid;
 use head::{Head, head};
-use stamp::Layout;
+use stamp::{Layout, Stamp};
 use times::Times;
 
 /// The formats, the most particular first.
@@ -131,7 +131,10 @@ impl Log {
         let when = t.map_or(When::Fact, When::At);
         if t.is_none() {
             import
-                .note("some times are not shown: they have no year and lie too far apart to be put in order");
+                .note("some times are not shown: they have no year and lie too far apart to be put in order, or are steps from a time that is not there");
+        }
+        if head.layout == Layout::Boot && matches!(head.stamp, Stamp::Day { .. }) {
+            import.note("dmesg -H gives whole minutes and steps from them: times are up to a minute early");
         }
         let text = String::from_utf8_lossy(&head.text);
         if head.is_kernel {

@@ -203,7 +203,12 @@ fn foreign_month(word: &[u8]) -> Option<u32> {
 
 fn iso(text: &[u8]) -> Option<Stamped<'_>> {
     let word = text.get(..10)?;
-    let is_date = matches!(word, [_, _, _, _, b'-' | b'/' | b'.', _, _, b'-' | b'/' | b'.', _, _]);
+    // BIRD 1 and others print the day first.
+    let is_date = match word {
+        [_, _, _, _, a @ (b'-' | b'/' | b'.'), _, _, b, _, _]
+        | [_, _, a @ (b'-' | b'/' | b'.'), _, _, b, _, _, _, _] => a == b,
+        _ => false,
+    };
     let date = clock::date(word).filter(|_| is_date)?;
     let mut front = Front(text.get(10..)?);
     let layout = match front.0.first()? {
@@ -308,7 +313,10 @@ fn named(text: &[u8]) -> Option<Stamped<'_>> {
         front.spaces()?;
         weekday = true;
         if front.0.first()?.is_ascii_digit() {
-            let inner = iso(front.0).or_else(|| day_month(front.0))?;
+            let mut inner = iso(front.0).or_else(|| day_month(front.0))?;
+            if !inner.zone {
+                inner.rest = without_zone(inner.rest);
+            }
             return Some(Stamped { layout: Layout::Weekday, weekday: true, ..inner });
         }
     }
@@ -341,6 +349,15 @@ fn named(text: &[u8]) -> Option<Stamped<'_>> {
     };
     let layout = if weekday { Layout::Weekday } else { Layout::Syslog };
     Some(Stamped { stamp, layout, decimals, zone: zone.is_some(), weekday, comma, rest: front.0 })
+}
+
+/// The journal prints the name of the local zone, which may be any: `CET`, `AEDT`, `+03`.
+fn without_zone(rest: &[u8]) -> &[u8] {
+    let mut front = Front(rest);
+    let had_space = front.spaces().is_some();
+    let word = front.take(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'+' | b'-'));
+    let is_zone = had_space && (2..=5).contains(&word.len()) && front.0.first() == Some(&b' ');
+    if is_zone { front.0 } else { rest }
 }
 
 fn is_weekday(text: &[u8]) -> bool {
