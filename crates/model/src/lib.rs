@@ -4,6 +4,7 @@
 //! them, so a sar file and a live archive end in the same [`SeriesSet`] and the diagnosis cannot tell which
 //! it was.
 
+pub mod compare;
 pub mod frame;
 pub mod kstack;
 pub mod metric;

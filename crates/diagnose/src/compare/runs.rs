@@ -23,13 +23,25 @@ const NEAR: f64 = 1.1;
 const SETTINGS: [(&str, &str); 3] =
     [("run.connections", "connections"), ("run.threads", "threads"), ("run.duration", "duration")];
 
-struct Run<'a> {
-    name: &'a str,
-    main: f64,
-    values: BTreeMap<String, f64>,
+/// One run: what it is called, where its numbers are, and what they say.
+pub(super) struct Run<'a> {
+    pub name: String,
+    pub set: &'a SeriesSet,
+    pub row: &'a str,
+    /// The place of its main result in [`MAIN`], and that result.
+    pub main: Option<(usize, f64)>,
+    pub values: BTreeMap<String, f64>,
 }
 
 impl Run<'_> {
+    fn result(&self) -> f64 {
+        self.main.map_or(f64::NAN, |(_, result)| result)
+    }
+
+    pub(super) fn tool(&self) -> &str {
+        self.set.text("run.tool", self.row).and_then(|t| t.last()).unwrap_or_default()
+    }
+
     fn get(&self, metric: &str) -> Option<f64> {
         self.values.get(metric).copied()
     }
@@ -42,34 +54,30 @@ impl Run<'_> {
 /// Puts the runs side by side, the best first, where there are at least two with the same kind of result.
 #[must_use]
 pub fn comparison(set: &SeriesSet) -> Option<Comparison> {
-    let (kind, mut runs) = same_kind(set)?;
+    compare(runs_of(set))
+}
+
+/// The same for runs of several sets, which have names of their own.
+pub(super) fn compare(runs: Vec<Run<'_>>) -> Option<Comparison> {
+    let (kind, mut runs) = same_kind(runs)?;
     let (parts, unit) = MAIN.get(kind)?;
-    runs.sort_by(|a, b| b.main.total_cmp(&a.main).then(a.name.cmp(b.name)));
+    runs.sort_by(|a, b| b.result().total_cmp(&a.result()).then(a.name.cmp(&b.name)));
     let results = runs.iter().map(|run| RunResult {
-        name: run.name.to_owned(),
+        name: run.name.clone(),
         values: run.values.clone(),
-        quotes: quotes(set, run, parts),
+        quotes: quotes(run, parts),
     });
-    Some(Comparison {
-        statement: statement(&runs, unit),
-        remarks: remarks(set, &runs),
-        runs: results.collect(),
-    })
+    Some(Comparison { statement: statement(&runs, unit), remarks: remarks(&runs), runs: results.collect() })
 }
 
 /// The largest group of runs that measured the same kind of thing.
-fn same_kind(set: &SeriesSet) -> Option<(usize, Vec<Run<'_>>)> {
+fn same_kind(runs: Vec<Run<'_>>) -> Option<(usize, Vec<Run<'_>>)> {
     let mut groups: Vec<Vec<Run<'_>>> = MAIN.iter().map(|_| Vec::new()).collect();
-    for (name, values) in values(set) {
-        let sum = |parts: &[&str]| {
-            let there: Vec<f64> = parts.iter().filter_map(|m| values.get(*m).copied()).collect();
-            (!there.is_empty()).then(|| there.iter().sum::<f64>())
-        };
-        let found = MAIN.iter().enumerate().find_map(|(kind, (parts, _))| Some((kind, sum(parts)?)));
-        if let Some((kind, main)) = found
+    for run in runs {
+        if let Some((kind, _)) = run.main
             && let Some(group) = groups.get_mut(kind)
         {
-            group.push(Run { name, main, values });
+            group.push(run);
         }
     }
     // Of groups of the same size the first: it is the more telling.
@@ -77,15 +85,24 @@ fn same_kind(set: &SeriesSet) -> Option<(usize, Vec<Run<'_>>)> {
     (runs.len() >= 2).then_some((kind, runs))
 }
 
-/// What each run measured. A run that reports on itself as it goes counts with its last word.
-fn values(set: &SeriesSet) -> BTreeMap<&str, BTreeMap<String, f64>> {
-    let mut runs: BTreeMap<&str, BTreeMap<String, f64>> = BTreeMap::new();
+/// The runs of a set with what they measured. A run that reports on itself as it goes counts with its last word.
+pub(super) fn runs_of(set: &SeriesSet) -> Vec<Run<'_>> {
+    let mut values: BTreeMap<&str, BTreeMap<String, f64>> = BTreeMap::new();
     for metric in columns(Entity::Run) {
         for (row, series) in set.each(metric.name) {
             if let Some(value) = series.last(Span::ALL) {
-                runs.entry(row).or_default().insert(metric.name.to_owned(), value);
+                values.entry(row).or_default().insert(metric.name.to_owned(), value);
             }
         }
+    }
+    let sum = |values: &BTreeMap<String, f64>, parts: &[&str]| {
+        let there: Vec<f64> = parts.iter().filter_map(|m| values.get(*m).copied()).collect();
+        (!there.is_empty()).then(|| there.iter().sum::<f64>())
+    };
+    let mut runs = Vec::new();
+    for (row, values) in values {
+        let main = MAIN.iter().enumerate().find_map(|(kind, (parts, _))| Some((kind, sum(&values, parts)?)));
+        runs.push(Run { name: row.to_owned(), set, row, main, values });
     }
     runs
 }
@@ -103,10 +120,10 @@ fn statement(runs: &[Run<'_>], unit: &str) -> String {
             continue;
         }
         if i > 0 {
-            let same = runs.get(i - 1).is_some_and(|before| before.main == run.main);
+            let same = runs.get(i - 1).is_some_and(|before| before.result() == run.result());
             text.push_str(if same { " = " } else { " > " });
         }
-        text.push_str(&format!("{} {}", run.name, amount(run.main, unit)));
+        text.push_str(&format!("{} {}", run.name, amount(run.result(), unit)));
     }
     if unit != "bytes/s" {
         text.push_str(&format!(" {unit}"));
@@ -114,7 +131,7 @@ fn statement(runs: &[Run<'_>], unit: &str) -> String {
     let (Some(first), Some(second), Some(last)) = (runs.first(), runs.get(1), runs.last()) else {
         return text;
     };
-    let times = |other: &Run<'_>| (other.main > 0.0).then(|| factor(first.main / other.main));
+    let times = |other: &Run<'_>| (other.result() > 0.0).then(|| factor(first.result() / other.result()));
     match (runs.len(), times(second), times(last)) {
         (2, Some(second), _) => text.push_str(&format!(": {} does {second} times as much", first.name)),
         (_, Some(second), Some(last)) => text.push_str(&format!(
@@ -158,7 +175,7 @@ fn grouped(value: f64) -> String {
     out
 }
 
-fn remarks(set: &SeriesSet, runs: &[Run<'_>]) -> Vec<String> {
+fn remarks(runs: &[Run<'_>]) -> Vec<String> {
     let mut remarks = Vec::new();
     for run in runs {
         remarks.extend(failures(run));
@@ -170,17 +187,17 @@ fn remarks(set: &SeriesSet, runs: &[Run<'_>]) -> Vec<String> {
     remarks.extend(
         [("run.tool", "benchmarks"), ("run.target", "targets")]
             .into_iter()
-            .filter_map(|(m, w)| texts(set, runs, m, w)),
+            .filter_map(|(m, w)| texts(runs, m, w)),
     );
     if let (Some(first), Some(second)) = (runs.first(), runs.get(1))
-        && second.main > 0.0
-        && first.main / second.main < NEAR
+        && second.result() > 0.0
+        && first.result() / second.result() < NEAR
     {
         remarks.push(format!(
             "{} and {} differ by {}: one run each does not tell that from chance",
             first.name,
             second.name,
-            words::percent(first.main / second.main - 1.0)
+            words::percent(first.result() / second.result() - 1.0)
         ));
     }
     remarks
@@ -264,7 +281,7 @@ fn quicker_but_fewer(runs: &[Run<'_>]) -> Option<String> {
 
 /// A setting that is not the same for all.
 fn setting(runs: &[Run<'_>], metric: &str, words: &str) -> Option<String> {
-    let all: Vec<(f64, &str)> = runs.iter().filter_map(|r| Some((r.get(metric)?, r.name))).collect();
+    let all: Vec<(f64, &str)> = runs.iter().filter_map(|r| Some((r.get(metric)?, r.name.as_str()))).collect();
     let least = all.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let most = all.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     // How long a run took is measured, and never twice the same.
@@ -283,10 +300,10 @@ fn setting(runs: &[Run<'_>], metric: &str, words: &str) -> Option<String> {
     })
 }
 
-fn texts(set: &SeriesSet, runs: &[Run<'_>], metric: &str, words: &str) -> Option<String> {
+fn texts(runs: &[Run<'_>], metric: &str, words: &str) -> Option<String> {
     const SHOWN: usize = 4;
     let all: BTreeSet<&str> =
-        runs.iter().filter_map(|r| set.text(metric, r.name).and_then(|t| t.last())).collect();
+        runs.iter().filter_map(|r| r.set.text(metric, r.row).and_then(|t| t.last())).collect();
     // Different targets are what is compared where each has an address of its own.
     if all.len() < 2 || (metric == "run.target" && all.len() == runs.len()) {
         return None;
@@ -299,15 +316,15 @@ fn texts(set: &SeriesSet, runs: &[Run<'_>], metric: &str, words: &str) -> Option
 }
 
 /// The lines that hold the result and what failed.
-fn quotes(set: &SeriesSet, run: &Run<'_>, main: &[&str]) -> Vec<Quote> {
+fn quotes(run: &Run<'_>, main: &[&str]) -> Vec<Quote> {
     let mut quotes: Vec<Quote> = Vec::new();
     for metric in main.iter().chain(&["run.timeouts", "run.errors", "run.non_2xx", "run.latency_p99"]) {
         let is_main = main.contains(metric);
         let Some(value) = run.get(metric).filter(|v| is_main || *v > 0.0) else { continue };
-        let Some(series) = set.get(metric, run.name) else { continue };
+        let Some(series) = run.set.get(metric, run.row) else { continue };
         let Some(at) = series.values.iter().rposition(|v| v.is_finite()) else { continue };
         let Some(place) = series.axis.places.get(series.start + at) else { continue };
-        let Some(file) = set.files.get(place.file as usize) else { continue };
+        let Some(file) = run.set.files.get(place.file as usize) else { continue };
         if place.line > 0 && !quotes.iter().any(|q| q.line == place.line && q.file == *file) {
             quotes.push(Quote {
                 file: file.clone(),
