@@ -201,6 +201,8 @@ fn an_old_version_passes_midnight_and_a_restart() {
     let load = series(&set, "sys.load1", "");
     close(&load.values, &[0.1, 0.05, 1.1]);
     assert_eq!(load.axis.t[2], at(2017, 3, 15, hms(0, 30, 1)));
+    // Counting began again with the machine.
+    assert_eq!(load.axis.dt[2], 600.0);
     assert_eq!(set.host.memory_bytes, 8_000_000 * 1024);
 }
 
@@ -407,6 +409,29 @@ console message in between
     let inward = series(&set, "vm.pswpin", "");
     assert!(inward.values[1].is_nan());
     close(&[inward.values[0], inward.values[2]], &[1.0, 5.0]);
+}
+
+/// The hours of a 24-hour clock with a mark of the other, blanks lost, `...` for what was cut out, indented.
+#[test]
+fn evidence_as_people_paste_it() {
+    let input = b"\
+    $ sar -q 1
+    12:41:19PM runq-sz plist-sz ldavg-1 ldavg-5 ldavg-15 blocked
+    12:41:20PM 4 300 1.00 0.50 0.25 2
+
+    ...
+    13:41:21 PM 5 301 1.10 0.50 0.25 3
+    13:41:22 PM runq-sz plist-sz ldavg-1 ldavg-5 ldavg-15 blocked
+    13:41:23 PM 6 302 1.20 0.50 0.25 4
+    ^C
+    Average: 5 301 1.10 0.50 0.25 3
+";
+    let imported = import(&[input]);
+    assert_eq!(imported.files[0].unread, 0, "{:?}", imported.files[0].first_unread);
+    let blocked = series(&imported.set, "sys.procs_blocked", "");
+    close(&blocked.values, &[2.0, 3.0, 4.0]);
+    assert_eq!(clocks(blocked), [hms(12, 41, 20), hms(13, 41, 21), hms(13, 41, 23)]);
+    assert_eq!(lines(blocked), [3, 6, 8]);
 }
 
 #[test]

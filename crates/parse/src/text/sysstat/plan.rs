@@ -124,6 +124,13 @@ impl Plan {
         }
     }
 
+    /// Says that counting began anew at that moment.
+    pub fn sampled(&self, import: &mut Import, when: When) {
+        for target in [&self.whole, &self.each].into_iter().flatten() {
+            import.sampled(target.group, when);
+        }
+    }
+
     /// Puts the numbers of one row where they belong.
     #[inline]
     pub fn put(&self, import: &mut Import, name: &[u8], when: When, line: u32, cells: &Cells) {

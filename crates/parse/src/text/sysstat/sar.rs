@@ -41,7 +41,8 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
-    let mut reader = Reader { plans: Plans::default(), current: None, cells: [f64::NAN; COLUMNS_MAX] };
+    let mut reader =
+        Reader { plans: Plans::default(), current: None, cells: [f64::NAN; COLUMNS_MAX], restarted: false };
     loop {
         let number = lines.number();
         let Some(line) = lines.peek() else { break };
@@ -74,6 +75,8 @@ struct Reader {
     plans: Plans,
     current: Option<usize>,
     cells: Cells,
+    /// Whether the machine was started anew since the last row: the next header says when counting began.
+    restarted: bool,
 }
 
 impl Reader {
@@ -112,10 +115,15 @@ impl Reader {
             self.current = self.plans.find(rest, words(rest), import);
             if let Some(plan) = self.current.and_then(|i| self.plans.get(i)) {
                 plan.since(import, When::Clock(time));
+                if self.restarted {
+                    plan.sampled(import, When::Clock(time));
+                    self.restarted = false;
+                }
             }
             return if self.current.is_some() { Taken::Yes } else { Taken::Damaged };
         }
         if rest.starts_with(b"LINUX RESTART") || rest.starts_with(b"COM ") {
+            self.restarted |= rest.starts_with(b"LINUX");
             return Taken::Yes;
         }
         if self.damaged_row(time, rest, number, import) {
@@ -188,9 +196,14 @@ pub(super) fn clock(line: &[u8]) -> Option<(i64, &[u8])> {
     })
 }
 
-/// Times of day of locales without colons: Chinese, Japanese, Finnish.
+/// Times of day of locales without colons, Chinese, Japanese, Finnish; and `12:41:21PM`, where blanks were lost.
 #[cold]
 fn other_time(word: &[u8]) -> Option<i64> {
+    if let Some((time, mark)) = word.split_at_checked(word.len().saturating_sub(2))
+        && let Some(time) = time_of_day(time).and_then(|t| with_half(t, mark))
+    {
+        return Some(time);
+    }
     let mut digits = [b':'; 8];
     let mut parts = 0;
     let mut inside = false;
@@ -402,6 +415,7 @@ mod tests {
             "13時30分15秒     x",
             "13.30.15 x",
             "01:30:15\tp.m. x",
+            "01:30:15PM x",
         ] {
             assert_eq!(clock(line.as_bytes()), Some((t, &b"x"[..])), "{line}");
         }
