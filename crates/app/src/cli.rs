@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use mitra_diagnose::geometry::Level;
 
+use crate::commands::xfs_geometry;
 use crate::render::style::Color;
 use crate::when::{Range, When, duration, size};
 
@@ -49,6 +51,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show the conditions that Mitra knows, or the manual page of one
     Conditions(ConditionsArgs),
+    /// Work out the layout of XFS on a RAID, and the options of mkfs.xfs
+    XfsGeometry(XfsGeometryArgs),
     /// Show the table of everything that is measured
     Metrics(MetricsArgs),
     /// Write the completions of a shell to standard output
@@ -299,6 +303,32 @@ pub enum GraphFormat {
     Text,
     /// The language of Graphviz
     Dot,
+}
+
+/// `mitra xfs-geometry`.
+#[derive(Debug, Args)]
+pub struct XfsGeometryArgs {
+    /// raid0, raid1, raid5, raid6 or raid10
+    #[arg(long, value_name = "LEVEL", value_parser = xfs_geometry::level)]
+    pub level: Level,
+    /// Disks of the array, without spares
+    #[arg(long, value_name = "N")]
+    pub disks: u64,
+    /// The chunk: bytes on one disk before the next comes; k, m, g are powers of 1024. Not needed for raid1
+    #[arg(long, value_name = "SIZE", value_parser = xfs_geometry::bytes)]
+    pub stripe_unit: Option<u64>,
+    /// Size of the device, as 12t or in blocks as 2925527040b: then the size of the allocation groups is worked out
+    #[arg(long, value_name = "SIZE", value_parser = xfs_geometry::size)]
+    pub size: Option<xfs_geometry::Size>,
+    /// Number of allocation groups [default: what mkfs.xfs chooses]
+    #[arg(long, value_name = "N", requires = "size")]
+    pub ag_count: Option<u64>,
+    /// Bytes of a block of the file system
+    #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = xfs_geometry::bytes)]
+    pub block_size: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `mitra metrics`.

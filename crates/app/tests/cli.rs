@@ -2,6 +2,8 @@
 
 #[path = "cli/archive.rs"]
 mod archive;
+#[path = "cli/geometry.rs"]
+mod geometry;
 #[path = "cli/harness.rs"]
 mod harness;
 #[path = "cli/live.rs"]

@@ -17,6 +17,7 @@ pub mod condition;
 pub mod conditions;
 pub mod episodes;
 pub mod explain;
+pub mod geometry;
 pub mod graph;
 pub mod growth;
 pub mod heap;

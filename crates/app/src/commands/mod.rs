@@ -13,6 +13,7 @@ mod record;
 mod select;
 mod show;
 mod status;
+pub mod xfs_geometry;
 
 use std::io::Write;
 
@@ -36,6 +37,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Export(args) => export::run(&args),
         Command::Doctor(args) => doctor::run(&args, &style),
         Command::Conditions(args) => conditions::run(&args, &style),
+        Command::XfsGeometry(args) => xfs_geometry::run(&args, &style),
         Command::Metrics(args) => metrics::run(&args, &style),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

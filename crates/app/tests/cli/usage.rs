@@ -14,6 +14,7 @@ const COMMANDS: &[&str] = &[
     "export",
     "doctor",
     "conditions",
+    "xfs-geometry",
     "metrics",
     "completions",
     "man",
