@@ -19,6 +19,7 @@ pub mod snmp;
 pub mod summary;
 pub mod sysctl;
 pub mod tasks;
+pub mod text_heaps;
 pub mod text_pidstat;
 pub mod text_procps;
 pub mod text_tracing;
@@ -74,6 +75,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         heaps::ALLOCATOR,
         heaps::CENSUS,
         heaps::RUN,
+        text_heaps::SPACES,
         text_pidstat::TASK_SIZES,
         text_procps::SLAB_SIZE,
         text_procps::TOTALS,
