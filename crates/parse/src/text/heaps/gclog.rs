@@ -1,0 +1,223 @@
+//! Logs of the garbage collectors of the JVM: the unified log of JDK 9 and later, and that of JDK 8.
+//!
+//! ```text
+//! [2026-11-21T13:35:35.235+0000][0.371s][info][gc       ] GC(1) Pause Young (Normal) (G1 Evacuation Pause) 17M->2M(128M) 109.152ms
+//! [0.372s][info][safepoint] Safepoint "G1CollectForAllocation", Time since last: 1 ns, …, Total: 109230864 ns
+//! [1.2s][info][safepoint] Total time for which application threads were stopped: 0.1092 seconds, Stopping threads took: 0.0001 seconds
+//! 2016-09-20T10:53:32.123+0200: 12.345: [GC (GCLocker Initiated GC) [PSYoungGen: 3K->1K(9K)] 9K->7K(99K), 0.1234567 secs] [Times: user=0.1 sys=0.0, real=0.12 secs]
+//! 12.345: [GC pause (G1 Evacuation Pause) (young), 0.2123456 secs]
+//! ```
+//!
+//! Pauses of at least a tenth of a second become events. A line that says how long all threads stood is told only as far
+//! as the collection before it does not account for it.
+
+use mitra_model::EventKind;
+
+use super::super::clock;
+use super::super::context::Context;
+use super::super::import::{Import, When};
+use super::super::lines::Lines;
+use super::super::number::{leading, text};
+use super::jvm::in_sequence;
+
+/// Shorter pauses are what a collector is for.
+const PAUSE_MIN_S: f64 = 0.1;
+/// The words of a pause that are kept.
+const CALL_MAX: usize = 120;
+
+/// One line of a log.
+struct Entry<'a> {
+    when: Option<When>,
+    /// Seconds since the JVM began.
+    uptime: Option<f64>,
+    /// What it says.
+    text: &'a [u8],
+}
+
+/// A line of one of the two logs.
+pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    // JDK 8 says first who it is.
+    let banner = |l: &[u8]| l.starts_with(b"OpenJDK ") || l.starts_with(b"Java HotSpot");
+    lines.peek().is_some_and(is_log)
+        || (lines.peek().is_some_and(banner) && (1..=4).any(|n| lines.ahead(n).is_some_and(is_log)))
+}
+
+fn is_log(line: &[u8]) -> bool {
+    unified(line).is_some() || classic(line).is_some()
+}
+
+/// `[time][uptime][level][tags] text`: at least one bracket with a time, one with a tag of the collector.
+fn unified(line: &[u8]) -> Option<Entry<'_>> {
+    const TAGS: [&[u8]; 2] = [b"gc", b"safepoint"];
+    let mut rest = line;
+    let (mut when, mut uptime, mut tagged) = (None, None, false);
+    for _ in 0..8 {
+        let Some(inside) = rest.strip_prefix(b"[") else { break };
+        let end = memchr::memchr(b']', inside)?;
+        let word = inside.get(..end)?.trim_ascii();
+        if let Some(t) = clock::iso(word) {
+            when = Some(When::At(t));
+        } else if let Some((value, unit)) = leading(word) {
+            match unit {
+                b"s" => uptime = Some(value),
+                b"ms" => uptime = Some(value / 1e3),
+                b"ns" => uptime = Some(value / 1e9),
+                _ => {}
+            }
+        } else {
+            tagged |= word.split(|b| *b == b',').any(|tag| TAGS.contains(&tag));
+        }
+        rest = inside.get(end + 1..)?;
+    }
+    (tagged && rest.first() == Some(&b' ')).then(|| Entry { when, uptime, text: rest.trim_ascii() })
+}
+
+/// `2016-09-20T10:53:32.123+0200: 12.345: [GC …`, and what JDK 8 prints beside.
+fn classic(line: &[u8]) -> Option<Entry<'_>> {
+    let mut rest = line.trim_ascii_start();
+    let mut when = None;
+    let mut uptime = None;
+    if let Some(at) = memchr::memmem::find(rest, b": ").filter(|at| (19..=32).contains(at))
+        && let Some(t) = rest.get(..at).and_then(clock::iso)
+    {
+        when = Some(When::At(t));
+        rest = rest.get(at + 2..)?;
+    }
+    if let Some((value, after)) = leading(rest)
+        && let Some(after) = after.strip_prefix(b": ")
+    {
+        uptime = Some(value);
+        rest = after;
+    }
+    let known = (rest.starts_with(b"[GC") || rest.starts_with(b"[Full GC") || rest.starts_with(b"[CMS"))
+        && memchr::memmem::find(rest, b" secs]").is_some();
+    let stopped = (when.is_some() || uptime.is_some()) && rest.starts_with(STOPPED);
+    (known || stopped).then_some(Entry { when, uptime, text: rest })
+}
+
+const STOPPED: &[u8] = b"Total time for which application threads were stopped: ";
+
+/// Reads a log.
+pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+    // What the collection before accounts for, until all threads are said to have stood.
+    let mut collected = 0.0;
+    loop {
+        let n = lines.number();
+        let Some(line) = lines.peek() else { return };
+        let Some(entry) = unified(line).or_else(|| classic(line)) else {
+            let own = is_detail(line);
+            let mut more = || (1..=4).any(|i| lines.ahead(i).is_some_and(is_log));
+            if !own && !more() {
+                return;
+            }
+            if !own && let Some(line) = lines.peek() {
+                import.unread(n, line);
+            }
+            lines.advance();
+            continue;
+        };
+        let when = entry.when.or_else(|| entry.uptime.map(|s| in_sequence(import, s)));
+        let when = when.unwrap_or_else(|| import.now());
+        let text = entry.text;
+        if let Some(seconds) = stopped(text) {
+            pause(import, when, n, seconds - collected, "stopped at a safepoint beside the collection");
+            collected = 0.0;
+        } else if let Some((call, seconds)) = collection(text) {
+            collected += seconds;
+            pause(import, when, n, seconds, &call);
+        } else if memchr::memmem::find(text, b"GCLocker").is_some()
+            || memchr::memmem::find(text, b"GC locker").is_some()
+        {
+            let shown = super::super::number::text(text.get(..text.len().min(CALL_MAX)).unwrap_or(text));
+            import.note(format!("line {n}: {shown}"));
+        }
+        lines.advance();
+    }
+}
+
+/// Lines of a log of JDK 8 that go with the one above, the header of the log, details of G1.
+fn is_detail(line: &[u8]) -> bool {
+    const HEADS: [&[u8]; 12] = [
+        b"[",
+        b"Heap",
+        b"{Heap before",
+        b"}",
+        b"OpenJDK ",
+        b"Java HotSpot",
+        b"Memory: ",
+        b"CommandLine flags:",
+        b"Application time:",
+        b"PSYoungGen",
+        b"ParOldGen",
+        b"Desired survivor size",
+    ];
+    let line = line.trim_ascii();
+    line.is_empty() || HEADS.iter().any(|h| line.starts_with(h))
+}
+
+/// How long all threads stood.
+fn stopped(text: &[u8]) -> Option<f64> {
+    if let Some(rest) = text.strip_prefix(STOPPED) {
+        return leading(rest).map(|(v, _)| v);
+    }
+    text.strip_prefix(b"Safepoint ")?;
+    let at = memchr::memmem::rfind(text, b", Total: ")?;
+    let (value, unit) = leading(text.get(at + 9..)?)?;
+    unit.starts_with(b" ns").then_some(value / 1e9)
+}
+
+/// A collection that stops all threads: its words and its seconds.
+fn collection(text: &[u8]) -> Option<(String, f64)> {
+    // `GC(1) Pause Young (Normal) (G1 Evacuation Pause) 17M->2M(128M) 109.152ms`.
+    if let Some(rest) = text.strip_prefix(b"GC(") {
+        let at = memchr::memchr(b')', rest)?;
+        let rest = rest.get(at + 1..)?.trim_ascii();
+        if !rest.starts_with(b"Pause") {
+            return None;
+        }
+        let at = memchr::memrchr(b' ', rest)?;
+        let (value, unit) = leading(rest.get(at + 1..)?)?;
+        if unit != b"ms" {
+            return None;
+        }
+        return Some((called(rest.get(..at)?), value / 1e3));
+    }
+    // `[GC (Allocation Failure) … 9K->7K(99K), 0.1234567 secs] [Times: …`.
+    let times = memchr::memmem::find(text, b" [Times:").unwrap_or(text.len());
+    let own = text.get(..times)?;
+    let inside = own.strip_prefix(b"[")?;
+    if inside.starts_with(b"GC concurrent") || inside.starts_with(b"CMS-concurrent") {
+        return None;
+    }
+    let end = memchr::memmem::rfind(own, b" secs]")?;
+    let head = own.get(..end)?;
+    let from = memchr::memmem::rfind(head, b", ")?;
+    let (seconds, rest) = leading(head.get(from + 2..)?)?;
+    if !rest.is_empty() {
+        return None;
+    }
+    Some((called(inside), seconds))
+}
+
+/// The words up to the sizes: `GC Pause Young (Normal) (G1 Evacuation Pause)`.
+fn called(text_of: &[u8]) -> String {
+    let end = memchr::memmem::find(text_of, b"->").unwrap_or(text_of.len());
+    let words = text_of.get(..end).unwrap_or(text_of);
+    // The size before the arrow, the generation in brackets, a comma before the time.
+    let end = [memchr::memchr(b'[', words), memchr::memchr(b',', words)].into_iter().flatten().min();
+    let words = words.get(..end.unwrap_or(words.len())).unwrap_or(words).trim_ascii_end();
+    let cut = match memchr::memrchr(b' ', words) {
+        Some(at) if words.get(at + 1).is_some_and(u8::is_ascii_digit) => words.get(..at).unwrap_or(words),
+        _ => words,
+    };
+    let cut = text(cut.trim_ascii());
+    let cut: String = cut.chars().take(CALL_MAX).collect();
+    if cut.starts_with("GC") || cut.starts_with("Full GC") { cut } else { format!("GC {cut}") }
+}
+
+fn pause(import: &mut Import, when: When, line: u32, seconds: f64, call: &str) {
+    if seconds >= PAUSE_MIN_S {
+        let (comm, call) = ("java".to_owned(), call.to_owned());
+        import.event(when, line, EventKind::Pause { pid: 0, comm, seconds, call, inside: true });
+    }
+}

@@ -1,0 +1,127 @@
+//! Heaps of Python: guppy's partitions and the lines of `tracemalloc`.
+//!
+//! ```text
+//! Partition of a set of 533203 objects. Total size = 59814702 bytes.
+//!  Index  Count   %     Size   % Cumulative  % Kind (class / dict of class)
+//!      0 132180  25  9964875  17   9964875  17 types.CodeType
+//! <140 more rows. Type e.g. '_.more' to view.>
+//!
+//! #1: /usr/lib/python3/json/decoder.py:353: size=4855 KiB, count=39328, average=126 B
+//! ```
+
+use super::super::context::Context;
+use super::super::import::{Column, Form, GroupId, Import};
+use super::super::lines::Lines;
+use super::super::number::{integer, leading, text, with_suffix, words};
+
+/// Count and bytes of a kind.
+pub(super) fn census(import: &mut Import) -> GroupId {
+    let columns = ["census.count", "census.bytes"].into_iter();
+    import.group(columns.filter_map(|m| Column::new(m, Form::Level, 1.0)).collect())
+}
+
+/// One row of a census.
+pub(super) fn put(import: &mut Import, group: GroupId, row: &str, line: u32, numbers: [f64; 2], tool: &str) {
+    let when = import.now();
+    for (slot, value) in import.row(group, row.as_bytes(), when, line).iter_mut().zip(numbers) {
+        *slot = value;
+    }
+    import.text("census.tool", row, when, tool);
+}
+
+/// `Partition of a set of N objects. Total size = M bytes.`
+pub fn starts_guppy(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.peek().is_some_and(|l| partition(l).is_some())
+}
+
+fn partition(line: &[u8]) -> Option<[f64; 2]> {
+    let at = memchr::memmem::find(line, b"Partition of a set of ")?;
+    let rest = line.get(at + 22..)?;
+    let objects = words(rest).next().and_then(integer)?;
+    let at = memchr::memmem::find(rest, b"Total size = ")?;
+    let bytes = words(rest.get(at + 13..)?).next().and_then(integer)?;
+    Some([objects as f64, bytes as f64])
+}
+
+/// Index, count, %, size, %, cumulative, %, kind.
+fn kind(line: &[u8]) -> Option<([f64; 2], &[u8])> {
+    let mut w = words(line);
+    let mut numbers = [0; 7];
+    for slot in &mut numbers {
+        *slot = integer(w.next()?)?;
+    }
+    let name = w.rest().trim_ascii();
+    let [_, count, _, size, ..] = numbers;
+    (!name.is_empty()).then_some(([count as f64, size as f64], name))
+}
+
+/// Reads one partition.
+pub fn read_guppy(lines: &mut Lines<'_>, import: &mut Import) {
+    let group = census(import);
+    if let Some(total) = lines.peek().and_then(partition) {
+        let n = lines.number();
+        put(import, group, "(all)", n, total, "guppy");
+    }
+    lines.advance();
+    loop {
+        let n = lines.number();
+        let Some(line) = lines.peek() else { return };
+        if let Some((numbers, name)) = kind(line) {
+            let name = text(name);
+            put(import, group, &name, n, numbers, "guppy");
+        } else {
+            let line = line.trim_ascii();
+            let own = line.starts_with(b"Index ") || line.starts_with(b"<") || line == b"...";
+            let more = lines.ahead(1).is_some_and(|l| kind(l).is_some());
+            if !own && !more {
+                return;
+            }
+            if !own && let Some(line) = lines.peek() {
+                import.unread(n, line);
+            }
+        }
+        lines.advance();
+    }
+}
+
+/// `file.py:353: size=4855 KiB, count=39328, average=126 B`.
+pub fn starts_tracemalloc(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.peek().is_some_and(|l| traced(l).is_some())
+}
+
+/// Where, count and bytes. A difference to another snapshot stands in brackets behind each, and is not kept.
+fn traced(line: &[u8]) -> Option<(&[u8], [f64; 2])> {
+    let at = memchr::memmem::find(line, b": size=")?;
+    let mut place = line.get(..at)?.trim_ascii();
+    // A number of the rank before it: `#1: `.
+    if let Some(rest) = place.strip_prefix(b"#")
+        && let Some((_, after)) = leading(rest)
+        && let Some(after) = after.strip_prefix(b": ")
+    {
+        place = after;
+    }
+    let rest = line.get(at + 7..)?;
+    let mut w = words(rest);
+    let (value, unit) = (leading(w.next()?)?.0, w.next()?);
+    let unit = unit.strip_suffix(b",").unwrap_or(unit);
+    let bytes = if unit == b"B" { value } else { value * with_suffix(&[b"1", unit].concat())? };
+    let at = memchr::memmem::find(rest, b"count=")?;
+    let count = leading(rest.get(at + 6..)?)?.0;
+    (!place.is_empty()).then_some((place, [count, bytes]))
+}
+
+/// Reads lines of a snapshot.
+pub fn read_tracemalloc(lines: &mut Lines<'_>, import: &mut Import) {
+    let group = census(import);
+    loop {
+        let n = lines.number();
+        let Some((place, numbers)) = lines.peek().and_then(traced) else { return };
+        let place = text(place);
+        put(import, group, &place, n, numbers, "tracemalloc");
+        lines.advance();
+        // The recipe of the manual prints the line of the source below.
+        while lines.peek().is_some_and(|l| l.starts_with(b"    ") && traced(l).is_none()) {
+            lines.advance();
+        }
+    }
+}
