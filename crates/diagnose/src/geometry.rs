@@ -262,6 +262,9 @@ fn groups(size: u64, block: u64, stripe: Option<Stripe>, wanted: Option<u64>) ->
         _ => plain,
     };
     let (data_blocks, ag_count) = fit(blocks, ag_blocks, least);
+    if data_blocks < SIZE_MIN / block {
+        return Err(Impossible(format!("whole allocation groups of {size} bytes are less than 300 MiB")));
+    }
     let disks = |ag_blocks: u64, count: u64| stripe.map_or(1, |s| header_disks(ag_blocks, count, s));
     Ok(Groups {
         ag_blocks,
@@ -432,6 +435,10 @@ mod tests {
             (Array { stripe_unit: Some(GIB), ..good }, "wider"),
             (Array { block_bytes: 3000, ..good }, "power of two"),
             (Array { size: Some(MIB), ..good }, "300 MiB"),
+            (
+                Array { size: Some(300 * MIB), disks: 6, stripe_unit: Some(65_536), ..good },
+                "less than 300 MiB",
+            ),
             (Array { size: Some(u64::MAX), ..good }, "8 EiB"),
             (Array { ag_count: Some(0), ..good }, "at least one"),
             (Array { ag_count: Some(1_000_000), ..good }, "blocks"),

@@ -35,7 +35,7 @@ fn mkfs_xfs_makes_the_same_layout() {
         ("raid10", "12", "256k", "2925527040b", Some("16")),
         ("raid10", "12", "256k", "12t", None),
         ("raid10", "4", "512k", "900g", None),
-        ("raid0", "3", "64k", "300m", None),
+        ("raid0", "3", "64k", "1100m", None),
         ("raid5", "5", "128k", "7t", None),
         ("raid6", "10", "1m", "40t", None),
         ("raid6", "6", "64k", "5g", Some("10")),
@@ -58,22 +58,18 @@ fn mkfs_xfs_makes_the_same_layout() {
         let stripe = |key: &str| json[key]["blocks"].as_u64().unwrap_or(0);
         assert_eq!(field(&out, "sunit"), Some(stripe("stripe_unit")), "{command}\n{out}");
         assert_eq!(field(&out, "swidth"), Some(stripe("stripe_width")), "{command}\n{out}");
-        if count.is_none() {
+        let options = options.split(",agsize").next().unwrap();
+        let options = if options.starts_with("agsize") { "" } else { options };
+        if let Some(count) = count {
+            // With the number alone it warns where the size was moved.
+            let (own, warning) = mkfs(file, &format!("size={size},{options},agcount={count}")).unwrap();
+            assert_eq!(field(&own, "agsize"), groups["blocks_before"].as_u64(), "{own}");
+            let moved = groups["blocks"] != groups["blocks_before"];
+            assert_eq!(warning.contains("multiple of stripe width"), moved, "{warning}");
+        } else {
             // Left to itself, mkfs.xfs chooses the same.
-            let options = options.split(",agsize").next().unwrap();
-            let options = if options.starts_with("agsize") { "" } else { options };
             let (own, _) = mkfs(file, format!("size={size},{options}").trim_end_matches(',')).unwrap();
             assert_eq!(field(&own, "agsize"), groups["blocks"].as_u64(), "{own}");
-        } else {
-            // With the number alone it warns where the size was moved.
-            let options = options.split(",agsize").next().unwrap();
-            let (own, warning) =
-                mkfs(file, &format!("size={size},{options},agcount={}", count.unwrap())).unwrap();
-            assert_eq!(field(&own, "agsize"), groups["blocks_before"].as_u64(), "{own}");
-            assert_eq!(
-                warning.contains("multiple of stripe width"),
-                groups["blocks"] != groups["blocks_before"]
-            );
         }
     }
 }
