@@ -381,6 +381,25 @@ fn layouts_of_xfs() {
 }
 
 #[test]
+fn an_array_is_noted() {
+    let text = "/dev/md0:\n           Version : 1.2\n        Raid Level : raid10\n        Array Size : 11701999616 (10.90 TiB 11.98 TB)\n      \
+                Raid Devices : 12\n            Layout : near=2\n        Chunk Size : 256K\n\n    Number   Major   Minor   RaidDevice State\n       \
+                0       8        0        0      active sync set-A   /dev/sda\n";
+    let (set, file) = read_bytes("md.txt", text.as_bytes());
+    assert_eq!((file.unread, set.metrics().count()), (0, 0));
+    let command = "mitra xfs-geometry --level raid10 --disks 12 --stripe-unit 256k";
+    assert_eq!(file.notes, [format!("/dev/md0 is raid10 of 12 disks, chunk 256K: see {command}")]);
+}
+
+#[test]
+fn a_job_that_ran_twice_has_two_rows() {
+    let text = std::fs::read_to_string(outputs("fio/version-2.txt")).unwrap();
+    let (set, _) = read_bytes("twice.txt", format!("{text}\n{}", text.replace("15378", "9999")).as_bytes());
+    assert_eq!(at(&set, "twice:randread", "run.read_iops").unwrap().0, 15_378.0);
+    assert_eq!(at(&set, "twice:randread#2", "run.read_iops").unwrap().0, 9999.0);
+}
+
+#[test]
 fn what_only_looks_like_a_benchmark_is_not_read() {
     for text in [
         "Running tests @ home\n",

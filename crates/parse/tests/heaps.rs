@@ -316,6 +316,7 @@ fn what_only_looks_like_it_is_not_read() {
         "100 apples\n",
         "1 root 20 0 0 S init\n",
         "7 a.b\nand then text\n",
+        "17 systemd\n42 kthreadd\n99 init\n",
         "Name: someone\nAddress: somewhere\n",
         "00717000-016c7000 rw-p 00000000 00:00 0 [heap]\nno fields here\n",
         "42: hello\nworld\n",

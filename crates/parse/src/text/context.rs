@@ -35,8 +35,9 @@ pub struct Context {
     pub blank_lines: Option<u32>,
     /// The next free position in the file's sequence of samples without times.
     pub step: u32,
-    /// How many runs of benchmarks the file has shown so far: the second one needs a name of its own.
-    pub runs: u32,
+    /// The names of the benchmark runs that the file has shown so far, and how often: a second run of a name needs one
+    /// of its own.
+    pub runs: Vec<(String, u32)>,
 }
 
 impl Context {

@@ -5,6 +5,7 @@ mod fio;
 mod fio_json;
 mod hey;
 mod json;
+mod mdadm;
 mod mkfs;
 mod pgbench;
 mod redis;
@@ -27,4 +28,5 @@ pub static FORMATS: &[Format] = &[
     Format { name: "redis-benchmark", starts: redis::starts, read: redis::read },
     Format { name: "pgbench", starts: pgbench::starts, read: pgbench::read },
     Format { name: "mkfs.xfs", starts: mkfs::starts, read: mkfs::read },
+    Format { name: "mdadm --detail", starts: mdadm::starts, read: mdadm::read },
 ];

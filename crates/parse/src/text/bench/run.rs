@@ -8,6 +8,8 @@ use super::super::number::{leading, text};
 const DAMAGE_MAX: usize = 4;
 /// A name of a job that is longer than this is cut.
 const NAME_MAX: usize = 120;
+/// Names of one file that are remembered.
+const RUNS_MAX: usize = 1000;
 
 /// The run that is being read.
 pub struct Run {
@@ -16,21 +18,19 @@ pub struct Run {
 }
 
 impl Run {
-    /// Begins a run. It is called after its file; a second one in the file gets a number; a job keeps its name.
+    /// Begins a run. It is called after its file and its job; a second one of that name in the file gets a number.
     pub fn begin(import: &mut Import, tool: &str, job: Option<&str>) -> Run {
         let stem = stem(&import.context.file_name);
-        let row = match job {
+        let name = match job {
             Some(job) => {
                 let job: String = job.chars().take(NAME_MAX).collect();
                 if job == stem || stem.is_empty() { job } else { format!("{stem}:{job}") }
             }
-            None => {
-                import.context.runs = import.context.runs.saturating_add(1);
-                match import.context.runs {
-                    1 => stem.to_owned(),
-                    n => format!("{stem}#{n}"),
-                }
-            }
+            None => stem.to_owned(),
+        };
+        let row = match times(&mut import.context.runs, &name) {
+            1 => name,
+            n => format!("{name}#{n}"),
         };
         let run = Run { row, when: import.now() };
         import.text("run.tool", &run.row, run.when, tool);
@@ -71,6 +71,18 @@ impl Run {
             self.put(import, metric, line, seconds);
         }
     }
+}
+
+/// How often the name has come, this time included.
+fn times(runs: &mut Vec<(String, u32)>, name: &str) -> u32 {
+    if let Some((_, n)) = runs.iter_mut().find(|(known, _)| known == name) {
+        *n = n.saturating_add(1);
+        return *n;
+    }
+    if runs.len() < RUNS_MAX {
+        runs.push((name.to_owned(), 1));
+    }
+    1
 }
 
 /// The name of a file without directory and extension.

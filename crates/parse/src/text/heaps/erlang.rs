@@ -68,6 +68,9 @@ fn call(line: &[u8]) -> Option<Option<String>> {
 
 /// `{{eheap_alloc,0},…`, `{{:instance, 0},`, `[{instance,0,`, `[{total,…},{processes,`.
 fn is_key(line: &[u8]) -> bool {
+    if memchr::memchr(b'{', line).is_none() {
+        return false;
+    }
     let line = without_prompt(line);
     let squeezed: Vec<u8> =
         line.iter().copied().filter(|b| !matches!(b, b' ' | b'\t' | b':')).take(60).collect();

@@ -91,7 +91,7 @@ fn classic(line: &[u8]) -> Option<Entry<'_>> {
     }
     let known = (rest.starts_with(b"[GC") || rest.starts_with(b"[Full GC") || rest.starts_with(b"[CMS"))
         && memchr::memmem::find(rest, b" secs]").is_some();
-    let stopped = (when.is_some() || uptime.is_some()) && rest.starts_with(STOPPED);
+    let stopped = rest.starts_with(STOPPED);
     (known || stopped).then_some(Entry { when, uptime, text: rest })
 }
 

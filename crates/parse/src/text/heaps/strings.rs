@@ -43,7 +43,9 @@ pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     if counts.len() < 2 {
         return alone;
     }
-    let ordered = counts.is_sorted() || counts.iter().rev().is_sorted() || texts.is_sorted();
+    // Numbers that grow are ids of processes more often than counts.
+    let descending = counts.iter().rev().is_sorted();
+    let ordered = descending || texts.is_sorted() || (padded && counts.is_sorted());
     ordered && (padded || words)
 }
 
