@@ -11,7 +11,7 @@ mod report;
 use std::path::{Path, PathBuf};
 
 use disguise::Disguise;
-use report::{Report, explain};
+use report::explain;
 
 fn case(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(name)
@@ -213,7 +213,6 @@ fn a_stripe_is_advice_and_no_incident() {
 fn every_number_of_a_chain_has_its_line() {
     for (name, ..) in CASES {
         for (condition, metric, lines) in explain(&case(name)).sources() {
-            // Numbers that were worked out of others have no line of their own.
             let is_worked_out =
                 metric.contains(" / ") || metric.contains("wanted") || metric.starts_with("task.");
             assert!(lines > 0 || is_worked_out, "{name}: {condition} quotes no line for {metric}");
@@ -235,7 +234,9 @@ fn disguised_the_verdicts_stay() {
 #[test]
 fn without_any_one_file_no_answer_is_wrong() {
     for (name, root, weaker) in CASES {
-        for file in disguise::files(&case(name)) {
+        let files = disguise::files(&case(name));
+        // Without its only file a case is no case.
+        for file in files.iter().filter(|_| files.len() > 1).cloned() {
             let dir = Disguise::plain().without(&case(name), &file);
             let r = explain(dir.path());
             let said = r.root();

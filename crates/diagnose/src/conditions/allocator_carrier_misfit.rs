@@ -103,7 +103,7 @@ fn oversized(view: &View<'_>) -> Option<Blocks> {
     let shared = view.reading("allocator.mbcs_blocks", name).unwrap_or(0.0);
     let threshold = view.reading("allocator.sbct_bytes", name).unwrap_or(SBCT_DEFAULT);
     // Half of the blocks or more are mapped by themselves.
-    (blocks >= MISFIT * shared).then(|| Blocks { name: name.to_owned(), mean: bytes / blocks, threshold })
+    (blocks >= MISFIT * shared).then(|| Blocks { name: name.to_owned(), mean: (bytes / blocks).floor(), threshold })
 }
 
 fn finding(view: &View<'_>, misfit: &Misfit, blocks: Option<&Blocks>) -> Finding {
@@ -132,14 +132,19 @@ fn finding(view: &View<'_>, misfit: &Misfit, blocks: Option<&Blocks>) -> Finding
                 "its single-block carriers hold blocks of {:.0} bytes on average, over the threshold of {:.0}",
                 b.mean, b.threshold
             ));
+            let mut quotes = Vec::new();
             for metric in ["allocator.sbcs_blocks_bytes", "allocator.sbcs_blocks"] {
-                finding.evidence.extend(view.reading_evidence(metric, &b.name));
+                if let Some(evidence) = view.reading_evidence(metric, &b.name) {
+                    quotes.extend(evidence.quotes.iter().cloned());
+                    finding.evidence.push(evidence);
+                }
             }
             finding.evidence.push(Evidence {
                 metric: "allocator.sbcs_blocks_bytes / allocator.sbcs_blocks".to_owned(),
                 entity: b.name.clone(),
                 during: b.mean,
                 unit: "bytes".to_owned(),
+                quotes,
                 ..Evidence::default()
             });
             finding.remarks.push(advice(b.mean));

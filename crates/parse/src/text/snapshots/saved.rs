@@ -268,7 +268,7 @@ impl Reader {
             if list.is_empty() {
                 import.unread(at.line, line);
             } else {
-                import.text(metric.name, "", at.when, &list.join(" "));
+                import.text_at(metric.name, "", at.when, at.line, &list.join(" "));
             }
             return;
         }
@@ -443,7 +443,7 @@ fn bare_numbers(line: &[u8], at: At<'_>, import: &mut Import) {
             "three numbers in the proportions of net.ipv4.tcp_mem were taken for it; udp_mem has the same",
         );
         let list: Vec<String> = words(line).map(text).collect();
-        import.text(metric.name, "", at.when, &list.join(" "));
+        import.text_at(metric.name, "", at.when, at.line, &list.join(" "));
         return;
     }
     import.event(at.when, at.line, EventKind::Numbers { values });
