@@ -1,6 +1,39 @@
 //! vmstat, free, top, ps, uptime, slabtop and atop.
 
+mod atop;
+mod atop_cells;
+mod atop_parseable;
+mod common;
+mod free;
+mod ps;
+mod slabtop;
+mod tasks;
+mod top;
+mod uptime;
+mod vmstat;
+mod vmstat_more;
+
 use super::Format;
 
 /// The formats, the most particular first.
-pub static FORMATS: &[Format] = &[];
+pub static FORMATS: &[Format] = &[
+    vmstat_more::DISKS,
+    vmstat::FORMAT,
+    vmstat_more::SUMS,
+    vmstat_more::PARTITION,
+    vmstat_more::SLABS,
+    vmstat_more::ALL_DISKS,
+    atop_parseable::FORMAT,
+    atop::FORMAT,
+    top::FORMAT,
+    uptime::FORMAT,
+    ps::FORMAT,
+    slabtop::FORMAT,
+    free::LINE,
+    free::FORMAT,
+];
+
+/// Whether a header of processes has the state among its columns.
+fn has_state(header: &[u8]) -> bool {
+    super::number::words(header).any(|w| matches!(w, b"S" | b"STAT" | b"STATE"))
+}

@@ -1,0 +1,328 @@
+//! Screens of `atop`, live or from `atop -r`, and single lines of them.
+//!
+//! ```text
+//! ATOP - vm      2026/11/21  13:30:20      -----------------      10s elapsed
+//! CPU | sys      14% | user     62% | irq       0% | idle    121% | wait      3% |
+//! cpu | sys       8% | user     32% | irq       0% | idle     58% | cpu001 w  2% |
+//! CPL | numcpu     2 | avg1    0.17 | avg5    0.11 | csw 22038806 | intr 13760e3 |
+//! MEM | tot    23.5G | free   21.1G | cache   2.0G | buff   64.1M | slab  208.3M |
+//! DSK |          vda | busy      4% | read 6467190 | write 1558e3 | avio 71.3 µs |
+//! NET | eth0    ---- | pcki   13331 | pcko    8021 | si  206 Kbps | so    0 Kbps |
+//!   PID SYSCPU USRCPU BDELAY  VGROW  RGROW  RDDSK  WRDSK  CPU CMD
+//!     1 61.86s 12.09s  0.00s  50.5M  19.5M     0B     0B   1% process_api
+//! ```
+//!
+//! Numbers that do not fit are cut: `13760e3`. The first screen is of the time since boot; only its levels are read.
+
+use mitra_model::time::SECOND;
+
+use crate::text::clock;
+use crate::text::import::{Column, DAY, Form, GroupId, Import, When};
+use crate::text::number::{leading, number, text, with_suffix, words};
+use crate::text::{Context, Format, Lines};
+
+use super::atop_cells::{self, Kind, Reading};
+use super::common::duration;
+
+/// See the module.
+pub const FORMAT: Format = Format { name: "atop", starts, read };
+
+/// Lines of one screen that are held until its end.
+const READINGS_MAX: usize = 65_536;
+
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.peek().is_some_and(|line| first_line(line).is_some() || atop_cells::label(line).is_some())
+}
+
+/// Host, time and length of the interval.
+fn first_line(line: &[u8]) -> Option<(&[u8], i64, f64)> {
+    let mut list = words(line.strip_prefix(b"ATOP - ")?);
+    let host = list.next()?;
+    let day = clock::date(list.next()?)?;
+    let time = clock::time_of_day(list.next()?)?;
+    let mut last = None;
+    for word in list {
+        if word == b"elapsed" {
+            break;
+        }
+        last = Some(word);
+    }
+    Some((host, day * DAY + time, duration(last?)?))
+}
+
+/// One screen while it is read.
+struct Screen {
+    at: When,
+    elapsed: Option<f64>,
+    since_boot: bool,
+    readings: Vec<Reading>,
+    table: Option<Table>,
+}
+
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
+    let mut screen =
+        Screen { at: import.now(), elapsed: None, since_boot: false, readings: Vec::new(), table: None };
+    loop {
+        let number = lines.number();
+        let Some(line) = lines.peek() else { break };
+        if let Some((host, t, elapsed)) = first_line(line) {
+            flush(&mut screen, import);
+            if import.host.hostname.is_empty() {
+                import.host.hostname = text(host);
+            }
+            screen.at = When::At(t);
+            screen.elapsed = Some(elapsed).filter(|s| *s > 0.0);
+            screen.since_boot = false;
+            screen.table = None;
+        } else if atop_cells::label(line).is_some() {
+            let mut cpus = None;
+            if screen.readings.len() < READINGS_MAX {
+                atop_cells::read(line, number, &mut screen.readings, &mut cpus);
+            }
+            if let Some(cpus) = cpus {
+                import.context.cpus = Some(cpus);
+                import.host.cpus = import.host.cpus.max(cpus);
+            }
+        } else if line.starts_with(b"***") {
+            screen.since_boot |= memchr::memmem::find(line, b"since").is_some();
+        } else if line.trim_ascii().is_empty() {
+            if !(1..=3).any(|n| lines.ahead(n).is_some_and(is_ours)) {
+                break;
+            }
+        } else if is_header(line) {
+            flush(&mut screen, import);
+            screen.table = Some(Table::new(line, import));
+        } else if !screen.table.as_ref().is_some_and(|t| t.row(line, number, &screen, import)) {
+            break;
+        }
+        lines.advance();
+    }
+    flush(&mut screen, import);
+}
+
+fn is_ours(line: &[u8]) -> bool {
+    first_line(line).is_some()
+        || atop_cells::label(line).is_some()
+        || is_header(line)
+        || line.starts_with(b"***")
+}
+
+/// Writes what was held.
+fn flush(screen: &mut Screen, import: &mut Import) {
+    let mut left_out = false;
+    for reading in std::mem::take(&mut screen.readings) {
+        let value = match (reading.kind, screen.since_boot, screen.elapsed) {
+            (Kind::Level, _, _) => reading.value,
+            (Kind::Rate, false, _) => reading.value,
+            (Kind::Count, false, Some(elapsed)) => reading.value / elapsed,
+            _ => {
+                left_out = true;
+                continue;
+            }
+        };
+        let Some(column) = Column::new(reading.metric, reading.kind.form(), 1.0) else { continue };
+        let group = import.group(vec![column]);
+        if let (true, Some(elapsed), When::At(t)) = (reading.kind != Kind::Level, screen.elapsed, screen.at) {
+            import.since(group, When::At(t.saturating_sub((elapsed * SECOND as f64) as i64)));
+        }
+        if let Some(slot) = import.row(group, reading.row.as_bytes(), screen.at, reading.line).first_mut() {
+            *slot = value;
+        }
+    }
+    if left_out && screen.since_boot {
+        import.note("atop: the rates of the first screen, averages since boot, are left out");
+    } else if left_out {
+        import.note("atop: counts of an interval of unknown length are left out");
+    }
+}
+
+/// What a column of processes holds.
+#[derive(Clone, Copy)]
+enum Cell {
+    Skip,
+    Pid,
+    Tid,
+    State(usize),
+    Command,
+    Number(usize),
+    Size(usize),
+    /// Per interval.
+    Time(usize),
+    Bytes(usize),
+    Count(usize),
+}
+
+struct Table {
+    cells: Vec<Cell>,
+    levels: GroupId,
+    rates: GroupId,
+    level_count: usize,
+    rate_count: usize,
+}
+
+/// Columns of processes of every view.
+const NAMES: &[&[u8]] = &[
+    b"PID",
+    b"TID",
+    b"SYSCPU",
+    b"USRCPU",
+    b"BDELAY",
+    b"RDELAY",
+    b"VGROW",
+    b"RGROW",
+    b"RDDSK",
+    b"WRDSK",
+    b"WCANCL",
+    b"CPU",
+    b"CMD",
+    b"RUID",
+    b"EUID",
+    b"ST",
+    b"EXC",
+    b"THR",
+    b"S",
+    b"CPUNR",
+    b"MINFLT",
+    b"MAJFLT",
+    b"VSTEXT",
+    b"VSLIBS",
+    b"VDATA",
+    b"VSTACK",
+    b"VSIZE",
+    b"RSIZE",
+    b"PSIZE",
+    b"SWAPSZ",
+    b"MEM",
+    b"DSK",
+    b"COMMAND-LINE",
+    b"PPID",
+    b"NICE",
+    b"PRI",
+    b"POLI",
+    b"TGID",
+    b"LOCKSZ",
+    b"VSLCK",
+    b"SHTEXT",
+    b"VSTK",
+    b"NET",
+    b"WCHAN",
+];
+
+/// A header of processes: `PID SYSCPU … CMD`, with the page behind it.
+fn is_header(line: &[u8]) -> bool {
+    let mut list = words(line);
+    let mut own = 0;
+    if list.next() != Some(b"PID") {
+        return false;
+    }
+    for word in list {
+        if matches!(word, b"SYSCPU" | b"USRCPU" | b"RDDSK" | b"MINFLT" | b"VGROW" | b"COMMAND-LINE") {
+            own += 1;
+        } else if !NAMES.contains(&word) && !word.first().is_some_and(u8::is_ascii_digit) {
+            return false;
+        }
+    }
+    own > 0
+}
+
+impl Table {
+    fn new(header: &[u8], import: &mut Import) -> Table {
+        let (mut levels, mut rates) = (Vec::new(), Vec::new());
+        fn add(list: &mut Vec<Column>, metric: &str, form: Form, factor: f64) -> usize {
+            list.extend(Column::new(metric, form, factor));
+            list.len().saturating_sub(1)
+        }
+        let mut cells = Vec::new();
+        for name in words(header) {
+            let mut level = |metric: &str, factor: f64| add(&mut levels, metric, Form::Level, factor);
+            let mut rate = |metric: &str| add(&mut rates, metric, Form::Rate, 1.0);
+            cells.push(match name {
+                b"PID" => Cell::Pid,
+                b"TID" => Cell::Tid,
+                b"S" => Cell::State(level("task.state", 1.0)),
+                b"CMD" | b"COMMAND-LINE" => Cell::Command,
+                b"THR" => Cell::Number(level("task.threads", 1.0)),
+                b"CPUNR" => Cell::Number(level("task.cpu", 1.0)),
+                b"PPID" => Cell::Number(level("task.ppid", 1.0)),
+                b"NICE" => Cell::Number(level("task.nice", 1.0)),
+                b"RSIZE" => Cell::Size(level("task.rss", 1.0)),
+                b"VSIZE" => Cell::Size(level("task.vsize", 1.0)),
+                b"SYSCPU" => Cell::Time(rate("task.system_time")),
+                b"USRCPU" => Cell::Time(rate("task.user_time")),
+                b"BDELAY" => Cell::Time(rate("task.blkio_delay")),
+                b"RDELAY" => Cell::Time(rate("task.run_delay")),
+                b"RDDSK" => Cell::Bytes(rate("task.read_bytes")),
+                b"WRDSK" => Cell::Bytes(rate("task.write_bytes")),
+                b"WCANCL" => Cell::Bytes(rate("task.cancelled_write_bytes")),
+                b"MINFLT" => Cell::Count(rate("task.minflt")),
+                b"MAJFLT" => Cell::Count(rate("task.majflt")),
+                // The page, `1/3`, stands behind the header.
+                page if page.first().is_some_and(u8::is_ascii_digit) => break,
+                _ => Cell::Skip,
+            });
+        }
+        let (level_count, rate_count) = (levels.len(), rates.len());
+        Table { cells, levels: import.group(levels), rates: import.group(rates), level_count, rate_count }
+    }
+
+    fn row(&self, line: &[u8], line_number: u32, screen: &Screen, import: &mut Import) -> bool {
+        let (mut levels, mut rates) = (vec![f64::NAN; self.level_count], vec![f64::NAN; self.rate_count]);
+        let (mut pid, mut tid, mut command) = (None, None, None);
+        let mut list = words(line);
+        let id = |w: &[u8]| {
+            number(w).filter(|n| n.fract() == 0.0 && (1.0..=4_194_304.0).contains(n)).map(|n| n as u32)
+        };
+        for cell in &self.cells {
+            if matches!(cell, Cell::Command) {
+                command = Some(list.rest().trim_ascii());
+                break;
+            }
+            let Some(word) = list.next() else { return false };
+            let value = |slot: Option<&mut f64>, value: Option<f64>| {
+                if let (Some(slot), Some(value)) = (slot, value.filter(|v| *v >= 0.0)) {
+                    *slot = value;
+                }
+            };
+            match *cell {
+                Cell::Pid => pid = id(word),
+                Cell::Tid => tid = id(word),
+                Cell::State(i) => {
+                    let state = word.first().filter(|b| b.is_ascii_alphabetic());
+                    value(levels.get_mut(i), state.map(|b| f64::from(*b)));
+                }
+                Cell::Number(i) => {
+                    if let (Some(slot), Some(n)) = (levels.get_mut(i), number(word)) {
+                        *slot = n;
+                    }
+                }
+                Cell::Size(i) => {
+                    value(levels.get_mut(i), with_suffix(word));
+                }
+                Cell::Time(i) => value(rates.get_mut(i), duration(word)),
+                Cell::Bytes(i) => value(rates.get_mut(i), with_suffix(word)),
+                Cell::Count(i) => {
+                    value(rates.get_mut(i), leading(word).filter(|(_, r)| r.is_empty()).map(|(v, _)| v))
+                }
+                Cell::Skip | Cell::Command => {}
+            }
+        }
+        let (Some(pid), Some(command)) = (pid.or(tid), command) else { return false };
+        let name = words(command).next().unwrap_or(command);
+        let name = name.strip_prefix(b"<").and_then(|n| n.strip_suffix(b">")).unwrap_or(name);
+        let name = name.rsplit(|b| *b == b'/').next().filter(|_| name.starts_with(b"/")).unwrap_or(name);
+        let row = import.task(tid.unwrap_or(pid), &text(name.get(..15).unwrap_or(name)));
+        if !levels.is_empty() {
+            fill(import.row(self.levels, row.as_bytes(), screen.at, line_number), &levels, 1.0);
+        }
+        if let Some(elapsed) = screen.elapsed.filter(|_| !screen.since_boot && !rates.is_empty()) {
+            fill(import.row(self.rates, row.as_bytes(), screen.at, line_number), &rates, elapsed);
+        }
+        true
+    }
+}
+
+fn fill(out: &mut [f64], values: &[f64], by: f64) {
+    for (slot, value) in out.iter_mut().zip(values) {
+        *slot = value / by;
+    }
+}
