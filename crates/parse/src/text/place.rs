@@ -53,6 +53,9 @@ impl Import {
             if total {
                 let readings = joined(pieces);
                 if let Some(series) = rates(&readings, metric) {
+                    // Rates that a tool printed count more than those of readings beside them.
+                    let known = set.get(name, &row).cloned();
+                    let series = joined(known.into_iter().chain([series]).collect());
                     set.insert(metric, row.clone(), series);
                 }
                 set.insert_total(metric, row, readings);
