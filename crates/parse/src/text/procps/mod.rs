@@ -7,6 +7,7 @@ mod common;
 mod free;
 mod ps;
 mod slabtop;
+mod task_names;
 mod tasks;
 mod top;
 mod uptime;

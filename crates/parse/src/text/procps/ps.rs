@@ -11,7 +11,8 @@
 use crate::text::import::{Form, Import};
 use crate::text::{Context, Format, Lines};
 
-use super::tasks::{Style, Table, is_header};
+use super::task_names::is_header;
+use super::tasks::{Style, Table};
 
 /// See the module.
 pub const FORMAT: Format = Format { name: "ps", starts, read };

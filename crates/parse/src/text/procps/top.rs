@@ -25,7 +25,8 @@ use crate::text::number::{leading, words};
 use crate::text::{Context, Format, Lines};
 
 use super::common::loads;
-use super::tasks::{Style, Table, TaskRow, is_header};
+use super::task_names::is_header;
+use super::tasks::{Style, Table, TaskRow};
 use super::uptime::put_loads;
 
 /// See the module.
