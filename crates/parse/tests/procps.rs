@@ -473,7 +473,7 @@ fn what_only_looks_alike_is_not_read() {
     for text in [
         "r b swpd free\n1 2 3 4\n",
         "procs -----memory----- --swap-- -io- -system- -cpu-\nsome words that are not a header of it at all\n",
-        "13:30:09 host sshd[1]: load average: high, very, much\n",
+        "up for days, load average: high, very, much\n",
         "top - of the list\nTasks: some\n",
         "CPU: 3 PID: 1234 Comm: kworker/0:1 Not tainted 5.15.0-91-generic #101\n",
         "PID COMM FD ERR PATH\n12 cat 3 0 /etc/passwd\n",
