@@ -415,3 +415,99 @@ proptest! {
         prop_assert!(read.files[0].lines <= bytes.len() as u64 + 1);
     }
 }
+
+fn text_of<'a>(read: &'a Imported, metric: &str, row: &str) -> Option<&'a str> {
+    read.set.text(metric, row).and_then(|t| t.last())
+}
+
+#[test]
+fn filesystems() {
+    for text in [&output!("df.C.txt")[..], output!("df.de_DE.UTF-8.txt"), output!("df.fr_FR.UTF-8.txt")] {
+        let read = parsed("x", text);
+        is_clean(&read);
+        assert_eq!(one(&read, "fs.total_bytes", "/"), (264_212_084.0 * 1024.0, 4));
+        assert!(one(&read, "fs.avail_bytes", "/").0 > 72_909_000.0 * 1024.0);
+        assert_eq!(text_of(&read, "fs.device", "/"), Some("/dev/vda"));
+    }
+    assert_eq!(
+        one(&parsed("x", output!("df.C.txt")), "fs.free_bytes", "/").0,
+        (264_212_084.0 - 22_592_216.0) * 1024.0
+    );
+    for text in [&output!("df-h.C.txt")[..], output!("df-h.de_DE.UTF-8.txt"), output!("df-h.fr_FR.UTF-8.txt")]
+    {
+        let read = parsed("x", text);
+        is_clean(&read);
+        assert_eq!(one(&read, "fs.avail_bytes", "/").0, 70.0 * 1024_f64.powi(3));
+        assert!(read.set.get("fs.free_bytes", "/").is_none());
+    }
+    for text in [&output!("df-i.C.txt")[..], output!("df-i.de_DE.UTF-8.txt"), output!("df-i.fr_FR.UTF-8.txt")]
+    {
+        let read = parsed("x", text);
+        is_clean(&read);
+        assert_eq!(one(&read, "fs.inodes", "/").0, 16_777_216.0);
+        assert!(read.set.get("fs.total_bytes", "/").is_none());
+    }
+    for text in [&output!("df-T.C.txt")[..], output!("df-T.de_DE.UTF-8.txt"), output!("df-T.fr_FR.UTF-8.txt")]
+    {
+        let read = parsed("x", text);
+        is_clean(&read);
+        assert_eq!(text_of(&read, "fs.type", "/"), Some("ext4"));
+        assert_eq!(one(&read, "fs.total_bytes", "/").0, 264_212_084.0 * 1024.0);
+    }
+    let read = parsed("x", output!("df-B1M.txt"));
+    is_clean(&read);
+    assert_eq!(one(&read, "fs.total_bytes", "/").0, 258_020.0 * 1_048_576.0);
+    let old = b"Filesystem           1K-blocks      Used Available Use% Mounted on\n/dev/mapper/a-very-long-name\n                       1000       900        50  95% /var/a b\n";
+    let read = parsed("x", old);
+    is_clean(&read);
+    assert_eq!(one(&read, "fs.free_bytes", "/var/a b"), (100.0 * 1024.0, 3));
+    assert_eq!(text_of(&read, "fs.device", "/var/a b"), Some("/dev/mapper/a-very-long-name"));
+}
+
+#[test]
+fn mounts_and_disks() {
+    let read = parsed("x", output!("mount.txt"));
+    is_clean(&read);
+    assert_eq!(text_of(&read, "fs.type", "/"), Some("ext4"));
+    let read = parsed("x", fixture!("6.18/proc/self/mounts"));
+    is_clean(&read);
+    assert_eq!(text_of(&read, "fs.device", "/"), Some("/dev/vda"));
+    let read = parsed("x", output!("lsblk-o.txt"));
+    is_clean(&read);
+    assert_eq!(one(&read, "disk.rotational", "vda"), (1.0, 3));
+    assert_eq!(text_of(&read, "disk.queue_scheduler", "vda"), Some("mq-deadline"));
+    assert_eq!(text_of(&read, "disk.queue_scheduler", "zram0"), None);
+    is_clean(&parsed("x", output!("lsblk.txt")));
+}
+
+#[test]
+fn tables_of_nodes() {
+    let read = parsed("x", output!("numastat.txt"));
+    is_clean(&read);
+    assert_eq!(one(&read, "node.numa_hit", "0"), (273_607_755.0, 2));
+    let two = b"                           node0           node1\nnuma_hit                1000000         2000000\nnuma_foreign                  7               8\n";
+    let read = parsed("x", two);
+    is_clean(&read);
+    assert_eq!(one(&read, "node.numa_foreign", "1"), (8.0, 3));
+    let read = parsed("x", output!("numastat-m.txt"));
+    is_clean(&read);
+    assert_eq!(one(&read, "node.mem_free", "0").0, 20_612.80 * 1_048_576.0);
+    let read = parsed("x", output!("numastat-n.txt"));
+    is_clean(&read);
+    assert!(read.set.total("node.numa_hit", "0").is_none());
+}
+
+#[test]
+fn near_misses_of_tables() {
+    for text in [
+        "Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/vda x y z 24% /",
+        "/dev/vda 264212084 22592216 72909048 24% /",
+        "vda on / type ext4",
+        "a b c d 0 0",
+        "node0 node1\nnuma_hit",
+        "NAME SIZE",
+    ] {
+        let read = parsed("x", format!("a line\n{text}\n").as_bytes());
+        assert!(is_empty(&read), "{text}");
+    }
+}

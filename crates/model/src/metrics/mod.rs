@@ -20,6 +20,7 @@ pub mod summary;
 pub mod sysctl;
 pub mod tasks;
 pub mod text_heaps;
+pub mod text_net;
 pub mod text_pidstat;
 pub mod text_procps;
 pub mod text_tracing;
@@ -76,6 +77,8 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         heaps::CENSUS,
         heaps::RUN,
         text_heaps::SPACES,
+        text_net::TEXT_NET,
+        text_net::TEXT_NIC,
         text_pidstat::TASK_SIZES,
         text_procps::SLAB_SIZE,
         text_procps::TOTALS,

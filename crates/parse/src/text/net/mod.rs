@@ -1,6 +1,44 @@
-//! Network tools: ip, ethtool, netstat, nstat, ss, conntrack.
+//! Network tools: ip, ifconfig, ethtool, netstat, nstat, ss, conntrack, tc.
 
-use super::Format;
+mod counters;
+mod links;
+mod queues;
+mod sentences;
+mod sockets;
+
+use mitra_model::lookup;
+
+use super::snapshots::sink::Sink;
+use super::{Format, Import, When};
 
 /// The formats, the most particular first.
-pub static FORMATS: &[Format] = &[];
+pub static FORMATS: &[Format] = &[
+    Format { name: "ip -s link", starts: links::ip_starts, read: links::ip },
+    Format { name: "ifconfig", starts: links::ifconfig_starts, read: links::ifconfig },
+    Format { name: "ethtool -S", starts: links::ethtool_starts, read: links::ethtool },
+    Format { name: "netstat -s", starts: counters::netstat_starts, read: counters::netstat },
+    Format { name: "nstat", starts: counters::nstat_starts, read: counters::nstat },
+    Format { name: "ss -s", starts: sockets::summary_starts, read: sockets::summary },
+    Format { name: "ss", starts: sockets::list_starts, read: sockets::list },
+    Format { name: "tc -s qdisc", starts: queues::qdisc_starts, read: queues::qdisc },
+    Format { name: "conntrack -S", starts: queues::tracking_starts, read: queues::tracking },
+    Format { name: "conntrack -C", starts: queues::count_starts, read: queues::count },
+];
+
+/// Where the numbers of one output go.
+#[derive(Default)]
+struct Out {
+    sink: Sink,
+    /// When the block was, the same for all of it.
+    when: Option<When>,
+}
+
+impl Out {
+    /// Puts a number in the base unit of a metric; a name that the table does not have is passed over.
+    fn put(&mut self, import: &mut Import, metric: &str, row: &[u8], line: u32, value: f64) -> bool {
+        let Some(metric) = lookup(metric) else { return false };
+        let when = *self.when.get_or_insert_with(|| import.now());
+        self.sink.put(import, metric, row, when, line, value);
+        true
+    }
+}

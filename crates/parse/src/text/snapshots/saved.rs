@@ -93,7 +93,7 @@ pub(super) fn starts(lines: &mut Lines<'_>, context: &Context) -> bool {
     if is_numbers(line) {
         let hint = names::hint(context);
         let named = names::setting(hint).is_some() || names::state(hint).is_some();
-        return named || is_alone(lines);
+        return named || is_alone(lines, context);
     }
     let line = line.to_vec();
     let after = lines.ahead(1).unwrap_or_default();
@@ -102,7 +102,7 @@ pub(super) fn starts(lines: &mut Lines<'_>, context: &Context) -> bool {
     }
     let hint = names::hint(context);
     let is_text = names::setting(hint).is_some_and(|m| m.kind == MetricKind::Text);
-    is_text && (is_alone(lines) || (is_setting_path(hint) && ends_section(lines.ahead(1))))
+    is_text && (is_alone(lines, context) || (is_setting_path(hint) && ends_section(lines.ahead(1))))
 }
 
 /// Whether a name is the full path of a setting, as banners and prompts give it.
@@ -414,7 +414,7 @@ impl Reader {
         let is_text = setting.is_some_and(|m| m.kind == MetricKind::Text);
         let is_first = at.path.is_some() || self.last == Last::Nothing;
         let is_mine = is_numbers || (is_text && is_first && names::banner(line).is_none());
-        let is_whole = at.path.is_some() || is_setting_path(&hint) || is_alone(lines);
+        let is_whole = at.path.is_some() || is_setting_path(&hint) || is_alone(lines, &import.context);
         if !is_mine || !(is_whole || (is_numbers && setting.is_some())) {
             return false;
         }
@@ -467,9 +467,11 @@ fn is_numbers(line: &[u8]) -> bool {
 }
 
 /// Whether the line at the cursor is the only one of its file.
-fn is_alone(lines: &mut Lines<'_>) -> bool {
-    // A prompt and a blank line may stand before it.
-    lines.number() <= 3 && (1..=3).all(|n| lines.ahead(n).is_none_or(|l| l.trim_ascii().is_empty()))
+fn is_alone(lines: &mut Lines<'_>, context: &Context) -> bool {
+    // A prompt or a time may stand before it.
+    let is_first = lines.number() == 1
+        || (lines.number() <= 3 && (!context.command.is_empty() || context.stamp.is_some()));
+    is_first && (1..=3).all(|n| lines.ahead(n).is_none_or(|l| l.trim_ascii().is_empty()))
 }
 
 /// `anon 12`, `file 34`, or of version 1 `cache 12`, `rss 34`: how `memory.stat` begins.

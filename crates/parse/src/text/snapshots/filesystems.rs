@@ -1,0 +1,249 @@
+//! How full filesystems are and where they are mounted: `df`, `mount`, `/proc/mounts`, and the disks of `lsblk`.
+//!
+//! ```text
+//! Filesystem     1K-blocks     Used Available Use% Mounted on
+//! /dev/vda       264212084 22592216  72909048  24% /
+//! ```
+//! ```text
+//! /dev/vda on / type ext4 (rw,relatime,discard)
+//! ```
+//! ```text
+//! NAME   SIZE ROTA SCHED       MOUNTPOINT
+//! vda    256G    1 mq-deadline /
+//! ```
+//!
+//! The headings of `df` follow the locale, so its columns are known by their order: size, used, available, share, mount
+//! point. Of the heading counts only the unit, or that it is about inodes.
+
+use mitra_model::lookup;
+
+use super::sink::Sink;
+use crate::text::number::{integer, leading, text, with_suffix, words};
+use crate::text::{Context, Form, Import, Lines};
+
+/// A row of `df`: what is mounted, its type where shown, size, used, available, mount point.
+struct Row<'a> {
+    device: &'a [u8],
+    kind: Option<&'a [u8]>,
+    numbers: [&'a [u8]; 3],
+    point: &'a [u8],
+}
+
+/// A number as `df` prints it, or the dash of what has none.
+fn is_amount(word: &[u8]) -> bool {
+    word == b"-" || with_suffix(word).is_some()
+}
+
+/// The row after a name of a device that may stand on the line before.
+fn row<'a>(line: &'a [u8], before: Option<&'a [u8]>) -> Option<Row<'a>> {
+    let mut list = words(line);
+    let device = match before {
+        Some(device) => device,
+        None => list.next()?,
+    };
+    let first = list.next()?;
+    let (kind, size) = if is_amount(first) { (None, first) } else { (Some(first), list.next()?) };
+    let numbers = [size, list.next()?, list.next()?];
+    let share = list.next()?;
+    let is_share = share == b"-" || share.strip_suffix(b"%").and_then(integer).is_some();
+    let point = list.rest();
+    (is_share && numbers.iter().all(|n| is_amount(n)) && point.starts_with(b"/")).then_some(Row {
+        device,
+        kind,
+        numbers,
+        point,
+    })
+}
+
+/// What the numbers of a table are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Amounts {
+    /// Blocks of so many bytes.
+    Blocks(f64),
+    /// With suffixes.
+    Human(f64),
+    Inodes,
+}
+
+/// The heading of `df`: its amounts.
+fn heading(line: &[u8], is_si: bool) -> Option<Amounts> {
+    if !line.contains(&b'%') || line.contains(&b'/') {
+        return None;
+    }
+    let said = text(line).to_lowercase();
+    if said.contains("inod")
+        || said.contains("in\u{153}ud")
+        || said.contains("inoeud")
+        || said.contains("i-nod")
+    {
+        return Some(Amounts::Inodes);
+    }
+    let block = said.split_whitespace().find(|w| w.starts_with(|c: char| c.is_ascii_digit()));
+    let Some(block) = block else { return Some(Amounts::Human(if is_si { 1000.0 } else { 1024.0 })) };
+    let size = block.split('-').next().unwrap_or(block);
+    let (number, unit) = leading(size.as_bytes())?;
+    // `1K` and `1M` are powers of 1024, `1kB` and `1MB` of 1000.
+    let base: f64 =
+        if unit.len() > 1 && unit.ends_with(b"b") && !unit.ends_with(b"ib") { 1000.0 } else { 1024.0 };
+    let power = match unit.first() {
+        None | Some(b'b') => 0,
+        Some(b'k') => 1,
+        Some(b'm') => 2,
+        Some(b'g') => 3,
+        Some(b't') => 4,
+        Some(_) => return None,
+    };
+    Some(Amounts::Blocks(number * base.powi(power)))
+}
+
+/// What the row below a heading says; a long name of a device has a line of its own.
+fn row_ahead(lines: &mut Lines<'_>, n: usize) -> bool {
+    if lines.ahead(n).is_some_and(|line| row(line, None).is_some()) {
+        return true;
+    }
+    let is_name = lines.ahead(n).is_some_and(|line| words(line).count() == 1);
+    is_name
+        && lines.ahead(n + 1).is_some_and(|line| line.starts_with(b" ") && row(line, Some(b"x")).is_some())
+}
+
+pub(super) fn df_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.peek().is_some_and(|line| heading(line, false).is_some()) && row_ahead(lines, 1)
+}
+
+pub(super) fn df(lines: &mut Lines<'_>, import: &mut Import) {
+    let is_si = import.context.ran("df", Some('H')) || import.context.command.iter().any(|w| w == "--si");
+    let Some(amounts) = lines.peek().and_then(|line| heading(line, is_si)) else { return };
+    let mut sink = Sink::default();
+    lines.advance();
+    loop {
+        let at = lines.number();
+        let Some(line) = lines.peek() else { break };
+        if let Some(row) = row(line, None) {
+            df_row(&row, amounts, at, &mut sink, import);
+        } else if words(line).count() == 1 && row_ahead(lines, 0) {
+            let device = lines.peek().unwrap_or_default().trim_ascii().to_vec();
+            lines.advance();
+            if let Some(row) = lines.peek().and_then(|line| row(line, Some(&device))) {
+                df_row(&row, amounts, at + 1, &mut sink, import);
+            }
+        } else {
+            break;
+        }
+        lines.advance();
+    }
+}
+
+fn df_row(row: &Row<'_>, amounts: Amounts, at: u32, sink: &mut Sink, import: &mut Import) {
+    let amount = |word: &[u8]| match amounts {
+        Amounts::Inodes => with_suffix(word),
+        Amounts::Blocks(bytes) => Some(leading(word).filter(|(_, rest)| rest.is_empty())?.0 * bytes),
+        Amounts::Human(base) => {
+            let (value, rest) = leading(word)?;
+            let power = b"KMGTPE".iter().position(|u| rest.first().map(u8::to_ascii_uppercase) == Some(*u));
+            Some(value * power.map_or(1.0, |p| base.powi(i32::try_from(p).unwrap_or(0) + 1)))
+        }
+    };
+    let [size, used, available] = row.numbers.map(amount);
+    let free = size.zip(used).map(|(size, used)| size - used).filter(|free| *free >= 0.0);
+    let list = match amounts {
+        Amounts::Inodes => [("fs.inodes", size), ("fs.inodes_free", available), ("", None)],
+        // Rounded numbers do not give the difference.
+        Amounts::Human(_) => [("fs.total_bytes", size), ("fs.avail_bytes", available), ("", None)],
+        Amounts::Blocks(_) => {
+            [("fs.total_bytes", size), ("fs.avail_bytes", available), ("fs.free_bytes", free)]
+        }
+    };
+    let when = import.now();
+    for (metric, value) in list {
+        if let (Some(metric), Some(value)) = (lookup(metric), value) {
+            sink.put_as(import, metric, Form::Level, 1.0, row.point, when, at, value);
+        }
+    }
+    let point = text(row.point);
+    import.text("fs.device", &point, when, &text(row.device));
+    if let Some(kind) = row.kind {
+        import.text("fs.type", &point, when, &text(kind));
+    }
+}
+
+/// Device, mount point and type of a line of `mount` or of `/proc/mounts`.
+fn mounted(line: &[u8]) -> Option<(String, String, String)> {
+    let line = std::str::from_utf8(line).ok()?.trim();
+    if let Some((device, rest)) = line.split_once(" on /") {
+        let (point, rest) = rest.rsplit_once(" type ")?;
+        let (kind, options) = rest.split_once(' ')?;
+        let is_one = options.starts_with('(') && (options.ends_with(')') || options.ends_with(']'));
+        return is_one.then(|| (device.to_owned(), format!("/{point}"), kind.to_owned()));
+    }
+    let with_end = format!("{line}\n");
+    let (mounts, outcome) = crate::mounts::mounts(with_end.as_bytes());
+    let mount = mounts.first().filter(|_| outcome.is_clean())?;
+    Some((text(&mount.device), text(&mount.point), mount.kind.to_owned()))
+}
+
+pub(super) fn mount_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.peek().is_some_and(|line| {
+        (memchr::memmem::find(line, b" type ").is_some() || line.ends_with(b" 0 0"))
+            && mounted(line).is_some()
+    })
+}
+
+pub(super) fn mount(lines: &mut Lines<'_>, import: &mut Import) {
+    let when = import.now();
+    while let Some((device, point, kind)) = lines.peek().and_then(mounted) {
+        import.text("fs.device", &point, when, &device);
+        import.text("fs.type", &point, when, &kind);
+        lines.advance();
+    }
+}
+
+/// The places where the columns of `lsblk` begin and end, as far as they are wanted.
+struct Columns {
+    rota: Option<usize>,
+    sched: Option<usize>,
+    width: usize,
+}
+
+fn columns(line: &[u8]) -> Option<Columns> {
+    let names: Vec<&[u8]> = words(line).collect();
+    let at = |name: &[u8]| names.iter().position(|n| *n == name);
+    let is_one = names.first() == Some(&&b"NAME"[..])
+        && [&b"MAJ:MIN"[..], b"SIZE", b"ROTA", b"SCHED", b"TYPE"].iter().filter(|n| at(n).is_some()).count()
+            >= 2;
+    is_one.then(|| Columns { rota: at(b"ROTA"), sched: at(b"SCHED"), width: names.len() })
+}
+
+pub(super) fn lsblk_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.peek().is_some_and(|line| columns(line).is_some())
+}
+
+pub(super) fn lsblk(lines: &mut Lines<'_>, import: &mut Import) {
+    let Some(columns) = lines.peek().and_then(columns) else { return };
+    let mut sink = Sink::default();
+    let when = import.now();
+    lines.advance();
+    loop {
+        let at = lines.number();
+        let Some(line) = lines.peek().filter(|line| !line.trim_ascii().is_empty()) else { break };
+        let list: Vec<&[u8]> = words(line).collect();
+        if list.len() > columns.width + 2 || (list.len() < 2 && !line.starts_with(b" ")) {
+            break;
+        }
+        let name = list.first().map(|n| n.trim_ascii_start()).unwrap_or_default();
+        // The tree is drawn before names of partitions.
+        let name =
+            name.iter().position(u8::is_ascii_alphanumeric).and_then(|i| name.get(i..)).unwrap_or_default();
+        let rota = columns.rota.and_then(|i| list.get(i)).and_then(|w| integer(w)).filter(|v| *v <= 1);
+        if let (Some(value), Some(metric)) = (rota, lookup("disk.rotational")) {
+            sink.put(import, metric, name, when, at, value as f64);
+        }
+        // Empty cells shift those behind them, so a word counts only if it is the name of a scheduler.
+        const SCHEDULERS: &[&[u8]] =
+            &[b"none", b"mq-deadline", b"bfq", b"kyber", b"noop", b"deadline", b"cfq"];
+        let sched = columns.sched.and_then(|i| list.get(i)).filter(|w| SCHEDULERS.contains(w));
+        if let Some(sched) = sched {
+            import.text("disk.queue_scheduler", &text(name), when, &text(sched));
+        }
+        lines.advance();
+    }
+}
