@@ -82,6 +82,7 @@ docs: ## write docs/ anew from the tables in the code
 .PHONY: fuzz
 fuzz: ## feed garbage to everything that reads bytes: TIME=600 seconds per target, TARGET=name
 	@tools/install-deps.sh fuzz
+	@tools/fuzz-seeds.sh
 	for target in $(or $(TARGET),$$(cargo +nightly fuzz list)); do \
 		cargo +nightly fuzz run "$$target" -- -max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048; \
 	done

@@ -53,6 +53,16 @@ pub static FORMATS: &[&[Format]] = &[
 
 /// Reads a file. What it says goes into `import`; an error is one of reading, never of content.
 pub fn read(input: &mut dyn Read, name: &str, import: &mut Import) -> io::Result<()> {
+    read_as(FORMATS, input, name, import)
+}
+
+/// As [`read`], with some of the formats only.
+pub fn read_as(
+    formats: &[&[Format]],
+    input: &mut dyn Read,
+    name: &str,
+    import: &mut Import,
+) -> io::Result<()> {
     import.begin_file(name);
     let mut lines = Lines::new(input);
     // Outputs repeat themselves: the format that was right last is asked first.
@@ -69,7 +79,7 @@ pub fn read(input: &mut dyn Read, name: &str, import: &mut Import) -> io::Result
         let before = lines.number();
         let found = last
             .filter(|f| (f.starts)(&mut lines, &import.context))
-            .or_else(|| FORMATS.iter().copied().flatten().find(|f| (f.starts)(&mut lines, &import.context)));
+            .or_else(|| formats.iter().copied().flatten().find(|f| (f.starts)(&mut lines, &import.context)));
         if let Some(format) = found {
             import.format(format.name);
             (format.read)(&mut lines, import);

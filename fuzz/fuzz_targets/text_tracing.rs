@@ -1,0 +1,10 @@
+//! The readers of tracing tools, with any bytes.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mitra_parse::text;
+
+#[path = "../src/text.rs"]
+mod check;
+
+fuzz_target!(|data: &[u8]| check::read(&[text::tracing::FORMATS], data));
