@@ -69,7 +69,7 @@ fn seconds(series: &Series, (year, month, day): (i64, u32, u32)) -> Vec<i64> {
 
 const TODAY: (i64, u32, u32) = (2026, 11, 21);
 
-fn at(h: i64, m: i64, s: i64) -> i64 {
+const fn at(h: i64, m: i64, s: i64) -> i64 {
     h * 3600 + m * 60 + s
 }
 
@@ -138,6 +138,39 @@ fn times_and_numbers_of_locales() {
     let imported = whole(&output("iostat/iso.txt"));
     assert_eq!(seconds(series(&imported.set, "disk.writes", "vda"), TODAY), [at(13, 35, 15)]);
     check(&imported.set, "disk.writes", "vda", &[100.0]);
+}
+
+const LOCALES: [(&str, i64, i64); 14] = [
+    ("cs_CZ", at(14, 3, 25), at(14, 3, 25)),
+    ("en_GB", at(14, 3, 6), at(14, 3, 6)),
+    ("es_ES", at(14, 3, 16), at(14, 3, 16)),
+    ("fi_FI", at(14, 3, 3), at(14, 3, 3)),
+    ("hu_HU", at(14, 3, 30), at(14, 3, 30)),
+    ("it_IT", at(14, 3, 18), at(14, 3, 18)),
+    ("ja_JP", at(14, 3, 0), at(14, 3, 0)),
+    ("ko_KR", at(14, 3, 22), at(14, 3, 22)),
+    ("nl_NL", at(14, 3, 27), at(14, 3, 27)),
+    ("pl_PL", at(14, 3, 8), at(14, 3, 9)),
+    ("pt_BR", at(14, 3, 14), at(14, 3, 14)),
+    ("ru_RU", at(14, 3, 11), at(14, 3, 11)),
+    ("sv_SE", at(14, 3, 20), at(14, 3, 20)),
+    ("zh_CN", at(14, 2, 58), at(14, 2, 58)),
+];
+
+#[test]
+fn locales_of_the_world() {
+    for (name, end, task_end) in LOCALES {
+        let imported = whole(&output(&format!("iostat/locales/{name}.txt")));
+        let disk = series(&imported.set, "disk.writes", "vda");
+        assert_eq!((seconds(disk, TODAY), &disk.axis.dt[..]), (vec![end], &[1.0][..]), "iostat {name}");
+        assert_eq!(imported.set.host.cpus, 2, "{name}");
+        let imported = whole(&output(&format!("mpstat/locales/{name}.txt")));
+        let user = series(&imported.set, "sys.cpu_user", "");
+        assert_eq!((seconds(user, TODAY), user.values.len()), (vec![end], 1), "mpstat {name}");
+        let imported = whole(&output(&format!("pidstat/locales/{name}.txt")));
+        let (row, user) = imported.set.each("task.user_time").next().unwrap();
+        assert_eq!((seconds(user, TODAY), user.values.len()), (vec![task_end], 1), "pidstat {name} {row}");
+    }
 }
 
 #[test]

@@ -141,6 +141,69 @@ pub(super) fn zone_offset(zone: &[u8]) -> Option<i64> {
     Some(sign * i64::try_from(hours * 3600 + minutes * 60).ok()? * SECOND)
 }
 
+/// Times of day of locales without colons, Chinese, Japanese, Finnish; and `12:41:21PM`, where blanks were lost.
+#[cold]
+pub(super) fn other_time(word: &[u8]) -> Option<i64> {
+    if let Some((time, mark)) = word.split_at_checked(word.len().saturating_sub(2))
+        && let Some(time) = time_of_day(time).and_then(|t| with_half(t, mark))
+    {
+        return Some(time);
+    }
+    let mut digits = [b':'; 8];
+    let mut parts = 0;
+    let mut inside = false;
+    for byte in word {
+        if byte.is_ascii_digit() {
+            if !inside {
+                parts += 1;
+                inside = true;
+            }
+            let slot = digits.get_mut((parts - 1) * 3..(parts - 1) * 3 + 2)?;
+            slot.rotate_left(1);
+            *slot.last_mut()? = *byte;
+        } else {
+            if !matches!(byte, b'.' | 0x80..) {
+                return None;
+            }
+            inside = false;
+        }
+    }
+    for byte in digits.iter_mut().enumerate().filter(|(i, b)| i % 3 != 2 && **b == b':').map(|(_, b)| b) {
+        *byte = b'0';
+    }
+    let dotted = word.len() == 8 && word.iter().filter(|b| **b == b'.').count() == 2;
+    let named = ["时", "時"].iter().any(|h| memchr::memmem::find(word, h.as_bytes()).is_some());
+    (parts == 3 && (dotted || named)).then(|| time_of_day(&digits))?
+}
+
+/// Numbers with these words behind them, with blanks between or not, and how many bytes they take: the dates and times
+/// of day of Korean, `2026년 11월 21일`, `14시 03분 21초`.
+#[cold]
+fn counted(text: &[u8], units: [&str; 3]) -> Option<([u32; 3], usize)> {
+    let mut numbers = [0; 3];
+    let mut rest = text;
+    for (number, unit) in numbers.iter_mut().zip(units) {
+        rest = rest.trim_ascii_start();
+        let end = rest.iter().position(|b| !b.is_ascii_digit())?;
+        let (digits, after) = rest.split_at_checked(end)?;
+        *number = u32::try_from(integer(digits)?).ok()?;
+        rest = after.strip_prefix(unit.as_bytes())?;
+    }
+    Some((numbers, text.len() - rest.len()))
+}
+
+/// A Korean date at the start of a text, and how many bytes it takes.
+pub(super) fn korean_date(text: &[u8]) -> Option<(i64, usize)> {
+    let ([year, month, day], taken) = counted(text, ["년", "월", "일"])?;
+    Some((days(i64::from(year), month, day)?, taken))
+}
+
+/// A Korean time of day at the start of a text, and how many bytes it takes.
+pub(super) fn korean_time(text: &[u8]) -> Option<(i64, usize)> {
+    let ([h, m, s], taken) = counted(text, ["시", "분", "초"])?;
+    (h < 24 && m < 60 && s <= 60).then(|| (i64::from(h * 3600 + m * 60 + s) * SECOND, taken))
+}
+
 /// A line that is nothing but a time: what `date` prints (`Sat Sep 10 10:53:32 CEST 2016`,
 /// `Sat 21 Nov 2026 01:08:00 PM UTC`), ISO dates with times, `10:53:32`, `12:41:21 PM`.
 #[must_use]
@@ -150,6 +213,11 @@ pub fn whole_line(line: &[u8], date_known: Option<i64>) -> Option<When> {
     }
     if let Some(t) = iso(line) {
         return Some(When::At(t));
+    }
+    if let Some((day, taken)) = korean_date(line) {
+        let rest = line.get(taken..)?.trim_ascii_start();
+        let (ns, taken) = korean_time(rest)?;
+        return (taken == rest.len()).then_some(When::At(day * DAY + ns));
     }
     let (mut clock, mut half, mut year, mut day, mut month_no, mut others) =
         (None, None, None, None, None, 0);
@@ -203,7 +271,7 @@ fn clock_on<'a>(list: impl Iterator<Item = &'a [u8]>, day: i64) -> Option<When> 
     let mut others = 0;
     for word in list {
         let word = word.strip_suffix(b",").unwrap_or(word);
-        if let Some(ns) = time_of_day(word) {
+        if let Some(ns) = time_of_day(word).or_else(|| other_time(word)) {
             clock = Some(ns);
         } else if let Some(ns) = clock.and_then(|ns| with_half(ns, word)) {
             clock = Some(ns);
@@ -271,6 +339,9 @@ mod tests {
             "Sat 10 Sep 2016 10:53:32 AM UTC",
             "09/10/2016 10:53:32 AM",
             "09/10/16 10:53:32",
+            "10.09.2016 10.53.32",
+            "2016年09月10日 10時53分32秒",
+            "2016년 09월 10일 10시 53분 32초",
         ] {
             assert_eq!(whole_line(line.as_bytes(), None), Some(When::At(t)), "{line}");
         }

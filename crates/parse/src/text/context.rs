@@ -65,7 +65,8 @@ fn sysstat_header(line: &[u8], import: &mut Import) -> bool {
     }
     let (Some(release), Some(host)) = (w.next(), w.next()) else { return false };
     let Some(host) = host.strip_prefix(b"(").and_then(|h| h.strip_suffix(b")")) else { return false };
-    let Some(date) = w.next().and_then(clock::date) else { return false };
+    let korean = clock::korean_date(w.rest()).map(|(date, _)| date);
+    let Some(date) = w.next().and_then(clock::date).or(korean) else { return false };
     import.context.date = Some(date);
     import.context.stamp = None;
     import.context.underway = false;

@@ -1,5 +1,6 @@
 //! What stands first on the lines of `pidstat` and `mpstat`: a time of day, or the word for an average in any language.
 
+use super::super::clock::korean_time;
 use super::super::number::words;
 use super::sar::clock;
 
@@ -17,6 +18,9 @@ pub(super) fn lead(line: &[u8]) -> Option<(Lead, usize)> {
     let taken = |rest: &[u8]| line.len().saturating_sub(rest.len());
     if let Some((ns, rest)) = clock(line.trim_ascii_start()) {
         return Some((Lead::Clock(ns), taken(rest)));
+    }
+    if let Some((ns, n)) = korean_time(line) {
+        return Some((Lead::Clock(ns), taken(line.get(n..)?.trim_ascii_start())));
     }
     let mut w = words(line);
     let first = w.next()?;

@@ -14,7 +14,7 @@
 //! A header is known by the names of its columns, whatever their order and number; rows have as many words as their
 //! header. The time of a header is the beginning of the first interval, except where people cut lines out.
 
-use super::super::clock::{time_of_day, with_half};
+use super::super::clock::{other_time, time_of_day, with_half};
 use super::super::import::{Import, When};
 use super::super::number::{leading, words};
 use super::super::{Context, Format, Lines};
@@ -194,41 +194,6 @@ pub(super) fn clock(line: &[u8]) -> Option<(i64, &[u8])> {
         Some(time) => (time, after.trim_ascii_start()),
         None => (time, rest),
     })
-}
-
-/// Times of day of locales without colons, Chinese, Japanese, Finnish; and `12:41:21PM`, where blanks were lost.
-#[cold]
-fn other_time(word: &[u8]) -> Option<i64> {
-    if let Some((time, mark)) = word.split_at_checked(word.len().saturating_sub(2))
-        && let Some(time) = time_of_day(time).and_then(|t| with_half(t, mark))
-    {
-        return Some(time);
-    }
-    let mut digits = [b':'; 8];
-    let mut parts = 0;
-    let mut inside = false;
-    for byte in word {
-        if byte.is_ascii_digit() {
-            if !inside {
-                parts += 1;
-                inside = true;
-            }
-            let slot = digits.get_mut((parts - 1) * 3..(parts - 1) * 3 + 2)?;
-            slot.rotate_left(1);
-            *slot.last_mut()? = *byte;
-        } else {
-            if !matches!(byte, b'.' | 0x80..) {
-                return None;
-            }
-            inside = false;
-        }
-    }
-    for byte in digits.iter_mut().enumerate().filter(|(i, b)| i % 3 != 2 && **b == b':').map(|(_, b)| b) {
-        *byte = b'0';
-    }
-    let dotted = word.len() == 8 && word.iter().filter(|b| **b == b'.').count() == 2;
-    let named = ["时", "時"].iter().any(|h| memchr::memmem::find(word, h.as_bytes()).is_some());
-    (parts == 3 && (dotted || named)).then(|| time_of_day(&digits))?
 }
 
 /// Whether what follows a time are numbers, behind a name where the header says so.
