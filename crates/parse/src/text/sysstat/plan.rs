@@ -344,8 +344,9 @@ impl Plans {
                 return Some(i);
             }
         }
-        self.last = self.list.iter().position(|(k, _)| **k == *key)?;
-        Some(self.last)
+        let found = self.list.iter().position(|(k, _)| **k == *key)?;
+        self.last = found;
+        Some(found)
     }
 
     /// Keeps a plan.

@@ -111,8 +111,10 @@ impl Reader {
     }
 
     fn header_or_mark(&mut self, time: i64, rest: &[u8], number: u32, import: &mut Import) -> Taken {
-        if is_header(rest) {
-            self.current = self.plans.find(rest, words(rest), import);
+        // Most headers were there before.
+        let known = self.plans.known(rest);
+        if known.is_some() || is_header(rest) {
+            self.current = known.or_else(|| self.plans.find(rest, words(rest), import));
             if let Some(plan) = self.current.and_then(|i| self.plans.get(i)) {
                 plan.since(import, When::Clock(time));
                 if self.restarted {
