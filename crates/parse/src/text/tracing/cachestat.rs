@@ -59,7 +59,7 @@ fn columns(line: &[u8], interval_s: f64) -> Option<Vec<Cell>> {
         misses |= word == b"MISSES";
         cells.push(column.map_or(Cell::Skip, Cell::Value));
     }
-    (hits && misses).then_some(cells)
+    (hits && misses && cells.len() >= 5).then_some(cells)
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {

@@ -49,7 +49,7 @@ fn event(line: &[u8]) -> Option<(i64, &[u8])> {
 }
 
 /// `1234.567890:` in nanoseconds.
-fn seconds(word: &[u8]) -> Option<i64> {
+pub(super) fn seconds(word: &[u8]) -> Option<i64> {
     let word = word.strip_suffix(b":")?;
     let dot = memchr::memchr(b'.', word)?;
     let fraction = word.get(dot + 1..)?;

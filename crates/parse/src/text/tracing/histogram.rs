@@ -225,12 +225,12 @@ fn tool_of(banner: &[u8], context: &Context) -> Tool {
     }
 }
 
-/// The base units in one printed unit, and whether those are bytes.
+/// How many printed units make one base unit, or how many base units one printed unit, and whether those are bytes.
 fn unit_of(unit: &[u8]) -> Option<(f64, bool)> {
     match unit.to_ascii_lowercase().as_slice() {
-        b"nsecs" | b"ns" => Some((1e-9, false)),
-        b"usecs" | b"us" => Some((1e-6, false)),
-        b"msecs" | b"ms" => Some((1e-3, false)),
+        b"nsecs" | b"ns" => Some((1e9, false)),
+        b"usecs" | b"us" => Some((1e6, false)),
+        b"msecs" | b"ms" => Some((1e3, false)),
         b"secs" => Some((1.0, false)),
         b"bytes" => Some((1.0, true)),
         b"kbytes" => Some((1024.0, true)),
@@ -375,7 +375,9 @@ impl Report {
         }
         match unit {
             Some((factor, size)) if size == (self.tool == Tool::BlockSize) && self.tool != Tool::Other => {
-                histogram.buckets.iter_mut().for_each(|b| b.high *= factor);
+                for bucket in &mut histogram.buckets {
+                    bucket.high = if size { bucket.high * factor } else { bucket.high / factor };
+                }
                 self.found.push((self.moment(), std::mem::take(&mut self.disk), histogram));
             }
             _ => self.skipped = true,

@@ -3,6 +3,8 @@
 mod cachestat;
 mod ftrace;
 mod histogram;
+mod snoop;
+mod stacks;
 mod strace;
 mod tally;
 
@@ -11,7 +13,25 @@ use super::{Format, Lines};
 /// The formats, the most particular first.
 pub static FORMATS: &[Format] = {
     let [biolatency, bitesize, runqlat, other] = histogram::FORMATS;
-    &[strace::TABLE, cachestat::FORMAT, biolatency, bitesize, runqlat, other, ftrace::FORMAT, strace::LOG]
+    let [opensnoop, execsnoop, tcpretrans, biosnoop] = snoop::FORMATS;
+    let [script, folded, long] = stacks::FORMATS;
+    &[
+        strace::TABLE,
+        cachestat::FORMAT,
+        opensnoop,
+        execsnoop,
+        tcpretrans,
+        biosnoop,
+        long,
+        biolatency,
+        bitesize,
+        runqlat,
+        other,
+        ftrace::FORMAT,
+        script,
+        strace::LOG,
+        folded,
+    ]
 };
 
 /// Whether the line at the cursor is what people leave in a copy between or after rows: a blank line, the key that

@@ -19,7 +19,7 @@ use crate::text::{Context, Format, context};
 use line::{Body, End, Head, Outcome, Stamp};
 use lookups::Lookups;
 use names::{Role, Wait};
-use pauses::{Last, Pending, Threads};
+use pauses::{Last, PAUSE_MIN, Pending, Threads};
 
 /// What the calls of a trace are counted as.
 const METRICS: &[&str] = &["call.calls", "call.errors", "call.time"];
@@ -56,7 +56,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
                 break;
             }
             // The traced program's own words stand between, and stacks of `-k`.
-            let own = line.is_empty() || line.starts_with(b" > ");
+            let own = line.is_empty() || line.starts_with(b" > ") || log.rest(line, number);
             if !own && !(1..AHEAD_MAX).any(|n| lines.ahead(n).is_some_and(begins)) {
                 break;
             }
@@ -91,6 +91,8 @@ struct Log {
     passed: i64,
     last: i64,
     key: Vec<u8>,
+    /// The thread whose line has no end yet, and what its call is.
+    broken: Option<(u32, Role)>,
 }
 
 impl Log {
@@ -104,7 +106,29 @@ impl Log {
             passed: 0,
             last: 0,
             key: Vec::new(),
+            broken: None,
         }
+    }
+
+    /// Takes the rest of a line that was broken, by the tracer that says that a new thread is attached or by a
+    /// program that writes to the same terminal: `vfork(strace: Process 6768 attached`, then ` <unfinished ...>`.
+    #[cold]
+    fn rest(&mut self, line: &[u8], number: u32) -> bool {
+        let Some((pid, role)) = self.broken else { return false };
+        if !matches!(line, [b')' | b',', ..] | [b' ', b'<', ..]) {
+            return false;
+        }
+        self.broken = None;
+        let outcome = line::outcome(line);
+        let Some(thread) = self.threads.of(pid).filter(|_| outcome.end != End::Cut) else { return false };
+        let Some(last) = thread.last else { return true };
+        if outcome.end == End::Unfinished {
+            thread.pending = Some(Pending { call: last.call, t: Some(last.t), line: last.line });
+            (thread.last, thread.path) = (None, Vec::new());
+        } else if role == Role::Fork {
+            self.looked_up(role, b"", None, &outcome, number);
+        }
+        true
     }
 
     /// Takes a line. Whether it is strace's.
@@ -218,10 +242,13 @@ impl Log {
             self.calls.timed();
         }
         let Some(thread) = self.threads.of(head.pid) else { return };
-        if thread.comm.as_bytes() != head.comm && !head.comm.is_empty() {
+        if !head.comm.is_empty() && thread.comm.as_bytes() != head.comm {
             thread.comm = crate::text::number::text(head.comm);
         }
         thread.pending = None;
+        if outcome.end == End::Cut {
+            self.broken = Some((head.pid, known.role));
+        }
         if outcome.end == End::Unfinished {
             thread.pending = Some(Pending { call, t, line });
             thread.path.clear();
@@ -236,7 +263,10 @@ impl Log {
         }
         if let Some(t) = t {
             self.threads.begins(t);
-            let wait = if known.wait == Wait::Asks { asked(outcome) } else { known.wait };
+            // Where the length of the call is known nothing has to be guessed.
+            let guess =
+                known.wait == Wait::Asks && (outcome.took.is_none() || outcome.took > Some(PAUSE_MIN));
+            let wait = if guess { asked(outcome) } else { known.wait };
             if let Some(took) = outcome.took {
                 self.threads.took(call, wait, t, took, line);
             }

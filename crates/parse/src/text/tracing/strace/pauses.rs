@@ -18,13 +18,15 @@ use crate::text::tracing::tally::Clock;
 /// Threads that are kept apart. Those beyond have no pauses.
 const THREADS_MAX: usize = 16_384;
 /// A pause is at least so long: what a person or a protocol notices.
-const PAUSE_MIN: i64 = SECOND / 10;
+pub(super) const PAUSE_MIN: i64 = SECOND / 10;
 /// And so many times the thread's usual gap.
 const TIMES_USUAL: i64 = 100;
 /// Pauses that are reported of a file, the longest.
 const PAUSES_MAX: usize = 100;
 /// Gaps that are kept until the usual gaps are known.
 const CANDIDATES_MAX: usize = 4096;
+/// Threads take turns; so many are found without a search.
+const NEAR: usize = 256;
 /// Gaps are counted by their logarithm, four steps to an octave.
 const STEPS: usize = 4 * 48;
 
@@ -82,6 +84,8 @@ struct Candidate {
 pub(super) struct Threads {
     list: Vec<Thread>,
     index: HashMap<u32, usize>,
+    /// Where threads were found before, by the low bits of their ids.
+    near: Box<[u32; NEAR]>,
     at: usize,
     candidates: Vec<Candidate>,
     shortest: i64,
@@ -92,7 +96,8 @@ pub(super) struct Threads {
 impl Threads {
     pub(super) fn new() -> Self {
         let (list, index, candidates) = (Vec::new(), HashMap::new(), Vec::new());
-        Threads { list, index, at: 0, candidates, shortest: PAUSE_MIN, blur: 0 }
+        let near = Box::new([u32::MAX; NEAR]);
+        Threads { list, index, near, at: 0, candidates, shortest: PAUSE_MIN, blur: 0 }
     }
 
     /// The thread of a line.
@@ -125,8 +130,13 @@ impl Threads {
         {
             thread.last = None;
         }
+        let near = self.near.get_mut(pid as usize % NEAR)?;
+        if pid > 0 && self.list.get(*near as usize).is_some_and(|t| t.pid == pid) {
+            self.at = *near as usize;
+            return Some(());
+        }
         if let Some(at) = self.index.get(&pid) {
-            self.at = *at;
+            (self.at, *near) = (*at, *at as u32);
             return Some(());
         }
         if self.list.len() >= THREADS_MAX {

@@ -1,0 +1,364 @@
+//! The snoop tools of bcc, bpftrace and perf-tools, with a line for each event.
+//!
+//! ```text
+//! PID    COMM               FD ERR PATH
+//! 4242   curl               -1   2 /home/me/.pki/nssdb/.3219811409_dOeSnotExist_.db
+//!
+//! TIME(s) PCOMM            PID     PPID    RET ARGS
+//! 0.031   ls               4243    4242      0 /bin/ls -l
+//!
+//! TIME     PID    IP LADDR:LPORT          T> RADDR:RPORT          STATE
+//! 10:53:32 0      4  10.0.0.1:443         R> 10.0.0.2:50122       ESTABLISHED
+//!
+//! TIME(s)     COMM           PID    DISK    T SECTOR     BYTES   LAT(ms)
+//! 0.000004    supervise      1950   xvda1   W 13092560   4096       0.74
+//! ```
+
+use mitra_model::time::SECOND;
+
+use crate::text::Format;
+use crate::text::clock;
+use crate::text::import::{Column, Form, Import, When};
+use crate::text::lines::Lines;
+use crate::text::number::{integer, number, words};
+
+use super::strace::lookups::Lookups;
+use super::tally::{Clock, Tally};
+
+/// See the module.
+pub(super) const FORMATS: [Format; 4] = [
+    Format { name: "opensnoop", starts: |l, _| is(l, Tool::Open), read },
+    Format { name: "execsnoop", starts: |l, _| is(l, Tool::Exec), read },
+    Format { name: "tcpretrans", starts: |l, _| is(l, Tool::Retransmit), read },
+    Format { name: "biosnoop", starts: |l, _| is(l, Tool::Block), read },
+];
+
+/// Latencies of one device that are kept to find their quantiles: 8 MB.
+const LATENCIES_MAX: usize = 1_000_000;
+/// Devices in one output.
+const DISKS_MAX: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tool {
+    Open,
+    Exec,
+    Retransmit,
+    Block,
+}
+
+/// The tool by the words of its heading, and whether the first word of a line is a time.
+fn heading(line: &[u8]) -> Option<Tool> {
+    if line.len() > 300 {
+        return None;
+    }
+    let has = |wanted: &[u8]| words(line).any(|w| w == wanted);
+    if has(b"PID") && has(b"COMM") && has(b"ERR") && has(b"PATH") {
+        return Some(Tool::Open);
+    }
+    if has(b"PID") && has(b"PPID") && has(b"ARGS") && line.trim_ascii_end().ends_with(b"ARGS") {
+        return Some(Tool::Exec);
+    }
+    if has(b"TIME") && has(b"LADDR:LPORT") && has(b"RADDR:RPORT") && has(b"STATE") {
+        return Some(Tool::Retransmit);
+    }
+    (has(b"COMM") && has(b"DISK") && has(b"BYTES") && words(line).any(|w| matches!(w, b"LAT(ms)" | b"LATms")))
+        .then_some(Tool::Block)
+}
+
+fn is(lines: &mut Lines<'_>, tool: Tool) -> bool {
+    lines.peek().and_then(heading) == Some(tool)
+}
+
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
+    let Some(line) = lines.peek() else { return };
+    let Some(tool) = heading(line) else { return };
+    let timed = words(line).next().is_some_and(|w| w.starts_with(b"TIME"));
+    let columns: Vec<Box<[u8]>> = words(line).map(Box::from).collect();
+    lines.advance();
+    let interval = import.context.interval_s;
+    let mut reader = Reader {
+        tool,
+        timed,
+        columns,
+        calls: Tally::new(if tool == Tool::Retransmit {
+            &["tcp.RetransSegs"]
+        } else {
+            &["call.calls", "call.errors"]
+        }),
+        lookups: Lookups::new(),
+        disks: Vec::new(),
+        clock: Clock::Begin,
+    };
+    loop {
+        let number = lines.number();
+        let Some(line) = lines.peek() else { break };
+        if !reader.line(line, number, import) && heading(line) != Some(tool) && !super::is_pause(lines) {
+            let again = lines.ahead(1).is_some_and(|l| reader.is_row(l));
+            let Some(line) = lines.peek().filter(|l| again && !l.is_empty()) else { break };
+            import.unread(number, line);
+        }
+        lines.advance();
+    }
+    reader.finish(import);
+    import.context.interval_s = interval;
+}
+
+/// What is added up of a device in one second.
+#[derive(Default, Clone, Copy)]
+struct Traffic {
+    n: f64,
+    bytes: f64,
+    seconds: f64,
+}
+
+struct Disk {
+    name: Box<[u8]>,
+    second: i64,
+    line: u32,
+    first: u32,
+    reads: Traffic,
+    writes: Traffic,
+    latencies: Vec<f64>,
+    all: u64,
+}
+
+struct Reader {
+    tool: Tool,
+    timed: bool,
+    columns: Vec<Box<[u8]>>,
+    calls: Tally,
+    lookups: Lookups,
+    disks: Vec<Disk>,
+    clock: Clock,
+}
+
+/// A time of day, or seconds since the tool began.
+fn time(word: &[u8]) -> Option<(Clock, i64)> {
+    if let Some(ns) = clock::time_of_day(word) {
+        return Some((Clock::Day, ns));
+    }
+    let seconds = number(word).filter(|s| (0.0..1e9).contains(s) && memchr::memchr(b'.', word).is_some())?;
+    Some((Clock::Begin, (seconds * SECOND as f64) as i64))
+}
+
+impl Reader {
+    fn is_row(&self, line: &[u8]) -> bool {
+        let mut list = words(line);
+        (!self.timed || list.next().is_some_and(|w| time(w).is_some())) && list.count() >= 2
+    }
+
+    fn line(&mut self, line: &[u8], number: u32, import: &mut Import) -> bool {
+        let mut list = words(line);
+        let mut t = None;
+        if self.timed {
+            let Some(found) = list.next().and_then(time) else { return false };
+            t = Some(found);
+        }
+        let rest = list.rest();
+        match self.tool {
+            Tool::Open => self.open(rest, t, number, import).is_some(),
+            Tool::Exec => self.exec(rest, t, number, import).is_some(),
+            Tool::Retransmit => self.retransmit(rest, t, number, import).is_some(),
+            Tool::Block => self.block(rest, t, number, import).is_some(),
+        }
+    }
+
+    fn tick(&mut self, t: Option<(Clock, i64)>, line: u32, import: &mut Import) {
+        if let Some((clock, ns)) = t {
+            self.calls.tick(clock, ns, line, import);
+            self.lookups.tick(clock, ns, line, import);
+        }
+    }
+
+    /// `4242 curl -1 2 /path`, with a user before and flags behind the error in some versions.
+    fn open(&mut self, rest: &[u8], t: Option<(Clock, i64)>, line: u32, import: &mut Import) -> Option<()> {
+        let mut list = words(rest);
+        if self.columns.iter().any(|c| **c == *b"UID") {
+            integer(list.next()?)?;
+        }
+        integer(list.next()?)?;
+        let comm_on = list.rest();
+        let signed = |w: &[u8]| number(w).filter(|n| n.fract() == 0.0);
+        let mut comm_end = 0;
+        let (fd, error) = loop {
+            let word = list.next()?;
+            let after = list.clone().next().and_then(signed);
+            // The name of the program may hold blanks and numbers; of the file and the error one is nothing.
+            if let (Some(fd), Some(error), true) = (signed(word), after, comm_end > 0)
+                && error >= 0.0
+                && (fd < 0.0) == (error > 0.0)
+            {
+                list.next();
+                break (fd, error);
+            }
+            comm_end = comm_on.len() - list.rest().len();
+        };
+        if self.columns.iter().any(|c| **c == *b"FLAGS") {
+            list.next()?;
+        }
+        let path = Some(list.rest()).filter(|p| !p.is_empty())?;
+        self.tick(t, line, import);
+        let at = self.calls.find(b"open");
+        let sums = self.calls.count(at, line);
+        sums.n += 1;
+        sums.errors += u64::from(fd < 0.0);
+        // ENOENT and ENOTDIR.
+        if fd < 0.0 && matches!(error as i64, 2 | 20) {
+            let comm = comm_on.get(..comm_end).unwrap_or_default().trim_ascii();
+            self.lookups.failed(b"", path, comm, line);
+        }
+        Some(())
+    }
+
+    /// `ls 4243 4242 0 /bin/ls -l`; perf-tools and bpftrace have neither the name nor the result.
+    fn exec(&mut self, rest: &[u8], t: Option<(Clock, i64)>, line: u32, import: &mut Import) -> Option<()> {
+        let named = self.columns.iter().any(|c| matches!(&**c, b"PCOMM" | b"COMM"));
+        let result = self.columns.iter().any(|c| **c == *b"RET");
+        let numbers = 2 + usize::from(result);
+        let all: Vec<&[u8]> = words(rest).take(40).collect();
+        let from = usize::from(named);
+        let at = (from..all.len()).find(|i| {
+            all.get(*i..*i + numbers)
+                .is_some_and(|w| w.iter().all(|w| number(w).is_some_and(|n| n.fract() == 0.0)))
+        })?;
+        if !named && at > 0 {
+            return None;
+        }
+        let returned = if result { number(all.get(at + 2)?)? } else { 0.0 };
+        self.tick(t, line, import);
+        let call = self.calls.find(b"execve");
+        let sums = self.calls.count(call, line);
+        sums.n += 1;
+        sums.errors += u64::from(returned < 0.0);
+        Some(())
+    }
+
+    /// `0 4 10.0.0.1:443 R> 10.0.0.2:50122 ESTABLISHED`. A probe of the tail, `L>`, is no retransmission.
+    fn retransmit(
+        &mut self,
+        rest: &[u8],
+        t: Option<(Clock, i64)>,
+        line: u32,
+        import: &mut Import,
+    ) -> Option<()> {
+        let mark = words(rest).find(|w| matches!(*w, b"R>" | b"L>" | b"--" | b"F>"))?;
+        t?;
+        if mark != b"L>" {
+            self.tick(t, line, import);
+            let at = self.calls.find(b"");
+            self.calls.count(at, line).n += 1;
+        }
+        Some(())
+    }
+
+    /// `supervise 1950 xvda1 W 13092560 4096 0.74`: from the end, for the name of a task may hold anything.
+    fn block(&mut self, rest: &[u8], t: Option<(Clock, i64)>, line: u32, import: &mut Import) -> Option<()> {
+        let behind = |name: &[u8]| {
+            self.columns.iter().rev().position(|c| **c == *name || (name == b"LAT" && c.starts_with(b"LAT")))
+        };
+        let all: Vec<&[u8]> = words(rest).collect();
+        let cell = |name: &[u8]| all.len().checked_sub(1 + behind(name)?).and_then(|at| all.get(at).copied());
+        let latency = number(cell(b"LAT")?).filter(|ms| *ms >= 0.0)? / 1e3;
+        let bytes = integer(cell(b"BYTES")?)? as f64;
+        let (disk, direction) = (cell(b"DISK")?, cell(b"T")?);
+        integer(cell(b"PID")?)?;
+        self.clock = t.map_or(self.clock, |(clock, _)| clock);
+        let second = t.map_or(0, |(_, ns)| ns.div_euclid(SECOND));
+        let at = self.disks.iter().position(|d| *d.name == *disk);
+        if at.is_none() && self.disks.len() >= DISKS_MAX {
+            return Some(());
+        }
+        let at = at.unwrap_or_else(|| {
+            self.disks.push(Disk {
+                name: disk.into(),
+                second,
+                line,
+                first: line,
+                reads: Traffic::default(),
+                writes: Traffic::default(),
+                latencies: Vec::new(),
+                all: 0,
+            });
+            self.disks.len() - 1
+        });
+        let disk = self.disks.get_mut(at)?;
+        if second > disk.second
+            && let Some((clock, _)) = t
+        {
+            disk.flush(clock, import);
+            (disk.second, disk.line) = (second, line);
+        }
+        let traffic = if direction.starts_with(b"R") { &mut disk.reads } else { &mut disk.writes };
+        traffic.n += 1.0;
+        traffic.bytes += bytes;
+        traffic.seconds += latency;
+        disk.all += 1;
+        if disk.latencies.len() < LATENCIES_MAX {
+            disk.latencies.push(latency);
+        }
+        Some(())
+    }
+
+    fn finish(mut self, import: &mut Import) {
+        if self.tool != Tool::Block {
+            self.calls.finish(import);
+            self.lookups.finish(import);
+            return;
+        }
+        let mut every = Vec::new();
+        let (mut all, mut first) = (0, u32::MAX);
+        for mut disk in self.disks {
+            if self.timed {
+                disk.flush(self.clock, import);
+            }
+            let names = ["disk.traced_requests", "disk.traced_latency_p50", "disk.traced_latency_p99"];
+            quantiles(import, names, &disk.name, disk.all, &mut disk.latencies, disk.first);
+            every.extend_from_slice(
+                disk.latencies.get(..LATENCIES_MAX / DISKS_MAX).unwrap_or(&disk.latencies),
+            );
+            (all, first) = (all + disk.all, first.min(disk.first));
+        }
+        let names = ["block.requests", "block.latency_p50", "block.latency_p99"];
+        quantiles(import, names, b"", all, &mut every, first);
+    }
+}
+
+impl Disk {
+    fn flush(&mut self, clock: Clock, import: &mut Import) {
+        let columns = [
+            "disk.reads",
+            "disk.read_bytes",
+            "disk.read_time",
+            "disk.writes",
+            "disk.write_bytes",
+            "disk.write_time",
+        ];
+        let columns = columns.iter().filter_map(|m| Column::new(m, Form::Rate, 1.0)).collect();
+        let group = import.group(columns);
+        let when = clock.when((self.second + 1) * SECOND, import);
+        let (r, w) = (self.reads, self.writes);
+        let values = [r.n, r.bytes, r.seconds, w.n, w.bytes, w.seconds];
+        for (slot, value) in import.row(group, &self.name, when, self.line).iter_mut().zip(values) {
+            *slot = value;
+        }
+        (self.reads, self.writes) = (Traffic::default(), Traffic::default());
+    }
+}
+
+fn quantiles(import: &mut Import, names: [&str; 3], row: &[u8], all: u64, latencies: &mut [f64], line: u32) {
+    if latencies.is_empty() {
+        return;
+    }
+    latencies.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| {
+        let rank = (latencies.len() as f64 * share).ceil() as usize;
+        latencies.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    };
+    let forms = [Form::Total, Form::Level, Form::Level];
+    let columns = names.iter().zip(forms).filter_map(|(n, form)| Column::new(n, form, 1.0)).collect();
+    let group = import.group(columns);
+    let values = [all as f64, at(0.5), at(0.99)];
+    for (slot, value) in import.row(group, row, When::Fact, line).iter_mut().zip(values) {
+        *slot = value;
+    }
+}
