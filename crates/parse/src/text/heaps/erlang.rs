@@ -32,6 +32,12 @@ const LINES_MAX: u32 = 100_000;
 
 /// A prompt with one of the calls, or the beginning of a term that has an allocator in it.
 pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    let Some(line) = lines.peek() else { return false };
+    // Asked for every line that nobody reads: most are turned away by a byte.
+    let bracket = matches!(line.trim_ascii_start().first(), Some(b'[' | b'{' | b'.' | b':' | b'e' | b'r'));
+    if !bracket && memchr::memchr(b'>', line).is_none() {
+        return false;
+    }
     lines.peek().is_some_and(|l| call(l).is_some() || is_key(l))
         || (lines.peek().is_some_and(is_memory)
             && lines.ahead(1).is_some_and(|l| memchr::memmem::find(l, b"processes").is_some()))
