@@ -1,5 +1,6 @@
 //! Files of /proc and /sys that were saved, once, in a row or as histories; sysctl, df, mount, lsblk, numastat.
 
+mod bare;
 mod filesystems;
 mod keys;
 mod names;
