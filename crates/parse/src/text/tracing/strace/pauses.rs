@@ -117,8 +117,9 @@ impl Threads {
     /// A thread is new and runs the program of the one that made it.
     pub(super) fn born(&mut self, pid: u32, comm: String) {
         let at = self.at;
-        if let Some(thread) = self.of(pid) {
-            (thread.comm, thread.last, thread.pending) = (comm, None, None);
+        // Its first lines may stand before the one that says so.
+        if let Some(thread) = self.of(pid).filter(|t| t.comm.is_empty()) {
+            thread.comm = comm;
         }
         self.at = at;
     }
@@ -142,11 +143,14 @@ impl Threads {
         if self.list.len() >= THREADS_MAX {
             return None;
         }
+        // As long as there was one thread its lines had no id; all others descend from it.
+        let first = self.index.get(&0).and_then(|at| self.list.get(*at));
+        let comm = first.map(|t| t.comm.clone()).unwrap_or_default();
         self.at = self.list.len();
         self.index.insert(pid, self.at);
         self.list.push(Thread {
             pid,
-            comm: String::new(),
+            comm,
             last: None,
             pending: None,
             path: Vec::new(),
