@@ -91,7 +91,7 @@ mod tests {
 
     fn with(quotes: Vec<Quote>) -> Report {
         let evidence = vec![Evidence { quotes, ..Evidence::default() }];
-        let link = Link { condition: "x".into(), onset: Moment(0), lag_s: 0.0, evidence };
+        let link = Link { condition: "x".into(), onset: Moment(0), lag_s: 0.0, evidence, ..Link::default() };
         let incident = Incident {
             onset: Moment(0),
             end: None,

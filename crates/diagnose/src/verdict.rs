@@ -142,6 +142,8 @@ fn link(a: &Active, root: Option<&Finding>) -> Link {
         onset: Moment(a.finding.onset),
         // Written as null: where the order is not known there is no lag.
         lag_s: lag.unwrap_or(f64::NAN),
+        statement: a.finding.statement.clone(),
+        remarks: a.finding.remarks.clone(),
         evidence: a.finding.evidence.clone(),
     }
 }

@@ -288,7 +288,7 @@ pub struct Culprit {
 }
 
 /// One link of the chain.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Link {
     /// The id of the condition.
     pub condition: String,
@@ -296,6 +296,12 @@ pub struct Link {
     pub onset: Moment,
     /// Seconds after the root's onset; `NaN`, written as null, where the two times cannot be compared.
     pub lag_s: f64,
+    /// One sentence with the numbers.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub statement: String,
+    /// What must be known beside it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// The numbers that prove it.
     pub evidence: Vec<Evidence>,
 }

@@ -27,7 +27,13 @@ fn evidence(metric: &str, entity: &str, before: Option<f64>, during: f64, unit: 
 }
 
 fn link(condition: &str, lag_s: i64, evidence: Vec<Evidence>) -> Link {
-    Link { condition: condition.into(), onset: Moment(ONSET + lag_s * SECOND), lag_s: lag_s as f64, evidence }
+    Link {
+        condition: condition.into(),
+        onset: Moment(ONSET + lag_s * SECOND),
+        lag_s: lag_s as f64,
+        evidence,
+        ..Link::default()
+    }
 }
 
 /// A reader of a large file evicts what a database needs.

@@ -103,7 +103,11 @@ fn oversized(view: &View<'_>) -> Option<Blocks> {
     let shared = view.reading("allocator.mbcs_blocks", name).unwrap_or(0.0);
     let threshold = view.reading("allocator.sbct_bytes", name).unwrap_or(SBCT_DEFAULT);
     // Half of the blocks or more are mapped by themselves.
-    (blocks >= MISFIT * shared).then(|| Blocks { name: name.to_owned(), mean: (bytes / blocks).floor(), threshold })
+    (blocks >= MISFIT * shared).then(|| Blocks {
+        name: name.to_owned(),
+        mean: (bytes / blocks).floor(),
+        threshold,
+    })
 }
 
 fn finding(view: &View<'_>, misfit: &Misfit, blocks: Option<&Blocks>) -> Finding {

@@ -81,9 +81,9 @@ fn observe(view: &View<'_>) -> Observation {
     Observation::Active(Box::new(finding))
 }
 
-/// The words for the end of a session.
+/// The words for the end of a session. What BGP receives is the other side's notice that it closes.
 fn is_down(state: &str, text: &str) -> bool {
-    const ENDS: &[&str] = &["down", "stop", "closed", "removed", "fault", "lost"];
+    const ENDS: &[&str] = &["down", "stop", "closed", "removed", "fault", "lost", "received", "error"];
     let state = state.to_ascii_lowercase();
     ENDS.iter().any(|w| state.contains(w)) || text.to_ascii_lowercase().contains("session closed")
 }

@@ -35,7 +35,8 @@ pub fn observe(view: &View<'_>) -> Observation {
         return Observation::CannotTell("hits of the page cache (cachestat 1)".to_owned());
     };
     let ratio = hits.zip(&misses, |hits, misses| hits / (hits + misses));
-    let span = high.run.span();
+    // A case is all of its samples: the first one of a trace has often seen little.
+    let span = if view.is_case { high.run.seen } else { high.run.span() };
     let within = ratio.within(span);
     let (Some(mean), Some(best)) = (within.mean(), within.max()) else {
         return Observation::CannotTell("hits of the page cache (cachestat 1)".to_owned());

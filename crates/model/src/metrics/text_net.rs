@@ -22,8 +22,14 @@ pub const TEXT_NET: &[Metric] = &[
     state("sock.tcp_established", "TCP connections that both sides have open."),
     state("sock.tcp_syn_sent", "TCP connections that wait for the answer to their first packet."),
     state("sock.tcp_syn_recv", "TCP connections that were asked for and are not confirmed yet."),
-    state("sock.tcp_fin_wait1", "TCP connections that were closed here and wait for the other side to confirm it."),
-    state("sock.tcp_fin_wait2", "TCP connections that were closed here and wait for the other side to close too."),
+    state(
+        "sock.tcp_fin_wait1",
+        "TCP connections that were closed here and wait for the other side to confirm it.",
+    ),
+    state(
+        "sock.tcp_fin_wait2",
+        "TCP connections that were closed here and wait for the other side to close too.",
+    ),
     state(
         "sock.tcp_close_wait",
         "TCP connections that the other side has closed and the program here has not: many mean that it forgets to.",
@@ -82,10 +88,22 @@ pub const TEXT_NET: &[Metric] = &[
     ),
     tracking("conntrack.found", "Packets of connections that were known."),
     tracking("conntrack.invalid", "Packets that fit no connection."),
-    tracking("conntrack.insert_failed", "Connections that could not be entered, mostly because another packet was faster."),
-    tracking("conntrack.drop", "Packets dropped because the connection could not be tracked: the table is full, or no memory."),
-    tracking("conntrack.early_drop", "Tracked connections given up to make room for new ones: the table is full."),
-    tracking("conntrack.search_restart", "Searches that began again because the table was being resized or changed."),
+    tracking(
+        "conntrack.insert_failed",
+        "Connections that could not be entered, mostly because another packet was faster.",
+    ),
+    tracking(
+        "conntrack.drop",
+        "Packets dropped because the connection could not be tracked: the table is full, or no memory.",
+    ),
+    tracking(
+        "conntrack.early_drop",
+        "Tracked connections given up to make room for new ones: the table is full.",
+    ),
+    tracking(
+        "conntrack.search_restart",
+        "Searches that began again because the table was being resized or changed.",
+    ),
 ];
 
 /// Of network devices.
@@ -98,9 +116,18 @@ pub const TEXT_NIC: &[Metric] = &[
         ANY,
         "Packets that the device dropped because its ring was full: the host was too slow to take them. Drivers name it differently; of several such counters the largest.",
     ),
-    qdisc_count("nic.qdisc_dropped", "Packets that the queueing discipline of the device dropped before they were sent."),
-    qdisc_count("nic.qdisc_overlimits", "Times that the queueing discipline held a packet back because of a rate."),
-    qdisc_count("nic.qdisc_requeues", "Packets that the device did not take and that went back into the queue."),
+    qdisc_count(
+        "nic.qdisc_dropped",
+        "Packets that the queueing discipline of the device dropped before they were sent.",
+    ),
+    qdisc_count(
+        "nic.qdisc_overlimits",
+        "Times that the queueing discipline held a packet back because of a rate.",
+    ),
+    qdisc_count(
+        "nic.qdisc_requeues",
+        "Packets that the device did not take and that went back into the queue.",
+    ),
     gauge(
         Entity::Nic,
         "nic.qdisc_backlog_bytes",

@@ -84,18 +84,21 @@ fn incident() -> Incident {
                 onset: Moment(CLOCK),
                 lag_s: 0.0,
                 evidence: vec![scanning],
+                ..Link::default()
             },
             Link {
                 condition: "major-faults".into(),
                 onset: Moment(CLOCK + 9 * SECOND),
                 lag_s: 9.0,
                 evidence: vec![faults],
+                ..Link::default()
             },
             Link {
                 condition: "slab-dentry-bloat".into(),
                 onset: Moment(Era::Fact.zero()),
                 lag_s: 0.0,
                 evidence: vec![slab],
+                ..Link::default()
             },
         ],
         ruled_out: Vec::new(),
