@@ -1,5 +1,6 @@
 //! Every flag of every command, in one place: help, manual, completions and `docs/commands.md` come from here.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,20 @@ pub struct Cli {
     pub color: Color,
 }
 
+/// The arguments of this process. A range that begins with a dash, `-2h..-1h`, would be taken for a flag where it stands
+/// by itself: it gets a space in front, which the parser of times passes over.
+pub fn arguments(given: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    given.map(|argument| match argument.to_str() {
+        Some(text) if is_range(text) => format!(" {text}").into(),
+        _ => argument,
+    })
+}
+
+fn is_range(text: &str) -> bool {
+    let digit = text.strip_prefix('-').and_then(|rest| rest.chars().next());
+    digit.is_some_and(|c| c.is_ascii_digit()) && text.parse::<Range>().is_ok()
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -39,6 +54,10 @@ pub enum Command {
     Record(RecordArgs),
     /// Say why the machine was slow
     Explain(ExplainArgs),
+    /// Say what differs between two times of a recording, two folders of other tools' output, or runs of a benchmark
+    Compare(CompareArgs),
+    /// Write other tools' output into an archive, so that every command works on it
+    Import(ImportArgs),
     /// Record and watch: incidents are explained as they happen
     Live(LiveArgs),
     /// Show recorded values
@@ -152,6 +171,44 @@ pub struct ExplainArgs {
     /// Files and folders of other tools' output to explain in place of an archive: sar, iostat, vmstat, pidstat, top,
     /// strace, kernel logs, /proc files, heaps, benchmarks, …
     #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// `mitra compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Of times: from where.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// What to compare, the usual or earlier side first: times of the archive as SINCE..UNTIL, or files and folders of
+    /// other tools' output; several runs of a benchmark in a folder are repetitions
+    #[arg(value_name = "RANGE|PATH", required = true)]
+    pub sides: Vec<Baseline>,
+    /// List also what is not sure, or too small to matter
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON, schema mitra.compare/1
+    #[arg(long)]
+    pub json: bool,
+    /// Also write one page with drawings for a browser; - is standard output, and then only the page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// The date of files that have times but no date, as 2026-11-21
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub date: Option<i64>,
+}
+
+/// `mitra import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Where to; made if it is not there.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// The date of files that have times but no date, as 2026-11-21
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub date: Option<i64>,
+    /// Files and folders of other tools' output
+    #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 }
 
@@ -381,6 +438,17 @@ mod tests {
     #[test]
     fn flags_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn ranges_may_begin_with_a_dash_beside_flags() {
+        let given = ["mitra", "compare", "-2h..-1h", "-1h..now", "--all", "--archive", "/x"];
+        let cli = Cli::try_parse_from(arguments(given.into_iter().map(OsString::from))).unwrap();
+        let Command::Compare(args) = cli.command else { panic!("not compare") };
+        assert!(args.all && args.sides.len() == 2);
+        let Baseline::Range(range) = &args.sides[0] else { panic!("not a range") };
+        assert_eq!(range.since, When::Ago(7_200_000_000_000));
+        assert!(!is_range("-h") && !is_range("--all") && !is_range("-2h"));
     }
 
     #[test]

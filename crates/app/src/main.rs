@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod errors;
 mod evidence;
+mod import;
 mod live;
 mod notify;
 mod place;
@@ -22,7 +23,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::arguments(std::env::args_os()));
     if !matches!(cli.command, Command::Record(_) | Command::Live(_)) {
         signals::die_on_closed_pipe();
     }

@@ -3,18 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 
-use mitra_model::report::{Evidence, Quote, Report};
+use mitra_model::report::{Comparison, Evidence, Quote, Report};
 
 /// What is shown of a line, in characters.
 const SHOWN_MAX: usize = 300;
 /// What is kept of a line, in bytes, before it is decoded: four for each character.
 const LINE_BYTES_MAX: u64 = 4 * SHOWN_MAX as u64;
 
+/// Finds a file by the name that a report gives it.
+type Open<'a> = &'a mut dyn FnMut(&str) -> Option<Box<dyn Read>>;
+/// Does something with every quote.
+type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut Quote));
+
 /// Fills in the text of every quoted line. `open` finds a file by the name that the report gives it; one that cannot
 /// be opened or read any more leaves its quotes without text. Every file is read once, up to the last line wanted.
-pub fn fill_quotes(report: &mut Report, open: &mut dyn FnMut(&str) -> Option<Box<dyn Read>>) {
+pub fn fill_quotes(report: &mut Report, open: Open<'_>) {
+    fill(&mut |then| each(report, then), open);
+}
+
+/// The same for runs of benchmarks alone.
+pub fn fill_runs(comparison: &mut Comparison, open: Open<'_>) {
+    fill(&mut |then| each_of_runs(comparison, then), open);
+}
+
+fn fill(each: Each<'_>, open: Open<'_>) {
     let mut wanted: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
-    each(report, &mut |quote| {
+    each(&mut |quote| {
         if quote.text.is_none() && quote.line > 0 {
             wanted.entry(quote.file.clone()).or_default().insert(quote.line);
         }
@@ -26,7 +40,7 @@ pub fn fill_quotes(report: &mut Report, open: &mut dyn FnMut(&str) -> Option<Box
             texts.insert((file.clone(), line), text);
         }
     }
-    each(report, &mut |quote| {
+    each(&mut |quote| {
         if quote.text.is_none() {
             quote.text = texts.get(&(quote.file.clone(), quote.line)).cloned();
         }
@@ -38,8 +52,12 @@ fn each(report: &mut Report, then: &mut dyn FnMut(&mut Quote)) {
     let of_chains = report.incidents.iter_mut().flat_map(|i| &mut i.chain).flat_map(|l| &mut l.evidence);
     let of_advice = report.advice.iter_mut().flat_map(|a| &mut a.evidence);
     let proofs: Vec<&mut Evidence> = of_chains.chain(of_advice).collect();
-    let of_runs = report.comparison.iter_mut().flat_map(|c| &mut c.runs).flat_map(|r| &mut r.quotes);
-    proofs.into_iter().flat_map(|e| &mut e.quotes).chain(of_runs).for_each(then);
+    proofs.into_iter().flat_map(|e| &mut e.quotes).for_each(&mut *then);
+    report.comparison.iter_mut().for_each(|comparison| each_of_runs(comparison, then));
+}
+
+fn each_of_runs(comparison: &mut Comparison, then: &mut dyn FnMut(&mut Quote)) {
+    comparison.runs.iter_mut().flat_map(|run| &mut run.quotes).for_each(then);
 }
 
 /// The wanted lines of a file. What cannot be read ends it.

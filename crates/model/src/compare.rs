@@ -93,7 +93,7 @@ pub struct Difference {
     /// Whether it is sure: of everything that is called sure here, one in twenty is expected not to be (Benjamini and
     /// Hochberg).
     pub sure: bool,
-    /// What must be known beside it: one run each, few samples.
+    /// What must be known beside it: one run each, which nothing tells from chance; few samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

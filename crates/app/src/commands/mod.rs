@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod compare;
 mod completions;
 mod conditions;
 mod docs;
@@ -7,6 +8,7 @@ mod doctor;
 mod dump;
 mod explain;
 mod export;
+mod import;
 mod man;
 mod metrics;
 mod record;
@@ -31,6 +33,8 @@ pub fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Record(args) => record::run(&args),
         Command::Explain(args) => explain::run(&args, &style),
+        Command::Compare(args) => compare::run(&args, &style),
+        Command::Import(args) => import::run(&args),
         Command::Live(args) => crate::live::run(&args, cli.color),
         Command::Dump(args) => dump::run(&args, &style),
         Command::Status(args) => status::run(&args, &style),

@@ -38,7 +38,7 @@ pub fn chain(page: &mut Page<'_>, links: &[Link], shown: &mut Shown, style: &Sty
     }
 }
 
-/// `03:42:15    +8 s`; a lag to something whose time is not known is none.
+/// `03:42:15    +8 s`; a lag to something on another clock is none.
 fn head(link: &Link, style: &Style) -> String {
     let clock = style.clock(link.onset.0);
     if clock == UNKNOWN || link.lag_s.is_nan() || link.lag_s.abs() < 0.5 {

@@ -169,7 +169,7 @@ fn range(sorted: &[f64], n: f64, m: f64) -> Option<Range> {
     let outside = n * m / 2.0 - Z * (n * m * (n + m + 1.0) / 12.0).sqrt();
     let never = 2.0 / ways(n.round(), m.round());
     if outside < 1.0 {
-        return (never < 1.0).then(|| Range { low: least, high: most, confidence: 1.0 - never });
+        return (never < 1.0).then_some(Range { low: least, high: most, confidence: 1.0 - never });
     }
     let share = outside / (n * m);
     Some(Range {

@@ -266,8 +266,8 @@ fn difference(metric: &str, row: &str, a: &Sample, b: &Sample) -> Option<Differe
 fn note(a: &Sample, b: &Sample) -> Option<String> {
     let what = if a.is_run { "run" } else { "sample" };
     match (a.values.len(), b.values.len()) {
-        (1, 1) => Some(format!("one {what} each: nothing tells this from chance")),
-        (1, _) | (_, 1) => Some(format!("one {what} on one side: nothing tells this from chance")),
+        (1, 1) => Some(format!("one {what} each")),
+        (1, _) | (_, 1) => Some(format!("one {what} on one side")),
         (n, m) if n.min(m) < FEW as usize => Some(format!("few {what}s: {n} against {m}")),
         _ if a.worth.min(b.worth) < FEW => Some(format!(
             "samples that follow one another are alike: worth {:.0} and {:.0}",

@@ -64,7 +64,7 @@ fn nodes<'a>(incident: &'a Incident, style: &Style) -> Vec<Node<'a>> {
         let clock = style.clock(link.onset.0);
         let when = if clock == UNKNOWN {
             String::new()
-        } else if link.lag_s.abs() < 0.5 {
+        } else if !link.lag_s.is_finite() || link.lag_s.abs() < 0.5 {
             clock
         } else {
             format!("{:+.0} s", link.lag_s)

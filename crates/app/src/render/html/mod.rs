@@ -1,6 +1,7 @@
 //! The report as one page for a browser: everything is in the file, nothing is loaded, no script runs.
 
 pub mod chain;
+pub mod compare;
 pub mod plot;
 mod runs;
 mod sections;

@@ -58,8 +58,14 @@ pub fn incident(report: &Report, incident: &Incident, sets: &[&SeriesSet], style
     for era in [Era::Dated, Era::Day, Era::Boot] {
         let mut list: Vec<&Panel<'_>> =
             panels.iter().filter(|p| p.samples.first().is_some_and(|s| Era::of(s.0) == era)).collect();
-        list.truncate(PANELS_MAX);
         if let Some(shown) = range(report, incident, &list) {
+            // A single point is no line; its number is in the table.
+            let inside = |s: &&(i64, f64, f64)| shown.since <= s.0 && s.0 <= shown.until;
+            list.retain(|p| p.samples.iter().filter(inside).nth(1).is_some());
+            list.truncate(PANELS_MAX);
+            if list.is_empty() {
+                continue;
+            }
             html.push_str(&figure(&list, shown, incident, style));
         }
     }

@@ -1,0 +1,240 @@
+//! Two sides against each other, for people.
+
+use mitra_model::compare::{Compared, Difference, Level, Pair};
+
+use crate::render::page::Page;
+use crate::render::proof::Shown;
+use crate::render::sources;
+use crate::render::style::{Ink, Style};
+use crate::render::table::{Align, Table};
+use crate::render::units;
+
+/// Differences that are listed; the others are in `--json`.
+const LISTED_MAX: usize = 40;
+/// Metrics that only one side has.
+const ONLY_MAX: usize = 12;
+
+/// The whole comparison.
+#[must_use]
+pub fn text(compared: &Compared, style: &Style) -> String {
+    let mut page = Page::new(style);
+    if let Some(runs) = &compared.runs {
+        sources::comparison(&mut page, runs, &mut Shown::default());
+    }
+    for pair in &compared.pairs {
+        one(&mut page, pair);
+    }
+    for side in &compared.sides {
+        let unread = side.files.iter().filter(|f| f.formats.is_empty() || f.unread > 0).cloned();
+        sources::files(&mut page, &unread.collect::<Vec<_>>());
+    }
+    page.finish()
+}
+
+fn one(page: &mut Page<'_>, pair: &Pair) {
+    page.gap();
+    page.paragraph(0, 2, Some(Ink::Strong), &headline(pair));
+    page.labelled(2, "A", 1, Some(Ink::Faint), &pair.a);
+    page.labelled(2, "B", 1, Some(Ink::Faint), &pair.b);
+    if !pair.differences.is_empty() {
+        page.gap();
+        let mut table = Table::new(&[
+            ("what", Align::Left),
+            ("A", Align::Right),
+            ("B", Align::Right),
+            ("B to A", Align::Right),
+            ("how sure", Align::Left),
+        ]);
+        for difference in pair.differences.iter().take(LISTED_MAX) {
+            table.row([
+                name(difference),
+                level(&difference.a, &difference.unit),
+                level(&difference.b, &difference.unit),
+                change(difference),
+                sureness(difference),
+            ]);
+        }
+        for line in table.render(page.style).lines() {
+            page.line(format!("  {line}"));
+        }
+    }
+    page.gap();
+    page.paragraph(2, 2, Some(Ink::Faint), &rest(pair));
+}
+
+/// `12 things differ surely; most of all disk.read_bytes sda: 1.2 MB/s → 710 MB/s`.
+#[must_use]
+pub fn headline(pair: &Pair) -> String {
+    let sure = pair.differences.iter().filter(|d| d.sure).count();
+    let first = pair.differences.first().filter(|d| d.sure);
+    match (sure, first) {
+        (0, _) if pair.differences.iter().any(|d| d.p.is_none()) => {
+            "One sample each: what differs may be chance".to_owned()
+        }
+        (_, Some(first)) => format!(
+            "{sure} {}; most of all {}: {} → {}",
+            if sure == 1 { "thing differs surely" } else { "things differ surely" },
+            name(first),
+            units::value(first.a.median, &first.unit),
+            units::value(first.b.median, &first.unit)
+        ),
+        _ => "Nothing differs surely".to_owned(),
+    }
+}
+
+/// The metric and the thing.
+#[must_use]
+pub fn name(difference: &Difference) -> String {
+    if difference.entity.is_empty() {
+        difference.metric.clone()
+    } else {
+        format!("{} {}", difference.metric, difference.entity)
+    }
+}
+
+/// `710 ±12.0 MB/s`: the median and how far values stray.
+#[must_use]
+pub fn level(level: &Level, unit: &str) -> String {
+    let median = units::value(level.median, unit);
+    if level.samples == 1 || level.spread == 0.0 {
+        return median;
+    }
+    let spread = units::value(level.spread, unit);
+    match (median.split_once(' '), spread.split_once(' ')) {
+        (Some((number, unit)), Some((other, same))) if unit == same => format!("{number} ±{other} {unit}"),
+        _ => format!("{median} ±{spread}"),
+    }
+}
+
+/// `2.1 times`, `-12 %`, or the shift where the first side is zero.
+#[must_use]
+pub fn change(difference: &Difference) -> String {
+    match difference.ratio {
+        Some(ratio) if ratio >= 10.0 => format!("{} times", units::grouped(ratio)),
+        Some(ratio) if ratio >= 2.0 => format!("{ratio:.1} times"),
+        Some(ratio) if ratio >= 0.0 => format!("{:+.1} %", (ratio - 1.0) * 100.0),
+        _ => {
+            let sign = if difference.shift > 0.0 { "+" } else { "" };
+            format!("{sign}{}", units::value(difference.shift, &difference.unit))
+        }
+    }
+}
+
+/// How sure, and what must be known beside it.
+#[must_use]
+pub fn sureness(difference: &Difference) -> String {
+    let mut parts = Vec::new();
+    if difference.p.is_some() {
+        let larger = difference.superiority.max(1.0 - difference.superiority);
+        let side = if difference.superiority >= 0.5 { "B" } else { "A" };
+        parts.push(format!("{side} higher in {:.0} % of pairs", (larger * 100.0).floor()));
+        if !difference.sure {
+            parts.push("not sure".to_owned());
+        }
+    }
+    if let Some(range) = difference.range.filter(|_| difference.a.samples.min(difference.b.samples) < 30) {
+        parts.push(format!(
+            "by {} to {} ({:.0} %)",
+            units::value(range.low, &difference.unit),
+            units::value(range.high, &difference.unit),
+            range.confidence * 100.0
+        ));
+    }
+    parts.extend(difference.note.clone());
+    parts.join("; ")
+}
+
+/// What is not listed.
+#[must_use]
+pub fn rest(pair: &Pair) -> String {
+    let mut parts = Vec::new();
+    if let Some(more) = pair.differences.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {
+        parts.push(format!("{more} more: see --json"));
+    }
+    for (n, what) in [
+        (pair.unsure, "may differ by chance"),
+        (pair.small, "differ surely, by less than 5 %"),
+        (pair.same, "are the same"),
+    ] {
+        if n > 0 {
+            parts.push(format!("{} {what}", units::grouped(n as f64)));
+        }
+    }
+    for (side, list) in [("A", &pair.only_a), ("B", &pair.only_b)] {
+        if !list.is_empty() {
+            let more = if list.len() > ONLY_MAX { ", …" } else { "" };
+            let names: Vec<&str> = list.iter().take(ONLY_MAX).map(String::as_str).collect();
+            parts.push(format!("only {side} has {}{more}", names.join(", ")));
+        }
+    }
+    if parts.is_empty() { "That is all there is.".to_owned() } else { parts.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use mitra_model::compare::Range;
+
+    use super::*;
+
+    fn difference(metric: &str, unit: &str, a: f64, b: f64, samples: usize) -> Difference {
+        let level = |median: f64| Level {
+            samples,
+            median,
+            spread: median / 10.0,
+            min: median * 0.7,
+            q1: median * 0.9,
+            q3: median * 1.1,
+            max: median * 1.4,
+        };
+        Difference {
+            metric: metric.into(),
+            entity: "sda".into(),
+            unit: unit.into(),
+            a: level(a),
+            b: level(b),
+            shift: b - a,
+            range: Some(Range { low: 0.9 * (b - a), high: 1.1 * (b - a), confidence: 0.9 }),
+            ratio: (a != 0.0).then(|| b / a),
+            superiority: if b > a { 1.0 } else { 0.0 },
+            p: Some(0.1),
+            sure: true,
+            note: (samples < 5).then(|| format!("few samples: {samples} against {samples}")),
+        }
+    }
+
+    /// Made up: one comparison with everything in it.
+    pub fn example() -> Compared {
+        Compared {
+            pairs: vec![Pair {
+                a: "before <b>".into(),
+                b: "after".into(),
+                differences: vec![
+                    difference("disk.read_bytes", "bytes/s", 1.2e6, 7.1e8, 300),
+                    difference("disk.io_time", "s/s", 0.0, 0.31, 300),
+                    difference("disk.in_flight", "", 12.0, 10.5, 3),
+                ],
+                unsure: 1312,
+                small: 7,
+                same: 40,
+                only_a: vec!["vm.pgsteal".into()],
+                only_b: Vec::new(),
+            }],
+            ..Compared::default()
+        }
+    }
+
+    #[test]
+    fn two_sides() {
+        insta::assert_snapshot!(text(&example(), &Style::plain(110)));
+    }
+
+    #[test]
+    fn nothing_sure_is_said_to_be_so() {
+        let mut compared = example();
+        compared.pairs[0].differences.clear();
+        assert!(text(&compared, &Style::plain(100)).starts_with("Nothing differs surely\n"));
+    }
+}
+
+#[cfg(test)]
+pub use tests::example;
