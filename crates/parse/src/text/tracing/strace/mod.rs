@@ -142,10 +142,7 @@ impl Log {
                 self.time(&head);
                 if let Some(thread) = self.threads.of(head.pid) {
                     (thread.last, thread.pending) = (None, None);
-                    // Its id may be used again.
-                    if line.ends_with(b" +++") {
-                        thread.comm.clear();
-                    }
+                    thread.gone = line.ends_with(b" +++");
                 }
                 return true;
             }

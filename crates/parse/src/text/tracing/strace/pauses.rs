@@ -63,6 +63,8 @@ pub(super) struct Thread {
     pub comm: String,
     /// What it did last.
     pub last: Option<Last>,
+    /// Whether it ended: its id may be used again.
+    pub gone: bool,
     /// What it is in.
     pub pending: Option<Pending>,
     /// The path that the call looks up.
@@ -118,8 +120,8 @@ impl Threads {
     pub(super) fn born(&mut self, pid: u32, comm: String) {
         let at = self.at;
         // Its first lines may stand before the one that says so.
-        if let Some(thread) = self.of(pid).filter(|t| t.comm.is_empty()) {
-            thread.comm = comm;
+        if let Some(thread) = self.of(pid).filter(|t| t.gone || t.comm.is_empty()) {
+            (thread.comm, thread.gone) = (comm, false);
         }
         self.at = at;
     }
@@ -151,6 +153,7 @@ impl Threads {
         self.list.push(Thread {
             pid,
             comm,
+            gone: false,
             last: None,
             pending: None,
             path: Vec::new(),
