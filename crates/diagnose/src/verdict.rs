@@ -94,31 +94,47 @@ impl Observed {
     pub(crate) fn without_root(&self) -> (Vec<Link>, Vec<Unknown>) {
         let seen: Vec<&Active> = self.active.values().filter(|a| a.condition.role != Role::Root).collect();
         let ids: BTreeSet<&str> = seen.iter().map(|a| a.condition.id).collect();
-        let causes = causes_of(&ids);
         let links = seen.iter().map(|a| link(a, None)).collect();
-        let unknown = self.unknown.iter().filter(|(c, _)| c.role == Role::Root && causes.contains(c.id));
-        (
-            links,
-            unknown.map(|(c, needs)| Unknown { condition: c.id.to_owned(), needs: needs.clone() }).collect(),
-        )
+        (links, self.untold(&ids))
+    }
+
+    /// The roots that cannot be told and that could bring about one of some conditions, the closest first.
+    fn untold(&self, ids: &BTreeSet<&str>) -> Vec<Unknown> {
+        let causes = causes_of(ids);
+        let mut list: Vec<(usize, Unknown)> = self
+            .unknown
+            .iter()
+            .filter(|(c, _)| c.role == Role::Root)
+            .filter_map(|(c, needs)| {
+                let steps = *causes.get(c.id)?;
+                Some((steps, Unknown { condition: c.id.to_owned(), needs: needs.clone() }))
+            })
+            .collect();
+        list.sort_by_key(|(steps, _)| *steps);
+        list.truncate(UNTOLD_MAX);
+        list.into_iter().map(|(_, unknown)| unknown).collect()
     }
 }
 
-/// Everything that can bring about one of some conditions, at any distance.
-fn causes_of(ids: &BTreeSet<&str>) -> BTreeSet<&'static str> {
-    let mut causes: BTreeSet<&'static str> = BTreeSet::new();
-    loop {
+/// Roots that cannot be told are named up to this number: more is not read.
+const UNTOLD_MAX: usize = 8;
+
+/// Everything that can bring about one of some conditions, with the number of steps between.
+fn causes_of(ids: &BTreeSet<&str>) -> BTreeMap<&'static str, usize> {
+    let mut causes: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for steps in 1.. {
         let more: Vec<&'static str> = graph::edges()
             .iter()
-            .filter(|e| ids.contains(e.effect) || causes.contains(e.effect))
+            .filter(|e| ids.contains(e.effect) || causes.contains_key(e.effect))
             .map(|e| e.cause)
-            .filter(|c| !causes.contains(c))
+            .filter(|c| !causes.contains_key(c))
             .collect();
         if more.is_empty() {
-            return causes;
+            break;
         }
-        causes.extend(more);
+        causes.extend(more.into_iter().map(|c| (c, steps)));
     }
+    causes
 }
 
 /// Whether the onsets of two conditions can be put in order. Two dates can; times without a date only where the samples
@@ -194,7 +210,7 @@ impl Links {
 }
 
 fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Links) -> Incident {
-    let Observed { active, inactive, unknown } = observed;
+    let Observed { active, inactive, .. } = observed;
     let onset = group.iter().map(|a| a.finding.onset).min().unwrap_or(view.window.since);
     let end = group.iter().map(|a| a.finding.end).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))).flatten();
     let span = Span { since: onset + 1, until: end.unwrap_or(view.window.until).saturating_add(1) };
@@ -265,11 +281,7 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
         other_roots: ranked[1..].iter().map(|a| as_root(a)).collect(),
         chain,
         ruled_out,
-        unknown: unknown
-            .iter()
-            .filter(|(c, _)| c.role == Role::Root)
-            .map(|(c, needs)| Unknown { condition: c.id.to_owned(), needs: needs.clone() })
-            .collect(),
+        unknown: observed.untold(&effects.iter().copied().chain([first.condition.id]).collect()),
         remedies: ranked.iter().flat_map(|a| (a.condition.remedies)(&a.finding)).collect(),
         next: ranked.iter().flat_map(|a| (a.condition.next)(&a.finding)).collect(),
     }

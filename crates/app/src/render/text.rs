@@ -24,7 +24,7 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
     let mut page = Page::new(style);
     let mut shown = Shown::default();
     if report.incidents.is_empty() {
-        quiet(&mut page, report, &mut shown);
+        quiet(&mut page, report, &mut shown, title);
         return page.finish();
     }
     if report.incidents.len() > 1 {
@@ -256,19 +256,28 @@ fn ledger(page: &mut Page<'_>, ledger: &Ledger, window: Window) {
 }
 
 /// Nothing went wrong: one sentence, what else there is to say, and what the recorder did not see.
-fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut Shown) {
+fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut Shown, title: Title<'_>) {
     let style = page.style;
     if let Some(comparison) = &report.comparison {
         sources::comparison(page, comparison, shown);
         page.gap();
     }
-    let text = nothing_wrong(report, style);
-    page.paragraph(0, 2, Some(Ink::Good), &text);
+    if report.observed.is_empty() {
+        page.paragraph(0, 2, Some(Ink::Good), &nothing_wrong(report, style));
+    } else {
+        page.paragraph(0, 2, Some(Ink::Bad), NO_CAUSE);
+        page.heading("What was seen");
+        proof::chain(page, &report.observed, shown, style, title);
+    }
     advice(page, &report.advice, shown);
     unknown(page, &report.unknown);
     sources::files(page, &report.files);
     sources::recorder(page, report, style);
 }
+
+/// The sentence where states were seen and nothing that could have brought them about.
+const NO_CAUSE: &str =
+    "No cause can be named by what was read: see below what was seen, and what it would take.";
 
 /// The sentence that stands in place of a verdict.
 #[must_use]

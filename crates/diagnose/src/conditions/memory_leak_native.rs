@@ -121,14 +121,18 @@ fn finding(
     if !grown.is_empty() {
         finding.confidence += 0.15;
     }
-    if let Some(library) =
-        objects.first().and_then(|g| g.name.split(['.', ':', '/']).next()).filter(|n| n.len() > 2)
-    {
-        finding.culprit.library = Some(library.to_owned());
-    }
+    finding.culprit.library = objects.iter().find_map(|g| library(&g.name));
     finding.remarks.push("restarting the workers now and then is a stopgap, not a fix".to_owned());
     finding.statement = parts.join("; ");
     finding
+}
+
+/// The part of a string before its first dot or colon, which is how libraries name their objects; not a placeholder.
+fn library(name: &str) -> Option<String> {
+    const PLACEHOLDERS: &[&str] = &["unknown", "none", "null", "object", "default"];
+    let (head, _) = name.split_once(['.', ':', '/'])?;
+    let is_name = head.len() > 2 && !PLACEHOLDERS.contains(&head.to_ascii_lowercase().as_str());
+    is_name.then(|| head.to_owned())
 }
 
 fn in_words(g: &Grown) -> String {
