@@ -9,7 +9,7 @@ use mitra_model::{Era, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::view::View;
-use crate::{conditions, graph, ledger};
+use crate::{conditions, graph, ledger, words};
 
 /// An active condition with its number in the list.
 struct Active {
@@ -107,7 +107,8 @@ impl Observed {
             .filter(|(c, _)| c.role == Role::Root)
             .filter_map(|(c, needs)| {
                 let steps = *causes.get(c.id)?;
-                Some((steps, Unknown { condition: c.id.to_owned(), needs: needs.clone() }))
+                let command = words::command_for(needs).map(str::to_owned);
+                Some((steps, Unknown { condition: c.id.to_owned(), needs: needs.clone(), command }))
             })
             .collect();
         list.sort_by_key(|(steps, _)| *steps);

@@ -64,9 +64,55 @@ pub fn between(from: i64, to: i64) -> f64 {
     to.saturating_sub(from) as f64 / SECOND as f64
 }
 
+/// The command that measures the first metric that a text names; `None` where the text names a command or a file itself.
+#[must_use]
+pub fn command_for(needs: &str) -> Option<&'static str> {
+    /// The longest prefix first.
+    const COMMANDS: &[(&str, &str)] = &[
+        ("vm.workingset", "grep workingset /proc/vmstat; sleep 10; grep workingset /proc/vmstat"),
+        ("vm.oom_kill", "dmesg -T | grep -i -e oom -e 'killed process'"),
+        ("vm.psw", "sar -W 1"),
+        ("vm.", "sar -B 1"),
+        ("mem.", "cat /proc/meminfo"),
+        ("disk.", "iostat -x 1"),
+        ("task.run_delay", "pidstat -u 1"),
+        ("task.minflt", "pidstat -r 1"),
+        ("task.kstack", "ps -eLo pid,stat,wchan:32,comm | grep ' D'"),
+        ("task.", "pidstat -durw 1"),
+        ("tasks.", "pidstat -u 1"),
+        ("cgroup.throttled", "cat /sys/fs/cgroup/GROUP/cpu.stat"),
+        ("cgroup.memory", "cat /sys/fs/cgroup/GROUP/memory.stat /sys/fs/cgroup/GROUP/memory.events"),
+        ("cgroup.", "cat /sys/fs/cgroup/GROUP/*.stat"),
+        ("slab.", "slabtop -o -s c"),
+        ("psi.", "cat /proc/pressure/*"),
+        ("sys.forks", "sar -w 1"),
+        ("sys.load", "uptime"),
+        ("sys.", "sar -u ALL 1"),
+        ("zone.", "cat /proc/zoneinfo"),
+    ];
+    if ["sar ", "iostat", "pidstat", "strace", "/proc/", "slabtop", "numastat", "sysctl"]
+        .iter()
+        .any(|c| needs.contains(c))
+    {
+        return None;
+    }
+    let mut words = needs.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_')));
+    words.find_map(|word| {
+        COMMANDS.iter().find(|(prefix, _)| word.starts_with(prefix)).map(|(_, command)| *command)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_missing_comes_with_its_command() {
+        assert_eq!(command_for("vm.pswpin, vm.pswpout"), Some("sar -W 1"));
+        assert_eq!(command_for("I/O of each process (task.read_bytes)"), Some("pidstat -durw 1"));
+        assert_eq!(command_for("how large it is: slabtop -o"), None);
+        assert_eq!(command_for("a census of the heap"), None);
+    }
 
     #[test]
     fn numbers_are_short() {

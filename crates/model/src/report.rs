@@ -356,12 +356,15 @@ pub struct RuledOut {
 }
 
 /// A condition that could not be told.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Unknown {
     /// The id of the condition.
     pub condition: String,
     /// What would be needed.
     pub needs: String,
+    /// The command that would measure it, where one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// Something to do.

@@ -124,7 +124,11 @@ fn flood_incident() -> Incident {
                 because: "dd hardly ever read a page again".into(),
             },
         ],
-        unknown: vec![Unknown { condition: "resolver-slow".into(), needs: "dns latency".into() }],
+        unknown: vec![Unknown {
+            condition: "resolver-slow".into(),
+            needs: "dns latency".into(),
+            command: None,
+        }],
         remedies: vec![Remedy {
             action: "Keep what dd reads out of the page cache, or limit the memory of its group.".into(),
             command: "dd if=/data/big iflag=direct bs=4M of=/backup/big".into(),

@@ -208,9 +208,10 @@ fn reasons(page: &mut Page<'_>, incident: &Incident) {
 fn unknown(page: &mut Page<'_>, list: &[Unknown]) {
     if !list.is_empty() {
         page.heading("What could not be told");
-        let unknown: Vec<String> =
-            list.iter().map(|u| format!("{} (needs {})", u.condition, u.needs)).collect();
-        page.paragraph(2, 2, None, &unknown.join("; "));
+        for u in list {
+            let command = u.command.as_ref().map(|c| format!(": {c}")).unwrap_or_default();
+            page.paragraph(2, 4, None, &format!("{} needs {}{command}", u.condition, u.needs));
+        }
     }
 }
 

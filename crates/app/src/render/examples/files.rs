@@ -105,6 +105,7 @@ fn incident() -> Incident {
         unknown: vec![Unknown {
             condition: "cpu-quota-throttled".into(),
             needs: "cpu.stat of the groups".into(),
+            command: Some("cat /sys/fs/cgroup/GROUP/cpu.stat".into()),
         }],
         remedies: vec![Remedy {
             action: "Read it around the page cache.".into(),
@@ -170,7 +171,11 @@ pub fn runs() -> Report {
     report.incidents.clear();
     report.files.truncate(1);
     report.window = Window::default();
-    report.unknown = vec![Unknown { condition: "throughput-drop".into(), needs: "times of the runs".into() }];
+    report.unknown = vec![Unknown {
+        condition: "throughput-drop".into(),
+        needs: "times of the runs".into(),
+        command: None,
+    }];
     report.comparison = Some(Comparison {
         statement: "quick 4,907.53 > slow 346.15 requests/s: quick does 14 times as much".into(),
         remarks: vec!["slow had 1,197 time-outs".into()],
