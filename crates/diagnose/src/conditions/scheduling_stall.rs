@@ -77,18 +77,32 @@ fn by_system_time(view: &View<'_>, high: &High, pauses: &[(&Event, f64)]) -> Fin
         .max_by(|a, b| a.1.total_cmp(&b.1));
     let one = worst.map(|(_, v)| format!(", single ones {}", words::percent(v.min(1.0)))).unwrap_or_default();
     finding.statement = format!(
-        "all CPUs were in system time, {} of it (at most {}{one}){before}, for about {}",
+        "all CPUs were in system time, {} of it (at most {}{one}){before}, {length}",
         words::percent(high.during / cpus),
         words::percent(high.peak / cpus),
-        words::seconds(high.run.seconds())
     );
     finding.evidence.extend(view.evidence("sys.cpu_system", "", span));
+    if let Some(first) =
+        view.each("cpu.system").map(|(cpu, _)| cpu).next().filter(|_| before_by_cpu(view).is_some())
+    {
+        finding.evidence.extend(view.evidence("cpu.system", first, span));
+    }
     if let Some((cpu, _)) = worst {
         finding.evidence.extend(view.evidence("cpu.system", cpu, span));
     }
     say_what_it_is_not(view, &mut finding, high);
     add_pauses(view, &mut finding, pauses);
     finding
+}
+
+/// The mean of all CPUs at the first sample, where the tool printed single ones then and no sum yet.
+fn before_by_cpu(view: &View<'_>) -> Option<f64> {
+    let first = |s: &mitra_model::Series| s.samples(view.window).next().map(|(t, _, v)| (t, v));
+    let cpus: Vec<(i64, f64)> = view.each("cpu.system").filter_map(|(_, s)| first(s)).collect();
+    let (at, _) = *cpus.first()?;
+    let summed = view.set.get("sys.cpu_system", "").and_then(first)?;
+    let is_whole = cpus.len() as f64 >= view.cpus() && cpus.iter().all(|(t, _)| *t == at);
+    (is_whole && at < summed.0).then(|| cpus.iter().map(|(_, v)| v).sum::<f64>() / cpus.len() as f64)
 }
 
 fn by_pauses(view: &View<'_>, pauses: &[(&Event, f64)]) -> Finding {
