@@ -69,8 +69,14 @@ fn by_system_time(view: &View<'_>, high: &High, pauses: &[(&Event, f64)]) -> Fin
     let span = high.run.span();
     let cpus = view.cpus();
     let mut finding = view.finding(&high.run);
-    let before =
-        high.before.map(|b| format!(" after {} before", words::percent(b / cpus))).unwrap_or_default();
+    let earlier = before_by_cpu(view).or_else(|| high.before.map(|b| b / cpus));
+    let before = earlier.map(|b| format!(" after {} before", words::percent(b))).unwrap_or_default();
+    let length = words::seconds(high.run.seconds());
+    let length = if high.run.lasts {
+        format!("for {length}, to the end of what was sampled")
+    } else {
+        format!("for about {length}")
+    };
     let worst = view
         .each("cpu.system")
         .filter_map(|(cpu, s)| Some((cpu, s.max(span)?)))
