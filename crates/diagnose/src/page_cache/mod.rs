@@ -79,8 +79,9 @@ impl Fall {
         let inside = signal.within(run.span());
         let lowest = (0..inside.v.len()).min_by(|a, b| inside.v[*a].total_cmp(&inside.v[*b]))?;
         let (least, at) = (inside.v[lowest], inside.t[lowest]);
-        let from =
-            signal.t.iter().copied().filter(|t| *t < run.span().since).next_back().unwrap_or(run.onset);
+        // The fall began after the last sample that had what there was before.
+        let whole = |i: &usize| signal.t[*i] < run.span().since && signal.v[*i] >= 0.99 * before;
+        let from = (0..signal.t.len()).rev().find(whole).map_or(run.onset, |i| signal.t[i]);
         let mut evidence = view.evidence(metric, "", run.span())?;
         evidence.before = Some(before);
         evidence.during = least;
