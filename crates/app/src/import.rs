@@ -22,6 +22,9 @@ const RESOLUTION: i64 = 1_000;
 /// What says who a thing is: it holds whenever the thing is there.
 const IDENTITY: &[&str] = &["task.tgid", "task.ppid"];
 
+/// The fact of the host that says that an archive was imported.
+pub const MARK: &str = "imported_by";
+
 /// What became of an import.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Imported {
@@ -241,7 +244,7 @@ fn text_at(series: &TextSeries, t: i64) -> Option<&str> {
         Era::Dated => *since <= t,
         _ => true,
     };
-    series.changes.iter().filter(held).last().and_then(|(_, text)| text.as_deref())
+    series.changes.iter().rfind(held).and_then(|(_, text)| text.as_deref())
 }
 
 /// Puts a cell into the row of a thing, which is added to the frame if it is not there yet.

@@ -49,7 +49,8 @@ fn fill(each: Each<'_>, open: Open<'_>) {
 
 /// Every quote of the report.
 fn each(report: &mut Report, then: &mut dyn FnMut(&mut Quote)) {
-    let of_chains = report.incidents.iter_mut().flat_map(|i| &mut i.chain).flat_map(|l| &mut l.evidence);
+    let chains = report.incidents.iter_mut().flat_map(|i| &mut i.chain).chain(&mut report.observed);
+    let of_chains = chains.flat_map(|link| &mut link.evidence);
     let of_advice = report.advice.iter_mut().flat_map(|a| &mut a.evidence);
     let proofs: Vec<&mut Evidence> = of_chains.chain(of_advice).collect();
     proofs.into_iter().flat_map(|e| &mut e.quotes).for_each(&mut *then);

@@ -203,7 +203,7 @@ pub struct ProcessShare {
 }
 
 /// One incident.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Incident {
     /// When it began.
     pub onset: Moment,

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::quotes;
 use crate::render::style::Style;
 use crate::render::{self, html};
-use crate::when::{Here, Range};
+use crate::when::Here;
 
 /// Compares and prints.
 pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
@@ -28,11 +28,12 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
     for side in &args.sides {
         inputs.push(match side {
             Baseline::Range(range) => {
+                let span = range.resolve(&here).ok_or_else(|| usage("a range ends before it begins"))?;
                 let reader = match archive.take() {
                     Some(reader) => reader,
                     None => place::open(&args.archive)?.1,
                 };
-                let input = of_archive(&reader, range, &here, style)?;
+                let input = of_archive(&reader, span, style)?;
                 archive = Some(reader);
                 input
             }
@@ -79,8 +80,7 @@ fn output(args: &CompareArgs, compared: &Compared, style: &Style) -> Result<()> 
 }
 
 /// A stretch of the archive with everything in it.
-fn of_archive(reader: &Reader, range: &Range, here: &Here, style: &Style) -> Result<Input> {
-    let span = range.resolve(here).ok_or_else(|| usage("a range ends before it begins"))?;
+fn of_archive(reader: &Reader, span: Span, style: &Style) -> Result<Input> {
     let known = reader.span().ok_or_else(|| anyhow!("the archive is empty"))?;
     if span.intersect(known).is_none() {
         return Err(anyhow!(

@@ -14,6 +14,7 @@ use crate::cli::{Baseline, ExplainArgs};
 use crate::commands::show;
 use crate::errors::usage;
 use crate::evidence;
+use crate::import;
 use crate::place;
 use crate::progress::Progress;
 use crate::quotes;
@@ -84,9 +85,21 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
 
 /// Explains a part of an archive.
 pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Report> {
+    if reader.host().more.contains_key(import::MARK) {
+        return imported(reader, window, baseline);
+    }
     let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics()))?;
     let mut detail = |span: Span| detail(reader, span).map_err(|e| e.to_string());
     Ok(mitra_diagnose::explain(&Request { window, baseline }, &scan, &mut detail))
+}
+
+/// Explains what was imported as the files that it was: lost time and pressure, by which a recording is searched, are not
+/// in it.
+fn imported(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Report> {
+    let all = || Entity::ALL.into_iter().flat_map(mitra_model::columns).copied().collect();
+    let set = reader.read(&Query::new(window, all()))?;
+    let good = baseline.map(|span| reader.read(&Query::new(span, all()))).transpose()?;
+    Ok(mitra_diagnose::explain_files(&set, good.as_ref(), Vec::new()))
 }
 
 /// Reads what the second look needs. Of ten thousand tasks nearly all sleep all the time: only those that ran, or

@@ -42,7 +42,7 @@ pub fn run(args: &ImportArgs) -> Result<()> {
 
 fn write(dir: &Path, sets: &[&SeriesSet]) -> Result<Imported> {
     let mut host = sets.first().map(|set| set.host.clone()).unwrap_or_default();
-    host.more.insert("imported_by".to_owned(), format!("mitra {}", env!("CARGO_PKG_VERSION")));
+    host.more.insert(import::MARK.to_owned(), format!("mitra {}", env!("CARGO_PKG_VERSION")));
     let options = Options { max_bytes: u64::MAX / 4, max_age: FOR_EVER, ..Options::default() };
     let mut writer = Writer::open(dir, &host, options)
         .with_context(|| format!("cannot open the archive {}", dir.display()))?;

@@ -69,7 +69,7 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, style: &Style) -> String {
         "Machine",
         width,
         Some(Ink::Strong),
-        &format!("{}, kernel {}, {cpus}", host.hostname, host.kernel),
+        &format!("{}, kernel {}, {cpus}", known(&host.hostname), known(&host.kernel)),
     );
     match status.span {
         None => page.labelled(0, "Recorded", width, Some(Ink::Strong), "nothing yet"),
@@ -150,4 +150,9 @@ fn troubles(page: &mut Page<'_>, status: &Status, width: usize) {
         let text = format!("{} at byte {}: {}", skipped.file.display(), skipped.offset, skipped.why);
         page.labelled(0, "Damaged", width, Some(Ink::Bad), &text);
     }
+}
+
+/// What was imported does not always say where it comes from.
+fn known(text: &str) -> &str {
+    if text.is_empty() { "unknown" } else { text }
 }

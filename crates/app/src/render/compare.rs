@@ -171,6 +171,9 @@ pub fn rest(pair: &Pair) -> String {
 }
 
 #[cfg(test)]
+pub use tests::example;
+
+#[cfg(test)]
 mod tests {
     use mitra_model::compare::Range;
 
@@ -235,6 +238,3 @@ mod tests {
         assert!(text(&compared, &Style::plain(100)).starts_with("Nothing differs surely\n"));
     }
 }
-
-#[cfg(test)]
-pub use tests::example;

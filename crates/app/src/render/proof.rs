@@ -20,21 +20,28 @@ const HEAD_MIN: usize = 16;
 #[derive(Default)]
 pub struct Shown(HashSet<(String, u32)>);
 
-/// The chain, from the root on.
-pub fn chain(page: &mut Page<'_>, links: &[Link], shown: &mut Shown, style: &Style, title: Title<'_>) {
+/// The chain, from the root on. What the verdict above it has said is not said again.
+pub fn chain(
+    page: &mut Page<'_>,
+    links: &[Link],
+    said: &str,
+    shown: &mut Shown,
+    style: &Style,
+    title: Title<'_>,
+) {
     let heads: Vec<String> = links.iter().map(|link| head(link, style)).collect();
     let width = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0).max(HEAD_MIN);
-    for (i, (link, head)) in links.iter().zip(&heads).enumerate() {
+    let at = width + 4;
+    for (link, head) in links.iter().zip(&heads) {
         let words = title(&link.condition).map_or_else(String::new, |words| format!(": {words}"));
         page.labelled(2, head, width, None, &format!("{}{words}", link.condition));
-        // The root's own words stand at the top of the report.
-        if i > 0 && !link.statement.is_empty() {
-            page.labelled(width + 4, "", 0, None, &link.statement);
+        if !link.statement.is_empty() && link.statement != said {
+            page.paragraph(at, at, None, &link.statement);
+            for remark in &link.remarks {
+                page.paragraph(at, at + 2, None, &format!("- {remark}"));
+            }
         }
-        for remark in link.remarks.iter().filter(|_| i > 0) {
-            page.labelled(width + 4, "-", 1, None, remark);
-        }
-        evidence(page, width + 4, &link.evidence, shown);
+        evidence(page, at, &link.evidence, shown);
     }
 }
 

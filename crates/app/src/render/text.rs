@@ -103,7 +103,7 @@ fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, shown: &mut Show
         page.paragraph(2, 4, None, &format!("- {remark}"));
     }
     page.heading("How it came about");
-    proof::chain(page, &incident.chain, shown, style, title);
+    proof::chain(page, &incident.chain, &root.statement, shown, style, title);
     if !incident.symptoms.is_empty() {
         let named: Vec<&str> = incident.symptoms.iter().map(|id| title(id).unwrap_or(id)).collect();
         page.labelled(2, "noticed as", 10, Some(Ink::Faint), &named.join("; "));
@@ -263,12 +263,11 @@ fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut Shown, title: Title<'
         sources::comparison(page, comparison, shown);
         page.gap();
     }
-    if report.observed.is_empty() {
-        page.paragraph(0, 2, Some(Ink::Good), &nothing_wrong(report, style));
-    } else {
-        page.paragraph(0, 2, Some(Ink::Bad), NO_CAUSE);
+    let ink = if report.observed.is_empty() { Ink::Good } else { Ink::Bad };
+    page.paragraph(0, 2, Some(ink), &nothing_wrong(report, style));
+    if !report.observed.is_empty() {
         page.heading("What was seen");
-        proof::chain(page, &report.observed, shown, style, title);
+        proof::chain(page, &report.observed, "", shown, style, title);
     }
     advice(page, &report.advice, shown);
     unknown(page, &report.unknown);
@@ -284,6 +283,9 @@ const NO_CAUSE: &str =
 #[must_use]
 pub fn nothing_wrong(report: &Report, style: &Style) -> String {
     let files = report.source == "files";
+    if !report.observed.is_empty() {
+        return NO_CAUSE.to_owned();
+    }
     if files && !report.files.is_empty() && report.files.iter().all(|f| f.formats.is_empty()) {
         let what = if report.files.len() == 1 { "The file was" } else { "None of the files was" };
         return format!(

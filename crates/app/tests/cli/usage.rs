@@ -8,6 +8,8 @@ use crate::harness::{archive, command, finish, good, run};
 const COMMANDS: &[&str] = &[
     "record",
     "explain",
+    "compare",
+    "import",
     "live",
     "dump",
     "status",
@@ -39,6 +41,9 @@ fn wrong_usage_is_exit_code_2() {
         &["fly"],
         &["explain", "--since", "tomorrow"],
         &["explain", "--baseline", "-2h"],
+        &["compare"],
+        &["compare", "-1h..-2h"],
+        &["import", "/proc/version"],
         &["record", "--interval", "1parsec"],
         &["record", "--interval", "1ms", "--archive", "/nonexistent"],
         &["record", "--cpu-budget", "200%"],
@@ -62,9 +67,16 @@ fn wrong_usage_is_exit_code_2() {
 }
 
 #[test]
-fn files_of_other_tools_are_refused_in_words() {
-    let err = run(&["explain", "sar.txt"]).err;
-    assert!(err.contains("sar.txt") && err.contains("cannot be explained yet"), "{err}");
+fn a_file_that_is_not_there_is_wrong_usage() {
+    for command in [&["explain"][..], &["compare"], &["import", "--archive", "/nonexistent/archive"]] {
+        let said = run(&[command, &["no-such-sar.txt"]].concat());
+        assert!(
+            said.code == 2 && said.err.contains("no-such-sar.txt"),
+            "{command:?}: {} {}",
+            said.code,
+            said.err
+        );
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::stats;
 const PAIRED_MAX: usize = 400;
 /// Up to so many values altogether every way to share them out is counted.
 const EXACT_MAX: usize = 16;
+/// Of fewer values their likeness cannot be told.
+const LIKENESS_MIN: usize = 12;
 /// How sure a range is, where the samples suffice.
 const CONFIDENCE: f64 = 0.95;
 /// The quantile of the normal distribution that belongs to it.
@@ -62,7 +64,7 @@ pub fn worth(values: &[f64]) -> f64 {
         .windows(2)
         .map(|w| w.first().map_or(0.0, |a| (a - mean) * (w.last().unwrap_or(a) - mean)))
         .sum();
-    if values.len() < 4 || spread <= 0.0 {
+    if values.len() < LIKENESS_MIN || spread <= 0.0 {
         return n;
     }
     let alike = (follow / spread).clamp(0.0, 0.99);

@@ -15,8 +15,8 @@ const SMALL: f64 = 0.05;
 const NOTHING: f64 = 0.01;
 /// Of everything that is called sure, this share is expected to be chance.
 const FALSE_SHARE: f64 = 0.05;
-/// Fewer independent samples than this are few.
-const FEW: f64 = 5.0;
+/// Fewer samples than this are few.
+const FEW: f64 = 10.0;
 
 /// One side and its evidence.
 pub struct Input {
@@ -245,7 +245,8 @@ fn difference(metric: &str, row: &str, a: &Sample, b: &Sample) -> Option<Differe
     if level_a.min == level_b.max && level_a.max == level_b.min {
         return None;
     }
-    let ranked = ranks::compare(&a.values, &b.values, a.worth, b.worth)?;
+    let (worth_a, worth_b) = worth(a, b);
+    let ranked = ranks::compare(&a.values, &b.values, worth_a, worth_b)?;
     let ratio = level_b.median / level_a.median;
     Some(Difference {
         metric: metric.to_owned(),
@@ -263,17 +264,26 @@ fn difference(metric: &str, row: &str, a: &Sample, b: &Sample) -> Option<Differe
     })
 }
 
+/// How many independent values either side is worth. If the sides were the same, their values would follow one another
+/// alike on both, so the calmer side tells: a long stretch that only one side has is what is looked for, not noise.
+fn worth(a: &Sample, b: &Sample) -> (f64, f64) {
+    let (n, m) = (a.values.len() as f64, b.values.len() as f64);
+    let share = (a.worth / n).max(b.worth / m).min(1.0);
+    ((n * share).max(1.0), (m * share).max(1.0))
+}
+
 fn note(a: &Sample, b: &Sample) -> Option<String> {
     let what = if a.is_run { "run" } else { "sample" };
     match (a.values.len(), b.values.len()) {
         (1, 1) => Some(format!("one {what} each")),
         (1, _) | (_, 1) => Some(format!("one {what} on one side")),
         (n, m) if n.min(m) < FEW as usize => Some(format!("few {what}s: {n} against {m}")),
-        _ if a.worth.min(b.worth) < FEW => Some(format!(
-            "samples that follow one another are alike: worth {:.0} and {:.0}",
-            a.worth, b.worth
-        )),
-        _ => None,
+        _ => {
+            let (worth_a, worth_b) = worth(a, b);
+            (worth_a.min(worth_b) < FEW).then(|| {
+                format!("samples that follow one another are alike: worth {worth_a:.0} and {worth_b:.0}")
+            })
+        }
     }
 }
 

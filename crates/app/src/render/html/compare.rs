@@ -109,7 +109,7 @@ fn side(svg: &mut String, level: &Level, y: f64, class: &str, place: &dyn Fn(f64
         svg,
         "<line class=\"whisker {class}\" x1=\"{min:.1}\" x2=\"{max:.1}\" y1=\"{y}\" y2=\"{y}\"/>\
          <rect class=\"{class}\" fill-opacity=\".45\" x=\"{q1:.1}\" y=\"{}\" width=\"{:.1}\" height=\"10\"/>\
-         <line class=\"whisker {class}\" stroke-width=\"3\" x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{}\" y2=\"{}\"/>",
+         <line class=\"whisker median {class}\" x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{}\" y2=\"{}\"/>",
         y - 5.0,
         (q3 - q1).max(1.0),
         y - 6.0,

@@ -8,13 +8,13 @@ mod sections;
 
 use std::borrow::Cow;
 
-use mitra_model::SeriesSet;
-use mitra_model::report::{Incident, Report, Root};
+use mitra_model::{Era, SeriesSet};
+use mitra_model::report::{Incident, Moment, Report, Root};
 
 use crate::render::sources;
 use crate::render::style::Style;
 use crate::render::text::{self, Title};
-use sections::{advice, command, evidence, files, ledger, list, paragraphs, remedies};
+use sections::{advice, command, evidence, files, ledger, list, paragraphs, remedies, unknown};
 
 /// How the page looks.
 const STYLE: &str = include_str!("style.css");
@@ -25,7 +25,10 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
     let style = &text::clock_of(report, style);
     let name = match report.incidents.first() {
         Some(incident) => text::verdict(incident, report.window.until, style, title),
-        None => report.comparison.as_ref().map_or("No incident".to_owned(), |c| c.statement.clone()),
+        None => report
+            .comparison
+            .as_ref()
+            .map_or_else(|| text::nothing_wrong(report, style), |c| c.statement.clone()),
     };
     let mut body = head(report, style);
     for (i, one) in report.incidents.iter().enumerate() {
@@ -50,6 +53,7 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
             escape(&text::nothing_wrong(report, style))
         ));
     }
+    body.push_str(&observed(report, sets, style, title));
     body.push_str(&advice(&report.advice));
     body.push_str(&whole(report, style));
     document(&name, &body)
@@ -125,7 +129,7 @@ fn incident(
     }
     html.push_str("<h2>The evidence</h2>\n");
     for link in &incident.chain {
-        html.push_str(&evidence(link, style, title));
+        html.push_str(&evidence(link, &root.statement, style, title));
     }
     if !incident.other_roots.is_empty() {
         html.push_str("<h2>What else went wrong</h2>\n");
@@ -145,10 +149,26 @@ fn incident(
     let ruled_out: Vec<(&str, &str)> =
         incident.ruled_out.iter().map(|r| (r.condition.as_str(), r.because.as_str())).collect();
     html.push_str(&paragraphs("What it is not", &ruled_out));
-    let unknown: Vec<(&str, String)> =
-        incident.unknown.iter().map(|u| (u.condition.as_str(), format!("needs {}", u.needs))).collect();
-    let unknown: Vec<(&str, &str)> = unknown.iter().map(|(c, n)| (*c, n.as_str())).collect();
-    html.push_str(&paragraphs("What could not be told", &unknown));
+    html.push_str(&unknown(&incident.unknown));
+    html
+}
+
+/// What was seen without a cause that could be named.
+fn observed(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<'_>) -> String {
+    if report.observed.is_empty() {
+        return String::new();
+    }
+    let onset = Moment(Era::Fact.zero());
+    let seen = Incident { onset, chain: report.observed.clone(), ..Incident::default() };
+    let mut html = "<h2>What was seen</h2>\n".to_owned();
+    let drawing = chain::chain(&seen, style, title);
+    if !drawing.is_empty() {
+        html.push_str(&format!("<figure>{drawing}</figure>\n"));
+    }
+    html.push_str(&plot::incident(report, &seen, sets, style));
+    for link in &report.observed {
+        html.push_str(&evidence(link, "", style, title));
+    }
     html
 }
 
@@ -171,10 +191,7 @@ fn facts(root: &Root, title: Title<'_>) -> String {
 /// What holds for the whole window.
 fn whole(report: &Report, style: &Style) -> String {
     let mut html = ledger(&report.ledger, report.window);
-    let unknown: Vec<(&str, String)> =
-        report.unknown.iter().map(|u| (u.condition.as_str(), format!("needs {}", u.needs))).collect();
-    let unknown: Vec<(&str, &str)> = unknown.iter().map(|(c, n)| (*c, n.as_str())).collect();
-    html.push_str(&paragraphs("What could not be told", &unknown));
+    html.push_str(&unknown(&report.unknown));
     if !report.healthy.is_empty() {
         html.push_str(&format!(
             "<h2>Checked and healthy</h2>\n<p class=\"good\">{}</p>\n",
@@ -207,7 +224,7 @@ mod tests {
     use std::sync::Arc;
 
     use mitra_model::time::SECOND;
-    use mitra_model::{Axis, Era, Series, lookup};
+    use mitra_model::{Axis, Series, lookup};
 
     use super::*;
     use crate::render::examples;

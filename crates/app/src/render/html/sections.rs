@@ -1,6 +1,6 @@
 //! The parts of the page that are lists and tables.
 
-use mitra_model::report::{Advice, Evidence, FileRead, Ledger, Link, Quote, Remedy, Window};
+use mitra_model::report::{Advice, Evidence, FileRead, Ledger, Link, Quote, Remedy, Unknown, Window};
 
 use super::escape;
 use crate::render::proof;
@@ -31,8 +31,26 @@ pub fn paragraphs(heading: &str, items: &[(&str, &str)]) -> String {
     html
 }
 
-/// One link: its numbers and the lines that say so.
-pub fn evidence(link: &Link, style: &Style, title: Title<'_>) -> String {
+/// What could not be told, and what would tell it.
+pub fn unknown(list: &[Unknown]) -> String {
+    if list.is_empty() {
+        return String::new();
+    }
+    let mut html = "<h2>What could not be told</h2>\n<dl>\n".to_owned();
+    for one in list {
+        html.push_str(&format!(
+            "<dt>{}</dt><dd>needs {}{}</dd>\n",
+            escape(&one.condition),
+            escape(&one.needs),
+            one.command.as_deref().map_or_else(String::new, command)
+        ));
+    }
+    html.push_str("</dl>\n");
+    html
+}
+
+/// One link: its numbers and the lines that say so. What was `said` above is not said again.
+pub fn evidence(link: &Link, said: &str, style: &Style, title: Title<'_>) -> String {
     let when = style.clock(link.onset.0);
     let words = title(&link.condition).map_or_else(String::new, |words| format!(": {words}"));
     let mut html = format!(
@@ -41,6 +59,9 @@ pub fn evidence(link: &Link, style: &Style, title: Title<'_>) -> String {
         escape(&words),
         escape(&when)
     );
+    if !link.statement.is_empty() && link.statement != said {
+        html.push_str(&format!("<p>{}</p>\n{}", escape(&link.statement), list("remarks", &link.remarks)));
+    }
     html.push_str(&numbers(&link.evidence));
     html.push_str("</div>\n");
     html

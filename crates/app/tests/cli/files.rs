@@ -1,0 +1,133 @@
+//! What other tools left behind: explained, compared, imported.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::harness::{archive, good, run};
+
+/// Ten minutes of `sar -B` and `sar -d` in which a device is read far beyond the page cache from the sixth minute on.
+fn sar(dir: &Path, date: &str, flood: bool) {
+    std::fs::create_dir_all(dir).expect("the directory can be made");
+    let head = format!("Linux 5.10.0 (db-7) \t{date} \t_x86_64_\t(8 CPU)\n\n");
+    let mut paging = head.clone()
+        + "12:00:01     pgpgin/s pgpgout/s   fault/s  majflt/s  pgfree/s pgscank/s pgscand/s pgsteal/s    %vmeff\n";
+    let mut disk = head
+        + "12:00:01          DEV       tps     rkB/s     wkB/s     dkB/s   areq-sz    aqu-sz     await     %util\n";
+    for i in 1..=60 {
+        let (clock, high) = (format!("12:{:02}:{:02}", i / 6, i % 6 * 10 + 1), flood && i > 36);
+        let small = 3.0 + f64::from(i % 5);
+        let (read, scan, steal, major) =
+            if high { (720_000.0, 240_000.0, 180_000.0, 644.0) } else { (800.0 + small, 0.0, 0.0, 0.2) };
+        _ = writeln!(
+            paging,
+            "{clock}    {read:9.2}   2060.66   8426.85    {major:6.2}   8362.06 {scan:9.2}      0.00 {steal:9.2}     75.00"
+        );
+        let busy = if high { 98.0 } else { small };
+        _ = writeln!(
+            disk,
+            "{clock}          sdq    {:6.2} {read:9.2}   2060.66      0.00    120.00      4.00      0.20    {busy:6.2}",
+            read / 120.0
+        );
+    }
+    std::fs::write(dir.join("sar-B.txt"), paging).expect("the file can be written");
+    std::fs::write(dir.join("sar-d.txt"), disk).expect("the file can be written");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the path is UTF-8")
+}
+
+#[test]
+fn files_are_explained_with_their_lines_and_as_a_page() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let files = dir.path().join("case");
+    sar(&files, "2026-03-05", true);
+    let report = good(&["explain", text(&files)]);
+    assert!(report.contains("sdq") && report.contains("sar-d.txt:"), "{report}");
+    // The line itself, as it stands in the file.
+    assert!(report.contains("720000.00") && report.contains("sar -B"), "{report}");
+    let page = dir.path().join("page.html");
+    assert_eq!(good(&["explain", text(&files), "--html", text(&page)]), report);
+    let html = std::fs::read_to_string(&page).expect("the page was written");
+    assert!(
+        html.starts_with("<!DOCTYPE html>")
+            && html.contains("class=\"series\"")
+            && html.contains("720000.00")
+    );
+    assert_eq!(good(&["explain", text(&files), "--html", "-"]), html);
+}
+
+#[test]
+fn a_recording_is_explained_as_a_page() {
+    let html = good(&["explain", "--archive", archive(), "--html", "-"]);
+    assert!(html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"), "{html}");
+}
+
+#[test]
+fn two_folders_are_compared() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (usual, flood) = (dir.path().join("usual"), dir.path().join("flood"));
+    sar(&usual, "2026-03-04", false);
+    sar(&flood, "2026-03-05", true);
+    let said = good(&["compare", text(&usual), text(&flood)]);
+    assert!(said.contains("disk.read_bytes sdq") && said.contains("differ surely"), "{said}");
+    assert!(!said.contains("disk.write_bytes"), "what is the same is listed: {said}");
+    let json: serde_json::Value =
+        serde_json::from_str(&good(&["compare", text(&usual), text(&flood), "--json"])).expect("it is JSON");
+    assert_eq!(json["schema"], "mitra.compare/1");
+    let reads = json["pairs"][0]["differences"]
+        .as_array()
+        .and_then(|list| list.iter().find(|d| d["metric"] == "disk.read_bytes"))
+        .expect("reads differ");
+    assert_eq!(reads["sure"], true);
+    assert!(reads["superiority"].as_f64().is_some_and(|s| (0.6..=1.0).contains(&s)), "{reads}");
+    assert!(good(&["compare", text(&usual), text(&flood), "--html", "-"]).contains("<svg"));
+    let same = good(&["compare", text(&usual), text(&usual)]);
+    assert!(same.starts_with("Nothing differs surely"), "{same}");
+}
+
+#[test]
+fn two_times_of_a_recording_are_compared() {
+    let json: serde_json::Value =
+        serde_json::from_str(&good(&["compare", "-1d..now", "-1d..now", "--archive", archive(), "--json"]))
+            .expect("it is JSON");
+    assert_eq!(json["sides"][0]["source"], "archive");
+    assert!(json["pairs"][0]["same"].as_u64().is_some_and(|n| n > 0), "{json}");
+    assert!(json["pairs"][0]["differences"].as_array().is_some_and(Vec::is_empty), "{json}");
+}
+
+#[test]
+fn what_was_imported_is_explained_like_the_files() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (files, archive) = (dir.path().join("case"), dir.path().join("archive"));
+    sar(&files, "2026-03-05", true);
+    let done = run(&["import", text(&files), "--archive", text(&archive)]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.err.contains("2026-03-05 12:10:01"), "{}", done.err);
+    let of = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&good(&[&["explain", "--json"], args].concat())).expect("it is JSON")
+    };
+    let from_files = of(&[text(&files)]);
+    let from_archive = of(&["--archive", text(&archive), "--since", "2026-03-05", "--until", "2026-03-06"]);
+    let roots = |report: &serde_json::Value| report["incidents"][0]["root_cause"]["condition"].clone();
+    assert!(roots(&from_files).is_string(), "{from_files}");
+    assert_eq!(roots(&from_files), roots(&from_archive));
+    assert_eq!(from_files["incidents"][0]["onset"], from_archive["incidents"][0]["onset"]);
+    let dump = good(&[
+        "dump",
+        "--archive",
+        text(&archive),
+        "--since",
+        "2026-03-05",
+        "--until",
+        "2026-03-06",
+        "--metric",
+        "disk.read_bytes",
+        "--format",
+        "csv",
+    ]);
+    let values: Vec<f64> = dump.lines().filter_map(|l| l.rsplit(',').next()?.parse().ok()).collect();
+    assert_eq!(values.iter().filter(|v| (**v - 720_000.0 * 1024.0).abs() < 512.0).count(), 24, "{dump}");
+    let again = run(&["import", text(&files), "--archive", text(&archive)]);
+    assert!(again.code == 1 && again.err.contains("holds a recording already"), "{}", again.err);
+}
