@@ -8,8 +8,8 @@ mod sections;
 
 use std::borrow::Cow;
 
-use mitra_model::{Era, SeriesSet};
 use mitra_model::report::{Incident, Moment, Report, Root};
+use mitra_model::{Era, SeriesSet};
 
 use crate::render::sources;
 use crate::render::style::Style;
