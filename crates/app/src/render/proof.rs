@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use mitra_model::Era;
 use mitra_model::report::{Evidence, Link, Quote};
 
 use crate::render::page::Page;
@@ -29,7 +30,8 @@ pub fn chain(
     style: &Style,
     title: Title<'_>,
 ) {
-    let heads: Vec<String> = links.iter().map(|link| head(link, style)).collect();
+    let clocks = clocks(links, style);
+    let heads: Vec<String> = links.iter().zip(clocks).map(|(link, clock)| head(link, clock)).collect();
     let width = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0).max(HEAD_MIN);
     let at = width + 4;
     for (link, head) in links.iter().zip(&heads) {
@@ -45,10 +47,19 @@ pub fn chain(
     }
 }
 
+/// When each link began. Where some have a date and others only a time of day, the date is written: without it the two
+/// would look like times of one clock.
+pub fn clocks(links: &[Link], style: &Style) -> Vec<String> {
+    let mut eras = links.iter().filter(|l| l.onset.is_known()).map(|l| Era::of(l.onset.0));
+    let first = eras.next();
+    let is_mixed = eras.any(|era| Some(era) != first);
+    let clock = |l: &Link| if is_mixed { style.date_clock(l.onset.0) } else { style.clock(l.onset.0) };
+    links.iter().map(clock).collect()
+}
+
 /// `03:42:15    +8 s`; a lag to something on another clock is none.
-fn head(link: &Link, style: &Style) -> String {
-    let clock = style.clock(link.onset.0);
-    if clock == UNKNOWN || link.lag_s.is_nan() || link.lag_s.abs() < 0.5 {
+fn head(link: &Link, clock: String) -> String {
+    if clock == UNKNOWN || !link.lag_s.is_finite() || link.lag_s.abs() < 0.5 {
         return clock;
     }
     format!("{clock}  {:>6}", format!("{:+.0} s", link.lag_s))

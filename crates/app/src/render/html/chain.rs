@@ -6,6 +6,7 @@ use mitra_diagnose::{Role, conditions, graph};
 use mitra_model::report::Incident;
 
 use super::escape;
+use crate::render::proof;
 use crate::render::style::{Style, UNKNOWN};
 use crate::render::text::Title;
 
@@ -60,8 +61,7 @@ pub fn chain(incident: &Incident, style: &Style, title: Title<'_>) -> String {
 fn nodes<'a>(incident: &'a Incident, style: &Style) -> Vec<Node<'a>> {
     let node = |id: &'a str, when: String| Node { id, when, depth: 0, x: 0, y: 0 };
     let mut nodes: Vec<Node<'a>> = Vec::new();
-    for link in &incident.chain {
-        let clock = style.clock(link.onset.0);
+    for (link, clock) in incident.chain.iter().zip(proof::clocks(&incident.chain, style)) {
         let when = if clock == UNKNOWN {
             String::new()
         } else if !link.lag_s.is_finite() || link.lag_s.abs() < 0.5 {

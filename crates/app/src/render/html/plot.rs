@@ -24,8 +24,8 @@ const AXIS: f64 = 26.0;
 const HOLE: f64 = 3.5;
 /// Fewer samples than this are marked one by one.
 const DOTS_MAX: usize = 80;
-/// What is shown around an incident at least, on either side.
-const AROUND_S: f64 = 300.0;
+/// What is shown around an incident at least, on either side, in samples.
+const STEPS_AROUND: i64 = 30;
 
 /// One metric of one thing.
 struct Panel<'a> {
@@ -136,22 +136,32 @@ fn by_era(series: &Series) -> Vec<Vec<(i64, f64, f64)>> {
     parts
 }
 
-/// The stretch that is shown: the incident with as much again on either side, as far as there are samples.
+/// The stretch that is shown: from the first onset to the end, with as much again on either side, as far as there are
+/// samples.
 fn range(report: &Report, incident: &Incident, panels: &[&Panel<'_>]) -> Option<Span> {
     let first = panels.iter().filter_map(|p| p.samples.first()).map(|s| s.0).min()?;
     let last = panels.iter().filter_map(|p| p.samples.last()).map(|s| s.0).max()?;
     let era = Era::of(first);
+    let here = |t: &i64| Era::of(*t) == era;
+    let onsets = panels.iter().map(|p| p.onset).chain([incident.onset.0]).filter(here);
     let mut shown = Span { since: first, until: last };
-    if Era::of(incident.onset.0) == era {
+    if let Some(onset) = onsets.clone().min() {
+        let latest = onsets.max().unwrap_or(onset);
         let end = incident.end.unwrap_or(report.window.until).0;
-        let end = if Era::of(end) == era && end > incident.onset.0 { end } else { last };
-        let seconds = mitra_model::series::seconds_between(incident.onset.0, end).max(AROUND_S);
-        let around = (seconds * SECOND as f64) as i64;
-        let wanted =
-            Span { since: incident.onset.0.saturating_sub(around), until: end.saturating_add(around) };
+        let end = if here(&end) && end > latest { end.min(last.max(latest)) } else { last.max(latest) };
+        let around = end.saturating_sub(onset).max(usual_step(panels).saturating_mul(STEPS_AROUND));
+        let wanted = Span { since: onset.saturating_sub(around), until: end.saturating_add(around) };
         shown = shown.intersect(wanted).unwrap_or(shown);
     }
     (shown.since < shown.until).then_some(shown)
+}
+
+/// The median time between two samples.
+fn usual_step(panels: &[&Panel<'_>]) -> i64 {
+    let gap = |w: &[(i64, f64, f64)]| Some(w.last()?.0 - w.first()?.0);
+    let mut steps: Vec<i64> = panels.iter().flat_map(|p| p.samples.windows(2).filter_map(gap)).collect();
+    steps.sort_unstable();
+    steps.get(steps.len() / 2).copied().unwrap_or(SECOND)
 }
 
 fn figure(panels: &[&Panel<'_>], shown: Span, incident: &Incident, style: &Style) -> String {
@@ -208,7 +218,8 @@ fn figure(panels: &[&Panel<'_>], shown: Span, incident: &Incident, style: &Style
         Era::Boot => "Seconds since boot.",
         _ => "",
     };
-    caption(&format!("Red: when each began; shaded: the incident; dashed: the usual level. {what}"), &svg)
+    let shaded = if svg.contains("class=\"shade\"") { " shaded: the incident;" } else { "" };
+    caption(&format!("Red: when each began;{shaded} dashed: the usual level. {what}"), &svg)
 }
 
 /// Sequences without times: each has an axis of its own.
