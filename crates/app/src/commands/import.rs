@@ -43,7 +43,9 @@ pub fn run(args: &ImportArgs) -> Result<()> {
 fn write(dir: &Path, sets: &[&SeriesSet]) -> Result<Imported> {
     let mut host = sets.first().map(|set| set.host.clone()).unwrap_or_default();
     host.more.insert(import::MARK.to_owned(), format!("mitra {}", env!("CARGO_PKG_VERSION")));
-    let options = Options { max_bytes: u64::MAX / 4, max_age: FOR_EVER, ..Options::default() };
+    // The files are still there if the power fails: it is enough to sync what is finished.
+    let options =
+        Options { max_bytes: u64::MAX / 4, max_age: FOR_EVER, sync_every: FOR_EVER, ..Options::default() };
     let mut writer = Writer::open(dir, &host, options)
         .with_context(|| format!("cannot open the archive {}", dir.display()))?;
     let done = import::import(sets, &mut |frame, strings| writer.append(frame, strings))

@@ -6,7 +6,7 @@ use mitra_model::compare::{Level, Range};
 use crate::stats;
 
 /// Values that stand for a larger sample when pairs of two samples are looked at: its quantiles.
-const PAIRED_MAX: usize = 400;
+const PAIRED_MAX: usize = 120;
 /// Up to so many values altogether every way to share them out is counted.
 const EXACT_MAX: usize = 16;
 /// Of fewer values their likeness cannot be told.
