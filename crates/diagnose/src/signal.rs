@@ -169,6 +169,21 @@ impl Signal {
         self.v.iter().zip(&self.dt).map(|(v, dt)| v * dt).sum()
     }
 
+    /// How fast a level changes, per second, from sample to sample. A hole in the samples is no slope.
+    #[must_use]
+    pub fn slope(&self) -> Option<Signal> {
+        let mut out = Signal::default();
+        for i in 1..self.t.len() {
+            let seconds = (self.t[i] - self.t[i - 1]) as f64 / SECOND as f64;
+            if seconds > 0.0 && seconds <= 3.0 * self.dt[i].max(1.0) {
+                out.t.push(self.t[i]);
+                out.dt.push(seconds);
+                out.v.push((self.v[i] - self.v[i - 1]) / seconds);
+            }
+        }
+        (!out.t.is_empty()).then_some(out)
+    }
+
     /// From the beginning of the first sample to the end of the last one.
     #[must_use]
     pub fn seen(&self) -> Span {

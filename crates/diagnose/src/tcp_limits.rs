@@ -1,6 +1,6 @@
 //! What TCP may have: sockets without a process, and memory.
 
-use mitra_model::report::{Evidence, Quote};
+use mitra_model::report::Evidence;
 use mitra_model::{Event, EventKind, Span};
 
 use crate::view::View;
@@ -52,7 +52,7 @@ pub fn orphans(view: &View<'_>) -> Option<Orphans> {
         return None;
     }
     evidence.push(Evidence {
-        quotes: quote(view, event),
+        quotes: view.event_quote(event).into_iter().collect(),
         ..view.evidence_of("sysctl.net.ipv4.tcp_max_orphans", "", None, limit)
     });
     Some(Orphans { most, limit, is_guess: true, evidence })
@@ -88,15 +88,5 @@ pub fn messages<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a Event, &'a 
 /// The message as evidence.
 #[must_use]
 pub fn message_evidence(view: &View<'_>, event: &Event, what: &str, count: usize) -> Evidence {
-    Evidence {
-        metric: "event.tcp-pressure".to_owned(),
-        entity: what.to_owned(),
-        during: count as f64,
-        quotes: quote(view, event),
-        ..Evidence::default()
-    }
-}
-
-fn quote(view: &View<'_>, event: &Event) -> Vec<Quote> {
-    view.event_quote(event).into_iter().collect()
+    view.event_evidence("event.tcp-pressure", what, count as f64, "", event)
 }

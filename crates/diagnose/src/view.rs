@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use mitra_model::report::{Evidence, Quote};
-use mitra_model::{Series, SeriesSet, Span, lookup};
+use mitra_model::{Event, Series, SeriesSet, Span, lookup};
 
 use crate::condition::{Finding, Observation};
 use crate::process::{self, Process};
@@ -251,10 +251,30 @@ impl<'a> View<'a> {
         quote::of_place(self.set, text.place?, text.changes.last()?.0, None)
     }
 
-    /// Evidence that an event is.
+    /// The line that tells of an event.
     #[must_use]
-    pub fn event_quote(&self, event: &mitra_model::Event) -> Option<Quote> {
+    pub fn event_quote(&self, event: &Event) -> Option<Quote> {
         quote::of_place(self.set, event.place?, event.real, None)
+    }
+
+    /// An event as evidence: `metric` is `event.` and what kind it is, `during` what it measured or how many there were.
+    #[must_use]
+    pub fn event_evidence(
+        &self,
+        metric: &str,
+        entity: &str,
+        during: f64,
+        unit: &str,
+        event: &Event,
+    ) -> Evidence {
+        Evidence {
+            metric: metric.to_owned(),
+            entity: entity.to_owned(),
+            during,
+            unit: unit.to_owned(),
+            quotes: self.event_quote(event).into_iter().collect(),
+            ..Evidence::default()
+        }
     }
 
     /// An active condition that a single observation shows.

@@ -4,7 +4,6 @@
 //! caches object by object. A process that exits frees as fast, but its own pages: then the page cache does not fall.
 
 use crate::condition::{Condition, Observation, Role, no_next, no_remedies};
-use crate::signal::Signal;
 use crate::view::View;
 use crate::words;
 
@@ -29,14 +28,14 @@ const CACHE_SHARE: f64 = 0.3;
 
 fn observe(view: &View<'_>) -> Observation {
     let page = view.page_bytes();
-    let free =
-        view.system("mem.free_change").map(|s| s.map(|v| v * page)).or_else(|| slope(view, "mem.free"));
+    let slope = |metric: &str| view.system(metric).and_then(|s| s.slope());
+    let free = view.system("mem.free_change").map(|s| s.map(|v| v * page)).or_else(|| slope("mem.free"));
     let Some(free) = free else {
         return Observation::CannotTell("how free memory moves: sar -R 1, sar -r 1".to_owned());
     };
     let cached =
-        view.system("mem.cached_change").map(|s| s.map(|v| v * page)).or_else(|| slope(view, "mem.cached"));
-    let slab = slope(view, "mem.sreclaimable");
+        view.system("mem.cached_change").map(|s| s.map(|v| v * page)).or_else(|| slope("mem.cached"));
+    let slab = slope("mem.sreclaimable");
     let Some(cached) = cached.or_else(|| slab.clone()) else {
         return Observation::CannotTell("how the page cache moves: sar -R 1, sar -r 1".to_owned());
     };
@@ -65,20 +64,4 @@ fn observe(view: &View<'_>) -> Observation {
         finding.evidence.extend(view.evidence(metric, "", span));
     }
     Observation::Active(Box::new(finding))
-}
-
-/// How fast a size changes, from its samples.
-fn slope(view: &View<'_>, metric: &str) -> Option<Signal> {
-    let level = view.system(metric)?;
-    let mut out = Signal::default();
-    for i in 1..level.t.len() {
-        let seconds = (level.t[i] - level.t[i - 1]) as f64 / 1e9;
-        // A hole in the samples is no slope.
-        if seconds > 0.0 && seconds <= 3.0 * level.dt[i].max(1.0) {
-            out.t.push(level.t[i]);
-            out.dt.push(seconds);
-            out.v.push((level.v[i] - level.v[i - 1]) / seconds);
-        }
-    }
-    (!out.t.is_empty()).then_some(out)
 }

@@ -3,7 +3,7 @@
 //! Allocations of several pages (network buffers, huge pages, kernel stacks) then stall for compaction or fail, with gigabytes
 //! free. The log line `page allocation failure: order:N` with N above zero is the hard form.
 
-use mitra_model::report::{Evidence, Next, Remedy};
+use mitra_model::report::{Next, Remedy};
 use mitra_model::{Event, EventKind};
 
 use crate::condition::{Condition, Finding, Observation, Role};
@@ -76,13 +76,8 @@ fn observe(view: &View<'_>) -> Observation {
             1_u64 << (*order).min(30),
             if finding.statement.is_empty() { String::new() } else { format!("; {}", finding.statement) }
         );
-        finding.evidence.push(Evidence {
-            metric: "event.allocation-failure".to_owned(),
-            entity: comm.clone(),
-            during: failures.len() as f64,
-            quotes: view.event_quote(event).into_iter().collect(),
-            ..Evidence::default()
-        });
+        let count = failures.len() as f64;
+        finding.evidence.push(view.event_evidence("event.allocation-failure", comm, count, "", event));
     }
     if let Some(free) = free {
         finding.remarks.push(format!(

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use mitra_model::report::{Evidence, Next, Remedy};
+use mitra_model::report::{Next, Remedy};
 use mitra_model::{Event, EventKind};
 
 use crate::condition::{Condition, Finding, Observation, Role};
@@ -86,18 +86,12 @@ fn finding(view: &View<'_>, list: &[Crash<'_>]) -> Finding {
         ));
     }
     for crash in list.iter().take(8) {
-        finding.evidence.push(Evidence {
-            metric: "event.crash".to_owned(),
-            entity: format!("{} ({})", crash.comm, crash.pid),
-            during: crash.offset.unwrap_or(crash.address) as f64,
-            unit: if crash.offset.is_some() {
-                "offset of the instruction".to_owned()
-            } else {
-                "address".to_owned()
-            },
-            quotes: view.event_quote(crash.event).into_iter().collect(),
-            ..Evidence::default()
-        });
+        let (value, unit) = match crash.offset {
+            Some(offset) => (offset, "offset of the instruction"),
+            None => (crash.address, "address"),
+        };
+        let who = format!("{} ({})", crash.comm, crash.pid);
+        finding.evidence.push(view.event_evidence("event.crash", &who, value as f64, unit, crash.event));
     }
     finding
 }

@@ -4,7 +4,6 @@
 //! second. Seen from the CPUs it is system time on all of them at once. The time belongs to what the kernel does, not to
 //! the program that happens to run: its own CPU use is a symptom.
 
-use mitra_model::report::Evidence;
 use mitra_model::{Event, EventKind, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role, no_next, no_remedies};
@@ -137,14 +136,7 @@ fn add_pauses(view: &View<'_>, finding: &mut Finding, pauses: &[(&Event, f64)]) 
             precise(event.real),
             precise(end)
         );
-        finding.evidence.push(Evidence {
-            metric: "event.pause".to_owned(),
-            entity: call.clone(),
-            during: *seconds,
-            unit: "s".to_owned(),
-            quotes: view.event_quote(event).into_iter().collect(),
-            ..Evidence::default()
-        });
+        finding.evidence.push(view.event_evidence("event.pause", call, *seconds, "s", event));
     }
 }
 

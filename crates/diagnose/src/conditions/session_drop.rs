@@ -3,7 +3,6 @@
 //! They are lost when a program misses its heartbeats, so a pause of the machine and a fault of a link look alike. Two
 //! sessions over independent links that go down in the same moment share the machine, not the link.
 
-use mitra_model::report::Evidence;
 use mitra_model::{Event, EventKind};
 
 use crate::condition::{Condition, Observation, Role, no_next, no_remedies};
@@ -70,13 +69,7 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     }
     for (event, session, _) in downs.iter().take(6) {
-        finding.evidence.push(Evidence {
-            metric: "event.session".to_owned(),
-            entity: (*session).to_owned(),
-            during: 1.0,
-            quotes: view.event_quote(event).into_iter().collect(),
-            ..Evidence::default()
-        });
+        finding.evidence.push(view.event_evidence("event.session", session, 1.0, "", event));
     }
     Observation::Active(Box::new(finding))
 }

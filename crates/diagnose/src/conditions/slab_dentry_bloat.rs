@@ -154,15 +154,7 @@ fn bloated(view: &View<'_>, signs: &Signs) -> Finding {
 fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
     let negative = view.system("dentry.negative").or_else(|| view.system("dentry.nr"))?;
     let metric = if view.system("dentry.negative").is_some() { "dentry.negative" } else { "dentry.nr" };
-    let mut slope = crate::signal::Signal::default();
-    for i in 1..negative.t.len() {
-        let seconds = (negative.t[i] - negative.t[i - 1]) as f64 / 1e9;
-        if seconds > 0.0 {
-            slope.t.push(negative.t[i]);
-            slope.dt.push(seconds);
-            slope.v.push((negative.v[i] - negative.v[i - 1]) / seconds);
-        }
-    }
+    let slope = negative.slope()?;
     let run = slope.run(NEGATIVE_S, 5.0)?;
     let grown = slope.within(run.span()).total();
     // Names of files that exist bring their inodes.
