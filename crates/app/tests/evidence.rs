@@ -236,8 +236,8 @@ fn without_any_one_file_no_answer_is_wrong() {
     for (name, root, weaker) in CASES {
         let files = disguise::files(&case(name));
         // Without its only file a case is no case.
-        for file in files.iter().filter(|_| files.len() > 1).cloned() {
-            let dir = Disguise::plain().without(&case(name), &file);
+        for file in files.iter().filter(|_| files.len() > 1) {
+            let dir = Disguise::plain().without(&case(name), file);
             let r = explain(dir.path());
             let said = r.root();
             assert!(

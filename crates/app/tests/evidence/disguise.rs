@@ -66,7 +66,7 @@ impl Disguise {
             fs::create_dir_all(&to).unwrap();
             // The name of a file of bare numbers is all that says what it is.
             let is_bare = text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_whitespace());
-            let name = if is_bare && self.seed % 2 == 0 {
+            let name = if is_bare && self.seed.is_multiple_of(2) {
                 file.file_name().unwrap().to_string_lossy().into_owned()
             } else {
                 format!("{:x}.out", (i as u64 + 1).wrapping_mul(0x9e37_79b9 ^ self.seed) % 0xffff)

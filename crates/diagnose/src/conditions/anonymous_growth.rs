@@ -31,8 +31,8 @@ pub const CONDITION: Condition = Condition {
         "mem.active_file",
     ],
     observe,
-    remedies: remedies,
-    next: next,
+    remedies,
+    next,
     source: include_str!("anonymous_growth.rs"),
 };
 

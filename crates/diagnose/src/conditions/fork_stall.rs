@@ -17,8 +17,8 @@ pub const CONDITION: Condition = Condition {
     area: "faults and locks",
     needs: &["call.time_max", "call.calls", "task.rss_anon"],
     observe,
-    remedies: remedies,
-    next: next,
+    remedies,
+    next,
     source: include_str!("fork_stall.rs"),
 };
 

@@ -18,8 +18,8 @@ pub const CONDITION: Condition = Condition {
     area: "reclaim",
     needs: &["vm.compact_stall", "vm.compact_fail", "mem.free", "mem.total", "zone.buddy_9", "zone.buddy_10"],
     observe,
-    remedies: remedies,
-    next: next,
+    remedies,
+    next,
     source: include_str!("memory_fragmentation.rs"),
 };
 

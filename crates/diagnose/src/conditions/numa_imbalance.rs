@@ -28,8 +28,8 @@ pub const CONDITION: Condition = Condition {
         "node.mem_total",
     ],
     observe,
-    remedies: remedies,
-    next: next,
+    remedies,
+    next,
     source: include_str!("numa_imbalance.rs"),
 };
 

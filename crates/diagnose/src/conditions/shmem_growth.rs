@@ -26,8 +26,8 @@ pub const CONDITION: Condition = Condition {
         "vm.oom_kill",
     ],
     observe,
-    remedies: remedies,
-    next: next,
+    remedies,
+    next,
     source: include_str!("shmem_growth.rs"),
 };
 

@@ -31,8 +31,8 @@ pub const CONDITION: Condition = Condition {
         "vm.oom_kill",
     ],
     observe,
-    remedies: remedies,
-    next: next,
+    remedies,
+    next,
     source: include_str!("slab_inode_bloat.rs"),
 };
 

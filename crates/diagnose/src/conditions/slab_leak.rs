@@ -19,8 +19,8 @@ pub const CONDITION: Condition = Condition {
     area: "growth",
     needs: &["mem.sunreclaim", "slab.num_objs", "slab.objsize", "slab.bytes", "mem.total"],
     observe,
-    remedies: remedies,
-    next: next,
+    remedies,
+    next,
     source: include_str!("slab_leak.rs"),
 };
 

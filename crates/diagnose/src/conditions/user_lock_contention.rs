@@ -18,8 +18,8 @@ pub const CONDITION: Condition = Condition {
     area: "faults and locks",
     needs: &["call.calls", "call.errors", "call.time", "path.samples", "path.time"],
     observe,
-    remedies: remedies,
-    next: next,
+    remedies,
+    next,
     source: include_str!("user_lock_contention.rs"),
 };
 

@@ -68,7 +68,7 @@ pub fn observe(view: &View<'_>) -> Observation {
         full.memory.map_or_else(|| "unknown".to_owned(), words::bytes),
         words::percent(worst),
         words::percent(best),
-        reader.as_ref().map(|r| from(r)).unwrap_or_default()
+        reader.as_ref().map(from).unwrap_or_default()
     );
     for metric in ["cache.hit_ratio", "cache.misses", "cache.hits", "mem.cached"] {
         finding.evidence.extend(view.evidence(metric, "", span));
