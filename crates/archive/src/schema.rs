@@ -60,6 +60,7 @@ const UNITS: [Unit; 12] = [
     Unit::Centi,
     Unit::Sectors,
     Unit::Text,
+    Unit::Ppm,
 ];
 
 /// The columns of this version, as they are written: the number of entities; for each its name and the number of
