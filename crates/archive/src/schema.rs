@@ -47,7 +47,7 @@ pub(crate) struct Schema {
 }
 
 /// Units as files write them; a unit is never renumbered.
-const UNITS: [Unit; 12] = [
+const UNITS: [Unit; 13] = [
     Unit::None,
     Unit::Count,
     Unit::Bytes,
