@@ -1,6 +1,6 @@
 //! A recorder that is killed at any moment loses at most the frame that it was writing.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
