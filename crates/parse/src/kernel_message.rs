@@ -17,6 +17,8 @@ mod device;
 
 use mitra_model::EventKind;
 
+use crate::find::Pieces;
+
 /// Longer lines are cut where an event keeps them.
 const TEXT_BYTES_MAX: usize = 1_024;
 /// The length of the name of a task, without the zero behind it (`TASK_COMM_LEN`).
@@ -26,7 +28,20 @@ const COMM_BYTES_MAX: usize = 15;
 /// the time and without `kernel:`.
 #[must_use]
 pub fn meaning(text: &str) -> Option<EventKind> {
+    /// Of each line that has a meaning, some bytes that few others have.
+    static PIECES: Pieces = Pieces::new(&[
+        // Crashes.
+        *b"segf", *b" ip:", *b"unha", // Lack of memory, and tasks that do not go on.
+        *b"oom-", *b"Kill", *b"y: k", *b"FO: ", *b"ft l", // Of TCP, and allocations.
+        *b"Out ", *b"y --", *b"orph", *b"lloc", // Devices and links: see there.
+        *b"dev ", *b"/O e", *b"sfer", *b"Disk", *b"-fs*", *b"XFS*", *b"TRFS", *b"F2FS", *b"GFS2", *b"Emas",
+        *b"rd r", *b"disa", *b"nvme", *b"offl", *b"dead", *b"ming", *b"ink*", *b"ETDE", *b"[Har", *b"EDAC",
+        *b"y fa", *b"PCIe",
+    ]);
     let text = text.trim();
+    if !PIECES.may_be_in(text.as_bytes()) {
+        return None;
+    }
     crash::crash(text)
         .or_else(|| oom_kill(text))
         .or_else(|| stuck(text))

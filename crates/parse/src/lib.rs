@@ -45,6 +45,7 @@ pub mod zoneinfo;
 
 #[cfg(test)]
 mod damage;
+mod find;
 #[cfg(test)]
 mod testing;
 

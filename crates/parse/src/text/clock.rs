@@ -105,8 +105,8 @@ pub fn with_half(ns: i64, mark: &[u8]) -> Option<i64> {
 pub fn month(word: &[u8]) -> Option<u32> {
     const NAMES: [&[u8]; 12] =
         [b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"];
-    let head = word.get(..3)?.to_ascii_lowercase();
-    let i = NAMES.iter().position(|n| **n == *head)?;
+    let head = word.get(..3)?;
+    let i = NAMES.iter().position(|n| n.eq_ignore_ascii_case(head))?;
     word.iter().all(u8::is_ascii_alphabetic).then(|| i as u32 + 1)
 }
 

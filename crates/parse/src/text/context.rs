@@ -156,31 +156,23 @@ fn prompt(line: &[u8], import: &mut Import) -> bool {
         "jstat",
         "jcmd",
     ];
-    let line = line.trim_ascii();
-    let after = ["# ", "$ ", "% ", "> "].iter().find_map(|mark| {
-        let at = memchr::memmem::find(line, mark.as_bytes())?;
-        let before = line.get(..at)?;
-        // A prompt is one or two words: `me@host:~/dir`, `[root@host ~]`.
-        (before.len() <= 80 && words(before).count() <= 2).then(|| line.get(at + 2..))?
-    });
-    let Some(after) = after else { return false };
-    let mut command: Vec<String> = words(after).map(text).collect();
-    if command.first().is_some_and(|w| w == "sudo") {
-        command.remove(0);
+    let Some(after) = behind_mark(line.trim_ascii()) else { return false };
+    let mut list = words(after);
+    let mut program = list.next();
+    if program == Some(b"sudo") {
+        program = list.next();
     }
-    let Some(program) = command.first_mut() else { return false };
-    if let Some((_, name)) = program.rsplit_once('/') {
-        *program = name.to_owned();
-    }
-    let name = program.strip_suffix("-bpfcc").unwrap_or(program).to_owned();
-    if !NAMES.contains(&name.as_str()) {
+    let Some(program) = program else { return false };
+    let name = program.rsplit(|b| *b == b'/').next().unwrap_or(program);
+    let name = name.strip_suffix(b"-bpfcc").unwrap_or(name);
+    if !NAMES.iter().any(|known| known.as_bytes() == name) {
         return false;
     }
-    *program = name;
+    let command: Vec<String> = std::iter::once(name).chain(list).map(text).collect();
     import.context.interval_s = None;
     import.context.underway = false;
     import.context.blank_lines = None;
-    if SAMPLERS.contains(&command[0].as_str()) {
+    if SAMPLERS.iter().any(|sampler| sampler.as_bytes() == name) {
         let numbers: Vec<f64> =
             command.iter().skip(1).rev().map_while(|w| number(w.as_bytes())).filter(|n| *n > 0.0).collect();
         import.context.interval_s = match numbers.as_slice() {
@@ -191,6 +183,30 @@ fn prompt(line: &[u8], import: &mut Import) -> bool {
     }
     import.context.command = command;
     true
+}
+
+/// What stands behind the mark of a prompt. A prompt is one or two words: `me@host:~/dir`, `[root@host ~]`.
+fn behind_mark(line: &[u8]) -> Option<&[u8]> {
+    const MARKS: &[u8] = b"#$%>";
+    let mut found = [None; MARKS.len()];
+    let (mut words, mut inside) = (0, false);
+    for (i, byte) in line.iter().enumerate().take(82) {
+        // The word that the mark itself may be is not before it.
+        if words > 2 {
+            break;
+        }
+        if let Some(slot) = MARKS.iter().position(|m| m == byte).and_then(|m| found.get_mut(m))
+            && i <= 80
+            && slot.is_none()
+            && line.get(i + 1) == Some(&b' ')
+        {
+            *slot = Some(i);
+        }
+        let blank = matches!(byte, b' ' | b'\t');
+        words += i32::from(!blank && !inside);
+        inside = !blank;
+    }
+    found.into_iter().flatten().next().and_then(|at| line.get(at + 2..))
 }
 
 /// A time on a line of its own, or after a mark: `zzz ***Sat Sep 10 10:53:32 CEST 2016`, `Sat 21 Nov 2026 …` of

@@ -21,6 +21,7 @@ use super::super::import::Import;
 use super::super::lines::Lines;
 use super::super::number::{leading, number, text, words};
 use super::run::{Run, Took, each_line, first, unit_seconds};
+use crate::find::find;
 
 /// Jobs whose mode is remembered between the first lines and their results.
 const MODES_MAX: usize = 256;
@@ -192,7 +193,7 @@ pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 
 /// `NAME: (g=0): rw=randrw, bs=…`: name and pattern.
 fn declared(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = memchr::memmem::find(line, b": (g=")?;
+    let at = find!(line, b": (g=")?;
     let rest = line.get(at + 5..)?;
     let rw = memchr::memmem::find(rest, b"): rw=")?;
     let mode = rest.get(rw + 6..)?;
@@ -202,7 +203,7 @@ fn declared(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// `NAME: (groupid=0, jobs=1): err= 0: pid=27759: …`: name and number of jobs.
 fn results(line: &[u8]) -> Option<(&[u8], Option<f64>)> {
-    let at = memchr::memmem::find(line, b": (groupid=")?;
+    let at = find!(line, b": (groupid=")?;
     let rest = line.get(at..)?;
     let jobs = memchr::memmem::find(rest, b"jobs=")?;
     memchr::memmem::find(rest, b"err=")?;

@@ -22,6 +22,7 @@ use super::super::import::Import;
 use super::super::lines::Lines;
 use super::super::number::{leading, number, text, words};
 use super::run::{Run, Took, after, each_line, first};
+use crate::find::find;
 
 /// The text after the progress.
 fn shown(line: &[u8]) -> &[u8] {
@@ -48,7 +49,7 @@ fn title(line: &[u8]) -> Option<&[u8]> {
 
 /// Name, requests a second and median of the quiet form.
 fn quiet(line: &[u8]) -> Option<(&[u8], f64, Option<f64>)> {
-    let at = memchr::memmem::find(line, b" requests per second")?;
+    let at = find!(line, b" requests per second")?;
     let rest = line.get(at + 20..)?;
     let head = line.get(..at)?;
     let colon = memchr::memmem::rfind(head, b": ")?;

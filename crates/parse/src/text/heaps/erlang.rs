@@ -26,6 +26,7 @@ use super::super::import::{Form, Import, When};
 use super::super::lines::Lines;
 use super::super::number::text;
 use super::terms::{Frame, Terms, Token, Value};
+use crate::find::find;
 
 /// A term that is longer than this is not one.
 const LINES_MAX: u32 = 100_000;
@@ -55,6 +56,9 @@ fn call(line: &[u8]) -> Option<Option<String>> {
         b"erlang:memory(",
         b":erlang.memory",
     ];
+    if find!(line, b"alloc").is_none() && find!(line, b"memory").is_none() {
+        return None;
+    }
     let line = line.trim_ascii();
     let found = CALLS.iter().find(|c| memchr::memmem::find(line, c).is_some())?;
     // A shell: the prompt ends with `>`.

@@ -19,6 +19,7 @@ use super::super::import::{Import, When};
 use super::super::lines::Lines;
 use super::super::number::{leading, text};
 use super::jvm::in_sequence;
+use crate::find::find;
 
 /// Shorter pauses are what a collector is for.
 const PAUSE_MIN_S: f64 = 0.1;
@@ -77,7 +78,8 @@ fn classic(line: &[u8]) -> Option<Entry<'_>> {
     let mut rest = line.trim_ascii_start();
     let mut when = None;
     let mut uptime = None;
-    if let Some(at) = memchr::memmem::find(rest, b": ").filter(|at| (19..=32).contains(at))
+    if rest.first().is_some_and(u8::is_ascii_digit)
+        && let Some(at) = find!(rest, b": ").filter(|at| (19..=32).contains(at))
         && let Some(t) = rest.get(..at).and_then(clock::iso)
     {
         when = Some(When::At(t));

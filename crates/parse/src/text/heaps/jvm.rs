@@ -21,6 +21,7 @@ use super::super::import::{Column, Form, GroupId, Import, When};
 use super::super::lines::Lines;
 use super::super::number::{integer, leading, number, text, words};
 use super::python::{census, put};
+use crate::find::find;
 
 /// Classes of one histogram.
 const ROWS_MAX: u32 = 1_000_000;
@@ -81,7 +82,7 @@ pub fn read_histogram(lines: &mut Lines<'_>, import: &mut Import) {
 /// A line of `GC.heap_info`: the space, its bytes in all where they are said, the bytes in use.
 fn space(line: &[u8]) -> Option<(&[u8], Option<f64>, f64)> {
     let line = line.trim_ascii();
-    let at = memchr::memmem::find(line, b" total ").or_else(|| memchr::memmem::find(line, b" used "))?;
+    let at = find!(line, b" total ").or_else(|| find!(line, b" used "))?;
     let name = line.get(..at)?.trim_ascii();
     let known = name.ends_with(b"heap")
         || name.ends_with(b"generation")
@@ -187,6 +188,9 @@ pub fn starts_jstat(lines: &mut Lines<'_>, _: &Context) -> bool {
 }
 
 fn is_jstat(line: &[u8]) -> bool {
+    if find!(line, b"YGCT").is_none() {
+        return false;
+    }
     let names: Vec<&[u8]> = words(line).take(20).collect();
     let has = |name: &[u8]| names.contains(&name);
     has(b"YGC") && has(b"YGCT") && has(b"FGC") && has(b"GCT")

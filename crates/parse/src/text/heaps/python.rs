@@ -13,6 +13,7 @@ use super::super::context::Context;
 use super::super::import::{Column, Form, GroupId, Import};
 use super::super::lines::Lines;
 use super::super::number::{integer, leading, text, with_suffix, words};
+use crate::find::find;
 
 /// Count and bytes of a kind.
 pub(super) fn census(import: &mut Import) -> GroupId {
@@ -35,7 +36,7 @@ pub fn starts_guppy(lines: &mut Lines<'_>, _: &Context) -> bool {
 }
 
 fn partition(line: &[u8]) -> Option<[f64; 2]> {
-    let at = memchr::memmem::find(line, b"Partition of a set of ")?;
+    let at = find!(line, b"Partition of a set of ")?;
     let rest = line.get(at + 22..)?;
     let objects = words(rest).next().and_then(integer)?;
     let at = memchr::memmem::find(rest, b"Total size = ")?;
@@ -91,7 +92,7 @@ pub fn starts_tracemalloc(lines: &mut Lines<'_>, _: &Context) -> bool {
 
 /// Where, count and bytes. A difference to another snapshot stands in brackets behind each, and is not kept.
 fn traced(line: &[u8]) -> Option<(&[u8], [f64; 2])> {
-    let at = memchr::memmem::find(line, b": size=")?;
+    let at = find!(line, b": size=")?;
     let mut place = line.get(..at)?.trim_ascii();
     // A number of the rank before it: `#1: `.
     if let Some(rest) = place.strip_prefix(b"#")

@@ -253,6 +253,12 @@ fn without_boot(text: &[u8]) -> &[u8] {
 /// A time after a bracket or an equals sign, or behind a few words.
 fn inside(line: &[u8]) -> Option<Head<'_>> {
     let near = line.get(..line.len().min(NEAR))?;
+    // Asked for every line: a time of day has a colon between digits, at most a date behind where it begins.
+    let is_digit = |at: usize| line.get(at).is_some_and(u8::is_ascii_digit);
+    let far = line.get(..line.len().min(NEAR + 64))?;
+    if !memchr::memchr_iter(b':', far).any(|at| is_digit(at + 1) && at.checked_sub(1).is_some_and(is_digit)) {
+        return None;
+    }
     let mut before = 0;
     for (i, pair) in near.windows(2).enumerate() {
         let [mark, next] = pair else { continue };

@@ -19,6 +19,7 @@ use mitra_model::EventKind;
 use super::import::{Import, When};
 use super::lines::Lines;
 use super::{Context, Format, context};
+use crate::find::find;
 use crate::kernel_message::meaning;
 
 use grid::Grid;
@@ -48,7 +49,14 @@ fn starts_kernel(lines: &mut Lines<'_>, _: &Context) -> bool {
 }
 
 fn starts_bird(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().and_then(head).is_some_and(|h| h.program.is_some_and(|p| p.starts_with(b"bird")))
+    // BIRD names itself, or the level, or writes JSON in which any letter may be written otherwise.
+    let may_be = |line: &&[u8]| {
+        matches!(line.first(), Some(b'{'))
+            || memchr::memchr(b'<', line).is_some()
+            || find!(line, b"bird").is_some()
+    };
+    let head = lines.peek().filter(may_be).and_then(head);
+    head.is_some_and(|h| h.program.is_some_and(|p| p.starts_with(b"bird")))
 }
 
 fn starts_log(lines: &mut Lines<'_>, _: &Context) -> bool {

@@ -81,9 +81,10 @@ fn row(line: &[u8], thousands: bool) -> Option<Row<'_>> {
 }
 
 fn is_head(line: &[u8]) -> bool {
-    matches!(words(line).count(), 6 | 7)
+    memchr::memchr3(b':', b'|', b'=', line).is_none()
+        && memchr::memchr3(b',', b'(', b'%', line).is_none()
+        && matches!(words(line).take(8).count(), 6 | 7)
         && is_header(line)
-        && !line.iter().any(|b| matches!(b, b':' | b'|' | b'=' | b',' | b'(' | b'%'))
 }
 
 /// A header of six or seven names, then a row of as many sizes: the first the largest of them, as of a whole.

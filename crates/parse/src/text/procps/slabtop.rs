@@ -61,15 +61,11 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     if row(line).is_some() {
         return true;
     }
-    let is_total = total(line).is_some();
-    if !is_total && (words(line).count() < 7 || !is_header(line)) {
-        return false;
+    if total(line).is_some() {
+        return lines.ahead(1).is_some_and(|next| total(next).is_some());
     }
-    match lines.ahead(1) {
-        Some(next) if is_total => total(next).is_some(),
-        Some(next) => row(next).is_some(),
-        None => false,
-    }
+    lines.ahead(1).is_some_and(|next| row(next).is_some())
+        && lines.peek().is_some_and(|line| words(line).count() >= 7 && is_header(line))
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {

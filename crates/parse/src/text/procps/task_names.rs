@@ -1,5 +1,6 @@
 //! What the columns of tables of processes are called.
 
+use crate::find::find;
 use crate::text::number::words;
 
 /// The columns of all versions of ps and top that a header may consist of.
@@ -195,6 +196,10 @@ pub fn english(word: &[u8]) -> &[u8] {
 
 /// Whether a line is a header: a process id, something of it, and no word that no column is called.
 pub fn is_header(line: &[u8]) -> bool {
+    // Asked for every line: hardly one has such a word.
+    if find!(line, b"PID").is_none() && find!(line, b"LWP").is_none() {
+        return false;
+    }
     let (mut id, mut more, mut count) = (false, false, 0);
     for word in words(line) {
         let word = english(word);

@@ -19,6 +19,7 @@
 //! Swap:  2097148k total,        0k used,  2097148k free,  9000000k cached
 //! ```
 
+use crate::find::find;
 use crate::text::clock;
 use crate::text::import::{Column, Form, GroupId, Import, When};
 use crate::text::number::{leading, words};
@@ -41,10 +42,13 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 
 /// Whether a line belongs to the upper part of a screen.
 fn is_head(line: &[u8]) -> bool {
+    let first = line.first().copied().unwrap_or_default();
     first_line(line).is_some()
         || tasks_line(line).is_some()
-        || cpu_parts(line).next().is_some()
-        || is_memory(line)
+        || ((matches!(first, b'%' | b'C' | b'c') || find!(line, b"%Cpu").is_some())
+            && cpu_parts(line).next().is_some())
+        || ((matches!(first, b'K' | b'M' | b'G' | b'T' | b'P' | b'S') || first.is_ascii_whitespace())
+            && is_memory(line))
 }
 
 /// `top - 13:30:10 up …`: time of day and load averages.

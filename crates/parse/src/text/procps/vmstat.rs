@@ -9,6 +9,7 @@
 //! The names are translated with the locale, their order is the same everywhere. `us` contains the nice time and `sy`
 //! that of interrupts.
 
+use crate::find::find;
 use crate::text::clock;
 use crate::text::import::{Column, Form, GroupId, Import, When};
 use crate::text::number::{number, words};
@@ -39,7 +40,7 @@ fn header_lines(lines: &mut Lines<'_>) -> Option<usize> {
     if is_english(line) {
         return Some(1);
     }
-    if memchr::memmem::find(line, b"---").is_none() || words(line).count() < 5 || !is_header(line) {
+    if find!(line, b"---").is_none() || words(line).count() < 5 || !is_header(line) {
         return None;
     }
     let names = lines.ahead(1)?;

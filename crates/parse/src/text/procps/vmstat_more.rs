@@ -15,6 +15,7 @@
 //! dentry                   109494 109536    192     21
 //! ```
 
+use crate::find::find;
 use crate::text::import::{Column, Form, Import};
 use crate::text::number::{number, words};
 use crate::text::{Context, Format, Lines};
@@ -124,7 +125,7 @@ fn disk(line: &[u8]) -> Option<(&[u8], [f64; 10])> {
 }
 
 fn is_disks(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let banner = lines.peek().is_some_and(|l| memchr::memmem::find(l, b"---").is_some() && is_header(l));
+    let banner = lines.peek().is_some_and(|l| find!(l, b"---").is_some() && is_header(l));
     banner
         && lines.ahead(1).is_some_and(|l| is_header(l) && words(l).count() >= 10)
         && lines.ahead(2).is_some_and(|l| disk(l).is_some())

@@ -18,6 +18,7 @@
 use mitra_model::lookup;
 
 use super::sink::Sink;
+use crate::find::find;
 use crate::text::number::{integer, leading, text, with_suffix, words};
 use crate::text::{Context, Form, Import, Lines};
 
@@ -183,8 +184,7 @@ fn mounted(line: &[u8]) -> Option<(String, String, String)> {
 
 pub(super) fn mount_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     lines.peek().is_some_and(|line| {
-        (memchr::memmem::find(line, b" type ").is_some() || line.ends_with(b" 0 0"))
-            && mounted(line).is_some()
+        (find!(line, b" type ").is_some() || line.ends_with(b" 0 0")) && mounted(line).is_some()
     })
 }
 
@@ -205,6 +205,9 @@ struct Columns {
 }
 
 fn columns(line: &[u8]) -> Option<Columns> {
+    if words(line).next() != Some(b"NAME") {
+        return None;
+    }
     let names: Vec<&[u8]> = words(line).collect();
     let at = |name: &[u8]| names.iter().position(|n| *n == name);
     let is_one = names.first() == Some(&&b"NAME"[..])

@@ -21,6 +21,10 @@ pub(super) fn hint(context: &Context) -> &str {
 
 /// The path of a line such as `==> /proc/meminfo <==`, or of a title that is nothing but a path below `/proc`.
 pub(super) fn banner(line: &[u8]) -> Option<&str> {
+    // Asked for every line: most begin with a letter or a digit.
+    if line.trim_ascii_start().first()?.is_ascii_alphanumeric() {
+        return None;
+    }
     let line = std::str::from_utf8(line).ok()?.trim();
     if let Some(path) = line.strip_prefix("==> ").and_then(|l| l.strip_suffix(" <==")) {
         return Some(path.trim());

@@ -93,17 +93,19 @@ pub(super) fn starts(lines: &mut Lines<'_>, context: &Context) -> bool {
     }
     if is_numbers(line) {
         let hint = names::hint(context);
-        let named = names::setting(hint).is_some() || names::state(hint).is_some();
-        return named || is_alone(lines, context);
+        return is_alone(lines, context) || names::setting(hint).is_some() || names::state(hint).is_some();
     }
-    let line = line.to_vec();
-    let after = lines.ahead(1).unwrap_or_default();
-    if is_memory_stat(&line, after) || is_pair_with_stamps(&line, after) {
-        return true;
+    let may_be_stat = [&b"anon"[..], b"cache"].iter().any(|k| line.trim_ascii_start().starts_with(k));
+    if may_be_stat || memchr::memchr(b':', line).is_some() {
+        let line = line.to_vec();
+        let after = lines.ahead(1).unwrap_or_default();
+        if is_memory_stat(&line, after) || is_pair_with_stamps(&line, after) {
+            return true;
+        }
     }
     let hint = names::hint(context);
-    let is_text = names::setting(hint).is_some_and(|m| m.kind == MetricKind::Text);
-    is_text && (is_alone(lines, context) || (is_setting_path(hint) && ends_section(lines.ahead(1))))
+    let is_whole = is_alone(lines, context) || (is_setting_path(hint) && ends_section(lines.ahead(1)));
+    is_whole && names::setting(hint).is_some_and(|m| m.kind == MetricKind::Text)
 }
 
 /// Whether a name is the full path of a setting, as banners and prompts give it.

@@ -51,7 +51,7 @@ fn header(line: &[u8]) -> Option<Header> {
     if matches!(first, b"Device" | b"Device:") {
         return w.any(is_disk_column).then_some(Header::Disk { name_last: false });
     }
-    (is_disk_column(first) && line.trim_ascii_end().ends_with(b" Device"))
+    (line.trim_ascii_end().ends_with(b" Device") && is_disk_column(first))
         .then_some(Header::Disk { name_last: true })
 }
 

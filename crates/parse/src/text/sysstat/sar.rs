@@ -34,10 +34,9 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
         return is_header(rest);
     }
     // A header whose time was cut off: the row below it still has one.
-    if !is_header(line) || words(line).count() < 2 {
-        return false;
-    }
-    lines.ahead(1).and_then(|row| clock(row.trim_ascii())).is_some_and(|(_, rest)| is_row(rest, None))
+    let row = lines.ahead(1).and_then(|row| clock(row.trim_ascii()));
+    row.is_some_and(|(_, rest)| is_row(rest, None))
+        && lines.peek().is_some_and(|line| is_header(line.trim_ascii()) && words(line).count() >= 2)
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {

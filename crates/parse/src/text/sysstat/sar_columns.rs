@@ -378,6 +378,38 @@ pub fn cpu_time(name: &[u8]) -> Option<&'static str> {
 /// Whether some section has a column of this name, read or not.
 #[must_use]
 pub fn is_known(name: &[u8]) -> bool {
+    // Asked for every word of a line behind a time, which most often is one of a log.
+    may_be_known(name) && is_one_of_all(name)
+}
+
+/// Where the names have a mark, by their length and their ends.
+fn mark(name: &[u8]) -> Option<(usize, u64)> {
+    let (first, last) = (usize::from(*name.first()?), usize::from(*name.last()?));
+    let place = first.wrapping_mul(37).wrapping_add(last.wrapping_mul(5)).wrapping_add(name.len()) % 1024;
+    Some((place / 64, 1 << (place % 64)))
+}
+
+/// Whether a name with the same length and the same ends is known.
+fn may_be_known(name: &[u8]) -> bool {
+    static MARKS: std::sync::OnceLock<[u64; 16]> = std::sync::OnceLock::new();
+    let marks = MARKS.get_or_init(|| {
+        let mut marks = [0; 16];
+        let columns = COLUMNS.iter().map(|e| e.name);
+        let options = OPTIONS.iter().map(|(mark, _)| *mark);
+        for name in columns.chain(options).chain(OTHERS.iter().copied()) {
+            if let Some((at, bit)) = mark(name.as_bytes())
+                && let Some(slot) = marks.get_mut(at)
+            {
+                *slot |= bit;
+            }
+        }
+        marks
+    });
+    let of_table = mark(name).is_some_and(|(at, bit)| marks.get(at).is_some_and(|slot| slot & bit != 0));
+    of_table || kind(name).is_some() || cpu_time(name).is_some()
+}
+
+fn is_one_of_all(name: &[u8]) -> bool {
     kind(name).is_some()
         || cpu_time(name).is_some()
         || COLUMNS.iter().any(|e| e.name.as_bytes() == name)

@@ -26,7 +26,11 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 /// The time in nanoseconds and the name of the event.
 fn event(line: &[u8]) -> Option<(i64, &[u8])> {
     // The name of a task may hold anything; the CPU in brackets comes after its id.
-    let open = line.windows(3).take(80).position(|w| matches!(w, [b' ', b'[', b'0'..=b'9']))?;
+    let near = line.get(..line.len().min(82))?;
+    let is_cpu = |at: &usize| {
+        matches!(at.checked_sub(1).and_then(|before| near.get(before..at + 2)), Some([b' ', _, b'0'..=b'9']))
+    };
+    let open = memchr::memchr_iter(b'[', near).find(is_cpu)? - 1;
     let task = line.get(..open)?.trim_ascii();
     // `comm-pid`, and with `-t` of trace-cmd or `record-tgid` the process in parentheses.
     let task = match task.strip_suffix(b")") {

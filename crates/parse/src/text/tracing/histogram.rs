@@ -11,6 +11,7 @@
 //! [1K, 2K)              99 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
 //! ```
 
+use crate::find::find;
 use crate::text::clock;
 use crate::text::import::{Column, Form, Import, When};
 use crate::text::lines::Lines;
@@ -137,7 +138,8 @@ fn heading(line: &[u8]) -> Option<&[u8]> {
 /// The thing that the next histogram is of: `disk = 'sda'`, `Process Name = java`.
 fn section(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.trim_ascii();
-    let at = memchr::memmem::find(line, b" = ")?;
+    // No key is longer than `Process Name`.
+    let at = find!(line.get(..line.len().min(20))?, b" = ")?;
     let key = line.get(..at)?;
     let value = line.get(at + 3..)?.trim_ascii();
     let value = value.strip_prefix(b"b").filter(|v| v.first() == Some(&b'\'')).unwrap_or(value);

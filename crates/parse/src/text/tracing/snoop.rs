@@ -16,6 +16,7 @@
 
 use mitra_model::time::SECOND;
 
+use crate::find::find;
 use crate::text::Format;
 use crate::text::clock;
 use crate::text::import::{Column, Form, Import, When};
@@ -65,8 +66,17 @@ fn heading(line: &[u8]) -> Option<Tool> {
         .then_some(Tool::Block)
 }
 
+fn has_comm(line: &[u8]) -> bool {
+    line.len() <= 300 && find!(line, b"COMM").is_some()
+}
+
 fn is(lines: &mut Lines<'_>, tool: Tool) -> bool {
-    lines.peek().and_then(heading) == Some(tool)
+    let may_be = lines.peek().is_some_and(|line| match tool {
+        Tool::Exec => line.trim_ascii_end().ends_with(b"ARGS"),
+        Tool::Retransmit => line.len() <= 300 && find!(line, b"LADDR:LPORT").is_some(),
+        Tool::Open | Tool::Block => has_comm(line),
+    });
+    may_be && lines.peek().and_then(heading) == Some(tool)
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {

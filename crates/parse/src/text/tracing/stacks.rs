@@ -89,6 +89,11 @@ fn header(line: &[u8]) -> Option<(&[u8], &[u8])> {
     if line.first()?.is_ascii_digit() {
         return None;
     }
+    // Asked for every line: the time has a colon behind its last digit.
+    let is_end = |at: usize| at.checked_sub(1).and_then(|at| line.get(at)).is_some_and(u8::is_ascii_digit);
+    if !memchr::memchr_iter(b':', line).any(is_end) {
+        return None;
+    }
     let mut list = words(line);
     let mut before: [&[u8]; 2] = [b"", b""];
     for _ in 0..12 {

@@ -8,6 +8,7 @@
 //! 100.00    0.003180                  6647      6643 total
 //! ```
 
+use crate::find::find;
 use crate::text::import::{Column, Form, GroupId, Import, When};
 use crate::text::lines::Lines;
 use crate::text::number::{integer, number, words};
@@ -54,7 +55,7 @@ fn columns(line: &[u8]) -> Option<Vec<Cell>> {
 
 pub(super) fn is_header(line: &[u8]) -> bool {
     // Most lines are settled by their length and their end.
-    line.len() < 200 && memchr::memmem::find(line, b"syscall").is_some() && columns(line).is_some()
+    line.len() < 200 && find!(line, b"syscall").is_some() && columns(line).is_some()
 }
 
 pub(super) fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
