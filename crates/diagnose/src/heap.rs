@@ -1,7 +1,7 @@
 //! The heap of one process, from its mappings and from what its run time knows of it.
 
-use mitra_model::Span;
 use mitra_model::report::Evidence;
+use mitra_model::{SeriesSet, Span};
 
 use crate::view::View;
 
@@ -70,6 +70,13 @@ pub fn regions(view: &View<'_>) -> Vec<Region> {
         .collect();
     list.sort_by(|a, b| b.rss.total_cmp(&a.rss));
     list
+}
+
+/// Resident bytes of all mappings of a set that can hold a heap.
+#[must_use]
+pub fn resident(set: &SeriesSet) -> f64 {
+    let view = View::of_case(set, None);
+    regions(&view).iter().map(|r| r.rss).sum()
 }
 
 fn tool(view: &View<'_>, row: &str) -> String {

@@ -63,8 +63,14 @@ pub fn orphans(view: &View<'_>) -> Option<Orphans> {
 pub fn memory(view: &View<'_>) -> Option<Memory> {
     let used = view.set.get("sock.tcp_mem", "")?.max(view.window)?;
     let text = view.set.text("sysctl.net.ipv4.tcp_mem", "")?.last()?;
-    let mut numbers = text.split_ascii_whitespace().filter_map(|n| n.parse::<f64>().ok());
-    let limits = [numbers.next()?, numbers.next()?, numbers.next()?];
+    let numbers: Vec<f64> =
+        text.split_ascii_whitespace().map(str::parse).collect::<Result<_, _>>().unwrap_or_default();
+    // Three numbers that rise, or the line is not this setting.
+    let &[low, pressure, high] = numbers.as_slice() else { return None };
+    if !(0.0 < low && low <= pressure && pressure <= high) {
+        return None;
+    }
+    let limits = [low, pressure, high];
     let mut evidence: Vec<Evidence> = view.reading_evidence("sock.tcp_mem", "").into_iter().collect();
     if let Some(first) = evidence.first_mut() {
         first.during = used;

@@ -39,6 +39,9 @@ pub const CONDITION: Condition = Condition {
 const AVOIDABLE: f64 = 0.3;
 
 fn observe(view: &View<'_>) -> Observation {
+    if view.set.host.cpus == 0 {
+        return Observation::CannotTell("how many CPUs the machine has: nproc".to_owned());
+    }
     if view.cpus() < 2.0 {
         return Observation::Inactive("the machine has one CPU".to_owned());
     }

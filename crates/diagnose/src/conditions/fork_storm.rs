@@ -40,6 +40,8 @@ pub const CONDITION: Condition = Condition {
 /// To fork, exec and exit the smallest program costs 0.5 to 1 ms of CPU, so from here on a fifth of a CPU does nothing
 /// else. Package upgrades and builds stay below half of it.
 const FORKS_S: f64 = 250.0;
+/// On a machine with many CPUs it takes more to be a storm: an eighth of all CPUs.
+const FORKS_PER_CPU_S: f64 = 125.0;
 /// A process that lives for a tenth of a second does something; the storm's do not.
 const SHORT_S: f64 = 0.1;
 
@@ -47,7 +49,8 @@ fn observe(view: &View<'_>) -> Observation {
     let Some(forks) = view.system("sys.forks") else {
         return Observation::CannotTell("sys.forks".to_owned());
     };
-    let Some(high) = view.high("sys.forks", "", FORKS_S, 3.0) else {
+    let floor = FORKS_S.max(FORKS_PER_CPU_S * view.cpus());
+    let Some(high) = view.high("sys.forks", "", floor, 3.0) else {
         return Observation::Inactive(format!(
             "{} forks/s at most",
             words::count(forks.max().unwrap_or(0.0))

@@ -39,6 +39,11 @@ const MANAGED_SHARE: f64 = 0.1;
 /// Twice as many objects as at the start are growth.
 const GROWN: f64 = 2.0;
 
+/// A heap that a leak has made large is half as large again at least; less is the noise of any work.
+const LEAST_GROWTH: f64 = 1.5;
+/// A program's own text and tables hold a string some hundred times at most.
+const REPEATED: f64 = 1e5;
+
 fn observe(view: &View<'_>) -> Observation {
     let regions = heap::regions(view);
     let managed = heap::managed(view);
@@ -54,6 +59,15 @@ fn observe(view: &View<'_>) -> Observation {
     if region.rss < LARGE {
         return Observation::Inactive(format!("the largest heap holds {}", words::bytes(region.rss)));
     }
+    if let Some((before, now)) =
+        heaps_of_both_sides(view, &regions).filter(|(before, now)| now < &(LEAST_GROWTH * before))
+    {
+        return Observation::Inactive(format!(
+            "the heaps hold {} after {} before: they do not grow",
+            words::bytes(now),
+            words::bytes(before)
+        ));
+    }
     match &managed {
         Some(m) if m.bytes > MANAGED_SHARE * region.rss => {
             return Observation::Inactive(format!(
@@ -61,6 +75,15 @@ fn observe(view: &View<'_>) -> Observation {
                 words::bytes(m.bytes),
                 words::bytes(region.rss)
             ));
+        }
+        // Memory that the run time does not know of may be what the program is for: arrays, buffers, a cache.
+        Some(_)
+            if grown.is_empty() && !is_repeated(&census) && heaps_of_both_sides(view, &regions).is_none() =>
+        {
+            return Observation::CannotTell(
+                "whether the heap grows, or what fills it: /proc/PID/smaps at another time, strings of the heap counted"
+                    .to_owned(),
+            );
         }
         Some(_) => {}
         None if grown.iter().any(|g| g.is_string) => {}
@@ -72,6 +95,19 @@ fn observe(view: &View<'_>) -> Observation {
         }
     }
     Observation::Active(Box::new(finding(view, &regions, managed.as_ref(), &grown, &census)))
+}
+
+/// Resident bytes of all heap mappings, on the good side and now; `None` where only one side is known.
+fn heaps_of_both_sides(view: &View<'_>, regions: &[Region]) -> Option<(f64, f64)> {
+    view.baseline?;
+    let before = heap::resident(view.base_set);
+    (before > 0.0).then(|| (before, regions.iter().map(|r| r.rss).sum()))
+}
+
+/// Whether two kinds of strings are in the heap equally often and very often: objects that pile up, one like the other.
+fn is_repeated(census: &[Grown]) -> bool {
+    let strings: Vec<&Grown> = census.iter().filter(|g| g.is_string && g.now >= REPEATED).take(2).collect();
+    equal_counts(&strings).is_some()
 }
 
 fn finding(

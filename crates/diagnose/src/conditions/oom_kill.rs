@@ -4,6 +4,8 @@
 //! with most memory by the kernel's reckoning, which nearly always is the one that grew; where a longer-lived one of
 //! the same group grew more, it is named beside it.
 
+use std::collections::BTreeSet;
+
 use mitra_model::report::{Next, Remedy};
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, Span};
@@ -56,10 +58,16 @@ fn observe(view: &View<'_>) -> Observation {
             None => Observation::CannotTell("vm.oom_kill (since 4.13), or the kernel log".to_owned()),
         };
     };
-    let group = kills.iter().rev().find_map(|k| k.cgroup.clone()).or_else(|| group_of(view));
+    let named: BTreeSet<&str> = kills.iter().filter_map(|k| k.cgroup.as_deref()).collect();
+    let group = match named.len() {
+        0 => group_of(view),
+        1 => named.first().map(|g| (*g).to_owned()),
+        // Kills in several groups have no group in common.
+        _ => None,
+    };
+    let same = kills.iter().all(|k| k.comm == first.comm);
     let mut finding =
         Finding { onset: first.at, end: Some(last.at + SECOND), confidence: 1.0, ..Finding::default() };
-    let same = kills.iter().all(|k| k.comm == first.comm);
     finding.culprit.process = Some(first.comm.to_owned());
     finding.culprit.pid = Some(first.pid);
     finding.culprit.cgroup.clone_from(&group);
@@ -68,13 +76,16 @@ fn observe(view: &View<'_>) -> Observation {
     let place = match (&group, limit) {
         (Some(group), Some(limit)) => format!(" in {group}, which may have {}", words::bytes(limit)),
         (Some(group), None) => format!(" in {group}"),
+        _ if named.len() > 1 => format!(" in {} control groups", named.len()),
         _ => String::new(),
     };
-    let held = kills
-        .iter()
-        .filter_map(|k| k.anon_bytes)
-        .max()
-        .map(|bytes| format!("; it held {} of anonymous memory", words::bytes(bytes as f64)))
+    let most = kills.iter().filter_map(|k| Some((k.anon_bytes?, k))).max_by_key(|(bytes, _)| *bytes);
+    let held = most
+        .map(|(bytes, kill)| {
+            let who = if same { "it".to_owned() } else { format!("{} ({})", kill.comm, kill.pid) };
+            let most = if kills.len() == 1 { "" } else { " at most" };
+            format!("; {who} held {}{most} of anonymous memory", words::bytes(bytes as f64))
+        })
         .unwrap_or_default();
     finding.statement = if kills.len() == 1 {
         format!("the kernel killed {} ({}) for lack of memory{place}{held}", first.comm, first.pid)

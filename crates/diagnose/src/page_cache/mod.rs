@@ -7,7 +7,7 @@ pub mod thrash;
 use mitra_model::report::Evidence;
 
 use crate::conditions::disk_saturated::{is_partition, is_stacked};
-use crate::conditions::streaming_read_flood::EVICTION_PAGES_S;
+use crate::conditions::streaming_read_flood::{EVICTION_PAGES_S, SEQUENTIAL_BYTES};
 use crate::signal::Run;
 use crate::view::View;
 
@@ -151,9 +151,14 @@ fn reader(view: &View<'_>, device: &str, least: f64) -> Option<Reader> {
 
 /// The device whose reading fills the cache: it does most of all reading, and reads a lot.
 pub fn flooding_device(view: &View<'_>) -> Option<Reader> {
-    let mut list: Vec<Reader> =
-        readers(view, READ_BYTES_S).into_iter().filter(|r| !is_stacked(&r.device)).collect();
-    let all: f64 = list.iter().map(|r| r.during).sum();
+    let (stacked, mut list): (Vec<Reader>, Vec<Reader>) =
+        readers(view, READ_BYTES_S).into_iter().partition(|r| is_stacked(&r.device));
+    let sum = |list: &[Reader]| list.iter().map(|r| r.during).sum::<f64>();
+    // What is read from a stacked device is read from its members too, where these were recorded.
+    if let Some(top) = stacked.into_iter().next().filter(|top| top.during > 2.0 * sum(&list)) {
+        list.insert(0, top);
+    }
+    let all = sum(&list);
     if list.is_empty() || list[0].during < 0.5 * all {
         return None;
     }
@@ -166,9 +171,19 @@ pub fn victims(view: &View<'_>, flood: &Reader) -> Vec<Reader> {
     const AGAIN_BYTES_S: f64 = 1e6;
     readers(view, AGAIN_BYTES_S)
         .into_iter()
-        .filter(|r| r.device != flood.device && !is_stacked(&r.device))
+        .filter(|r| r.device != flood.device && (is_stacked(&flood.device) || !is_stacked(&r.device)))
         .filter(|r| r.during >= 4.0 * r.before.unwrap_or(0.0))
+        .filter(|r| !is_same_reading(r, flood))
         .collect()
+}
+
+/// Whether a device is read by the flood itself: as a member of what is read, as a volume on top of it, as its mirror.
+/// What was evicted is fetched again page by page; the flood comes in large requests, and in comparable amounts.
+fn is_same_reading(other: &Reader, flood: &Reader) -> bool {
+    // A stripe over more than twenty devices is rare.
+    const MEMBER_SHARE: f64 = 0.05;
+    other.request_bytes.is_none_or(|bytes| bytes >= SEQUENTIAL_BYTES)
+        && other.during >= MEMBER_SHARE * flood.during
 }
 
 /// Seconds between the ends of two stretches; `None` where one of them lasts.

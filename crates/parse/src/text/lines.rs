@@ -8,6 +8,8 @@ pub const LINE_MAX: usize = 64 * 1024;
 pub const AHEAD_MAX: usize = 32;
 /// Bytes that are read at a time.
 const CHUNK: usize = 256 * 1024;
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A cursor over lines. A line is shown without its newline and without a carriage return before it.
 pub struct Lines<'a> {
@@ -25,7 +27,7 @@ pub struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// The lines of some input.
     pub fn new(input: &'a mut dyn Read) -> Self {
-        Lines {
+        let mut lines = Lines {
             input,
             buffer: vec![0; CHUNK],
             at: 0,
@@ -34,6 +36,16 @@ impl<'a> Lines<'a> {
             error: None,
             number: 1,
             current: None,
+        };
+        lines.pass_over_mark();
+        lines
+    }
+
+    /// Passes over the mark that editors of Windows put before text in UTF-8: it is no part of the first line.
+    fn pass_over_mark(&mut self) {
+        while self.filled < BYTE_ORDER_MARK.len() && self.read_more() {}
+        if self.buffer.get(..self.filled).is_some_and(|b| b.starts_with(BYTE_ORDER_MARK)) {
+            self.at = BYTE_ORDER_MARK.len();
         }
     }
 

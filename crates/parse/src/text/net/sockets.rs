@@ -234,7 +234,10 @@ pub(super) fn list(lines: &mut Lines<'_>, import: &mut Import) {
         } else if let Some(found) = heading(line) {
             tool = Some(found);
         } else if line.trim_ascii().is_empty() {
-            break;
+            // `ss -m` leaves the line of memory blank below a socket that has none.
+            if !line.starts_with(b"\t") {
+                break;
+            }
         } else if let Some(tool) = tool {
             match socket(tool, line) {
                 Some(socket) => {
