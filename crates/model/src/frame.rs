@@ -263,7 +263,8 @@ pub enum EventKind {
         pid: u32,
         /// Its name.
         comm: String,
-        /// Its control group, where known.
+        /// The control group whose limit it was, or else the victim's, where known; none where the machine itself had
+        /// no memory left.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cgroup: Option<String>,
         /// Its anonymous resident memory, where known.

@@ -91,7 +91,15 @@ fn oom_kill(text: &str) -> Option<EventKind> {
     if let Some(fields) = text.strip_prefix("oom-kill:") {
         let (before, task) = fields.split_once(",task=")?;
         let (comm, pid) = task.rsplit_once(",pid=")?;
-        let cgroup = after(before, "task_memcg=").filter(|c| !c.is_empty()).map(str::to_owned);
+        let group = |key| {
+            let rest: &str = after(before, key)?;
+            rest.split(',').next().filter(|g| !g.is_empty()).map(str::to_owned)
+        };
+        // The group whose limit it was. Where the machine itself had none left, the victim's group limited nothing.
+        let is_limit = !["CONSTRAINT_NONE", "CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY", ",global_oom"]
+            .iter()
+            .any(|mark| contains(before, mark));
+        let cgroup = group("oom_memcg=").or_else(|| group("task_memcg=")).filter(|_| is_limit);
         let pid = u32::try_from(leading(pid)?).ok()?;
         return Some(EventKind::OomKill { pid, comm: comm.to_owned(), cgroup, anon_bytes: None });
     }

@@ -90,7 +90,8 @@ pub fn verdict(incident: &Incident, until: Moment, style: &Style, title: Title<'
 /// How long something took, where both ends are on one clock.
 fn length_between(from: Moment, to: Moment) -> Option<String> {
     let same = Era::of(from.0) == Era::of(to.0) && from.is_known();
-    same.then(|| units::length(seconds(from, to)))
+    // One moment has no length.
+    (same && to.0 > from.0).then(|| units::length(seconds(from, to)))
 }
 
 fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, shown: &mut Shown, title: Title<'_>) {

@@ -50,7 +50,8 @@ fn observe(view: &View<'_>) -> Observation {
     if view.each("disk.io_time").next().is_none() {
         return Observation::CannotTell("disk.io_time".to_owned());
     }
-    if view.each("task.state").next().is_none() {
+    let has_states = view.each("task.state").next().is_some();
+    if !has_states && !io_delay_is_known(view) {
         return Observation::CannotTell("I/O of each process (task.read_bytes, task.write_bytes)".to_owned());
     }
     let saturated = disk_saturated::saturated(view);
@@ -80,6 +81,13 @@ fn observe(view: &View<'_>) -> Observation {
             top.comm,
             disk.device,
             words::percent(waiting)
+        ));
+    }
+    // Without states of tasks it takes both: others that waited, and requests that got slower.
+    if !has_states && disk.await_before_s.is_none_or(|before| disk.await_s < 2.0 * before) {
+        return Observation::Inactive(format!(
+            "{} filled {} and its requests took no longer than before",
+            top.comm, disk.device
         ));
     }
     let mut finding = disk_saturated::finding(view, disk);
@@ -115,14 +123,19 @@ fn nearest(saturated: &[Saturated], rate: f64) -> &Saturated {
     saturated.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(&saturated[0])
 }
 
-/// Task-seconds per second in D state of user processes other than these, in the span and in the baseline.
+/// Whether the kernel accounts for the time that tasks wait for I/O: where it does not the tools print zeros.
+fn io_delay_is_known(view: &View<'_>) -> bool {
+    view.each("task.blkio_delay").any(|(_, series)| series.max(view.window).is_some_and(|delay| delay > 0.0))
+}
+
+/// Task-seconds per second in D state or, where that is known, waiting for I/O of user processes other than these, in the span and in the baseline.
 pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: mitra_model::Span) -> (f64, f64) {
     let total = |set, span: mitra_model::Span, processes: &[Process<'_>]| {
         let seconds = (span.until - span.since) as f64 / 1e9;
         let waited: f64 = processes
             .iter()
             .filter(|p| !p.kthread && !these.contains(&p.pid))
-            .map(|p| p.uninterruptible_s(set, span))
+            .map(|p| p.uninterruptible_s(set, span).max(p.total(set, "task.blkio_delay", span)))
             .sum();
         if seconds > 0.0 { waited / seconds } else { 0.0 }
     };

@@ -5,6 +5,7 @@
 
 use crate::condition::{Condition, Observation, Role, no_next, no_remedies};
 use crate::view::{View, observe_level};
+use crate::words;
 
 /// The condition.
 pub const CONDITION: Condition = Condition {
@@ -25,5 +26,20 @@ const METRICS: &[&str] = &["sys.cpu_iowait"];
 const FLOOR: f64 = 0.1;
 
 fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, METRICS, FLOOR * view.cpus(), 3.0, "iowait")
+    let observation = observe_level(view, METRICS, FLOOR * view.cpus(), 3.0, "iowait");
+    // The metric is the sum of all CPUs: a tool's `%iowait` is a share of them.
+    let share = |value: f64| words::percent(value / view.cpus());
+    let Some(iowait) = view.system("sys.cpu_iowait") else { return observation };
+    match observation {
+        Observation::Active(mut finding) => {
+            let mean = finding.evidence.first().map_or(0.0, |e| e.during);
+            finding.statement = format!("iowait {} of all CPU time", share(mean));
+            Observation::Active(finding)
+        }
+        Observation::Inactive(_) => Observation::Inactive(format!(
+            "iowait at most {} of all CPU time",
+            share(iowait.max().unwrap_or(0.0))
+        )),
+        other => other,
+    }
 }

@@ -121,9 +121,13 @@ fn finding(
     let at = view.set.get("mapping.rss", &region.row).and_then(|s| s.axis.t.last().copied());
     let mut finding = view.finding_at(at.unwrap_or(mitra_model::Era::Fact.zero()));
     finding.culprit.address = Some(region.row.split(' ').next().unwrap_or(&region.row).to_owned());
-    let mut parts = vec![format!("the mapping {} holds {}", region.row, words::bytes(region.rss))];
-    finding.evidence.extend(region.evidence.iter().cloned());
     finding.confidence = 0.55;
+    let mut parts = vec![format!("the mapping {} holds {}", region.row, words::bytes(region.rss))];
+    if let Some((before, now)) = heaps_of_both_sides(view, regions) {
+        parts.push(format!("all heaps grew from {} to {}", words::bytes(before), words::bytes(now)));
+        finding.confidence += 0.1;
+    }
+    finding.evidence.extend(region.evidence.iter().cloned());
     if let Some(m) = managed {
         let share = m.bytes / region.rss;
         parts.push(format!(

@@ -50,6 +50,16 @@ fn observe(view: &View<'_>) -> Observation {
         by_place.entry((object.unwrap_or_default(), offset, comm.as_str())).or_default().push(crash);
     }
     let Some(list) = by_place.into_values().max_by_key(Vec::len) else {
+        let is_kernel_log = |kind: &EventKind| {
+            matches!(
+                kind,
+                EventKind::KernelLog { .. } | EventKind::OomKill { .. } | EventKind::TcpPressure { .. }
+            )
+        };
+        // Files without a line of the kernel say nothing of crashes.
+        if view.is_case && !view.set.events.iter().any(|e| is_kernel_log(&e.kind)) {
+            return Observation::CannotTell("the kernel log".to_owned());
+        }
         return Observation::Inactive("no crash in the kernel log".to_owned());
     };
     Observation::Active(Box::new(finding(view, &list)))

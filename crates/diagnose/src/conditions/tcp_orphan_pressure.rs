@@ -71,7 +71,11 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let mut finding = match (&aborts, messages.first()) {
         (Some(high), _) => view.finding(&high.run),
-        (None, Some((event, ..))) => view.finding_at(event.real),
+        (None, Some((event, ..))) => Finding {
+            // Of what is known by messages only, the last one is all that is known of its end.
+            end: messages.iter().map(|(event, ..)| event.real).max(),
+            ..view.finding_at(event.real)
+        },
         (None, None) => return Observation::Inactive("nothing was aborted".to_owned()),
     };
     describe(view, &mut finding, &orphans);

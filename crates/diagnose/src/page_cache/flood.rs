@@ -10,7 +10,7 @@ use super::{Eviction, Fall, Reader, ends_apart_s, flooding_device, victims};
 use crate::condition::{Finding, Observation};
 use crate::conditions::streaming_read_flood::{HARM_PAGES_S, SEQUENTIAL_BYTES};
 use crate::view::View;
-use crate::words;
+use crate::{process, words};
 
 /// Looks.
 pub fn observe(view: &View<'_>) -> Observation {
@@ -55,8 +55,52 @@ pub fn observe(view: &View<'_>) -> Observation {
             ),
         };
     }
-    Observation::Active(Box::new(finding(view, &flood, &eviction, &again)))
+    let tops = top_readers(view, &flood);
+    if again.is_empty() && faults_are_of(view, tops.first(), &flood) {
+        return Observation::Inactive(format!(
+            "{} was read by {}, and the pages that are fetched again are its own",
+            flood.device,
+            tops.first().map_or_else(|| "one program".to_owned(), process::Top::words)
+        ));
+    }
+    let mut finding = finding(view, &flood, &eviction, &again);
+    if let Some(top) = tops.first() {
+        // It opens with who did it, where that was recorded.
+        if let Some(rest) = finding.statement.strip_prefix(SOMEBODY) {
+            finding.statement = format!("{}{rest}", top.words());
+        }
+        finding.culprit.process = Some(top.comm.to_owned());
+        finding.culprit.pid = Some(top.pid());
+        finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
+        finding.evidence.push(view.evidence_of("task.read_bytes", top.comm, None, top.rate));
+        finding.confidence += 0.1;
+    }
+    Observation::Active(Box::new(finding))
 }
+
+/// Who reads, as the statement has it where nobody knows.
+const SOMEBODY: &str = "somebody";
+
+/// The program that did most of the reading while the device was read, where that was recorded.
+fn top_readers<'a>(view: &View<'a>, flood: &Reader) -> Vec<process::Top<'a>> {
+    let span = flood.run.span();
+    let read = |p: &process::Process<'_>| p.total(view.set, "task.read_bytes", span);
+    let mut tops = process::ranking(view.processes(), span, read);
+    // As much as the device delivered, or it read something else at another time.
+    tops.retain(|top| top.share >= SHARE && top.rate >= SHARE * flood.during);
+    tops
+}
+
+/// Whether the major faults are those of the reader itself: then it wants its own pages again.
+fn faults_are_of(view: &View<'_>, top: Option<&process::Top<'_>>, flood: &Reader) -> bool {
+    let span = flood.run.span();
+    let faults = process::ranking(view.processes(), span, |p| p.total(view.set, "task.majflt", span));
+    top.zip(faults.first())
+        .is_some_and(|(reader, faults)| faults.comm == reader.comm && faults.share >= SHARE)
+}
+
+/// More than all others together.
+const SHARE: f64 = 0.5;
 
 fn finding(view: &View<'_>, flood: &Reader, eviction: &Eviction, again: &[Reader]) -> Finding {
     let span = flood.run.span();
@@ -76,7 +120,7 @@ fn finding(view: &View<'_>, flood: &Reader, eviction: &Eviction, again: &[Reader
         harm.push(format!("reads of {} that were not there before", hurt.join(" and ")));
     }
     finding.statement = format!(
-        "somebody read {} from {}, {}/s{before}{evicted}; others had to fetch their pages again: {}",
+        "{SOMEBODY} read {} from {}, {}/s{before}{evicted}; others had to fetch their pages again: {}",
         words::bytes(flood.total),
         flood.device,
         words::bytes(flood.during),

@@ -69,7 +69,7 @@ fn kills_for_lack_of_memory() {
     for (line, expected) in [
         (
             "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/app,task_memcg=/app/a,task=my,hog,pid=812,uid=0",
-            kill(812, "my,hog", Some("/app/a"), None),
+            kill(812, "my,hog", Some("/app"), None),
         ),
         (
             "Memory cgroup out of memory: Killed process 812 (a (b)) total-vm:35372kB, anon-rss:32384kB, file-rss:968kB, shmem-rss:0kB, UID:0",
