@@ -28,6 +28,8 @@ mod recorder;
 mod report;
 #[path = "live/victim.rs"]
 mod victim;
+#[path = "live/witness.rs"]
+mod witness;
 
 fn main() {
     if let Ok(role) = std::env::var(victim::ROLE) {
@@ -38,6 +40,8 @@ fn main() {
         return;
     }
     let lists = [checker::CASES, controls::CASES, cpu::CASES, memory::CASES, disk::CASES];
-    let cases: Vec<harness::Case> = lists.into_iter().flatten().copied().collect();
+    let plain: Vec<harness::Case> = lists.into_iter().flatten().copied().collect();
+    let witnessed = plain.iter().filter(|c| c.name != "checker").map(harness::Case::with_witnesses);
+    let cases: Vec<harness::Case> = plain.iter().cloned().chain(witnessed).collect();
     std::process::exit(harness::main(&cases));
 }

@@ -61,12 +61,13 @@ fn conclude(view: &View<'_>, observed: &Observed, since: i64, report: &mut Repor
 
 fn episodes_of(set: &SeriesSet, report: &mut Report) {
     let Some(known) = known_span(set) else { return };
-    let found = episodes::find(set, known);
+    let found = episodes::find_in_files(set, known);
+    let step_s = episodes::step_s(set, known);
     for episode in found.iter().take(EPISODES_MAX) {
         let lead = 5 * SECOND;
         let window =
             Span { since: (episode.since - lead).max(known.since - lead), until: episode.until + lead };
-        let baseline = explain::quiet(&found, window, known);
+        let baseline = explain::quiet(&found, window, known, step_s);
         let mut view = View::new(set, window, set, baseline);
         view.is_case = true;
         let mut observed = verdict::observe(&view);

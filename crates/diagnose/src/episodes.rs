@@ -16,12 +16,18 @@ struct Trigger {
     floor: f64,
     /// Whether each thing that has the metric counts for itself.
     each: bool,
-    /// For how many seconds at least.
+    /// Whether the floor is meant for each CPU.
+    per_cpu: bool,
+    /// For how many seconds at least; one sample of a coarser history is long enough.
     need_s: f64,
 }
 
 const fn system(metrics: &'static [&'static str], floor: f64) -> Trigger {
-    Trigger { metrics, floor, each: false, need_s: 2.0 }
+    Trigger { metrics, floor, each: false, per_cpu: false, need_s: 2.0 }
+}
+
+const fn per_cpu(metrics: &'static [&'static str], floor: f64) -> Trigger {
+    Trigger { metrics, floor, each: false, per_cpu: true, need_s: 2.0 }
 }
 
 const TRIGGERS: &[Trigger] = &[
@@ -42,14 +48,28 @@ const TRIGGERS: &[Trigger] = &[
     system(&["vm.workingset_refault_anon"], 100.0),
     system(&["vm.pgmajfault"], 100.0),
     system(&["vm.pswpin"], 100.0),
-    Trigger { metrics: &["vm.oom_kill"], floor: f64::MIN_POSITIVE, each: false, need_s: 0.0 },
-    Trigger { metrics: &["tasks.oom_kills"], floor: f64::MIN_POSITIVE, each: false, need_s: 0.0 },
-    Trigger { metrics: &["disk.io_time"], floor: 0.9, each: true, need_s: 2.0 },
-    Trigger { metrics: &["cgroup.throttled_time"], floor: 0.05, each: true, need_s: 2.0 },
+    Trigger { need_s: 0.0, ..system(&["vm.oom_kill"], f64::MIN_POSITIVE) },
+    Trigger { need_s: 0.0, ..system(&["tasks.oom_kills"], f64::MIN_POSITIVE) },
+    Trigger { each: true, ..system(&["disk.io_time"], 0.9) },
+    Trigger { each: true, ..system(&["cgroup.throttled_time"], 0.05) },
 ];
 
-/// Stretches closer than this belong together.
-const JOIN_NS: i64 = 5 * SECOND;
+/// What the files of other tools have instead of pressure and of the states of tasks.
+const IN_FILES: &[Trigger] = &[
+    // A CPU that idles for a quarter of the time because a task waits for a device.
+    system(&["sys.cpu_iowait"], 0.25),
+    system(&["sys.procs_blocked"], 2.0),
+    // For each CPU one task that runs and one that waits.
+    per_cpu(&["sys.procs_running"], 2.0),
+    // The kernel works for three tenths of the time: faults, reclaim, forks, locks.
+    per_cpu(&["sys.cpu_system"], 0.3),
+    system(&["vm.pgsteal"], 1000.0),
+];
+
+/// Stretches closer than this belong together, where samples are no farther apart than a second or two.
+const JOIN_S: f64 = 5.0;
+/// Of coarser samples: a hole of two is bridged.
+const JOIN_STEPS: f64 = 2.5;
 
 /// The metrics that the triggers need.
 pub fn metrics() -> impl Iterator<Item = &'static str> {
@@ -59,39 +79,71 @@ pub fn metrics() -> impl Iterator<Item = &'static str> {
 /// The stretches inside the window that are worth looking at, in order of time.
 #[must_use]
 pub fn find(set: &SeriesSet, window: Span) -> Vec<Span> {
-    let mut found: Vec<Span> = Vec::new();
-    for trigger in TRIGGERS {
+    search(TRIGGERS.iter(), set, window)
+}
+
+/// As [`find`], in what other tools left behind.
+#[must_use]
+pub fn find_in_files(set: &SeriesSet, window: Span) -> Vec<Span> {
+    search(TRIGGERS.iter().chain(IN_FILES), set, window)
+}
+
+/// The distance of the samples that stretches are found by, in seconds; of the coarsest where there are several, and a
+/// second at the least. What is compared with a stretch has to be longer than a few of them.
+#[must_use]
+pub fn step_s(set: &SeriesSet, window: Span) -> f64 {
+    let metrics = TRIGGERS.iter().chain(IN_FILES).flat_map(|t| t.metrics.iter());
+    let series = metrics.flat_map(|m| set.each(m).map(|(_, series)| series));
+    series.map(|s| Signal::of(s, window)).filter(|s| s.t.len() > 1).map(|s| s.step_s()).fold(1.0, f64::max)
+}
+
+/// A stretch, and how far from it another one may begin and still belong to it.
+struct Found {
+    span: Span,
+    reach: i64,
+}
+
+fn search<'t>(triggers: impl Iterator<Item = &'t Trigger>, set: &SeriesSet, window: Span) -> Vec<Span> {
+    let cpus = f64::from(set.host.cpus.max(1));
+    let mut found: Vec<Found> = Vec::new();
+    for trigger in triggers {
+        let floor = if trigger.per_cpu { trigger.floor * cpus } else { trigger.floor };
         if trigger.each {
             for metric in trigger.metrics {
                 for (_, series) in set.each(metric) {
-                    collect(&Signal::of(series, window), trigger, &mut found);
+                    collect(&Signal::of(series, window), floor, trigger.need_s, &mut found);
                 }
             }
         } else if let Some(sum) = Signal::sum(trigger.metrics.iter().filter_map(|m| set.system(m)), window) {
-            collect(&sum, trigger, &mut found);
+            collect(&sum, floor, trigger.need_s, &mut found);
         }
     }
     for event in &set.events {
         if matches!(event.kind, EventKind::OomKill { .. }) && window.contains(event.real) {
-            found.push(Span { since: event.real, until: event.real + SECOND });
+            let span = Span { since: event.real, until: event.real + SECOND };
+            found.push(Found { span, reach: (JOIN_S * SECOND as f64) as i64 });
         }
     }
-    found.sort_unstable_by_key(|span| span.since);
-    let mut joined: Vec<Span> = Vec::new();
-    for span in found {
+    found.sort_unstable_by_key(|found| found.span.since);
+    let mut joined: Vec<Found> = Vec::new();
+    for found in found {
         match joined.last_mut() {
-            Some(last) if span.since - last.until <= JOIN_NS => last.until = last.until.max(span.until),
-            _ => joined.push(span),
+            Some(last) if found.span.since - last.span.until <= last.reach.max(found.reach) => {
+                last.span.until = last.span.until.max(found.span.until);
+                last.reach = last.reach.max(found.reach);
+            }
+            _ => joined.push(found),
         }
     }
-    joined
+    joined.into_iter().map(|found| found.span).collect()
 }
 
-fn collect(signal: &Signal, trigger: &Trigger, found: &mut Vec<Span>) {
-    for run in signal.runs(trigger.floor) {
+fn collect(signal: &Signal, floor: f64, need_s: f64, found: &mut Vec<Found>) {
+    for run in signal.runs(floor) {
         // One sample of a ten-minute history is long enough; of a one-second history it takes two.
-        if run.high_s >= trigger.need_s {
-            found.push(Span { since: run.onset, until: run.end });
+        if run.high_s >= need_s {
+            let reach = JOIN_S.max(JOIN_STEPS * run.step_s) * SECOND as f64;
+            found.push(Found { span: Span { since: run.onset, until: run.end }, reach: reach as i64 });
         }
     }
 }

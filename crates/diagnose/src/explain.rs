@@ -107,7 +107,8 @@ pub fn explain(
         let part = focus(episode, scan);
         let since = (part.since - LEAD_NS).max(before.since);
         let view_window = Span { since, until: (part.until + LEAD_NS).min(window.until.saturating_add(1)) };
-        let baseline = request.baseline.or_else(|| quiet(&episodes, view_window, before));
+        let step_s = episodes::step_s(scan, view_window);
+        let baseline = request.baseline.or_else(|| quiet(&episodes, view_window, before, step_s));
         let wanted = baseline.map_or(view_window, |b| Span {
             since: view_window.since.min(b.since),
             until: view_window.until.max(b.until),
@@ -194,29 +195,32 @@ fn focus(episode: Span, scan: &SeriesSet) -> Span {
     }
 }
 
-/// Quiet time to compare with: right before, or else the nearest free stretch before, or else after.
-pub(crate) fn quiet(episodes: &[Span], window: Span, known: Span) -> Option<Span> {
-    const LEAST_NS: i64 = 3 * SECOND;
+/// Quiet time to compare with: right before, or else the nearest free stretch before, or else after. Of samples that are
+/// `step_s` apart it takes three at least, and ten are wanted.
+pub(crate) fn quiet(episodes: &[Span], window: Span, known: Span, step_s: f64) -> Option<Span> {
+    let steps = |n: f64| (n * step_s * SECOND as f64) as i64;
+    let (least_ns, baseline_ns) = (steps(3.0).max(3 * SECOND), steps(10.0).max(BASELINE_NS));
+    let edge_ns = steps(1.0).max(2 * SECOND);
     let mut until = window.since;
     for episode in episodes.iter().rev().filter(|e| e.since < window.since) {
         // The triggers' own edges are no quiet time.
-        let free_from = episode.until + 2 * SECOND;
-        if until - free_from >= LEAST_NS {
-            return Some(Span { since: free_from.max(until - BASELINE_NS), until });
+        let free_from = episode.until + edge_ns;
+        if until - free_from >= least_ns {
+            return Some(Span { since: free_from.max(until - baseline_ns), until });
         }
-        until = until.min(episode.since - 2 * SECOND);
-        if window.since - until > BASELINE_NS {
+        until = until.min(episode.since - edge_ns);
+        if window.since - until > baseline_ns {
             break;
         }
     }
-    let since = known.since.max(until - BASELINE_NS);
-    if until - since >= LEAST_NS && episodes.iter().all(|e| e.until <= since || e.since >= until) {
+    let since = known.since.max(until - baseline_ns);
+    if until - since >= least_ns && episodes.iter().all(|e| e.until <= since || e.since >= until) {
         return Some(Span { since, until });
     }
-    let since = window.until + 2 * SECOND;
+    let since = window.until + edge_ns;
     let next = episodes.iter().map(|e| e.since).find(|s| *s > window.until).unwrap_or(known.until);
-    let until = known.until.min(next).min(since + BASELINE_NS);
-    (until - since >= LEAST_NS).then_some(Span { since, until })
+    let until = known.until.min(next).min(since + baseline_ns);
+    (until - since >= least_ns).then_some(Span { since, until })
 }
 
 pub(crate) fn recorder_state(

@@ -99,14 +99,13 @@ impl<'a> Process<'a> {
         self.rows.iter().filter_map(|row| set.get(metric, row)?.total(span)).sum()
     }
 
-    /// When it was last seen.
+    /// When it was last seen. Tools name their tasks once and say what they did again and again.
     #[must_use]
     pub fn last_seen(&self, set: &SeriesSet) -> Option<i64> {
-        let last = |row: &&str| {
-            let series = set.get("task.tgid", row)?;
+        let last = |series: &Series| {
             series.axis.t.get((series.start + series.values.len()).checked_sub(1)?).copied()
         };
-        self.rows.iter().filter_map(last).max()
+        ["task.tgid", "task.cpu_time"].iter().flat_map(|m| self.series(set, m)).filter_map(last).max()
     }
 
     /// Seconds inside the span for which a sample found one of its threads in D state.

@@ -51,6 +51,7 @@ fn checker(_: &mut Lab) -> Result<(), Stop> {
             cgroup: Some("backup".into()),
             devices: vec!["vda".into()],
             onset_late_s: 6.0,
+            ..Truth::default()
         };
         report::check_contract(r).and_then(|()| report::check_incident(r, &truth, since, trouble, until))
     };

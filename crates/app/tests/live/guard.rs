@@ -102,6 +102,11 @@ impl Child {
         self.inner.try_wait().ok().flatten().map(|status| status.success())
     }
 
+    /// Presses Ctrl-C.
+    pub fn interrupt(&self) {
+        _ = kill_process_group(self.group, Signal::INT);
+    }
+
     /// Asks for an orderly end; `None` when it did not come in time.
     pub fn terminate(&mut self, patience: Duration) -> Option<std::process::ExitStatus> {
         _ = rustix::process::kill_process(self.group, Signal::TERM);

@@ -18,6 +18,7 @@ use crate::guard::{self, RunDir};
 use crate::recorder::Recorder;
 use crate::report::{self, Truth};
 use crate::victim::Victim;
+use crate::witness::{self, Times, Witnesses};
 
 /// Length of the phase in which nothing is wrong.
 pub const HEALTHY_S: u64 = 11;
@@ -60,8 +61,8 @@ impl From<io::Error> for Stop {
     }
 }
 
-#[derive(Clone, Copy)]
 /// One live test: a name to filter by and the function that makes the trouble.
+#[derive(Clone, Copy)]
 pub struct Case {
     /// What `-- FILTER` is matched against.
     pub name: &'static str,
@@ -69,6 +70,14 @@ pub struct Case {
     pub tools: &'static [&'static str],
     /// Makes the trouble and asserts what Mitra says about it.
     pub run: fn(&mut Lab) -> Result<(), Stop>,
+}
+
+impl Case {
+    /// The same case with other tools beside the recorder.
+    pub fn with_witnesses(&self) -> Case {
+        let name: &'static str = Box::leak(format!("{}{}", witness::PREFIX, self.name).into_boxed_str());
+        Case { name, ..*self }
+    }
 }
 
 /// What a running case works with.
@@ -81,10 +90,13 @@ pub struct Lab {
     since: SystemTime,
     incident_since: SystemTime,
     until: SystemTime,
+    name: &'static str,
+    witnesses: Option<Witnesses>,
+    files: Option<PathBuf>,
 }
 
 impl Lab {
-    fn new(name: &str) -> Result<Self, Stop> {
+    fn new(name: &'static str) -> Result<Self, Stop> {
         let dir = RunDir::create(name)?;
         let archive = dir.path().join("archive");
         let now = SystemTime::now();
@@ -96,6 +108,9 @@ impl Lab {
             since: now,
             incident_since: now,
             until: now,
+            name,
+            witnesses: None,
+            files: None,
         })
     }
 
@@ -112,6 +127,9 @@ impl Lab {
     /// Starts the recorder, then lets `HEALTHY_S` pass.
     pub fn healthy_phase(&mut self) -> Result<(), Stop> {
         if !dry() {
+            if self.name.starts_with(witness::PREFIX) {
+                self.witnesses = Some(Witnesses::start(self.dir.path())?);
+            }
             self.recorder = Some(Recorder::start(&self.archive, self.dir.path())?);
         }
         self.since = SystemTime::now();
@@ -126,6 +144,7 @@ impl Lab {
         self.pass(INCIDENT_S, tick)?;
         self.until = SystemTime::now();
         print!("{}", self.timeline.table());
+        self.files = self.witnesses.take().map(Witnesses::stop);
         if let Some(recorder) = self.recorder.take() {
             recorder.stop()?;
         }
@@ -184,12 +203,35 @@ impl Lab {
 
     /// Asks Mitra why, and checks the answer against what was really done.
     pub fn expect(&mut self, truth: &Truth) -> Result<(), Stop> {
-        self.ask(|value| report::check_incident(value, truth, self.since, self.incident_since, self.until))
+        let archive = self
+            .ask(|value| report::check_incident(value, truth, self.since, self.incident_since, self.until));
+        self.ask_witnesses(Some(truth), archive)
     }
 
     /// Asks Mitra why, and checks that it sees nothing wrong.
     pub fn expect_nothing(&mut self) -> Result<(), Stop> {
-        self.ask(report::check_quiet)
+        let archive = self.ask(report::check_quiet);
+        self.ask_witnesses(None, archive)
+    }
+
+    /// Asks the files of other tools the same, whatever the archive said; both have to be right.
+    fn ask_witnesses(&self, truth: Option<&Truth>, archive: Result<(), Stop>) -> Result<(), Stop> {
+        let Some(folder) = &self.files else { return archive };
+        witness::keep(folder, self.name)?;
+        let times = Times { since: self.since, trouble: self.incident_since, until: self.until };
+        let answer = crate::recorder::explain_files(folder, self.dir.path())?;
+        let verdict = report::parse(&answer.json).and_then(|value| witness::check(&value, truth, times));
+        match (verdict, archive) {
+            (Ok(said), archive) => {
+                println!("  files: {said}");
+                archive
+            }
+            (Err(why), archive) => {
+                println!("----- explain {} -----\n{}\n-----", folder.display(), answer.text.trim_end());
+                let also = archive.err().map(|stop| format!("{stop}; ")).unwrap_or_default();
+                Err(Stop::Failed(format!("{also}from files: {why}")))
+            }
+        }
     }
 
     fn ask(&self, check: impl Fn(&serde_json::Value) -> Result<String, String>) -> Result<(), Stop> {
@@ -302,7 +344,10 @@ impl Selection {
 
     fn takes(&self, name: &str) -> bool {
         let hit = |f: &String| if self.exact { name == f } else { name.contains(f.as_str()) };
-        (self.filters.is_empty() || self.filters.iter().any(hit)) && !self.skips.iter().any(hit)
+        // Cases with witnesses repeat the others: they run when they are asked for.
+        let asked = !name.starts_with(witness::PREFIX)
+            || self.filters.iter().any(|f| f.starts_with(witness::PREFIX.trim_end_matches('-')));
+        asked && (self.filters.is_empty() || self.filters.iter().any(hit)) && !self.skips.iter().any(hit)
     }
 }
 

@@ -79,6 +79,13 @@ pub fn explain(archive: &Path, dir: &Path, since: SystemTime, until: SystemTime)
     Ok(Answer { json, text })
 }
 
+/// Explains the files of a folder.
+pub fn explain_files(folder: &Path, dir: &Path) -> Result<Answer, Stop> {
+    let explain =
+        |format: Option<&str>| run_bounded(Command::new(MITRA).arg("explain").arg(folder).args(format), dir);
+    Ok(Answer { json: explain(Some("--json"))?, text: explain(None)? })
+}
+
 fn run_bounded(command: &mut Command, dir: &Path) -> Result<String, Stop> {
     let (out, err) = (dir.join("explain.out"), dir.join("explain.err"));
     command.stdin(Stdio::null()).stdout(fs::File::create(&out)?).stderr(fs::File::create(&err)?);

@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
+use crate::witness::Told;
+
 /// An incident that starts this long before the trouble is not about the trouble.
 const EARLY_S: f64 = 3.0;
 /// The only keys that `culprit` may have.
@@ -36,6 +38,8 @@ pub struct Truth {
     pub devices: Vec<String>,
     /// Seconds that the onset may come after the start of the trouble.
     pub onset_late_s: f64,
+    /// What other tools' files have to tell of it.
+    pub told: Told,
 }
 
 /// Reads the JSON text.
@@ -47,10 +51,7 @@ pub fn parse(text: &str) -> Result<Value, String> {
 pub fn check_quiet(report: &Value) -> Result<String, String> {
     match incidents(report) {
         [] => Ok("no incident".into()),
-        found => Err(format!(
-            "nothing was wrong, but: {}",
-            found.iter().map(describe).collect::<Vec<_>>().join("; ")
-        )),
+        _ => Err(format!("nothing was wrong, but: {}", summary(report))),
     }
 }
 
@@ -121,6 +122,20 @@ fn check_culprit(culprit: &Value, truth: &Truth, wrong: &mut Vec<String>) {
 
 fn incidents(report: &Value) -> &[Value] {
     report["incidents"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The root conditions of all incidents.
+pub fn roots(report: &Value) -> Vec<String> {
+    let root = |i: &Value| i["root_cause"]["condition"].as_str().unwrap_or("?").to_owned();
+    incidents(report).iter().map(root).collect()
+}
+
+/// All incidents in a line.
+pub fn summary(report: &Value) -> String {
+    match incidents(report) {
+        [] => "no incident".to_owned(),
+        found => found.iter().map(describe).collect::<Vec<_>>().join("; "),
+    }
 }
 
 fn describe(incident: &Value) -> String {

@@ -46,7 +46,10 @@ const LIVED_S: f64 = 8.0;
 fn observe(view: &View<'_>) -> Observation {
     let Some(idle) = view.idle() else { return Observation::CannotTell("sys.cpu_idle".to_owned()) };
     if view.each("task.cpu_time").next().is_none() {
-        return Observation::CannotTell("CPU time of each process (task.cpu_time)".to_owned());
+        return Observation::CannotTell("CPU time of each process: pidstat -u 1".to_owned());
+    }
+    if view.each("task.run_delay").next().is_none() {
+        return Observation::CannotTell("how long others waited: pidstat -u 1 with %wait".to_owned());
     }
     let cpus = view.cpus();
     let busy = idle.map(|idle| 1.0 - idle / cpus);

@@ -43,7 +43,12 @@ fn observe(view: &View<'_>) -> Observation {
         if view.each("cgroup.cpu_usage").next().is_some() {
             return Observation::Inactive("no control group has a CPU quota".to_owned());
         }
-        return Observation::CannotTell("cgroup.throttled_time (the cpu controller)".to_owned());
+        return match waited_beside_idle(view) {
+            Some(text) => Observation::CannotTell(format!(
+                "throttled_time in the cpu.stat of the control group, as {text}: cat /sys/fs/cgroup/GROUP/cpu.stat"
+            )),
+            None => Observation::CannotTell("cgroup.throttled_time (the cpu controller)".to_owned()),
+        };
     }
     let mut best: Option<(&str, High)> = None;
     for (name, series) in view.each("cgroup.throttled_time") {
@@ -101,6 +106,28 @@ fn observe(view: &View<'_>) -> Observation {
     finding.loss_s = Some((high.during - high.before.unwrap_or(0.0)).max(0.0) * high.run.seconds());
     finding.confidence = 0.7 + 0.3 * periods.unwrap_or(0.0).min(1.0);
     Observation::Active(Box::new(finding))
+}
+
+/// What is to be seen of a quota without the counters of its group: a task that waits although a CPU is idle.
+fn waited_beside_idle(view: &View<'_>) -> Option<String> {
+    let idle = view.idle()?;
+    let waits = view
+        .processes()
+        .iter()
+        .filter(|p| !p.kthread)
+        .filter_map(|p| Some((p, p.signal(view.set, "task.run_delay", view.window)?)));
+    let (process, high) = waits
+        .filter_map(|(p, wait)| {
+            let lost = wait.zip(&idle, |wait, idle| if idle >= 1.0 { wait } else { 0.0 });
+            Some((p, view.high_signal(&lost, THROTTLED, 3.0, None)?))
+        })
+        .max_by(|a, b| (a.1.during * a.1.run.high_s).total_cmp(&(b.1.during * b.1.run.high_s)))?;
+    Some(format!(
+        "{} ({}) waited for {} of the time while a CPU was idle",
+        process.comm,
+        process.pid,
+        words::percent(high.during)
+    ))
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {

@@ -5,6 +5,10 @@
 //! Kernel threads that write back or serve a loop device are messengers and never the culprit. Bytes are counted per
 //! process and not per device, so where several devices are busy the device named is the one whose traffic is
 //! nearest to what the program moved, and a stacked device before the one it stands on.
+//!
+//! Where no state of tasks was recorded, as in what pidstat and iostat print, the harm is counted in requests: what
+//! others moved meanwhile, in requests of the size that the device served before, each of which took as much longer as
+//! requests took longer than before.
 
 use mitra_model::report::{Next, Remedy};
 
@@ -50,9 +54,10 @@ fn observe(view: &View<'_>) -> Observation {
     if view.each("disk.io_time").next().is_none() {
         return Observation::CannotTell("disk.io_time".to_owned());
     }
-    let has_states = view.each("task.state").next().is_some();
-    if !has_states && !io_delay_is_known(view) {
-        return Observation::CannotTell("I/O of each process (task.read_bytes, task.write_bytes)".to_owned());
+    let has_states = view.each("task.state").next().is_some() || io_delay_is_known(view);
+    let has_bytes = ["task.read_bytes", "task.write_bytes"].iter().any(|m| view.each(m).next().is_some());
+    if !has_states && !has_bytes {
+        return Observation::CannotTell("I/O of each process: pidstat -d 1".to_owned());
     }
     let saturated = disk_saturated::saturated(view);
     let Some(first) = saturated.first() else {
@@ -74,7 +79,16 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     }
     let disk = nearest(&saturated, top.rate);
-    let (waiting, waited_before) = others_in_d_state(view, &top.members, span);
+    let harm = if has_states {
+        Some(others_in_d_state(view, &top.members, span))
+    } else {
+        others_requests(view, &top.members, disk)
+    };
+    let Some((waiting, waited_before)) = harm else {
+        return Observation::CannotTell(
+            "whether others waited: iostat -x 1 from before it began, or the states of tasks".to_owned(),
+        );
+    };
     if waiting - waited_before < HARM {
         return Observation::Inactive(format!(
             "{} filled {} and nobody else was found waiting ({} of a task's time)",
@@ -142,6 +156,32 @@ pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: mitra_model::Span
     let now = total(view.set, span, view.processes());
     let before = view.baseline.map_or(0.0, |b| total(view.base_set, b, &process::collect(view.base_set)));
     (now, before)
+}
+
+/// Task-seconds per second that requests of other processes took longer than before, and zero for before; `None` where
+/// the time before is not known. Their requests are taken to be as large as those that the device
+/// served before.
+fn others_requests(view: &View<'_>, these: &[u32], disk: &Saturated) -> Option<(f64, f64)> {
+    let span = disk.busy.run.span();
+    let longer_s = disk.await_s - disk.await_before_s?;
+    let before = |metric: &str| view.before_span(metric, &disk.device, span);
+    let sum = |a: &str, b: &str| match (before(a), before(b)) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+    };
+    let requests = sum("disk.reads", "disk.writes").or_else(|| before("disk.transfers"))?;
+    let bytes = sum("disk.read_bytes", "disk.write_bytes")?;
+    if requests <= 0.0 || bytes <= 0.0 {
+        return Some((0.0, 0.0));
+    }
+    let others: f64 = view
+        .processes()
+        .iter()
+        .filter(|p| !p.kthread && !these.contains(&p.pid))
+        .map(|p| p.total(view.set, "task.read_bytes", span) + p.total(view.set, "task.write_bytes", span))
+        .sum();
+    let per_s = others / span.seconds().max(1e-9) / (bytes / requests);
+    Some(((per_s * longer_s).max(0.0), 0.0))
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {

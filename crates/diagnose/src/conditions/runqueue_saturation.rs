@@ -4,6 +4,9 @@
 //! anybody's time, and what it loses belongs to itself. Saturation is a queue twice as long as the machine is wide, of tasks
 //! that stay: where most of the CPU time goes to processes that have ended by the end of it, they were jobs of some
 //! work that gets done. Where one program's handful of tasks takes the CPUs and others wait, `cpu-hog` is the better word.
+//!
+//! Where the delay of tasks was not recorded, the length of the queue is: `r` of vmstat and `runq-sz` of sar count the
+//! tasks that run with those that wait.
 
 use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
@@ -44,14 +47,22 @@ const WAITING_PER_CPU: f64 = 2.0;
 const BUSY: f64 = 0.9;
 
 fn observe(view: &View<'_>) -> Observation {
-    let Some(delay) = view.system("tasks.run_delay") else {
-        return Observation::CannotTell("tasks.run_delay".to_owned());
+    let cpus = view.cpus();
+    let queue = |running: f64| (running - cpus).max(0.0);
+    let (delay, before) = match (view.system("tasks.run_delay"), view.system("sys.procs_running")) {
+        (Some(delay), _) => (delay, view.before("tasks.run_delay", "").map(|d| d / cpus)),
+        (None, Some(running)) => {
+            (running.map(queue), view.before("sys.procs_running", "").map(|r| queue(r) / cpus))
+        }
+        (None, None) => {
+            return Observation::CannotTell(
+                "how long tasks wait or how many: vmstat 1 (r), sar -q, pidstat -u 1 (%wait)".to_owned(),
+            );
+        }
     };
     let Some(idle) = view.idle() else { return Observation::CannotTell("sys.cpu_idle".to_owned()) };
-    let cpus = view.cpus();
     let waiting =
         delay.zip(&idle, |delay, idle| if idle <= (1.0 - BUSY) * cpus { delay / cpus } else { 0.0 });
-    let before = view.before("tasks.run_delay", "").map(|d| d / cpus);
     let threshold = WAITING_PER_CPU.max(before.map_or(0.0, |b| 2.0 * b));
     let Some(high) = view.high_signal(&waiting, threshold, 4.0, before) else {
         return Observation::Inactive(format!(

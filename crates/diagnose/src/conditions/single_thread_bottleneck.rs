@@ -6,6 +6,9 @@
 //! A job that moves data to or from a device (gzip in a backup) or builds something up in memory (a compiler) is at the
 //! limit of a CPU too and makes progress that can be seen: that is work. A server that was there before and has come to
 //! its limit, or a thread that burns a CPU without any such progress, is a bottleneck.
+//!
+//! A tool that was not asked for threads prints processes: one that never exceeds a single CPU, and is at its limit, is
+//! taken for one thread with less certainty.
 
 use mitra_model::report::{Next, Remedy};
 
@@ -104,7 +107,19 @@ fn observe(view: &View<'_>) -> Observation {
     finding.evidence.extend(view.evidence("task.run_delay", limit.row, span));
     // That it rose to the limit says more than that it has been there ever since it came.
     finding.confidence = if limit.before.is_some() { 0.9 } else { 0.75 };
+    if !knows_threads(view) {
+        finding.confidence *= 0.8;
+        finding.remarks.push(
+            "threads were not listed; it is taken for one because the process never used more than one CPU"
+                .to_owned(),
+        );
+    }
     Observation::Active(Box::new(finding))
+}
+
+/// Whether threads were listed apart from their processes, by a recorder or by pidstat -t.
+fn knows_threads(view: &View<'_>) -> bool {
+    view.set.source != "files" || view.processes().iter().any(|p| p.rows.len() > 1)
 }
 
 /// Whether a thread is a bottleneck; an error is a reason why one at its limit is not.
@@ -119,6 +134,10 @@ fn at_limit<'v, 'a>(
         return Ok(None);
     }
     let used = Signal::of(series, view.window);
+    // Counters are read a few milliseconds apart; a tenth over one CPU is more than that makes.
+    if !knows_threads(view) && used.max().is_some_and(|most| most > 1.1) {
+        return Err(format!("{} ({}) works with several threads", process.comm, process.pid));
+    }
     let alone = used.zip(idle, |used, idle| if idle >= SPARE { used } else { 0.0 });
     let Some(run) = alone.run(AT_LIMIT, NEED_S) else { return Ok(None) };
     let span = run.span();
@@ -164,6 +183,7 @@ fn next(finding: &Finding) -> Vec<Next> {
             measure: "where the time goes".to_owned(),
             command: format!("perf record -g -p {pid} -- sleep 10"),
         },
+        Next { measure: "each of its threads".to_owned(), command: format!("pidstat -t -p {pid} 1") },
         Next {
             measure: "whether requests queue at its socket (Recv-Q)".to_owned(),
             command: "ss -ltnp".to_owned(),

@@ -104,11 +104,10 @@ fn observe(view: &View<'_>) -> Observation {
     if view.each("task.read_bytes").next().is_none() {
         return page_cache::flood::observe(view);
     }
-    // Without counters of what comes back, as sar has none, the devices tell more.
-    if view.is_case && view.refault_file().is_none() {
+    let (Some(steal), Some(_)) = (view.steal(), view.refault_file()) else {
+        // What sar prints has no pages that come back; what devices did is there.
         return page_cache::flood::observe(view);
-    }
-    let Some(steal) = view.steal() else { return Observation::CannotTell("vm.pgsteal_file".to_owned()) };
+    };
     let Some(eviction) = view.high_signal(&steal, EVICTION_PAGES_S, 2.0, None) else {
         return Observation::Inactive(format!(
             "next to nothing was evicted: {} pages/s at most",

@@ -1,7 +1,8 @@
 //! Tasks are in uninterruptible sleep at each sample.
 //!
 //! D state is not disk: the kernel stack tells whether they wait for block I/O, for a lock of the kernel, inside reclaim,
-//! or because a rule holds them back. Parents that wait for a vfork child are not counted.
+//! or because a rule holds them back. Parents that wait for a vfork child are not counted. Other tools have one number
+//! for it, `b` of vmstat and `blocked` of sar -q: those that wait for block I/O.
 
 use crate::condition::{Condition, Observation, Role, no_next, no_remedies};
 use crate::view::{View, observe_level};
@@ -12,7 +13,7 @@ pub const CONDITION: Condition = Condition {
     title: "tasks sleep uninterruptibly",
     role: Role::Symptom,
     area: "disk",
-    needs: METRICS,
+    needs: &["tasks.d_io", "tasks.d_lock", "tasks.d_memory", "tasks.d_throttle", "sys.procs_blocked"],
     observe,
     remedies: no_remedies,
     next: no_next,
@@ -25,5 +26,8 @@ const METRICS: &[&str] = &["tasks.d_io", "tasks.d_lock", "tasks.d_memory", "task
 const FLOOR: f64 = 1.0;
 
 fn observe(view: &View<'_>) -> Observation {
+    if view.system_sum(METRICS).is_none() && view.system("sys.procs_blocked").is_some() {
+        return observe_level(view, &["sys.procs_blocked"], FLOOR, 3.0, "tasks that wait for block I/O:");
+    }
     observe_level(view, METRICS, FLOOR, 3.0, "tasks in D state:")
 }

@@ -10,6 +10,7 @@
 pub mod bench;
 pub mod clock;
 pub mod context;
+mod derive;
 pub mod heaps;
 pub mod import;
 pub mod lines;

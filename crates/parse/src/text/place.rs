@@ -78,6 +78,7 @@ impl Import {
         set.events = std::mem::take(&mut self.events);
         set.events.sort_by_key(|e| e.real);
         note_host(&mut set);
+        super::derive::derive(&mut set);
         Imported { set, files }
     }
 
