@@ -45,7 +45,8 @@ impl Observed {
     /// Ends what seems to last although the view, not the state, ended.
     pub(crate) fn end_at(&mut self, end: i64) {
         for one in self.active.values_mut() {
-            one.finding.end.get_or_insert(end);
+            // What began in the seconds after an episode cannot have ended with it.
+            one.finding.end.get_or_insert(end.max(one.finding.onset));
         }
     }
 

@@ -144,7 +144,11 @@ impl Lab {
         self.pass(INCIDENT_S, tick)?;
         self.until = SystemTime::now();
         print!("{}", self.timeline.table());
-        self.files = self.witnesses.take().map(Witnesses::stop);
+        if let Some(witnesses) = self.witnesses.take() {
+            let folder = witnesses.stop();
+            witness::keep(&folder, self.name)?;
+            self.files = Some(folder);
+        }
         if let Some(recorder) = self.recorder.take() {
             recorder.stop()?;
         }
@@ -217,7 +221,6 @@ impl Lab {
     /// Asks the files of other tools the same, whatever the archive said; both have to be right.
     fn ask_witnesses(&self, truth: Option<&Truth>, archive: Result<(), Stop>) -> Result<(), Stop> {
         let Some(folder) = &self.files else { return archive };
-        witness::keep(folder, self.name)?;
         let times = Times { since: self.since, trouble: self.incident_since, until: self.until };
         let answer = crate::recorder::explain_files(folder, self.dir.path())?;
         let verdict = report::parse(&answer.json).and_then(|value| witness::check(&value, truth, times));

@@ -44,6 +44,8 @@ pub enum Told {
     /// The same as from the archive, but for control groups: no tool names the group of a process.
     #[default]
     Same,
+    /// The condition; not whose doing it is.
+    Unnamed,
     /// Not the whole of it. Any of these roots may be named, or none; and no other.
     Less(&'static [&'static str]),
 }
@@ -119,6 +121,11 @@ pub struct Times {
 pub fn check(value: &Value, truth: Option<&Truth>, times: Times) -> Result<String, String> {
     let Some(truth) = truth else { return report::check_quiet(value) };
     match truth.told {
+        Told::Unnamed => {
+            let truth =
+                Truth { conditions: truth.conditions, onset_late_s: truth.onset_late_s, ..Truth::default() };
+            report::check_incident(value, &truth, times.since, times.trouble, times.until)
+        }
         Told::Same => {
             let truth =
                 Truth { cgroup: None, pids: truth.pids.clone(), devices: truth.devices.clone(), ..*truth };
