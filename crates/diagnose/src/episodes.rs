@@ -147,3 +147,40 @@ fn collect(signal: &Signal, floor: f64, need_s: f64, found: &mut Vec<Found>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mitra_model::{Axis, Series, lookup};
+
+    use super::*;
+
+    /// A device with a sample each `step` seconds that is full where there is a one.
+    fn disk(step: i64, busy: &[u8]) -> SeriesSet {
+        let mut set = SeriesSet::default();
+        let axis = Axis {
+            t: (1..=busy.len() as i64).map(|i| i * step * SECOND).collect(),
+            dt: vec![step as f64; busy.len()],
+            places: Vec::new(),
+        };
+        let values = busy.iter().map(|b| f64::from(*b)).collect();
+        let series = Series { axis: Arc::new(axis), start: 0, values };
+        set.insert(lookup("disk.io_time").unwrap(), "vda".into(), series);
+        set
+    }
+
+    #[test]
+    fn ten_minutes_are_looked_at_as_seconds_are() {
+        let busy = [0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1, 0, 0, 0, 0];
+        for step in [1, 10, 600] {
+            let set = disk(step, &busy);
+            let known = Span { since: 0, until: 16 * step * SECOND };
+            let found = find_in_files(&set, known);
+            assert_eq!(found, [Span { since: 6 * step * SECOND, until: 11 * step * SECOND }], "{step} s");
+            assert_eq!(step_s(&set, known), step as f64);
+            let quiet = crate::explain::quiet(&found, found[0], known, step as f64).unwrap();
+            assert!(quiet.until <= found[0].since && quiet.seconds() >= 3.0 * step as f64, "{quiet:?}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //! Every way out of a case (done, failed, Ctrl-C, panic) unwinds through the `Drop` guards in
 //! [`crate::guard`]; what a `SIGKILL` leaves behind is swept away at the start of the next run.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -93,6 +94,8 @@ pub struct Lab {
     name: &'static str,
     witnesses: Option<Witnesses>,
     files: Option<PathBuf>,
+    /// What the archive said, for the comparison with the files.
+    archive_said: RefCell<serde_json::Value>,
 }
 
 impl Lab {
@@ -111,6 +114,7 @@ impl Lab {
             name,
             witnesses: None,
             files: None,
+            archive_said: RefCell::default(),
         })
     }
 
@@ -223,7 +227,10 @@ impl Lab {
         let Some(folder) = &self.files else { return archive };
         let times = Times { since: self.since, trouble: self.incident_since, until: self.until };
         let answer = crate::recorder::explain_files(folder, self.dir.path())?;
-        let verdict = report::parse(&answer.json).and_then(|value| witness::check(&value, truth, times));
+        let verdict = report::parse(&answer.json).and_then(|value| {
+            println!("  first cause: {}", report::compared(&self.archive_said.borrow(), &value));
+            witness::check(&value, truth, times)
+        });
         match (verdict, archive) {
             (Ok(said), archive) => {
                 println!("  files: {said}");
@@ -245,7 +252,9 @@ impl Lab {
         let answer = crate::recorder::explain(&self.archive, self.dir.path(), self.since, self.until)?;
         let verdict = report::parse(&answer.json).and_then(|value| {
             report::check_contract(&value)?;
-            check(&value)
+            let checked = check(&value);
+            *self.archive_said.borrow_mut() = value;
+            checked
         });
         match verdict {
             Ok(said) => {

@@ -130,6 +130,23 @@ pub fn roots(report: &Value) -> Vec<String> {
     incidents(report).iter().map(root).collect()
 }
 
+/// The first root and the process that it names, of the archive and of the files, and whether they are the same.
+pub fn compared(archive: &Value, files: &Value) -> String {
+    let first = |report: &Value| {
+        incidents(report).first().map_or_else(
+            || "none".to_owned(),
+            |i| {
+                let root = &i["root_cause"];
+                let process = root["culprit"]["process"].as_str().unwrap_or("-");
+                format!("{} {process}", root["condition"].as_str().unwrap_or("?"))
+            },
+        )
+    };
+    let (archive, files) = (first(archive), first(files));
+    let same = if archive == files { "the same" } else { "not the same" };
+    format!("archive {archive}, files {files}: {same}")
+}
+
 /// All incidents in a line.
 pub fn summary(report: &Value) -> String {
     match incidents(report) {

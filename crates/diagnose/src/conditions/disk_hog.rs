@@ -10,11 +10,14 @@
 //! others moved meanwhile, in requests of the size that the device served before, each of which took as much longer as
 //! requests took longer than before.
 
+use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
 use super::disk_saturated::{self, Saturated};
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::process::{self, Process};
+use crate::signal::Signal;
+use crate::stats;
 use crate::view::View;
 use crate::words;
 
@@ -143,8 +146,8 @@ fn io_delay_is_known(view: &View<'_>) -> bool {
 }
 
 /// Task-seconds per second in D state or, where that is known, waiting for I/O of user processes other than these, in the span and in the baseline.
-pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: mitra_model::Span) -> (f64, f64) {
-    let total = |set, span: mitra_model::Span, processes: &[Process<'_>]| {
+pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: Span) -> (f64, f64) {
+    let total = |set, span: Span, processes: &[Process<'_>]| {
         let seconds = (span.until - span.since) as f64 / 1e9;
         let waited: f64 = processes
             .iter()
@@ -159,29 +162,35 @@ pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: mitra_model::Span
 }
 
 /// Task-seconds per second that requests of other processes took longer than before, and zero for before; `None` where
-/// the time before is not known. Their requests are taken to be as large as those that the device
-/// served before.
+/// the time before is not known. Their requests are taken to be as large as those that the device served before.
 fn others_requests(view: &View<'_>, these: &[u32], disk: &Saturated) -> Option<(f64, f64)> {
     let span = disk.busy.run.span();
-    let longer_s = disk.await_s - disk.await_before_s?;
-    let before = |metric: &str| view.before_span(metric, &disk.device, span);
-    let sum = |a: &str, b: &str| match (before(a), before(b)) {
-        (None, None) => None,
-        (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+    let both = &["disk.reads", "disk.writes"][..];
+    let usual = |of: &[&str]| {
+        usual_ratio(view, disk, of, both).or_else(|| usual_ratio(view, disk, of, &["disk.transfers"]))
     };
-    let requests = sum("disk.reads", "disk.writes").or_else(|| before("disk.transfers"))?;
-    let bytes = sum("disk.read_bytes", "disk.write_bytes")?;
-    if requests <= 0.0 || bytes <= 0.0 {
-        return Some((0.0, 0.0));
-    }
+    let await_s = usual(&["disk.read_time", "disk.write_time"]).or_else(|| usual(&["disk.transfer_time"]))?;
+    let bytes = usual(&["disk.read_bytes", "disk.write_bytes"]).filter(|bytes| *bytes > 0.0)?;
     let others: f64 = view
         .processes()
         .iter()
         .filter(|p| !p.kthread && !these.contains(&p.pid))
         .map(|p| p.total(view.set, "task.read_bytes", span) + p.total(view.set, "task.write_bytes", span))
         .sum();
-    let per_s = others / span.seconds().max(1e-9) / (bytes / requests);
-    Some(((per_s * longer_s).max(0.0), 0.0))
+    let requests_s = others / span.seconds().max(1e-9) / bytes;
+    Some((requests_s * (disk.await_s - await_s).max(0.0), 0.0))
+}
+
+/// The median over the samples of the baseline, or of those before the device was full, of a sum of its metrics for each
+/// of another sum: what a request was before. A mean would be that of the sample in which the change falls.
+fn usual_ratio(view: &View<'_>, disk: &Saturated, of: &[&str], per: &[&str]) -> Option<f64> {
+    let span = view.baseline.unwrap_or(Span { since: i64::MIN, until: disk.busy.run.span().since });
+    let sum = |metrics: &[&str]| {
+        Signal::sum(metrics.iter().filter_map(|m| view.base_set.get(m, &disk.device)), span)
+    };
+    let ratio = sum(of)?.zip(&sum(per)?, |a, b| if b > 0.0 { a / b } else { f64::NAN });
+    let mut values = ratio.v;
+    stats::median(&mut values)
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
