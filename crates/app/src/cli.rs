@@ -169,7 +169,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub date: Option<i64>,
     /// Files and folders of other tools' output to explain in place of an archive: sar, iostat, vmstat, pidstat, top,
-    /// strace, kernel logs, /proc files, heaps, benchmarks, …
+    /// strace, kernel logs, /proc files, heaps, benchmarks, … (all of them: docs/formats.md)
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 }

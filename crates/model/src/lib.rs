@@ -5,6 +5,7 @@
 //! it was.
 
 pub mod compare;
+pub mod event;
 pub mod frame;
 pub mod kstack;
 pub mod metric;
@@ -14,7 +15,8 @@ pub mod series;
 pub mod strings;
 pub mod time;
 
-pub use frame::{Event, EventKind, Frame, HostInfo, Key, NA, Place, Table};
+pub use event::{Event, EventKind, Place};
+pub use frame::{Frame, HostInfo, Key, NA, Table};
 pub use kstack::{WaitKind, wait_kind};
 pub use metric::{Entity, Kernel, Kind, Metric, Unit, column, columns, lookup};
 pub use series::{Axis, Series, SeriesSet, TextSeries};

@@ -4,15 +4,17 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
+use mitra_parse::text::FAMILIES;
 
 use crate::cli::{Cli, DocsArgs};
 use crate::commands::{conditions, metrics};
 
 /// The pages: file name and text.
-fn pages() -> [(&'static str, String); 3] {
+fn pages() -> [(&'static str, String); 4] {
     [
         ("commands.md", commands()),
         ("conditions.md", conditions::markdown()),
+        ("formats.md", formats()),
         ("metrics.md", metrics::markdown()),
     ]
 }
@@ -55,9 +57,38 @@ fn commands() -> String {
     out
 }
 
+/// `docs/formats.md`, from the lists of what is read.
+fn formats() -> String {
+    let mut out = String::from(
+        "# Formats\n\n\
+         The output of other tools that Mitra reads. This page is written by `make docs` from the lists in\n\
+         `crates/parse/src/text`.\n\n\
+         Give files or folders to `mitra explain`, `mitra compare` or `mitra import`. The content says what a file is,\n\
+         not its name; one file may hold the output of several tools with prompts and time stamps between them. A line\n\
+         that nothing recognises is counted, and the first of each file is shown.\n",
+    );
+    let cell = |text: &str| text.replace('|', "\\|");
+    for family in FAMILIES {
+        _ = write!(out, "\n## {}\n\n{}\n\n| format | what is read |\n|---|---|\n", family.name, family.what);
+        for format in family.formats {
+            _ = writeln!(out, "| {} | {} |", cell(format.name), cell(format.what));
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_formats_page_has_every_format_with_its_words() {
+        let page = formats();
+        for format in FAMILIES.iter().flat_map(|family| family.formats) {
+            assert!(!format.what.is_empty(), "{}", format.name);
+            assert_eq!(page.matches(&format!("\n| {} |", format.name)).count(), 1, "{}", format.name);
+        }
+    }
 
     #[test]
     fn every_page_says_who_writes_it() {

@@ -4,8 +4,8 @@
 //! them, as people save them. [`read`] walks over its lines: a line that a [`Format`] recognises as its beginning is
 //! read by it, up to a line that is not its own. A line that nothing recognises is counted, and the first is kept.
 //!
-//! To add a format: one file with a `starts` and a `read`, a line in [`FORMATS`], a folder of real outputs below
-//! `tests/outputs/`, a rejecting test. Formats never panic, index or unwrap on input.
+//! To add a format: one file with a `starts` and a `read`, a line in the list of its [`Family`], a folder of real
+//! outputs below `tests/outputs/`, a rejecting test. Formats never panic, index or unwrap on input.
 
 pub mod bench;
 pub mod clock;
@@ -34,27 +34,68 @@ pub use place::Imported;
 pub struct Format {
     /// What people call it: `iostat -x`, `strace`.
     pub name: &'static str,
+    /// What is read of it, for the page of formats.
+    pub what: &'static str,
     /// Whether the line at the cursor begins this output. It only looks.
     pub starts: fn(&mut Lines<'_>, &Context) -> bool,
     /// Reads from there on, up to a line that is not its own. It takes at least one line.
     pub read: fn(&mut Lines<'_>, &mut Import),
 }
 
+/// The formats of one kind of tools.
+pub struct Family {
+    /// The name of its module.
+    pub name: &'static str,
+    /// What its tools show, in a sentence for the page of formats.
+    pub what: &'static str,
+    /// The most particular first.
+    pub formats: &'static [Format],
+}
+
 /// Every format, the most particular first; a general log comes last.
-pub static FORMATS: &[&[Format]] = &[
-    sysstat::FORMATS,
-    procps::FORMATS,
-    net::FORMATS,
-    snapshots::FORMATS,
-    tracing::FORMATS,
-    heaps::FORMATS,
-    bench::FORMATS,
-    logs::FORMATS,
+pub static FAMILIES: &[Family] = &[
+    Family {
+        name: "sysstat",
+        what: "What sysstat records and prints, in any locale. A binary file of sadc is read by way of the `sadf` that is installed.",
+        formats: sysstat::FORMATS,
+    },
+    Family {
+        name: "procps",
+        what: "Processes, memory and load, as procps and atop show them.",
+        formats: procps::FORMATS,
+    },
+    Family {
+        name: "net",
+        what: "Devices, protocols, sockets and queues of the network.",
+        formats: net::FORMATS,
+    },
+    Family {
+        name: "snapshots",
+        what: "Files of `/proc` and `/sys` that somebody saved, and what the kernel says of filesystems, disks and NUMA nodes.",
+        formats: snapshots::FORMATS,
+    },
+    Family {
+        name: "tracing",
+        what: "Traces, histograms and stacks: strace, perf, ftrace, bcc, bpftrace.",
+        formats: tracing::FORMATS,
+    },
+    Family {
+        name: "heaps",
+        what: "What a process holds in memory, and what its run time says of it.",
+        formats: heaps::FORMATS,
+    },
+    Family {
+        name: "bench",
+        what: "Benchmarks, of which several runs can be compared, and the layout of what they ran on.",
+        formats: bench::FORMATS,
+    },
+    Family { name: "logs", what: "Logs of the kernel and of programs.", formats: logs::FORMATS },
 ];
 
 /// Reads a file. What it says goes into `import`; an error is one of reading, never of content.
 pub fn read(input: &mut dyn Read, name: &str, import: &mut Import) -> io::Result<()> {
-    read_as(FORMATS, input, name, import)
+    let formats: Vec<&[Format]> = FAMILIES.iter().map(|family| family.formats).collect();
+    read_as(&formats, input, name, import)
 }
 
 /// As [`read`], with some of the formats only.

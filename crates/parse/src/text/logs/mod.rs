@@ -29,9 +29,24 @@ use times::Times;
 
 /// The formats, the most particular first.
 pub static FORMATS: &[Format] = &[
-    Format { name: "kernel log", starts: starts_kernel, read },
-    Format { name: "BIRD log", starts: starts_bird, read },
-    Format { name: "log", starts: starts_log, read },
+    Format {
+        name: "kernel log",
+        what: "dmesg, syslog and journal: crashes, kills for lack of memory, stuck tasks, faults of devices",
+        starts: starts_kernel,
+        read,
+    },
+    Format {
+        name: "BIRD log",
+        what: "sessions of routing protocols that came and went",
+        starts: starts_bird,
+        read,
+    },
+    Format {
+        name: "log",
+        what: "any log whose lines begin with a time, or are JSON: rates by program, bursts, silences, sessions",
+        starts: starts_log,
+        read,
+    },
 ];
 
 /// Lines without a time that belong to the line before them, such as a stack trace. What is longer is something else.
@@ -79,10 +94,11 @@ fn bare(line: &[u8]) -> Option<EventKind> {
 
 /// Whether another reader's output begins at the cursor.
 fn is_other(lines: &mut Lines<'_>, import: &Import) -> bool {
-    super::FORMATS
+    super::FAMILIES
         .iter()
+        .map(|family| family.formats)
         .filter(|list| !std::ptr::eq(list.as_ptr(), FORMATS.as_ptr()))
-        .flat_map(|list| list.iter())
+        .flatten()
         .any(|format| (format.starts)(lines, &import.context))
 }
 

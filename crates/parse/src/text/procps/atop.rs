@@ -25,7 +25,8 @@ use super::atop_cells::{self, Kind, Reading};
 use super::common::duration;
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "atop", starts, read };
+pub const FORMAT: Format =
+    Format { name: "atop", what: "screens, live or from `-r`, and single lines of them", starts, read };
 
 /// Lines of one screen that are held until its end.
 const READINGS_MAX: usize = 65_536;

@@ -20,7 +20,8 @@ use crate::text::number::{integer, number, text, words};
 use crate::text::{Context, Format, Lines};
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "atop -P", starts, read };
+pub const FORMAT: Format =
+    Format { name: "atop -P", what: "lines for programs, one for each thing and interval", starts, read };
 
 /// The most fields of a line that are looked at.
 const FIELDS_MAX: usize = 48;

@@ -25,9 +25,11 @@ use crate::text::{Context, Format, Lines};
 use super::common::{is_header, when};
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "free", starts, read };
+pub const FORMAT: Format =
+    Format { name: "free", what: "memory and swap in any unit: `-w -l -t -v -s`", starts, read };
 /// `free -L`: `SwapUse  0 CachUse  2293440  MemUse  611936 MemFree 22120976`.
-pub const LINE: Format = Format { name: "free -L", starts: is_short, read: short };
+pub const LINE: Format =
+    Format { name: "free -L", what: "memory on one line", starts: is_short, read: short };
 
 /// The most numbers of a row.
 const CELLS_MAX: usize = 7;

@@ -15,7 +15,12 @@ use super::task_names::is_header;
 use super::tasks::{Style, Table};
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "ps", starts, read };
+pub const FORMAT: Format = Format {
+    name: "ps",
+    what: "any columns that have a header: `aux`, `-ef`, `-eLf`, `-eo …`",
+    starts,
+    read,
+};
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     lines.peek().is_some_and(is_header)

@@ -20,7 +20,7 @@ use crate::text::{Context, Format, Lines};
 use super::common::is_header;
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "slabtop", starts, read };
+pub const FORMAT: Format = Format { name: "slabtop", what: "slab caches, as `-o` prints them", starts, read };
 
 /// A row: name, OBJS, ACTIVE, bytes of an object, SLABS, OBJ/SLAB, bytes of the cache.
 fn row(line: &[u8]) -> Option<(&[u8], [f64; 6])> {

@@ -31,7 +31,8 @@ use super::tasks::{Style, Table, TaskRow};
 use super::uptime::put_loads;
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "top", starts, read };
+pub const FORMAT: Format =
+    Format { name: "top", what: "screens of `top -b` of procps 3.2 to 4", starts, read };
 
 /// The shares of the first screen that are kept until it is known whether there is a second.
 const HELD_MAX: usize = 65_536;

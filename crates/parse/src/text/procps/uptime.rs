@@ -14,7 +14,7 @@ use crate::text::{Context, Format, Lines};
 use super::common::loads;
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "uptime", starts, read };
+pub const FORMAT: Format = Format { name: "uptime", what: "load averages of `uptime` and `w`", starts, read };
 
 /// The time of day and the load averages of the line.
 fn line_of(line: &[u8]) -> Option<(i64, [f64; 3])> {

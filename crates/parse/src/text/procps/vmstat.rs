@@ -18,7 +18,12 @@ use crate::text::{Context, Format, Lines};
 use super::common::{PAGE, is_header, when};
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "vmstat", starts, read };
+pub const FORMAT: Format = Format {
+    name: "vmstat",
+    what: "run queue, memory, swapping, blocks, CPU time: `-w -t -a -n -y -S`",
+    starts,
+    read,
+};
 
 /// The order of the columns wherever names are not English.
 const ORDER: [&[u8]; 18] = [

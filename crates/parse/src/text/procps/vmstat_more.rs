@@ -23,15 +23,23 @@ use crate::text::{Context, Format, Lines};
 use super::common::{is_header, when};
 
 /// `vmstat -s`.
-pub const SUMS: Format = Format { name: "vmstat -s", starts: is_sum, read: sums };
+pub const SUMS: Format =
+    Format { name: "vmstat -s", what: "counters and memory since boot", starts: is_sum, read: sums };
 /// `vmstat -d`.
-pub const DISKS: Format = Format { name: "vmstat -d", starts: is_disks, read: disks };
+pub const DISKS: Format =
+    Format { name: "vmstat -d", what: "counters of block devices", starts: is_disks, read: disks };
 /// `vmstat -p`.
-pub const PARTITION: Format = Format { name: "vmstat -p", starts: is_partition, read: partition };
+pub const PARTITION: Format =
+    Format { name: "vmstat -p", what: "counters of one partition", starts: is_partition, read: partition };
 /// `vmstat -m`.
-pub const SLABS: Format = Format { name: "vmstat -m", starts: is_slabs, read: slabs };
+pub const SLABS: Format = Format { name: "vmstat -m", what: "slab caches", starts: is_slabs, read: slabs };
 /// `vmstat -D`.
-pub const ALL_DISKS: Format = Format { name: "vmstat -D", starts: is_all_disks, read: all_disks };
+pub const ALL_DISKS: Format = Format {
+    name: "vmstat -D",
+    what: "recognised; sums over all disks have no metric",
+    starts: is_all_disks,
+    read: all_disks,
+};
 
 /// The number and the words of a line of `-s`.
 fn sum(line: &[u8]) -> Option<(f64, &[u8])> {

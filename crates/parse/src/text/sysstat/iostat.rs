@@ -19,7 +19,12 @@ use super::iostat_columns::{COLUMNS_MAX, Table, is_disk_column};
 use super::iostat_reports::Reports;
 
 /// The format.
-pub const FORMAT: Format = Format { name: "iostat", starts, read };
+pub const FORMAT: Format = Format {
+    name: "iostat",
+    what: "CPU time and block devices: plain, `-x`, `-s`, `-t`, `-h`, `-m`, `-p`, `-g`, of versions 5 to 12",
+    starts,
+    read,
+};
 
 /// Headers of one run that are kept; options make at most five.
 const TABLES_MAX: usize = 32;

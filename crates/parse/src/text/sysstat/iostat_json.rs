@@ -22,7 +22,7 @@ use super::iostat_columns::{COLUMNS_MAX, Table};
 use super::iostat_reports::Reports;
 
 /// The format.
-pub const FORMAT: Format = Format { name: "iostat -o JSON", starts, read };
+pub const FORMAT: Format = Format { name: "iostat -o JSON", what: "the same as JSON", starts, read };
 
 /// Bytes of one report; thousands of disks fit.
 const REPORT_MAX: usize = 4 * 1024 * 1024;

@@ -12,7 +12,12 @@ use super::super::number::{leading, words};
 use super::super::{Context, Format, Import, Lines};
 
 /// The format.
-pub const FORMAT: Format = Format { name: "cifsiostat, nfsiostat, tapestat", starts, read };
+pub const FORMAT: Format = Format {
+    name: "cifsiostat, nfsiostat, tapestat",
+    what: "recognised and passed over, with a note",
+    starts,
+    read,
+};
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     lines.peek().is_some_and(|line| header(line).is_some())

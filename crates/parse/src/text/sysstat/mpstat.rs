@@ -18,7 +18,12 @@ use super::mpstat_columns::{COLUMNS_MAX, Cells, Kind, kind};
 use super::pidstat_time::{Lead, lead};
 
 /// The format.
-pub const FORMAT: Format = Format { name: "mpstat", starts, read };
+pub const FORMAT: Format = Format {
+    name: "mpstat",
+    what: "CPU time of each CPU, interrupts and softirqs: `-P ALL`, `-I`, `-A`",
+    starts,
+    read,
+};
 
 /// Headers that are kept; options make at most six.
 const SECTIONS_MAX: usize = 16;

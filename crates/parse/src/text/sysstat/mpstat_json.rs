@@ -16,7 +16,8 @@ use super::iostat_json::{each, is_sysstat, names, time};
 use super::mpstat_columns::{COLUMNS_MAX, Cells, Kind};
 
 /// The format.
-pub const FORMAT: Format = Format { name: "mpstat -o JSON", starts, read };
+pub const FORMAT: Format =
+    Format { name: "mpstat -o JSON", what: "the same as `mpstat`, as JSON", starts, read };
 
 /// Rows that are kept until it is known whether their report is the only one.
 const HELD_MAX: usize = 65_536;

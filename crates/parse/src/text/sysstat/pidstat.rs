@@ -22,7 +22,12 @@ use super::pidstat_tasks::Tasks;
 use super::pidstat_time::{Lead, lead};
 
 /// The format.
-pub const FORMAT: Format = Format { name: "pidstat", starts, read };
+pub const FORMAT: Format = Format {
+    name: "pidstat",
+    what: "CPU time, faults, memory, I/O and switches of tasks: `-u -r -d -w -t -h -H -l -U`",
+    starts,
+    read,
+};
 
 /// Headers that are kept; options make at most a dozen.
 const PLANS_MAX: usize = 32;

@@ -22,9 +22,19 @@ use super::sadf_wide::Wide;
 use super::sar_columns::{self as columns, Kind};
 
 /// `sadf -d`.
-pub const SEMICOLONS: Format = Format { name: "sadf -d", starts: starts_semicolons, read: read_semicolons };
+pub const SEMICOLONS: Format = Format {
+    name: "sadf -d",
+    what: "data files of sadc as lines with semicolons, also with `-h`",
+    starts: starts_semicolons,
+    read: read_semicolons,
+};
 /// `sadf -p`.
-pub const TABS: Format = Format { name: "sadf -p", starts: starts_tabs, read: read_tabs };
+pub const TABS: Format = Format {
+    name: "sadf -p",
+    what: "data files of sadc as lines with tabs",
+    starts: starts_tabs,
+    read: read_tabs,
+};
 
 /// What stands before every number.
 pub struct Stamp<'a> {

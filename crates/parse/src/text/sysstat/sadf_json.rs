@@ -26,7 +26,7 @@ use super::plan::{COLUMNS_MAX, Cells, Plan, Plans};
 use super::sar_columns::Kind;
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "sadf -j", starts, read };
+pub const FORMAT: Format = Format { name: "sadf -j", what: "data files of sadc as JSON", starts, read };
 
 /// Objects and arrays within each other.
 const DEPTH_MAX: usize = 24;

@@ -22,7 +22,12 @@ use super::plan::{COLUMNS_MAX, Cells, Names, Plan, Plans, human};
 use super::sar_columns::{is_known, is_shaped};
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "sar", starts, read };
+pub const FORMAT: Format = Format {
+    name: "sar",
+    what: "all sections that have metrics, of versions 9 to 12, live or from data files",
+    starts,
+    read,
+};
 
 /// How many lines behind a foreign line are looked at to see whether the report goes on.
 const FOREIGN_AHEAD: usize = 4;

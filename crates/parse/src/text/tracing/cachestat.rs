@@ -16,7 +16,12 @@ use crate::text::number::{leading, number, words};
 use crate::text::{Context, Format};
 
 /// See the module.
-pub(super) const FORMAT: Format = Format { name: "cachestat", starts, read };
+pub(super) const FORMAT: Format = Format {
+    name: "cachestat",
+    what: "hits and misses of the page cache, from bcc and perf-tools",
+    starts,
+    read,
+};
 
 const MIB: f64 = 1024.0 * 1024.0;
 const BANNER: &[u8] = b"Counting cache functions... Output every ";

@@ -17,7 +17,12 @@ use crate::text::{Context, Format};
 use super::tally::{Clock, Tally};
 
 /// See the module.
-pub(super) const FORMAT: Format = Format { name: "ftrace", starts, read };
+pub(super) const FORMAT: Format = Format {
+    name: "ftrace",
+    what: "how often each trace event came, also from `trace-cmd report`",
+    starts,
+    read,
+};
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     lines.peek().is_some_and(|line| line.starts_with(b"# tracer: ") || event(line).is_some())

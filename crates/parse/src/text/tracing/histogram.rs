@@ -18,12 +18,34 @@ use crate::text::lines::Lines;
 use crate::text::number::{integer, leading, number, with_suffix, words};
 use crate::text::{Context, Format};
 
+use super::buckets::{Bucket, Histogram};
+
 /// Histograms that a banner or a heading begins, by what they are of.
 pub(super) const FORMATS: [Format; 4] = [
-    Format { name: "biolatency", starts: |l, c| begins(l, c) == Some(Tool::BlockLatency), read },
-    Format { name: "bitesize", starts: |l, c| begins(l, c) == Some(Tool::BlockSize), read },
-    Format { name: "runqlat", starts: |l, c| begins(l, c) == Some(Tool::RunQueue), read },
-    Format { name: "BPF histogram", starts: |l, c| begins(l, c).is_some(), read },
+    Format {
+        name: "biolatency",
+        what: "how long requests to disks took, from bcc, perf-tools and bpftrace",
+        starts: |l, c| begins(l, c) == Some(Tool::BlockLatency),
+        read,
+    },
+    Format {
+        name: "bitesize",
+        what: "how big requests to disks were, from bcc, perf-tools and bpftrace",
+        starts: |l, c| begins(l, c) == Some(Tool::BlockSize),
+        read,
+    },
+    Format {
+        name: "runqlat",
+        what: "how long tasks waited for a CPU",
+        starts: |l, c| begins(l, c) == Some(Tool::RunQueue),
+        read,
+    },
+    Format {
+        name: "BPF histogram",
+        what: "recognised; a histogram whose meaning is not known is noted",
+        starts: |l, c| begins(l, c).is_some(),
+        read,
+    },
 ];
 
 /// Buckets of one histogram; a power of two for each bit, or a linear one of bpftrace.
@@ -38,40 +60,6 @@ enum Tool {
     BlockSize,
     RunQueue,
     Other,
-}
-
-/// One bucket: its bounds as printed, and how many.
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    high: f64,
-    n: u64,
-}
-
-#[derive(Debug, Default)]
-struct Histogram {
-    buckets: Vec<Bucket>,
-    /// Whether one bar is full: without one the largest bucket is missing.
-    full: bool,
-    line: u32,
-}
-
-impl Histogram {
-    fn count(&self) -> u64 {
-        self.buckets.iter().fold(0, |sum, b| sum.saturating_add(b.n))
-    }
-
-    /// The upper bound of the bucket that holds a share of all.
-    fn quantile(&self, share: f64) -> f64 {
-        let wanted = self.count() as f64 * share;
-        let mut seen = 0.0;
-        for bucket in &self.buckets {
-            seen += bucket.n as f64;
-            if seen >= wanted && bucket.n > 0 {
-                return bucket.high;
-            }
-        }
-        f64::NAN
-    }
 }
 
 fn begins(lines: &mut Lines<'_>, context: &Context) -> Option<Tool> {

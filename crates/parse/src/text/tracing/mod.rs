@@ -1,5 +1,6 @@
 //! Tracing tools: strace, perf script, folded stacks, ftrace, the BPF tools, bpftrace.
 
+mod buckets;
 mod cachestat;
 mod ftrace;
 mod histogram;

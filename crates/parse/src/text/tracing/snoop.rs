@@ -28,10 +28,25 @@ use super::tally::{Clock, Tally};
 
 /// See the module.
 pub(super) const FORMATS: [Format; 4] = [
-    Format { name: "opensnoop", starts: |l, _| is(l, Tool::Open), read },
-    Format { name: "execsnoop", starts: |l, _| is(l, Tool::Exec), read },
-    Format { name: "tcpretrans", starts: |l, _| is(l, Tool::Retransmit), read },
-    Format { name: "biosnoop", starts: |l, _| is(l, Tool::Block), read },
+    Format {
+        name: "opensnoop",
+        what: "names that are looked up and do not exist",
+        starts: |l, _| is(l, Tool::Open),
+        read,
+    },
+    Format { name: "execsnoop", what: "programs that are started", starts: |l, _| is(l, Tool::Exec), read },
+    Format {
+        name: "tcpretrans",
+        what: "segments that TCP sent again",
+        starts: |l, _| is(l, Tool::Retransmit),
+        read,
+    },
+    Format {
+        name: "biosnoop",
+        what: "each request to a disk, with its time",
+        starts: |l, _| is(l, Tool::Block),
+        read,
+    },
 ];
 
 /// Latencies of one device that are kept to find their quantiles: 8 MB.

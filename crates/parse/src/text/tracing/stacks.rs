@@ -27,11 +27,22 @@ use super::ftrace::seconds;
 pub(super) const FORMATS: [Format; 3] = [
     Format {
         name: "perf script",
+        what: "samples by stack",
         starts: |l, _| l.peek().is_some_and(|l| header(l).is_some()),
         read: script,
     },
-    Format { name: "folded stacks", starts: folded_starts, read: folded },
-    Format { name: "BPF stacks", starts: |l, _| l.peek().is_some_and(|l| banner(l).is_some()), read: long },
+    Format {
+        name: "folded stacks",
+        what: "stacks on one line with a count, as for flame graphs",
+        starts: folded_starts,
+        read: folded,
+    },
+    Format {
+        name: "BPF stacks",
+        what: "stacks of `offcputime` and `profile` of bcc",
+        starts: |l, _| l.peek().is_some_and(|l| banner(l).is_some()),
+        read: long,
+    },
 ];
 
 /// Different stacks that are kept; the samples of the rest are counted together.

@@ -25,9 +25,15 @@ use pauses::{Last, PAUSE_MIN, Pending, Threads};
 const METRICS: &[&str] = &["call.calls", "call.errors", "call.time"];
 
 /// A table, and a log of calls.
-pub(super) const TABLE: Format = Format { name: "strace -c", starts: table::starts, read: table::read };
+pub(super) const TABLE: Format =
+    Format { name: "strace -c", what: "the table of system calls", starts: table::starts, read: table::read };
 /// See [`TABLE`].
-pub(super) const LOG: Format = Format { name: "strace", starts, read };
+pub(super) const LOG: Format = Format {
+    name: "strace",
+    what: "each call: times, errors, pauses, names that do not exist",
+    starts,
+    read,
+};
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     lines.peek().is_some_and(begins)
