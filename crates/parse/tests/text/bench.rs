@@ -1,61 +1,18 @@
 //! Benchmarks of real runs, and the numbers that must be found in them.
 
-#![expect(clippy::disallowed_methods, reason = "tests read their fixtures")]
-
-use std::path::{Path, PathBuf};
-
-use mitra_model::report::FileRead;
-use mitra_model::{EventKind, SeriesSet};
-use mitra_parse::text::{self, Import};
+use mitra_model::EventKind;
 use proptest::prelude::*;
 
-fn outputs(path: &str) -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outputs")).join(path)
-}
-
-fn cases(path: &str) -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../app/tests/cases")).join(path)
-}
-
-fn read_bytes(name: &str, mut bytes: &[u8]) -> (SeriesSet, FileRead) {
-    let mut import = Import::new(None);
-    text::read(&mut bytes, name, &mut import).unwrap();
-    let mut imported = import.finish();
-    (imported.set, imported.files.remove(0))
-}
-
-fn read_file(path: &Path) -> (SeriesSet, FileRead) {
-    let bytes = std::fs::read(path).unwrap();
-    let (set, file) = read_bytes(&path.to_string_lossy(), &bytes);
-    assert_eq!((file.unread, &file.first_unread), (0, &None), "{}", path.display());
-    (set, file)
-}
-
-/// Value and line.
-fn at(set: &SeriesSet, row: &str, metric: &str) -> Option<(f64, u32)> {
-    let series = set.get(metric, row)?;
-    assert_eq!(series.values.len(), 1, "{metric} of {row}");
-    Some((series.values[0], series.axis.places[0].line))
-}
-
-#[track_caller]
-fn check(set: &SeriesSet, row: &str, expected: &[(&str, f64, u32)]) {
-    for (metric, value, line) in expected {
-        let (got, place) = at(set, row, metric).unwrap_or_else(|| panic!("{metric} of {row} is not there"));
-        assert!((got - value).abs() <= value.abs() * 1e-9, "{metric} of {row}: {got}, not {value}");
-        assert_eq!(place, *line, "the line of {metric} of {row}");
-    }
-}
-
-fn words(set: &SeriesSet, metric: &str, row: &str) -> Option<String> {
-    Some(set.text(metric, row)?.last()?.to_owned())
-}
+use crate::support::{
+    bytes, case, check_row, damaged, import, near, one, output, outputs_of, parts, string_of, survive,
+    text_of, tries, whole,
+};
 
 #[test]
 fn wrk_as_it_was_published() {
-    let (set, file) = read_file(&cases("web-framework-bench/wrk-flask.txt"));
+    let (set, file) = parts(whole(case("web-framework-bench/wrk-flask.txt")));
     assert_eq!(file.formats, ["wrk"]);
-    check(
+    check_row(
         &set,
         "wrk-flask",
         &[
@@ -76,52 +33,52 @@ fn wrk_as_it_was_published() {
             ("run.bytes_per_s", 56.79 * 1024.0, 14),
         ],
     );
-    assert_eq!(words(&set, "run.tool", "wrk-flask").as_deref(), Some("wrk"));
-    assert_eq!(words(&set, "run.target", "wrk-flask").as_deref(), Some("http://192.168.56.10:8888"));
+    assert_eq!(text_of(&set, "run.tool", "wrk-flask"), Some("wrk"));
+    assert_eq!(text_of(&set, "run.target", "wrk-flask"), Some("http://192.168.56.10:8888"));
     for (name, rate, p99) in
         [("wrk-sanic", 4907.53, 0.072_22), ("wrk-tornado", 1743.52, 0.1281), ("wrk-klein", 1635.87, 0.155_28)]
     {
-        let (set, _) = read_file(&cases(&format!("web-framework-bench/{name}.txt")));
-        check(&set, name, &[("run.requests_per_s", rate, 12), ("run.latency_p99", p99, 10)]);
-        assert_eq!(at(&set, name, "run.timeouts"), None, "what was not printed is not zero");
+        let (set, _) = parts(whole(case(format!("web-framework-bench/{name}.txt"))));
+        check_row(&set, name, &[("run.requests_per_s", rate, 12), ("run.latency_p99", p99, 10)]);
+        assert!(set.get("run.timeouts", name).is_none(), "what was not printed is not zero");
     }
 }
 
 #[test]
 fn wrk_of_this_machine() {
-    let (set, _) = read_file(&outputs("wrk/wrk-404.txt"));
-    check(&set, "wrk-404", &[("run.non_2xx", 816.0, 7), ("run.requests_per_s", 739.02, 8)]);
-    assert_eq!(at(&set, "wrk-404", "run.latency_p99"), None);
-    let (set, _) = read_file(&outputs("wrk/wrk-latency.txt"));
-    check(&set, "wrk-latency", &[("run.latency_p99", 0.145_85, 10), ("run.duration", 2.02, 11)]);
+    let (set, _) = parts(whole(output("wrk/wrk-404.txt")));
+    check_row(&set, "wrk-404", &[("run.non_2xx", 816.0, 7), ("run.requests_per_s", 739.02, 8)]);
+    assert!(set.get("run.latency_p99", "wrk-404").is_none());
+    let (set, _) = parts(whole(output("wrk/wrk-latency.txt")));
+    check_row(&set, "wrk-latency", &[("run.latency_p99", 0.145_85, 10), ("run.duration", 2.02, 11)]);
 }
 
 #[test]
 fn a_second_run_in_a_file_has_a_name_of_its_own() {
-    let one = std::fs::read_to_string(cases("web-framework-bench/wrk-sanic.txt")).unwrap();
-    let two = std::fs::read_to_string(cases("web-framework-bench/wrk-klein.txt")).unwrap();
-    let (set, file) = read_bytes("runs.txt", format!("{one}{two}\n$ wrk -c 4 http://x\n{one}").as_bytes());
+    let first = string_of(case("web-framework-bench/wrk-sanic.txt"));
+    let second = string_of(case("web-framework-bench/wrk-klein.txt"));
+    let (set, file) = parts(import("runs.txt", format!("{first}{second}\n$ wrk -c 4 http://x\n{first}")));
     assert_eq!(file.unread, 0);
     for (row, rate) in [("runs", 4907.53), ("runs#2", 1635.87), ("runs#3", 4907.53)] {
-        assert_eq!(at(&set, row, "run.requests_per_s").unwrap().0, rate);
+        assert_eq!(one(&set, "run.requests_per_s", row).0, rate);
     }
 }
 
 #[test]
 fn damage_inside_a_run_is_counted() {
-    let text = std::fs::read_to_string(cases("web-framework-bench/wrk-sanic.txt")).unwrap();
+    let text = string_of(case("web-framework-bench/wrk-sanic.txt"));
     let text = text.replace("50% 38.91ms", "50% 38.9#ms").replace("2 threads and", "~~~~");
-    let (set, file) = read_bytes("x.txt", text.as_bytes());
+    let (set, file) = parts(import("x.txt", text));
     assert_eq!((file.unread, file.first_unread.unwrap().0), (1, 2));
-    assert_eq!(at(&set, "x", "run.latency_p50"), None);
-    check(&set, "x", &[("run.latency_p75", 0.046_42, 8)]);
+    assert!(set.get("run.latency_p50", "x").is_none());
+    check_row(&set, "x", &[("run.latency_p75", 0.046_42, 8)]);
 }
 
 #[test]
 fn ab_hey_and_vegeta() {
-    let (set, file) = read_file(&outputs("ab/ab.txt"));
+    let (set, file) = parts(whole(output("ab/ab.txt")));
     assert_eq!(file.formats, ["ab"]);
-    check(
+    check_row(
         &set,
         "ab",
         &[
@@ -140,10 +97,10 @@ fn ab_hey_and_vegeta() {
             ("run.latency_p99", 0.229, 45),
         ],
     );
-    assert_eq!(words(&set, "run.target", "ab").as_deref(), Some("127.0.0.1:18911/"));
+    assert_eq!(text_of(&set, "run.target", "ab"), Some("127.0.0.1:18911/"));
 
-    let (set, _) = read_file(&outputs("hey/hey.txt"));
-    check(
+    let (set, _) = parts(whole(output("hey/hey.txt")));
+    check_row(
         &set,
         "hey",
         &[
@@ -158,8 +115,8 @@ fn ab_hey_and_vegeta() {
         ],
     );
 
-    let (set, _) = read_bytes("v.txt", &std::fs::read(outputs("vegeta/report.txt")).unwrap());
-    check(
+    let (set, _) = parts(import("v.txt", bytes(output("vegeta/report.txt"))));
+    check_row(
         &set,
         "v",
         &[
@@ -178,8 +135,8 @@ fn ab_hey_and_vegeta() {
 
 #[test]
 fn sysbench_of_every_kind() {
-    let (set, _) = read_file(&outputs("sysbench/sysbench-cpu.txt"));
-    check(
+    let (set, _) = parts(whole(output("sysbench/sysbench-cpu.txt")));
+    check_row(
         &set,
         "sysbench-cpu",
         &[
@@ -193,19 +150,19 @@ fn sysbench_of_every_kind() {
             ("run.latency_p95", 0.26e-3, 25),
         ],
     );
-    assert_eq!(words(&set, "run.tool", "sysbench-cpu").as_deref(), Some("sysbench cpu"));
+    assert_eq!(text_of(&set, "run.tool", "sysbench-cpu"), Some("sysbench cpu"));
 
-    let (set, _) = read_file(&outputs("sysbench/sysbench-memory.txt"));
+    let (set, _) = parts(whole(output("sysbench/sysbench-memory.txt")));
     let row = "sysbench-memory";
-    check(
+    check_row(
         &set,
         row,
         &[("run.events_per_s", 7_130_701.92, 18), ("run.bytes_per_s", 6963.58 * 1_048_576.0, 20)],
     );
-    assert_eq!(words(&set, "run.tool", row).as_deref(), Some("sysbench memory"));
+    assert_eq!(text_of(&set, "run.tool", row), Some("sysbench memory"));
 
-    let (set, _) = read_file(&outputs("sysbench/sysbench-fileio.txt"));
-    check(
+    let (set, _) = parts(whole(output("sysbench/sysbench-fileio.txt")));
+    check_row(
         &set,
         "sysbench-fileio",
         &[
@@ -217,11 +174,11 @@ fn sysbench_of_every_kind() {
         ],
     );
 
-    let (set, _) = read_file(&outputs("sysbench/sysbench-threads.txt"));
-    check(&set, "sysbench-threads", &[("run.events_per_s", 3937.0 / 2.0004, 15)]);
+    let (set, _) = parts(whole(output("sysbench/sysbench-threads.txt")));
+    check_row(&set, "sysbench-threads", &[("run.events_per_s", 3937.0 / 2.0004, 15)]);
 
-    let (set, _) = read_file(&outputs("sysbench/oltp-0.4.txt"));
-    check(
+    let (set, _) = parts(whole(output("sysbench/oltp-0.4.txt")));
+    check_row(
         &set,
         "oltp-0.4",
         &[
@@ -231,15 +188,15 @@ fn sysbench_of_every_kind() {
             ("run.latency_p95", 0.074_54, 35),
         ],
     );
-    assert_eq!(words(&set, "run.tool", "oltp-0.4").as_deref(), Some("sysbench oltp"));
+    assert_eq!(text_of(&set, "run.tool", "oltp-0.4"), Some("sysbench oltp"));
 }
 
 #[test]
 fn fio_reports_for_people() {
-    let (set, file) = read_file(&outputs("fio/fio-randrw.txt"));
+    let (set, file) = parts(whole(output("fio/fio-randrw.txt")));
     assert_eq!(file.formats, ["fio"]);
     let row = "fio-randrw:randrw";
-    check(
+    check_row(
         &set,
         row,
         &[
@@ -257,20 +214,20 @@ fn fio_reports_for_people() {
         ],
     );
     // The percentiles of the writes are in another unit.
-    check(&set, "fio-randrw:randrw:write", &[("run.latency_p99", 6880e-9, 25)]);
-    assert_eq!(words(&set, "run.tool", row).as_deref(), Some("fio randrw"));
+    check_row(&set, "fio-randrw:randrw:write", &[("run.latency_p99", 6880e-9, 25)]);
+    assert_eq!(text_of(&set, "run.tool", row), Some("fio randrw"));
 
-    let (set, _) = read_file(&outputs("fio/fio-two.txt"));
-    check(&set, "fio-two:seqread", &[("run.read_bytes_per_s", 2001.0 * 1_048_576.0, 9)]);
-    check(
+    let (set, _) = parts(whole(output("fio/fio-two.txt")));
+    check_row(&set, "fio-two:seqread", &[("run.read_bytes_per_s", 2001.0 * 1_048_576.0, 9)]);
+    check_row(
         &set,
         "fio-two:second",
         &[("run.write_iops", 213_000.0, 30), ("run.write_bytes_per_s", 13.0 * 1024_f64.powi(3), 30)],
     );
-    assert_eq!(at(&set, "fio-two:second", "run.read_iops"), None);
+    assert!(set.get("run.read_iops", "fio-two:second").is_none());
 
-    let (set, _) = read_file(&outputs("fio/version-2.txt"));
-    check(
+    let (set, _) = parts(whole(output("fio/version-2.txt")));
+    check_row(
         &set,
         "version-2:randread",
         &[
@@ -297,32 +254,32 @@ fn fio_json() {
         ("run.latency_p999", 626_688e-9),
         ("run.connections", 2.0),
     ];
-    let path = outputs("fio/randread.json");
-    let (set, file) = read_file(&path);
+    let path = output("fio/randread.json");
+    let (set, file) = parts(whole(&path));
     assert_eq!(file.formats, ["fio JSON"]);
     for (metric, value) in expected {
-        let (got, _) = at(&set, "randread:rr", metric).unwrap();
-        assert!((got - value).abs() <= value * 1e-9, "{metric} {got}");
+        let (got, _) = one(&set, metric, "randread:rr");
+        assert!(near(got, value), "{metric} {got}");
     }
-    assert_eq!(at(&set, "randread:rr", "run.read_iops").unwrap().1, 27);
-    assert_eq!(at(&set, "randread:rr", "run.write_iops"), None, "it wrote nothing");
-    assert_eq!(words(&set, "run.tool", "randread:rr").as_deref(), Some("fio randread"));
+    assert_eq!(one(&set, "run.read_iops", "randread:rr").1, 27);
+    assert!(set.get("run.write_iops", "randread:rr").is_none(), "it wrote nothing");
+    assert_eq!(text_of(&set, "run.tool", "randread:rr"), Some("fio randread"));
     // The same on one line.
-    let squeezed: String = std::fs::read_to_string(&path).unwrap().split_whitespace().collect();
+    let squeezed: String = string_of(path).split_whitespace().collect();
     let squeezed = squeezed.replace("fioversion", "fio version").replace("joboptions", "job options");
-    let (set, _) = read_bytes("one.json", squeezed.as_bytes());
+    let (set, _) = parts(import("one.json", squeezed));
     for (metric, value) in expected {
-        check(&set, "one:rr", &[(metric, value, 1)]);
+        check_row(&set, "one:rr", &[(metric, value, 1)]);
     }
 }
 
 #[test]
 fn redis_and_postgres() {
-    let (set, _) = read_file(&outputs("redis-benchmark/redis-q.txt"));
-    check(&set, "redis-q:SET", &[("run.requests_per_s", 64_102.56, 1), ("run.latency_p50", 0.399e-3, 1)]);
-    check(&set, "redis-q:LPUSH", &[("run.requests_per_s", 72_463.77, 3)]);
-    let (set, _) = read_file(&outputs("redis-benchmark/redis-long.txt"));
-    check(
+    let (set, _) = parts(whole(output("redis-benchmark/redis-q.txt")));
+    check_row(&set, "redis-q:SET", &[("run.requests_per_s", 64_102.56, 1), ("run.latency_p50", 0.399e-3, 1)]);
+    check_row(&set, "redis-q:LPUSH", &[("run.requests_per_s", 72_463.77, 3)]);
+    let (set, _) = parts(whole(output("redis-benchmark/redis-long.txt")));
+    check_row(
         &set,
         "redis-long:SET",
         &[
@@ -333,12 +290,16 @@ fn redis_and_postgres() {
             ("run.latency_max", 0.831e-3, 41),
         ],
     );
-    check(&set, "redis-long:GET", &[("run.latency_p99", 0.407e-3, 80)]);
-    let (set, _) = read_file(&outputs("redis-benchmark/redis-csv.txt"));
-    check(&set, "redis-csv:GET", &[("run.requests_per_s", 95_238.09, 3), ("run.latency_p99", 0.639e-3, 3)]);
+    check_row(&set, "redis-long:GET", &[("run.latency_p99", 0.407e-3, 80)]);
+    let (set, _) = parts(whole(output("redis-benchmark/redis-csv.txt")));
+    check_row(
+        &set,
+        "redis-csv:GET",
+        &[("run.requests_per_s", 95_238.09, 3), ("run.latency_p99", 0.639e-3, 3)],
+    );
 
-    let (set, _) = read_bytes("p.txt", &std::fs::read(outputs("pgbench/pgbench.txt")).unwrap());
-    check(
+    let (set, _) = parts(import("p.txt", bytes(output("pgbench/pgbench.txt"))));
+    check_row(
         &set,
         "p",
         &[
@@ -357,7 +318,7 @@ fn layouts_of_xfs() {
     for (file, ag_blocks, data_blocks) in
         [("mkfs-agcount16", 182_845_440, 2_925_527_040), ("mkfs-agsize", 182_845_376, 2_925_526_016)]
     {
-        let (set, read) = read_file(&cases(&format!("xfs-raid10/{file}.txt")));
+        let (set, read) = parts(whole(case(format!("xfs-raid10/{file}.txt"))));
         assert_eq!(read.formats, ["mkfs.xfs"]);
         let [event] = set.events.as_slice() else { panic!("one event") };
         assert_eq!(event.place.unwrap().line, 1);
@@ -375,7 +336,7 @@ fn layouts_of_xfs() {
             }
         );
     }
-    let (set, file) = read_file(&outputs("mkfs/raid10-warning.txt"));
+    let (set, file) = parts(whole(output("mkfs/raid10-warning.txt")));
     assert!(matches!(set.events[0].kind, EventKind::Geometry { ag_blocks: 182_845_440, .. }));
     assert!(file.notes[0].contains("multiple of the stripe width"));
 }
@@ -385,7 +346,7 @@ fn an_array_is_noted() {
     let text = "/dev/md0:\n           Version : 1.2\n        Raid Level : raid10\n        Array Size : 11701999616 (10.90 TiB 11.98 TB)\n      \
                 Raid Devices : 12\n            Layout : near=2\n        Chunk Size : 256K\n\n    Number   Major   Minor   RaidDevice State\n       \
                 0       8        0        0      active sync set-A   /dev/sda\n";
-    let (set, file) = read_bytes("md.txt", text.as_bytes());
+    let (set, file) = parts(import("md.txt", text));
     assert_eq!((file.unread, set.metrics().count()), (0, 0));
     let command = "mitra xfs-geometry --level raid10 --disks 12 --stripe-unit 256k";
     assert_eq!(file.notes, [format!("/dev/md0 is raid10 of 12 disks, chunk 256K: see {command}")]);
@@ -393,10 +354,10 @@ fn an_array_is_noted() {
 
 #[test]
 fn a_job_that_ran_twice_has_two_rows() {
-    let text = std::fs::read_to_string(outputs("fio/version-2.txt")).unwrap();
-    let (set, _) = read_bytes("twice.txt", format!("{text}\n{}", text.replace("15378", "9999")).as_bytes());
-    assert_eq!(at(&set, "twice:randread", "run.read_iops").unwrap().0, 15_378.0);
-    assert_eq!(at(&set, "twice:randread#2", "run.read_iops").unwrap().0, 9999.0);
+    let text = string_of(output("fio/version-2.txt"));
+    let (set, _) = parts(import("twice.txt", format!("{text}\n{}", text.replace("15378", "9999"))));
+    assert_eq!(one(&set, "run.read_iops", "twice:randread").0, 15_378.0);
+    assert_eq!(one(&set, "run.read_iops", "twice:randread#2").0, 9999.0);
 }
 
 #[test]
@@ -414,40 +375,22 @@ fn what_only_looks_like_a_benchmark_is_not_read() {
         "====== notes ======\nhello\n",
         "a: (g=0) and more\n",
     ] {
-        let (set, file) = read_bytes("x.txt", text.as_bytes());
+        let (set, file) = parts(import("x.txt", text));
         assert_eq!(file.unread, file.lines, "{text:?} was read");
         assert!(set.events.is_empty());
         assert_eq!(set.metrics().count(), 0, "{text:?}");
     }
 }
 
-fn fixtures() -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    let root = outputs("");
-    for folder in ["wrk", "ab", "hey", "vegeta", "sysbench", "fio", "redis-benchmark", "pgbench", "mkfs"] {
-        for entry in std::fs::read_dir(root.join(folder)).unwrap() {
-            all.push(std::fs::read(entry.unwrap().path()).unwrap());
-        }
-    }
-    assert!(all.len() > 15);
-    all
-}
+/// The folders of this family.
+const FOLDERS: &[&str] =
+    &["wrk", "ab", "hey", "vegeta", "sysbench", "fio", "redis-benchmark", "pgbench", "mkfs"];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(tries(300))]
 
     #[test]
-    fn mutated_outputs_do_not_panic(
-        pick in any::<prop::sample::Index>(),
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..40),
-        cut in any::<prop::sample::Index>(),
-    ) {
-        let mut bytes = pick.get(&fixtures()).clone();
-        for (at, byte) in changes {
-            let at = at.index(bytes.len());
-            bytes[at] = byte;
-        }
-        bytes.truncate(cut.index(bytes.len()) + 1);
-        read_bytes("fuzz.txt", &bytes);
+    fn mutated_outputs_do_not_panic(content in damaged(outputs_of(FOLDERS))) {
+        survive("fuzz.txt", content);
     }
 }

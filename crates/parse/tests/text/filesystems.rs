@@ -1,0 +1,108 @@
+//! df, mount, lsblk and numastat.
+
+use crate::support::{bytes, fixture, import, is_clean, is_empty, one, output, text_of};
+
+#[test]
+fn filesystems() {
+    for text in [
+        bytes(output("snapshots/df.C.txt")),
+        bytes(output("snapshots/df.de_DE.UTF-8.txt")),
+        bytes(output("snapshots/df.fr_FR.UTF-8.txt")),
+    ] {
+        let read = import("x", text);
+        is_clean(&read);
+        assert_eq!(one(&read.set, "fs.total_bytes", "/"), (264_212_084.0 * 1024.0, 4));
+        assert!(one(&read.set, "fs.avail_bytes", "/").0 > 72_909_000.0 * 1024.0);
+        assert_eq!(text_of(&read.set, "fs.device", "/"), Some("/dev/vda"));
+    }
+    assert_eq!(
+        one(&import("x", bytes(output("snapshots/df.C.txt"))).set, "fs.free_bytes", "/").0,
+        (264_212_084.0 - 22_592_216.0) * 1024.0
+    );
+    for text in [
+        bytes(output("snapshots/df-h.C.txt")),
+        bytes(output("snapshots/df-h.de_DE.UTF-8.txt")),
+        bytes(output("snapshots/df-h.fr_FR.UTF-8.txt")),
+    ] {
+        let read = import("x", text);
+        is_clean(&read);
+        assert_eq!(one(&read.set, "fs.avail_bytes", "/").0, 70.0 * 1024_f64.powi(3));
+        assert!(read.set.get("fs.free_bytes", "/").is_none());
+    }
+    for text in [
+        bytes(output("snapshots/df-i.C.txt")),
+        bytes(output("snapshots/df-i.de_DE.UTF-8.txt")),
+        bytes(output("snapshots/df-i.fr_FR.UTF-8.txt")),
+    ] {
+        let read = import("x", text);
+        is_clean(&read);
+        assert_eq!(one(&read.set, "fs.inodes", "/").0, 16_777_216.0);
+        assert!(read.set.get("fs.total_bytes", "/").is_none());
+    }
+    for text in [
+        bytes(output("snapshots/df-T.C.txt")),
+        bytes(output("snapshots/df-T.de_DE.UTF-8.txt")),
+        bytes(output("snapshots/df-T.fr_FR.UTF-8.txt")),
+    ] {
+        let read = import("x", text);
+        is_clean(&read);
+        assert_eq!(text_of(&read.set, "fs.type", "/"), Some("ext4"));
+        assert_eq!(one(&read.set, "fs.total_bytes", "/").0, 264_212_084.0 * 1024.0);
+    }
+    let read = import("x", bytes(output("snapshots/df-B1M.txt")));
+    is_clean(&read);
+    assert_eq!(one(&read.set, "fs.total_bytes", "/").0, 258_020.0 * 1_048_576.0);
+    let old = b"Filesystem           1K-blocks      Used Available Use% Mounted on\n/dev/mapper/a-very-long-name\n                       1000       900        50  95% /var/a b\n";
+    let read = import("x", old);
+    is_clean(&read);
+    assert_eq!(one(&read.set, "fs.free_bytes", "/var/a b"), (100.0 * 1024.0, 3));
+    assert_eq!(text_of(&read.set, "fs.device", "/var/a b"), Some("/dev/mapper/a-very-long-name"));
+}
+
+#[test]
+fn mounts_and_disks() {
+    let read = import("x", bytes(output("snapshots/mount.txt")));
+    is_clean(&read);
+    assert_eq!(text_of(&read.set, "fs.type", "/"), Some("ext4"));
+    let read = import("x", bytes(fixture("6.18/proc/self/mounts")));
+    is_clean(&read);
+    assert_eq!(text_of(&read.set, "fs.device", "/"), Some("/dev/vda"));
+    let read = import("x", bytes(output("snapshots/lsblk-o.txt")));
+    is_clean(&read);
+    assert_eq!(one(&read.set, "disk.rotational", "vda"), (1.0, 3));
+    assert_eq!(text_of(&read.set, "disk.queue_scheduler", "vda"), Some("mq-deadline"));
+    assert_eq!(text_of(&read.set, "disk.queue_scheduler", "zram0"), None);
+    is_clean(&import("x", bytes(output("snapshots/lsblk.txt"))));
+}
+
+#[test]
+fn tables_of_nodes() {
+    let read = import("x", bytes(output("snapshots/numastat.txt")));
+    is_clean(&read);
+    assert_eq!(one(&read.set, "node.numa_hit", "0"), (273_607_755.0, 2));
+    let two = b"                           node0           node1\nnuma_hit                1000000         2000000\nnuma_foreign                  7               8\n";
+    let read = import("x", two);
+    is_clean(&read);
+    assert_eq!(one(&read.set, "node.numa_foreign", "1"), (8.0, 3));
+    let read = import("x", bytes(output("snapshots/numastat-m.txt")));
+    is_clean(&read);
+    assert_eq!(one(&read.set, "node.mem_free", "0").0, 20_612.80 * 1_048_576.0);
+    let read = import("x", bytes(output("snapshots/numastat-n.txt")));
+    is_clean(&read);
+    assert!(read.set.total("node.numa_hit", "0").is_none());
+}
+
+#[test]
+fn near_misses_of_tables() {
+    for text in [
+        "Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/vda x y z 24% /",
+        "/dev/vda 264212084 22592216 72909048 24% /",
+        "vda on / type ext4",
+        "a b c d 0 0",
+        "node0 node1\nnuma_hit",
+        "NAME SIZE",
+    ] {
+        let read = import("x", format!("a line\n{text}\n"));
+        assert!(is_empty(&read), "{text}");
+    }
+}

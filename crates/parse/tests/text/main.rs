@@ -1,0 +1,15 @@
+//! The readers of other tools' output, against what the tools really print. One program, so that it links once.
+
+mod bench;
+mod filesystems;
+mod heaps;
+mod iostat;
+mod logs;
+mod net;
+mod pidstat;
+mod procps;
+mod sadf;
+mod sar;
+mod snapshots;
+mod support;
+mod tracing;
