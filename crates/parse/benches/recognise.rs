@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use mitra_parse::text::{self, Context, FORMATS, Import, Lines, context};
+use mitra_parse::text::{self, Context, FAMILIES, Import, Lines, context};
 
 const LINES: usize = 20_000;
 const PASSES: usize = 5;
@@ -27,7 +27,7 @@ fn main() {
     let base: Vec<f64> =
         inputs.iter().map(|(_, input)| pass(input, |lines| lines.peek().is_some())).collect();
     let mut sums = vec![0.0; inputs.len()];
-    for format in FORMATS.iter().copied().flatten() {
+    for format in FAMILIES.iter().flat_map(|family| family.formats) {
         let context = Context::default();
         let costs = inputs.iter().zip(&base);
         let costs: Vec<f64> =

@@ -34,7 +34,7 @@ impl Import {
         "files".clone_into(&mut set.source);
         set.host = self.host.clone();
         set.files = files.iter().map(|f| f.file.clone()).collect();
-        let mut parts: BTreeMap<(&'static str, Arc<str>, bool), Vec<(usize, usize)>> = BTreeMap::new();
+        let mut parts: BTreeMap<_, Vec<(usize, usize)>> = BTreeMap::new();
         let axes: Vec<Arc<Axis>> = (0..self.tracks.len()).map(|i| Arc::new(self.axis(i))).collect();
         for (i, track) in self.tracks.iter().enumerate() {
             let row: Arc<str> = String::from_utf8_lossy(&track.row).into();

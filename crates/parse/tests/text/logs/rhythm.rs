@@ -110,8 +110,8 @@ fn a_silence() {
     assert_eq!((got.set.events[0].real, got.set.events.len()), (RECORDED * DAY + 199 * SECOND, 1));
     assert_eq!(line(&got.set.events[0]), 141);
     // Five seconds of silence are not ten times one second; fewer than fifty lines tell nothing.
-    assert_eq!(import("some.log", &lines_at((0..200).chain(205..400))).set.events, []);
-    assert_eq!(import("some.log", &lines_at((0..20).chain(260..280))).set.events, []);
+    assert_eq!(import("some.log", lines_at((0..200).chain(205..400))).set.events, []);
+    assert_eq!(import("some.log", lines_at((0..20).chain(260..280))).set.events, []);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_stack_trace_belongs_to_its_line() {
     let trace = "java.lang.IllegalStateException: no room\n\tat org.example.Main.run(Main.java:7)\nCaused by: x\n\n\t... 3 more\n";
     let got = import(
         "some.log",
-        &format!("2026-11-21 13:08:00,123 ERROR failed\n{trace}2026-11-21 13:08:04,123 INFO well\n"),
+        format!("2026-11-21 13:08:00,123 ERROR failed\n{trace}2026-11-21 13:08:04,123 INFO well\n"),
     );
     assert_eq!(got.files[0].unread, 0);
     let values = &got.set.get("log.lines", "some.log").unwrap().values;
@@ -148,7 +148,7 @@ fn a_stack_trace_belongs_to_its_line() {
 #[test]
 fn a_long_log_has_wider_buckets() {
     // A line every ten seconds for a day: buckets of 64 s, between a thousand and two thousand of them.
-    let got = import("some.log", &lines_at((0..8_640).map(|i| i * 10)));
+    let got = import("some.log", lines_at((0..8_640).map(|i| i * 10)));
     let rates = got.set.get("log.lines", "some.log").unwrap();
     assert_eq!((rates.axis.dt[5], rates.values.len()), (64.0, 1350));
     let lines: f64 = rates.values.iter().map(|v| v * 64.0).sum();
