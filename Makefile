@@ -30,7 +30,7 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## the release binary
@@ -74,6 +74,10 @@ bench: build ## what recording costs, beside other recorders: SECONDS=60 per rec
 		$(SCENARIOS:%=--scenario %) --segment $(SEGMENT) \
 		--simulator $(CARGO_TARGET_DIR)/release/examples/simulate \
 		--json $(CARGO_TARGET_DIR)/bench/results.json
+
+.PHONY: bench-files
+bench-files: build ## how fast other tools' output is explained, beside awk counting its lines
+	tools/bench/files.py --mitra $(MITRA)
 
 .PHONY: docs
 docs: ## write docs/ anew from the tables in the code
