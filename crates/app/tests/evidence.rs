@@ -10,7 +10,7 @@ mod report;
 
 use std::path::{Path, PathBuf};
 
-use disguise::Disguise;
+use disguise::{Disguise, Form};
 use report::explain;
 
 fn case(name: &str) -> PathBuf {
@@ -227,6 +227,33 @@ fn disguised_the_verdicts_stay() {
             let dir = Disguise::new(seed).of_case(&case(name));
             let r = explain(dir.path());
             assert_eq!(r.root(), Some(*root), "{name} in disguise {seed}: {}", r.text());
+        }
+    }
+}
+
+#[test]
+fn in_other_forms_the_verdicts_stay() {
+    for form in [Form::Windows, Form::Packed, Form::OneFile] {
+        for (name, root, _) in CASES {
+            let dir = Disguise::in_form(&case(name), form);
+            let r = explain(dir.path());
+            assert_eq!(r.root(), Some(*root), "{name} as {form:?}: {}", r.text());
+        }
+    }
+}
+
+#[test]
+fn of_halves_and_pieces_no_answer_is_wrong() {
+    for form in [Form::Cut, Form::Half(true), Form::Half(false)] {
+        for (name, root, weaker) in CASES {
+            let dir = Disguise::in_form(&case(name), form);
+            let r = explain(dir.path());
+            let said = r.root();
+            assert!(
+                said.is_none_or(|said| said == *root || weaker.contains(&said)),
+                "{name} as {form:?}: {said:?}\n{}",
+                r.text()
+            );
         }
     }
 }

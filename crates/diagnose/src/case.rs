@@ -51,7 +51,7 @@ fn conclude(view: &View<'_>, observed: &Observed, since: i64, report: &mut Repor
         }
     }
     if found.is_empty() && report.incidents.is_empty() {
-        (report.observed, report.unknown) = observed.without_root();
+        (report.observed, report.unknown) = observed.without_root(view);
     } else {
         report.observed.clear();
         report.unknown.clear();

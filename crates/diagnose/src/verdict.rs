@@ -9,7 +9,7 @@ use mitra_model::{Era, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::view::View;
-use crate::{conditions, graph, ledger, words};
+use crate::{conditions, graph, ledger, tcp_limits, words};
 
 /// An active condition with its number in the list.
 struct Active {
@@ -92,11 +92,24 @@ impl Observed {
 
     /// Whether anything but a cause was seen, and what it would take to name the cause: links of the chain whose root
     /// is missing, and the roots that cannot be told.
-    pub(crate) fn without_root(&self) -> (Vec<Link>, Vec<Unknown>) {
+    pub(crate) fn without_root(&self, view: &View<'_>) -> (Vec<Link>, Vec<Unknown>) {
         let seen: Vec<&Active> = self.active.values().filter(|a| a.condition.role != Role::Root).collect();
         let ids: BTreeSet<&str> = seen.iter().map(|a| a.condition.id).collect();
         let links = seen.iter().map(|a| link(a, None)).collect();
+        if seen.is_empty() && view.is_case {
+            return (links, self.begun(view));
+        }
         (links, self.untold(&ids))
+    }
+
+    /// The roots that cannot be told although what they are told by first was gathered: somebody had them in mind.
+    fn begun(&self, view: &View<'_>) -> Vec<Unknown> {
+        let is_there = |metric: &str| view.each(metric).next().is_some();
+        let list = self.unknown.iter().filter(|(c, _)| c.role == Role::Root);
+        list.filter(|(c, _)| c.needs.first().is_some_and(|m| is_there(m)) || is_complained_of(view, c.id))
+            .take(UNTOLD_MAX)
+            .map(|(c, needs)| as_unknown(c, needs))
+            .collect()
     }
 
     /// The roots that cannot be told and that could bring about one of some conditions, the closest first.
@@ -108,14 +121,23 @@ impl Observed {
             .filter(|(c, _)| c.role == Role::Root)
             .filter_map(|(c, needs)| {
                 let steps = *causes.get(c.id)?;
-                let command = words::command_for(needs).map(str::to_owned);
-                Some((steps, Unknown { condition: c.id.to_owned(), needs: needs.clone(), command }))
+                Some((steps, as_unknown(c, needs)))
             })
             .collect();
         list.sort_by_key(|(steps, _)| *steps);
         list.truncate(UNTOLD_MAX);
         list.into_iter().map(|(_, unknown)| unknown).collect()
     }
+}
+
+fn as_unknown(condition: &Condition, needs: &str) -> Unknown {
+    let command = words::command_for(needs).map(str::to_owned);
+    Unknown { condition: condition.id.to_owned(), needs: needs.to_owned(), command }
+}
+
+/// Whether the kernel complained of what may be this condition.
+fn is_complained_of(view: &View<'_>, id: &str) -> bool {
+    id.starts_with("tcp-") && tcp_limits::messages(view).next().is_some()
 }
 
 /// Roots that cannot be told are named up to this number: more is not read.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -11,6 +12,21 @@ pub struct Disguise {
     seed: u64,
     scale: f64,
     shift_s: i64,
+}
+
+/// Forms in which files are handed on.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    /// With the line ends and the mark of an editor of Windows.
+    Windows,
+    /// Each file packed by gzip.
+    Packed,
+    /// All files of a folder in one, as `head -n -0 *` prints them.
+    OneFile,
+    /// Each file cut somewhere.
+    Cut,
+    /// Only the first, or the second half of the lines of each file.
+    Half(bool),
 }
 
 /// All files of a case, by their paths below it.
@@ -72,6 +88,48 @@ impl Disguise {
                 format!("{:x}.out", (i as u64 + 1).wrapping_mul(0x9e37_79b9 ^ self.seed) % 0xffff)
             };
             fs::write(to.join(name), self.changed(&text)).unwrap();
+        }
+        dir
+    }
+
+    /// The case in another form of its files.
+    pub fn in_form(case: &Path, form: Form) -> TempDir {
+        let dir = TempDir::new().unwrap();
+        let list = files(case);
+        for (i, file) in list.iter().enumerate() {
+            let text = fs::read_to_string(case.join(file)).unwrap();
+            let folder = dir.path().join(file.parent().unwrap_or(Path::new("")));
+            fs::create_dir_all(&folder).unwrap();
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            match form {
+                Form::Windows => {
+                    let text = format!("\u{feff}{}", text.replace('\n', "\r\n"));
+                    fs::write(folder.join(&name), text).unwrap();
+                }
+                Form::Packed => {
+                    let file = fs::File::create(folder.join(format!("{name}.gz"))).unwrap();
+                    let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+                    packed.write_all(text.as_bytes()).unwrap();
+                    packed.finish().unwrap();
+                }
+                Form::OneFile => {
+                    let path = folder.join("all.txt");
+                    let mut all = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+                    let end = if text.ends_with('\n') { "" } else { "\n" };
+                    write!(all, "==> {name} <==\n{text}{end}\n").unwrap();
+                }
+                Form::Cut => {
+                    // In the middle of a line, wherever that falls.
+                    let keep = text.len() * (3 + i % 4) / 7;
+                    let keep = (0..=keep).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+                    fs::write(folder.join(&name), &text[..keep]).unwrap();
+                }
+                Form::Half(first) => {
+                    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+                    let (a, b) = lines.split_at(lines.len().div_ceil(2));
+                    fs::write(folder.join(&name), if first { a.concat() } else { b.concat() }).unwrap();
+                }
+            }
         }
         dir
     }
