@@ -35,6 +35,11 @@ static EDGES: &[Edge] = &[
     edge("streaming-read-flood", "kswapd-scanning", "each new page needs another one to go"),
     edge("streaming-read-flood", "page-cache-eviction", "pages that are read once push out pages in use"),
     edge("streaming-read-flood", "direct-reclaim", "the reader takes pages faster than kswapd frees them"),
+    edge(
+        "streaming-read-flood",
+        "memory-fragmentation",
+        "what is free between pages that are read once lies scattered, and adjoining pages have to be made",
+    ),
     explains("streaming-read-flood", "disk-hog", "the reads that evict are the reads that fill the device"),
     explains(
         "streaming-read-flood",

@@ -7,7 +7,7 @@
 //! nearest to what the program moved, and a stacked device before the one it stands on.
 //!
 //! Where no state of tasks was recorded, as in what pidstat and iostat print, the harm is counted in requests: what
-//! others moved meanwhile, in requests of the size that the device served before, each of which took as much longer as
+//! others read meanwhile, in requests of the size that the device served before, each of which took as much longer as
 //! requests took longer than before.
 
 use mitra_model::Span;
@@ -145,7 +145,8 @@ fn io_delay_is_known(view: &View<'_>) -> bool {
     view.each("task.blkio_delay").any(|(_, series)| series.max(view.window).is_some_and(|delay| delay > 0.0))
 }
 
-/// Task-seconds per second in D state or, where that is known, waiting for I/O of user processes other than these, in the span and in the baseline.
+/// Task-seconds per second in D state or, where that is known, waiting for I/O of user processes other than these, in the
+/// span and in the baseline.
 pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: Span) -> (f64, f64) {
     let total = |set, span: Span, processes: &[Process<'_>]| {
         let seconds = (span.until - span.since) as f64 / 1e9;
@@ -162,7 +163,8 @@ pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: Span) -> (f64, f6
 }
 
 /// Task-seconds per second that requests of other processes took longer than before, and zero for before; `None` where
-/// the time before is not known. Their requests are taken to be as large as those that the device served before.
+/// the time before is not known. Reads alone count, since what is written goes to the page cache and is waited for by few.
+/// Their requests are taken to be as large as those that the device served before.
 fn others_requests(view: &View<'_>, these: &[u32], disk: &Saturated) -> Option<(f64, f64)> {
     let span = disk.busy.run.span();
     let both = &["disk.reads", "disk.writes"][..];
@@ -171,14 +173,17 @@ fn others_requests(view: &View<'_>, these: &[u32], disk: &Saturated) -> Option<(
     };
     let await_s = usual(&["disk.read_time", "disk.write_time"]).or_else(|| usual(&["disk.transfer_time"]))?;
     let bytes = usual(&["disk.read_bytes", "disk.write_bytes"]).filter(|bytes| *bytes > 0.0)?;
-    let others: f64 = view
+    let (seconds, longer_s) = (span.seconds().max(1e-9), (disk.await_s - await_s).max(0.0));
+    let waited: f64 = view
         .processes()
         .iter()
         .filter(|p| !p.kthread && !these.contains(&p.pid))
-        .map(|p| p.total(view.set, "task.read_bytes", span) + p.total(view.set, "task.write_bytes", span))
+        .flat_map(|p| p.series(view.set, "task.read_bytes"))
+        .filter_map(|read| read.total(span))
+        // A task waits for one request at a time, so for no more than all of the time.
+        .map(|read| (read / seconds / bytes * longer_s).min(1.0))
         .sum();
-    let requests_s = others / span.seconds().max(1e-9) / bytes;
-    Some((requests_s * (disk.await_s - await_s).max(0.0), 0.0))
+    Some((waited, 0.0))
 }
 
 /// The median over the samples of the baseline, or of those before the device was full, of a sum of its metrics for each
