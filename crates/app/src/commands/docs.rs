@@ -10,12 +10,13 @@ use crate::cli::{Cli, DocsArgs};
 use crate::commands::{conditions, metrics};
 
 /// The pages: file name and text.
-fn pages() -> [(&'static str, String); 4] {
+fn pages() -> [(&'static str, String); 5] {
     [
         ("commands.md", commands()),
         ("conditions.md", conditions::markdown()),
         ("formats.md", formats()),
         ("metrics.md", metrics::markdown()),
+        ("report.md", include_str!("report.md").to_owned()),
     ]
 }
 
