@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use mitra_model::report::{Next, Remedy};
+use mitra_model::report::{Next, Quote, Remedy};
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, Span};
 
@@ -42,7 +42,11 @@ struct Kill<'a> {
     comm: &'a str,
     cgroup: Option<String>,
     anon_bytes: Option<u64>,
+    quote: Option<Quote>,
 }
+
+/// Kills whose lines are quoted.
+const QUOTED: usize = 5;
 
 fn observe(view: &View<'_>) -> Observation {
     let kills = kills(view);
@@ -101,6 +105,12 @@ fn observe(view: &View<'_>) -> Observation {
     for metric in ["vm.oom_kill", "tasks.oom_kills"] {
         finding.evidence.extend(view.evidence(metric, "", span).filter(|e| e.during > 0.0));
     }
+    let lines: Vec<_> = kills.iter().take(QUOTED).filter_map(|k| k.quote.clone()).collect();
+    if !lines.is_empty() {
+        let mut evidence = view.evidence_of("event.oom-kill", first.comm, None, kills.len() as f64);
+        evidence.quotes = lines;
+        finding.evidence.push(evidence);
+    }
     if let Some(group) = &group {
         for metric in ["cgroup.memory_current", "cgroup.memory_max", "cgroup.memory_failcnt"] {
             finding.evidence.extend(view.evidence(metric, group, span));
@@ -114,11 +124,19 @@ fn kills<'a>(view: &View<'a>) -> Vec<Kill<'a>> {
     let mut kills: Vec<Kill<'a>> = Vec::new();
     for event in view.set.events.iter().filter(|e| view.window.contains(e.real)) {
         let kill = match &event.kind {
-            EventKind::OomKill { pid, comm, cgroup, anon_bytes } => {
-                Kill { at: event.real, pid: *pid, comm, cgroup: cgroup.clone(), anon_bytes: *anon_bytes }
-            }
+            EventKind::OomKill { pid, comm, cgroup, anon_bytes } => Kill {
+                at: event.real,
+                pid: *pid,
+                comm,
+                cgroup: cgroup.clone(),
+                anon_bytes: *anon_bytes,
+                quote: view.event_quote(event),
+            },
             EventKind::KernelLog { text, .. } => match killed_line(text) {
-                Some((pid, comm, anon_bytes)) => Kill { at: event.real, pid, comm, cgroup: None, anon_bytes },
+                Some((pid, comm, anon_bytes)) => {
+                    let quote = view.event_quote(event);
+                    Kill { at: event.real, pid, comm, cgroup: None, anon_bytes, quote }
+                }
                 None => continue,
             },
             _ => continue,
@@ -127,6 +145,7 @@ fn kills<'a>(view: &View<'a>) -> Vec<Kill<'a>> {
             Some(known) => {
                 known.cgroup = known.cgroup.take().or(kill.cgroup);
                 known.anon_bytes = known.anon_bytes.or(kill.anon_bytes);
+                known.quote = known.quote.take().or(kill.quote);
                 known.at = known.at.min(kill.at);
             }
             None => kills.push(kill),
