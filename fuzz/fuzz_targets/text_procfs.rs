@@ -7,4 +7,7 @@ use mitra_parse::text;
 #[path = "../src/text.rs"]
 mod check;
 
-fuzz_target!(|data: &[u8]| check::read(&[text::procps::FORMATS, text::net::FORMATS, text::snapshots::FORMATS], data));
+fuzz_target!(|data: &[u8]| check::read(
+    &[text::procps::FORMATS, text::net::FORMATS, text::snapshots::FORMATS],
+    data
+));

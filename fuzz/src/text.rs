@@ -14,7 +14,10 @@ pub fn read(formats: &[&[Format]], data: &[u8]) {
             let axis = &series.axis;
             assert!(axis.t.is_sorted_by(|a, b| a < b), "{name} {row}: times go back");
             assert_eq!(axis.t.len(), axis.dt.len());
-            assert!(axis.dt.iter().all(|dt| dt.is_nan() || *dt > 0.0), "{name} {row}: an interval of nothing");
+            assert!(
+                axis.dt.iter().all(|dt| dt.is_nan() || *dt > 0.0),
+                "{name} {row}: an interval of nothing"
+            );
             assert!(series.values.iter().all(|v| !v.is_infinite()), "{name} {row}: no number");
         }
     }
