@@ -1,12 +1,12 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Copies the fixtures of the text readers into the corpora of their fuzz targets, so that fuzzing begins with what tools
 # really print. The byte in front says that the file has no date.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Puts files below a folder of fixtures into a corpus. Large ones only slow the fuzzer down.
 seed() {
-    local target=$1 corpus=fuzz/corpus/$1
+    local corpus=fuzz/corpus/$1
     shift
     mkdir -p "$corpus"
     find "$@" -type f -size -16k 2>/dev/null | while read -r file; do
