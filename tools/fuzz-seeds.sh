@@ -16,8 +16,8 @@ seed() {
 
 outputs=crates/parse/tests/outputs
 cases=crates/app/tests/cases
-seed text_sysstat $outputs/{sar,sadf,iostat,mpstat,pidstat,cifsiostat} $cases
-seed text_procfs $outputs/{vmstat,free,top,ps,uptime,slabtop,atop,snapshots,net,status,procps} $cases
-seed text_tracing $outputs/{strace,perf,bcc,bpftrace,ftrace,tracing} $cases
-seed text_logs $outputs/{dmesg,journal,bird,syslog,logs} $cases
+seed text_sysstat $outputs/{sar,iostat,mpstat,pidstat,cifsiostat} $cases
+seed text_procfs $outputs/{procps,snapshots,net,status} $cases
+seed text_tracing $outputs/{strace,perf,bpf} $cases
+seed text_logs $outputs/{dmesg,journal,bird} $cases
 seed text_heaps $outputs/{ab,erlang,fio,guppy,hey,jvm,mkfs,pgbench,pmap,redis-benchmark,smaps,strings,sysbench,tracemalloc,vegeta,wrk} $cases
