@@ -50,6 +50,10 @@ const TRIGGERS: &[Trigger] = &[
     system(&["vm.pswpin"], 100.0),
     Trigger { need_s: 0.0, ..system(&["vm.oom_kill"], f64::MIN_POSITIVE) },
     Trigger { need_s: 0.0, ..system(&["tasks.oom_kills"], f64::MIN_POSITIVE) },
+    // A fault takes a microsecond or two: from here on a tenth of a CPU goes into them.
+    system(&["vm.pgfault"], 100_000.0),
+    // Each is a connection that was reset.
+    system(&["tcpext.TCPAbortOnMemory"], 0.1),
     Trigger { each: true, ..system(&["disk.io_time"], 0.9) },
     Trigger { each: true, ..system(&["cgroup.throttled_time"], 0.05) },
 ];
@@ -80,6 +84,17 @@ pub fn metrics() -> impl Iterator<Item = &'static str> {
 #[must_use]
 pub fn find(set: &SeriesSet, window: Span) -> Vec<Span> {
     search(TRIGGERS.iter(), set, window)
+}
+
+/// What the kernel's log tells of that hurts somebody, however short it is.
+fn is_trouble(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::OomKill { .. }
+            | EventKind::Crash { .. }
+            | EventKind::TcpPressure { .. }
+            | EventKind::AllocationFailure { .. }
+    )
 }
 
 /// As [`find`], in what other tools left behind.
@@ -119,7 +134,7 @@ fn search<'t>(triggers: impl Iterator<Item = &'t Trigger>, set: &SeriesSet, wind
         }
     }
     for event in &set.events {
-        if matches!(event.kind, EventKind::OomKill { .. }) && window.contains(event.real) {
+        if is_trouble(&event.kind) && window.contains(event.real) {
             let span = Span { since: event.real, until: event.real + SECOND };
             found.push(Found { span, reach: (JOIN_S * SECOND as f64) as i64 });
         }

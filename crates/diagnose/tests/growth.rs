@@ -178,3 +178,26 @@ fn crashes_at_one_place_and_an_allocation_that_failed() {
     m.event(70, EventKind::AllocationFailure { order: 4, comm: "kworker/0:1".into() });
     assert_eq!(root(&case(&m)), Some("memory-fragmentation"));
 }
+
+#[test]
+fn a_recording_shows_crashes_and_fault_storms_too() {
+    let mut m = machine();
+    m.event(
+        70,
+        EventKind::Crash {
+            pid: 90,
+            comm: "orderd".into(),
+            address: 0x10,
+            ip: 0x514a,
+            error: 4,
+            object: None,
+            base: None,
+            file_offset: None,
+        },
+    );
+    assert_eq!(root(&m.explain()), Some("process-crash"));
+    let mut m = machine();
+    m.task(80, "beam.smp", 0).task_rate(80, "task.minflt", 30.0, 270_000.0);
+    m.sys("vm.pgfault", 50.0, 271_000.0);
+    assert_eq!(root(&m.explain()), Some("minor-fault-storm"));
+}
