@@ -108,6 +108,12 @@ impl Entity {
         }
     }
 
+    /// Whether the recorder fills it; the others come only from the output of other tools.
+    #[must_use]
+    pub fn is_recorded(self) -> bool {
+        (self as usize) <= Entity::Irq as usize
+    }
+
     /// The entity of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
