@@ -171,18 +171,13 @@ fn kind(path: &Path) -> io::Result<Kind> {
         Kind::Empty
     } else if head.starts_with(&[0x1f, 0x8b]) {
         Kind::Gzip
-    } else if is_sysstat(&head) {
+    } else if text::sysstat::is_binary_sa(&head).is_some() {
         Kind::Sysstat
     } else if head.contains(&0) {
         Kind::Binary
     } else {
         Kind::Text
     })
-}
-
-/// The magic number of a file of sadc, in the byte order of either kind of machine.
-fn is_sysstat(head: &[u8]) -> bool {
-    head.starts_with(&[0x96, 0xd5]) || head.starts_with(&[0xd5, 0x96])
 }
 
 /// Reads one file. What cannot be read is noted with the file and costs the others nothing.
