@@ -5,15 +5,11 @@
 //! no order is claimed between what was sampled at times that do not compare.
 
 use mitra_model::report::{FileRead, Moment, Report, SCHEMA, Window};
-use mitra_model::time::SECOND;
 use mitra_model::{Era, SeriesSet, Span};
 
 use crate::verdict::{self, Observed};
 use crate::view::View;
 use crate::{areas, compare, episodes, explain, ledger};
-
-/// Episodes of a set that are looked at.
-const EPISODES_MAX: usize = 24;
 
 /// Explains what files hold. `good` is the good side, where there is one.
 #[must_use]
@@ -63,8 +59,8 @@ fn episodes_of(set: &SeriesSet, report: &mut Report) {
     let Some(known) = known_span(set) else { return };
     let found = episodes::find_in_files(set, known);
     let step_s = episodes::step_s(set, known);
-    for episode in found.iter().take(EPISODES_MAX) {
-        let lead = 5 * SECOND;
+    for episode in explain::worst(&found, set, known) {
+        let lead = explain::LEAD_NS;
         let window =
             Span { since: (episode.since - lead).max(known.since - lead), until: episode.until + lead };
         let baseline = explain::quiet(&found, window, known, step_s);

@@ -27,7 +27,7 @@ const FOCUS_NS: i64 = 600 * SECOND;
 /// Quiet time that is compared with.
 const BASELINE_NS: i64 = 60 * SECOND;
 /// Causes build up before they hurt, so the look begins a little before the first trigger.
-const LEAD_NS: i64 = 5 * SECOND;
+pub(crate) const LEAD_NS: i64 = 5 * SECOND;
 /// Ranges up to this are read whole, with their tasks, so that the ledger can name who waited.
 const WHOLE_NS: i64 = 900 * SECOND;
 
@@ -163,7 +163,7 @@ pub(crate) fn as_window(span: Span) -> Window {
 }
 
 /// The episodes that touch the window, those with most lost time first, as many as may be looked at.
-fn worst(episodes: &[Span], scan: &SeriesSet, window: Span) -> Vec<Span> {
+pub(crate) fn worst(episodes: &[Span], scan: &SeriesSet, window: Span) -> Vec<Span> {
     let mut list: Vec<Span> = episodes.iter().copied().filter(|e| e.intersect(window).is_some()).collect();
     if list.len() > EPISODES_MAX {
         let lost = ledger::lost(scan, window);
