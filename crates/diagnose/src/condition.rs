@@ -86,6 +86,8 @@ pub enum Observation {
     Inactive(String),
     /// It cannot be told; what would be needed.
     CannotTell(String),
+    /// It cannot be told either, and something points to it; what would be needed.
+    Suspected(String),
 }
 
 /// An active condition.

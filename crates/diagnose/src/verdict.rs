@@ -9,7 +9,7 @@ use mitra_model::{Era, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::view::View;
-use crate::{conditions, graph, ledger, tcp_limits, words};
+use crate::{conditions, graph, ledger, words};
 
 /// An active condition with its number in the list.
 struct Active {
@@ -22,6 +22,7 @@ pub(crate) struct Observed {
     active: BTreeMap<&'static str, Active>,
     inactive: Vec<(&'static Condition, String)>,
     unknown: Vec<(&'static Condition, String)>,
+    suspected: Vec<&'static str>,
 }
 
 /// Looks at every condition.
@@ -29,6 +30,7 @@ pub(crate) fn observe(view: &View<'_>) -> Observed {
     let mut active: BTreeMap<&'static str, Active> = BTreeMap::new();
     let mut inactive: Vec<(&'static Condition, String)> = Vec::new();
     let mut unknown: Vec<(&'static Condition, String)> = Vec::new();
+    let mut suspected = Vec::new();
     for condition in conditions() {
         match (condition.observe)(view) {
             Observation::Active(finding) => {
@@ -36,9 +38,13 @@ pub(crate) fn observe(view: &View<'_>) -> Observed {
             }
             Observation::Inactive(because) => inactive.push((condition, because)),
             Observation::CannotTell(needs) => unknown.push((condition, needs)),
+            Observation::Suspected(needs) => {
+                suspected.push(condition.id);
+                unknown.push((condition, needs));
+            }
         }
     }
-    Observed { active, inactive, unknown }
+    Observed { active, inactive, unknown, suspected }
 }
 
 impl Observed {
@@ -106,7 +112,7 @@ impl Observed {
     fn begun(&self, view: &View<'_>) -> Vec<Unknown> {
         let is_there = |metric: &str| view.each(metric).next().is_some();
         let list = self.unknown.iter().filter(|(c, _)| c.role == Role::Root);
-        list.filter(|(c, _)| c.needs.first().is_some_and(|m| is_there(m)) || is_complained_of(view, c.id))
+        list.filter(|(c, _)| c.needs.first().is_some_and(|m| is_there(m)) || self.suspected.contains(&c.id))
             .take(UNTOLD_MAX)
             .map(|(c, needs)| as_unknown(c, needs))
             .collect()
@@ -133,11 +139,6 @@ impl Observed {
 fn as_unknown(condition: &Condition, needs: &str) -> Unknown {
     let command = words::command_for(needs).map(str::to_owned);
     Unknown { condition: condition.id.to_owned(), needs: needs.to_owned(), command }
-}
-
-/// Whether the kernel complained of what may be this condition.
-fn is_complained_of(view: &View<'_>, id: &str) -> bool {
-    id.starts_with("tcp-") && tcp_limits::messages(view).next().is_some()
 }
 
 /// Roots that cannot be told are named up to this number: more is not read.

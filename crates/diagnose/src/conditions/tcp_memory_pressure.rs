@@ -31,7 +31,9 @@ pub const CONDITION: Condition = Condition {
 
 fn observe(view: &View<'_>) -> Observation {
     let Some(memory) = tcp_limits::memory(view) else {
-        return Observation::CannotTell("net.ipv4.tcp_mem and /proc/net/sockstat".to_owned());
+        let needs = "net.ipv4.tcp_mem and /proc/net/sockstat".to_owned();
+        let is_complained_of = tcp_limits::messages(view).next().is_some();
+        return if is_complained_of { Observation::Suspected(needs) } else { Observation::CannotTell(needs) };
     };
     let of = format!("{:.0} pages used of {:.0} allowed", memory.used, memory.limits[2]);
     if memory.used < memory.limits[1] {

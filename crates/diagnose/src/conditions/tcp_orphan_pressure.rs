@@ -48,7 +48,7 @@ fn observe(view: &View<'_>) -> Observation {
         };
     }
     let Some(orphans) = tcp_limits::orphans(view) else {
-        return Observation::CannotTell(
+        return Observation::Suspected(
             "orphans and their limit: /proc/net/sockstat, sysctl net.ipv4.tcp_max_orphans".to_owned(),
         );
     };
