@@ -116,6 +116,28 @@ pub(crate) fn fill(view: &View<'_>, evidence: &mut Evidence, series: &Series, sp
     }
 }
 
+/// Fills in the lines of a process: the first one of its busiest thread in a span, and the one with most.
+pub(crate) fn fill_of_task<'s>(
+    set: &SeriesSet,
+    evidence: &mut Evidence,
+    threads: impl Iterator<Item = &'s Series>,
+    span: Span,
+) {
+    let most = |list: &[Sample]| list.iter().copied().max_by(|a, b| a.3.total_cmp(&b.3));
+    let busiest = threads
+        .filter_map(|series| {
+            let inside = samples(series, span);
+            Some((series, *inside.first()?, most(&inside)?))
+        })
+        .max_by(|a, b| a.2.3.total_cmp(&b.2.3));
+    let Some((series, first, most)) = busiest else { return };
+    for sample in [first, most] {
+        if let Some(quote) = at(set, series, sample.0).filter(|quote| !evidence.quotes.contains(quote)) {
+            evidence.quotes.push(quote);
+        }
+    }
+}
+
 /// The last reading of a metric: of its series, or of the readings of a counter.
 pub(crate) fn reading<'s>(set: &'s SeriesSet, metric: &str, row: &str) -> Option<(&'s Series, usize, f64)> {
     let last = |series: &'s Series| samples(series, Span::ALL).last().map(|s| (series, s.0, s.3));

@@ -213,6 +213,22 @@ impl<'a> View<'a> {
         }
     }
 
+    /// What a process did, worked out by the condition, with the lines of that process that say so: its first one in the
+    /// span and the one with most.
+    #[must_use]
+    pub fn task_evidence(
+        &self,
+        metric: &str,
+        process: &Process<'_>,
+        before: Option<f64>,
+        during: f64,
+        span: Span,
+    ) -> Evidence {
+        let mut evidence = self.evidence_of(metric, process.comm, before, during);
+        quote::fill_of_task(self.set, &mut evidence, process.series(self.set, metric), span);
+        evidence
+    }
+
     /// The last reading of a metric, whatever it is: a level, a rate, or what a counter had come to.
     #[must_use]
     pub fn reading(&self, metric: &str, row: &str) -> Option<f64> {

@@ -8,6 +8,7 @@ use mitra_model::report::{Next, Remedy};
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::growth;
 use crate::page_cache::Fall;
+use crate::process::Process;
 use crate::signal::Signal;
 use crate::view::View;
 use crate::words;
@@ -69,11 +70,13 @@ fn observe(view: &View<'_>) -> Observation {
     finding.evidence.extend(view.evidence("mem.anon", "", growth.run.span()));
     finding.statement = grew;
     finding.confidence = 0.6;
-    if let Some((name, pid, grown)) =
-        largest(view).filter(|(_, _, grown)| *grown >= 0.5 * (growth.to - growth.from))
+    if let Some((process, grown)) =
+        largest(view).filter(|(_, grown)| *grown >= 0.5 * (growth.to - growth.from))
     {
-        finding.statement = format!("{}; {name} ({pid}) by {}", finding.statement, words::bytes(grown));
-        finding.evidence.push(view.evidence_of("task.rss_anon", name, None, grown));
+        let (name, pid, by) = (process.comm, process.pid, words::bytes(grown));
+        finding.statement = format!("{}; {name} ({pid}) by {by}", finding.statement);
+        let span = growth.run.span();
+        finding.evidence.push(view.task_evidence("task.rss_anon", process, None, grown, span));
         finding.culprit.process = Some(name.to_owned());
         finding.culprit.pid = Some(pid);
         finding.confidence = 0.8;
@@ -102,7 +105,7 @@ fn beside_a_fall(view: &View<'_>, anon: &Signal) -> Option<String> {
 }
 
 /// The process that grew most.
-fn largest<'a>(view: &'a View<'_>) -> Option<(&'a str, u32, f64)> {
+fn largest<'v, 'a>(view: &'v View<'a>) -> Option<(&'v Process<'a>, f64)> {
     view.processes()
         .iter()
         .filter_map(|p| {
@@ -110,9 +113,9 @@ fn largest<'a>(view: &'a View<'_>) -> Option<(&'a str, u32, f64)> {
             let grown = series
                 .first()
                 .map(|s| s.last(view.window).unwrap_or(0.0) - s.first(view.window).unwrap_or(0.0))?;
-            Some((p.comm, p.pid, grown))
+            Some((p, grown))
         })
-        .max_by(|a, b| a.2.total_cmp(&b.2))
+        .max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {

@@ -125,7 +125,8 @@ fn observe(view: &View<'_>) -> Observation {
             waited,
             spare
         );
-        finding.evidence.push(view.evidence_of("task.run_delay", top.comm, before(view, top.comm), top.rate));
+        let before = before(view, top.comm);
+        finding.evidence.push(view.task_evidence("task.run_delay", &top.lead, before, top.rate, span));
     }
     for cpu in 0..(view.cpus() as u32).min(64) {
         finding.evidence.extend(view.evidence("cpu.idle", &cpu.to_string(), span));

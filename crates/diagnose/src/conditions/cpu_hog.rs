@@ -103,7 +103,8 @@ fn observe(view: &View<'_>) -> Observation {
         words::percent(waited),
         words::percent(before)
     );
-    finding.evidence.push(view.evidence_of("task.cpu_time", top.comm, base_cpu(view, top.comm), top.rate));
+    let before_s = base_cpu(view, top.comm);
+    finding.evidence.push(view.task_evidence("task.cpu_time", &top.lead, before_s, top.rate, span));
     finding.evidence.push(view.evidence_of("task.run_delay", "others", Some(before), waited));
     finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
     finding.loss_s = Some((waited - before) * run.seconds());

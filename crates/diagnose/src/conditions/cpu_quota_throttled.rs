@@ -85,7 +85,7 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some(top) = tops.first() {
         finding.culprit.process = Some(top.comm.to_owned());
         finding.culprit.pid = Some(top.pid());
-        finding.evidence.push(view.evidence_of("task.run_delay", top.comm, None, top.rate));
+        finding.evidence.push(view.task_evidence("task.run_delay", &top.lead, None, top.rate, span));
     }
     finding.statement = format!(
         "{name} may use {} and was throttled in {} of its periods: its tasks stood still for {} s each second ({} before)",

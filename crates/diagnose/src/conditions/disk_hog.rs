@@ -123,7 +123,7 @@ fn observe(view: &View<'_>) -> Observation {
     finding.culprit.pid = Some(top.pid());
     finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
     let metric = if verb == "read" { "task.read_bytes" } else { "task.write_bytes" };
-    finding.evidence.push(view.evidence_of(metric, top.comm, None, top.rate));
+    finding.evidence.push(view.task_evidence(metric, &top.lead, None, top.rate, span));
     finding.evidence.push(view.evidence_of("tasks.d_io", "others", Some(waited_before), waiting));
     finding.loss_s = Some((waiting - waited_before) * disk.busy.run.seconds());
     // The share of the bytes, and whether requests really took longer than before.

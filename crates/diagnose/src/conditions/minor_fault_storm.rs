@@ -104,7 +104,7 @@ fn finding(view: &View<'_>, high: &High, top: Option<&process::Top<'_>>, major: 
     if let Some(top) = top {
         finding.culprit.process = Some(top.comm.to_owned());
         finding.culprit.pid = Some(top.pid());
-        finding.evidence.push(view.evidence_of("task.minflt", top.comm, None, top.rate));
+        finding.evidence.push(view.task_evidence("task.minflt", &top.lead, None, top.rate, span));
     }
     for metric in ["vm.pgfault", "vm.pgmajfault", "vm.pgfree", "vm.pgpgin"] {
         finding.evidence.extend(view.evidence(metric, "", span));

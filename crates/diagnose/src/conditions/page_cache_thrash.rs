@@ -87,7 +87,7 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some(reader) = reader {
         finding.culprit.process = Some(reader.comm.to_owned());
         finding.culprit.pid = Some(reader.pid());
-        finding.evidence.push(view.evidence_of("task.read_bytes", reader.comm, None, reader.rate));
+        finding.evidence.push(view.task_evidence("task.read_bytes", &reader.lead, None, reader.rate, span));
     }
     finding.culprit.device = busiest_reader_device(view, span);
     finding.culprit.cgroup.clone_from(&group.as_ref().map(|(name, _)| name.clone()));

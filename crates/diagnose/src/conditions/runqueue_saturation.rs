@@ -89,7 +89,7 @@ fn observe(view: &View<'_>) -> Observation {
         Some(top) => {
             finding.culprit.process = Some(top.comm.to_owned());
             finding.culprit.pid = Some(top.pid());
-            finding.evidence.push(view.evidence_of("task.cpu_time", top.comm, None, top.rate));
+            finding.evidence.push(view.task_evidence("task.cpu_time", &top.lead, None, top.rate, span));
             format!("{} used most of the CPU time ({})", top.words(), words::percent(top.share))
         }
         None => "whose they are is not known".to_owned(),

@@ -102,7 +102,7 @@ fn observe(view: &View<'_>) -> Observation {
         words::percent(limit.used),
         limit.before.map(|b| format!(" ({} before)", words::percent(b))).unwrap_or_default(),
     );
-    finding.evidence.push(view.evidence_of("task.cpu_time", process.comm, limit.before, limit.used));
+    finding.evidence.push(view.task_evidence("task.cpu_time", process, limit.before, limit.used, span));
     finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
     finding.evidence.extend(view.evidence("task.run_delay", limit.row, span));
     // That it rose to the limit says more than that it has been there ever since it came.

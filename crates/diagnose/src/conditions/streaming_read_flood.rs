@@ -164,12 +164,8 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some(device) = finding.culprit.device.clone() {
         finding.evidence.extend(view.evidence("disk.read_bytes", &device, run.span()));
     }
-    finding.evidence.push(view.evidence_of(
-        "task.read_bytes",
-        reader.comm,
-        None,
-        total / run.seconds().max(1.0),
-    ));
+    let rate = total / run.seconds().max(1.0);
+    finding.evidence.push(view.task_evidence("task.read_bytes", &reader.lead, None, rate, run.span()));
     let span = eviction.run.span();
     for metric in ["vm.pgsteal_file", "vm.pgscan_kswapd", "vm.pgmajfault", "vm.workingset_refault_file"] {
         finding.evidence.extend(view.evidence(metric, "", span).filter(|e| e.during > 0.0));

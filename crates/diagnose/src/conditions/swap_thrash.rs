@@ -79,7 +79,7 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some(top) = top {
         finding.culprit.process = Some(top.comm.to_owned());
         finding.culprit.pid = Some(top.pid());
-        finding.evidence.push(view.evidence_of("task.majflt", top.comm, None, top.rate));
+        finding.evidence.push(view.task_evidence("task.majflt", &top.lead, None, top.rate, span));
     }
     let group = group(view, span, high.during);
     finding.culprit.cgroup.clone_from(&group);

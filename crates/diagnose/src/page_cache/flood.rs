@@ -72,7 +72,13 @@ pub fn observe(view: &View<'_>) -> Observation {
         finding.culprit.process = Some(top.comm.to_owned());
         finding.culprit.pid = Some(top.pid());
         finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
-        finding.evidence.push(view.evidence_of("task.read_bytes", top.comm, None, top.rate));
+        finding.evidence.push(view.task_evidence(
+            "task.read_bytes",
+            &top.lead,
+            None,
+            top.rate,
+            flood.run.span(),
+        ));
         finding.confidence += 0.1;
     }
     Observation::Active(Box::new(finding))
@@ -145,7 +151,9 @@ fn anonymous(view: &View<'_>) -> Option<Evidence> {
 /// What is easily taken the wrong way.
 fn remarks(view: &View<'_>, flood: &Reader, again: &[Reader]) -> Vec<String> {
     let mut list = Vec::new();
-    if let Some(await_s) = flood.await_s {
+    // Said only of a device that does not get slower by the flood.
+    let is_as_fast = |await_s: &f64| flood.await_before_s.is_none_or(|before| *await_s <= 2.0 * before);
+    if let Some(await_s) = flood.await_s.filter(is_as_fast) {
         list.push(format!(
             "{} is the cause although its requests take only {}: saturation is not latency, and a device that is fast \
              enough to serve the flood is fast enough to empty the cache",

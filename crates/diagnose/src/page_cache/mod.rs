@@ -106,13 +106,14 @@ pub struct Reader {
     pub request_bytes: Option<f64>,
     /// Seconds that a mean request took.
     pub await_s: Option<f64>,
+    /// Seconds that one took before.
+    pub await_before_s: Option<f64>,
 }
 
 /// Ten megabytes a second: below that a cache of a few gigabytes is not turned over within minutes.
 const READ_BYTES_S: f64 = 1e7;
 
-/// The devices that are read much, the one that is read most first. Of a device and the ones that it is built of, the
-/// one on top counts.
+/// The devices that are read much, the one that is read most first; those that stand on others come last.
 pub fn readers(view: &View<'_>, least_bytes_s: f64) -> Vec<Reader> {
     let mut list: Vec<Reader> = view
         .each("disk.read_bytes")
@@ -135,6 +136,10 @@ fn reader(view: &View<'_>, device: &str, least: f64) -> Option<Reader> {
     let span = high.run.span();
     let mean = |metric: &str| view.of(metric, device).and_then(|s| s.within(span).mean());
     let ratio = |a: Option<f64>, b: Option<f64>| a.zip(b).filter(|(_, b)| *b > 0.0).map(|(a, b)| a / b);
+    let await_of = |get: &dyn Fn(&str) -> Option<f64>| {
+        ratio(get("disk.read_time"), get("disk.reads"))
+            .or_else(|| ratio(get("disk.transfer_time"), get("disk.transfers")))
+    };
     let written = mean("disk.write_bytes").unwrap_or(0.0);
     Some(Reader {
         device: device.to_owned(),
@@ -143,8 +148,8 @@ fn reader(view: &View<'_>, device: &str, least: f64) -> Option<Reader> {
         total: signal.within(span).total(),
         request_bytes: ratio(Some(high.during), mean("disk.reads"))
             .or_else(|| ratio(Some(high.during + written), mean("disk.transfers"))),
-        await_s: ratio(mean("disk.read_time"), mean("disk.reads"))
-            .or_else(|| ratio(mean("disk.transfer_time"), mean("disk.transfers"))),
+        await_s: await_of(&mean),
+        await_before_s: await_of(&|metric| view.before_span(metric, device, span)),
         run: high.run,
     })
 }
