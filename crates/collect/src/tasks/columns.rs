@@ -180,7 +180,8 @@ mod tests {
         ];
         let all = single.iter().chain(&t.used).chain(&t.io).chain(&t.memory);
         // What only other tools print of a task is not for the recorder to fill.
-        let of_tools = ["task.rss", "task.vsize"];
+        let of_tools =
+            ["task.rss", "task.vsize", "task.fds", "task.fd_limit", "task.netns", "task.lock_wait"];
         let table = mitra_model::columns(mitra_model::Entity::Task);
         let filled: std::collections::HashSet<usize> = all.copied().collect();
         for (column, metric) in table.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Control groups.
 
-use crate::metric::{Entity, Kernel, Metric, Unit, counter, gauge};
+use crate::metric::{Entity, Kernel, Metric, Unit, counter, gauge, text};
 
 const fn micros(name: &'static str, source: &'static str, since: Kernel, help: &'static str) -> Metric {
     counter(Entity::Cgroup, name, Unit::Micros, source, since, help)
@@ -283,6 +283,45 @@ pub const CGROUP: &[Metric] = &[
         "v2 io.stat:wios; v1 blkio.throttle.io_serviced:Write",
         Kernel(2, 6),
         "Writes sent to block devices.",
+    ),
+    gauge(
+        Entity::Cgroup,
+        "cgroup.io_limit_rbps",
+        Unit::Bytes,
+        "v2 io.max:rbps; v1 blkio.throttle.read_bps_device",
+        Kernel(2, 6),
+        "Bytes a second that the group may read from a device. Of several devices the smallest. Unavailable means that there is no limit.",
+    ),
+    gauge(
+        Entity::Cgroup,
+        "cgroup.io_limit_wbps",
+        Unit::Bytes,
+        "v2 io.max:wbps; v1 blkio.throttle.write_bps_device",
+        Kernel(2, 6),
+        "Bytes a second that the group may write to a device. Of several devices the smallest. Unavailable means that there is no limit.",
+    ),
+    gauge(
+        Entity::Cgroup,
+        "cgroup.io_limit_riops",
+        Unit::Count,
+        "v2 io.max:riops; v1 blkio.throttle.read_iops_device",
+        Kernel(2, 6),
+        "Reads a second that the group may send to a device. Of several devices the smallest. Unavailable means that there is no limit.",
+    ),
+    gauge(
+        Entity::Cgroup,
+        "cgroup.io_limit_wiops",
+        Unit::Count,
+        "v2 io.max:wiops; v1 blkio.throttle.write_iops_device",
+        Kernel(2, 6),
+        "Writes a second that the group may send to a device. Of several devices the smallest. Unavailable means that there is no limit.",
+    ),
+    text(
+        Entity::Cgroup,
+        "cgroup.io_limit_device",
+        "v2 io.max; v1 blkio.throttle.*_device",
+        Kernel(2, 6),
+        "Device of the limits of I/O; several are joined by commas.",
     ),
     level("cgroup.pids_current", "pids.current", Kernel(4, 3), "Tasks, threads included, in the group."),
     level(

@@ -125,6 +125,18 @@ pub const DISK: &[Metric] = &[
         Kernel(2, 6),
         "The I/O scheduler in use: none, mq-deadline, bfq, kyber, and before 5.0 noop, deadline, cfq.",
     ),
+    disk_text(
+        "disk.backing",
+        "/sys/block/loopN/loop/backing_file",
+        Kernel(2, 6),
+        "File behind a loop device.",
+    ),
+    disk_text(
+        "disk.mirror",
+        "/sys/block/DEV/holders, /sys/fs/btrfs/UUID",
+        Kernel(2, 6),
+        "Mirror that the device is a member of: the name of the md device, or `btrfs:` and the id of the filesystem. Unavailable for a device that is none.",
+    ),
     micros(
         "disk.read_latency_sum",
         "tp_btf/block_rq_complete",

@@ -314,6 +314,38 @@ pub const TASK: &[Metric] = &[
         Kernel(2, 6),
         "Threads of the process. On the leader only.",
     ),
+    gauge(
+        Entity::Task,
+        "task.fds",
+        Unit::Count,
+        "files_struct.fdt.open_fds; /proc/PID/fd",
+        Kernel(2, 6),
+        "Open file descriptors of the process. On the leader only. Of a process with more than 65,536 slots in its table at least so many.",
+    ),
+    gauge(
+        Entity::Task,
+        "task.fd_limit",
+        Unit::Count,
+        "signal_struct.rlim[RLIMIT_NOFILE]; /proc/PID/limits",
+        Kernel(2, 6),
+        "Soft limit of file descriptors: at it open, socket and accept fail with EMFILE. On the leader only; unavailable where there is no limit.",
+    ),
+    gauge(
+        Entity::Task,
+        "task.netns",
+        Unit::None,
+        "nsproxy.net_ns.ns.inum; /proc/PID/ns/net",
+        Kernel(3, 8),
+        "Inode number of the network namespace. On the leader only.",
+    ),
+    counter(
+        Entity::Task,
+        "task.lock_wait",
+        Unit::Micros,
+        "tp_btf/contention_begin and _end",
+        Kernel(5, 19),
+        "Time that threads of the process slept for locks inside the kernel, of waits longer than 1 ms. On the leader only, and only of processes that waited so.",
+    ),
 ];
 
 /// Ended processes, by parent and name.
