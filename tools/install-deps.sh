@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|bench|fuzz…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|bench|observer|fuzz…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -53,6 +53,14 @@ need_bench() {
     need_command atop atop
 }
 
+need_observer() {
+    need_command fio fio
+    need_command redis-server redis-server
+    need_command redis-benchmark redis-tools
+    need_command wrk wrk
+    need_command nginx nginx-light
+}
+
 install_packages() {
     [[ ${#packages[@]} -gt 0 ]] || return 0
     mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
@@ -98,14 +106,15 @@ need_fuzz() {
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|bench|fuzz…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|bench|observer|fuzz…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
     test) need_build && need_test ;;
     bench) need_build && need_bench ;;
+    observer) need_build && need_observer ;;
     fuzz) need_build ;;
-    *) die "unknown set '$set'; there are build, test, bench and fuzz" ;;
+    *) die "unknown set '$set'; there are build, test, bench, observer and fuzz" ;;
     esac
 done
 install_packages

@@ -1,0 +1,296 @@
+#!/usr/bin/env -S python3 -B
+"""What being recorded costs the work of the machine: the same work with and without the recorder, in turns.
+
+Five workloads that feel what an observer takes: small reads from the page cache, a key-value store, a web server, a
+build, and two processes that do nothing but wake each other. Each runs in blocks of four turns, without, with, with,
+without (the next block the other way round), so that a drift of the machine hits both sides alike. A block gives two
+ratios, of the throughput and of the 99th percentile; printed are their medians over all blocks, and how far the median
+itself may be off: the middle 95 % of the medians of resampled blocks.
+
+With `--capture KIND` the other side is the recorder with that probe armed, which says what arming it costs.
+
+Needs only the standard library, root, and the programs that it runs; one that is missing is left out and named.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Callable
+
+import machine
+
+# From the start of the recorder until the work begins: its programs are loaded by then.
+SETTLE_S = 3.0
+RESAMPLES = 2000
+# What is to be kept: at most this much less throughput, and this much more at the 99th percentile.
+GOALS = {"throughput": 0.99, "p99": 1.02}
+CACHED_BYTES = 512 << 20
+BUILD_FILES = 24
+BUILD_FUNCTIONS = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """Of one turn: work done per second, and the 99th percentile in microseconds where the work has one."""
+
+    throughput: float
+    p99_us: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    name: str
+    needs: tuple
+    # Prepares the work in a directory and gives what runs it for so many seconds.
+    prepare: Callable
+
+
+def output(*argv, **more):
+    return subprocess.run([str(a) for a in argv], check=True, capture_output=True, text=True, **more).stdout
+
+
+@contextlib.contextmanager
+def cached_reads(scratch):
+    path = scratch / "cached"
+    output("dd", "if=/dev/zero", f"of={path}", "bs=1M", f"count={CACHED_BYTES >> 20}")
+
+    def run(seconds):
+        # Pages that have left the cache meanwhile would be read from the disk: that is another workload.
+        output("dd", f"if={path}", "of=/dev/null", "bs=1M")
+        said = json.loads(output(
+            "fio", "--name=cached", f"--filename={path}", f"--size={CACHED_BYTES}", "--rw=randread", "--bs=4k",
+            "--ioengine=psync", "--time_based", f"--runtime={seconds}", "--allow_file_create=0", "--output-format=json"
+        ))["jobs"][0]["read"]
+        return Result(said["iops"], said["clat_ns"]["percentile"]["99.000000"] / 1e3)
+
+    yield run
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for_port(port):
+    for _ in range(100):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"nobody listens on port {port}")
+
+
+@contextlib.contextmanager
+def server(argv, port):
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_port(port)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextlib.contextmanager
+def redis(scratch):
+    port = free_port()
+    with server(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(scratch)], port):
+        # As many requests as take about the time that is asked for.
+        rate = float(benchmark_redis(port, 50_000)["rps"])
+
+        def run(seconds):
+            said = benchmark_redis(port, max(10_000, int(rate * seconds)))
+            return Result(float(said["rps"]), 1e3 * float(said["p99_latency_ms"]))
+
+        yield run
+
+
+def benchmark_redis(port, requests):
+    text = output("redis-benchmark", "-p", port, "-t", "get", "-c", 20, "-n", requests, "--csv")
+    names, values = [[cell.strip('"') for cell in line.split(",")] for line in text.strip().splitlines()[-2:]]
+    return dict(zip(names, values))
+
+
+@contextlib.contextmanager
+def nginx(scratch):
+    port = free_port()
+    root = scratch / "www"
+    root.mkdir()
+    (root / "page").write_bytes(b"x" * 1024)
+    config = scratch / "nginx.conf"
+    config.write_text(
+        f"worker_processes 1; daemon off; pid {scratch}/nginx.pid; error_log /dev/null;\n"
+        f"events {{}}\nhttp {{ access_log off; server {{ listen 127.0.0.1:{port}; root {root}; }} }}\n"
+    )
+    os.chmod(scratch, 0o755)
+    with server(["nginx", "-c", str(config)], port):
+
+        def run(seconds):
+            text = output("wrk", "-t1", "-c16", f"-d{int(seconds)}s", "--latency", f"http://127.0.0.1:{port}/page")
+            words = [line.split() for line in text.splitlines()]
+            rate = next(float(w[1]) for w in words if w[:1] == ["Requests/sec:"])
+            return Result(rate, next(microseconds(w[1]) for w in words if w[:1] == ["99%"]))
+
+        yield run
+
+
+def microseconds(text):
+    """`1.23ms`, `456.00us`, `1.02s`."""
+    for unit, factor in (("us", 1.0), ("ms", 1e3), ("s", 1e6)):
+        if text.endswith(unit):
+            return float(text[: -len(unit)]) * factor
+    raise ValueError(text)
+
+
+@contextlib.contextmanager
+def build(scratch):
+    for i in range(BUILD_FILES):
+        functions = "".join(
+            f"int f{i}_{j}(int a, int b) {{ int s = {j}; for (int k = 0; k < a; k++) s += (s ^ b) * k; return s; }}\n"
+            for j in range(BUILD_FUNCTIONS)
+        )
+        (scratch / f"part{i}.c").write_text(functions)
+    objects = " ".join(f"part{i}.o" for i in range(BUILD_FILES))
+    (scratch / "Makefile").write_text(f"all: {objects}\n%.o: %.c\n\tcc -O2 -c $< -o $@\n")
+
+    def run(seconds):
+        done, start_s = 0, time.monotonic()
+        while time.monotonic() - start_s < seconds:
+            for path in scratch.glob("*.o"):
+                path.unlink()
+            output("make", "-s", "-j2", cwd=scratch)
+            done += 1
+        return Result(done / (time.monotonic() - start_s))
+
+    yield run
+
+
+@contextlib.contextmanager
+def pingpong(scratch):
+    program = scratch / "pingpong"
+    source = pathlib.Path(__file__).with_name("pingpong.c")
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", program, source], check=True)
+
+    def run(seconds):
+        rate, p99_ns = output(program, seconds).split()
+        return Result(float(rate), float(p99_ns) / 1e3)
+
+    yield run
+
+
+WORKLOADS = [
+    Workload("fio 4k random reads, cached", ("fio",), cached_reads),
+    Workload("redis-benchmark get", ("redis-server", "redis-benchmark"), redis),
+    Workload("wrk against nginx", ("nginx", "wrk"), nginx),
+    Workload("make -j2", ("make", "cc"), build),
+    Workload("pipe ping-pong", ("cc",), pingpong),
+]
+
+
+@contextlib.contextmanager
+def recording(mitra, capture, seconds):
+    """The recorder, and with it an armed probe, inside the `with`."""
+    with tempfile.TemporaryDirectory(prefix="mitra-observer-") as scratch:
+        archive = pathlib.Path(scratch) / "archive"
+        programs = [machine.Program([mitra, "record", "--archive", archive], subprocess.DEVNULL)]
+        try:
+            time.sleep(SETTLE_S)
+            if capture:
+                argv = [mitra, "capture", capture, "--seconds", str(int(seconds + SETTLE_S + 30)), "--archive", archive]
+                programs.append(machine.Program(argv, subprocess.DEVNULL))
+                time.sleep(SETTLE_S)
+            for program in programs:
+                program.check_alive()
+            yield
+            for program in programs:
+                program.check_alive()
+        finally:
+            for program in reversed(programs):
+                program.stop()
+                program.remove()
+
+
+def turn(run, seconds, recorder):
+    with recorder() if recorder else contextlib.nullcontext():
+        time.sleep(0.5)
+        return run(seconds)
+
+
+def blocks(run, count, seconds, without, recorder):
+    """Ratios with/without of each block: throughput and 99th percentile."""
+    ratios = {"throughput": [], "p99": []}
+    for block in range(count):
+        order = [False, True, True, False] if block % 2 == 0 else [True, False, False, True]
+        sides = {False: [], True: []}
+        for observed in order:
+            sides[observed].append(turn(run, seconds, recorder if observed else without))
+        mean = lambda side, of: statistics.mean(of(r) for r in sides[side])
+        ratios["throughput"].append(mean(True, lambda r: r.throughput) / mean(False, lambda r: r.throughput))
+        if sides[True][0].p99_us is not None:
+            ratios["p99"].append(mean(True, lambda r: r.p99_us) / mean(False, lambda r: r.p99_us))
+    return ratios
+
+
+def with_range(ratios, dice):
+    """The median, and the middle 95 % of the medians of resampled blocks."""
+    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    return statistics.median(ratios), medians[RESAMPLES // 40], medians[-RESAMPLES // 40 - 1]
+
+
+def cell(ratios, goal, worse_is_less, dice):
+    if not ratios:
+        return None, "-"
+    median, low, high = with_range(ratios, dice)
+    kept = median >= goal if worse_is_less else median <= goal
+    sure = low >= goal if worse_is_less else high <= goal
+    verdict = "kept" if sure else "kept, not sure" if kept else "MISSED" if (high < goal if worse_is_less else low > goal) else "missed, not sure"
+    return median, f"{median:.4f} [{low:.4f} {high:.4f}] {verdict}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mitra", required=True)
+    parser.add_argument("--seconds", type=float, default=5, help="of one turn")
+    parser.add_argument("--blocks", type=int, default=6, help="of four turns each")
+    parser.add_argument("--only", action="append", default=[], help="workloads whose name has this in it")
+    parser.add_argument("--capture", help="arm this probe too, and compare with the recorder alone")
+    parser.add_argument("--json", type=pathlib.Path)
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("observer: needs root: without it there is no probe whose cost could be measured")
+    dice, rows = random.Random(1), []
+    side = f"capture {args.capture} beside the recorder" if args.capture else "the recorder"
+    print(f"With {side}, as a share of without; [the middle 95 %]; {args.blocks} blocks of four turns of {args.seconds:g} s")
+    alone = lambda: recording(args.mitra, None, args.seconds)
+    observed = lambda: recording(args.mitra, args.capture, args.seconds)
+    for workload in WORKLOADS:
+        if args.only and not any(word in workload.name for word in args.only):
+            continue
+        if missing := [program for program in workload.needs if not shutil.which(program)]:
+            print(f"{workload.name:<30} left out: {', '.join(missing)} not installed")
+            continue
+        with tempfile.TemporaryDirectory(prefix="mitra-observer-", dir="/var/tmp") as scratch:
+            with workload.prepare(pathlib.Path(scratch)) as run:
+                run(1)
+                ratios = blocks(run, args.blocks, args.seconds, alone if args.capture else None, observed)
+        throughput, said = cell(ratios["throughput"], GOALS["throughput"], True, dice)
+        p99, said_p99 = cell(ratios["p99"], GOALS["p99"], False, dice)
+        print(f"{workload.name:<30} throughput {said:<42} p99 {said_p99}", flush=True)
+        rows.append({"workload": workload.name, "throughput": throughput, "p99": p99, "blocks": ratios})
+    if args.json:
+        args.json.write_text(json.dumps({"side": side, "goals": GOALS, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
