@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::capture::CaptureRow;
+
 /// Something that happened at a moment, as opposed to a level or a rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -240,6 +242,30 @@ pub enum EventKind {
     Missed {
         /// How many.
         ticks: u64,
+    },
+    /// An armed probe ended; the event's time is its end.
+    Capture {
+        /// The kind of the probe: `offcpu`, `faults`, ….
+        capture: String,
+        /// Who or what wanted it.
+        why: String,
+        /// For how long it was armed.
+        seconds: f64,
+        /// What it counted.
+        events: u64,
+        /// What it had no room for.
+        lost: u64,
+        /// `time`, `events`, `cost`, `stopped`, `gone` or `failed: …`.
+        ended: String,
+        /// CPU time that it took, where the kernel measures it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_ns: Option<u64>,
+        /// The name of the file in the archive's `captures` folder that has all of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        /// The rows that matter most.
+        #[serde(default)]
+        tops: Vec<CaptureRow>,
     },
     /// A note of the recorder itself: start, stop, version.
     Recorder {

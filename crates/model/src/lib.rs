@@ -4,6 +4,7 @@
 //! them, so a sar file and a live archive end in the same [`SeriesSet`] and the diagnosis cannot tell which
 //! it was.
 
+pub mod capture;
 pub mod compare;
 pub mod event;
 pub mod frame;
@@ -15,6 +16,7 @@ pub mod series;
 pub mod strings;
 pub mod time;
 
+pub use capture::{CaptureRow, Captured};
 pub use event::{Event, EventKind, Place};
 pub use frame::{Frame, HostInfo, Key, NA, Table};
 pub use kstack::{WaitKind, wait_kind};
