@@ -69,7 +69,7 @@ impl Builder {
                 _ if query.raw => Reading::Raw,
                 (MetricKind::Gauge, _) => Reading::Level,
                 (_, Entity::Task) => Reading::RateFromBirth,
-                (_, Entity::Exited) => Reading::RateFromNothing,
+                (_, entity) if entity.counts_from_nothing() => Reading::RateFromNothing,
                 _ => Reading::Rate,
             };
             let moving_only = query.moving_only && metric.is_rate() && metric.entity != Entity::System;

@@ -36,6 +36,18 @@ pub enum Entity {
     Exited,
     /// One interrupt line of `/proc/interrupts`; key is its number or name.
     Irq,
+    /// One network namespace other than the recorder's own; key is its name in `/run/netns` where it has one, else
+    /// `net:[4026532201]`.
+    Netns,
+    /// One TCP socket that accepts connections; key is `127.0.0.1:80`, with `@NAMESPACE` at its end for another
+    /// network namespace than the recorder's.
+    Listener,
+    /// One reason for which the kernel throws packets away; key is the reason, `qdisc_drop`.
+    Drop,
+    /// One remote end of TCP connections that had trouble; key is `10.0.0.7:443`.
+    Peer,
+    /// One name server that programs ask; key is `10.0.0.53:53`.
+    Resolver,
     /// One system call of a trace; key is the call, or `program/call` where the trace knows the program.
     Call,
     /// Names that were looked up in vain in one directory; key is the directory.
@@ -56,7 +68,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 20] = [
+    pub const ALL: [Entity; 25] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -69,6 +81,11 @@ impl Entity {
         Entity::Task,
         Entity::Exited,
         Entity::Irq,
+        Entity::Netns,
+        Entity::Listener,
+        Entity::Drop,
+        Entity::Peer,
+        Entity::Resolver,
         Entity::Call,
         Entity::Lookup,
         Entity::Mapping,
@@ -97,6 +114,11 @@ impl Entity {
             Entity::Task => "task",
             Entity::Exited => "exited",
             Entity::Irq => "irq",
+            Entity::Netns => "netns",
+            Entity::Listener => "listener",
+            Entity::Drop => "drop",
+            Entity::Peer => "peer",
+            Entity::Resolver => "resolver",
             Entity::Call => "call",
             Entity::Lookup => "lookup",
             Entity::Mapping => "mapping",
@@ -111,7 +133,13 @@ impl Entity {
     /// Whether the recorder fills it; the others come only from the output of other tools.
     #[must_use]
     pub fn is_recorded(self) -> bool {
-        (self as usize) <= Entity::Irq as usize
+        (self as usize) <= Entity::Resolver as usize
+    }
+
+    /// Whether the counters of a row begin with the row: what a new row shows has happened since the frame before.
+    #[must_use]
+    pub fn counts_from_nothing(self) -> bool {
+        matches!(self, Entity::Exited | Entity::Drop | Entity::Peer | Entity::Resolver)
     }
 
     /// The entity of that name.

@@ -56,7 +56,7 @@ fn rate(frames: &[Frame], at: usize, entity: Entity, key: Key, column: usize, se
     match (cell(before), entity) {
         (Some(value), _) => by(value),
         (None, Entity::Task) if key.born as i64 > us(before.time.boot) * 1000 => by(0),
-        (None, Entity::Exited) => {
+        (None, entity) if entity.counts_from_nothing() => {
             // What was seen of it last inside what is read.
             let earlier = (seen_from..at).rev().find_map(|frame| cell(&frames[frame]));
             match earlier {

@@ -10,8 +10,10 @@ pub mod filesystem;
 pub mod heaps;
 pub mod irq;
 pub mod meminfo;
+pub mod netns;
 pub mod netstat_ip;
 pub mod netstat_tcp;
+pub mod nettrouble;
 pub mod network;
 pub mod psi;
 pub mod slab;
@@ -62,6 +64,13 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         netstat_tcp::TCPEXT,
         netstat_ip::IPEXT,
         netstat_ip::MPTCPEXT,
+        netns::NETNS,
+        netns::NETNS_TOTALS,
+        nettrouble::LISTENER,
+        nettrouble::DROP,
+        nettrouble::PEER,
+        nettrouble::RESOLVER,
+        nettrouble::FULL_SOCKETS,
         summary::SUMMARY,
         tasks::TASK,
         tasks::EXITED,

@@ -1,4 +1,5 @@
-//! What only the network tools' output has: sockets by state, accept queues, queueing disciplines, connection tracking.
+//! What network tools print and the recorder in part asks the kernel for: sockets by state, accept queues, queueing
+//! disciplines, connection tracking.
 
 use crate::metric::{Entity, Kernel, Metric, Unit, counter, gauge};
 
@@ -10,11 +11,11 @@ const fn state(name: &'static str, help: &'static str) -> Metric {
 }
 
 const fn tracking(name: &'static str, help: &'static str) -> Metric {
-    counter(Entity::System, name, Unit::Count, "conntrack -S", ANY, help)
+    counter(Entity::System, name, Unit::Count, "/proc/net/stat/nf_conntrack; conntrack -S", ANY, help)
 }
 
 const fn qdisc_count(name: &'static str, help: &'static str) -> Metric {
-    counter(Entity::Nic, name, Unit::Count, "tc -s qdisc", ANY, help)
+    counter(Entity::Nic, name, Unit::Count, "rtnetlink:RTM_GETQDISC; tc -s qdisc", ANY, help)
 }
 
 /// Of the whole machine.
@@ -42,7 +43,7 @@ pub const TEXT_NET: &[Metric] = &[
         Entity::System,
         "sock.listen_queue_max",
         Unit::Count,
-        "ss -tl, netstat -tl: Recv-Q of LISTEN",
+        "sock_diag:idiag_rqueue; ss -tl, netstat -tl: Recv-Q of LISTEN",
         ANY,
         "Connections that wait to be accepted, of the listening socket that has the most.",
     ),
@@ -50,7 +51,7 @@ pub const TEXT_NET: &[Metric] = &[
         Entity::System,
         "sock.listen_backlog",
         Unit::Count,
-        "ss -tl: Send-Q of LISTEN",
+        "sock_diag:idiag_wqueue; ss -tl: Send-Q of LISTEN",
         ANY,
         "How many connections may wait at the listening socket whose queue is the longest.",
     ),
@@ -58,7 +59,7 @@ pub const TEXT_NET: &[Metric] = &[
         Entity::System,
         "sock.listen_overfull",
         Unit::Count,
-        "ss -tl: Recv-Q above Send-Q",
+        "sock_diag; ss -tl: Recv-Q above Send-Q",
         ANY,
         "Listening sockets with more connections waiting than they may have: further ones are dropped.",
     ),
@@ -85,6 +86,22 @@ pub const TEXT_NET: &[Metric] = &[
         "ss -ti: retrans",
         ANY,
         "Segments that the connections that are open have sent again since they began.",
+    ),
+    gauge(
+        Entity::System,
+        "conntrack.count",
+        Unit::Count,
+        "/proc/net/stat/nf_conntrack:entries",
+        ANY,
+        "Connections tracked in the network namespace of the recorder. In each sample, unlike sysctl.net.netfilter.nf_conntrack_count.",
+    ),
+    gauge(
+        Entity::System,
+        "conntrack.max",
+        Unit::Count,
+        "/proc/sys/net/netfilter/nf_conntrack_max",
+        ANY,
+        "Connections that may be tracked.",
     ),
     tracking("conntrack.found", "Packets of connections that were known."),
     tracking("conntrack.invalid", "Packets that fit no connection."),
@@ -132,7 +149,7 @@ pub const TEXT_NIC: &[Metric] = &[
         Entity::Nic,
         "nic.qdisc_backlog_bytes",
         Unit::Bytes,
-        "tc -s qdisc: backlog",
+        "rtnetlink:RTM_GETQDISC; tc -s qdisc: backlog",
         ANY,
         "Bytes that wait in the queueing discipline.",
     ),
@@ -140,7 +157,7 @@ pub const TEXT_NIC: &[Metric] = &[
         Entity::Nic,
         "nic.qdisc_backlog_packets",
         Unit::Count,
-        "tc -s qdisc: backlog",
+        "rtnetlink:RTM_GETQDISC; tc -s qdisc: backlog",
         ANY,
         "Packets that wait in the queueing discipline.",
     ),
