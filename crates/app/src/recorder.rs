@@ -17,6 +17,9 @@ use crate::render::units;
 /// The same trouble is not told more often than this.
 const COMPLAINT_EVERY: Duration = Duration::from_secs(60);
 
+/// What is kept in memory while the disk takes nothing: an hour at 2 KB a second.
+const BEHIND_BYTES: usize = 8 << 20;
+
 /// A sampler and the archive that it fills.
 pub struct Recorder {
     dir: PathBuf,
@@ -49,7 +52,12 @@ impl Recorder {
             ..Config::default()
         })
         .context("cannot sample this machine")?;
-        let options = Options { max_bytes: args.max_bytes, max_age: args.max_age, ..Options::default() };
+        let options = Options {
+            max_bytes: args.max_bytes,
+            max_age: args.max_age,
+            behind_bytes: BEHIND_BYTES,
+            ..Options::default()
+        };
         let writer = Writer::open(dir, sampler.host(), options)?;
         for lost in writer.repaired() {
             log(&format!("{} at byte {}: {}", lost.file.display(), lost.offset, lost.why));
@@ -116,7 +124,7 @@ impl Recorder {
             Ok(()) => {
                 self.trouble.over();
                 if let Some(error) = self.writer.trouble() {
-                    self.sealing.tell(&format!("{error}; what was recorded stays in its log"));
+                    self.sealing.tell(&format!("{error}; what was recorded since is kept and tried again"));
                 }
             }
             Err(error) => self.trouble.happened(&format!("{error}; the recorder goes on trying")),

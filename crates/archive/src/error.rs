@@ -35,6 +35,14 @@ pub enum Error {
         /// The highest version that is known here.
         known: u32,
     },
+    /// The disk has not taken what was recorded before, and there is no room to keep more of it.
+    #[error("{bytes} bytes of recording wait for the disk, and no more can be kept: {why}")]
+    Behind {
+        /// What waits.
+        bytes: usize,
+        /// What the disk said last.
+        why: String,
+    },
     /// A frame that the format cannot hold.
     #[error("a frame of {what} does not fit into the archive")]
     TooLarge {
@@ -54,6 +62,7 @@ impl Error {
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Io { source, .. }
             if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+            || matches!(self, Error::Behind { .. })
     }
 
     pub(crate) fn is_missing(&self) -> bool {

@@ -4,6 +4,7 @@
 //! Nothing here looks at the meaning of a metric; columns go by name, so files outlive the metric table.
 
 mod arena;
+mod back;
 mod block;
 mod clock;
 mod dir;
@@ -11,6 +12,7 @@ mod error;
 mod frames;
 #[doc(hidden)]
 pub mod fuzzing;
+mod lane;
 mod lock;
 mod log;
 mod open;

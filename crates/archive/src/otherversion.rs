@@ -168,7 +168,7 @@ fn a_file_of_a_later_format_is_told_and_left_alone() {
     let told = |skipped: &[Skipped]| skipped.iter().filter(|s| s.why.contains("format version 2")).count();
     assert_eq!(told(&check(dir.path())), 2);
     let writer = Writer::open(dir.path(), &HostInfo::default(), Options::default()).unwrap();
-    let trouble = writer.trouble().map(ToString::to_string);
+    let trouble = writer.trouble();
     assert!(trouble.is_some_and(|why| why.contains("format version 2")));
     assert!(dir.path().join("0000000004.log").exists(), "a log that is not understood is not thrown away");
 }

@@ -52,23 +52,19 @@
 //! columns is read by itself; the columns of one area are in one block, see `schema.rs`. If the index is damaged the
 //! blocks are found by their headers. `segment/encode.rs` describes the payloads where it writes them.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use mitra_model::{Frame, HostInfo, Strings};
 
-use crate::dir::{self, Role};
+use crate::back::Back;
 use crate::error::{Error, Skipped};
+use crate::lane::Lane;
 use crate::lock::Lock;
 use crate::log::decode::SLOTS_MAX;
 use crate::log::encode::LogEncoder;
 use crate::open::{Meta, OpenSegment, Times};
-use crate::retention::{Kept, Shelf};
-use crate::seal::{seal, seal_log};
-use crate::segment::file::Segment;
 
 /// The first bytes of a sealed segment.
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"MITRASEG";
@@ -97,6 +93,10 @@ pub struct Options {
     pub max_age: Duration,
     /// The zstd level of sealed blocks.
     pub level: i32,
+    /// Writes in a thread of its own, and keeps so many bytes of frames in memory while the disk takes none: a disk that
+    /// stalls for seconds is what a recorder has to tell of, not what stops it. 0 writes in the caller's thread, who then
+    /// gets every error at once.
+    pub behind_bytes: usize,
 }
 
 impl Default for Options {
@@ -108,34 +108,25 @@ impl Default for Options {
             max_bytes: 2 << 30,
             max_age: Duration::from_secs(30 * 24 * 3600),
             level: 3,
+            behind_bytes: 0,
         }
     }
 }
 
+/// What of the open log the front needs to know.
 struct OpenLog {
-    number: u64,
-    path: PathBuf,
-    file: File,
     bytes: u64,
     synced_boot_us: i64,
-    is_synced: bool,
 }
 
 /// The one writer of an archive.
 pub struct Writer {
-    dir: PathBuf,
     options: Options,
     segment: OpenSegment,
     encoder: LogEncoder,
     log: Option<OpenLog>,
-    shelf: Shelf,
-    /// Logs that could not be sealed yet.
-    waiting: Vec<Kept>,
-    next_number: u64,
-    written_bytes: u64,
     repaired: Vec<Skipped>,
-    trouble: Option<Error>,
-    _lock: Lock,
+    lane: Lane,
 }
 
 impl Writer {
@@ -146,51 +137,11 @@ impl Writer {
         let session = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let session = session.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(std::process::id()) << 48;
         let meta = Meta { host: host.clone(), session, ..Meta::default() };
-        let mut writer = Writer {
-            dir: dir.to_path_buf(),
-            options,
-            segment: OpenSegment::new(meta),
-            encoder: LogEncoder::new().map_err(Error::io("begin packing for", dir))?,
-            log: None,
-            shelf: Shelf::default(),
-            waiting: Vec::new(),
-            next_number: 1,
-            written_bytes: 0,
-            repaired: Vec::new(),
-            trouble: None,
-            _lock: lock,
-        };
-        writer.repair()?;
-        Ok(writer)
-    }
-
-    /// Takes stock of the directory and closes what an earlier writer left open.
-    fn repair(&mut self) -> Result<(), Error> {
-        let mut sealed = None;
-        for (number, role, path) in dir::list(&self.dir)? {
-            self.next_number = self.next_number.max(number + 1);
-            match role {
-                Role::Unfinished => fs::remove_file(&path).map_err(Error::io("remove", &path))?,
-                Role::Log if sealed == Some(number) => {
-                    fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-                }
-                Role::Log => {
-                    let bytes = fs::metadata(&path).map_or(0, |meta| meta.len());
-                    self.waiting.push(Kept { number, path, bytes, last_real_us: i64::MAX });
-                }
-                Role::Sealed => {
-                    sealed = Some(number);
-                    let meta = fs::metadata(&path).map_err(Error::io("stat", &path))?;
-                    let segment = Segment::open(&path, &mut Vec::new()).ok().flatten();
-                    // One that cannot be read is as old as its file.
-                    let last_real_us = segment
-                        .map_or_else(|| meta.mtime().saturating_mul(1_000_000), |s| s.index.last.real_us());
-                    self.shelf.add(Kept { number, path, bytes: meta.len(), last_real_us });
-                }
-            }
-        }
-        self.seal_waiting();
-        Ok(())
+        let encoder = LogEncoder::new().map_err(Error::io("begin packing for", dir))?;
+        let (back, repaired) = Back::open(dir, &options, lock)?;
+        let lane =
+            Lane::new(back, options.behind_bytes).map_err(Error::io("start the thread that writes", dir))?;
+        Ok(Writer { options, segment: OpenSegment::new(meta), encoder, log: None, repaired, lane })
     }
 
     /// What of earlier recordings could not be saved when the archive was opened.
@@ -199,32 +150,29 @@ impl Writer {
         &self.repaired
     }
 
-    /// Why a segment could not be sealed, if so. Its log is kept, read as usual, and sealed later.
+    /// What could not be written or sealed, if so. Of a segment that could not be sealed the log is kept, read as usual,
+    /// and sealed later; with [`Options::behind_bytes`] frames wait in memory meanwhile.
     #[must_use]
-    pub fn trouble(&self) -> Option<&Error> {
-        self.trouble.as_ref()
+    pub fn trouble(&self) -> Option<String> {
+        self.lane.trouble()
     }
 
     /// Bytes written since this writer was opened, log and segments.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
-        self.written_bytes
+        self.lane.totals().written_bytes
     }
 
     /// Bytes that the archive takes on disk.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        self.shelf.bytes() + self.open_bytes()
+        self.lane.totals().disk_bytes
     }
 
-    /// Roughly the memory that the open segment takes.
+    /// Roughly the memory that the open segment takes, and what waits for the disk.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.segment.bytes()
-    }
-
-    fn open_bytes(&self) -> u64 {
-        self.waiting.iter().map(|kept| kept.bytes).sum::<u64>() + self.log.as_ref().map_or(0, |log| log.bytes)
+        self.segment.bytes() + self.lane.waiting_bytes()
     }
 
     /// Appends a frame. After an error the frame is not in the archive and the archive is as it was; when the disk
@@ -247,8 +195,9 @@ impl Writer {
         self.segment.observe(frame, strings);
         let Some(log) = &mut self.log else { return Ok(()) };
         let bytes = self.encoder.encode(&self.segment, frame, times);
-        write_whole(log, bytes)?;
-        self.written_bytes += bytes.len() as u64;
+        let oldest_us = i64::try_from(self.options.max_age.as_micros()).unwrap_or(i64::MAX);
+        self.lane.append(bytes, times.real_us().saturating_sub(oldest_us))?;
+        log.bytes += bytes.len() as u64;
         let is_base = self.encoder.is_base();
         self.segment.commit(frame, times);
         self.encoder.written(&self.segment, times);
@@ -256,8 +205,6 @@ impl Writer {
             let frame = self.segment.frames() - 1;
             self.segment.tables.iter_mut().for_each(|table| table.rebase(frame));
         }
-        let oldest_us = i64::try_from(self.options.max_age.as_micros()).unwrap_or(i64::MAX);
-        self.shelf.trim(self.open_bytes(), self.options.max_bytes, times.real_us().saturating_sub(oldest_us));
         let due = i64::try_from(self.options.sync_every.as_micros()).unwrap_or(i64::MAX);
         if let Some(log) = &self.log
             && times.boot_us.saturating_sub(log.synced_boot_us) >= due
@@ -278,24 +225,11 @@ impl Writer {
     }
 
     fn create_log(&mut self, times: Times) -> Result<(), Error> {
-        let number = self.next_number;
-        let path = dir::path(&self.dir, number, Role::Log);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(Error::io("create", &path))?;
-        let mut log =
-            OpenLog { number, path, file, bytes: 0, synced_boot_us: times.boot_us, is_synced: false };
         self.encoder.clear();
         let header = self.encoder.file_header(&self.segment, VERSION);
-        if let Err(error) = write_whole(&mut log, &header) {
-            let _ = fs::remove_file(&log.path);
-            return Err(error);
-        }
-        self.written_bytes += header.len() as u64;
-        self.next_number += 1;
-        self.log = Some(log);
+        let bytes = header.len() as u64;
+        self.lane.create(header)?;
+        self.log = Some(OpenLog { bytes, synced_boot_us: times.boot_us });
         Ok(())
     }
 
@@ -308,95 +242,22 @@ impl Writer {
     fn sync_at(&mut self, boot_us: i64) -> Result<(), Error> {
         let Some(log) = &mut self.log else { return Ok(()) };
         log.synced_boot_us = boot_us;
-        log.file.sync_data().map_err(Error::io("sync", &log.path))?;
-        if !log.is_synced {
-            dir::sync(&self.dir)?;
-            log.is_synced = true;
-        }
-        Ok(())
+        self.lane.sync()
     }
 
     /// Seals the open segment. Where that fails its log stays, and waits.
     fn close_segment(&mut self) {
-        if let Some(log) = self.log.take()
-            && self.segment.frames() > 0
-        {
-            let last_real_us = self.segment.times.last().map_or(i64::MAX, |times| times.real_us());
-            match seal(&self.dir, log.number, &self.segment, self.options.level) {
-                Ok(bytes) => {
-                    let path = dir::path(&self.dir, log.number, Role::Sealed);
-                    self.shelf.add(Kept { number: log.number, path, bytes, last_real_us });
-                    self.written_bytes += bytes;
-                    self.trouble = None;
-                    // Where both exist the segment counts, so a log that stays does no harm.
-                    let _ = fs::remove_file(&log.path);
-                }
-                Err(error) => {
-                    self.trouble = Some(error);
-                    self.waiting.push(Kept {
-                        number: log.number,
-                        path: log.path,
-                        bytes: log.bytes,
-                        last_real_us,
-                    });
-                }
-            }
+        let had_log = self.log.take().is_some();
+        if had_log && self.segment.frames() > 0 {
+            self.lane.seal(&mut self.segment);
         }
         self.segment.clear();
-        if self.trouble.is_none() {
-            self.seal_waiting();
-        }
-    }
-
-    fn seal_waiting(&mut self) {
-        while let Some(kept) = self.waiting.pop() {
-            match seal_log(&self.dir, kept.number, &kept.path, self.options.level) {
-                Ok(sealed) => {
-                    self.repaired.extend(sealed.skipped);
-                    if let Some((bytes, last_real_us)) = sealed.segment {
-                        let path = dir::path(&self.dir, kept.number, Role::Sealed);
-                        self.written_bytes += bytes;
-                        self.shelf.add(Kept { number: kept.number, path, bytes, last_real_us });
-                    }
-                    self.trouble = None;
-                }
-                Err(error) => {
-                    self.trouble = Some(error);
-                    self.waiting.push(kept);
-                    return;
-                }
-            }
-        }
     }
 
     /// Seals what is open and ends the recording. Where sealing fails the log stays, and the next writer seals it.
     pub fn finish(mut self) -> Result<(), Error> {
         self.sync()?;
         self.close_segment();
-        self.trouble.take().map_or(Ok(()), Err)
-    }
-}
-
-/// Writes at the end of the log by one call. A part that was written is taken back.
-fn write_whole(log: &mut OpenLog, bytes: &[u8]) -> Result<(), Error> {
-    let written = loop {
-        match log.file.write_at(bytes, log.bytes) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(written) if written < bytes.len() => {
-                break Err(io::Error::new(io::ErrorKind::StorageFull, "only a part fitted on the disk"));
-            }
-            other => break other,
-        }
-    };
-    match written {
-        Ok(_) => {
-            log.bytes += bytes.len() as u64;
-            Ok(())
-        }
-        Err(source) => {
-            // If this fails as well, the next record is written over the rest, and readers pass over what remains.
-            let _ = log.file.set_len(log.bytes);
-            Err(Error::Io { what: "write", path: log.path.clone(), source })
-        }
+        self.lane.finish()
     }
 }
