@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod errors;
 mod evidence;
+mod footing;
 mod import;
 mod live;
 mod notify;

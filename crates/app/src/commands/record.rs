@@ -5,9 +5,10 @@ use std::io::Write;
 use anyhow::{Context, Result};
 
 use crate::cli::RecordArgs;
+use crate::footing;
 use crate::notify::Notify;
 use crate::place;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, log};
 use crate::signals::{self, Hangup, STOP};
 
 /// Records until SIGINT or SIGTERM.
@@ -16,6 +17,10 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     let mut notify = Notify::from_env();
     let dir = place::archive_dir(&args.archive)?;
     let recorder = Recorder::open(&dir, &args.sampling)?;
+    let refused = footing::secure();
+    if !refused.is_empty() {
+        log(&format!("should the machine be in trouble: {}", refused.join("; ")));
+    }
     let line = recorder.describe();
     // Whoever closed standard output still wants the recording.
     _ = writeln!(std::io::stdout(), "{line}");
