@@ -8,7 +8,7 @@ use mitra_parse::cgroup::{Cgroup, FILES};
 use mitra_parse::node::Node;
 use mitra_parse::task::task_stat;
 use mitra_parse::task_status::TaskFiles;
-use mitra_parse::{Outcome, SOURCES, kmsg, mounts, stack, sysctl};
+use mitra_parse::{Outcome, SOURCES, kmsg, mounts, netlink, stack, sysctl};
 
 /// What the first byte stands for, by position: files of the machine by path, the others by name. The corpus knows the
 /// positions, so new ones go to the end.
@@ -46,6 +46,8 @@ const TARGETS: &[&str] = &[
     "stack",
     "mounts",
     "kmsg",
+    "proc/net/stat/nf_conntrack",
+    "netlink",
 ];
 
 type Cells = Vec<(Key, Vec<i64>)>;
@@ -86,6 +88,11 @@ fuzz_target!(|data: &[u8]| {
             let mut text = String::new();
             stack::stack(input, &mut text);
             assert!(text.len() <= input.len());
+        }
+        "netlink" => {
+            let mut count = 0;
+            let _end = (netlink::qdiscs(input, |_| count += 1), netlink::listeners(input, |_| count += 1));
+            assert!(count <= input.len());
         }
         "mounts" => assert!(mounts::mounts(input).0.len() <= input.len()),
         "kmsg" => assert!(kmsg::record(input).is_none_or(|record| record.priority < 8)),

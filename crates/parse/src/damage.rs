@@ -71,7 +71,7 @@ fn fixtures() -> Vec<(&'static str, String, &'static [u8])> {
 
 /// Whether the file's numbers are stored as they are printed, none of them scaled, added up or counted.
 fn is_verbatim(path: &str) -> bool {
-    let others = ["proc/loadavg", "proc/net/softnet_stat", "proc/interrupts"];
+    let others = ["proc/loadavg", "proc/net/softnet_stat", "proc/net/stat/nf_conntrack", "proc/interrupts"];
     !others.contains(&path) && !path.starts_with("sys/fs/cgroup")
 }
 
@@ -111,7 +111,7 @@ fn every_fixture_says_something_and_is_clean() {
 #[test]
 fn cut_off_anywhere() {
     for (kernel, path, bytes) in fixtures() {
-        if path.ends_with("io.stat") {
+        if path.ends_with("io.stat") || path.ends_with("nf_conntrack") {
             // A sum over lines cannot tell that some are missing at the end.
             continue;
         }

@@ -7,6 +7,7 @@ use mitra_model::{Frame, Strings};
 
 use crate::Outcome;
 use crate::buddyinfo::BuddyInfo;
+use crate::conntrack::ConnTrack;
 use crate::diskstats::DiskStats;
 use crate::fs_state::{DentryState, FileNr, InodeState};
 use crate::interrupts::Interrupts;
@@ -70,6 +71,7 @@ pub const SOURCES: &[Source] = &[
     fast("proc/net/snmp", || boxed(Snmp::default(), Snmp::parse)),
     fast("proc/net/netstat", || boxed(Snmp::default(), Snmp::parse)),
     fast("proc/net/sockstat", || boxed(SockStat::default(), SockStat::parse)),
+    fast("proc/net/stat/nf_conntrack", || boxed(ConnTrack::default(), ConnTrack::parse)),
     fast("proc/net/softnet_stat", || boxed(SoftNet::default(), SoftNet::parse)),
     fast("proc/sys/fs/dentry-state", || boxed(DentryState::default(), DentryState::parse)),
     fast("proc/sys/fs/inode-state", || boxed(InodeState::default(), InodeState::parse)),
