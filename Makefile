@@ -1,6 +1,5 @@
 # `make` alone says what there is.
 #
-# REPEAT=5 ONLY=disk make live     the live tests whose name has "disk" in it, five times each
 # SECONDS=30 make bench            half of the usual measuring time; SCENARIOS=idle-1k only that one;
 #                                  SEGMENT=600 also ten minutes of Mitra alone
 # TIME=60 TARGET=archive make fuzz one fuzz target for a minute
@@ -17,8 +16,6 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/mitra-target
 export MITRA_VENV ?= $(HOME)/.cache/mitra-venv
 MITRA := $(CARGO_TARGET_DIR)/release/mitra
 
-REPEAT ?= 1
-ONLY ?=
 SECONDS ?= 60
 SCENARIOS ?=
 SEGMENT ?= 0
@@ -43,16 +40,17 @@ run: build ## build, then record and watch this machine (as root it sees everyth
 	$(MITRA) live
 
 .PHONY: test
-test: ## every test; as root also the live ones, which make real trouble on this machine
+test: ## every test; as root also a few real incidents, made on this machine
 	@tools/install-deps.sh test
 	cargo test --workspace --locked
-	@if [[ $$(id -u) -eq 0 ]]; then $(MAKE) --no-print-directory live; \
-	else echo "live tests skipped: they need root to make control groups and to load BPF programs"; fi
+	@if [[ $$(id -u) -eq 0 ]]; then $(MAKE) --no-print-directory lab-smoke; \
+	else echo "real incidents skipped: they need root to make control groups and to load BPF programs"; fi
 
-.PHONY: live
-live: ## live incidents one after the other: REPEAT=n ONLY=name
+.PHONY: lab-smoke
+lab-smoke: ## a handful of real incidents, as root; part of `make test`
 	@tools/install-deps.sh test
-	MITRA_LIVE_REPEAT=$(REPEAT) cargo test --locked -p mitra-app --test live -- $(ONLY)
+	cargo build --locked -p mitra-app -p mitra-lab
+	$(CARGO_TARGET_DIR)/debug/mitra-lab smoke
 
 .PHONY: lint
 lint: ## format, clippy, who uses whom, licences, scripts, generated documents

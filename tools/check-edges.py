@@ -29,6 +29,8 @@ MAY_USE = {
         "mitra-search",
         "mitra-inspect",
     },
+    # Outside of the product: starts the binary, and reads archives for the baselines it is compared with.
+    "mitra-lab": {"mitra-model", "mitra-archive"},
 }
 
 # Edges that only tests need, with the reason.
@@ -40,13 +42,13 @@ OWNERS = {
     "zstd": {"mitra-archive"},
     "tantivy": {"mitra-search"},
     "blazesym": {"mitra-inspect"},
-    "clap": {"mitra-app"},
+    "clap": {"mitra-app", "mitra-lab"},
     "ratatui": {"mitra-app"},
     "crossterm": {"mitra-app"},
     "parquet": {"mitra-app"},
     "arrow": {"mitra-app"},
     # Libraries say what went wrong with a type of their own.
-    "anyhow": {"mitra-app"},
+    "anyhow": {"mitra-app", "mitra-lab"},
 }
 
 # Crates that only compute: no dependency that reads, writes or talks.
@@ -54,7 +56,7 @@ PURE = {"mitra-model", "mitra-parse", "mitra-diagnose"}
 IMPURE = {"rustix", "libc", "nix", "memmap2", "tokio", "mio", "hyper", "reqwest", "ureq", "walkdir"}
 
 # Crates whose own clippy.toml lifts the ban on ambient file access.
-MAY_TOUCH_FILES = {"mitra-collect", "mitra-archive", "mitra-app"}
+MAY_TOUCH_FILES = {"mitra-collect", "mitra-archive", "mitra-app", "mitra-lab"}
 
 # A crate with such a name collects what nobody wanted to find a place for.
 NO_SUCH_NAMES = {"common", "util", "utils", "helpers", "shared", "misc", "core", "lib"}
@@ -110,6 +112,8 @@ def check_itself():
         "a test of diagnose reads the archive": sample(archive, ("mitra-diagnose", [("mitra-archive", "dev")])),
         "a build script of collect uses the archive": sample(archive, ("mitra-collect", [("mitra-archive", "build")])),
         "something uses app": sample(("mitra-archive", [("mitra-app", None)])),
+        "something uses the laboratory": sample(("mitra-app", [("mitra-lab", None)])),
+        "a test uses the laboratory": sample(("mitra-diagnose", [("mitra-lab", "dev")])),
         "a heavy dependency strays": sample(("mitra-diagnose", [("zstd", None)])),
         "a pure crate makes system calls": sample(("mitra-parse", [("rustix", None)])),
         "a crate without a rule": sample(("mitra-weather", [])),

@@ -37,7 +37,7 @@ need_build() {
 }
 
 need_test() {
-    # The live tests make their trouble with real software, and compare with what others measure.
+    # The laboratory makes its trouble with real software, and compare with what others measure.
     need_command fio fio
     need_command stress-ng stress-ng
     need_command redis-server redis-server

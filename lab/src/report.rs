@@ -4,10 +4,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::witness::Told;
-
-/// An incident that starts this long before the trouble is not about the trouble.
-const EARLY_S: f64 = 3.0;
 /// The only keys that `culprit` may have.
 const CULPRIT_KEYS: &[&str] = &[
     "process",
@@ -23,104 +19,13 @@ const CULPRIT_KEYS: &[&str] = &[
     "address",
 ];
 
-/// What was really done to the machine.
-#[derive(Default)]
-pub struct Truth {
-    /// Any of these is a right name for it.
-    pub conditions: &'static [&'static str],
-    /// How the name of the culprit starts; kernel names are cut at 15 characters.
-    pub process: Option<&'static str>,
-    /// The pids that may be named; empty where the culprit does not live long enough to be told by pid.
-    pub pids: Vec<u32>,
-    /// The last part of the culprit's cgroup.
-    pub cgroup: Option<String>,
-    /// The block device, by any of its names (disk or partition).
-    pub devices: Vec<String>,
-    /// Seconds that the onset may come after the start of the trouble.
-    pub onset_late_s: f64,
-    /// What other tools' files have to tell of it.
-    pub told: Told,
-}
-
 /// Reads the JSON text.
 pub fn parse(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|e| format!("explain --json is not JSON: {e}"))
 }
 
-/// Nothing was wrong: there must be no incident.
-pub fn check_quiet(report: &Value) -> Result<String, String> {
-    match incidents(report) {
-        [] => Ok("no incident".into()),
-        _ => Err(format!("nothing was wrong, but: {}", summary(report))),
-    }
-}
-
-/// The first incident that overlaps the trouble must have the right cause, culprit and onset; none may
-/// start in the healthy phase.
-pub fn check_incident(
-    report: &Value,
-    truth: &Truth,
-    since: SystemTime,
-    trouble: SystemTime,
-    until: SystemTime,
-) -> Result<String, String> {
-    let start_s = epoch_s(trouble);
-    for incident in incidents(report) {
-        let onset_s = time_of(incident, "onset").ok_or("an incident without an onset")?;
-        if onset_s < start_s - EARLY_S {
-            return Err(format!(
-                "{} starts {:.0} s before the trouble ({:.0} s into the healthy phase)",
-                describe(incident),
-                start_s - onset_s,
-                onset_s - epoch_s(since)
-            ));
-        }
-    }
-    let overlaps = |incident: &&Value| {
-        let onset_s = time_of(incident, "onset").unwrap_or(f64::MAX);
-        let end_s = time_of(incident, "end").unwrap_or(f64::MAX);
-        onset_s <= epoch_s(until) && end_s >= start_s
-    };
-    let top = incidents(report).iter().find(overlaps).ok_or("no incident while the trouble was on")?;
-    let mut wrong = Vec::new();
-    let condition = top["root_cause"]["condition"].as_str().unwrap_or_default();
-    if !truth.conditions.contains(&condition) {
-        wrong.push(format!("the cause is {}", truth.conditions.join(" or ")));
-    }
-    check_culprit(&top["root_cause"]["culprit"], truth, &mut wrong);
-    let late_s = time_of(top, "onset").unwrap_or(f64::MAX) - start_s;
-    if late_s > truth.onset_late_s {
-        wrong.push(format!("the onset is {late_s:.0} s late"));
-    }
-    if wrong.is_empty() {
-        return Ok(format!("{}, onset {late_s:+.0} s", describe(top)));
-    }
-    Err(format!("mitra says {}, but {}", describe(top), wrong.join(", ")))
-}
-
-fn check_culprit(culprit: &Value, truth: &Truth, wrong: &mut Vec<String>) {
-    if let Some(process) = truth.process
-        && !culprit["process"].as_str().is_some_and(|p| p.starts_with(process))
-    {
-        wrong.push(format!("the culprit is {process}"));
-    }
-    let pid = culprit["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-    if !truth.pids.is_empty() && !pid.is_some_and(|pid| truth.pids.contains(&pid)) {
-        wrong.push(format!("the culprit's pid is {:?}", truth.pids));
-    }
-    if let Some(cgroup) = &truth.cgroup
-        && culprit["cgroup"].as_str().and_then(|c| c.rsplit('/').next()) != Some(cgroup)
-    {
-        wrong.push(format!("the cgroup is {cgroup}"));
-    }
-    if !truth.devices.is_empty()
-        && !culprit["device"].as_str().is_some_and(|d| truth.devices.iter().any(|t| t == d))
-    {
-        wrong.push(format!("the device is {}", truth.devices.join(" or ")));
-    }
-}
-
-fn incidents(report: &Value) -> &[Value] {
+/// The incidents of a report.
+pub fn incidents(report: &Value) -> &[Value] {
     report["incidents"].as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -130,21 +35,14 @@ pub fn roots(report: &Value) -> Vec<String> {
     incidents(report).iter().map(root).collect()
 }
 
-/// The first root and the process that it names, of the archive and of the files, and whether they are the same.
-pub fn compared(archive: &Value, files: &Value) -> String {
-    let first = |report: &Value| {
-        incidents(report).first().map_or_else(
-            || "none".to_owned(),
-            |i| {
-                let root = &i["root_cause"];
-                let process = root["culprit"]["process"].as_str().unwrap_or("-");
-                format!("{} {process}", root["condition"].as_str().unwrap_or("?"))
-            },
-        )
-    };
-    let (archive, files) = (first(archive), first(files));
-    let same = if archive == files { "the same" } else { "not the same" };
-    format!("archive {archive}, files {files}: {same}")
+/// The root conditions of all incidents, the first ones and the others.
+pub fn all_roots(report: &Value) -> Vec<String> {
+    let mut found = roots(report);
+    for incident in incidents(report) {
+        let others = incident["other_roots"].as_array().into_iter().flatten();
+        found.extend(others.filter_map(|o| o["condition"].as_str().map(str::to_owned)));
+    }
+    found
 }
 
 /// All incidents in a line.
@@ -155,7 +53,8 @@ pub fn summary(report: &Value) -> String {
     }
 }
 
-fn describe(incident: &Value) -> String {
+/// Root, culprit and onset in a line.
+pub fn describe(incident: &Value) -> String {
     format!(
         "{} {} at {}",
         incident["root_cause"]["condition"].as_str().unwrap_or("?"),
@@ -262,11 +161,13 @@ fn each(value: &Value, ok: impl Fn(&Value) -> bool) -> bool {
     value.as_array().is_some_and(|items| items.iter().all(ok))
 }
 
-fn epoch_s(time: SystemTime) -> f64 {
+/// Seconds since the epoch.
+pub fn epoch_s(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
-fn time_of(value: &Value, key: &str) -> Option<f64> {
+/// Seconds since the epoch of a time in a report.
+pub fn time_of(value: &Value, key: &str) -> Option<f64> {
     parse_rfc3339(value[key].as_str()?)
 }
 

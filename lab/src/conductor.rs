@@ -1,0 +1,254 @@
+//! Keeps the time of a run: one recorder, and one or two stages that begin and end together.
+//!
+//! Stages work in threads of their own and wait here for each other; [`Conductor::conduct`] runs in the main thread,
+//! because the recorder dies with the thread that started it.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::draw::Draw;
+use crate::incident::Stop;
+use crate::machine;
+use crate::recorder::{Mitra, Recorder};
+
+/// What a stage may take to set itself up.
+const SETUP_PATIENCE: Duration = Duration::from_secs(120);
+const STEP: Duration = Duration::from_millis(100);
+/// Healthy time, seconds.
+const HEALTHY_S: (f64, f64) = (8.0, 14.0);
+/// Time of the trouble, seconds.
+const TROUBLE_S: (f64, f64) = (10.0, 16.0);
+/// Live explanations are asked for this often.
+const LIVE_EVERY: Duration = Duration::from_secs(1);
+
+/// The moments of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// The healthy time begins.
+    pub since: SystemTime,
+    /// The trouble begins.
+    pub onset: SystemTime,
+    /// The recorder was told to end.
+    pub until: SystemTime,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Phase {
+    #[default]
+    Setup,
+    Recording(SystemTime),
+    Done(SystemTime),
+    GivenUp(Stop),
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    ready: usize,
+    finished: usize,
+    left: usize,
+    noise: usize,
+    onset: Option<SystemTime>,
+}
+
+/// One run.
+pub struct Conductor {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Stages that are waited for, without the noise.
+    parties: usize,
+    noises: usize,
+    healthy: Duration,
+    trouble: Duration,
+}
+
+/// One answer of `mitra explain` while the trouble was on.
+#[derive(Clone, Debug)]
+pub struct LiveAnswer {
+    /// When the answer was there.
+    pub at: SystemTime,
+    /// The roots it named.
+    pub roots: Vec<String>,
+}
+
+impl Conductor {
+    /// For `parties` stages in `noises` more; the times are drawn.
+    pub fn new(parties: usize, noises: usize, draw: &mut Draw) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            parties,
+            noises,
+            healthy: Duration::from_secs_f64(draw.real(HEALTHY_S.0, HEALTHY_S.1)),
+            trouble: Duration::from_secs_f64(draw.real(TROUBLE_S.0, TROUBLE_S.1)),
+        }
+    }
+
+    /// How long nothing is wrong.
+    pub fn healthy(&self) -> Duration {
+        self.healthy
+    }
+
+    /// How long the trouble lasts.
+    pub fn trouble(&self) -> Duration {
+        self.trouble
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A stage that panicked has left the numbers whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn update(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits in small steps, so that Ctrl-C is seen, until `done` has an answer.
+    fn wait<T>(&self, mut done: impl FnMut(&State) -> Option<T>) -> Result<T, Stop> {
+        let mut state = self.lock();
+        loop {
+            if let Some(answer) = done(&state) {
+                return Ok(answer);
+            }
+            if machine::interrupted() {
+                return Err(Stop::Interrupted);
+            }
+            state = self.changed.wait_timeout(state, STEP).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A stage is set up. Returns when the recorder runs, with the begin of the healthy time.
+    pub fn ready(&self) -> Result<SystemTime, Stop> {
+        self.update(|s| s.ready += 1);
+        self.wait(|s| match &s.phase {
+            Phase::Setup => None,
+            Phase::Recording(since) | Phase::Done(since) => Some(Ok(*since)),
+            Phase::GivenUp(stop) => Some(Err(stop.clone())),
+        })?
+    }
+
+    /// A control that is only noise has begun to work.
+    pub fn noise_is_on(&self) {
+        self.update(|s| s.noise += 1);
+    }
+
+    /// The trouble of a stage begins; live explanations are asked for from the last such moment of the first stage.
+    pub fn onset(&self, at: SystemTime) {
+        self.update(|s| s.onset = Some(at));
+    }
+
+    /// A stage has had its time. Returns when the recorder has stopped, with the end of the window.
+    pub fn finished(&self) -> Result<SystemTime, Stop> {
+        self.update(|s| s.finished += 1);
+        self.wait(|s| match &s.phase {
+            Phase::Setup | Phase::Recording(_) => None,
+            Phase::Done(until) => Some(Ok(*until)),
+            Phase::GivenUp(stop) => Some(Err(stop.clone())),
+        })?
+    }
+
+    /// A stage ends before its time.
+    pub fn left(&self, was_noise: bool) {
+        self.update(|s| s.left += usize::from(!was_noise));
+    }
+
+    /// True when the recorder has stopped, or will never start.
+    pub fn is_done(&self) -> bool {
+        matches!(self.lock().phase, Phase::Done(_) | Phase::GivenUp(_))
+    }
+
+    /// An error if the run was given up.
+    pub fn check(&self) -> Result<(), Stop> {
+        match &self.lock().phase {
+            Phase::GivenUp(stop) => Err(stop.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs the recorder around the stages. `named` tells whether an answer names the true roots; then no more is
+    /// asked. Returns the live answers.
+    pub fn conduct(
+        &self,
+        mitra: &Mitra,
+        archive: &Path,
+        dir: &Path,
+        named: &(dyn Fn(&[String]) -> bool + Sync),
+    ) -> Result<Vec<LiveAnswer>, Stop> {
+        let outcome = self.conduct_inner(mitra, archive, dir, named);
+        if let Err(stop) = &outcome {
+            self.update(|s| s.phase = Phase::GivenUp(stop.clone()));
+        }
+        outcome
+    }
+
+    fn conduct_inner(
+        &self,
+        mitra: &Mitra,
+        archive: &Path,
+        dir: &Path,
+        named: &(dyn Fn(&[String]) -> bool + Sync),
+    ) -> Result<Vec<LiveAnswer>, Stop> {
+        let start = Instant::now();
+        let ready = self.wait(|s| {
+            let all = s.ready + s.left >= self.parties && s.noise + s.left >= self.noises;
+            (all || start.elapsed() > SETUP_PATIENCE).then_some((all, s.ready))
+        })?;
+        match ready {
+            (false, _) => return Err(Stop::Failed("the stage was not set up in time".into())),
+            // Everybody has left: the reasons are theirs.
+            (true, 0) => return Ok(Vec::new()),
+            (true, _) => {}
+        }
+        let mut recorder = Recorder::start(mitra, archive, dir)?;
+        let since = SystemTime::now();
+        self.update(|s| s.phase = Phase::Recording(since));
+        let over = AtomicBool::new(false);
+        let (answers, outcome) = std::thread::scope(|scope| {
+            let live = scope.spawn(|| self.ask_live(mitra, archive, dir, since, &over, named));
+            let outcome = self.wait(|s| {
+                if let Err(stop) = recorder.check_alive() {
+                    return Some(Err(stop));
+                }
+                (s.finished + s.left >= self.parties).then_some(Ok(()))
+            });
+            over.store(true, Ordering::Relaxed);
+            (live.join().unwrap_or_default(), outcome)
+        });
+        outcome??;
+        recorder.stop()?;
+        let until = SystemTime::now();
+        self.update(|s| s.phase = Phase::Done(until));
+        Ok(answers)
+    }
+
+    /// Asks `mitra explain` about the growing archive once a second from the onset on.
+    fn ask_live(
+        &self,
+        mitra: &Mitra,
+        archive: &Path,
+        dir: &Path,
+        since: SystemTime,
+        over: &AtomicBool,
+        named: &(dyn Fn(&[String]) -> bool + Sync),
+    ) -> Vec<LiveAnswer> {
+        let mut answers = Vec::new();
+        while !over.load(Ordering::Relaxed) && !machine::interrupted() {
+            let started = Instant::now();
+            if self.lock().onset.is_some()
+                && let Some(roots) = mitra.roots_now(archive, dir, since, over)
+            {
+                answers.push(LiveAnswer { at: SystemTime::now(), roots });
+                if answers.last().is_some_and(|a| named(&a.roots)) {
+                    break;
+                }
+            }
+            while started.elapsed() < LIVE_EVERY && !over.load(Ordering::Relaxed) {
+                std::thread::sleep(STEP);
+            }
+        }
+        answers
+    }
+}

@@ -1,0 +1,172 @@
+//! What an incident is, what a control is, and what is known to be true of them.
+
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::stage::Stage;
+
+/// A trouble that the laboratory can make, and the truth about it.
+#[derive(Clone, Copy)]
+pub struct Incident {
+    /// Unique, like `flood-once`.
+    pub name: &'static str,
+    /// The id of the true root condition.
+    pub condition: &'static str,
+    /// Ids that are equally true; the doc comment of the incident says why.
+    pub also: &'static [&'static str],
+    /// The area of the condition: `disk`, `page-cache`, `network`, …
+    pub area: &'static str,
+    /// One line for the score page.
+    pub what: &'static str,
+    /// What the machine has to have. Root is always needed.
+    pub needs: &'static [Need],
+    /// Conditions that the chain has to show.
+    pub chain: &'static [&'static str],
+    /// Makes it.
+    pub make: fn(&mut Stage) -> Result<Truth, Stop>,
+}
+
+/// A busy but healthy machine. Mitra has to be silent about it.
+#[derive(Clone, Copy)]
+pub struct Control {
+    /// Unique among incidents and controls.
+    pub name: &'static str,
+    /// One line for the score page.
+    pub what: &'static str,
+    /// What the machine has to have.
+    pub needs: &'static [Need],
+    /// Works for [`Stage::length`] and has to check by itself that nobody is hurt.
+    pub make: fn(&mut Stage) -> Result<(), Stop>,
+}
+
+/// Something without which an incident cannot be made here.
+#[derive(Clone, Copy)]
+pub enum Need {
+    /// A program on the path.
+    Tool(&'static str),
+    /// So many CPUs.
+    Cpus(usize),
+    /// A file or directory that exists.
+    Path(&'static str),
+    /// Free space where the files of a run are put.
+    DiskBytes(u64),
+    /// Available memory.
+    MemoryBytes(u64),
+    /// A feature of the kernel, by a name for people and a test.
+    Kernel(&'static str, fn() -> bool),
+}
+
+/// How hard it is to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// What anybody notices: the victim is 5 to 100 times slower.
+    Loud,
+    /// What a careful engineer would find: 1.5 to 3 times slower, or a limit just being hit.
+    Faint,
+}
+
+impl Form {
+    /// Both, the loud one first.
+    pub const ALL: [Form; 2] = [Form::Loud, Form::Faint];
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loud => "loud",
+            Self::Faint => "faint",
+        })
+    }
+}
+
+impl std::str::FromStr for Form {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "loud" => Ok(Self::Loud),
+            "faint" => Ok(Self::Faint),
+            _ => Err("a form is loud or faint".into()),
+        }
+    }
+}
+
+/// Who did it and to what. Only what is set is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Truth {
+    /// How the process name of the culprit starts; the kernel cuts names at 15 characters.
+    pub process: Option<String>,
+    /// The pids that may be named; empty where the culprit does not live long enough.
+    pub pids: Vec<u32>,
+    /// The last part of the culprit's control group.
+    pub cgroup: Option<String>,
+    /// The block device, by any of its names (disk, partition).
+    pub devices: Vec<String>,
+    /// The network device, without the namespace.
+    pub nic: Option<String>,
+    /// How the path of the file, directory or mount begins.
+    pub path: Option<String>,
+    /// The slab cache.
+    pub slab: Option<String>,
+    /// The setting, with dots or slashes.
+    pub sysctl: Option<String>,
+    /// How the address (`10.1.2.3` or `10.1.2.3:53`) begins.
+    pub address: Option<String>,
+}
+
+/// Why a run did not come to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stop {
+    /// This machine cannot make it: a tool, a kernel feature, or space is missing.
+    Skipped(String),
+    /// It was tried, but nobody was hurt: neither right nor wrong.
+    NotMade(String),
+    /// The laboratory or the recorder broke.
+    Failed(String),
+    /// The user had enough.
+    Interrupted,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Skipped(why) => write!(f, "skipped: {why}"),
+            Self::NotMade(why) => write!(f, "not made: {why}"),
+            Self::Failed(why) => write!(f, "FAILED: {why}"),
+            Self::Interrupted => write!(f, "interrupted"),
+        }
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(e: io::Error) -> Self {
+        Self::Failed(format!("the laboratory could not do its part: {e}"))
+    }
+}
+
+impl From<rustix::io::Errno> for Stop {
+    fn from(e: rustix::io::Errno) -> Self {
+        io::Error::from(e).into()
+    }
+}
+
+/// The first of `needs` that this machine does not have.
+pub fn missing(needs: &[Need], dir: &std::path::Path) -> Option<String> {
+    needs.iter().find_map(|need| match need {
+        Need::Tool(tool) if !crate::machine::have(tool) => Some(format!("{tool} is not installed")),
+        Need::Cpus(n) if crate::machine::cpus() < *n => Some(format!("needs {n} CPUs")),
+        Need::Path(path) if !std::path::Path::new(path).exists() => Some(format!("there is no {path}")),
+        Need::DiskBytes(bytes) if crate::machine::free_disk_bytes(dir) < *bytes => {
+            Some(format!("needs {} MB of free disk space", bytes >> 20))
+        }
+        Need::MemoryBytes(bytes) if crate::counters::mem_available_bytes().unwrap_or(0) < *bytes => {
+            Some(format!("needs {} MB of free memory", bytes >> 20))
+        }
+        Need::Kernel(what, there) if !there() => Some(format!("the kernel has no {what}")),
+        _ => None,
+    })
+}

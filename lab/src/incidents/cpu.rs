@@ -1,0 +1,183 @@
+//! Troubles of the CPU: wrong placement, one thread too few, quota, forks, too many spinners.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+
+use crate::incident::{Incident, Need, Stop, Truth};
+use crate::machine;
+use crate::stage::{Handle, Place, Stage};
+
+/// The incidents of this file.
+pub const INCIDENTS: &[Incident] = &[
+    Incident {
+        name: "affinity",
+        condition: "cpu-affinity-misplaced",
+        also: &[],
+        area: "cpu",
+        what: "compressors are pinned to one CPU while the others are idle",
+        needs: &[Need::Tool("taskset"), Need::Tool("gzip"), Need::Cpus(2)],
+        chain: &["runqueue-wait"],
+        make: affinity,
+    },
+    Incident {
+        name: "single-thread-server",
+        condition: "single-thread-bottleneck",
+        also: &[],
+        area: "cpu",
+        what: "many clients send expensive scripts to a server that has one thread",
+        needs: &[Need::Tool("redis-server"), Need::Tool("redis-benchmark"), Need::Cpus(2)],
+        chain: &[],
+        make: single_thread_server,
+    },
+    Incident {
+        name: "cpu-quota",
+        condition: "cpu-quota-throttled",
+        also: &[],
+        area: "cpu",
+        what: "a worker gets a quota below what it needs, on an idle machine",
+        needs: &[],
+        chain: &[],
+        make: quota,
+    },
+    Incident {
+        name: "fork-storm",
+        condition: "fork-storm",
+        also: &[],
+        area: "cpu",
+        what: "shell loops start programs that do nothing, thousands of times a second",
+        needs: &[Need::Tool("bash")],
+        chain: &[],
+        make: fork_storm,
+    },
+    Incident {
+        name: "runqueue",
+        condition: "runqueue-saturation",
+        // One program hogs, and very many of its processes wait: both names are true.
+        also: &["cpu-hog"],
+        area: "cpu",
+        what: "many spinners of one program for each CPU",
+        needs: &[Need::Tool("stress-ng")],
+        chain: &["cpu-saturated"],
+        make: runqueue,
+    },
+];
+
+fn compress_zeros(args: &[String]) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "exec \"$@\" </dev/zero >/dev/null", "sh"]).args(args);
+    shell
+}
+
+fn affinity(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cpu = stage.draw().between(0, machine::cpus() as u64 - 1);
+    let (least, most) = stage.loud((4, 8), (2, 2));
+    let workers = stage.draw().between(least, most);
+    let level = stage.draw().between(5, 9);
+    let place = format!("{cpu}");
+    // The one who is hurt was pinned there too, by the same mistake.
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "work", "", &Place::default())?;
+    stage.run(Command::new("taskset").args(["-pc", &place, &victim.pid().to_string()]))?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let mut pids = vec![victim.pid()];
+    for _ in 0..workers {
+        let words = ["taskset", "-c", &place, "gzip", &format!("-{level}")].map(str::to_owned);
+        pids.push(stage.spawn(&mut compress_zeros(&words))?.pid());
+    }
+    stage.trouble()?;
+    let (_, idle) = stage.moved("stat.cpu.idle_%");
+    if idle < 30.0 {
+        return Err(Stop::NotMade("no CPU is idle".into()));
+    }
+    stage.suffered(&victim, stage.loud(2.0, 1.5))?;
+    Ok(Truth { process: Some("gzip".into()), pids, ..Truth::default() })
+}
+
+/// A redis server on a port of its own, ready for commands.
+pub fn redis_server(stage: &mut Stage) -> Result<(Handle, String), Stop> {
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    let server = stage.spawn(command.current_dir(stage.dir()))?;
+    stage.wait_for("redis-server", 10, |_| TcpStream::connect(format!("127.0.0.1:{port}")).is_ok())?;
+    Ok((server, port))
+}
+
+fn single_thread_server(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (server, port) = redis_server(stage)?;
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "redis-ping", port.clone(), &Place::default())?;
+    let (least, most) = stage.loud((12, 40), (2, 4));
+    let clients = stage.draw().between(least, most).to_string();
+    let turns = stage.draw().between(20_000, 80_000);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let script = format!("local x = 0 for i = 1, {turns} do x = x + i end return x");
+    let load = ["-p", &port, "-c", &clients, "-n", "100000000", "-q", "eval", &script, "0"];
+    stage.spawn(Command::new("redis-benchmark").args(load))?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    Ok(Truth { process: Some("redis-server".into()), pids: vec![server.pid()], ..Truth::default() })
+}
+
+fn quota(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cgroup = stage.cgroup(&["cpu"])?;
+    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let name = stage.draw().name();
+    // It needs 40 % of a CPU.
+    let worker = stage.role(&name, "work", "", &place)?;
+    let (least, most) = stage.loud((5, 9), (24, 32));
+    let percent = stage.draw().between(least, most);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    cgroup.limit_cpu(percent)?;
+    stage.trouble()?;
+    stage.suffered(&worker, stage.loud(3.0, 1.3))?;
+    Ok(Truth {
+        process: Some(name),
+        pids: vec![worker.pid()],
+        cgroup: Some(cgroup.name().to_owned()),
+        ..Truth::default()
+    })
+}
+
+fn fork_storm(stage: &mut Stage) -> Result<Truth, Stop> {
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "work", "", &Place::default())?;
+    let (least, most) = stage.loud((3, 5), (1, 2));
+    let loops = stage.draw().between(least, most);
+    let program = stage.draw().pick(&["/bin/true", "/usr/bin/env true", "/bin/date >/dev/null"]);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let mut pids = Vec::new();
+    for _ in 0..loops {
+        let line = format!("while :; do {program}; done");
+        pids.push(stage.spawn(Command::new("bash").args(["-c", &line]))?.pid());
+    }
+    stage.trouble()?;
+    stage.must_move("stat.processes", 300.0)?;
+    stage.suffered(&victim, stage.loud(1.3, 1.1))?;
+    Ok(Truth { process: Some("bash".into()), pids, ..Truth::default() })
+}
+
+fn runqueue(stage: &mut Stage) -> Result<Truth, Stop> {
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "work", "", &Place::default())?;
+    let (least, most) = stage.loud((10, 24), (3, 5));
+    let spinners = stage.draw().between(least, most) * machine::cpus() as u64;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let count = spinners.to_string();
+    stage.spawn(
+        Command::new("stress-ng").args(["--cpu", &count, "--timeout", "60"]).current_dir(stage.dir()),
+    )?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(2.0, 1.3))?;
+    Ok(Truth { process: Some("stress-ng".into()), ..Truth::default() })
+}

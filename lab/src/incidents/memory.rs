@@ -1,0 +1,191 @@
+//! Troubles of memory: a flood of the page cache, thrashing, the OOM killer, swapping.
+
+use std::fs;
+use std::process::Command;
+
+use crate::incident::{Incident, Need, Stop, Truth};
+use crate::stage::{Place, Stage, Victim};
+
+/// The incidents of this file.
+pub const INCIDENTS: &[Incident] = &[
+    Incident {
+        name: "flood-once",
+        condition: "streaming-read-flood",
+        also: &[],
+        area: "page-cache",
+        what: "one large read, once, evicts what another program has mapped",
+        needs: &[Need::Tool("dd"), Need::DiskBytes(14 << 30), Need::MemoryBytes(4 << 30)],
+        chain: &["major-faults"],
+        make: flood_once,
+    },
+    Incident {
+        name: "cache-thrash",
+        condition: "page-cache-thrash",
+        also: &[],
+        area: "page-cache",
+        what: "random reads of more than a memory cgroup may hold",
+        needs: &[Need::Tool("fio"), Need::DiskBytes(3 << 30)],
+        chain: &["refaults"],
+        make: cache_thrash,
+    },
+    Incident {
+        name: "oom-in-cgroup",
+        condition: "oom-kill",
+        also: &[],
+        area: "reclaim",
+        what: "a program outgrows its memory cgroup, is killed, is started again by its keeper",
+        needs: &[],
+        chain: &[],
+        make: oom_kill,
+    },
+    Incident {
+        name: "swap-thrash",
+        condition: "swap-thrash",
+        also: &[],
+        area: "reclaim",
+        what: "a program uses more memory than its cgroup may have; the rest is in zram",
+        needs: &[Need::Tool("mkswap"), Need::Tool("swapon"), Need::Tool("swapoff")],
+        chain: &[],
+        make: swap_thrash,
+    },
+];
+
+fn flood_once(stage: &mut Stage) -> Result<Truth, Stop> {
+    let devices = stage.disk()?;
+    if let Some(device) = devices.first() {
+        stage.watch_device(device);
+    }
+    let hot_mb = stage.draw().between(700, 1_100);
+    let hot = stage.write_file("hot", hot_mb << 20)?;
+    let name = stage.draw().name();
+    // The longer the read, the more of the mapped file is gone.
+    let (least, most) = stage.loud((9 << 10, 12 << 10), (5 << 10, 6 << 10));
+    let big_mb = stage.draw().between(least, most);
+    let big = stage.write_file(&name, big_mb << 20)?;
+    let block = stage.draw().pick(&["bs=256k", "bs=1M", "bs=4M"]);
+    stage.small_memory(3 << 30)?;
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "map-file", hot.display().to_string(), &Place::default())?;
+    wait_for_pages(stage, &victim, hot_mb << 20)?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let flood =
+        stage.spawn(Command::new("dd").arg(format!("if={}", big.display())).args(["of=/dev/null", block]))?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    Ok(Truth {
+        process: Some("dd".into()),
+        pids: vec![flood.pid()],
+        devices,
+        path: Some(big.display().to_string()),
+        ..Truth::default()
+    })
+}
+
+fn cache_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
+    let devices = stage.disk()?;
+    if let Some(device) = devices.first() {
+        stage.watch_device(device);
+    }
+    let cgroup = stage.cgroup(&["memory"])?;
+    let limit_mb = stage.draw().between(320, 448);
+    cgroup.limit_memory(limit_mb << 20)?;
+    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let hot = stage.write_file("hot", (limit_mb * 2 / 3) << 20)?;
+    // Faint: the two sets together are a fifth larger than the group; loud: several times.
+    let (least, most) = stage.loud((2.5, 4.0), (0.6, 0.8));
+    let big_mb = (limit_mb as f64 * stage.draw().real(least, most)) as u64;
+    let big = stage.write_file("big", big_mb << 20)?;
+    let jobs = stage.draw().between(2, 4);
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "read-file", hot.display().to_string(), &place)?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let fio = stage.spawn_in(
+        Command::new("fio")
+            .args(["--name=thrash", "--rw=randread", "--bs=4k", "--ioengine=psync", "--direct=0"])
+            .args(["--thread", "--time_based", "--runtime=60", "--allow_file_create=0"])
+            .args(["--output-format=terse", "--norandommap", "--fadvise_hint=random"])
+            .arg(format!("--numjobs={jobs}"))
+            .arg(format!("--filename={}", big.display())),
+        &place,
+    )?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(1.5, 1.3))?;
+    Ok(Truth {
+        process: Some("fio".into()),
+        pids: vec![fio.pid()],
+        cgroup: Some(cgroup.name().to_owned()),
+        ..Truth::default()
+    })
+}
+
+fn oom_kill(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cgroup = stage.cgroup(&["memory"])?;
+    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let limit_mb = stage.draw().between(160, 320);
+    cgroup.limit_memory(limit_mb << 20)?;
+    // Loud: killed again and again. Faint: once, in the middle of the trouble.
+    let seconds = stage.loud(3.5, 7.0);
+    let mb_per_s = (limit_mb as f64 / seconds) as u64;
+    let (bystander, hungry) = (stage.draw().name(), stage.draw().name());
+    stage.role(&bystander, "touch-gently", "64", &Place::default())?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let mut now = stage.role(&hungry, "grow", mb_per_s.to_string(), &place)?;
+    let mut pids = vec![now.pid()];
+    let mut killed = false;
+    stage.trouble_on(|stage, _| {
+        if stage.ended(now.handle()).is_some() {
+            // Nothing is wrong before the first kill.
+            if !killed {
+                stage.onset_is_now();
+            }
+            killed = true;
+            now = stage.role(&hungry, "grow", mb_per_s.to_string(), &place)?;
+            pids.push(now.pid());
+        }
+        Ok(())
+    })?;
+    if !killed {
+        return Err(Stop::NotMade("nothing was killed".into()));
+    }
+    Ok(Truth { process: Some(hungry), pids, cgroup: Some(cgroup.name().to_owned()), ..Truth::default() })
+}
+
+fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
+    stage.zram_swap(1 << 30)?;
+    let cgroup = stage.cgroup(&["memory"])?;
+    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let limit_mb = stage.draw().between(192, 320);
+    cgroup.limit_memory(limit_mb << 20)?;
+    let (least, most) = stage.loud((1.7, 2.2), (1.05, 1.15));
+    let set_mb = (limit_mb as f64 * stage.draw().real(least, most)) as u64;
+    let (neighbour, toucher) = (stage.draw().name(), stage.draw().name());
+    let victim = stage.role(&neighbour, "touch-gently", (limit_mb / 4).to_string(), &place)?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let toucher = stage.role(&toucher, "touch-memory", set_mb.to_string(), &place)?;
+    stage.trouble()?;
+    stage.must_move("vm.pswpin", stage.loud(1_000.0, 300.0))?;
+    _ = stage.suffered(&victim, 1.0);
+    Ok(Truth {
+        process: Some(toucher.name().to_owned()),
+        pids: vec![toucher.pid()],
+        cgroup: Some(cgroup.name().to_owned()),
+        ..Truth::default()
+    })
+}
+
+/// Waits until the victim has its file in memory.
+fn wait_for_pages(stage: &mut Stage, victim: &Victim, bytes: u64) -> Result<(), Stop> {
+    let statm = format!("/proc/{}/statm", victim.pid());
+    stage.wait_for("the victim's file in memory", 20, |_| {
+        let text = fs::read_to_string(&statm).unwrap_or_default();
+        text.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0) * 4096 >= bytes
+    })
+}

@@ -1,0 +1,338 @@
+//! Everything that has to be undone, written down before it is done.
+//!
+//! A run has one file of JSON lines in [`DIR`]. An entry is appended before the change is made, so that after a
+//! `SIGKILL` the file tells what may be left. Undoing is harmless where nothing was changed. The file is gone when
+//! all is undone; what could not be undone stays in it for the next try.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+/// Lost at reboot, like what it describes.
+pub const DIR: &str = "/run/mitra-lab";
+/// In the environment of everything that a stage starts, with a token of the stage.
+pub const TOKEN: &str = "MITRA_LAB_STAGE";
+/// The kernel gets so long to let go of a control group or a mount: 5 s in steps of 20 ms.
+const TRIES: u32 = 250;
+const STEP: Duration = Duration::from_millis(20);
+
+/// How to undo one change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Undo {
+    /// Runs a program; its words.
+    Command(Vec<String>),
+    /// Writes a text to a file.
+    Write(PathBuf, String),
+    /// Removes a file or a directory with all that is in it.
+    Remove(PathBuf),
+    /// Writes a text to a file before anything else is undone: what is throttled cannot be unmounted.
+    Lift(PathBuf, String),
+    /// Kills all processes that carry the token of a stage, second.
+    Processes(String),
+    /// Kills what is in a control group and removes it.
+    Cgroup(PathBuf),
+    /// Unmounts.
+    Unmount(PathBuf),
+    /// Takes a file off a loop device, `/dev/loop3`.
+    Detach(String),
+    /// Takes a zram device out of use, by its number.
+    Zram(String),
+}
+
+impl Undo {
+    /// Lower ones first; within the same rank the latest change first.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Lift(..) => 0,
+            Self::Processes(_) => 1,
+            _ => 2,
+        }
+    }
+
+    /// Does it. What is not there any more counts as undone.
+    pub fn perform(&self) -> io::Result<()> {
+        match self {
+            Self::Command(words) => run(words),
+            Self::Write(path, text) | Self::Lift(path, text) => gone_is_fine(fs::write(path, text)),
+            Self::Remove(path) => match fs::symlink_metadata(path) {
+                Ok(m) if m.is_dir() => gone_is_fine(fs::remove_dir_all(path)),
+                Ok(_) => gone_is_fine(fs::remove_file(path)),
+                Err(_) => Ok(()),
+            },
+            Self::Processes(token) => kill_all(token),
+            Self::Cgroup(dir) => remove_cgroup(dir),
+            Self::Unmount(path) => unmount(path),
+            Self::Detach(device) => detach(device),
+            Self::Zram(number) => remove_zram(number),
+        }
+    }
+}
+
+/// One line of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Note(u64, Undo),
+    Done(u64),
+}
+
+/// The notes of one stage.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    next: u64,
+    pending: Vec<(u64, Undo)>,
+}
+
+impl Journal {
+    /// Starts a journal of its own in `dir`.
+    pub fn create(dir: &Path, name: &str) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        let path = dir.join(format!("{name}.journal"));
+        let file = fs::OpenOptions::new().create_new(true).append(true).open(&path)?;
+        Ok(Self { path, file, next: 0, pending: Vec::new() })
+    }
+
+    /// To be called before the change is made.
+    pub fn note(&mut self, undo: Undo) -> io::Result<u64> {
+        let number = self.next;
+        self.write(&Line::Note(number, undo.clone()))?;
+        self.next += 1;
+        self.pending.push((number, undo));
+        Ok(number)
+    }
+
+    /// Undoes one change before the end.
+    pub fn undo(&mut self, number: u64) -> io::Result<()> {
+        if let Some(at) = self.pending.iter().position(|(n, _)| *n == number) {
+            let (_, undo) = self.pending.remove(at);
+            undo.perform()?;
+            self.write(&Line::Done(number))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        self.file.write_all(text.as_bytes())
+    }
+
+    /// Undoes everything and removes the file. Returns what could not be undone; that stays noted.
+    pub fn undo_all(&mut self) -> Vec<String> {
+        let failed = perform_all(&mut self.pending);
+        if failed.is_empty() {
+            _ = fs::remove_file(&self.path);
+        }
+        failed
+    }
+}
+
+/// Performs in the right order. What failed stays in `pending`.
+fn perform_all(pending: &mut Vec<(u64, Undo)>) -> Vec<String> {
+    pending.sort_by_key(|(number, undo)| (undo.rank(), std::cmp::Reverse(*number)));
+    let mut failed = Vec::new();
+    pending.retain(|(_, undo)| match undo.perform() {
+        Ok(()) => false,
+        Err(e) => {
+            failed.push(format!("{undo:?}: {e}"));
+            true
+        }
+    });
+    failed
+}
+
+/// What a journal says is still to be undone. A torn last line is a change that was not made.
+pub fn pending(text: &str) -> Vec<(u64, Undo)> {
+    let mut pending = Vec::new();
+    for line in text.lines() {
+        match serde_json::from_str(line) {
+            Ok(Line::Note(number, undo)) => pending.push((number, undo)),
+            Ok(Line::Done(number)) => pending.retain(|(n, _)| *n != number),
+            Err(_) => {}
+        }
+    }
+    pending
+}
+
+/// Undoes what killed runs have left behind. The caller holds the machine-wide lock. Returns what failed.
+pub fn sweep(dir: &Path) -> Vec<String> {
+    let mut failed = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|e| e != "journal") {
+            continue;
+        }
+        let mut left = pending(&fs::read_to_string(&path).unwrap_or_default());
+        println!("cleaning up after {}: {} things", entry.file_name().to_string_lossy(), left.len());
+        let now_failed = perform_all(&mut left);
+        if now_failed.is_empty() {
+            _ = fs::remove_file(&path);
+        }
+        failed.extend(now_failed);
+    }
+    failed
+}
+
+fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        // A device that has gone takes its files and its limits with it.
+        Err(e) if e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        other => other,
+    }
+}
+
+fn run(words: &[String]) -> io::Result<()> {
+    let Some((program, args)) = words.split_first() else { return Ok(()) };
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// Pids of all processes that carry the token; those of the kernel and of others have none.
+fn carriers(token: &str) -> Vec<Pid> {
+    let mark = format!("{TOKEN}={token}");
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if pid.unsigned_abs() != own && environment.split(|b| *b == 0).any(|v| v == mark.as_bytes()) {
+            found.extend(Pid::from_raw(pid));
+        }
+    }
+    found
+}
+
+/// Kills, and again, until none is left that could have started another.
+fn kill_all(token: &str) -> io::Result<()> {
+    for _ in 0..TRIES {
+        let found = carriers(token);
+        if found.is_empty() {
+            return Ok(());
+        }
+        for pid in found {
+            _ = kill_process(pid, Signal::KILL);
+        }
+        sleep(STEP);
+    }
+    Err(io::Error::other("processes of the stage do not die"))
+}
+
+fn remove_cgroup(dir: &Path) -> io::Result<()> {
+    let mut last = Ok(());
+    for _ in 0..TRIES {
+        let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        for pid in text.lines().filter_map(|l| l.parse().ok()).filter_map(Pid::from_raw) {
+            _ = kill_process(pid, Signal::KILL);
+        }
+        last = gone_is_fine(fs::remove_dir(dir));
+        if last.is_ok() {
+            return Ok(());
+        }
+        sleep(STEP);
+    }
+    last
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    mounts.lines().any(|l| l.split(' ').nth(1).is_some_and(|p| Path::new(p) == path))
+}
+
+fn unmount(path: &Path) -> io::Result<()> {
+    for _ in 0..TRIES {
+        if !is_mounted(path) {
+            return Ok(());
+        }
+        if rustix::mount::unmount(path, rustix::mount::UnmountFlags::empty()).is_err() {
+            sleep(STEP);
+        }
+    }
+    // Whoever still holds it keeps it for himself.
+    Ok(rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH)?)
+}
+
+fn detach(device: &str) -> io::Result<()> {
+    let name = device.trim_start_matches("/dev/");
+    if !Path::new("/sys/block").join(name).join("loop/backing_file").exists() {
+        return Ok(());
+    }
+    run(&["losetup".into(), "--detach".into(), device.into()])
+}
+
+fn remove_zram(number: &str) -> io::Result<()> {
+    let device = format!("/dev/zram{number}");
+    if !Path::new(&device).exists() {
+        return Ok(());
+    }
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    if swaps.lines().any(|l| l.split_whitespace().next() == Some(&device)) {
+        run(&["swapoff".into(), device])?;
+    }
+    fs::write(format!("/sys/block/zram{number}/reset"), "1")?;
+    fs::write("/sys/class/zram-control/hot_remove", number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Journal, Undo, pending, sweep};
+
+    #[test]
+    fn throttles_are_lifted_first_then_the_latest_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let say = |word: &str| {
+            let line = format!("echo {word} >>{}", log.display());
+            Undo::Command(vec!["sh".into(), "-c".into(), line])
+        };
+        let throttle = dir.path().join("throttle");
+        let mut journal = Journal::create(dir.path(), "t").unwrap();
+        journal.note(say("first")).unwrap();
+        journal.note(Undo::Lift(throttle.clone(), "0".into())).unwrap();
+        let seen = format!("cat {} >>{}", throttle.display(), log.display());
+        journal.note(Undo::Command(vec!["sh".into(), "-c".into(), seen])).unwrap();
+        let undone = journal.note(say("early")).unwrap();
+        journal.undo(undone).unwrap();
+        assert_eq!(journal.undo_all(), Vec::<String>::new());
+        assert_eq!(fs::read_to_string(&log).unwrap(), "early\n0first\n");
+        assert!(!dir.path().join("t.journal").exists());
+    }
+
+    #[test]
+    fn a_killed_run_is_swept_and_what_fails_stays_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (left, setting) = (dir.path().join("left"), dir.path().join("setting"));
+        fs::create_dir(&left).unwrap();
+        let mut journal = Journal::create(dir.path(), "killed").unwrap();
+        journal.note(Undo::Remove(left.clone())).unwrap();
+        journal.note(Undo::Write(setting.clone(), "60".into())).unwrap();
+        journal.note(Undo::Command(vec!["false".into()])).unwrap();
+        drop(journal);
+        let failed = sweep(dir.path());
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        assert!(!left.exists());
+        assert_eq!(fs::read_to_string(&setting).unwrap(), "60");
+        assert!(dir.path().join("killed.journal").exists());
+    }
+
+    #[test]
+    fn a_torn_line_is_a_change_that_was_not_made() {
+        let note = r#"{"note":[0,{"write":["/proc/sys/vm/x","1"]}]}"#;
+        let other = r#"{"note":[1,{"remove":"/tmp/y"}]}"#;
+        let text = format!("{note}\n{other}\n{{\"done\":1}}\n{{\"note\":[2,{{\"rem");
+        assert_eq!(pending(&text), vec![(0, Undo::Write("/proc/sys/vm/x".into(), "1".into()))]);
+    }
+}

@@ -1,0 +1,23 @@
+//! The laboratory: makes real incidents on this machine, has Mitra explain them, and scores what it said.
+//!
+//! An incident is a straight-line function over a [`stage::Stage`]; `README.md` says how to add one.
+//! Whatever the laboratory changes on the machine is noted in a journal first, see [`journal`].
+
+pub mod conductor;
+pub mod controls;
+pub mod counters;
+pub mod draw;
+pub mod incident;
+pub mod incidents;
+pub mod journal;
+pub mod machine;
+pub mod recorder;
+pub mod report;
+pub mod roles;
+pub mod run;
+pub mod stage;
+
+pub use draw::Draw;
+pub use incident::{Control, Form, Incident, Need, Stop, Truth};
+pub use journal::Undo;
+pub use stage::Stage;

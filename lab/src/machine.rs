@@ -1,0 +1,171 @@
+//! What holds for the whole machine and the whole program: the lock, signals, the keeper, quiet, tools.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::counters;
+use crate::incident::Stop;
+use crate::journal;
+
+/// Waiting longer for other work on the machine to end helps nobody.
+const QUIET_WAIT_S: u64 = 60;
+/// Above this share of busy CPU time the machine is not quiet enough to start.
+const QUIET_BUSY_MAX: f64 = 0.15;
+const LOCK: &str = "/run/mitra-lab.lock";
+
+/// Set by the signal handler; looked at by everything that waits.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// True after Ctrl-C, `SIGTERM` or `SIGHUP`.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Sleeps, unless the run was interrupted.
+pub fn nap(time: Duration) -> Result<(), Stop> {
+    let start = Instant::now();
+    loop {
+        if interrupted() {
+            return Err(Stop::Interrupted);
+        }
+        let left = time.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(Duration::from_millis(100)));
+    }
+}
+
+/// What makes a program the one that may change this machine. Held until its end.
+pub struct Possession {
+    _lock: File,
+    keeper: Child,
+    _line: Option<ChildStdin>,
+}
+
+impl Possession {
+    /// Waits for the lock, cleans up after a killed run, and starts the keeper.
+    pub fn take() -> anyhow::Result<Self> {
+        anyhow::ensure!(
+            rustix::process::geteuid().is_root(),
+            "needs root: makes control groups, mounts and network namespaces"
+        );
+        let lock = lock()?;
+        for failed in journal::sweep(Path::new(journal::DIR)) {
+            println!("could not be undone: {failed}");
+        }
+        // SAFETY: the handler only stores to an atomic, which is safe in a signal handler.
+        unsafe {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::signal(signal, on_signal as *const () as libc::sighandler_t);
+            }
+        }
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("keeper").stdin(Stdio::piped());
+        // SAFETY: `setsid` is a plain system call.
+        unsafe {
+            command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
+        }
+        let mut keeper = command.spawn()?;
+        let line = keeper.stdin.take();
+        Ok(Self { _lock: lock, keeper, _line: line })
+    }
+}
+
+impl Drop for Possession {
+    fn drop(&mut self) {
+        // An orderly end leaves nothing to the keeper.
+        _ = self.keeper.kill();
+        _ = self.keeper.wait();
+    }
+}
+
+/// Only one laboratory at a time, whoever started it.
+fn lock() -> io::Result<File> {
+    let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(LOCK)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+/// A process beside the laboratory that cleans up when that is killed: its standard input ends then.
+pub fn keep() -> io::Result<()> {
+    io::stdin().read_to_end(&mut Vec::new())?;
+    let _lock = lock()?;
+    for failed in journal::sweep(Path::new(journal::DIR)) {
+        eprintln!("could not be undone: {failed}");
+    }
+    Ok(())
+}
+
+/// Undoes what killed runs have left; for people who do not want to start another.
+pub fn clean() -> io::Result<Vec<String>> {
+    let _lock = lock()?;
+    Ok(journal::sweep(Path::new(journal::DIR)))
+}
+
+/// Other people's work on the machine would be recorded too: wait for a quiet moment.
+pub fn wait_until_quiet() -> Result<(), Stop> {
+    let start = Instant::now();
+    loop {
+        let before = counters::cpu_seconds();
+        nap(Duration::from_secs(1))?;
+        let after = counters::cpu_seconds();
+        let busy = (after.busy_s - before.busy_s) / (after.total_s - before.total_s).max(0.01);
+        if busy <= QUIET_BUSY_MAX {
+            return Ok(());
+        }
+        if start.elapsed().as_secs() > QUIET_WAIT_S {
+            println!("  note: the machine is {:.0} % busy with something else", busy * 100.0);
+            return Ok(());
+        }
+    }
+}
+
+/// Where the files of runs are put: `$TMPDIR`, else a real disk rather than a tmpfs.
+pub fn base_dir() -> PathBuf {
+    std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
+}
+
+/// Where `tool` is: on the path, or where the system keeps what only root runs.
+pub fn which(tool: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin", "/usr/lib/postgresql/15/bin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).map(|dir| dir.join(tool)).find(|p| p.is_file())
+}
+
+/// True if `tool` can be started.
+pub fn have(tool: &str) -> bool {
+    which(tool).is_some()
+}
+
+/// CPUs that this process may use.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What is free to us on the file system of `dir`.
+pub fn free_disk_bytes(dir: &Path) -> u64 {
+    rustix::fs::statvfs(dir).map_or(0, |s| s.f_bavail * s.f_frsize)
+}
+
+/// Runs a short helper command and returns its standard output.
+pub fn run(command: &mut Command) -> Result<String, Stop> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| Stop::Failed(format!("{:?}: {e}", command.get_program())))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Stop::Failed(format!("{command:?}: {} {said}", output.status)))
+}

@@ -1,0 +1,90 @@
+//! Roles that use files.
+
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+use super::{Dice, Meter, PAGE, Role};
+
+/// The roles of this file.
+pub const ROLES: &[Role] = &[("map-file", map_file), ("read-file", read_file), ("read-direct", read_direct)];
+
+/// Maps a file, reads all of it once, then one byte of 20,000 random pages of it a second.
+///
+/// Each page of 1 GB is used every 13 s on average: often enough to be worth keeping, too seldom for the
+/// kernel to see it used twice while a flood passes through the inactive list. It is brought in as single
+/// pages that nobody has marked as accessed, which is how a program that has run for a while looks: large
+/// folios count as used when any of their pages is.
+fn map_file(path: &str) -> io::Result<()> {
+    let file = File::open(path)?;
+    let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    // SAFETY: a fresh private mapping of a file that nobody truncates while the test runs.
+    let base = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
+    // The kernel reads no more than its readahead window for one piece of advice.
+    for offset in (0..len as u64).step_by(128 << 10) {
+        rustix::fs::fadvise(&file, offset, NonZeroU64::new(128 << 10), rustix::fs::Advice::WillNeed)?;
+    }
+    // SAFETY: the advice covers exactly the mapping made above.
+    unsafe { rustix::mm::madvise(base, len, rustix::mm::Advice::Random)? };
+    let base = base.cast::<u8>();
+    let touch = |page: usize| {
+        // SAFETY: callers pass page numbers below `len / PAGE`, so the byte is inside the mapping.
+        black_box(unsafe { base.add(page * PAGE).read_volatile() });
+    };
+    let pages = len / PAGE;
+    (0..pages).for_each(touch);
+    let (mut dice, mut meter) = (Dice::new(), Meter::create()?);
+    loop {
+        for _ in 0..200 {
+            let page = dice.below(pages);
+            let start = Instant::now();
+            touch(page);
+            meter.record(start.elapsed())?;
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Reads a file once, then 1,000 random pages of it a second through the page cache.
+fn read_file(path: &str) -> io::Result<()> {
+    let file = File::open(path)?;
+    let pages = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)? / PAGE;
+    for page in 0..pages {
+        file.read_exact_at(&mut [0_u8; PAGE], (page * PAGE) as u64)?;
+    }
+    let (mut dice, mut meter, mut page) = (Dice::new(), Meter::create()?, [0_u8; PAGE]);
+    loop {
+        for _ in 0..10 {
+            let offset = dice.below(pages) * PAGE;
+            let start = Instant::now();
+            file.read_exact_at(&mut page, offset as u64)?;
+            meter.record(start.elapsed())?;
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[repr(align(4096))]
+struct AlignedPage([u8; PAGE]);
+
+/// Reads 100 random pages of a file a second from the device itself.
+fn read_direct(path: &str) -> io::Result<()> {
+    let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).map_err(io::Error::other)?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(direct).open(path)?;
+    let pages = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)? / PAGE;
+    let (mut dice, mut meter) = (Dice::new(), Meter::create()?);
+    let mut page = AlignedPage([0; PAGE]);
+    loop {
+        let offset = dice.below(pages) * PAGE;
+        let start = Instant::now();
+        file.read_exact_at(&mut page.0, offset as u64)?;
+        meter.record(start.elapsed())?;
+        sleep(Duration::from_millis(10));
+    }
+}

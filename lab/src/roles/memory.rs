@@ -1,0 +1,57 @@
+//! Roles that use memory.
+
+use std::hint::black_box;
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::{Dice, Meter, PAGE, Role, numbers};
+
+/// The roles of this file. The argument is a number of MB, of `grow` MB a second.
+pub const ROLES: &[Role] = &[
+    ("touch-memory", |mb| touch_memory(number(mb), Duration::ZERO)),
+    ("touch-gently", |mb| touch_memory(number(mb), Duration::from_millis(10))),
+    ("grow", |mb_per_s| grow(number(mb_per_s))),
+];
+
+fn number(argument: &str) -> u64 {
+    numbers(argument).first().copied().unwrap_or(0)
+}
+
+/// Touches random pages of `mb` MB of memory, with a pause after each 1,000.
+fn touch_memory(mb: u64, pause: Duration) -> io::Result<()> {
+    let len = usize::try_from(mb << 20).map_err(io::Error::other)?;
+    let (mut dice, mut meter) = (Dice::new(), Meter::create()?);
+    let mut memory = vec![0_u8; len];
+    // Half of each page is random, so that it compresses like real data.
+    for page in memory.chunks_mut(PAGE) {
+        for word in page.iter_mut().take(PAGE / 2).step_by(2) {
+            *word = dice.below(256) as u8;
+        }
+    }
+    loop {
+        for _ in 0..1_000 {
+            let at = dice.below(len);
+            let start = Instant::now();
+            if let Some(byte) = memory.get_mut(at) {
+                *byte = black_box(byte.wrapping_add(1));
+            }
+            meter.record(start.elapsed())?;
+        }
+        if !pause.is_zero() {
+            sleep(pause);
+        }
+    }
+}
+
+/// Allocates and keeps `mb_per_s` MB a second.
+fn grow(mb_per_s: u64) -> io::Result<()> {
+    let mut kept = Vec::new();
+    loop {
+        for _ in 0..10 {
+            kept.push(vec![kept.len() as u8 | 1; (mb_per_s << 20) as usize / 10]);
+            sleep(Duration::from_millis(100));
+        }
+        black_box(&kept);
+    }
+}

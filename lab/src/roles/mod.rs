@@ -1,0 +1,62 @@
+//! Small programs with one habit each: those that suffer, and some of those that make trouble.
+//!
+//! They are this program started again with [`ROLE`] set, under a process name of their own. A role that suffers
+//! measures each of its operations with a [`Meter`]. One file per topic; each has a list of its roles.
+
+mod cpu;
+mod dice;
+mod files;
+mod memory;
+mod meter;
+mod redis;
+
+use std::io;
+
+pub use dice::Dice;
+pub use meter::{Latency, Meter, latency};
+
+/// Names the role, when this program is started as one of its own victims.
+pub const ROLE: &str = "MITRA_LAB_ROLE";
+/// The process name to take.
+pub const NAME: &str = "MITRA_LAB_NAME";
+/// The one argument of a role.
+pub const ARGUMENT: &str = "MITRA_LAB_ARGUMENT";
+/// Where a role writes what it measures.
+pub const LOG: &str = "MITRA_LAB_LOG";
+const PAGE: usize = 4096;
+
+/// A name and the function that plays it, for ever: the parent ends it.
+pub type Role = (&'static str, fn(&str) -> io::Result<()>);
+
+/// All roles, by file.
+const ROLES: &[&[Role]] = &[cpu::ROLES, files::ROLES, memory::ROLES, redis::ROLES];
+
+/// Plays the role that the environment names.
+pub fn play(role: &str) -> io::Result<()> {
+    if let Ok(name) = std::env::var(NAME) {
+        rustix::thread::set_name(&std::ffi::CString::new(name)?)?;
+    }
+    let argument = std::env::var(ARGUMENT).unwrap_or_default();
+    let found = ROLES.iter().copied().flatten().find(|(name, _)| *name == role);
+    let (_, play) = found.ok_or_else(|| io::Error::other(format!("no such role: {role}")))?;
+    play(&argument)
+}
+
+/// The words of an argument as numbers; a role that needs one says which is missing.
+pub fn numbers(argument: &str) -> Vec<u64> {
+    argument.split_whitespace().filter_map(|w| w.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ROLES;
+
+    #[test]
+    fn each_role_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = ROLES.iter().copied().flatten().map(|(name, _)| *name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

@@ -1,0 +1,182 @@
+//! One run: an incident or a control, recorded, explained and judged.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::conductor::{Conductor, LiveAnswer, Times};
+use crate::draw::Draw;
+use crate::incident::{Control, Form, Incident, Stop, Truth, missing};
+use crate::journal;
+use crate::machine;
+use crate::recorder::Mitra;
+use crate::stage::{Hurt, Part, Stage};
+
+/// What is put on a stage.
+#[derive(Clone, Copy)]
+pub enum Piece {
+    /// A trouble.
+    Incident(&'static Incident, Form),
+    /// Healthy work for so many seconds.
+    Control(&'static Control, u64),
+    /// Healthy work around an incident.
+    Noise(&'static Control),
+}
+
+impl Piece {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Incident(i, _) => i.name,
+            Self::Control(c, _) | Self::Noise(c) => c.name,
+        }
+    }
+
+    fn missing(&self) -> Option<String> {
+        let needs = match self {
+            Self::Incident(i, _) => i.needs,
+            Self::Control(c, _) | Self::Noise(c) => c.needs,
+        };
+        missing(needs, &machine::base_dir())
+    }
+
+    fn part(&self) -> Part {
+        match self {
+            Self::Incident(_, form) => Part::Incident(*form),
+            Self::Control(_, seconds) => Part::Control(std::time::Duration::from_secs(*seconds)),
+            Self::Noise(_) => Part::Noise,
+        }
+    }
+
+    fn make(&self, stage: &mut Stage) -> Result<Truth, Stop> {
+        match self {
+            Self::Incident(i, _) => (i.make)(stage),
+            Self::Control(c, _) | Self::Noise(c) => (c.make)(stage).map(|()| Truth::default()),
+        }
+    }
+}
+
+/// What was played on one stage.
+pub struct Act {
+    /// What was put there.
+    pub piece: Piece,
+    /// The truth, or why there is none.
+    pub outcome: Result<Truth, Stop>,
+    /// The moments.
+    pub times: Times,
+    /// What victims measured.
+    pub hurts: Vec<Hurt>,
+}
+
+/// All that is known of a run.
+pub struct Played {
+    /// One for each stage.
+    pub acts: Vec<Act>,
+    /// Why nothing could be recorded.
+    pub stop: Option<Stop>,
+    /// `mitra explain --json` over the window.
+    pub report: Value,
+    /// The same for people.
+    pub text: String,
+    /// What was said while the trouble was on.
+    pub live: Vec<LiveAnswer>,
+    /// Where the archive is; the directory is the caller's to remove.
+    pub archive: PathBuf,
+}
+
+/// Plays the pieces at once, under one recorder, with files in `dir`.
+pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path) -> Result<Played, Stop> {
+    if let Some(why) = pieces.iter().find_map(Piece::missing) {
+        return Err(Stop::Skipped(why));
+    }
+    machine::wait_until_quiet()?;
+    fs::create_dir_all(dir)?;
+    let what: Vec<&str> = pieces.iter().map(Piece::name).collect();
+    let noises = pieces.iter().filter(|p| matches!(p, Piece::Noise(_))).count();
+    let mut draw = Draw::new(seed, &what.join("+"));
+    let conductor = Arc::new(Conductor::new(pieces.len() - noises, noises, &mut draw));
+    let archive = dir.join("archive");
+    let wanted: Vec<&str> = pieces.iter().flat_map(conditions).collect();
+    let named = move |roots: &[String]| roots.iter().any(|r| wanted.contains(&r.as_str()));
+    let (acts, live) = std::thread::scope(|scope| {
+        let threads: Vec<_> = pieces
+            .iter()
+            .map(|piece| {
+                let conductor = Arc::clone(&conductor);
+                scope.spawn(move || act(*piece, seed, conductor))
+            })
+            .collect();
+        let live = conductor.conduct(mitra, &archive, dir, &named);
+        let acts = threads.into_iter().filter_map(|t| t.join().ok()).collect::<Vec<Act>>();
+        (acts, live)
+    });
+    let mut played =
+        Played { acts, stop: None, report: Value::Null, text: String::new(), live: Vec::new(), archive };
+    match live {
+        Ok(live) => played.live = live,
+        Err(stop) => played.stop = Some(stop),
+    }
+    if machine::interrupted() {
+        return Err(Stop::Interrupted);
+    }
+    explain(&mut played, mitra, dir);
+    Ok(played)
+}
+
+/// The names under which a piece may be found.
+pub fn conditions(piece: &Piece) -> Vec<&'static str> {
+    match piece {
+        Piece::Incident(i, _) => std::iter::once(i.condition).chain(i.also.iter().copied()).collect(),
+        Piece::Control(..) | Piece::Noise(_) => Vec::new(),
+    }
+}
+
+fn explain(played: &mut Played, mitra: &Mitra, dir: &Path) {
+    let spans = played.acts.iter().filter(|a| !matches!(a.piece, Piece::Noise(_)) && a.outcome.is_ok());
+    let Some(times) = spans.map(|a| a.times).next() else { return };
+    match mitra.explain(&played.archive, dir, times.since, times.until) {
+        Ok(answer) => match crate::report::parse(&answer.json) {
+            Ok(report) => {
+                played.report = report;
+                played.text = answer.text;
+            }
+            Err(why) => played.stop = Some(Stop::Failed(why)),
+        },
+        Err(stop) => played.stop = Some(stop),
+    }
+}
+
+/// Plays one piece in this thread and cleans up after it.
+fn act(piece: Piece, seed: u64, conductor: Arc<Conductor>) -> Act {
+    let now = std::time::SystemTime::now();
+    let mut act = Act {
+        piece,
+        outcome: Err(Stop::Failed("panicked".into())),
+        times: Times { since: now, onset: now, until: now },
+        hurts: Vec::new(),
+    };
+    let form = match piece {
+        Piece::Incident(_, form) => form.to_string(),
+        _ => String::new(),
+    };
+    let draw = Draw::new(seed, &format!("{}/{form}", piece.name()));
+    let journals = Path::new(journal::DIR);
+    let mut stage = match Stage::new(piece.name(), piece.part(), draw, Arc::clone(&conductor), journals) {
+        Ok(stage) => stage,
+        Err(stop) => {
+            conductor.left(false);
+            act.outcome = Err(stop);
+            return act;
+        }
+    };
+    if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| piece.make(&mut stage))) {
+        act.outcome = outcome;
+    }
+    act.times = stage.times();
+    act.hurts = stage.hurts().to_vec();
+    print!("{}", stage.table());
+    act
+}

@@ -1,0 +1,175 @@
+//! Control groups, whether the machine has v1 controllers, v2, or both.
+//!
+//! On v1 the group exists under every controller that is asked for, and in the v2 tree beside them if there is one,
+//! because only that has pressure (PSI) per group.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Stage;
+use super::disk::device_number;
+use crate::incident::Stop;
+use crate::journal::Undo;
+
+const ROOT: &str = "/sys/fs/cgroup";
+/// Period of the CPU quota: the kernel's default.
+const CPU_PERIOD_US: u64 = 100_000;
+
+/// Limits of I/O per second; `None` is unlimited.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IoLimit {
+    /// Reads.
+    pub riops: Option<u64>,
+    /// Writes.
+    pub wiops: Option<u64>,
+    /// Bytes read.
+    pub rbps: Option<u64>,
+    /// Bytes written.
+    pub wbps: Option<u64>,
+}
+
+impl IoLimit {
+    /// The files of cgroup v1, each with its limit.
+    pub(super) fn v1(self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("blkio.throttle.read_iops_device", self.riops),
+            ("blkio.throttle.write_iops_device", self.wiops),
+            ("blkio.throttle.read_bps_device", self.rbps),
+            ("blkio.throttle.write_bps_device", self.wbps),
+        ]
+        .into_iter()
+        .filter_map(|(file, value)| Some((file, value?)))
+    }
+
+    /// The value of `io.max` of cgroup v2.
+    fn v2(self) -> String {
+        let keys = [("riops", self.riops), ("wiops", self.wiops), ("rbps", self.rbps), ("wbps", self.wbps)];
+        keys.iter()
+            .filter_map(|(key, value)| Some(format!("{key}={}", (*value)?)))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// A control group of the stage. Removed at the end, with what runs in it.
+#[derive(Clone, Debug)]
+pub struct Cgroup {
+    name: String,
+    dirs: Vec<PathBuf>,
+}
+
+impl Cgroup {
+    /// The last part of the path that Mitra reports.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Limits memory; swap, if there is any, stays unlimited.
+    pub fn limit_memory(&self, bytes: u64) -> Result<(), Stop> {
+        self.write(&["memory.max", "memory.limit_in_bytes"], &bytes.to_string())
+    }
+
+    /// Limits CPU time to `percent` of one CPU.
+    pub fn limit_cpu(&self, percent: u64) -> Result<(), Stop> {
+        let quota_us = CPU_PERIOD_US * percent / 100;
+        self.write(&["cpu.max"], &format!("{quota_us} {CPU_PERIOD_US}")).or_else(|_| {
+            self.write(&["cpu.cfs_period_us"], &CPU_PERIOD_US.to_string())?;
+            self.write(&["cpu.cfs_quota_us"], &quota_us.to_string())
+        })
+    }
+
+    /// Limits the number of tasks (controller `pids`).
+    pub fn limit_tasks(&self, tasks: u64) -> Result<(), Stop> {
+        self.write(&["pids.max"], &tasks.to_string())
+    }
+
+    /// Limits I/O on a device (controller `io`).
+    pub fn limit_io(&self, stage: &mut Stage, device: &str, limit: IoLimit) -> Result<(), Stop> {
+        if let Some(dir) = self.dirs.iter().find(|d| d.join("blkio.throttle.read_iops_device").exists()) {
+            return stage.throttle_v1(dir, device, limit);
+        }
+        let number = device_number(device)?;
+        let path = self.find(&["io.max"]).ok_or_else(|| Stop::Skipped("no io.max in this group".into()))?;
+        let lifted = format!("{number} riops=max wiops=max rbps=max wbps=max");
+        stage.on_cleanup(Undo::Lift(path.clone(), lifted))?;
+        fs::write(&path, format!("{number} {}", limit.v2()))
+            .map_err(|e| Stop::Failed(format!("{}: {e}", path.display())))
+    }
+
+    /// Writes to the first of `files` that one of the directories has.
+    pub fn write(&self, files: &[&str], value: &str) -> Result<(), Stop> {
+        let path = self.find(files).ok_or_else(|| Stop::Failed(format!("{}: no {files:?}", self.name)))?;
+        fs::write(&path, value).map_err(|e| Stop::Failed(format!("{}: {e}", path.display())))
+    }
+
+    fn find(&self, files: &[&str]) -> Option<PathBuf> {
+        self.dirs.iter().flat_map(|d| files.iter().map(|f| d.join(f))).find(|p| p.exists())
+    }
+
+    /// The files to write `0` to in order to enter the group.
+    pub(super) fn open_entries(&self) -> io::Result<Vec<File>> {
+        self.dirs.iter().map(|d| fs::OpenOptions::new().write(true).open(d.join("cgroup.procs"))).collect()
+    }
+
+    /// Files with counters of this group, with the prefix they are shown under.
+    fn counter_files(&self) -> Vec<(String, PathBuf)> {
+        let files: [(&str, &[&str]); 7] = [
+            ("cgroup.cpu", &["cpu.stat"]),
+            ("cgroup.memory", &["memory.stat"]),
+            ("cgroup.failcnt", &["memory.failcnt"]),
+            ("cgroup.events", &["memory.events", "memory.oom_control"]),
+            ("cgroup.psi.memory", &["memory.pressure"]),
+            ("cgroup.psi.io", &["io.pressure"]),
+            ("cgroup.psi.cpu", &["cpu.pressure"]),
+        ];
+        files.iter().filter_map(|(prefix, names)| Some(((*prefix).to_owned(), self.find(names)?))).collect()
+    }
+}
+
+impl Stage {
+    /// A group under a drawn name with the given controllers: `memory`, `cpu`, `io`, `pids`.
+    ///
+    /// The counters of the last group made are among those of [`Stage::moved`]: `cgroup.cpu.nr_throttled`.
+    pub fn cgroup(&mut self, controllers: &[&str]) -> Result<Cgroup, Stop> {
+        let name = format!("{}-{}", self.draw.name(), self.draw.between(10, 9_999));
+        let mut group = Cgroup { name, dirs: Vec::new() };
+        for controller in controllers {
+            let parent = controller_root(controller)?;
+            self.add_dir(&mut group, &parent)?;
+        }
+        let beside = Path::new(ROOT).join("unified");
+        if beside.join("cgroup.procs").exists() {
+            self.add_dir(&mut group, &beside)?;
+        }
+        self.timeline.cgroups = group.counter_files();
+        Ok(group)
+    }
+
+    fn add_dir(&mut self, group: &mut Cgroup, parent: &Path) -> Result<(), Stop> {
+        let dir = parent.join(&group.name);
+        if group.dirs.contains(&dir) {
+            return Ok(());
+        }
+        self.journal.note(Undo::Cgroup(dir.clone()))?;
+        fs::create_dir(&dir).map_err(|e| Stop::Skipped(format!("cannot make {}: {e}", dir.display())))?;
+        group.dirs.push(dir);
+        Ok(())
+    }
+}
+
+/// The directory in which groups of this controller are made.
+fn controller_root(controller: &str) -> Result<PathBuf, Stop> {
+    let root = Path::new(ROOT);
+    let v2 = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+    if v2.split_whitespace().any(|c| c == controller) {
+        fs::write(root.join("cgroup.subtree_control"), format!("+{controller}"))
+            .map_err(|e| Stop::Skipped(format!("cannot enable the {controller} controller: {e}")))?;
+        return Ok(root.to_owned());
+    }
+    let v1 = root.join(if controller == "io" { "blkio" } else { controller });
+    if !v1.join("cgroup.procs").exists() {
+        return Err(Stop::Skipped(format!("no {controller} controller in {ROOT}")));
+    }
+    Ok(v1)
+}

@@ -1,0 +1,182 @@
+//! Files and file systems of a stage.
+
+use std::fs;
+use std::io;
+use std::os::linux::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{IoLimit, Stage};
+use crate::incident::Stop;
+use crate::journal::Undo;
+use crate::machine;
+
+/// What to make on a loop device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fs {
+    /// ext4 without lazy initialisation, whose thread would be noise.
+    Ext4,
+    /// XFS; needs 300 MB.
+    Xfs,
+    /// Btrfs, single.
+    Btrfs,
+    /// Only the device.
+    None,
+}
+
+/// A loop device and what is mounted from it.
+#[derive(Clone, Debug)]
+pub struct LoopFs {
+    device: String,
+    mount: PathBuf,
+    backing: PathBuf,
+}
+
+impl LoopFs {
+    /// `loop3`
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// `/dev/loop3`
+    pub fn node(&self) -> String {
+        format!("/dev/{}", self.device)
+    }
+
+    /// Where it is mounted; an empty directory without a file system.
+    pub fn mount(&self) -> &Path {
+        &self.mount
+    }
+
+    /// The file that holds the device's data.
+    pub fn backing(&self) -> &Path {
+        &self.backing
+    }
+}
+
+/// The disk under a path and, if it is partitioned, the partition: `["vda"]`, `["nvme0n1p2", "nvme0n1"]`.
+pub fn device_names(path: &Path) -> Result<Vec<String>, Stop> {
+    let dev = fs::metadata(path)?.st_dev();
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let link = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))
+        .map_err(|e| Stop::Skipped(format!("{} is not on a block device: {e}", path.display())))?;
+    let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned());
+    let mut names: Vec<String> = name(&link).into_iter().collect();
+    if link.join("partition").exists() {
+        names.extend(link.parent().and_then(name));
+    }
+    Ok(names)
+}
+
+/// `254:0` of a device's name.
+pub(super) fn device_number(device: &str) -> Result<String, Stop> {
+    let path = format!("/sys/class/block/{device}/dev");
+    let text = fs::read_to_string(&path).map_err(|e| Stop::Failed(format!("{path}: {e}")))?;
+    Ok(text.trim().to_owned())
+}
+
+impl Stage {
+    /// Writes a file of zeros in the stage's directory past the page cache, so that nothing of it is in memory yet.
+    ///
+    /// Unwritten extents or holes would not do: they are read without asking the device.
+    pub fn write_file(&mut self, name: &str, bytes: u64) -> Result<PathBuf, Stop> {
+        let path = self.dir.join(name);
+        self.write_file_at(&path, bytes)?;
+        Ok(path)
+    }
+
+    /// The same at any place that the stage made.
+    pub fn write_file_at(&mut self, path: &Path, bytes: u64) -> Result<(), Stop> {
+        let dir = path.parent().unwrap_or(path);
+        if machine::free_disk_bytes(dir) < bytes + bytes / 8 {
+            return Err(Stop::Skipped(format!("not enough disk space for {} MB", bytes >> 20)));
+        }
+        self.run(
+            Command::new("dd")
+                .args([
+                    "if=/dev/zero",
+                    "bs=4M",
+                    "iflag=count_bytes",
+                    "oflag=direct",
+                    "conv=fsync",
+                    "status=none",
+                ])
+                .arg(format!("count={bytes}"))
+                .arg(format!("of={}", path.display())),
+        )
+        .map(drop)
+    }
+
+    /// The disk under the stage's directory: `["vda"]`.
+    pub fn disk(&self) -> Result<Vec<String>, Stop> {
+        device_names(&self.dir)
+    }
+
+    /// A loop device over a file of its own, with a file system. Taken apart at the end.
+    pub fn loop_fs(&mut self, bytes: u64, kind: Fs) -> Result<LoopFs, Stop> {
+        let name = self.draw.name();
+        let backing = self.write_file(&format!("{name}.img"), bytes)?;
+        self.loop_over(&backing, kind, &name)
+    }
+
+    /// The same over a file that is there already, for instance one on another loop device's file system.
+    pub fn loop_over(&mut self, backing: &Path, kind: Fs, name: &str) -> Result<LoopFs, Stop> {
+        // The device is known only after it is bound; by its file it can be found whatever happens in between.
+        let find = format!(
+            "losetup --associated '{}' --output NAME --noheadings | xargs -r losetup --detach",
+            backing.display()
+        );
+        self.journal.note(Undo::Command(vec!["sh".into(), "-c".into(), find]))?;
+        let found =
+            self.run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(backing));
+        let node = found.map_err(|e| Stop::Skipped(format!("no loop device: {e}")))?.trim().to_owned();
+        self.journal.note(Undo::Detach(node.clone()))?;
+        let mount = self.dir.join(format!("mnt-{name}"));
+        fs::create_dir_all(&mount)?;
+        let device = node.trim_start_matches("/dev/").to_owned();
+        let (maker, fs_type): (&[&str], &str) = match kind {
+            Fs::Ext4 => (&["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"], "ext4"),
+            Fs::Xfs => (&["mkfs.xfs", "-q", "-f"], "xfs"),
+            Fs::Btrfs => (&["mkfs.btrfs", "-q", "-f"], "btrfs"),
+            Fs::None => return Ok(LoopFs { device, mount, backing: backing.to_owned() }),
+        };
+        let Some((program, flags)) = maker.split_first() else { return Err(Stop::Failed("no mkfs".into())) };
+        let program =
+            machine::which(program).ok_or_else(|| Stop::Skipped(format!("{program} is not installed")))?;
+        self.run(Command::new(program).args(flags).arg(&node))?;
+        self.mount(&node, &mount, fs_type, "")?;
+        Ok(LoopFs { device, mount, backing: backing.to_owned() })
+    }
+
+    /// Mounts; unmounted at the end.
+    pub fn mount(&mut self, what: &str, at: &Path, fs_type: &str, options: &str) -> Result<(), Stop> {
+        fs::create_dir_all(at)?;
+        self.journal.note(Undo::Unmount(at.to_owned()))?;
+        let mut command = Command::new("mount");
+        command.args(["-t", fs_type]);
+        if !options.is_empty() {
+            command.args(["-o", options]);
+        }
+        self.run(command.arg(what).arg(at)).map(drop)
+    }
+
+    /// Limits what everybody may do on a device: a QoS rule above the device's queue. Lifted first at the end.
+    pub fn throttle(&mut self, device: &str, limit: IoLimit) -> Result<(), Stop> {
+        let root = Path::new("/sys/fs/cgroup/blkio");
+        if !root.join("blkio.throttle.read_iops_device").exists() {
+            return Err(Stop::Skipped("only cgroup v1 has a rule for everybody".into()));
+        }
+        self.throttle_v1(root, device, limit)
+    }
+
+    pub(super) fn throttle_v1(&mut self, dir: &Path, device: &str, limit: IoLimit) -> Result<(), Stop> {
+        let number = device_number(device)?;
+        for (file, value) in limit.v1() {
+            let path = dir.join(file);
+            self.journal.note(Undo::Lift(path.clone(), format!("{number} 0")))?;
+            fs::write(&path, format!("{number} {value}"))
+                .map_err(|e: io::Error| Stop::Failed(format!("{}: {e}", path.display())))?;
+        }
+        Ok(())
+    }
+}

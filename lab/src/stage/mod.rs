@@ -1,0 +1,370 @@
+//! The stage on which an incident is made: everything an incident may do to the machine goes through it.
+//!
+//! A stage undoes all of it when it is dropped, in whichever way the incident ends.
+
+mod cgroup;
+mod disk;
+mod network;
+mod process;
+mod setting;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+pub use cgroup::{Cgroup, IoLimit};
+pub use disk::{Fs, LoopFs, device_names};
+pub use network::Netns;
+pub use process::{Handle, Place, Victim};
+
+use crate::conductor::{Conductor, Times};
+use crate::counters::{self, Timeline};
+use crate::draw::Draw;
+use crate::incident::{Form, Stop};
+use crate::journal::{Journal, TOKEN, Undo};
+use crate::machine;
+use crate::roles::Latency;
+use process::Children;
+
+/// A trouble must leave this much to the rest of the machine, or it is given up.
+const MEM_AVAILABLE_MIN_BYTES: u64 = 300 << 20;
+/// Period of ticks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What the stage is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// An incident: healthy time, then trouble.
+    Incident(Form),
+    /// A control: healthy time, then work for so long.
+    Control(Duration),
+    /// A control as the noise around an incident: works from before the healthy time until the end.
+    Noise,
+}
+
+/// What a running incident works with.
+pub struct Stage {
+    part: Part,
+    draw: Draw,
+    dir: PathBuf,
+    token: String,
+    journal: Journal,
+    children: Children,
+    conductor: Arc<Conductor>,
+    timeline: Timeline,
+    since: SystemTime,
+    onset: SystemTime,
+    until: SystemTime,
+    started: bool,
+    finished: bool,
+    hurt: Vec<Hurt>,
+}
+
+/// What a victim measured, before and during.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Hurt {
+    /// Process name of the victim.
+    pub victim: String,
+    /// Mean, worst, rate and errors while nothing was wrong.
+    pub before: Latency,
+    /// The same in the trouble.
+    pub during: Latency,
+}
+
+impl Stage {
+    /// `name` is unique within the process, `journals` the directory of the journals.
+    pub fn new(
+        name: &str,
+        part: Part,
+        draw: Draw,
+        conductor: Arc<Conductor>,
+        journals: &Path,
+    ) -> Result<Self, Stop> {
+        let token = format!("{}-{name}", std::process::id());
+        let mut journal = Journal::create(journals, &token)?;
+        let dir = machine::base_dir().join(format!("mitra-lab-{token}"));
+        journal.note(Undo::Remove(dir.clone()))?;
+        journal.note(Undo::Processes(token.clone()))?;
+        std::fs::create_dir_all(&dir)?;
+        let now = SystemTime::now();
+        Ok(Self {
+            part,
+            draw,
+            dir,
+            token,
+            journal,
+            children: Children::default(),
+            conductor,
+            timeline: Timeline::default(),
+            since: now,
+            onset: now,
+            until: now,
+            started: false,
+            finished: false,
+            hurt: Vec::new(),
+        })
+    }
+
+    /// How hard to see it has to be. Controls are loud.
+    pub fn form(&self) -> Form {
+        match self.part {
+            Part::Incident(form) => form,
+            Part::Control(_) | Part::Noise => Form::Loud,
+        }
+    }
+
+    /// One of two values, by the form.
+    pub fn loud<T>(&self, loud: T, faint: T) -> T {
+        match self.form() {
+            Form::Loud => loud,
+            Form::Faint => faint,
+        }
+    }
+
+    /// Parameters, drawn by the seed of the run.
+    pub fn draw(&mut self) -> &mut Draw {
+        &mut self.draw
+    }
+
+    /// A directory on a real disk, removed at the end.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A file in [`Self::dir`], as text for arguments.
+    pub fn file(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+
+    /// How long a control works. Of an incident, the time of its trouble.
+    pub fn length(&self) -> Duration {
+        match self.part {
+            Part::Control(length) => length,
+            Part::Incident(_) | Part::Noise => self.conductor.trouble(),
+        }
+    }
+
+    /// Notes how to undo a change that is about to be made by other means.
+    pub fn on_cleanup(&mut self, undo: Undo) -> Result<(), Stop> {
+        self.journal.note(undo)?;
+        Ok(())
+    }
+
+    /// Runs a helper command to its end and returns what it printed. Ctrl-C ends it.
+    pub fn run(&mut self, command: &mut Command) -> Result<String, Stop> {
+        self.children.run(command.env(TOKEN, &self.token), &self.dir)
+    }
+
+    /// Sleeps, unless the run is interrupted.
+    pub fn wait(&self, time: Duration) -> Result<(), Stop> {
+        machine::nap(time)
+    }
+
+    /// Asks `ready` ten times a second until it says yes; at most `seconds`.
+    pub fn wait_for(
+        &mut self,
+        what: &str,
+        seconds: u64,
+        mut ready: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), Stop> {
+        let start = Instant::now();
+        while !ready(self) {
+            if start.elapsed().as_secs() >= seconds {
+                return Err(Stop::Failed(format!("waited {seconds} s for {what}")));
+            }
+            machine::nap(TICK)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a block device to the counters of [`Self::moved`]: `disk.vda.rd_ios`.
+    pub fn watch_device(&mut self, device: &str) {
+        self.timeline.devices.push(device.to_owned());
+    }
+
+    /// Starts the recorder when everybody is ready, then lets the healthy time pass.
+    pub fn healthy(&mut self) -> Result<(), Stop> {
+        if self.part == Part::Noise {
+            return Ok(());
+        }
+        self.started = true;
+        self.since = self.conductor.ready()?;
+        self.onset = self.since;
+        self.timeline.start_phase();
+        self.pass(self.conductor.healthy(), &mut |_| Ok(()))
+    }
+
+    /// To be called right before the trouble is started: this is the true onset.
+    pub fn trouble_starts(&mut self) {
+        self.timeline.start_phase();
+        self.onset_is_now();
+    }
+
+    /// Moves the true onset to now, where the trouble begins to hurt only later than it was started.
+    pub fn onset_is_now(&mut self) {
+        self.onset = SystemTime::now();
+        if self.part != Part::Noise {
+            self.conductor.onset(self.onset);
+        }
+    }
+
+    /// Lets the time of the trouble pass.
+    pub fn trouble(&mut self) -> Result<(), Stop> {
+        self.trouble_with(|_| Ok(()))
+    }
+
+    /// The same, calling `tick` every 100 ms with the seconds since.
+    pub fn trouble_with(&mut self, mut tick: impl FnMut(f64) -> Result<(), Stop>) -> Result<(), Stop> {
+        self.trouble_on(|_, seconds| tick(seconds))
+    }
+
+    /// The same, for a `tick` that works with the stage: starts something again, kills something.
+    pub fn trouble_on(
+        &mut self,
+        mut tick: impl FnMut(&mut Self, f64) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        if self.part == Part::Noise {
+            self.started = true;
+            self.conductor.noise_is_on();
+            let start = Instant::now();
+            while !self.conductor.is_done() {
+                tick(self, start.elapsed().as_secs_f64())?;
+                machine::nap(TICK)?;
+            }
+            return Ok(());
+        }
+        let length = self.length();
+        self.pass_with(length, &mut tick)?;
+        self.finished = true;
+        self.until = self.conductor.finished()?;
+        Ok(())
+    }
+
+    fn pass(&mut self, length: Duration, tick: &mut dyn FnMut(f64) -> Result<(), Stop>) -> Result<(), Stop> {
+        self.pass_with(length, &mut |_, s| tick(s))
+    }
+
+    fn pass_with(
+        &mut self,
+        length: Duration,
+        tick: &mut dyn FnMut(&mut Self, f64) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let start = Instant::now();
+        let mut next_sample = Duration::ZERO;
+        loop {
+            let elapsed = start.elapsed();
+            if elapsed >= next_sample {
+                self.timeline.sample();
+                next_sample += Duration::from_secs(1);
+                if counters::mem_available_bytes().is_some_and(|b| b < MEM_AVAILABLE_MIN_BYTES) {
+                    return Err(Stop::Failed("memory ran so low that it was given up".into()));
+                }
+                self.conductor.check()?;
+            }
+            if elapsed >= length {
+                return Ok(());
+            }
+            tick(self, elapsed.as_secs_f64())?;
+            machine::nap(TICK.min(length.saturating_sub(elapsed)))?;
+        }
+    }
+
+    /// What a victim measured before and during.
+    pub fn hurt(&self, victim: &Victim) -> Result<Hurt, Stop> {
+        let before = victim.latency(self.since, self.onset)?;
+        if before.per_s == 0.0 {
+            return Err(Stop::Failed(format!("{} did nothing while nothing was wrong", victim.name())));
+        }
+        Ok(Hurt { victim: victim.name().to_owned(), before, during: victim.latency(self.onset, self.until)? })
+    }
+
+    /// Checks that the victim's mean latency grew by `factor` at least. Without this, a run would be judged over a
+    /// trouble that was never made.
+    pub fn suffered(&mut self, victim: &Victim, factor: f64) -> Result<(), Stop> {
+        let hurt = self.hurt(victim)?;
+        println!("  victim {}: {} -> {}", hurt.victim, hurt.before, hurt.during);
+        let enough = hurt.during.mean_us >= hurt.before.mean_us * factor;
+        self.hurt.push(hurt.clone());
+        if enough {
+            return Ok(());
+        }
+        Err(Stop::NotMade(format!(
+            "{}: {:.0} us before, {:.0} us during, not {factor} times slower",
+            hurt.victim, hurt.before.mean_us, hurt.during.mean_us
+        )))
+    }
+
+    /// Checks that so many of the victim's operations fail in a second that did not before.
+    pub fn failed(&mut self, victim: &Victim, per_s: f64) -> Result<(), Stop> {
+        let hurt = self.hurt(victim)?;
+        println!("  victim {}: {} -> {}", hurt.victim, hurt.before, hurt.during);
+        let (before, during) = (hurt.before.errors_per_s, hurt.during.errors_per_s);
+        self.hurt.push(hurt);
+        if during - before >= per_s {
+            return Ok(());
+        }
+        Err(Stop::NotMade(format!("{}: {before:.1} errors/s before, {during:.1} during", victim.name())))
+    }
+
+    /// Checks that the victim of a control was not hurt: not slower than `factor` times.
+    pub fn unharmed(&mut self, victim: &Victim, factor: f64) -> Result<(), Stop> {
+        if self.part == Part::Noise {
+            return Ok(());
+        }
+        let hurt = self.hurt(victim)?;
+        println!("  bystander {}: {} -> {}", hurt.victim, hurt.before, hurt.during);
+        let (before, during) = (hurt.before.mean_us, hurt.during.mean_us);
+        self.hurt.push(hurt);
+        if during <= before * factor {
+            return Ok(());
+        }
+        Err(Stop::NotMade(format!(
+            "{} was hurt: {before:.0} us before, {during:.0} us during",
+            victim.name()
+        )))
+    }
+
+    /// Increase per second (or mean, of a gauge) of a raw counter, before and during, read apart from Mitra.
+    pub fn moved(&self, counter: &str) -> (f64, f64) {
+        self.timeline.rates(counter)
+    }
+
+    /// Checks that a raw counter is at `least` per second in the trouble, and at less before.
+    pub fn must_move(&self, counter: &str, least: f64) -> Result<(), Stop> {
+        let (before, during) = self.moved(counter);
+        if during >= least && before < least {
+            return Ok(());
+        }
+        Err(Stop::NotMade(format!("{counter}: {before:.1} before, {during:.1} during, {least} wanted")))
+    }
+
+    /// Everything that moved, for people.
+    pub fn table(&self) -> String {
+        self.timeline.table()
+    }
+
+    /// The moments of the run.
+    pub fn times(&self) -> Times {
+        Times { since: self.since, onset: self.onset, until: self.until }
+    }
+
+    /// What the victims said.
+    pub fn hurts(&self) -> &[Hurt] {
+        &self.hurt
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.conductor.left(self.started && self.part == Part::Noise);
+        }
+        // What is throttled cannot die before the throttle is lifted, and the journal knows how.
+        self.children.kill();
+        for failed in self.journal.undo_all() {
+            println!("  could not be undone: {failed}");
+        }
+        self.children.reap();
+    }
+}

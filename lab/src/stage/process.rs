@@ -1,0 +1,215 @@
+//! Processes of a stage: each in a group of its own, in the control group and network namespace it belongs to.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
+
+use super::{Cgroup, Netns, Stage};
+use crate::incident::Stop;
+use crate::journal::TOKEN;
+use crate::machine;
+use crate::roles::{self, Latency};
+
+/// Where a process is put. `Place::default()` is where everybody is.
+#[derive(Clone, Copy, Default)]
+pub struct Place<'a> {
+    /// The control group.
+    pub cgroup: Option<&'a Cgroup>,
+    /// The network namespace.
+    pub netns: Option<&'a Netns>,
+}
+
+/// A process of the stage. Copies mean the same process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    pid: u32,
+    index: usize,
+}
+
+impl Handle {
+    /// The pid as Mitra reports it.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+}
+
+/// A role that runs; what it measures is read after the trouble.
+#[derive(Clone, Debug)]
+pub struct Victim {
+    handle: Handle,
+    name: String,
+    log: PathBuf,
+}
+
+impl Victim {
+    /// Its process name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.handle.pid
+    }
+
+    /// Its process.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// What it measured between two moments.
+    pub fn latency(&self, since: SystemTime, until: SystemTime) -> Result<Latency, Stop> {
+        let log = fs::read_to_string(&self.log)
+            .map_err(|e| Stop::Failed(format!("{}: measured nothing: {e}", self.log.display())))?;
+        Ok(roles::latency(&log, since, until))
+    }
+}
+
+/// All processes that a stage has started.
+#[derive(Default)]
+pub(super) struct Children {
+    all: Vec<std::process::Child>,
+}
+
+impl Children {
+    fn start(&mut self, command: &mut Command) -> Result<Handle, Stop> {
+        let child = command
+            .spawn()
+            .map_err(|e| Stop::Failed(format!("cannot start {:?}: {e}", command.get_program())))?;
+        let handle = Handle { pid: child.id(), index: self.all.len() };
+        self.all.push(child);
+        Ok(handle)
+    }
+
+    fn ended(&mut self, handle: Handle) -> Option<std::process::ExitStatus> {
+        self.all.get_mut(handle.index)?.try_wait().ok().flatten()
+    }
+
+    /// Sends a signal to the group of a process that has not been waited for.
+    fn signal(&mut self, handle: Handle, signal: Signal) {
+        if self.ended(handle).is_none() {
+            _ = i32::try_from(handle.pid).ok().and_then(Pid::from_raw).map(|p| kill_process_group(p, signal));
+        }
+    }
+
+    /// Runs a helper to its end.
+    pub(super) fn run(&mut self, command: &mut Command, dir: &Path) -> Result<String, Stop> {
+        let (out, err) = (dir.join("run.out"), dir.join("run.err"));
+        command.process_group(0).stdin(Stdio::null());
+        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+        let handle = self.start(command)?;
+        let status = loop {
+            if let Some(status) = self.ended(handle) {
+                break status;
+            }
+            if let Err(stop) = machine::nap(Duration::from_millis(10)) {
+                self.signal(handle, Signal::KILL);
+                return Err(stop);
+            }
+        };
+        if status.success() {
+            return Ok(fs::read_to_string(&out).unwrap_or_default());
+        }
+        let said = fs::read_to_string(&err).unwrap_or_default();
+        Err(Stop::Failed(format!("{:?}: {status} {}", command.get_program(), said.trim())))
+    }
+
+    /// Kills all groups, without waiting: what is throttled dies later.
+    pub(super) fn kill(&mut self) {
+        for index in 0..self.all.len() {
+            let Some(pid) = self.all.get(index).map(std::process::Child::id) else { continue };
+            self.signal(Handle { pid, index }, Signal::KILL);
+        }
+    }
+
+    /// Waits for all, once nothing holds them any more.
+    pub(super) fn reap(&mut self) {
+        for child in &mut self.all {
+            _ = child.wait();
+        }
+    }
+}
+
+impl Stage {
+    /// Starts a command in a process group of its own. It dies with the stage; its output is in the directory.
+    pub fn spawn(&mut self, command: &mut Command) -> Result<Handle, Stop> {
+        self.spawn_in(command, &Place::default())
+    }
+
+    /// The same, in a control group and a network namespace from its first instruction on.
+    pub fn spawn_in(&mut self, command: &mut Command, place: &Place<'_>) -> Result<Handle, Stop> {
+        let number = self.children.all.len();
+        let log = File::create(self.dir.join(format!("process-{number}.log")))?;
+        command.process_group(0).stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
+        command.env(TOKEN, &self.token);
+        let entries: Vec<File> = place.cgroup.map_or_else(|| Ok(Vec::new()), Cgroup::open_entries)?;
+        let netns = place.netns.map(Netns::open).transpose()?;
+        // SAFETY: the closure only makes plain system calls, on files opened before the fork.
+        unsafe {
+            command.pre_exec(move || {
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                for entry in &entries {
+                    rustix::io::write(entry, b"0")?;
+                }
+                if let Some(netns) = &netns
+                    && libc::setns(netns.as_raw_fd(), libc::CLONE_NEWNET) != 0
+                {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        self.children.start(command)
+    }
+
+    /// What the process number `handle` has printed so far.
+    pub fn output(&self, handle: Handle) -> String {
+        fs::read_to_string(self.dir.join(format!("process-{}.log", handle.index))).unwrap_or_default()
+    }
+
+    /// Starts this program again in a role of `lab/src/roles`, under the process name `name`.
+    pub fn role(
+        &mut self,
+        name: &str,
+        role: &'static str,
+        arg: impl Into<String>,
+        place: &Place<'_>,
+    ) -> Result<Victim, Stop> {
+        let log = self.dir.join(format!("{name}-{}.latency", self.children.all.len()));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg0(name).env(roles::ROLE, role).env(roles::NAME, name);
+        command.env(roles::ARGUMENT, arg.into()).env(roles::LOG, &log);
+        let handle = self.spawn_in(&mut command, place)?;
+        Ok(Victim { handle, name: name.to_owned(), log })
+    }
+
+    /// `Some(success)` once the process has ended.
+    pub fn ended(&mut self, handle: Handle) -> Option<bool> {
+        self.children.ended(handle).map(|status| status.success())
+    }
+
+    /// An error if the process has ended, with what it printed last.
+    pub fn must_run(&mut self, handle: Handle, what: &str) -> Result<(), Stop> {
+        if self.ended(handle).is_none() {
+            return Ok(());
+        }
+        let said = self.output(handle);
+        let tail: Vec<&str> = said.trim().lines().rev().take(3).collect();
+        Err(Stop::Failed(format!("{what} ended: {}", tail.join(" / "))))
+    }
+
+    /// Sends a signal to the process and what it has started.
+    pub fn signal(&mut self, handle: Handle, signal: Signal) {
+        self.children.signal(handle, signal);
+    }
+
+    /// Kills the process and what it has started.
+    pub fn kill(&mut self, handle: Handle) {
+        self.children.signal(handle, Signal::KILL);
+    }
+}
