@@ -5,8 +5,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-const PROGRAMS: [&str; 3] = ["tasks", "block", "events"];
-const HEADERS: [&str; 2] = ["kernel.h", "record.h"];
+const PROGRAMS: &[&str] = &["tasks", "block", "events", "capture_offcpu", "capture_oncpu", "capture_faults"];
+const HEADERS: &[&str] = &["kernel.h", "record.h", "capture.h"];
 const INSTALL: &str = "apt-get install clang libbpf-dev";
 
 fn main() {

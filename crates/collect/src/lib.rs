@@ -6,6 +6,9 @@
 #[cfg(feature = "bpf")]
 pub mod bpf;
 
+#[cfg(feature = "bpf")]
+pub mod capture;
+
 mod budget;
 mod cells;
 mod cgroup;

@@ -52,6 +52,9 @@ pub struct Captured {
     /// The part of it that the programs in the kernel took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_kernel_ns: Option<u64>,
+    /// CPU time that it took to load it, before it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_setup_ns: Option<u64>,
     /// What a reader has to know beside the numbers.
     pub notes: Vec<String>,
     /// The rows that matter most, largest first, at most [`TOPS_MAX`].

@@ -267,7 +267,7 @@ fn take_map(object: &mut Ebpf, name: &str) -> Result<MapData, AnyError> {
     }
 }
 
-fn cpus() -> io::Result<usize> {
+pub(crate) fn cpus() -> io::Result<usize> {
     aya::util::nr_cpus().map_err(|(path, error)| io::Error::new(error.kind(), format!("{path}: {error}")))
 }
 
@@ -279,7 +279,7 @@ fn block_entries() -> u32 {
 }
 
 /// The error with its causes, and of the verifier's log the line that says why.
-fn chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
@@ -323,6 +323,14 @@ fn bound_heap() {
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
     }
+}
+
+/// Runs something that parses the kernel's type information, and gives the memory back.
+pub(crate) fn with_bounded_heap<T>(work: impl FnOnce() -> T) -> T {
+    bound_heap();
+    let result = work();
+    trim_heap();
+    result
 }
 
 fn trim_heap() {

@@ -13,13 +13,14 @@ mod events;
 mod exit;
 mod load;
 mod record;
-mod sys;
+pub(crate) mod sys;
 mod task;
 
 pub use block::{BlockHist, BlockHists, BlockOp};
 pub use events::{EventKind, EventRec, Events, StallHist, StallKind, StallSum, Stalls};
 pub use exit::{ExitKey, ExitRec, ExitSum, Exits};
 pub use load::Probes;
+pub(crate) use load::{chain, cpus, with_bounded_heap};
 pub use record::{
     CgroupIds, Delays, FLAG_GROUP_DEAD, FLAG_HAS_DELAYS, FLAG_HAS_MM, FLAG_HAS_STACK, FLAG_IN_IOWAIT,
     FLAG_KTHREAD, FLAG_LEADER, LATENCY_BUCKETS, NA, SIZE_BUCKETS, comm_str, known, latency_bucket_us_max,

@@ -12,6 +12,7 @@ const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 const BPF_MAP_GET_NEXT_KEY: libc::c_long = 4;
 const BPF_MAP_LOOKUP_AND_DELETE_ELEM: libc::c_long = 21;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_ITER_CREATE: libc::c_long = 33;
 /// The kernel's own "not supported", which libc does not name.
@@ -23,7 +24,7 @@ const BPF_TRACE_ITER: u32 = 28;
 /// # Safety
 ///
 /// The type is `repr(C)`, has no padding, no pointers, and every bit pattern is valid.
-pub(super) unsafe trait Plain: Copy + 'static {}
+pub(crate) unsafe trait Plain: Copy + 'static {}
 
 // SAFETY: an integer has no padding and no invalid bit pattern.
 unsafe impl Plain for u32 {}
@@ -31,13 +32,13 @@ unsafe impl Plain for u32 {}
 unsafe impl Plain for u64 {}
 
 /// The value of all zero bytes.
-pub(super) fn zeroed<T: Plain>() -> T {
+pub(crate) fn zeroed<T: Plain>() -> T {
     // SAFETY: every bit pattern of a `Plain` type is valid, also all zeroes.
     unsafe { std::mem::zeroed() }
 }
 
 /// Reads a `T` off the front of `bytes`, which need not be aligned.
-pub(super) fn read_plain<T: Plain>(bytes: &[u8]) -> Option<T> {
+pub(crate) fn read_plain<T: Plain>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < size_of::<T>() {
         return None;
     }
@@ -93,7 +94,7 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
 }
 
 /// Attaches a loaded iterator program; iterations are made of the link.
-pub(super) fn iter_link(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(crate) fn iter_link(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let attr = LinkCreateAttr {
         prog_fd: number(program),
         target_fd: 0,
@@ -108,24 +109,77 @@ pub(super) fn iter_link(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 /// Starts an iteration. The descriptor reads once from the first object to the last.
-pub(super) fn iter_create(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(crate) fn iter_create(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let attr = IterCreateAttr { link_fd: number(link), flags: 0 };
     // SAFETY: BPF_ITER_CREATE with the layout it wants; no address is passed.
     owned(unsafe { bpf(BPF_ITER_CREATE, &attr) }?)
+}
+
+#[repr(C)]
+struct InfoAttr {
+    fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// `struct bpf_prog_info` up to what the run-time statistics need.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct ProgramInfo {
+    /// Up to `prog_tags`.
+    before: [u64; 24],
+    run_time_ns: u64,
+    run_count: u64,
+    /// Since 5.12; the kernel leaves it alone before.
+    recursion_misses: u64,
+}
+const _: () = assert!(std::mem::offset_of!(ProgramInfo, run_time_ns) == 192, "bpf_prog_info");
+// SAFETY: only u64 fields.
+unsafe impl Plain for ProgramInfo {}
+
+/// How often a program ran, and what it took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProgramRun {
+    /// CPU time, counted while the statistics are on.
+    pub(crate) ns: u64,
+    /// Runs.
+    pub(crate) count: u64,
+    /// Runs that were left out because it, or another one, was running on that CPU.
+    pub(crate) missed: u64,
+}
+
+/// Asks the kernel what a program took.
+pub(crate) fn program_run(program: BorrowedFd<'_>) -> io::Result<ProgramRun> {
+    let mut info = zeroed::<ProgramInfo>();
+    let attr = InfoAttr {
+        fd: number(program),
+        info_len: size_of::<ProgramInfo>() as u32,
+        info: std::ptr::from_mut(&mut info).expose_provenance() as u64,
+    };
+    // SAFETY: BPF_OBJ_GET_INFO_BY_FD with the layout it wants; the kernel writes at most `info_len` bytes, and reads
+    // addresses only where a length before them is not zero.
+    unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &attr) }?;
+    Ok(ProgramRun { ns: info.run_time_ns, count: info.run_count, missed: info.recursion_misses })
+}
+
+/// Now, on the clock of `bpf_ktime_get_ns`.
+pub(crate) fn now_mono_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)).unwrap_or(0)
 }
 
 /// A map whose values are read into a buffer that is kept.
 ///
 /// `copies` is 1, or for the per-CPU kinds the number of possible CPUs: the kernel then
 /// returns that many values in a row.
-pub(super) struct MapReader<K, V> {
+pub(crate) struct MapReader<K, V> {
     fd: OwnedFd,
     values: Vec<V>,
     key: PhantomData<K>,
 }
 
 impl<K: Plain, V: Plain> MapReader<K, V> {
-    pub(super) fn new(map: &MapData, copies: usize) -> io::Result<Self> {
+    pub(crate) fn new(map: &MapData, copies: usize) -> io::Result<Self> {
         const { assert!(size_of::<V>().is_multiple_of(8), "per-CPU values are padded to 8 bytes") };
         // The kernel writes as much as the map says, so it has to say what we think.
         let info = map.info().map_err(io::Error::other)?;
@@ -148,12 +202,12 @@ impl<K: Plain, V: Plain> MapReader<K, V> {
     }
 
     /// The values under `key`, one per CPU; none if the key is not there.
-    pub(super) fn lookup(&mut self, key: &K) -> io::Result<Option<&[V]>> {
+    pub(crate) fn lookup(&mut self, key: &K) -> io::Result<Option<&[V]>> {
         self.fetch(BPF_MAP_LOOKUP_ELEM, key)
     }
 
     /// Writes a value; for maps with one copy.
-    pub(super) fn store(&self, key: &K, value: &V) -> io::Result<()> {
+    pub(crate) fn store(&self, key: &K, value: &V) -> io::Result<()> {
         let attr = self.attr(address(key), address(value));
         // SAFETY: key and value are read during the call only and have the map's sizes.
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }?;
@@ -161,7 +215,7 @@ impl<K: Plain, V: Plain> MapReader<K, V> {
     }
 
     /// Removes `key` and returns what it held.
-    pub(super) fn take(&mut self, key: &K) -> io::Result<Option<&[V]>> {
+    pub(crate) fn take(&mut self, key: &K) -> io::Result<Option<&[V]>> {
         match self.fetch(BPF_MAP_LOOKUP_AND_DELETE_ELEM, key) {
             // Hash maps know the combined command since 5.14. Before, an addition between
             // the two calls is lost.
@@ -192,8 +246,22 @@ impl<K: Plain, V: Plain> MapReader<K, V> {
         }
     }
 
+    /// All entries, at most `max`; of a map with one copy that nobody changes any more.
+    pub(crate) fn entries(&mut self, max: usize) -> io::Result<Vec<(K, V)>> {
+        let mut entries = Vec::new();
+        let mut key = None;
+        for _ in 0..max {
+            let Some(next) = self.next_key(key.as_ref())? else { break };
+            if let Some(value) = self.lookup(&next)?.and_then(<[V]>::first) {
+                entries.push((next, *value));
+            }
+            key = Some(next);
+        }
+        Ok(entries)
+    }
+
     /// The key after `key`, or the first one. A key that has gone starts over: bound the loop.
-    pub(super) fn next_key(&self, key: Option<&K>) -> io::Result<Option<K>> {
+    pub(crate) fn next_key(&self, key: Option<&K>) -> io::Result<Option<K>> {
         let mut next = zeroed::<K>();
         let attr =
             self.attr(key.map_or(0, address), std::ptr::from_mut(&mut next).expose_provenance() as u64);

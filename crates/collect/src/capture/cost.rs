@@ -1,0 +1,45 @@
+//! What a capture costs, measured by the kernel while it runs.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::bpf::sys::{ProgramRun, program_run};
+
+/// The measurement. It goes on as long as this lives, for every BPF program of the machine, and costs each run two
+/// readings of the clock, which are counted in.
+pub(super) struct Cost {
+    stats: Result<OwnedFd, String>,
+    /// CPU time that polling took.
+    pub(super) user_ns: u64,
+}
+
+impl Cost {
+    pub(super) fn begin() -> Self {
+        let stats = aya::sys::enable_stats(aya::sys::Stats::RunTime);
+        Self { stats: stats.map_err(|error| error.to_string()), user_ns: 0 }
+    }
+
+    pub(super) fn unavailable(&self) -> Option<&str> {
+        self.stats.as_ref().err().map(String::as_str)
+    }
+
+    /// What these programs took so far; none where the kernel does not measure it.
+    pub(super) fn of(&self, programs: &[OwnedFd]) -> Option<ProgramRun> {
+        self.stats.as_ref().ok()?;
+        let mut sum = ProgramRun::default();
+        for program in programs {
+            let run = program_run(program.as_fd()).ok()?;
+            sum.ns += run.ns;
+            sum.count += run.count;
+            sum.missed += run.missed;
+        }
+        Some(sum)
+    }
+}
+
+/// CPU time of the running thread.
+pub(super) fn own_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)).unwrap_or(0)
+}

@@ -1,0 +1,152 @@
+//! `faults`: page faults by stack and by what is mapped where they happen.
+
+use std::collections::HashMap;
+
+use aya::include_bytes_aligned;
+use aya::programs::perf_event::{PerfEventConfig, SamplePolicy, SoftwareEvent};
+use mitra_model::capture::{CaptureTable, Cell, Raw, RawStack};
+
+use crate::bpf::comm_str;
+use crate::bpf::sys::{MapReader, Plain};
+use crate::capture::loader::{Config, Loader};
+use crate::capture::stacks::Stacks;
+use crate::capture::{AnyError, Gather, Kind, Request, columns};
+
+pub(super) const KIND: Kind = Kind {
+    name: "faults",
+    help: "page faults by process, mapped file and stack; those that waited for the disk apart",
+    cost: "about 1.5 µs for each fault: much where programs start or map memory all the time",
+    attaches: &["page-faults-min (perf_event)", "page-faults-maj (perf_event)"],
+    columns: &[
+        ("pid", "", "the process"),
+        ("comm", "", "the name of the thread"),
+        ("major", "1", "faults that waited for the disk"),
+        ("minor", "1", "faults that did not"),
+        ("mapping", "", "the file, or heap, stack, other memory without a file"),
+        ("inode", "1", "number of the file's inode"),
+        ("device", "", "number of the file's device, major:minor"),
+    ],
+    options: &[],
+    object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_faults.bpf.o")),
+    configure,
+    arm,
+};
+
+/// As many entries as the kernel's map holds.
+const SUMS_MAX: usize = 16384;
+
+fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
+    Ok(())
+}
+
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+    for (event, programs) in [
+        (SoftwareEvent::PageFaultsMaj, ["fault_major", "fault_major_old"]),
+        (SoftwareEvent::PageFaultsMin, ["fault_minor", "fault_minor_old"]),
+    ] {
+        let every = SamplePolicy::Period(1);
+        let [program, old] = programs;
+        if let Err(error) = loader.perf(program, PerfEventConfig::Software(event), every) {
+            loader.perf(old, PerfEventConfig::Software(event), every).map_err(|_| error)?;
+            loader.note(
+                "this kernel does not tell what is mapped where a fault happens (5.17 does)".to_owned(),
+            );
+        }
+    }
+    Ok(Box::new(Faults { sums: loader.map("fault_sums")?, stacks: Stacks::new(loader)? }))
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Key {
+    tgid: u32,
+    image: u32,
+    user: i32,
+    kernel: i32,
+    major: u32,
+    place: u32,
+    inode: u64,
+    dev: u32,
+    pad: u32,
+    comm: [u8; 16],
+    file: [u8; 32],
+}
+const _: () = assert!(size_of::<Key>() == 88, "twin: struct fault_key in bpf/capture_faults.bpf.c");
+// SAFETY: repr(C), integers and bytes without a hole.
+unsafe impl Plain for Key {}
+
+impl Key {
+    /// `enum fault_place` of bpf/capture_faults.bpf.c.
+    fn mapping(&self) -> String {
+        match self.place {
+            1 => {
+                let end = self.file.iter().position(|b| *b == 0).unwrap_or(self.file.len());
+                String::from_utf8_lossy(self.file.get(..end).unwrap_or_default()).into_owned()
+            }
+            2 => "memory without a file".to_owned(),
+            3 => "heap".to_owned(),
+            4 => "stack".to_owned(),
+            _ => "not known".to_owned(),
+        }
+    }
+}
+
+/// A row of the table: the process, the name of the thread, the mapping, the inode and its device.
+type Place = (u32, String, String, u64, u32);
+
+struct Faults {
+    sums: MapReader<Key, u64>,
+    stacks: Stacks,
+}
+
+impl Gather for Faults {
+    fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
+        raw.weight = Some(("faults", "1"));
+        let mut places: HashMap<Place, [u64; 2]> = HashMap::new();
+        for (key, count) in self.sums.entries(SUMS_MAX)? {
+            let comm = comm_str(&key.comm).to_owned();
+            let mapping = key.mapping();
+            let place = (key.tgid, comm.clone(), mapping.clone(), key.inode, key.dev);
+            let major = key.major == 1;
+            places.entry(place).or_default()[usize::from(major)] += count;
+            raw.stacks.push(RawStack {
+                pid: key.tgid,
+                image: key.image,
+                comm,
+                tag: format!("{}, {mapping}", if major { "major" } else { "minor" }),
+                user: self.stacks.get(key.user)?,
+                kernel: self.stacks.get(key.kernel)?,
+                weight: count as f64,
+                count,
+            });
+        }
+        let mut rows: Vec<(Place, [u64; 2])> = places.into_iter().collect();
+        // One that waited for the disk weighs as much as thousands that did not.
+        rows.sort_by(|(_, [minor_a, major_a]), (_, [minor_b, major_b])| {
+            (major_b, minor_b).cmp(&(major_a, minor_a))
+        });
+        let rows = rows.into_iter().map(|((pid, comm, mapping, inode, dev), [minor, major])| {
+            vec![
+                Cell::number(f64::from(pid)),
+                Cell::text(comm),
+                Cell::number(major as f64),
+                Cell::number(minor as f64),
+                Cell::text(mapping),
+                if inode > 0 { Cell::number(inode as f64) } else { Cell::Unknown(()) },
+                // As the kernel keeps it: 12 bits and 20 bits (linux/kdev_t.h).
+                if inode > 0 {
+                    Cell::text(format!("{}:{}", dev >> 20, dev & 0xf_ffff))
+                } else {
+                    Cell::Unknown(())
+                },
+            ]
+        });
+        raw.captured.tables.push(CaptureTable {
+            name: "mappings".to_owned(),
+            columns: columns(&KIND),
+            rows: rows.collect(),
+            left_out: 0,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! `offcpu`: time off CPU by stack.
+
+use aya::include_bytes_aligned;
+use mitra_model::capture::{CaptureHistogram, Raw, RawStack};
+
+use crate::bpf::sys::{MapReader, Plain, now_mono_ns};
+use crate::bpf::{LATENCY_BUCKETS, comm_str, latency_bucket_us_max};
+use crate::capture::loader::{Config, Loader};
+use crate::capture::stacks::Stacks;
+use crate::capture::{AnyError, Gather, Kind, Request};
+
+pub(super) const KIND: Kind = Kind {
+    name: "offcpu",
+    help: "time off CPU by stack: what threads wait for; --d-only for what nothing can interrupt",
+    cost: "about 1 µs for each context switch: much on machines with more than 20,000 switches per second",
+    attaches: &["sched_switch"],
+    columns: &[
+        ("pid", "", "the process"),
+        ("comm", "", "the name of the thread"),
+        ("count", "1", "how often it left the CPU"),
+        ("time off CPU", "s", "until it was back on one"),
+        ("where", "", "state and innermost frames"),
+    ],
+    options: &[],
+    object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_offcpu.bpf.o")),
+    configure,
+    arm,
+};
+
+/// `FLAG_D_ONLY` of bpf/capture_offcpu.bpf.c.
+const FLAG_D_ONLY: u32 = 1;
+/// As many entries as the kernel's maps hold.
+const SUMS_MAX: usize = 16384;
+const STARTS_MAX: usize = 32768;
+
+fn configure(request: &Request, config: &mut Config) -> Result<(), String> {
+    if request.d_only {
+        config.flags |= FLAG_D_ONLY;
+    }
+    Ok(())
+}
+
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+    loader.tracepoint("sched_switch", &["off_switch", "off_switch_old"])?;
+    Ok(Box::new(OffCpu {
+        sums: loader.map("off_sums")?,
+        starts: loader.map("off_starts")?,
+        lengths: loader.percpu_map("off_lengths")?,
+        stacks: Stacks::new(loader)?,
+        min_ns: u64::try_from(request.min.as_nanos()).unwrap_or(u64::MAX),
+    }))
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Key {
+    tgid: u32,
+    image: u32,
+    user: i32,
+    kernel: i32,
+    state: u32,
+    pad: u32,
+    comm: [u8; 16],
+}
+const _: () = assert!(size_of::<Key>() == 40, "twin: struct off_key in bpf/capture_offcpu.bpf.c");
+// SAFETY: repr(C), integers and bytes without a hole.
+unsafe impl Plain for Key {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Sum {
+    count: u64,
+    total_ns: u64,
+    longest_ns: u64,
+}
+const _: () = assert!(size_of::<Sum>() == 24, "twin: struct off_sum in bpf/capture_offcpu.bpf.c");
+// SAFETY: only u64 fields.
+unsafe impl Plain for Sum {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Start {
+    since_ns: u64,
+    key: Key,
+}
+const _: () = assert!(size_of::<Start>() == 48, "twin: struct off_start in bpf/capture_offcpu.bpf.c");
+// SAFETY: repr(C), a u64 and a struct without holes.
+unsafe impl Plain for Start {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Lengths([u64; LATENCY_BUCKETS]);
+// SAFETY: only u64.
+unsafe impl Plain for Lengths {}
+
+/// `enum off_state` of bpf/capture_offcpu.bpf.c.
+fn state(number: u32) -> &'static str {
+    match number {
+        0 => "runnable",
+        1 => "sleeping",
+        2 => "blocked (D)",
+        3 => "idle",
+        _ => "stopped",
+    }
+}
+
+struct OffCpu {
+    sums: MapReader<Key, Sum>,
+    starts: MapReader<u32, Start>,
+    lengths: MapReader<u32, Lengths>,
+    stacks: Stacks,
+    min_ns: u64,
+}
+
+impl Gather for OffCpu {
+    fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
+        raw.weight = Some(("time off CPU", "s"));
+        for (key, sum) in self.sums.entries(SUMS_MAX)? {
+            raw.stacks.push(self.stack(&key, sum.count, sum.total_ns, "")?);
+        }
+        // Who is off CPU still has lost time too, and whoever never comes back lost most.
+        let end_ns = now_mono_ns();
+        let mut waiting = 0u64;
+        for (_, start) in self.starts.entries(STARTS_MAX)? {
+            let ns = end_ns.saturating_sub(start.since_ns);
+            if ns >= self.min_ns {
+                raw.stacks.push(self.stack(&start.key, 1, ns, ", at the end still")?);
+                waiting += 1;
+            }
+        }
+        if waiting > 0 {
+            raw.captured.notes.push(format!(
+                "{waiting} waits had not ended; they count up to the end of the capture, and are marked"
+            ));
+        }
+        let mut sum = [0; LATENCY_BUCKETS];
+        for one in self.lengths.lookup(&0)?.unwrap_or_default() {
+            sum.iter_mut().zip(one.0).for_each(|(to, from)| *to += from);
+        }
+        let bound = |i| latency_bucket_us_max(i).map(|us| us as f64 * 1e-6);
+        raw.captured.histograms.push(CaptureHistogram {
+            name: "time off CPU".to_owned(),
+            unit: "s".to_owned(),
+            buckets: sum.iter().enumerate().map(|(i, count)| (bound(i), *count)).collect(),
+        });
+        Ok(())
+    }
+}
+
+impl OffCpu {
+    fn stack(&mut self, key: &Key, count: u64, ns: u64, mark: &str) -> Result<RawStack, AnyError> {
+        Ok(RawStack {
+            pid: key.tgid,
+            image: key.image,
+            comm: comm_str(&key.comm).to_owned(),
+            tag: format!("{}{mark}", state(key.state)),
+            user: self.stacks.get(key.user)?,
+            kernel: self.stacks.get(key.kernel)?,
+            weight: ns as f64 * 1e-9,
+            count,
+        })
+    }
+}

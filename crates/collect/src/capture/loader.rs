@@ -1,0 +1,230 @@
+//! Loads and attaches the programs of a kind.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use aya::maps::{Map, MapData, RingBuf};
+use aya::programs::perf_event::{PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy};
+use aya::programs::tp_btf::BtfTracePointLink;
+use aya::programs::{BtfTracePoint, PerfEvent};
+use aya::util::online_cpus;
+use aya::{Btf, Ebpf, EbpfLoader};
+
+use super::{AnyError, Request};
+use crate::bpf::sys::{MapReader, Plain};
+use crate::bpf::{chain, cpus};
+
+/// What the programs are told before they are loaded (`struct capture_config` of bpf/capture.h).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Config {
+    tgid: u32,
+    own: u32,
+    /// Of the kind.
+    pub(super) flags: u32,
+    /// Of the kind.
+    pub(super) number: u32,
+    min_ns: u64,
+    max_events: u64,
+    cgroup: u64,
+    comm: [u8; 16],
+    /// Of the kind.
+    pub(super) arg: u64,
+}
+const _: () = assert!(size_of::<Config>() == 64, "twin: struct capture_config in bpf/capture.h");
+// SAFETY: repr(C), integers and bytes; no hole, by the sum of the field sizes.
+unsafe impl aya::Pod for Config {}
+
+impl Config {
+    /// What all kinds have in common. An error says what is not there.
+    pub(super) fn of(request: &Request) -> Result<Self, String> {
+        let mut comm = [0; 16];
+        let name = request.comm.as_deref().unwrap_or_default();
+        // The kernel keeps 15 bytes of a name.
+        for (to, from) in comm.iter_mut().zip(name.bytes().take(15)) {
+            *to = from;
+        }
+        Ok(Self {
+            tgid: request.pid.unwrap_or(0),
+            own: std::process::id(),
+            min_ns: u64::try_from(request.min.as_nanos()).unwrap_or(u64::MAX),
+            max_events: request.max_events,
+            cgroup: request.cgroup.as_deref().map(cgroup_id).transpose()?.unwrap_or(0),
+            comm,
+            ..Self::default()
+        })
+    }
+}
+
+/// The id of a group is the number of its directory's inode.
+fn cgroup_id(path: &str) -> Result<u64, String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mounts =
+        std::fs::read_to_string("/proc/self/mounts").map_err(|e| format!("/proc/self/mounts: {e}"))?;
+    let mut mounts = mounts.lines().map(|line| line.split(' '));
+    let mount = mounts.find_map(|mut words| {
+        let (_, place, kind) = (words.next()?, words.next()?, words.next()?);
+        (kind == "cgroup2").then_some(place)
+    });
+    let mount = mount.ok_or("no cgroup2 is mounted, so no group can be told from another")?;
+    let whole = format!("{mount}/{}", path.trim_start_matches('/'));
+    std::fs::metadata(&whole).map(|meta| meta.ino()).map_err(|error| format!("no group {whole}: {error}"))
+}
+
+/// `struct capture_counts` of bpf/capture.h, over all CPUs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) events: u64,
+    pub(super) lost: u64,
+    pub(super) stacks_lost: u64,
+    pub(super) other: u64,
+}
+const _: () = assert!(size_of::<Counts>() == 32, "twin: struct capture_counts in bpf/capture.h");
+// SAFETY: only u64 fields.
+unsafe impl Plain for Counts {}
+
+/// An attachment; it ends when this is dropped.
+pub(super) enum Link {
+    /// To a tracepoint.
+    TracePoint(#[expect(dead_code, reason = "attached as long as it lives")] BtfTracePointLink),
+    /// To an event of perf, on one CPU.
+    Perf(#[expect(dead_code, reason = "attached as long as it lives")] PerfEventLink),
+}
+
+/// Programs in the kernel that are being attached.
+pub(super) struct Loader<'a> {
+    object: Ebpf,
+    btf: &'a Btf,
+    links: Vec<Link>,
+    programs: Vec<OwnedFd>,
+    notes: Vec<String>,
+}
+
+/// What remains of a loader once everything is attached.
+pub(super) struct Loaded {
+    pub(super) links: Vec<Link>,
+    pub(super) programs: Vec<OwnedFd>,
+    pub(super) notes: Vec<String>,
+    counts: MapReader<u32, Counts>,
+}
+
+impl<'a> Loader<'a> {
+    pub(super) fn load(object: &[u8], config: &Config, btf: &'a Btf) -> Result<Self, AnyError> {
+        let object = EbpfLoader::new().btf(Some(btf)).override_global("config", config, true).load(object)?;
+        Ok(Self { object, btf, links: Vec::new(), programs: Vec::new(), notes: Vec::new() })
+    }
+
+    /// Attaches the first of `programs` that the kernel takes to a BTF tracepoint, and returns its name. Later ones are
+    /// for older kernels, where the tracepoint has other arguments or a helper is missing.
+    pub(super) fn tracepoint(
+        &mut self,
+        tracepoint: &str,
+        programs: &[&'static str],
+    ) -> Result<&'static str, AnyError> {
+        let mut first_error = None;
+        for name in programs {
+            match self.attach_tracepoint(tracepoint, name) {
+                Ok(()) => return Ok(name),
+                Err(error) => _ = first_error.get_or_insert(error),
+            }
+        }
+        let error = first_error.unwrap_or_else(|| "no program".into());
+        Err(format!("tracepoint {tracepoint}: {}", chain(&*error)).into())
+    }
+
+    /// As [`Loader::tracepoint`], but the capture goes on without it and says so.
+    #[expect(dead_code, reason = "for kinds that attach to tracepoints which some kernels lack")]
+    pub(super) fn optional_tracepoint(&mut self, tracepoint: &str, programs: &[&'static str]) -> bool {
+        match self.tracepoint(tracepoint, programs) {
+            Ok(_) => true,
+            Err(error) => {
+                self.note(format!("not seen: {error}"));
+                false
+            }
+        }
+    }
+
+    /// A sentence that a reader of the capture has to know.
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    fn attach_tracepoint(&mut self, tracepoint: &str, name: &str) -> Result<(), AnyError> {
+        let program: &mut BtfTracePoint =
+            self.object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
+        program.load(tracepoint, self.btf)?;
+        self.programs.push(program.fd()?.as_fd().try_clone_to_owned()?);
+        let link = program.attach()?;
+        self.links.push(Link::TracePoint(program.take_link(link)?));
+        Ok(())
+    }
+
+    /// Attaches a program to an event of perf, on every CPU that is online.
+    pub(super) fn perf(
+        &mut self,
+        name: &str,
+        event: PerfEventConfig,
+        every: SamplePolicy,
+    ) -> Result<(), AnyError> {
+        let program: &mut PerfEvent =
+            self.object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
+        program.load()?;
+        self.programs.push(program.fd()?.as_fd().try_clone_to_owned()?);
+        for cpu in online_cpus().map_err(|(path, error)| format!("{path}: {error}"))? {
+            let link = program.attach(event, PerfEventScope::AllProcessesOneCpu { cpu }, every, false)?;
+            self.links.push(Link::Perf(program.take_link(link)?));
+        }
+        Ok(())
+    }
+
+    /// A map with one value under each key.
+    pub(super) fn map<K: Plain, V: Plain>(&mut self, name: &str) -> Result<MapReader<K, V>, AnyError> {
+        Ok(MapReader::new(&self.take(name)?, 1)?)
+    }
+
+    /// A map with one value for each CPU under each key.
+    pub(super) fn percpu_map<K: Plain, V: Plain>(&mut self, name: &str) -> Result<MapReader<K, V>, AnyError> {
+        Ok(MapReader::new(&self.take(name)?, cpus()?)?)
+    }
+
+    /// A ring.
+    pub(super) fn ring(&mut self, name: &str) -> Result<RingBuf<MapData>, AnyError> {
+        let map = self.object.take_map(name).ok_or_else(|| format!("no map {name} in the object"))?;
+        Ok(RingBuf::try_from(map)?)
+    }
+
+    fn take(&mut self, name: &str) -> Result<MapData, AnyError> {
+        match self.object.take_map(name) {
+            Some(
+                Map::Array(map)
+                | Map::HashMap(map)
+                | Map::LruHashMap(map)
+                | Map::PerCpuArray(map)
+                | Map::PerCpuHashMap(map)
+                | Map::PerCpuLruHashMap(map)
+                | Map::StackTraceMap(map),
+            ) => Ok(map),
+            Some(_) => Err(format!("map {name} is of another type").into()),
+            None => Err(format!("no map {name} in the object").into()),
+        }
+    }
+
+    pub(super) fn into_loaded(mut self) -> Result<Loaded, AnyError> {
+        let counts = self.percpu_map("counts")?;
+        Ok(Loaded { links: self.links, programs: self.programs, notes: self.notes, counts })
+    }
+}
+
+impl Loaded {
+    /// What the programs counted so far.
+    pub(super) fn counts(&mut self) -> Result<Counts, AnyError> {
+        let mut sum = Counts::default();
+        for one in self.counts.lookup(&0)?.unwrap_or_default() {
+            sum.events += one.events;
+            sum.lost += one.lost;
+            sum.stacks_lost += one.stacks_lost;
+            sum.other += one.other;
+        }
+        Ok(sum)
+    }
+}

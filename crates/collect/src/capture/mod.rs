@@ -1,0 +1,212 @@
+//! Armed probes: they cost too much to run always, so they run on suspicion or by hand, for a bounded time.
+//!
+//! [`Capture::arm`] loads the programs of one kind into the kernel. [`Armed::poll`] takes what they have so far and
+//! ends the capture once its time, its events or its cost are used up. [`Armed::finish`] detaches them and returns
+//! what they saw. Dropping an [`Armed`] detaches as well.
+//!
+//! A new kind is one file in `kinds/`, one in `bpf/`, and a line in `kinds/mod.rs` and in `build.rs`.
+
+mod armed;
+mod cost;
+mod kinds;
+mod loader;
+mod stacks;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::time::Duration;
+
+use mitra_model::capture::{CaptureColumn, Raw};
+
+pub use armed::{Armed, Capture};
+use loader::{Config, Loader};
+
+type AnyError = Box<dyn Error + Send + Sync>;
+
+/// For how long at most a capture is armed.
+pub const SECONDS_MAX: f64 = 3600.0;
+/// Share of one CPU that a capture may take when nobody says otherwise.
+pub const COST_BUDGET: f64 = 0.02;
+/// Events after which a capture ends when nobody says otherwise.
+pub const EVENTS_MAX: u64 = 50_000_000;
+
+/// A kind of capture.
+pub struct Kind {
+    /// Its name: `offcpu`.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub help: &'static str,
+    /// What it costs: for each event, and on which kind of load that is much.
+    pub cost: &'static str,
+    /// What it attaches to.
+    pub attaches: &'static [&'static str],
+    /// The columns of its main table: name, unit, meaning.
+    pub columns: &'static [(&'static str, &'static str, &'static str)],
+    /// Options of its own: name, meaning.
+    pub options: &'static [(&'static str, &'static str)],
+    /// The compiled programs.
+    object: &'static [u8],
+    /// Turns what was asked for into [`Config`], beyond what all kinds have in common. An error is the user's.
+    configure: fn(&Request, &mut Config) -> Result<(), String>,
+    /// Loads and attaches the programs.
+    arm: Arm,
+}
+
+type Arm = fn(&Request, &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError>;
+
+/// The half of a kind that runs in user space.
+trait Gather: Send {
+    /// Takes what waits in rings. The work of one call is bounded.
+    fn poll(&mut self) -> Result<(), AnyError> {
+        Ok(())
+    }
+
+    /// Puts what the kernel counted into tables, histograms and stacks. Nothing is attached any more.
+    fn finish(self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError>;
+}
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The name of the kind.
+    pub kind: String,
+    /// Only this process, with all its threads.
+    pub pid: Option<u32>,
+    /// Only threads of this name.
+    pub comm: Option<String>,
+    /// Only this group of cgroup2, as its path below the mount: `/system.slice/nginx.service`.
+    pub cgroup: Option<String>,
+    /// For how long.
+    pub seconds: f64,
+    /// Events after which it ends.
+    pub max_events: u64,
+    /// Share of one CPU that it may take, on average over `seconds`.
+    pub cost_budget: f64,
+    /// Only what lasted at least so long.
+    pub min: Duration,
+    /// Of `offcpu`: only what nothing can interrupt (state D).
+    pub d_only: bool,
+    /// Options of the kind.
+    pub options: BTreeMap<String, String>,
+    /// Who or what wants it; it is kept with the capture.
+    pub why: String,
+}
+
+impl Request {
+    /// A capture of a kind, with the usual bounds.
+    #[must_use]
+    pub fn new(kind: &str, seconds: f64, why: &str) -> Self {
+        Request {
+            kind: kind.to_owned(),
+            pid: None,
+            comm: None,
+            cgroup: None,
+            seconds,
+            max_events: EVENTS_MAX,
+            cost_budget: COST_BUDGET,
+            min: Duration::ZERO,
+            d_only: false,
+            options: BTreeMap::new(),
+            why: why.to_owned(),
+        }
+    }
+
+    /// An option of the kind.
+    #[must_use]
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.get(name).map(String::as_str)
+    }
+
+    /// What was asked for, in words, as the capture keeps it.
+    fn filter(&self) -> BTreeMap<String, String> {
+        let mut filter = self.options.clone();
+        let mut add = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                filter.insert(name.to_owned(), value);
+            }
+        };
+        add("pid", self.pid.map(|pid| pid.to_string()));
+        add("comm", self.comm.clone());
+        add("cgroup", self.cgroup.clone());
+        add("d-only", self.d_only.then(|| "yes".to_owned()));
+        add("min-s", (!self.min.is_zero()).then(|| self.min.as_secs_f64().to_string()));
+        filter
+    }
+}
+
+/// Why a capture cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// There is no such kind.
+    #[error("there is no capture of kind {0:?}; there are {1}")]
+    NoSuchKind(String, String),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The process is not allowed to.
+    #[error("a capture needs root, or CAP_BPF and CAP_PERFMON: {0} is missing")]
+    Privilege(&'static str),
+    /// The process, or the group, to be watched is not there.
+    #[error("{0}")]
+    NotThere(String),
+    /// This kernel cannot do it.
+    #[error("this kernel refuses {kind}: {why}")]
+    Kernel {
+        /// The kind.
+        kind: &'static str,
+        /// What it said.
+        why: String,
+    },
+}
+
+/// All kinds, in the order in which they are shown.
+#[must_use]
+pub fn kinds() -> &'static [&'static Kind] {
+    kinds::ALL
+}
+
+/// The kind of a name.
+#[must_use]
+pub fn kind(name: &str) -> Option<&'static Kind> {
+    kinds::ALL.iter().copied().find(|kind| kind.name == name)
+}
+
+/// The columns of a kind's main table.
+fn columns(kind: &Kind) -> Vec<CaptureColumn> {
+    let column = |(name, unit, help): &(&'static str, &'static str, &'static str)| CaptureColumn {
+        name: (*name).into(),
+        unit: (*unit).into(),
+        help: (*help).into(),
+    };
+    kind.columns.iter().map(column).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_described_and_named_once() {
+        let mut names = std::collections::HashSet::new();
+        for kind in kinds() {
+            assert!(names.insert(kind.name), "{} twice", kind.name);
+            assert!(
+                !kind.help.is_empty() && !kind.cost.is_empty() && !kind.attaches.is_empty(),
+                "{}",
+                kind.name
+            );
+            assert!(kind.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn the_filter_says_what_was_asked_for() {
+        let mut request = Request::new("offcpu", 1.0, "test");
+        assert!(request.filter().is_empty());
+        request.pid = Some(7);
+        request.d_only = true;
+        assert_eq!(request.filter()["pid"], "7");
+        assert_eq!(request.filter()["d-only"], "yes");
+    }
+}
