@@ -1,0 +1,146 @@
+//! A program does not read its socket as fast as data arrive: the receive buffer is full and packets are dropped.
+//!
+//! The packets came through the device and the kernel; what drops them is the socket itself. For UDP each one is lost
+//! (`RcvbufErrors`); TCP has a window so that it does not come to this, and drops only where the peer sent before it knew
+//! of the small window or where the kernel may not grow the buffer (`TCPRcvQDrop`, `TCPBacklogDrop`).
+//!
+//! /proc/net/dev shows none of it, so it is no `nic-drops`; drops on send are `qdisc-drops`. Where the kernel's limit for
+//! all sockets together was reached the root is `tcp-memory-pressure`.
+
+use mitra_model::Span;
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::network::{self, Net};
+use crate::view::{High, View};
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "socket-buffer-overflow",
+    title: "a program does not read its socket fast enough",
+    role: Role::Root,
+    area: "network",
+    needs: &[
+        "udp.RcvbufErrors",
+        "udp.InDatagrams",
+        "udp.MemErrors",
+        "tcpext.TCPBacklogDrop",
+        "tcpext.TCPRcvQDrop",
+        "tcp.InSegs",
+        "netns.udp_RcvbufErrors",
+        "netns.udp_InDatagrams",
+        "netns.tcpext_TCPBacklogDrop",
+        "netns.tcpext_TCPRcvQDrop",
+        "netns.tcp_InSegs",
+        "sysctl.net.core.rmem_max",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("socket_buffer_overflow.rs"),
+};
+
+/// Datagrams.
+const UDP: &[&str] = &["udp.RcvbufErrors"];
+/// Segments.
+const TCP: &[&str] = &["tcpext.TCPBacklogDrop", "tcpext.TCPRcvQDrop"];
+/// A hundredth: below that voice and video hide it, and a resolver asks again.
+const SHARE: f64 = 0.01;
+/// One a second: of what hardly receives anything a share says nothing.
+const RATE_S: f64 = 1.0;
+/// In how many seconds at least.
+const NEED_S: f64 = 2.0;
+/// Fewer are chance.
+const LEAST: f64 = 10.0;
+
+/// Drops of one protocol in one namespace.
+struct Overflow<'a> {
+    net: Net<'a>,
+    high: High,
+    protocol: &'static str,
+    metrics: &'static [&'static str],
+    dropped: f64,
+    share: f64,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    let kinds = [("UDP", UDP, "udp.InDatagrams"), ("TCP", TCP, "tcp.InSegs")];
+    let mut all: Vec<Overflow<'_>> = Vec::new();
+    for (protocol, metrics, received) in kinds {
+        let Some((net, high)) = network::worst(view, metrics, RATE_S, NEED_S) else { continue };
+        let span = high.run.span();
+        let dropped = net.total(view, metrics, span).unwrap_or(0.0);
+        // `InDatagrams` are those that a program took; `InSegs` are all that came.
+        let rest = net.total(view, &[received], span).unwrap_or(0.0);
+        let rest = if protocol == "TCP" { (rest - dropped).max(0.0) } else { rest };
+        all.push(Overflow { net, high, protocol, metrics, dropped, share: network::share_of(dropped, rest) });
+    }
+    let Some(worst) = all.iter().max_by(|a, b| a.dropped.total_cmp(&b.dropped)) else {
+        return match network::peak(view, &["udp.RcvbufErrors", "tcpext.TCPBacklogDrop", "tcpext.TCPRcvQDrop"]) {
+            Some(peak) => Observation::Inactive(format!(
+                "sockets dropped at most {} packets/s",
+                words::count(peak)
+            )),
+            None => Observation::CannotTell("UdpRcvbufErrors, TcpExtTCPRcvQDrop (nstat)".to_owned()),
+        };
+    };
+    if worst.share < SHARE || worst.dropped < LEAST {
+        return Observation::Inactive(format!(
+            "sockets dropped {} of what came ({} packets)",
+            words::percent(worst.share),
+            words::count(worst.dropped)
+        ));
+    }
+    Observation::Active(Box::new(finding(view, worst)))
+}
+
+fn finding(view: &View<'_>, worst: &Overflow<'_>) -> Finding {
+    let (net, span) = (worst.net, worst.high.run.span());
+    let mut finding = view.finding(&worst.high.run);
+    finding.statement = format!(
+        "the receive buffer of a {} socket was full: {} of what came for it{} was dropped, {} packets in all ({}/s)",
+        worst.protocol,
+        words::percent(worst.share),
+        net.place(),
+        words::count(worst.dropped),
+        words::count(worst.high.during)
+    );
+    let others: &[&'static str] = if worst.protocol == "UDP" { &["udp.InDatagrams"] } else { &["tcp.InSegs"] };
+    for metric in worst.metrics.iter().chain(others) {
+        finding.evidence.extend(net.evidence(view, metric, span).filter(|e| e.during > 0.0));
+    }
+    if let Some(all) = net.total(view, &["udp.MemErrors"], span).filter(|n| *n >= 1.0 && worst.protocol == "UDP") {
+        finding.remarks.push(format!(
+            "{} were dropped because all UDP sockets together had reached net.ipv4.udp_mem",
+            words::count(all)
+        ));
+        finding.culprit.sysctl = Some("net.ipv4.udp_mem".to_owned());
+        finding.evidence.extend(net.evidence(view, "udp.MemErrors", span));
+    }
+    finding.confidence = 0.8;
+    finding
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let verify = "nstat -az UdpRcvbufErrors TcpExtTCPRcvQDrop: stop growing".to_owned();
+    let who = finding.culprit.process.as_deref().unwrap_or("the program");
+    vec![
+        Remedy {
+            action: format!("let {who} read faster: more threads, several sockets with SO_REUSEPORT, several datagrams a call"),
+            command: "ss -uanmp: d in skmem is what each socket dropped".to_owned(),
+            verify: verify.clone(),
+            risk: String::new(),
+        },
+        Remedy {
+            action: "a larger buffer, which helps against bursts and not against a reader that is too slow".to_owned(),
+            command: "sysctl -w net.core.rmem_max=8388608, and SO_RCVBUF in the program".to_owned(),
+            verify,
+            risk: "what waits in a large buffer is old when it is read".to_owned(),
+        },
+    ]
+}
+
+fn next(_: &Finding) -> Vec<Next> {
+    vec![Next { measure: "whose socket it is and how much it dropped".to_owned(), command: "ss -uanmp".to_owned() }]
+}
