@@ -6,6 +6,7 @@
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, SeriesSet, Span};
 
+use crate::network;
 use crate::signal::Signal;
 
 /// What makes a stretch worth looking at.
@@ -28,6 +29,10 @@ const fn system(metrics: &'static [&'static str], floor: f64) -> Trigger {
 
 const fn per_cpu(metrics: &'static [&'static str], floor: f64) -> Trigger {
     Trigger { metrics, floor, each: false, per_cpu: true, need_s: 2.0 }
+}
+
+const fn each(metrics: &'static [&'static str], floor: f64) -> Trigger {
+    Trigger { metrics, floor, each: true, per_cpu: false, need_s: 2.0 }
 }
 
 const TRIGGERS: &[Trigger] = &[
@@ -53,9 +58,18 @@ const TRIGGERS: &[Trigger] = &[
     // A fault takes a microsecond or two: from here on a tenth of a CPU goes into them.
     system(&["vm.pgfault"], 100_000.0),
     // Each is a connection that was reset.
-    system(&["tcpext.TCPAbortOnMemory"], 0.1),
-    Trigger { each: true, ..system(&["disk.io_time"], 0.9) },
-    Trigger { each: true, ..system(&["cgroup.throttled_time"], 0.05) },
+    each(&["tcpext.TCPAbortOnMemory", "netns.tcpext_TCPAbortOnMemory"], 0.1),
+    // Each is a second of a client's time.
+    each(&["tcpext.ListenOverflows", "netns.tcpext_ListenOverflows"], 0.5),
+    each(&["conntrack.drop", "conntrack.early_drop"], 0.5),
+    each(&["netns.conntrack_drop", "netns.conntrack_early_drop"], 0.5),
+    // Packets that this machine itself lost. A single burst is short.
+    each(&["udp.RcvbufErrors", "netns.udp_RcvbufErrors", "nic.qdisc_dropped"], 1.0),
+    each(&["tcpext.TCPBacklogDrop", "netns.tcpext_TCPBacklogDrop"], 1.0),
+    each(&["tcpext.TCPRcvQDrop", "netns.tcpext_TCPRcvQDrop"], 1.0),
+    each(&["softnet.dropped", "nic.rx_fifo", "nic.rx_ring_drops", "nic.rx_drop"], 5.0),
+    each(&["disk.io_time"], 0.9),
+    each(&["cgroup.throttled_time"], 0.05),
 ];
 
 /// What the files of other tools have instead of pressure and of the states of tasks.
@@ -77,7 +91,8 @@ const JOIN_STEPS: f64 = 2.5;
 
 /// The metrics that the triggers need.
 pub fn metrics() -> impl Iterator<Item = &'static str> {
-    TRIGGERS.iter().flat_map(|t| t.metrics.iter().copied())
+    let shares = network::SHARES.iter().copied();
+    TRIGGERS.iter().flat_map(|t| t.metrics.iter().copied()).chain(shares)
 }
 
 /// The stretches inside the window that are worth looking at, in order of time.
@@ -132,6 +147,9 @@ fn search<'t>(triggers: impl Iterator<Item = &'t Trigger>, set: &SeriesSet, wind
         } else if let Some(sum) = Signal::sum(trigger.metrics.iter().filter_map(|m| set.system(m)), window) {
             collect(&sum, floor, trigger.need_s, &mut found);
         }
+    }
+    for share in network::shares(set, window) {
+        collect(&share, 1.0, network::SHARES_NEED_S, &mut found);
     }
     for event in &set.events {
         if is_trouble(&event.kind) && window.contains(event.real) {

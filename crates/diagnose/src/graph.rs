@@ -12,15 +12,22 @@ pub struct Edge {
     /// Whether the effect can be seen before the cause: true where both are two sides of one state, so that
     /// timing says nothing.
     pub any_order: bool,
+    /// Whether it holds only within one process: a busy thread keeps its own server from accepting and no other.
+    pub same_process: bool,
 }
 
 const fn edge(cause: &'static str, effect: &'static str, because: &'static str) -> Edge {
-    Edge { cause, effect, because, any_order: false }
+    Edge { cause, effect, because, any_order: false, same_process: false }
 }
 
 /// The effect is a coarser name of the same state; where both are active the cause is the better word.
 const fn explains(cause: &'static str, effect: &'static str, because: &'static str) -> Edge {
-    Edge { cause, effect, because, any_order: true }
+    Edge { cause, effect, because, any_order: true, same_process: false }
+}
+
+/// An edge that holds only where both are the doing of one process.
+const fn within(cause: &'static str, effect: &'static str, because: &'static str) -> Edge {
+    Edge { cause, effect, because, any_order: true, same_process: true }
 }
 
 /// Every edge.
@@ -197,6 +204,54 @@ static EDGES: &[Edge] = &[
     edge("single-thread-bottleneck", "runqueue-wait", "what shares the CPU with the busy thread waits"),
     edge("runqueue-wait", "pressure-cpu", "waiting for a CPU is CPU pressure"),
     edge("runqueue-wait", "load-high", "the load average counts runnable tasks"),
+    // Network.
+    edge("qdisc-drops", "retransmit-storm", "what the device's own queue drops is sent again"),
+    edge("qdisc-drops", "resolver-slow", "questions that are dropped before they are sent have no answer"),
+    edge("qdisc-drops", "session-drop", "heartbeats are dropped with the rest"),
+    edge(
+        "nic-drops",
+        "retransmit-storm",
+        "confirmations that are lost on arrival make their data be sent again",
+    ),
+    edge("nic-drops", "resolver-slow", "answers are lost on arrival"),
+    edge("nic-drops", "session-drop", "heartbeats are lost on arrival"),
+    edge("conntrack-full", "retransmit-storm", "what cannot be tracked is dropped and sent again"),
+    edge("conntrack-full", "resolver-slow", "a question is a new connection to the table, and dropped"),
+    edge("conntrack-full", "session-drop", "a session that begins anew finds no entry"),
+    edge("retransmit-storm", "resolver-slow", "questions and answers get lost on the same way"),
+    edge("retransmit-storm", "session-drop", "heartbeats get lost on the way"),
+    edge(
+        "socket-buffer-overflow",
+        "resolver-slow",
+        "the answer was dropped at the socket that waited for it",
+    ),
+    edge("socket-buffer-overflow", "session-drop", "heartbeats are dropped at the socket"),
+    explains(
+        "listen-overflow",
+        "retransmit-storm",
+        "who was let in by half sends a request, and again, to a server that has not taken the connection",
+    ),
+    edge("listen-overflow", "session-drop", "a session that begins anew is not accepted"),
+    within("single-thread-bottleneck", "listen-overflow", "the thread that is busy is the one that accepts"),
+    edge(
+        "single-thread-bottleneck",
+        "socket-buffer-overflow",
+        "the thread that is busy is the one that reads",
+    ),
+    edge("cpu-quota-throttled", "listen-overflow", "a server that is throttled does not accept"),
+    edge("cpu-quota-throttled", "socket-buffer-overflow", "a program that is throttled does not read"),
+    edge("runqueue-wait", "listen-overflow", "a server that waits for a CPU does not accept"),
+    edge("runqueue-wait", "socket-buffer-overflow", "a program that waits for a CPU does not read"),
+    edge("scheduling-stall", "listen-overflow", "a server that does not run does not accept"),
+    edge("scheduling-stall", "socket-buffer-overflow", "a program that does not run does not read"),
+    edge(
+        "tcp-memory-pressure",
+        "socket-buffer-overflow",
+        "no buffer may grow any more, and what comes is dropped",
+    ),
+    edge("tcp-memory-pressure", "retransmit-storm", "segments are dropped for lack of memory and sent again"),
+    edge("tcp-memory-pressure", "session-drop", "connections are reset for lack of memory"),
+    edge("tcp-orphan-pressure", "session-drop", "connections are reset"),
 ];
 
 #[cfg(test)]

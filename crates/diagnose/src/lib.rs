@@ -23,6 +23,7 @@ pub mod growth;
 pub mod heap;
 pub mod ledger;
 pub mod lookups;
+pub mod network;
 pub mod page_cache;
 pub mod process;
 pub mod quote;

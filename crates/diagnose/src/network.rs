@@ -11,14 +11,30 @@
 use std::collections::BTreeSet;
 
 use mitra_model::report::Evidence;
+use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span, lookup};
 
 use crate::signal::Signal;
+use crate::tcp_limits;
 use crate::view::{High, View};
 
 /// The first time-out of a connection that is being set up (RFC 6298, `TCP_TIMEOUT_INIT`): whoever loses a SYN waits for
 /// that long at least.
 pub const SYN_WAIT_S: f64 = 1.0;
+/// Of what hardly sends anything a share says nothing: one segment a second that is sent again.
+pub const RETRANSMITS_S: f64 = 1.0;
+/// A hundredth of the segments. The Internet loses a tenth of that on an ordinary day, and TCP's own search for the
+/// limit of a link about as much.
+pub const RETRANSMITS_SHARE: f64 = 0.01;
+/// Of the local ports: the kernel tries every second one first, and a few belong to something else.
+pub const PORTS_NEARLY_ALL: f64 = 0.9;
+/// Of the time of one task: a twentieth is what somebody notices.
+pub const RESOLVER_WAIT: f64 = 0.05;
+/// A lookup from here on is felt: a page needs several, one after the other. A server on the other side of the earth
+/// hardly takes that long for a name that it knows.
+pub const RESOLVER_SLOW_S: f64 = 0.1;
+/// No resolver waits longer for one question: five seconds twice for each of three servers (`resolv.conf`).
+const RESOLVER_REACH_S: f64 = 30.0;
 /// The shortest time-out of an open connection (`TCP_RTO_MIN`); a route can set another one and hardly ever does.
 pub const RTO_MIN_S: f64 = 0.2;
 
@@ -156,26 +172,149 @@ pub fn retransmits(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> 
     Some(all.zip(&syn, |all, syn| (all - syn).max(0.0)))
 }
 
-/// What share of the packets on their way was lost, each sample: the lost ones among these and those that came through.
+/// The first and the last of the ports from which connections of a namespace begin.
 #[must_use]
-pub fn lost_share(lost: &Signal, passed: &Signal) -> Signal {
-    lost.zip(passed, |lost, passed| if lost > 0.0 { lost / (lost + passed) } else { 0.0 })
+pub fn port_range(set: &SeriesSet, net: Net<'_>) -> Option<(f64, f64)> {
+    let (metric, row) = net.cell("sysctl.net.ipv4.ip_local_port_range")?;
+    let mut numbers = set.text(metric, row)?.last()?.split_ascii_whitespace().map(str::parse::<f64>);
+    let (Some(Ok(low)), Some(Ok(high))) = (numbers.next(), numbers.next()) else { return None };
+    (1.0 <= low && low <= high && high <= 65_535.0).then_some((low, high))
 }
 
-/// The share that a rate makes of another over a span: totals, so that a single odd sample does not decide.
+/// The share of what was lost in all that was on its way: the lost and those that came through.
 #[must_use]
 pub fn share_of(part: f64, rest: f64) -> f64 {
     if part + rest > 0.0 { part / (part + rest) } else { 0.0 }
 }
 
+/// What [`shares`] reads.
+pub const SHARES: &[&str] = &[
+    "tcp.RetransSegs",
+    "tcp.OutSegs",
+    "tcpext.TCPSynRetrans",
+    "netns.tcp_RetransSegs",
+    "netns.tcp_OutSegs",
+    "netns.tcpext_TCPSynRetrans",
+    "sock.tcp_mem",
+    "sysctl.net.ipv4.tcp_mem",
+    "sock.tcp_tw",
+    "sock.tcp_inuse",
+    "sysctl.net.ipv4.ip_local_port_range",
+    "netns.sock_tcp_tw",
+    "netns.sock_tcp_inuse",
+    "netns.sysctl_net_ipv4_ip_local_port_range",
+    "resolver.wait_time",
+    "resolver.answers",
+    "resolver.unanswered",
+];
+/// For how long at least a share has to be high to be worth a look.
+pub const SHARES_NEED_S: f64 = 3.0;
+
+/// Signals that are one where something of the network is near its limit, or lost in a share that hurts; what that
+/// limit is another number says.
+#[must_use]
+pub fn shares(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let step = |is_high: bool| if is_high { 1.0 } else { 0.0 };
+    let mut list: Vec<Signal> = tcp_limits::under_pressure(set, window).into_iter().collect();
+    for net in nets(set, "tcp.RetransSegs") {
+        let again = retransmits(set, net, window);
+        let Some((again, sent)) = again.zip(net.sum(set, &["tcp.OutSegs"], window)) else { continue };
+        list.push(again.zip(&sent, |again, sent| {
+            step(again >= RETRANSMITS_S && share_of(again, sent) >= RETRANSMITS_SHARE)
+        }));
+    }
+    for net in nets(set, "sock.tcp_tw") {
+        let Some(((low, high), used)) =
+            port_range(set, net).zip(net.sum(set, &["sock.tcp_tw", "sock.tcp_inuse"], window))
+        else {
+            continue;
+        };
+        list.push(used.map(|used| step(used >= PORTS_NEARLY_ALL * (high - low + 1.0))));
+    }
+    let servers = set.each("resolver.wait_time");
+    list.extend(servers.filter_map(|(row, _)| {
+        let (waits, mean) = (resolver_waits(set, row, window)?, resolver_mean(set, row, window)?);
+        Some(waits.zip(&mean, |wait, mean| step(wait >= RESOLVER_WAIT && mean >= RESOLVER_SLOW_S)))
+    }));
+    list
+}
+
+/// Questions to a name server that came to an end, by an answer or by giving up.
+#[must_use]
+pub fn resolver_ended(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
+    let metrics = ["resolver.answers", "resolver.unanswered"];
+    Signal::sum(metrics.iter().filter_map(|m| set.get(m, row)), span)
+}
+
+/// How long each of the questions to a name server took that came to an end in a sample, in the mean; and until then what
+/// the last ones took.
+fn resolver_mean(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
+    let waited = Signal::of(set.get("resolver.wait_time", row)?, span);
+    let ended = resolver_ended(set, row, span)?;
+    let mut mean = waited.zip(&ended, |waited, ended| if ended > 0.0 { waited / ended } else { -1.0 });
+    for i in (1..mean.v.len()).rev() {
+        if mean.v[i - 1] < 0.0 {
+            mean.v[i - 1] = mean.v[i];
+        }
+    }
+    Some(mean.map(|mean| mean.max(0.0)))
+}
+
+/// Task-seconds per second that programs waited for a name server. The time is counted when a question comes to its end,
+/// which may be many seconds after it was asked: each sample's time is laid over the seconds before, as far back as its
+/// questions took in the mean.
+#[must_use]
+pub fn resolver_waits(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
+    let counted = Signal::of(set.get("resolver.wait_time", row)?, span);
+    let ended = resolver_ended(set, row, span)?;
+    let mean = counted.zip(&ended, |waited, ended| if ended > 0.0 { waited / ended } else { 0.0 });
+    let mut waits = counted.clone();
+    for i in 0..counted.t.len() {
+        let reach_s = mean.t.binary_search(&counted.t[i]).map_or(0.0, |at| mean.v[at]).min(RESOLVER_REACH_S);
+        if counted.v[i] <= 0.0 || reach_s <= counted.dt[i] {
+            continue;
+        }
+        let since = counted.t[i] - (reach_s * SECOND as f64) as i64;
+        let first = counted.t.partition_point(|t| *t <= since);
+        let covered: f64 = counted.dt[first..=i].iter().sum();
+        let rate = counted.v[i] * counted.dt[i] / covered.max(counted.dt[i]);
+        waits.v[i] -= counted.v[i];
+        for value in &mut waits.v[first..=i] {
+            *value += rate;
+        }
+    }
+    Some(waits)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use mitra_model::{Axis, Series};
+
     use super::*;
 
     #[test]
     fn a_device_of_another_namespace_says_which() {
         assert_eq!(device("eth0"), ("eth0", Net { name: None }));
         assert_eq!(device("eth0@net:[4026532001]"), ("eth0", Net { name: Some("net:[4026532001]") }));
+    }
+
+    #[test]
+    fn a_wait_is_laid_over_the_seconds_that_it_took() {
+        let axis =
+            Arc::new(Axis { t: (1..=8).map(|i| i * SECOND).collect(), dt: vec![1.0; 8], places: Vec::new() });
+        let mut set = SeriesSet::default();
+        for (metric, value) in [("resolver.wait_time", 5.0), ("resolver.unanswered", 1.0)] {
+            let mut values = vec![0.0; 8];
+            values[6] = value;
+            let series = Series { axis: Arc::clone(&axis), start: 0, values };
+            set.insert(lookup(metric).unwrap(), "10.0.0.1:53".into(), series);
+        }
+        let waits = resolver_waits(&set, "10.0.0.1:53", Span::ALL).unwrap();
+        assert_eq!(waits.v, [0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+        let high: f64 = shares(&set, Span::ALL).iter().map(Signal::total).sum();
+        assert_eq!(high, 5.0);
     }
 
     #[test]

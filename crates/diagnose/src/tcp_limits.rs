@@ -1,8 +1,9 @@
 //! What TCP may have: sockets without a process, and memory.
 
 use mitra_model::report::Evidence;
-use mitra_model::{Event, EventKind, Span};
+use mitra_model::{Event, EventKind, SeriesSet, Span, TextSeries};
 
+use crate::signal::Signal;
 use crate::view::View;
 
 /// Orphans and their limit.
@@ -37,8 +38,12 @@ pub fn orphans(view: &View<'_>) -> Option<Orphans> {
     if let Some(first) = evidence.first_mut() {
         first.during = most;
     }
-    if let Some(limit) = view.reading("sysctl.net.ipv4.tcp_max_orphans", "") {
-        evidence.extend(view.reading_evidence("sysctl.net.ipv4.tcp_max_orphans", ""));
+    if let Some(limit) = max_orphans(view) {
+        let mut setting = view.reading_evidence("sysctl.net.ipv4.tcp_max_orphans", "");
+        if let Some(setting) = &mut setting {
+            setting.during = limit;
+        }
+        evidence.extend(setting);
         return Some(Orphans { most, limit, is_guess: false, evidence });
     }
     // A number that was saved without its name. With a message of TCP beside it, a count of orphans, and no other bare
@@ -58,19 +63,40 @@ pub fn orphans(view: &View<'_>) -> Option<Orphans> {
     Some(Orphans { most, limit, is_guess: true, evidence })
 }
 
+/// The limit as it was in the window: it may have been changed since.
+fn max_orphans(view: &View<'_>) -> Option<f64> {
+    let metric = "sysctl.net.ipv4.tcp_max_orphans";
+    let known = Span { since: i64::MIN, until: view.window.until };
+    view.set.get(metric, "").and_then(|s| s.last(known)).or_else(|| view.reading(metric, ""))
+}
+
+/// Three numbers that rise, or the text is not this setting.
+fn three_limits(text: &str) -> Option<[f64; 3]> {
+    let numbers: Vec<f64> =
+        text.split_ascii_whitespace().map(str::parse).collect::<Result<_, _>>().unwrap_or_default();
+    let &[low, pressure, high] = numbers.as_slice() else { return None };
+    (0.0 < low && low <= pressure && pressure <= high).then_some([low, pressure, high])
+}
+
+/// Where TCP's memory was above the number from which on it is short: one, and zero elsewhere.
+#[must_use]
+pub fn under_pressure(set: &SeriesSet, window: Span) -> Option<Signal> {
+    let used = Signal::of(set.system("sock.tcp_mem")?, window);
+    let setting: &TextSeries = set.text("sysctl.net.ipv4.tcp_mem", "")?;
+    let mut pressure = used.clone();
+    for (t, value) in used.t.iter().zip(&mut pressure.v) {
+        let limits = setting.at(*t).or_else(|| setting.last()).and_then(three_limits);
+        *value = limits.map_or(0.0, |limits| if *value >= limits[1] { 1.0 } else { 0.0 });
+    }
+    Some(pressure)
+}
+
 /// The memory of TCP in a view.
 #[must_use]
 pub fn memory(view: &View<'_>) -> Option<Memory> {
     let used = view.set.get("sock.tcp_mem", "")?.max(view.window)?;
-    let text = view.set.text("sysctl.net.ipv4.tcp_mem", "")?.last()?;
-    let numbers: Vec<f64> =
-        text.split_ascii_whitespace().map(str::parse).collect::<Result<_, _>>().unwrap_or_default();
-    // Three numbers that rise, or the line is not this setting.
-    let &[low, pressure, high] = numbers.as_slice() else { return None };
-    if !(0.0 < low && low <= pressure && pressure <= high) {
-        return None;
-    }
-    let limits = [low, pressure, high];
+    let setting = view.set.text("sysctl.net.ipv4.tcp_mem", "")?;
+    let limits = setting.at(view.window.until).or_else(|| setting.last()).and_then(three_limits)?;
     let mut evidence: Vec<Evidence> = view.reading_evidence("sock.tcp_mem", "").into_iter().collect();
     if let Some(first) = evidence.first_mut() {
         first.during = used;

@@ -174,6 +174,14 @@ fn is_ordered(a: &Finding, b: &Finding) -> bool {
     era == Era::Dated || a.intersect(b).is_some_and(|both| 2.0 * both.seconds() >= shorter)
 }
 
+/// Whether both are known to be the doing of one process; by its name where an id is missing.
+fn is_same_process(a: &Finding, b: &Finding) -> bool {
+    match (a.culprit.pid, b.culprit.pid) {
+        (Some(a), Some(b)) => a == b,
+        _ => a.culprit.process.is_some() && a.culprit.process == b.culprit.process,
+    }
+}
+
 fn link(a: &Active, root: Option<&Finding>) -> Link {
     let lag = root
         .filter(|root| is_ordered(root, &a.finding))
@@ -201,6 +209,9 @@ impl Links {
             let (Some(cause), Some(effect)) = (active.get(edge.cause), active.get(edge.effect)) else {
                 continue;
             };
+            if edge.same_process && !is_same_process(&cause.finding, &effect.finding) {
+                continue;
+            }
             let step_s = cause.finding.step_s.max(effect.finding.step_s).max(1.0);
             // Three samples: counters of a node are folded once a second, and an onset is known to a sample.
             let tolerance = (3.0 * step_s * SECOND as f64) as i64;

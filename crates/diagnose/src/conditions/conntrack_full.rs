@@ -145,9 +145,13 @@ fn finding(view: &View<'_>, net: Net<'_>, high: &High, count: Option<f64>, max: 
         net.place(),
         words::count(given_up)
     );
-    for metric in
-        ["conntrack.drop", "conntrack.early_drop", "conntrack.insert_failed", "conntrack.count", "conntrack.max"]
-    {
+    for metric in [
+        "conntrack.drop",
+        "conntrack.early_drop",
+        "conntrack.insert_failed",
+        "conntrack.count",
+        "conntrack.max",
+    ] {
         finding.evidence.extend(net.evidence(view, metric, span).filter(|e| e.during > 0.0));
     }
     // A SYN that was dropped is sent again; a datagram is not, and nobody counts what its sender lost.
@@ -161,7 +165,8 @@ fn by_messages(view: &View<'_>, first: &Event, said: &[&Event]) -> Finding {
     let mut finding = view.finding_at(first.real);
     finding.end = said.last().map(|e| e.real);
     finding.culprit.sysctl = Some("net.netfilter.nf_conntrack_max".to_owned());
-    finding.statement = "the kernel drops packets because its table of tracked connections is full".to_owned();
+    finding.statement =
+        "the kernel drops packets because its table of tracked connections is full".to_owned();
     finding.evidence.push(view.event_evidence(
         "event.kernel-log",
         "nf_conntrack: table full",
@@ -170,14 +175,17 @@ fn by_messages(view: &View<'_>, first: &Event, said: &[&Event]) -> Finding {
         first,
     ));
     if let (Some(count), Some(max)) = fill(view, Net { name: None }, view.window) {
-        finding.remarks.push(format!("{count:.0} connections tracked of {max:.0} allowed, in this namespace"));
+        finding
+            .remarks
+            .push(format!("{count:.0} connections tracked of {max:.0} allowed, in this namespace"));
     }
     finding.confidence = 0.85;
     finding
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let max = finding.evidence.iter().find(|e| e.metric.ends_with("conntrack_max") || e.metric == "conntrack.max");
+    let max =
+        finding.evidence.iter().find(|e| e.metric.ends_with("conntrack_max") || e.metric == "conntrack.max");
     let wanted = max.map_or_else(|| "N".to_owned(), |e| format!("{:.0}", 2.0 * e.during));
     let verify = "conntrack -S: drop and early_drop stop growing; the kernel log stays silent".to_owned();
     vec![

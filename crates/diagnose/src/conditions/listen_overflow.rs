@@ -68,7 +68,9 @@ fn observe(view: &View<'_>) -> Observation {
     let found = network::worst(view, &["tcpext.ListenOverflows"], OVERFLOWS_S, NEED_S);
     let Some((net, high)) = found else {
         if view.is_case && view.reading("sock.listen_overfull", "").is_some_and(|n| n > 0.0) {
-            return Observation::Suspected("how it grows: nstat -az TcpExtListenOverflows; sleep 10; nstat".to_owned());
+            return Observation::Suspected(
+                "how it grows: nstat -az TcpExtListenOverflows; sleep 10; nstat".to_owned(),
+            );
         }
         return match network::peak(view, &["tcpext.ListenOverflows"]) {
             Some(peak) => Observation::Inactive(format!(
@@ -102,7 +104,9 @@ fn observe(view: &View<'_>) -> Observation {
 
 fn statement(net: Net<'_>, listener: Option<&Listener<'_>>, overflows: f64, rate: f64) -> String {
     let who = match listener {
-        Some(Listener { comm: Some(comm), pid: Some(pid), .. }) => format!("{comm} ({pid}) does not accept fast enough"),
+        Some(Listener { comm: Some(comm), pid: Some(pid), .. }) => {
+            format!("{comm} ({pid}) does not accept fast enough")
+        }
         _ => "a server does not accept fast enough".to_owned(),
     };
     let queue = listener
@@ -134,11 +138,17 @@ fn fullest<'a>(view: &View<'a>, net: Net<'_>, span: Span) -> Option<Listener<'a>
             backlog,
             full_s: full.map(|(_, dt, _)| dt).sum(),
             comm: set.text("listener.comm", row).and_then(|t| t.last()),
-            pid: set.get("listener.pid", row).and_then(|s| s.last(Span::ALL)).filter(|p| *p >= 1.0).map(|p| p as u32),
+            pid: set
+                .get("listener.pid", row)
+                .and_then(|s| s.last(Span::ALL))
+                .filter(|p| *p >= 1.0)
+                .map(|p| p as u32),
         })
     });
     listeners.max_by(|a, b| {
-        (a.full_s, a.queue / a.backlog).partial_cmp(&(b.full_s, b.queue / b.backlog)).unwrap_or(std::cmp::Ordering::Equal)
+        (a.full_s, a.queue / a.backlog)
+            .partial_cmp(&(b.full_s, b.queue / b.backlog))
+            .unwrap_or(std::cmp::Ordering::Equal)
     })
 }
 
@@ -157,7 +167,9 @@ fn describe(view: &View<'_>, finding: &mut Finding, listener: &Listener<'_>, spa
     finding.remarks.push(if busiest >= BUSY {
         format!("its busiest thread took {words} of a CPU: it has no time to accept")
     } else {
-        format!("its busiest thread took {words} of a CPU: it waits for something and does not accept meanwhile")
+        format!(
+            "its busiest thread took {words} of a CPU: it waits for something and does not accept meanwhile"
+        )
     });
     finding.evidence.push(view.task_evidence("task.cpu_time", process, None, busiest, span));
 }
@@ -167,7 +179,8 @@ fn busiest_thread(view: &View<'_>, process: &Process<'_>, span: Span) -> Option<
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let port = finding.culprit.address.as_deref().and_then(|a| a.rsplit_once(':')).map_or("PORT", |(_, port)| port);
+    let port =
+        finding.culprit.address.as_deref().and_then(|a| a.rsplit_once(':')).map_or("PORT", |(_, port)| port);
     let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
     let who = finding.culprit.process.as_deref().unwrap_or("the server");
     let verify = "nstat -az TcpExtListenOverflows: stops growing".to_owned();

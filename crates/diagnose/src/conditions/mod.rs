@@ -5,6 +5,7 @@ mod allocator_carrier_misfit;
 mod anonymous_growth;
 mod cgroup_memory_limit;
 mod compaction_stall;
+mod conntrack_full;
 mod cpu_affinity_misplaced;
 mod cpu_hog;
 mod cpu_quota_throttled;
@@ -17,6 +18,7 @@ mod fork_storm;
 mod free_memory_low;
 mod iowait_high;
 mod kswapd_scanning;
+mod listen_overflow;
 mod load_high;
 mod major_faults;
 mod mass_reclaim;
@@ -25,15 +27,20 @@ mod memory_leak_managed;
 mod memory_leak_native;
 mod minor_fault_storm;
 mod mmap_lock_contention;
+mod nic_drops;
 mod numa_imbalance;
 mod oom_kill;
 mod page_cache_eviction;
 mod page_cache_thrash;
+mod port_exhaustion;
 mod pressure_cpu;
 mod pressure_io;
 mod pressure_memory;
 mod process_crash;
+mod qdisc_drops;
 mod refaults;
+mod resolver_slow;
+mod retransmit_storm;
 mod runqueue_saturation;
 mod runqueue_wait;
 mod scheduling_stall;
@@ -43,6 +50,7 @@ mod single_thread_bottleneck;
 mod slab_dentry_bloat;
 mod slab_inode_bloat;
 mod slab_leak;
+mod socket_buffer_overflow;
 pub mod streaming_read_flood;
 mod stripe_misaligned;
 mod swap_thrash;
@@ -84,6 +92,14 @@ pub fn all() -> &'static [Condition] {
         minor_fault_storm::CONDITION,
         tcp_orphan_pressure::CONDITION,
         tcp_memory_pressure::CONDITION,
+        qdisc_drops::CONDITION,
+        nic_drops::CONDITION,
+        conntrack_full::CONDITION,
+        listen_overflow::CONDITION,
+        socket_buffer_overflow::CONDITION,
+        port_exhaustion::CONDITION,
+        retransmit_storm::CONDITION,
+        resolver_slow::CONDITION,
         process_crash::CONDITION,
         stripe_misaligned::CONDITION,
         free_memory_low::CONDITION,

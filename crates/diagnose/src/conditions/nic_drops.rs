@@ -166,8 +166,7 @@ fn column(view: &View<'_>) -> Result<Lost, Observation> {
             words::count(lost)
         )));
     }
-    let harmless: f64 =
-        reasons.iter().filter(|(reason, _)| HARMLESS.contains(reason)).map(|(_, n)| n).sum();
+    let harmless: f64 = reasons.iter().filter(|(reason, _)| HARMLESS.contains(reason)).map(|(_, n)| n).sum();
     let rest = lost - harmless;
     if rest < RATE_S * high.run.high_s || rest < lost / 2.0 {
         let most = reasons.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("?", |(reason, _)| reason);
@@ -278,7 +277,9 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     }
     remedies.push(Remedy {
         action: "let several CPUs take the packets".to_owned(),
-        command: format!("echo f > /sys/class/net/{device}/queues/rx-0/rps_cpus; ethtool -L {device} combined N"),
+        command: format!(
+            "echo f > /sys/class/net/{device}/queues/rx-0/rps_cpus; ethtool -L {device} combined N"
+        ),
         verify,
         risk: "packets of one connection may be taken out of order while it changes".to_owned(),
     });

@@ -105,9 +105,13 @@ fn finding(view: &View<'_>, worst: &Dropping<'_>) -> Finding {
         words::count(worst.dropped),
         words::count(worst.high.during)
     );
-    for metric in
-        ["nic.qdisc_dropped", "nic.qdisc_overlimits", "nic.qdisc_backlog_bytes", "nic.tx_packets", "nic.tx_bytes"]
-    {
+    for metric in [
+        "nic.qdisc_dropped",
+        "nic.qdisc_overlimits",
+        "nic.qdisc_backlog_bytes",
+        "nic.tx_packets",
+        "nic.tx_bytes",
+    ] {
         finding.evidence.extend(view.evidence(metric, row, span).filter(|e| e.during > 0.0));
     }
     let mean = |metric: &str| view.set.get(metric, row).and_then(|s| s.mean(span)).filter(|v| *v > 0.0);

@@ -13,7 +13,7 @@ use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
-use crate::network;
+use crate::network::{self, RESOLVER_SLOW_S, RESOLVER_WAIT};
 use crate::view::{High, View};
 use crate::words;
 
@@ -37,11 +37,6 @@ pub const CONDITION: Condition = Condition {
     source: include_str!("resolver_slow.rs"),
 };
 
-/// A twentieth of one task's time is what somebody notices.
-const WAIT: f64 = 0.05;
-/// A lookup from here on is felt: a page needs several, one after the other. A server on the other side of the earth
-/// answers sooner.
-const SLOW_S: f64 = 0.1;
 /// Times slower than before: what was always far away did not change.
 const GROWTH: f64 = 3.0;
 /// One question in twenty that is never answered.
@@ -98,7 +93,7 @@ fn observe(view: &View<'_>) -> Observation {
     };
     let (mean, unanswered) = (worst.mean_s(view), worst.unanswered_share(view));
     let before = worst.before.as_ref();
-    let is_late = mean >= SLOW_S && before.is_none_or(|b| mean >= GROWTH * b.mean_s);
+    let is_late = mean >= RESOLVER_SLOW_S && before.is_none_or(|b| mean >= GROWTH * b.mean_s);
     let is_silent = unanswered >= UNANSWERED && before.is_none_or(|b| unanswered >= GROWTH * b.unanswered);
     if !is_late && !is_silent {
         return Observation::Inactive(format!(
@@ -113,7 +108,9 @@ fn observe(view: &View<'_>) -> Observation {
 }
 
 fn served<'a>(view: &View<'_>, row: &'a str) -> Option<Served<'a>> {
-    let high = view.high("resolver.wait_time", row, WAIT, NEED_S)?;
+    let signal = network::resolver_waits(view.set, row, view.window)?;
+    let base = view.baseline.and_then(|b| network::resolver_waits(view.base_set, row, b)).unwrap_or_default();
+    let high = view.high_signal(&signal, view.threshold(RESOLVER_WAIT, &base.v), NEED_S, base.mean())?;
     let span = high.run.span();
     let total = |metric: &str| view.set.get(metric, row).and_then(|s| s.total(span)).unwrap_or(0.0);
     let waited_s = total("resolver.wait_time");
@@ -148,11 +145,8 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
     let (address, net) = network::device(row);
     let mut finding = view.finding(&worst.high.run);
     finding.culprit.address = Some(address.to_owned());
-    let before = worst
-        .before
-        .as_ref()
-        .map(|b| format!(" ({} before)", words::seconds(b.mean_s)))
-        .unwrap_or_default();
+    let before =
+        worst.before.as_ref().map(|b| format!(" ({} before)", words::seconds(b.mean_s))).unwrap_or_default();
     let silence = if worst.unanswered >= 1.0 {
         format!(
             "; {} of {} questions had no answer",

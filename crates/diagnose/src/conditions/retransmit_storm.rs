@@ -14,7 +14,7 @@ use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
-use crate::network::{self, Net, RTO_MIN_S};
+use crate::network::{self, Net, RETRANSMITS_S, RETRANSMITS_SHARE, RTO_MIN_S};
 use crate::view::{High, View};
 use crate::words;
 
@@ -44,11 +44,6 @@ pub const CONDITION: Condition = Condition {
     source: include_str!("retransmit_storm.rs"),
 };
 
-/// A hundredth of the segments. The Internet loses a tenth of that on an ordinary day, and TCP's own search for the
-/// limit of a link about as much.
-pub const SHARE: f64 = 0.01;
-/// One a second: of what hardly sends anything a share says nothing.
-pub const RATE_S: f64 = 1.0;
 /// In how many seconds at least.
 const NEED_S: f64 = 3.0;
 /// The share has to be this many times that of the baseline: losses that are always there are not what changed.
@@ -79,7 +74,7 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     };
     let share = worst.share();
-    if share < SHARE || worst.again < LEAST {
+    if share < RETRANSMITS_SHARE || worst.again < LEAST {
         return Observation::Inactive(format!(
             "{} of the segments were sent again ({})",
             words::percent(share),
@@ -106,7 +101,7 @@ impl Losses<'_> {
 fn losses<'a>(view: &View<'_>, net: Net<'a>) -> Option<Losses<'a>> {
     let signal = network::retransmits(view.set, net, view.window)?;
     let base = view.baseline.and_then(|b| network::retransmits(view.base_set, net, b)).unwrap_or_default();
-    let threshold = view.threshold(RATE_S, &base.v);
+    let threshold = view.threshold(RETRANSMITS_S, &base.v);
     let high = view.high_signal(&signal, threshold, NEED_S, base.mean())?;
     let span = high.run.span();
     let sent = net.total(view, &["tcp.OutSegs"], span)?;
@@ -127,8 +122,7 @@ fn losses<'a>(view: &View<'_>, net: Net<'a>) -> Option<Losses<'a>> {
 fn finding(view: &View<'_>, losses: &Losses<'_>) -> Finding {
     let (net, span) = (losses.net, losses.high.run.span());
     let mut finding = view.finding(&losses.high.run);
-    let before =
-        losses.share_before.map(|s| format!(" ({} before)", words::percent(s))).unwrap_or_default();
+    let before = losses.share_before.map(|s| format!(" ({} before)", words::percent(s))).unwrap_or_default();
     finding.statement = format!(
         "TCP sent {} of its segments again{before}, {} in all{}",
         words::percent(losses.share()),
@@ -188,10 +182,12 @@ fn name_peer(view: &View<'_>, finding: &mut Finding, span: Span) {
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
-    let host = finding.culprit.address.as_deref().and_then(|a| a.rsplit_once(':')).map_or("PEER", |(host, _)| host);
+    let host =
+        finding.culprit.address.as_deref().and_then(|a| a.rsplit_once(':')).map_or("PEER", |(host, _)| host);
     vec![Remedy {
-        action: format!("find where on the way to {host} packets are lost: cable, duplex, a policer, a full link, a firewall")
-            ,
+        action: format!(
+            "find where on the way to {host} packets are lost: cable, duplex, a policer, a full link, a firewall"
+        ),
         command: format!("mtr -T -w -c 100 {host}; ip -s -s link; tc -s qdisc"),
         verify: "nstat -az TcpRetransSegs TcpOutSegs: below one in a thousand".to_owned(),
         risk: String::new(),

@@ -7,7 +7,6 @@
 //! /proc/net/dev shows none of it, so it is no `nic-drops`; drops on send are `qdisc-drops`. Where the kernel's limit for
 //! all sockets together was reached the root is `tcp-memory-pressure`.
 
-use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
@@ -77,11 +76,11 @@ fn observe(view: &View<'_>) -> Observation {
         all.push(Overflow { net, high, protocol, metrics, dropped, share: network::share_of(dropped, rest) });
     }
     let Some(worst) = all.iter().max_by(|a, b| a.dropped.total_cmp(&b.dropped)) else {
-        return match network::peak(view, &["udp.RcvbufErrors", "tcpext.TCPBacklogDrop", "tcpext.TCPRcvQDrop"]) {
-            Some(peak) => Observation::Inactive(format!(
-                "sockets dropped at most {} packets/s",
-                words::count(peak)
-            )),
+        return match network::peak(view, &["udp.RcvbufErrors", "tcpext.TCPBacklogDrop", "tcpext.TCPRcvQDrop"])
+        {
+            Some(peak) => {
+                Observation::Inactive(format!("sockets dropped at most {} packets/s", words::count(peak)))
+            }
             None => Observation::CannotTell("UdpRcvbufErrors, TcpExtTCPRcvQDrop (nstat)".to_owned()),
         };
     };
@@ -106,11 +105,14 @@ fn finding(view: &View<'_>, worst: &Overflow<'_>) -> Finding {
         words::count(worst.dropped),
         words::count(worst.high.during)
     );
-    let others: &[&'static str] = if worst.protocol == "UDP" { &["udp.InDatagrams"] } else { &["tcp.InSegs"] };
+    let others: &[&'static str] =
+        if worst.protocol == "UDP" { &["udp.InDatagrams"] } else { &["tcp.InSegs"] };
     for metric in worst.metrics.iter().chain(others) {
         finding.evidence.extend(net.evidence(view, metric, span).filter(|e| e.during > 0.0));
     }
-    if let Some(all) = net.total(view, &["udp.MemErrors"], span).filter(|n| *n >= 1.0 && worst.protocol == "UDP") {
+    if let Some(all) =
+        net.total(view, &["udp.MemErrors"], span).filter(|n| *n >= 1.0 && worst.protocol == "UDP")
+    {
         finding.remarks.push(format!(
             "{} were dropped because all UDP sockets together had reached net.ipv4.udp_mem",
             words::count(all)
@@ -127,13 +129,16 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     let who = finding.culprit.process.as_deref().unwrap_or("the program");
     vec![
         Remedy {
-            action: format!("let {who} read faster: more threads, several sockets with SO_REUSEPORT, several datagrams a call"),
+            action: format!(
+                "let {who} read faster: more threads, several sockets with SO_REUSEPORT, several datagrams a call"
+            ),
             command: "ss -uanmp: d in skmem is what each socket dropped".to_owned(),
             verify: verify.clone(),
             risk: String::new(),
         },
         Remedy {
-            action: "a larger buffer, which helps against bursts and not against a reader that is too slow".to_owned(),
+            action: "a larger buffer, which helps against bursts and not against a reader that is too slow"
+                .to_owned(),
             command: "sysctl -w net.core.rmem_max=8388608, and SO_RCVBUF in the program".to_owned(),
             verify,
             risk: "what waits in a large buffer is old when it is read".to_owned(),
@@ -142,5 +147,8 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
 }
 
 fn next(_: &Finding) -> Vec<Next> {
-    vec![Next { measure: "whose socket it is and how much it dropped".to_owned(), command: "ss -uanmp".to_owned() }]
+    vec![Next {
+        measure: "whose socket it is and how much it dropped".to_owned(),
+        command: "ss -uanmp".to_owned(),
+    }]
 }

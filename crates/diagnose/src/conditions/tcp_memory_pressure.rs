@@ -7,6 +7,7 @@
 use mitra_model::report::Remedy;
 
 use crate::condition::{Condition, Finding, Observation, Role, no_next};
+use crate::network;
 use crate::tcp_limits;
 use crate::view::View;
 use crate::words;
@@ -22,12 +23,21 @@ pub const CONDITION: Condition = Condition {
         "sysctl.net.ipv4.tcp_mem",
         "tcpext.TCPMemoryPressures",
         "tcpext.TCPAbortOnMemory",
+        "tcpext.PruneCalled",
+        "tcpext.TCPRcvQDrop",
+        "netns.tcpext_TCPAbortOnMemory",
+        "netns.tcpext_PruneCalled",
+        "netns.tcpext_TCPRcvQDrop",
     ],
     observe,
     remedies,
     next: no_next,
     source: include_str!("tcp_memory_pressure.rs"),
 };
+
+/// What the kernel does about it, in each namespace: data that arrived are thrown away, buffers are squeezed, connections
+/// are reset.
+const EFFECTS: &[&str] = &["tcpext.TCPRcvQDrop", "tcpext.PruneCalled", "tcpext.TCPAbortOnMemory"];
 
 fn observe(view: &View<'_>) -> Observation {
     let Some(memory) = tcp_limits::memory(view) else {
@@ -39,10 +49,7 @@ fn observe(view: &View<'_>) -> Observation {
     if memory.used < memory.limits[1] {
         return Observation::Inactive(of);
     }
-    let run = view
-        .system("sock.tcp_mem")
-        .map(|s| s.map(|v| if v >= memory.limits[1] { 1.0 } else { 0.0 }))
-        .and_then(|s| s.run(1.0, 0.0));
+    let run = tcp_limits::under_pressure(view.set, view.window).and_then(|s| s.run(1.0, 0.0));
     let mut finding = run.map_or_else(
         || view.finding_at(view.window.since.max(mitra_model::Era::Fact.zero())),
         |r| view.finding(&r),
@@ -57,6 +64,13 @@ fn observe(view: &View<'_>) -> Observation {
     let messages: Vec<_> = tcp_limits::messages(view).filter(|(_, what, _)| *what != "orphans").collect();
     if let Some((event, what, _)) = messages.first() {
         finding.evidence.push(tcp_limits::message_evidence(view, event, what, messages.len()));
+    }
+    let span = run.map_or(view.window, |r| r.span());
+    for metric in EFFECTS {
+        let nets = network::nets(view.set, metric).into_iter();
+        let all = nets.filter_map(|net| Some((net, net.total(view, &[metric], span)?)));
+        let most = all.filter(|(_, total)| *total >= 1.0).max_by(|a, b| a.1.total_cmp(&b.1));
+        finding.evidence.extend(most.and_then(|(net, _)| net.evidence(view, metric, span)));
     }
     finding.confidence = if memory.used >= memory.limits[2] { 0.95 } else { 0.8 };
     Observation::Active(Box::new(finding))

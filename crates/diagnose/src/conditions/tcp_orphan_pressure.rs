@@ -10,6 +10,7 @@
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::network;
 use crate::tcp_limits::{self, Orphans};
 use crate::view::View;
 use crate::words;
@@ -26,6 +27,7 @@ pub const CONDITION: Condition = Condition {
         "sysctl.net.ipv4.tcp_max_orphans",
         "sysctl.net.ipv4.tcp_mem",
         "tcpext.TCPAbortOnMemory",
+        "netns.tcpext_TCPAbortOnMemory",
     ],
     observe,
     remedies,
@@ -40,9 +42,10 @@ const ABORTS_S: f64 = 0.1;
 
 fn observe(view: &View<'_>) -> Observation {
     let messages: Vec<_> = tcp_limits::messages(view).filter(|(_, what, _)| *what != "memory").collect();
-    let aborts = view.high("tcpext.TCPAbortOnMemory", "", ABORTS_S, 2.0);
+    // Orphans are counted for the whole machine, the connections that are reset for them in each namespace.
+    let aborts = network::worst(view, &["tcpext.TCPAbortOnMemory"], ABORTS_S, 2.0);
     if messages.is_empty() && aborts.is_none() {
-        return match view.system("tcpext.TCPAbortOnMemory") {
+        return match network::peak(view, &["tcpext.TCPAbortOnMemory"]) {
             Some(_) => Observation::Inactive("no connection was aborted for lack of room".to_owned()),
             None => Observation::CannotTell("TcpExtTCPAbortOnMemory (nstat), or the kernel log".to_owned()),
         };
@@ -70,7 +73,7 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     }
     let mut finding = match (&aborts, messages.first()) {
-        (Some(high), _) => view.finding(&high.run),
+        (Some((_, high)), _) => view.finding(&high.run),
         (None, Some((event, ..))) => Finding {
             // Of what is known by messages only, the last one is all that is known of its end.
             end: messages.iter().map(|(event, ..)| event.real).max(),
@@ -82,8 +85,11 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some((event, what, _)) = messages.first() {
         finding.evidence.push(tcp_limits::message_evidence(view, event, what, messages.len()));
     }
-    if let Some(high) = &aborts {
-        finding.evidence.extend(view.evidence("tcpext.TCPAbortOnMemory", "", high.run.span()));
+    if let Some((net, high)) = &aborts {
+        finding.evidence.extend(net.evidence(view, "tcpext.TCPAbortOnMemory", high.run.span()));
+        if net.name.is_some() {
+            finding.remarks.push(format!("the connections were reset{}", net.place()));
+        }
     }
     Observation::Active(Box::new(finding))
 }

@@ -1,0 +1,244 @@
+//! No local port is left for new connections to one place: connect() fails with EADDRNOTAVAIL.
+//!
+//! A connection is told apart by the addresses and ports of both ends. To one port of one server there can be only as
+//! many as `net.ipv4.ip_local_port_range` has ports, 28,232 unless somebody changed it. The side that closes first keeps
+//! its port for another 60 seconds in TIME-WAIT, so that a program that opens a connection for each request can make no
+//! more than a sixtieth of them a second for long: 470. Beyond that connect() fails at once, after a search through all
+//! of the ports that costs a millisecond or more of CPU each time.
+//!
+//! The kernel counts no such failure. It is known where the calls that fail were watched; otherwise it is read from the
+//! ports: as many connections and TIME-WAITs as there are ports, no more and no less, and fewer connections than before.
+//! Many TIME-WAITs by themselves are no harm, above all on a server, whose port is always the same.
+
+use mitra_model::report::{Next, Remedy};
+use mitra_model::{CaptureRow, Event, EventKind, Span};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::network::{self, Net, PORTS_NEARLY_ALL};
+use crate::signal::Signal;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "port-exhaustion",
+    title: "no local port is left for new connections",
+    role: Role::Root,
+    area: "network",
+    needs: &[
+        "sock.tcp_tw",
+        "sock.tcp_inuse",
+        "tcp.ActiveOpens",
+        "sysctl.net.ipv4.ip_local_port_range",
+        "netns.sock_tcp_tw",
+        "netns.sock_tcp_inuse",
+        "netns.tcp_ActiveOpens",
+        "netns.sysctl_net_ipv4_ip_local_port_range",
+        "netns.pid",
+        "netns.comm",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("port_exhaustion.rs"),
+};
+
+/// More than there are ports for one place means that they go to several places, each of which has all of the ports.
+const MORE: f64 = 1.15;
+/// In how many seconds at least.
+const NEED_S: f64 = 3.0;
+/// Connections per second have to fall to this part of what they were before the ports were used up.
+const FEWER: f64 = 0.7;
+/// Fewer connections per second leave their ports in time whatever the range.
+const OPENS_S: f64 = 0.5;
+/// A few failures may be a program that tries out an address.
+const FAILURES: f64 = 3.0;
+
+/// The ports of one namespace and what became of them.
+struct Ports<'a> {
+    net: Net<'a>,
+    range: (f64, f64),
+    used: Signal,
+}
+
+impl Ports<'_> {
+    fn count(&self) -> f64 {
+        self.range.1 - self.range.0 + 1.0
+    }
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    let failed = failures(view);
+    let nets = network::nets(view.set, "sock.tcp_tw");
+    let all: Vec<Ports<'_>> = nets.into_iter().filter_map(|net| ports(view, net)).collect();
+    if let Some((event, row)) = failed.first() {
+        return Observation::Active(Box::new(by_failures(view, &all, event, row)));
+    }
+    if all.is_empty() {
+        return Observation::CannotTell(
+            "ss -s, sysctl net.ipv4.ip_local_port_range; or calls that fail: strace -fe connect".to_owned(),
+        );
+    }
+    match all.iter().find_map(|ports| exhausted(view, ports)) {
+        Some(finding) => Observation::Active(Box::new(finding)),
+        None => {
+            let part = |ports: &Ports<'_>| ports.used.max().unwrap_or(0.0) / ports.count();
+            let most = all.iter().map(part).fold(0.0, f64::max);
+            Observation::Inactive(format!(
+                "as many connections as {} of the local ports",
+                words::percent(most)
+            ))
+        }
+    }
+}
+
+/// The local ports of a namespace.
+fn ports<'a>(view: &View<'_>, net: Net<'a>) -> Option<Ports<'a>> {
+    let range = network::port_range(view.set, net)?;
+    let used = net.sum(view.set, &["sock.tcp_tw", "sock.tcp_inuse"], view.window)?;
+    Some(Ports { net, range, used })
+}
+
+/// Calls of connect() or bind() that failed for want of a port, where they were watched.
+fn failures<'a>(view: &'a View<'_>) -> Vec<(&'a Event, &'a CaptureRow)> {
+    let mut rows = Vec::new();
+    for event in view.set.events.iter().filter(|e| view.window.contains(e.real)) {
+        if let EventKind::Capture { capture, tops, .. } = &event.kind
+            && capture == "errors"
+        {
+            let is_it = |row: &&CaptureRow| row.what.contains("EADDRNOTAVAIL") && row.count >= FAILURES;
+            rows.extend(tops.iter().filter(is_it).map(|row| (event, row)));
+        }
+    }
+    rows.sort_by(|a, b| b.1.count.total_cmp(&a.1.count));
+    rows
+}
+
+fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Finding> {
+    let count = ports.count();
+    let run = ports.used.run(PORTS_NEARLY_ALL * count, NEED_S)?;
+    let span = run.span();
+    if ports.used.within(span).max()? > MORE * count {
+        return None;
+    }
+    let opens = |span: Span| ports.net.sum(view.set, &["tcp.ActiveOpens"], span);
+    let during = opens(span)?.mean()?;
+    // They were used up at a higher rate than the one at which they come back.
+    let before = opens(Span { since: view.window.since, until: span.since })
+        .and_then(|s| s.max())
+        .into_iter()
+        .chain(opens(span)?.v.first().copied())
+        .fold(0.0, f64::max);
+    if before < OPENS_S || during > FEWER * before {
+        return None;
+    }
+    let mut finding = view.finding(&run);
+    describe(view, &mut finding, ports, span);
+    finding.statement = format!(
+        "{} connections and TIME-WAITs use up the {count:.0} local ports {:.0} to {:.0}{}: {} new ones a second instead \
+         of {}",
+        words::count(ports.used.within(span).max()?),
+        ports.range.0,
+        ports.range.1,
+        ports.net.place(),
+        words::count(during),
+        words::count(before)
+    );
+    finding.confidence = 0.75;
+    if let Some((comm, pid)) = busiest(view, ports.net, span) {
+        finding.remarks.push(format!("{comm} ({pid}) took most CPU of the processes of that namespace"));
+        finding.culprit.process = Some(comm);
+        finding.culprit.pid = Some(pid);
+    }
+    Some(finding)
+}
+
+fn by_failures(view: &View<'_>, all: &[Ports<'_>], event: &Event, row: &CaptureRow) -> Finding {
+    let fullest = all.iter().max_by(|a, b| {
+        let part = |ports: &Ports<'_>| ports.used.max().unwrap_or(0.0) / ports.count();
+        part(a).total_cmp(&part(b))
+    });
+    let run = fullest.and_then(|ports| ports.used.run(PORTS_NEARLY_ALL * ports.count(), 0.0));
+    let mut finding = run.as_ref().map_or_else(|| view.finding_at(event.real), |run| view.finding(run));
+    if let (Some(ports), Some(run)) = (fullest, run) {
+        describe(view, &mut finding, ports, run.span());
+    }
+    finding.culprit.process = Some(row.comm.clone()).filter(|c| !c.is_empty());
+    finding.culprit.pid = row.pid;
+    finding.culprit.sysctl = Some("net.ipv4.ip_local_port_range".to_owned());
+    finding.statement = format!(
+        "connect() of {} failed {} times because no local port was left ({})",
+        if row.comm.is_empty() { "a program" } else { &row.comm },
+        words::count(row.count),
+        row.what
+    );
+    finding.evidence.insert(
+        0,
+        view.event_evidence("event.capture", &format!("{} {}", row.comm, row.what), row.count, "", event),
+    );
+    finding.confidence = 0.95;
+    finding
+}
+
+fn describe(view: &View<'_>, finding: &mut Finding, ports: &Ports<'_>, span: Span) {
+    finding.culprit.sysctl = Some("net.ipv4.ip_local_port_range".to_owned());
+    for metric in ["sock.tcp_tw", "sock.tcp_inuse", "tcp.ActiveOpens"] {
+        finding.evidence.extend(ports.net.evidence(view, metric, span));
+    }
+    if let Some((metric, row)) = ports.net.cell("sysctl.net.ipv4.ip_local_port_range") {
+        let mut range = view.evidence_of(metric, row, None, ports.count());
+        "ports".clone_into(&mut range.unit);
+        range.quotes.extend(view.text_quote(metric, row));
+        finding.evidence.push(range);
+    }
+    finding.remarks.push(format!(
+        "a port that was used comes back after 60 s: {} connections a second to one place are the most that {} ports allow",
+        words::count((ports.count() / 60.0).max(1.0).round()),
+        words::count(ports.count())
+    ));
+}
+
+/// The process of another namespace that took most CPU, if it took most of what all of them took: a search for a port
+/// costs time. In the recorder's own namespace that says nothing.
+fn busiest(view: &View<'_>, net: Net<'_>, span: Span) -> Option<(String, u32)> {
+    let pid = view.set.get("netns.pid", net.name?)?.last(Span::ALL)? as u32;
+    let netns = |p: &crate::process::Process<'_>| {
+        p.rows.iter().find_map(|row| view.set.get("task.netns", row)?.last(Span::ALL))
+    };
+    let inode = view.processes().iter().find(|p| p.pid == pid).and_then(netns)?;
+    let inside: Vec<_> = view.processes().iter().filter(|p| netns(p) == Some(inode)).cloned().collect();
+    let tops = crate::process::ranking(&inside, span, |p| p.total(view.set, "task.cpu_time", span));
+    let top = tops.first().filter(|top| top.share >= 0.5)?;
+    Some((top.comm.to_owned(), top.pid()))
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let who = finding.culprit.process.as_deref().unwrap_or("the program");
+    let verify = "ss -s: timewait falls; connect() succeeds".to_owned();
+    vec![
+        Remedy {
+            action: format!("let {who} keep its connections: a pool, keep-alive"),
+            command: "ss -tan state time-wait | awk '{print $4}' | sort | uniq -c | sort -n | tail"
+                .to_owned(),
+            verify: verify.clone(),
+            risk: String::new(),
+        },
+        Remedy {
+            action: "more ports, and take those in TIME-WAIT again after a second".to_owned(),
+            command: "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\" net.ipv4.tcp_tw_reuse=1"
+                .to_owned(),
+            verify,
+            risk:
+                "a port that a service of this machine wants may be taken: net.ipv4.ip_local_reserved_ports"
+                    .to_owned(),
+        },
+    ]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.culprit.pid.map_or_else(String::new, |pid| format!(" --pid {pid}"));
+    vec![Next {
+        measure: "which calls fail and why".to_owned(),
+        command: format!("mitra capture errors{pid}"),
+    }]
+}

@@ -1,0 +1,423 @@
+//! The root cause of machines whose network loses something, and of their look-alikes. The numbers are of the size that
+//! the real incidents have.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use mitra_diagnose::Role;
+use mitra_model::report::{Culprit, Report};
+use mitra_model::{CaptureRow, EventKind, TextSeries, lookup};
+use support::{HEALTHY, INCIDENT, Machine, START, root};
+
+/// A server that answers two hundred requests a second, and a namespace beside it that does the same.
+fn serving() -> Machine {
+    let mut m = Machine::idle();
+    for (metric, value) in [
+        ("tcp.OutSegs", 400.0),
+        ("tcp.InSegs", 400.0),
+        ("tcp.RetransSegs", 0.0),
+        ("tcp.ActiveOpens", 50.0),
+        ("tcpext.TCPSynRetrans", 0.0),
+        ("tcpext.TCPTimeouts", 0.0),
+        ("tcpext.ListenOverflows", 0.0),
+        ("tcpext.ListenDrops", 0.0),
+        ("tcpext.TCPAbortOnMemory", 0.0),
+        ("tcpext.TCPBacklogDrop", 0.0),
+        ("tcpext.TCPRcvQDrop", 0.0),
+        ("udp.InDatagrams", 100.0),
+        ("udp.RcvbufErrors", 0.0),
+        ("udp.SndbufErrors", 0.0),
+        ("conntrack.drop", 0.0),
+        ("conntrack.early_drop", 0.0),
+        ("conntrack.insert_failed", 0.0),
+        ("conntrack.count", 900.0),
+        ("conntrack.max", 262_144.0),
+        ("sock.tcp_tw", 300.0),
+        ("sock.tcp_inuse", 40.0),
+        ("sock.tcp_mem", 50.0),
+        ("sock.tcp_orphan", 0.0),
+    ] {
+        m.sys(metric, value, value);
+        if let Some(elsewhere) = mitra_diagnose::network::elsewhere(metric) {
+            m.row(elsewhere, "web", value, value);
+        }
+    }
+    text(&mut m, "sysctl.net.ipv4.ip_local_port_range", "", "32768\t60999");
+    text(&mut m, "netns.sysctl_net_ipv4_ip_local_port_range", "web", "32768\t60999");
+    text(&mut m, "sysctl.net.ipv4.tcp_mem", "", "280000\t370000\t560000");
+    for nic in ["eth0", "eth0@web"] {
+        m.row("nic.tx_packets", nic, 500.0, 500.0).row("nic.rx_packets", nic, 500.0, 500.0);
+        m.row("nic.rx_drop", nic, 0.0, 0.0).row("nic.qdisc_dropped", nic, 0.0, 0.0);
+        m.row("nic.tx_bytes", nic, 2e5, 2e5);
+    }
+    for cpu in ["0", "1"] {
+        m.row("softnet.dropped", cpu, 0.0, 0.0).row("softnet.processed", cpu, 500.0, 500.0);
+        m.row("cpu.softirq", cpu, 0.01, 0.01);
+    }
+    m
+}
+
+fn text(m: &mut Machine, metric: &str, row: &str, value: &str) {
+    let series = TextSeries { changes: vec![(START, Some(value.into()))], place: None };
+    m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
+}
+
+fn culprit(report: &Report) -> &Culprit {
+    &report.incidents[0].root_cause.culprit
+}
+
+fn is_silent(m: &Machine) {
+    let report = m.explain();
+    assert!(report.incidents.is_empty(), "{:#?}", report.incidents);
+}
+
+#[test]
+fn serving_is_no_incident() {
+    is_silent(&serving());
+}
+
+#[test]
+fn every_condition_of_the_network_has_a_remedy_with_a_check() {
+    let of_network = |c: &&mitra_diagnose::Condition| c.area == "network" && c.role == Role::Root;
+    let list: Vec<_> = mitra_diagnose::conditions().iter().filter(of_network).collect();
+    assert!(list.len() >= 10);
+    for condition in list {
+        let remedies = (condition.remedies)(&mitra_diagnose::Finding::default());
+        assert!(!remedies.is_empty(), "{}", condition.id);
+        for remedy in remedies {
+            assert!(!remedy.command.is_empty() && !remedy.verify.is_empty(), "{}: {remedy:?}", condition.id);
+        }
+    }
+}
+
+/// A server that stopped to accept.
+fn overflow(m: &mut Machine) {
+    m.task(50, "orderd", 0).task_rate(50, "task.cpu_time", 0.2, 0.0);
+    m.row("netns.tcpext_ListenOverflows", "web", 0.0, 205.0);
+    m.row("netns.tcpext_ListenDrops", "web", 0.0, 205.0);
+    m.row("netns.tcpext_TCPSynRetrans", "web", 0.0, 161.0);
+    m.row("netns.tcp_RetransSegs", "web", 0.0, 190.0);
+    let full: Vec<f64> = (0..INCIDENT).map(|_| 17.0).collect();
+    m.values("listener.queue", "10.9.0.2:8080@web", HEALTHY, full);
+    m.values("listener.backlog", "10.9.0.2:8080@web", HEALTHY, vec![16.0; INCIDENT]);
+    m.values("listener.pid", "10.9.0.2:8080@web", HEALTHY, vec![50.0; INCIDENT]);
+    text(m, "listener.comm", "10.9.0.2:8080@web", "orderd");
+}
+
+#[test]
+fn a_server_that_does_not_accept_is_named_with_its_address() {
+    let mut m = serving();
+    overflow(&mut m);
+    // Another namespace has a listener of the same address that is well.
+    m.row("listener.queue", "10.9.0.2:8080@other", 0.0, 12.0);
+    m.row("listener.backlog", "10.9.0.2:8080@other", 16.0, 16.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("listen-overflow", Some("orderd"), Some(50)));
+    assert_eq!(culprit(&report).address.as_deref(), Some("10.9.0.2:8080"));
+    let incident = &report.incidents[0];
+    let statement = &incident.root_cause.statement;
+    assert!(statement.contains("17") && statement.contains("16") && statement.contains("web"), "{statement}");
+    assert!(
+        incident.other_roots.is_empty(),
+        "what is sent again follows from it: {:?}",
+        incident.other_roots
+    );
+    assert!(incident.chain.iter().any(|l| l.condition == "retransmit-storm"));
+}
+
+#[test]
+fn a_busy_thread_of_the_server_is_upstream_of_its_overflow_and_one_of_another_program_is_not() {
+    for (busy, expected) in [(50, "single-thread-bottleneck"), (51, "listen-overflow")] {
+        let mut m = serving();
+        overflow(&mut m);
+        m.task(51, "encoder", 0).task_rate(busy, "task.cpu_time", 0.1, 1.0).task_rate(
+            busy,
+            "task.rchar",
+            1e6,
+            5e6,
+        );
+        m.sys("tasks.busiest", 0.2, 1.0);
+        let report = m.explain();
+        let roots: Vec<&str> = report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect();
+        let others: Vec<&str> =
+            report.incidents.iter().flat_map(|i| &i.other_roots).map(|r| r.condition.as_str()).collect();
+        assert!(roots.contains(&expected) || others.contains(&expected), "{roots:?} {others:?}");
+        let is_root = roots.contains(&"listen-overflow") || others.contains(&"listen-overflow");
+        assert_eq!(is_root, busy == 51, "{roots:?} {others:?}");
+    }
+}
+
+#[test]
+fn clients_that_all_come_back_at_once_overflow_a_queue_once() {
+    let mut m = serving();
+    let mut burst = vec![0.0; HEALTHY + INCIDENT + 20];
+    burst[HEALTHY] = 30.0;
+    m.values("tcpext.ListenOverflows", "", 0, burst);
+    is_silent(&m);
+}
+
+#[test]
+fn losses_on_the_way_are_a_storm_to_the_peer() {
+    for net in [None, Some("web")] {
+        let mut m = serving();
+        for (metric, value) in [("tcp.RetransSegs", 12.0), ("tcpext.TCPTimeouts", 5.0)] {
+            let name = net.and_then(|_| mitra_diagnose::network::elsewhere(metric)).unwrap_or(metric);
+            m.row(name, net.unwrap_or_default(), 0.0, value);
+        }
+        m.row("peer.retransmits", "10.7.0.9:5432", 0.0, 11.0).row(
+            "peer.retransmits",
+            "10.7.0.8:443",
+            0.0,
+            0.5,
+        );
+        let report = m.explain();
+        assert_eq!(root(&report), ("retransmit-storm", None, None));
+        assert_eq!(culprit(&report).address.as_deref(), Some("10.7.0.9:5432"));
+        let remarks = report.incidents[0].root_cause.remarks.join(" ");
+        assert!(remarks.contains("time-out"), "{remarks}");
+    }
+}
+
+#[test]
+fn what_is_always_lost_and_what_is_hardly_lost_is_no_storm() {
+    // A third of a per cent; a little more than as ever; and connections that nobody answers.
+    for (before, again, syn) in [(0.0, 1.3, 0.0), (3.6, 5.0, 0.0), (0.0, 20.0, 20.0)] {
+        let mut m = serving();
+        m.sys("tcp.RetransSegs", before, again).sys("tcpext.TCPSynRetrans", 0.0, syn);
+        is_silent(&m);
+    }
+}
+
+/// A queue that drops a fifth of what is to be sent.
+fn qdisc(m: &mut Machine) {
+    m.row("nic.qdisc_dropped", "eth0@web", 0.0, 1200.0).row("nic.tx_packets", "eth0@web", 500.0, 4800.0);
+    m.row("nic.qdisc_overlimits", "eth0@web", 0.0, 9000.0).row(
+        "nic.qdisc_backlog_bytes",
+        "eth0@web",
+        0.0,
+        50e3,
+    );
+    m.row("nic.tx_bytes", "eth0@web", 2e5, 2.5e6).row("netns.udp_SndbufErrors", "web", 0.0, 1180.0);
+}
+
+#[test]
+fn a_queue_that_drops_is_named_by_its_device_and_what_is_sent_again_follows() {
+    let mut m = serving();
+    qdisc(&mut m);
+    m.row("netns.tcp_RetransSegs", "web", 0.0, 60.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "qdisc-drops");
+    assert_eq!(culprit(&report).nic.as_deref(), Some("eth0@web"));
+    let incident = &report.incidents[0];
+    assert!(incident.chain.iter().any(|l| l.condition == "retransmit-storm"));
+    let remarks = incident.root_cause.remarks.join(" ");
+    assert!(remarks.contains("datagrams") && remarks.contains("20.0 ms later"), "{remarks}");
+}
+
+#[test]
+fn tcp_that_finds_the_limit_of_a_link_drops_a_little() {
+    let mut m = serving();
+    m.row("nic.qdisc_dropped", "eth0", 0.0, 30.0).row("nic.tx_packets", "eth0", 500.0, 8000.0);
+    is_silent(&m);
+}
+
+#[test]
+fn datagrams_that_nobody_reads_overflow_a_socket() {
+    let mut m = serving();
+    m.row("netns.udp_RcvbufErrors", "web", 0.0, 5351.0).row("netns.udp_InDatagrams", "web", 100.0, 2000.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "socket-buffer-overflow");
+    assert!(report.incidents[0].root_cause.statement.contains("UDP"));
+    assert!(report.incidents[0].other_roots.is_empty());
+}
+
+#[test]
+fn one_datagram_in_a_thousand_is_nothing() {
+    let mut m = serving();
+    m.sys("udp.RcvbufErrors", 0.0, 2.0).sys("udp.InDatagrams", 100.0, 2000.0);
+    is_silent(&m);
+}
+
+#[test]
+fn a_backlog_that_drops_is_named_by_the_device_that_it_came_from() {
+    let mut m = serving();
+    m.row("softnet.dropped", "1", 0.0, 4000.0).row("softnet.processed", "1", 500.0, 90_000.0);
+    m.row("cpu.softirq", "1", 0.01, 0.95).row("nic.rx_drop", "eth0@web", 0.0, 4000.0);
+    m.row("drop.packets", "cpu_backlog", 0.0, 4000.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "nic-drops");
+    assert_eq!(culprit(&report).nic.as_deref(), Some("eth0@web"));
+    let remarks = report.incidents[0].root_cause.remarks.join(" ");
+    assert!(remarks.contains("CPU 1"), "{remarks}");
+}
+
+#[test]
+fn packets_of_a_protocol_that_nobody_speaks_are_harmless() {
+    let mut m = serving();
+    m.row("nic.rx_drop", "eth0", 0.0, 1751.0).row("drop.packets", "unhandled_proto", 0.0, 1751.0);
+    is_silent(&m);
+    // The column alone, without the kernel's reasons, does not tell.
+    let mut m = serving();
+    m.row("nic.rx_drop", "eth0", 0.0, 1751.0);
+    is_silent(&m);
+}
+
+#[test]
+fn drops_with_no_harmless_reason_are_the_ring() {
+    let mut m = serving();
+    m.row("nic.rx_drop", "eth0", 0.0, 900.0).row("nic.rx_packets", "eth0", 500.0, 60_000.0);
+    m.row("drop.packets", "unhandled_proto", 1.0, 1.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "nic-drops");
+    assert_eq!(culprit(&report).nic.as_deref(), Some("eth0"));
+}
+
+#[test]
+fn a_full_table_of_connections_is_named_with_its_setting() {
+    let mut m = serving();
+    m.row("netns.conntrack_drop", "web", 0.0, 40.0).row("netns.conntrack_count", "web", 900.0, 2000.0);
+    m.row("netns.conntrack_max", "web", 2000.0, 2000.0).row("netns.tcpext_TCPSynRetrans", "web", 0.0, 38.0);
+    m.row("netns.tcp_RetransSegs", "web", 0.0, 38.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "conntrack-full");
+    assert_eq!(culprit(&report).sysctl.as_deref(), Some("net.netfilter.nf_conntrack_max"));
+    assert_eq!(report.incidents[0].chain.len(), 1, "SYNs that are lost are no storm");
+}
+
+#[test]
+fn packets_that_race_into_the_table_do_not_fill_it() {
+    let mut m = serving();
+    m.sys("conntrack.insert_failed", 0.0, 30.0).sys("conntrack.drop", 0.0, 3.0);
+    is_silent(&m);
+}
+
+#[test]
+fn the_kernel_says_that_the_table_is_full() {
+    let mut m = serving();
+    m.sys("conntrack.drop", 0.0, 40.0).sys("conntrack.count", 900.0, 262_144.0);
+    let text = "nf_conntrack: nf_conntrack: table full, dropping packet".to_owned();
+    m.event(HEALTHY + 1, EventKind::KernelLog { priority: 4, text });
+    let report = m.explain();
+    assert_eq!(root(&report).0, "conntrack-full");
+    let evidence = &report.incidents[0].chain[0].evidence;
+    assert!(evidence.iter().any(|e| e.metric == "event.kernel-log"), "{evidence:?}");
+}
+
+/// All 28,232 ports of a namespace in TIME-WAIT, and hardly a new connection.
+fn no_ports(m: &mut Machine) {
+    m.row("netns.sock_tcp_tw", "web", 300.0, 28_200.0).row("netns.tcp_ActiveOpens", "web", 900.0, 440.0);
+    let tw: Vec<f64> = (0..HEALTHY + INCIDENT + 20)
+        .map(|i| if (HEALTHY..HEALTHY + INCIDENT).contains(&i) { 28_190.0 } else { 300.0 })
+        .collect();
+    m.values("netns.sock_tcp_tw", "web", 0, tw);
+}
+
+#[test]
+fn ports_that_are_used_up_are_seen_by_the_connections_that_stay_away() {
+    let mut m = serving();
+    no_ports(&mut m);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "port-exhaustion");
+    assert_eq!(culprit(&report).sysctl.as_deref(), Some("net.ipv4.ip_local_port_range"));
+}
+
+#[test]
+fn calls_that_failed_name_the_program_that_has_no_ports() {
+    let mut m = serving();
+    no_ports(&mut m);
+    let row = CaptureRow {
+        pid: Some(77),
+        comm: "poolless".to_owned(),
+        what: "connect EADDRNOTAVAIL".to_owned(),
+        count: 5_000.0,
+        ..CaptureRow::default()
+    };
+    m.event(
+        HEALTHY + 10,
+        EventKind::Capture {
+            capture: "errors".to_owned(),
+            why: "test".to_owned(),
+            seconds: 5.0,
+            events: 5_000,
+            lost: 0,
+            ended: "time".to_owned(),
+            cost_ns: None,
+            file: None,
+            tops: vec![row],
+        },
+    );
+    assert_eq!(root(&m.explain()), ("port-exhaustion", Some("poolless"), Some(77)));
+}
+
+#[test]
+fn a_busy_server_has_many_connections_in_time_wait() {
+    // As many as there are ports, but no connection less is begun: they go to several places or come from outside.
+    for (tw, opens) in [(28_000.0, 900.0), (60_000.0, 100.0)] {
+        let mut m = serving();
+        m.sys("sock.tcp_tw", 300.0, tw).sys("tcp.ActiveOpens", 900.0, opens);
+        is_silent(&m);
+    }
+}
+
+/// A name server that takes a second and a half for some questions.
+fn resolver(m: &mut Machine, wait: f64, answers: f64, unanswered: f64) {
+    let row = "10.9.0.1:53@web";
+    m.row("resolver.queries", row, 70.0, answers + unanswered).row("resolver.answers", row, 70.0, answers);
+    m.row("resolver.unanswered", row, 0.0, unanswered).row("resolver.wait_time", row, 0.07, wait);
+    m.values("resolver.pid", row, HEALTHY, vec![50.0; INCIDENT]);
+    text(m, "resolver.comm", row, "orderd");
+}
+
+#[test]
+fn a_name_server_that_got_slow_is_named_by_its_address() {
+    // Late answers; and questions that nobody answers.
+    for (wait, answers, unanswered) in [(9.0, 6.0, 0.0), (1.5, 0.0, 1.0)] {
+        let mut m = serving();
+        resolver(&mut m, wait, answers, unanswered);
+        let report = m.explain();
+        assert_eq!(root(&report).0, "resolver-slow");
+        assert_eq!(culprit(&report).address.as_deref(), Some("10.9.0.1:53"));
+        assert_eq!(culprit(&report).process, None, "who waits is a victim");
+        assert!(report.incidents[0].root_cause.remarks.join(" ").contains("orderd (50)"));
+    }
+}
+
+#[test]
+fn many_quick_answers_are_no_slow_server() {
+    let mut m = serving();
+    resolver(&mut m, 1.2, 900.0, 0.0);
+    is_silent(&m);
+}
+
+#[test]
+fn questions_that_the_own_queue_drops_are_not_the_servers_fault() {
+    let mut m = serving();
+    qdisc(&mut m);
+    resolver(&mut m, 5.0, 1.0, 3.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "qdisc-drops");
+    assert!(report.incidents[0].chain.iter().any(|l| l.condition == "resolver-slow"));
+}
+
+#[test]
+fn memory_of_tcp_is_seen_whosever_connections_they_are() {
+    let mut m = serving();
+    text(&mut m, "sysctl.net.ipv4.tcp_mem", "", "1000\t1500\t2000");
+    m.sys("sock.tcp_mem", 50.0, 1995.0);
+    m.row("netns.tcpext_TCPRcvQDrop", "web", 0.0, 40.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "tcp-memory-pressure");
+    let evidence = &report.incidents[0].chain[0].evidence;
+    assert!(evidence.iter().any(|e| e.metric == "netns.tcpext_TCPRcvQDrop"), "{evidence:?}");
+    assert!(report.incidents[0].other_roots.is_empty());
+}
+
+#[test]
+fn orphans_of_the_machine_reset_connections_of_a_namespace() {
+    let mut m = serving();
+    m.sys("sysctl.net.ipv4.tcp_max_orphans", 256.0, 256.0).sys("sock.tcp_orphan", 0.0, 268.0);
+    m.row("netns.tcpext_TCPAbortOnMemory", "web", 0.0, 200.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "tcp-orphan-pressure");
+    assert!(report.incidents[0].root_cause.remarks.join(" ").contains("web"));
+}
