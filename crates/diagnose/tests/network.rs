@@ -2,6 +2,7 @@
 //! the real incidents have.
 
 #[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test file uses the rest")]
 mod support;
 
 use mitra_diagnose::Role;
