@@ -3,6 +3,8 @@
 //! The triggers are generous. They decide only where the conditions look, and whether a machine that is merely
 //! busy has an incident is for the conditions to say.
 
+use std::collections::VecDeque;
+
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, SeriesSet, Span};
 
@@ -55,8 +57,8 @@ const TRIGGERS: &[Trigger] = &[
     system(&["vm.pswpin"], 100.0),
     Trigger { need_s: 0.0, ..system(&["vm.oom_kill"], f64::MIN_POSITIVE) },
     Trigger { need_s: 0.0, ..system(&["tasks.oom_kills"], f64::MIN_POSITIVE) },
-    // A fault takes a microsecond or two: from here on a tenth of a CPU goes into them.
-    system(&["vm.pgfault"], 100_000.0),
+    // A fault takes a microsecond or two: from here on a twentieth of a CPU goes into them.
+    system(&["vm.pgfault"], 30_000.0),
     // Each is a connection that was reset.
     each(&["tcpext.TCPAbortOnMemory", "netns.tcpext_TCPAbortOnMemory"], 0.1),
     // Each is a second of a client's time.
@@ -70,7 +72,52 @@ const TRIGGERS: &[Trigger] = &[
     each(&["softnet.dropped", "nic.rx_fifo", "nic.rx_ring_drops", "nic.rx_drop"], 5.0),
     each(&["disk.io_time"], 0.9),
     each(&["cgroup.throttled_time"], 0.05),
+    // A task that does not come back, alone.
+    Trigger {
+        need_s: 8.0,
+        ..system(&["tasks.d_io", "tasks.d_lock", "tasks.d_memory", "tasks.d_throttle"], 1.0)
+    },
+    // A tenth of the CPUs is somewhere else.
+    per_cpu(&["sys.cpu_steal"], 0.1),
+    // A third of a CPU goes into interrupts.
+    Trigger { need_s: 3.0, ..each(&["cpu.softirq"], 0.3) },
+    // A switch costs two microseconds or more with what it does to the caches: a twentieth of a CPU.
+    system(&["sys.ctxt"], 25_000.0),
+    // A process that cannot open anything any more.
+    system(&["tasks.fds_fullest"], 0.98),
 ];
+
+/// A level that rises far within minutes.
+struct Climb {
+    metric: &'static str,
+    /// From the lowest level of the last minutes to the present one: whether that is far.
+    is_far: fn(from: f64, to: f64) -> bool,
+    /// Whether it is the fall that matters.
+    falls: bool,
+}
+
+/// How far back the lowest level is looked for. What takes longer is a trend, not an episode.
+const CLIMB_WITHIN_NS: i64 = 600 * SECOND;
+
+const CLIMBS: &[Climb] = &[
+    // Half of what was to be had is taken: leaks, shared memory, objects of the kernel.
+    Climb { metric: "mem.available", is_far: |from, to| to <= 0.5 * from, falls: true },
+    // Threads and processes: twice as many, and more than any program starts with.
+    Climb { metric: "tasks.total", is_far: |from, to| to - from >= 200.0 && to >= 1.5 * from, falls: false },
+    // Each is two hundred bytes that nobody asked for: twenty megabytes.
+    Climb {
+        metric: "dentry.negative",
+        is_far: |from, to| to - from >= 100_000.0 && to >= 2.0 * from,
+        falls: false,
+    },
+    // Each is a kilobyte: a hundred megabytes.
+    Climb { metric: "inode.nr", is_far: |from, to| to - from >= 100_000.0 && to >= 2.0 * from, falls: false },
+];
+
+/// Deaths of one program under one parent within a minute that make a loop.
+const DEATHS: usize = 3;
+const DEATHS_WITHIN_NS: i64 = 60 * SECOND;
+const DEATHS_METRIC: &str = "exited.failed";
 
 /// What the files of other tools have instead of pressure and of the states of tasks.
 const IN_FILES: &[Trigger] = &[
@@ -91,8 +138,9 @@ const JOIN_STEPS: f64 = 2.5;
 
 /// The metrics that the triggers need.
 pub fn metrics() -> impl Iterator<Item = &'static str> {
-    let shares = network::SHARES.iter().copied();
-    TRIGGERS.iter().flat_map(|t| t.metrics.iter().copied()).chain(shares)
+    let triggers = TRIGGERS.iter().flat_map(|t| t.metrics.iter().copied());
+    let levels = CLIMBS.iter().map(|c| c.metric).chain([DEATHS_METRIC]);
+    triggers.chain(network::SHARES.iter().copied()).chain(levels)
 }
 
 /// The stretches inside the window that are worth looking at, in order of time.
@@ -109,7 +157,9 @@ fn is_trouble(kind: &EventKind) -> bool {
             | EventKind::Crash { .. }
             | EventKind::TcpPressure { .. }
             | EventKind::AllocationFailure { .. }
-    )
+            | EventKind::Stuck { .. }
+            | EventKind::DeviceError { .. }
+    ) || matches!(kind, EventKind::ClockStep { by_ns } if by_ns.unsigned_abs() >= SECOND as u64)
 }
 
 /// As [`find`], in what other tools left behind.
@@ -151,6 +201,14 @@ fn search<'t>(triggers: impl Iterator<Item = &'t Trigger>, set: &SeriesSet, wind
     for share in network::shares(set, window) {
         collect(&share, 1.0, network::SHARES_NEED_S, &mut found);
     }
+    for climb in CLIMBS {
+        if let Some(signal) = set.system(climb.metric).map(|series| Signal::of(series, window)) {
+            collect_climbs(climb, &signal, &mut found);
+        }
+    }
+    for (_, series) in set.each(DEATHS_METRIC) {
+        collect_deaths(&Signal::of(series, window), &mut found);
+    }
     for event in &set.events {
         if is_trouble(&event.kind) && window.contains(event.real) {
             let span = Span { since: event.real, until: event.real + SECOND };
@@ -181,6 +239,48 @@ fn collect(signal: &Signal, floor: f64, need_s: f64, found: &mut Vec<Found>) {
     }
 }
 
+/// The stretches in which a level went far and was still on its way.
+fn collect_climbs(climb: &Climb, signal: &Signal, found: &mut Vec<Found>) {
+    let sign = if climb.falls { -1.0 } else { 1.0 };
+    // Positions of ever higher levels within the last minutes: the first one is the lowest.
+    let mut lows: VecDeque<usize> = VecDeque::new();
+    let mut top: Option<(usize, f64)> = None;
+    for i in 0..signal.t.len() {
+        let value = sign * signal.v[i];
+        while lows.front().is_some_and(|first| signal.t[i] - signal.t[*first] > CLIMB_WITHIN_NS) {
+            lows.pop_front();
+        }
+        while lows.back().is_some_and(|last| sign * signal.v[*last] >= value) {
+            lows.pop_back();
+        }
+        lows.push_back(i);
+        let Some(low) = lows.front().copied() else { continue };
+        if !(climb.is_far)(signal.v[low], signal.v[i]) {
+            continue;
+        }
+        match top {
+            // It stands where it stood.
+            Some((from, highest)) if from == low && value <= highest => continue,
+            _ => top = Some((low, value)),
+        }
+        let reach = (JOIN_S.max(JOIN_STEPS * signal.step_s()) * SECOND as f64) as i64;
+        found.push(Found { span: Span { since: signal.t[low], until: signal.t[i] }, reach });
+    }
+}
+
+/// The stretches in which one program died again and again.
+fn collect_deaths(signal: &Signal, found: &mut Vec<Found>) {
+    let times: Vec<i64> = (0..signal.t.len()).filter(|i| signal.v[*i] > 0.0).map(|i| signal.t[i]).collect();
+    for some in times.windows(DEATHS) {
+        if let (Some(first), Some(last)) = (some.first(), some.last())
+            && last - first <= DEATHS_WITHIN_NS
+        {
+            let span = Span { since: first - SECOND, until: *last };
+            found.push(Found { span, reach: (JOIN_S * SECOND as f64) as i64 });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -201,6 +301,28 @@ mod tests {
         let series = Series { axis: Arc::new(axis), start: 0, values };
         set.insert(lookup("disk.io_time").unwrap(), "vda".into(), series);
         set
+    }
+
+    fn level(metric: &str, values: impl Iterator<Item = f64>) -> SeriesSet {
+        let mut set = SeriesSet::default();
+        let values: Vec<f64> = values.collect();
+        let t = (1..=values.len() as i64).map(|i| i * SECOND).collect();
+        let axis = Axis { t, dt: vec![1.0; values.len()], places: Vec::new() };
+        set.insert(lookup(metric).unwrap(), "".into(), Series { axis: Arc::new(axis), start: 0, values });
+        set
+    }
+
+    #[test]
+    fn what_eats_half_of_memory_is_looked_at_while_it_eats() {
+        let known = Span { since: 0, until: 2000 * SECOND };
+        let leak = level("mem.available", (0..300).map(|i| 1e9 - 8e6 * f64::from((i - 100).clamp(0, 100))));
+        let found = find(&leak, known);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].since <= 101 * SECOND && found[0].until >= 199 * SECOND, "{found:?}");
+        assert!(found[0].until <= 203 * SECOND, "it stands still from then on: {found:?}");
+        // As much over a whole day is a trend.
+        let trend = level("mem.available", (0..1900).map(|i| 1e9 - 4e5 * f64::from(i)));
+        assert!(find(&trend, known).is_empty());
     }
 
     #[test]

@@ -139,6 +139,11 @@ pub fn explain(
         incidents.extend(found);
     }
     incidents.sort_by_key(|i| i.onset);
+    // What comes in bursts is found again in each of them.
+    incidents.dedup_by(|later, first| {
+        let (a, b) = (&later.root_cause, &first.root_cause);
+        later.onset == first.onset && a.condition == b.condition && a.culprit == b.culprit
+    });
 
     let details: Vec<(&SeriesSet, Span)> = match whole {
         Some(i) => vec![(&sets[i], window)],

@@ -1,5 +1,7 @@
 //! Sizes that grow: by how much, and whether they level off. A warm-up levels off, a leak does not.
 
+use mitra_model::Span;
+
 use crate::signal::{Run, Signal};
 use crate::view::View;
 
@@ -23,7 +25,51 @@ const LEAST_SAMPLES: usize = 6;
 /// How a metric of the whole machine, or of one thing, grew; `None` where it did not or is not known.
 #[must_use]
 pub fn of(view: &View<'_>, metric: &str, row: &str) -> Option<Growth> {
-    growth(&view.of(metric, row)?)
+    climb(&view.of(metric, row)?)
+}
+
+/// How a signal grew until it was largest: what came after (the process ended, memory was freed) is not part of the growth.
+#[must_use]
+pub fn climb(signal: &Signal) -> Option<Growth> {
+    let most = signal.max()?;
+    let least = signal.v.iter().copied().fold(f64::INFINITY, f64::min);
+    // A level that it holds with some noise belongs to it.
+    let top = signal.v.iter().rposition(|v| *v >= most - LEVEL * (most - least))?;
+    let until = Span { since: i64::MIN, until: signal.t.get(top)?.saturating_add(1) };
+    let mut growth = growth(&signal.within(until))?;
+    growth.run.lasts = top + 2 >= signal.t.len();
+    growth.run.seen = signal.seen();
+    Some(growth)
+}
+
+/// A fiftieth of all the growth is noise.
+const LEVEL: f64 = 0.02;
+
+/// Memory that was to be had before anything grew: of the good time, or of the first samples.
+#[must_use]
+pub fn room(view: &View<'_>) -> Option<f64> {
+    let metric = if view.system("mem.available").is_some() { "mem.available" } else { "mem.free" };
+    let first = || view.system(metric).and_then(|s| s.v.first().copied());
+    view.before(metric, "").or_else(first).filter(|room| *room > 0.0)
+}
+
+/// A third of what was to be had.
+const ROOM_SHARE: f64 = 0.3;
+/// As much comes and goes with any program.
+const LEAST_BYTES: f64 = 1e8;
+
+/// Whether a growth is of a size that matters: a share of memory, or of what was left of it.
+#[must_use]
+pub fn matters(view: &View<'_>, growth: &Growth, memory_share: f64) -> bool {
+    let grew = growth.to - growth.from;
+    view.memory_bytes().is_some_and(|memory| grew >= memory_share * memory)
+        || (grew >= LEAST_BYTES && room(view).is_some_and(|room| grew >= ROOM_SHARE * room))
+}
+
+/// Whether something that grows will have taken everything sooner than it has been growing: half of what was to be had.
+#[must_use]
+pub fn runs_out(view: &View<'_>, growth: &Growth) -> bool {
+    !growth.levels_off && room(view).is_some_and(|room| growth.to - growth.from >= 0.5 * room)
 }
 
 fn growth(signal: &Signal) -> Option<Growth> {
@@ -88,6 +134,9 @@ mod tests {
         let warm = growth(&signal((0..60).map(|i| 60.0 * (1.0 - (-f64::from(i) / 5.0).exp())))).unwrap();
         assert!(warm.levels_off);
         assert!(growth(&signal((0..60).map(|i| 60.0 - f64::from(i)))).is_none());
+        let ended = signal((0..60).map(|i| if i < 40 { f64::from(i) } else { 0.0 }));
+        let until = climb(&ended).unwrap();
+        assert!(!until.levels_off && !until.run.lasts && until.to > 36.0 && until.run.end == 40_000_000_000);
         assert!(growth(&signal((0..3).map(f64::from))).is_none());
     }
 }

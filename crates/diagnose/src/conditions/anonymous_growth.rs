@@ -24,6 +24,8 @@ pub const CONDITION: Condition = Condition {
         "mem.available",
         "mem.free",
         "mem.total",
+        "mem.swap_total",
+        "mem.swap_free",
         "task.rss_anon",
         "psi.memory_some",
         "vm.pgscan_direct",
@@ -47,10 +49,18 @@ fn observe(view: &View<'_>) -> Observation {
     if let Some(text) = beside_a_fall(view, &anon) {
         return Observation::Inactive(text);
     }
-    let Some(memory) = view.memory_bytes() else { return Observation::CannotTell("mem.total".to_owned()) };
-    let Some(growth) = growth::of(view, "mem.anon", "").filter(|g| g.to - g.from >= GREW_SHARE * memory)
-    else {
-        return Observation::Inactive("anonymous memory grew by less than a tenth of memory".to_owned());
+    if view.memory_bytes().is_none() {
+        return Observation::CannotTell("mem.total".to_owned());
+    }
+    // What went to swap is still what processes asked for.
+    let wanted = match swapped(view) {
+        Some(swapped) => anon.zip(&swapped, |anon, swapped| anon + swapped),
+        None => anon,
+    };
+    let Some(growth) = growth::climb(&wanted).filter(|g| growth::matters(view, g, GREW_SHARE)) else {
+        return Observation::Inactive(
+            "anonymous memory grew by less than a tenth of memory and a third of what was left".to_owned(),
+        );
     };
     let grew = format!(
         "anonymous memory grew from {} to {}, {}/s",
@@ -63,6 +73,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
     match growth::memory_short(view) {
         Some(true) => {}
+        Some(false) if growth::runs_out(view, &growth) => {}
         Some(false) => return Observation::Inactive(format!("{grew}; there is still room")),
         None => return Observation::CannotTell("whether memory ran short: sar -B 1, free -m".to_owned()),
     }
@@ -80,8 +91,18 @@ fn observe(view: &View<'_>) -> Observation {
         finding.culprit.process = Some(name.to_owned());
         finding.culprit.pid = Some(pid);
         finding.confidence = 0.8;
+        finding.remarks.push(format!(
+            "whether {name} leaks in native code or keeps objects of its run time is told by a census of its heap, or by the \
+             stacks of its page faults"
+        ));
     }
     Observation::Active(Box::new(finding))
+}
+
+/// Bytes in swap.
+fn swapped(view: &View<'_>) -> Option<Signal> {
+    let (total, free) = (view.system("mem.swap_total")?, view.system("mem.swap_free")?);
+    Some(total.zip(&free, |total, free| (total - free).max(0.0)))
 }
 
 /// While file pages fell, anonymous ones hardly moved: nobody's own demand pushed them out.
@@ -128,9 +149,16 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
     }]
 }
 
-fn next(_: &Finding) -> Vec<Next> {
-    vec![Next {
-        measure: "what in it grows: its mappings and its heap".to_owned(),
-        command: "cat /proc/PID/smaps > before; sleep 60; cat /proc/PID/smaps > after".to_owned(),
-    }]
+fn next(finding: &Finding) -> Vec<Next> {
+    let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    vec![
+        Next {
+            measure: "who asks for the memory: the stacks of its page faults".to_owned(),
+            command: format!("mitra capture faults --pid {pid}"),
+        },
+        Next {
+            measure: "which of its mappings grows".to_owned(),
+            command: format!("cat /proc/{pid}/smaps > before; sleep 60; cat /proc/{pid}/smaps > after"),
+        },
+    ]
 }

@@ -4,18 +4,27 @@ mod active_file_eviction;
 mod allocator_carrier_misfit;
 mod anonymous_growth;
 mod cgroup_memory_limit;
+mod clock_step;
 mod compaction_stall;
+mod config_drift;
 mod conntrack_full;
 mod cpu_affinity_misplaced;
 mod cpu_hog;
 mod cpu_quota_throttled;
 mod cpu_saturated;
+mod cpu_steal;
+mod crash_loop;
+mod device_lost;
 mod direct_reclaim;
 mod disk_hog;
 pub mod disk_saturated;
+mod fd_exhaustion;
 mod fork_stall;
 mod fork_storm;
 mod free_memory_low;
+mod hardware_error;
+mod hung_task;
+mod interrupt_imbalance;
 mod iowait_high;
 mod kswapd_scanning;
 mod listen_overflow;
@@ -43,6 +52,7 @@ mod resolver_slow;
 mod retransmit_storm;
 mod runqueue_saturation;
 mod runqueue_wait;
+mod scheduled_burst;
 mod scheduling_stall;
 mod session_drop;
 mod shmem_growth;
@@ -57,6 +67,7 @@ mod swap_thrash;
 mod tasks_in_d_state;
 mod tcp_memory_pressure;
 mod tcp_orphan_pressure;
+mod thread_explosion;
 mod user_lock_contention;
 
 use crate::condition::Condition;
@@ -101,6 +112,17 @@ pub fn all() -> &'static [Condition] {
         retransmit_storm::CONDITION,
         resolver_slow::CONDITION,
         process_crash::CONDITION,
+        crash_loop::CONDITION,
+        fd_exhaustion::CONDITION,
+        thread_explosion::CONDITION,
+        hung_task::CONDITION,
+        interrupt_imbalance::CONDITION,
+        cpu_steal::CONDITION,
+        clock_step::CONDITION,
+        config_drift::CONDITION,
+        scheduled_burst::CONDITION,
+        hardware_error::CONDITION,
+        device_lost::CONDITION,
         stripe_misaligned::CONDITION,
         free_memory_low::CONDITION,
         kswapd_scanning::CONDITION,

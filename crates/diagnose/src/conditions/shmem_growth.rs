@@ -5,7 +5,8 @@
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
-use crate::growth;
+use crate::growth::{self, Growth};
+use crate::process;
 use crate::view::View;
 use crate::words;
 
@@ -18,6 +19,10 @@ pub const CONDITION: Condition = Condition {
     needs: &[
         "mem.shmem",
         "mem.available",
+        "fs.free_bytes",
+        "fs.type",
+        "task.wchar",
+        "task.rss_shmem",
         "mem.free",
         "mem.total",
         "psi.memory_some",
@@ -38,12 +43,16 @@ fn observe(view: &View<'_>) -> Observation {
     if view.system("mem.shmem").is_none() {
         return Observation::CannotTell("mem.shmem (Shmem of /proc/meminfo)".to_owned());
     }
-    let Some(memory) = view.memory_bytes() else { return Observation::CannotTell("mem.total".to_owned()) };
-    let Some(growth) = growth::of(view, "mem.shmem", "").filter(|g| g.to - g.from >= GREW_SHARE * memory)
+    if view.memory_bytes().is_none() {
+        return Observation::CannotTell("mem.total".to_owned());
+    }
+    let Some(growth) = growth::of(view, "mem.shmem", "").filter(|g| growth::matters(view, g, GREW_SHARE))
     else {
-        return Observation::Inactive("shared memory grew by less than a tenth of memory".to_owned());
+        return Observation::Inactive(
+            "shared memory grew by less than a tenth of memory and a third of what was left".to_owned(),
+        );
     };
-    if growth::memory_short(view) != Some(true) {
+    if growth::memory_short(view) != Some(true) && !growth::runs_out(view, &growth) {
         return Observation::Inactive(format!(
             "shared memory grew to {}; there is still room",
             words::bytes(growth.to)
@@ -58,7 +67,39 @@ fn observe(view: &View<'_>) -> Observation {
     );
     finding.evidence.extend(view.evidence("mem.shmem", "", growth.run.span()));
     finding.confidence = 0.8;
+    name_the_place(view, &mut finding, &growth);
     Observation::Active(Box::new(finding))
+}
+
+/// The tmpfs that filled and the process that wrote about as much as was added.
+fn name_the_place(view: &View<'_>, finding: &mut Finding, growth: &Growth) {
+    let grew = growth.to - growth.from;
+    let span = growth.run.span();
+    let is_tmpfs = |mount: &str| view.set.text("fs.type", mount).and_then(|t| t.last()) == Some("tmpfs");
+    let fell = view
+        .each("fs.free_bytes")
+        .filter(|(mount, _)| is_tmpfs(mount))
+        .filter_map(|(mount, s)| Some((mount, s.first(view.window)? - s.min(view.window)?)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((mount, bytes)) = fell.filter(|(_, bytes)| *bytes >= 0.5 * grew) {
+        finding.culprit.path = Some(mount.to_owned());
+        finding.statement = format!("{}; {mount} holds {} more", finding.statement, words::bytes(bytes));
+        finding.evidence.extend(view.evidence("fs.free_bytes", mount, span));
+        finding.confidence = 0.9;
+    }
+    let tops = process::ranking(view.processes(), span, |p| {
+        let mapped = p
+            .series(view.set, "task.rss_shmem")
+            .filter_map(|s| Some(s.max(view.window)? - s.first(view.window)?));
+        p.total(view.set, "task.wchar", span).max(mapped.sum())
+    });
+    if let Some(top) = tops.first().filter(|t| t.total >= 0.5 * grew && t.share >= 0.5) {
+        finding.culprit.process = Some(top.comm.to_owned());
+        finding.culprit.pid = Some(top.pid());
+        finding.statement =
+            format!("{}; {} wrote {}", finding.statement, top.words(), words::bytes(top.total));
+        finding.evidence.push(view.task_evidence("task.wchar", &top.lead, None, top.rate, span));
+    }
 }
 
 fn remedies(_: &Finding) -> Vec<Remedy> {

@@ -17,7 +17,7 @@ pub const CONDITION: Condition = Condition {
     title: "kernel memory that cannot be reclaimed grows",
     role: Role::Root,
     area: "growth",
-    needs: &["mem.sunreclaim", "slab.num_objs", "slab.objsize", "slab.bytes", "mem.total"],
+    needs: &["mem.sunreclaim", "slab.num_objs", "slab.objsize", "slab.bytes", "mem.total", "task.fds"],
     observe,
     remedies,
     next,
@@ -31,9 +31,11 @@ fn observe(view: &View<'_>) -> Observation {
     if view.system("mem.sunreclaim").is_none() {
         return Observation::CannotTell("mem.sunreclaim (SUnreclaim of /proc/meminfo)".to_owned());
     }
-    let Some(memory) = view.memory_bytes() else { return Observation::CannotTell("mem.total".to_owned()) };
+    if view.memory_bytes().is_none() {
+        return Observation::CannotTell("mem.total".to_owned());
+    }
     let Some(growth) =
-        growth::of(view, "mem.sunreclaim", "").filter(|g| g.to - g.from >= GREW_SHARE * memory)
+        growth::of(view, "mem.sunreclaim", "").filter(|g| growth::matters(view, g, GREW_SHARE))
     else {
         return Observation::Inactive("kernel memory that cannot be reclaimed hardly grew".to_owned());
     };
@@ -60,8 +62,35 @@ fn observe(view: &View<'_>) -> Observation {
         finding.evidence.extend(cache.evidence);
         finding.confidence = 0.8;
     }
+    name_the_holder(view, &mut finding);
     Observation::Active(Box::new(finding))
 }
+
+/// Most objects of the kernel are held by a descriptor of somebody.
+fn name_the_holder(view: &View<'_>, finding: &mut Finding) {
+    let opened = view.processes().iter().filter_map(|p| {
+        let series = view.set.get("task.fds", p.rows.first()?)?;
+        Some((p, series.first(view.window)?, series.max(view.window)?))
+    });
+    let most = opened.max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)));
+    if let Some((process, from, to)) = most.filter(|(_, from, to)| to - from >= FDS_MANY) {
+        finding.culprit.process = Some(process.comm.to_owned());
+        finding.culprit.pid = Some(process.pid);
+        finding.statement = format!(
+            "{}; {} ({}) went from {} to {} open descriptors",
+            finding.statement,
+            process.comm,
+            process.pid,
+            words::count(from),
+            words::count(to)
+        );
+        finding.evidence.push(view.task_evidence("task.fds", process, Some(from), to, view.window));
+        finding.confidence = 0.85;
+    }
+}
+
+/// An object behind a descriptor takes about a kilobyte: from here on it is tens of megabytes.
+const FDS_MANY: f64 = 2e4;
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let slab = finding.culprit.slab.as_deref().unwrap_or("the cache that grows");

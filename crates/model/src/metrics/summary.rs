@@ -181,6 +181,14 @@ pub const SUMMARY: &[Metric] = &[
         Kernel(2, 6),
         "CPU time in the last interval of the task that used most, per second: a thread at its limit has 1,000,000.",
     ),
+    gauge(
+        Entity::System,
+        "tasks.fds_fullest",
+        Unit::Ppm,
+        "iter/task",
+        Kernel(2, 6),
+        "Open file descriptors of the process that is nearest to its soft limit, as a share of that limit, in millionths.",
+    ),
     counter(
         Entity::System,
         "tasks.exited",

@@ -1,0 +1,76 @@
+//! The clock on the wall jumped.
+//!
+//! Time stamps and everything that is measured with the wall clock are off by as much: leases and certificates expire, sessions
+//! with a deadline end at once or never, timers of the day fire together or twice, replication by time stamps goes wrong. The
+//! kernel's own timers run by another clock and notice nothing. A correction of a few hundred milliseconds after a restart is
+//! ordinary.
+
+use mitra_model::EventKind;
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "clock-step",
+    title: "the clock jumped",
+    role: Role::Root,
+    area: "host",
+    needs: &["tasks.total"],
+    observe,
+    remedies,
+    next,
+    source: include_str!("clock_step.rs"),
+};
+
+/// Time servers step rather than slew from 128 ms on; deadlines of sessions are given in seconds.
+pub const STEP_NS: u64 = 1_000_000_000;
+
+fn observe(view: &View<'_>) -> Observation {
+    let steps =
+        view.set.events.iter().filter(|e| view.window.contains(e.real)).filter_map(|e| match e.kind {
+            EventKind::ClockStep { by_ns } => Some((e, by_ns)),
+            _ => None,
+        });
+    let Some((event, by_ns)) = steps.max_by_key(|(_, by)| by.unsigned_abs()) else {
+        if view.is_case {
+            return Observation::CannotTell(
+                "steps of the clock: journalctl -u chronyd -u systemd-timesyncd".to_owned(),
+            );
+        }
+        return Observation::Inactive("the clock did not jump".to_owned());
+    };
+    let seconds = by_ns as f64 / 1e9;
+    if by_ns.unsigned_abs() < STEP_NS {
+        return Observation::Inactive(format!("the clock jumped by {} at most", words::seconds(seconds)));
+    }
+    let mut finding = view.finding_at(event.real);
+    finding.end = Some(event.real);
+    let way = if by_ns < 0 { "back" } else { "forward" };
+    finding.statement = format!("the clock was set {way} by {}", words::seconds(seconds.abs()));
+    finding.evidence.push(view.event_evidence("event.clock-step", "", seconds, "s", event));
+    finding.remarks.push(
+        "times before and after the step do not compare; rates here are by the monotonic clock and are right"
+            .to_owned(),
+    );
+    finding.confidence = 0.9;
+    Observation::Active(Box::new(finding))
+}
+
+fn remedies(_: &Finding) -> Vec<Remedy> {
+    vec![Remedy {
+        action: "find who sets the clock, and let one time service slew it; step only at boot".to_owned(),
+        command: "chronyc tracking; chronyc makestep off: in chrony.conf, makestep 1.0 3".to_owned(),
+        verify: "chronyc tracking: System time within milliseconds".to_owned(),
+        risk: "slewing away a large error takes hours".to_owned(),
+    }]
+}
+
+fn next(_: &Finding) -> Vec<Next> {
+    vec![Next {
+        measure: "who set the clock".to_owned(),
+        command: "journalctl --since -1h | grep -i -e 'time' -e ntp -e chrony; ausearch -m TIME_ADJNTPVAL -m TIME_INJOFFSET".to_owned(),
+    }]
+}

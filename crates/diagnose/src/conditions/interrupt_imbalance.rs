@@ -1,0 +1,204 @@
+//! One CPU does the interrupts of all, and what should run there waits.
+//!
+//! A network card with one queue, or receive steering (RPS, the affinity of an interrupt) that names a single CPU, puts all packet
+//! work on it. The CPU is busy without a process to show for it; the others idle. It becomes a trouble when the CPU has
+//! nothing left: packets are dropped at its backlog, and tasks on it wait although there is room elsewhere.
+
+use mitra_model::Span;
+use mitra_model::report::{Next, Remedy};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::signal::Signal;
+use crate::view::View;
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "interrupt-imbalance",
+    title: "one CPU does the interrupts of all",
+    role: Role::Root,
+    area: "cpu",
+    needs: &[
+        "cpu.softirq",
+        "cpu.irq",
+        "cpu.idle",
+        "cpu.iowait",
+        "softnet.dropped",
+        "softnet.time_squeeze",
+        "softnet.processed",
+        "irq.count",
+        "irq.busiest_cpu",
+        "irq.description",
+        "nic.rx_packets",
+        "task.cpu",
+        "task.run_delay",
+        "task.cpu_time",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("interrupt_imbalance.rs"),
+};
+
+/// Three tenths of a CPU: what runs there is slowed by half as much again.
+const BUSY: f64 = 0.3;
+/// Interrupts that are shared out differ by less than this from CPU to CPU.
+const RATIO: f64 = 3.0;
+/// A CPU that idles for less than a tenth of the time has no room for more.
+const FULL_IDLE: f64 = 0.1;
+/// Half of another CPU is free to take a part.
+const SPARE: f64 = 0.5;
+/// A tenth of a task's time.
+const HARM: f64 = 0.1;
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.each("cpu.softirq").next().is_none() {
+        return Observation::CannotTell("softirq time of each CPU: mpstat -P ALL 1 (%soft, %irq)".to_owned());
+    }
+    let cpus: Vec<&str> = view.each("cpu.softirq").map(|(cpu, _)| cpu).collect();
+    if cpus.len() < 2 {
+        return Observation::Inactive("the machine has one CPU".to_owned());
+    }
+    let interrupts = |cpu: &str, set: &mitra_model::SeriesSet, span: Span| {
+        Signal::sum(["cpu.softirq", "cpu.irq"].iter().filter_map(|m| set.get(m, cpu)), span)
+    };
+    let mut because = "no CPU had much more interrupt work than the others".to_owned();
+    for cpu in &cpus {
+        let Some(own) = interrupts(cpu, view.set, view.window) else { continue };
+        let base = view.baseline.and_then(|b| interrupts(cpu, view.base_set, b)).unwrap_or_default();
+        let threshold = view.threshold(BUSY, &base.v);
+        let before = base.mean();
+        let Some(high) = view.high_signal(&own, threshold, 3.0, before) else { continue };
+        let span = high.run.span();
+        let others: Vec<f64> =
+            cpus.iter().filter(|c| *c != cpu).filter_map(|c| interrupts(c, view.set, span)?.mean()).collect();
+        let most = others.iter().copied().fold(0.0, f64::max);
+        if high.during < RATIO * most {
+            because = "the interrupt work is shared by the CPUs".to_owned();
+            continue;
+        }
+        let idle = |c: &str| {
+            Signal::sum(["cpu.idle", "cpu.iowait"].iter().filter_map(|m| view.set.get(m, c)), span)
+                .and_then(|s| s.mean())
+        };
+        let spare = cpus.iter().filter(|c| *c != cpu).filter_map(|c| idle(c)).fold(0.0, f64::max);
+        if spare < SPARE {
+            because = "no other CPU had room for a part of the interrupts".to_owned();
+            continue;
+        }
+        match harm(view, cpu, span, idle(cpu)) {
+            Some((harm, loss)) => {
+                let mut finding = view.finding(&high.run);
+                finding.statement = format!(
+                    "CPU {cpu} spends {} of its time in interrupts ({} before), the others {} at most while {} of one is idle; {harm}",
+                    words::percent(high.during),
+                    words::percent(high.before.unwrap_or(0.0)),
+                    words::percent(most),
+                    words::percent(spare)
+                );
+                finding.evidence.extend(view.evidence("cpu.softirq", cpu, span));
+                finding.evidence.extend(view.evidence("cpu.irq", cpu, span).filter(|e| e.during > 0.0));
+                finding
+                    .evidence
+                    .extend(cpus.iter().filter_map(|c| view.evidence("cpu.idle", c, span)).take(4));
+                finding.loss_s = loss;
+                finding.confidence = 0.8;
+                name_the_source(view, &mut finding, cpu, span);
+                return Observation::Active(Box::new(finding));
+            }
+            None => {
+                because = format!("CPU {cpu} has most of the interrupts and still room for what runs there")
+            }
+        }
+    }
+    Observation::Inactive(because)
+}
+
+/// Who suffers, in words, and the task-seconds lost.
+fn harm(view: &View<'_>, cpu: &str, span: Span, idle: Option<f64>) -> Option<(String, Option<f64>)> {
+    let softnet = |metric: &str| view.set.get(metric, cpu).and_then(|s| s.mean(span)).unwrap_or(0.0);
+    let dropped = softnet("softnet.dropped");
+    if dropped >= 1.0 {
+        return Some((format!("{} packets/s are dropped at its backlog", words::count(dropped)), None));
+    }
+    let number: f64 = cpu.parse().ok()?;
+    let delay = |set: &mitra_model::SeriesSet, span: Span| -> f64 {
+        let rows = set
+            .each("task.cpu")
+            .filter(|(row, _)| set.get("task.kthread", row).and_then(|s| s.last(span)) != Some(1.0));
+        let waits = rows.filter_map(|(row, on)| {
+            let (on, delay) = (Signal::of(on, span), Signal::of(set.get("task.run_delay", row)?, span));
+            Some(delay.zip(&on, |delay, on| if on == number { delay } else { 0.0 }).total())
+        });
+        waits.sum::<f64>() / span.seconds().max(1e-9)
+    };
+    let waited = delay(view.set, span) - view.baseline.map_or(0.0, |b| delay(view.base_set, b));
+    if waited >= HARM {
+        let text = format!("tasks on it wait {} of a task's time", words::percent(waited));
+        return Some((text, Some(waited * span.seconds())));
+    }
+    idle.filter(|idle| *idle < FULL_IDLE).map(|_| ("it has no time left".to_owned(), None))
+}
+
+/// The interrupt and the network device that the work comes from, where one stands out.
+fn name_the_source(view: &View<'_>, finding: &mut Finding, cpu: &str, span: Span) {
+    let busiest = |metric: &str| {
+        view.each(metric)
+            .filter_map(|(row, s)| Some((row, s.mean(span)?)))
+            .filter(|(_, rate)| *rate > 0.0)
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    let packets = view.set.get("softnet.processed", cpu).and_then(|s| s.mean(span)).unwrap_or(0.0);
+    let nic = busiest("nic.rx_packets").filter(|(name, rate)| *name != "lo" || *rate > 0.0);
+    if let Some((name, rate)) = nic.filter(|(_, rate)| *rate >= 0.5 * packets && *rate >= 1000.0) {
+        finding.culprit.nic = Some(name.split('@').next().unwrap_or(name).to_owned());
+        finding.statement = format!("{}; {name} brings {} packets/s", finding.statement, words::count(rate));
+        finding.evidence.extend(view.evidence("nic.rx_packets", name, span));
+        finding.confidence = 0.9;
+    }
+    let on_it =
+        |row: &str| view.set.get("irq.busiest_cpu", row).and_then(|s| s.last(span)).map(|c| c.to_string());
+    let irq = view
+        .each("irq.count")
+        .filter(|(row, _)| on_it(row).as_deref() == Some(cpu) && row.parse::<u32>().is_ok())
+        .filter_map(|(row, s)| Some((row, s.mean(span)?)))
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .filter(|(_, rate)| *rate >= 1000.0);
+    if let Some((row, rate)) = irq {
+        let what = view.set.text("irq.description", row).and_then(|t| t.last()).unwrap_or_default();
+        finding.remarks.push(format!(
+            "interrupt {row} ({what}) came {} times a second, on CPU {cpu}",
+            words::count(rate)
+        ));
+        finding.evidence.extend(view.evidence("irq.count", row, span));
+    }
+    for metric in ["softnet.processed", "softnet.time_squeeze", "softnet.dropped"] {
+        finding.evidence.extend(view.evidence(metric, cpu, span).filter(|e| e.during > 0.0));
+    }
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let nic = finding.culprit.nic.as_deref().unwrap_or("DEV");
+    vec![
+        Remedy {
+            action: "share the packets among the CPUs: receive steering for a device with one queue, more queues where it has them"
+                .to_owned(),
+            command: format!("echo ffffffff > /sys/class/net/{nic}/queues/rx-0/rps_cpus; ethtool -L {nic} combined N"),
+            verify: "mpstat -P ALL 1: %soft is spread".to_owned(),
+            risk: "packets of one flow stay on one CPU; a single flow is not spread".to_owned(),
+        },
+        Remedy {
+            action: "or keep the tasks that must not wait off that CPU".to_owned(),
+            command: "taskset -acp CPULIST PID; systemctl restart irqbalance".to_owned(),
+            verify: "pidstat -u 1: %wait falls".to_owned(),
+            risk: "the packets themselves still queue there".to_owned(),
+        },
+    ]
+}
+
+fn next(_: &Finding) -> Vec<Next> {
+    vec![Next {
+        measure: "which interrupts and which kind of soft interrupt it is".to_owned(),
+        command: "cat /proc/interrupts /proc/softirqs; cat /sys/class/net/*/queues/rx-*/rps_cpus".to_owned(),
+    }]
+}

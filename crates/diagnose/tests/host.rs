@@ -1,0 +1,268 @@
+//! Trouble of one process, one device or one setting, as a recording has it, and what looks like it.
+
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "each test program uses its own part of the support")]
+mod support;
+
+use std::sync::Arc;
+
+use mitra_model::report::Report;
+use mitra_model::time::SECOND;
+use mitra_model::{EventKind, TextSeries, lookup};
+use support::{HEALTHY, INCIDENT, Machine, START, root};
+
+const N: usize = HEALTHY + INCIDENT + 20;
+
+/// A value for each second of the recording.
+fn each(f: impl Fn(usize) -> f64) -> Vec<f64> {
+    (0..N).map(f).collect()
+}
+
+fn is_on(i: usize) -> bool {
+    (HEALTHY..HEALTHY + INCIDENT).contains(&i)
+}
+
+fn row(tid: u32) -> String {
+    format!("{tid}@{}", u64::from(tid) * 1_000_000)
+}
+
+fn set_text(m: &mut Machine, metric: &str, row: &str, second: usize, text: &str) {
+    let series =
+        TextSeries { changes: vec![(START + second as i64 * SECOND, Some(Arc::from(text)))], place: None };
+    m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
+}
+
+fn ids(report: &Report) -> Vec<&str> {
+    report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect()
+}
+
+fn descriptors(limit: f64, fds: impl Fn(usize) -> f64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(90, "gatewayd", 0);
+    m.values("task.fd_limit", &row(90), 0, each(|_| limit)).values("task.fds", &row(90), 0, each(&fds));
+    m.values("tasks.fds_fullest", "", 0, each(|i| fds(i) / limit));
+    m
+}
+
+#[test]
+fn a_process_at_its_limit_of_descriptors() {
+    let report = descriptors(256.0, |i| if is_on(i) { 255.0 } else { 31.0 }).explain();
+    assert_eq!(root(&report), ("fd-exhaustion", Some("gatewayd"), Some(90)));
+    let incident = &report.incidents[0];
+    assert!(incident.root_cause.statement.contains("may have 256"), "{}", incident.root_cause.statement);
+    assert!(incident.remedies.iter().any(|r| r.command.contains("prlimit --pid 90")));
+}
+
+#[test]
+fn many_descriptors_below_the_limit_or_always_at_it_are_no_incident() {
+    assert!(descriptors(1024.0, |i| if is_on(i) { 900.0 } else { 31.0 }).explain().incidents.is_empty());
+    assert!(descriptors(256.0, |_| 255.0).explain().incidents.is_empty());
+}
+
+/// A program of process 70 that ends `every` seconds.
+fn deaths(m: &mut Machine, child: &str, every: usize, failed: f64, from: usize) {
+    let name = format!("70:{child}");
+    let is_death = |i: usize| i >= from && i < HEALTHY + INCIDENT && i.is_multiple_of(every);
+    let rate = |n: f64| each(move |i| if is_death(i) { n } else { 0.0 });
+    m.values("exited.count", &name, 0, rate(1.0)).values("exited.failed", &name, 0, rate(failed));
+    m.values("exited.lifetime", &name, 0, rate(0.4)).values("exited.cpu_time", &name, 0, rate(0.01));
+    set_text(m, "exited.parent_comm", &name, 0, "runsv");
+}
+
+#[test]
+fn a_program_that_dies_again_and_again_is_a_loop() {
+    let mut m = Machine::idle();
+    m.task(70, "runsv", 0);
+    deaths(&mut m, "ledgerd", 4, 1.0, HEALTHY);
+    let report = m.explain();
+    assert_eq!(ids(&report), ["crash-loop"]);
+    let culprit = &report.incidents[0].root_cause;
+    assert_eq!(culprit.culprit.process.as_deref(), Some("ledgerd"));
+    assert!(culprit.statement.contains("runsv (70) started it again"), "{}", culprit.statement);
+}
+
+#[test]
+fn commands_that_fail_are_no_crash_loop() {
+    // As it always was.
+    let mut m = Machine::idle();
+    deaths(&mut m, "grep", 4, 1.0, 0);
+    assert!(m.explain().incidents.is_empty());
+    // One of many programs of a script.
+    let mut m = Machine::idle();
+    deaths(&mut m, "test", 4, 1.0, HEALTHY);
+    for child in ["sed", "cat", "cc1", "ld"] {
+        deaths(&mut m, child, 4, 0.0, HEALTHY);
+    }
+    assert!(m.explain().incidents.is_empty());
+    // Ends that are no failures.
+    let mut m = Machine::idle();
+    deaths(&mut m, "backup", 4, 0.0, HEALTHY);
+    assert!(m.explain().incidents.is_empty());
+}
+
+fn threads(f: impl Fn(usize) -> f64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(80, "poold", 0).values("task.threads", &row(80), 0, each(&f));
+    m.values("tasks.total", "", 0, each(|i| 150.0 + f(i)));
+    m
+}
+
+#[test]
+fn threads_that_become_ever_more_are_an_explosion_and_a_pool_is_not() {
+    let report =
+        threads(|i| if i < HEALTHY { 12.0 } else { 12.0 + 30.0 * (i - HEALTHY).min(INCIDENT) as f64 })
+            .explain();
+    assert_eq!(ids(&report), ["thread-explosion"]);
+    assert_eq!(report.incidents[0].root_cause.culprit.pid, Some(80));
+    assert!(threads(|i| if i < HEALTHY { 12.0 } else { 800.0 }).explain().incidents.is_empty());
+    assert!(threads(|i| 12.0 + i as f64).explain().incidents.is_empty());
+}
+
+/// A task that sleeps in D for the length of the incident, with a stack, and switches so often a second.
+fn sleeper(stack: &str, switches: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(60, "orderd", 0);
+    m.values("task.state", &row(60), 0, each(|i| f64::from(if is_on(i) { b'D' } else { b'S' })));
+    m.task_rate(60, "task.nvcsw", 40.0, switches).sys("tasks.d_lock", 0.0, 1.1);
+    set_text(&mut m, "task.kstack", &row(60), HEALTHY, stack);
+    m
+}
+
+const FROZEN: &str = "percpu_rwsem_wait;__percpu_down_read;ext4_file_write_iter;vfs_write;ksys_write";
+
+#[test]
+fn a_task_that_never_wakes_hangs_and_its_stack_says_why() {
+    let report = sleeper(FROZEN, 0.0).explain();
+    assert_eq!(root(&report), ("hung-task", Some("orderd"), Some(60)));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(statement.contains("frozen"), "{statement}");
+    assert!(report.incidents[0].remedies.iter().any(|r| r.command.contains("--unfreeze")));
+}
+
+#[test]
+fn a_task_that_waits_for_each_of_many_requests_does_not_hang() {
+    assert!(sleeper(FROZEN, 50.0).explain().incidents.is_empty());
+    // A device's queue has causes of its own.
+    let io = "folio_wait_bit_common;filemap_get_pages;filemap_read;vfs_read";
+    assert!(sleeper(io, 0.0).explain().incidents.is_empty());
+    let vfork = "kernel_clone;__x64_sys_vfork;do_syscall_64";
+    assert!(sleeper(vfork, 0.0).explain().incidents.is_empty());
+}
+
+/// Interrupts on two CPUs; a task on the first one that waits so much.
+fn interrupts(first: f64, second: f64, waits: f64) -> Machine {
+    let mut m = Machine::idle();
+    for (cpu, share) in [("0", first), ("1", second)] {
+        m.row("cpu.softirq", cpu, 0.005, share).row("cpu.irq", cpu, 0.0, 0.0);
+        m.row("cpu.idle", cpu, 0.97, 0.95 - share);
+    }
+    m.sys("sys.cpu_idle", 1.94, 1.9 - first - second);
+    m.row("nic.rx_packets", "eth0", 100.0, 250_000.0).row("softnet.processed", "0", 50.0, 250_000.0);
+    m.task(60, "quoted", 0).task_rate(60, "task.cpu", 0.0, 0.0).task_rate(60, "task.run_delay", 0.0, waits);
+    m
+}
+
+#[test]
+fn interrupts_on_one_cpu_that_make_its_tasks_wait() {
+    let report = interrupts(0.8, 0.02, 0.4).explain();
+    assert_eq!(ids(&report), ["interrupt-imbalance"]);
+    assert_eq!(report.incidents[0].root_cause.culprit.nic.as_deref(), Some("eth0"));
+    assert!(interrupts(0.4, 0.02, 0.0).explain().incidents.is_empty(), "nobody suffers");
+    assert!(interrupts(0.4, 0.35, 0.4).explain().incidents.is_empty(), "they are shared");
+}
+
+#[test]
+fn stolen_time_counts_when_it_was_wanted() {
+    let steal = |stolen: f64, idle: f64| {
+        let mut m = Machine::idle();
+        m.sys("sys.cpu_steal", 0.0, stolen).sys("sys.cpu_idle", 1.96, idle);
+        m.explain()
+    };
+    assert_eq!(ids(&steal(0.8, 0.1)), ["cpu-steal"]);
+    assert!(steal(0.05, 0.1).incidents.is_empty());
+}
+
+#[test]
+fn a_step_of_the_clock_is_told_and_a_correction_is_not() {
+    let step = |by_ns: i64| {
+        let mut m = Machine::idle();
+        m.event(70, EventKind::ClockStep { by_ns });
+        m.explain()
+    };
+    assert_eq!(ids(&step(-3_600 * SECOND)), ["clock-step"]);
+    assert!(step(200_000_000).incidents.is_empty());
+}
+
+#[test]
+fn errors_and_losses_of_devices() {
+    let error = |what: &str, device: &str| {
+        let mut m = Machine::idle();
+        for second in [70, 72, 74] {
+            let text = format!("{what} of {device}");
+            m.event(second, EventKind::DeviceError { what: what.into(), device: device.into(), text });
+        }
+        m.explain()
+    };
+    let report = error("io-error", "sdb");
+    assert_eq!(ids(&report), ["hardware-error"]);
+    assert_eq!(report.incidents[0].root_cause.culprit.device.as_deref(), Some("sdb"));
+    let report = error("link-down", "eth1");
+    assert_eq!(ids(&report), ["device-lost"]);
+    assert_eq!(report.incidents[0].root_cause.culprit.nic.as_deref(), Some("eth1"));
+}
+
+/// A setting that changes when the incident begins.
+fn setting(metric: &str, from: f64, to: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.values(metric, "", 0, each(|i| if i < HEALTHY { from } else { to }));
+    m
+}
+
+#[test]
+fn a_setting_that_was_changed_before_the_state_it_feeds() {
+    let eviction = |m: &mut Machine| {
+        m.sys("vm.pgscan_kswapd", 0.0, 60_000.0).sys("vm.pgsteal_file", 0.0, 50_000.0);
+        m.sys("mem.free", 2e9, 2e9).sys("psi.memory_some", 0.0, 0.1);
+    };
+    let mut m = setting("sysctl.vm.min_free_kbytes", 67_584.0, 4_000_000.0);
+    eviction(&mut m);
+    let report = m.explain();
+    assert_eq!(ids(&report), ["config-drift"]);
+    let found = &report.incidents[0].root_cause;
+    assert_eq!(found.culprit.sysctl.as_deref(), Some("vm.min_free_kbytes"));
+    assert!(found.statement.contains("from 67584 to 4000000"), "{}", found.statement);
+    // The same state without a change, a change the other way, a change of something else.
+    let mut m = Machine::idle();
+    eviction(&mut m);
+    assert!(m.explain().incidents.is_empty());
+    let mut m = setting("sysctl.vm.min_free_kbytes", 4_000_000.0, 67_584.0);
+    eviction(&mut m);
+    assert!(m.explain().incidents.is_empty());
+    assert!(setting("sysctl.vm.min_free_kbytes", 67_584.0, 4_000_000.0).explain().incidents.is_empty());
+}
+
+/// Jobs of process 50 that take both CPUs for two seconds of each `period`, and what others wait then.
+fn bursts(period: usize, waits: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(50, "jobd", 0);
+    let is_burst = move |i: usize| is_on(i) && (i - HEALTHY) % period < 2;
+    let ends = move |i: usize| is_on(i) && (i - HEALTHY) % period == 1;
+    m.values("exited.count", "50:report", 0, each(|i| f64::from(u8::from(ends(i)))));
+    m.values("exited.lifetime", "50:report", 0, each(|i| if ends(i) { 1.9 } else { 0.0 }));
+    m.values("exited.cpu_time", "50:report", 0, each(|i| if ends(i) { 3.6 } else { 0.0 }));
+    set_text(&mut m, "exited.parent_comm", "50:report", 0, "jobd");
+    m.values("tasks.cpu_time", "", 0, each(|i| if is_burst(i) { 1.95 } else { 0.1 }));
+    m.values("tasks.run_delay", "", 0, each(|i| if is_burst(i) { waits } else { 0.01 }));
+    m.values("psi.cpu_some", "", 0, each(|i| if is_burst(i) { waits.min(0.9) } else { 0.0 }));
+    m
+}
+
+#[test]
+fn jobs_that_come_by_the_clock_and_hurt_are_a_scheduled_burst() {
+    let report = bursts(8, 1.5).explain();
+    assert_eq!(ids(&report), ["scheduled-burst"], "{:#?}", report.incidents);
+    let found = &report.incidents[0].root_cause;
+    assert_eq!(found.culprit.process.as_deref(), Some("report"));
+    assert!(found.statement.contains("every 8.0 s"), "{}", found.statement);
+    assert!(bursts(8, 0.05).explain().incidents.is_empty(), "nobody waits");
+}
