@@ -267,6 +267,19 @@ pub enum EventKind {
         #[serde(default)]
         tops: Vec<CaptureRow>,
     },
+    /// A rule held: something may be wrong. What it armed follows as a [`EventKind::Capture`].
+    Suspicion {
+        /// The rule's name.
+        rule: String,
+        /// The id of the condition that is suspected, where the rule names one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        condition: Option<String>,
+        /// By which numbers, of which row, and why nothing was armed where that is so.
+        text: String,
+        /// The probes and commands that were started.
+        #[serde(default)]
+        armed: Vec<String>,
+    },
     /// A note of the recorder itself: start, stop, version.
     Recorder {
         /// What it has to say.
