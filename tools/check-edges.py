@@ -18,6 +18,7 @@ MAY_USE = {
     "mitra-collect": {"mitra-model", "mitra-parse"},
     "mitra-archive": {"mitra-model"},
     "mitra-diagnose": {"mitra-model"},
+    "mitra-rules": {"mitra-model"},
     "mitra-search": {"mitra-model"},
     "mitra-inspect": {"mitra-model"},
     "mitra-app": {
@@ -26,6 +27,7 @@ MAY_USE = {
         "mitra-collect",
         "mitra-archive",
         "mitra-diagnose",
+        "mitra-rules",
         "mitra-search",
         "mitra-inspect",
     },
@@ -52,7 +54,7 @@ OWNERS = {
 }
 
 # Crates that only compute: no dependency that reads, writes or talks.
-PURE = {"mitra-model", "mitra-parse", "mitra-diagnose"}
+PURE = {"mitra-model", "mitra-parse", "mitra-diagnose", "mitra-rules"}
 IMPURE = {"rustix", "libc", "nix", "memmap2", "tokio", "mio", "hyper", "reqwest", "ureq", "walkdir"}
 
 # Crates whose own clippy.toml lifts the ban on ambient file access.

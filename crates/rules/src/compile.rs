@@ -221,9 +221,7 @@ impl Compiler {
     fn node(&mut self, node: &Node) -> Result<Compiled, Mistake> {
         let one = |op, measured| Compiled { op, ty: Type::Number(measured), domain: Domain::One };
         match &node.kind {
-            Kind::Literal(literal) => {
-                Ok(one(Op::Constant(literal.value()), Dimension::of_literal(literal)))
-            }
+            Kind::Literal(literal) => Ok(one(Op::Constant(literal.value()), Dimension::of_literal(literal))),
             Kind::Metric { name, matches } => self.metric(node, name, matches, false),
             Kind::Negative(of) => {
                 let of = self.number(of)?;
@@ -332,7 +330,9 @@ impl Compiler {
         };
         let domain = common(left.domain, right.domain).map_err(|message| at(node, &message))?;
         let ty = match (left.ty, right.ty) {
-            (Type::Number(l), Type::Number(r)) => result(operator, l, r).map_err(|message| at(node, &message))?,
+            (Type::Number(l), Type::Number(r)) => {
+                result(operator, l, r).map_err(|message| at(node, &message))?
+            }
             _ => Type::Truth,
         };
         if operator.is_comparison() {
@@ -382,7 +382,10 @@ impl Compiler {
             return self.aggregate(node, function, argument, by);
         }
         if by.is_some() {
-            return Err(at(node, &format!("{}() is of each row by itself; `by` does not fit", function.name())));
+            return Err(at(
+                node,
+                &format!("{}() is of each row by itself; `by` does not fit", function.name()),
+            ));
         }
         match (function, &argument.kind) {
             (Function::Rate, Kind::Metric { name, matches }) => self.metric(argument, name, matches, true),
@@ -470,7 +473,7 @@ fn result(operator: Operator, left: Measured, right: Measured) -> Result<Type, S
             Some((l, r)) if l.is_pages_for_bytes(r) => {
                 Err(format!("the left side is {l}, the right side {r}; bytes(…) makes bytes of pages"))
             }
-            Some((l, r)) if l != r => Err(format!("the left side is {l}, the right side {r}")),
+            Some((l, r)) if !l.fits(r) => Err(format!("the left side is {l}, the right side {r}")),
             _ if operator.is_comparison() => Ok(Type::Truth),
             _ => Ok(Type::Number(either)),
         },

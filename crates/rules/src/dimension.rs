@@ -74,6 +74,14 @@ impl Dimension {
         }
     }
 
+    /// Whether two numbers can be compared. Pages are a number of things too: `vm.pgscan_kswapd > 500/s`.
+    #[must_use]
+    pub fn fits(self, other: Dimension) -> bool {
+        let is_count = |d: Dimension| d.bytes == 0;
+        (self.bytes, self.seconds) == (other.bytes, other.seconds)
+            && (self.pages == other.pages || (is_count(self) && (self.pages == 0 || other.pages == 0)))
+    }
+
     /// Whether pages stand where bytes stand in the other.
     #[must_use]
     pub fn is_pages_for_bytes(self, other: Dimension) -> bool {

@@ -91,11 +91,32 @@ pub struct Memo {
     slots: Vec<RefCell<Slot>>,
 }
 
+/// Hashes ids that the kernel and the table of texts give out one after the other.
+#[derive(Debug, Default, Clone, Copy)]
+struct IdHasher(u64);
+
+impl std::hash::Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        // The golden ratio of 2^64 spreads neighbours; the table looks at the upper bits too.
+        self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 #[derive(Debug, Default)]
 struct Slot {
     is_filled: bool,
     one: Gathered,
-    groups: HashMap<u64, Gathered>,
+    groups: HashMap<u64, Gathered, std::hash::BuildHasherDefault<IdHasher>>,
 }
 
 impl Memo {
@@ -143,7 +164,9 @@ impl<S: Source> Evaluation<'_, S> {
                 }
             }
             Domain::Groups(by) => {
-                let Some(slot) = self.program.aggregates.iter().position(|a| a.by == Some(by)) else { return };
+                let Some(slot) = self.program.aggregates.iter().position(|a| a.by == Some(by)) else {
+                    return;
+                };
                 self.fill(slot);
                 let Some(filled) = self.memo.slots.get(slot) else { return };
                 let filled = filled.borrow();
@@ -205,7 +228,8 @@ impl<S: Source> Evaluation<'_, S> {
             _ => {}
         }
         let r = self.value(right, at);
-        let truth = |holds: bool| if l.is_nan() || r.is_nan() { f64::NAN } else { f64::from(u8::from(holds)) };
+        let truth =
+            |holds: bool| if l.is_nan() || r.is_nan() { f64::NAN } else { f64::from(u8::from(holds)) };
         match operator {
             Operator::And if r == 0.0 => 0.0,
             Operator::Or if r == 1.0 => 1.0,
@@ -283,9 +307,11 @@ impl<S: Source> Evaluation<'_, S> {
 
     fn is_meant_by(&self, op: &Op, row: S::Row) -> bool {
         match op {
-            Op::Metric(index) => self.program.uses.get(*index).is_some_and(|of| {
-                !of.is_one && of.metric.entity != Entity::System && self.selects(of, row)
-            }),
+            Op::Metric(index) => {
+                self.program.uses.get(*index).is_some_and(|of| {
+                    !of.is_one && of.metric.entity != Entity::System && self.selects(of, row)
+                })
+            }
             Op::Negative(of) | Op::Abs(of) | Op::Not(of) => self.is_meant_by(of, row),
             Op::Binary(_, left, right) => self.is_meant_by(left, row) || self.is_meant_by(right, row),
             _ => false,

@@ -44,7 +44,8 @@ mod tests {
         ] {
             assert!(matches(pattern, name), "{pattern} {name}");
         }
-        for (pattern, name) in [("", "a"), ("mem.?", "mem.free"), ("a*b", "abc"), ("mem", "mem.free"), ("a*", "b")]
+        for (pattern, name) in
+            [("", "a"), ("mem.?", "mem.free"), ("a*b", "abc"), ("mem", "mem.free"), ("a*", "b")]
         {
             assert!(!matches(pattern, name), "{pattern} {name}");
         }

@@ -42,6 +42,18 @@ pub fn parse(source: &str) -> Result<Expression, Mistake> {
     Ok(Expression { root, hold })
 }
 
+/// Reads a number with its unit.
+pub fn literal(source: &str) -> Result<Literal, Mistake> {
+    let mut parser = Parser { source, at: 0, depth: 0, parts: 0 };
+    parser.space();
+    if !parser.rest().starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(parser.unexpected("a number"));
+    }
+    let literal = parser.literal()?;
+    parser.space();
+    if parser.at < source.len() { Err(parser.unexpected("a unit")) } else { Ok(literal) }
+}
+
 struct Parser<'a> {
     source: &'a str,
     at: usize,
@@ -234,7 +246,8 @@ impl Parser<'_> {
             let next = |n: usize| bytes.get(end + n).copied().unwrap_or(0);
             let is_exponent = matches!(byte, b'e' | b'E')
                 && (next(1).is_ascii_digit() || (matches!(next(1), b'+' | b'-') && next(2).is_ascii_digit()));
-            let is_part = byte.is_ascii_digit() || *byte == b'_' || (*byte == b'.' && next(1).is_ascii_digit());
+            let is_part =
+                byte.is_ascii_digit() || *byte == b'_' || (*byte == b'.' && next(1).is_ascii_digit());
             match (is_part, is_exponent) {
                 (true, _) => end += 1,
                 (_, true) => end += 2,
@@ -304,7 +317,10 @@ impl Parser<'_> {
             return self.node(start..self.at, Kind::Call { function: *function, argument, by });
         }
         if !name.contains('.') {
-            return Err(Mistake::new(start..end, format!("`{name}` is no metric; they are called such as mem.free")));
+            return Err(Mistake::new(
+                start..end,
+                format!("`{name}` is no metric; they are called such as mem.free"),
+            ));
         }
         let mut matches = Vec::new();
         let opened = self.at;

@@ -58,7 +58,13 @@ pub fn replay(program: &Program, set: &SeriesSet, span: Span) -> Replayed {
     for i in axis.range(span) {
         let (Some(t), Some(dt)) = (axis.t.get(i).copied(), axis.dt.get(i).copied()) else { break };
         // The first sample covers no known time; a hole between two is not covered by either.
-        let dt = if dt.is_finite() { dt } else if step.is_finite() && i > 0 { step } else { 0.0 };
+        let dt = if dt.is_finite() {
+            dt
+        } else if step.is_finite() && i > 0 {
+            step
+        } else {
+            0.0
+        };
         source.now.set(t);
         memo.clear();
         let run = Evaluation { program, source: &source, memo: &memo };

@@ -1,6 +1,7 @@
 //! Rules over the frames of a recorder as they come: for how long each has held, for which rows.
 
-use mitra_model::{Entity, Frame, Key, StrId, Strings, row_name};
+use mitra_model::frame::row_name;
+use mitra_model::{Entity, Frame, Key, StrId, Strings};
 
 use crate::ast::GroupBy;
 use crate::compile::{Domain, Program};
@@ -172,8 +173,8 @@ fn step(run: &Evaluation<'_, FrameSource<'_>>, held: &mut Vec<Held>, unknown: &m
             return;
         }
         let Some(key) = subject(run, at) else { return };
-        let known = held.iter_mut().find(|held| held.key == key);
-        match known {
+        let has_room = held.len() < HELD_MAX;
+        match held.iter_mut().find(|held| held.key == key) {
             Some(one) if value.is_nan() => {
                 one.unknown += 1;
                 one.is_fresh = one.unknown <= UNKNOWN_WITHIN;
@@ -182,7 +183,7 @@ fn step(run: &Evaluation<'_, FrameSource<'_>>, held: &mut Vec<Held>, unknown: &m
                 one.seconds += dt_s;
                 (one.unknown, one.is_fresh) = (0, true);
             }
-            None if value == 1.0 && held.len() < HELD_MAX => {
+            None if value == 1.0 && has_room => {
                 held.push(Held { key, seconds: dt_s, unknown: 0, is_fresh: true });
             }
             None => {}
@@ -317,9 +318,8 @@ fn missing(run: &Evaluation<'_, FrameSource<'_>>) -> Vec<&'static str> {
             Entity::System => run.source.value(of, None).is_finite(),
             // Where nothing is selected there is nothing to miss, unless it was asked for by name.
             _ => {
-                let mut meant = rows
-                    .filter(|row| selector.is_none_or(|s| run.source.is_selected(s, *row)))
-                    .peekable();
+                let mut meant =
+                    rows.filter(|row| selector.is_none_or(|s| run.source.is_selected(s, *row))).peekable();
                 (meant.peek().is_none() && !of.is_one)
                     || meant.any(|row| run.source.value(of, Some(row)).is_finite())
             }
