@@ -4,7 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use crate::captures;
 use crate::dir::{self, Role};
 use crate::error::{Error, Skipped};
 use crate::lock::Lock;
@@ -35,9 +37,12 @@ pub(crate) struct Totals {
 pub(crate) struct Back {
     dir: PathBuf,
     max_bytes: u64,
+    max_age: Duration,
     level: i32,
     log: Option<OpenLog>,
     shelf: Shelf,
+    /// What captures took when a segment was closed last.
+    capture_bytes: u64,
     /// Logs that could not be sealed yet.
     waiting: Vec<Kept>,
     next_number: u64,
@@ -53,9 +58,11 @@ impl Back {
         let mut back = Back {
             dir: dir.to_path_buf(),
             max_bytes: options.max_bytes,
+            max_age: options.max_age,
             level: options.level,
             log: None,
             shelf: Shelf::default(),
+            capture_bytes: 0,
             waiting: Vec::new(),
             next_number: 1,
             written_bytes: 0,
@@ -65,6 +72,7 @@ impl Back {
         let mut repaired = Vec::new();
         back.take_stock()?;
         back.seal_waiting(&mut repaired);
+        back.trim_captures(None);
         Ok((back, repaired))
     }
 
@@ -96,7 +104,8 @@ impl Back {
     }
 
     pub(crate) fn totals(&self) -> Totals {
-        Totals { written_bytes: self.written_bytes, disk_bytes: self.shelf.bytes() + self.open_bytes() }
+        let disk_bytes = self.shelf.bytes() + self.open_bytes() + self.capture_bytes;
+        Totals { written_bytes: self.written_bytes, disk_bytes }
     }
 
     /// Why a segment could not be sealed, if so.
@@ -134,7 +143,8 @@ impl Back {
         let Some(log) = &mut self.log else { return Ok(()) };
         write_whole(log, bytes)?;
         self.written_bytes += bytes.len() as u64;
-        self.shelf.trim(self.open_bytes(), self.max_bytes, oldest_us);
+        let beside_bytes = self.open_bytes() + self.capture_bytes;
+        self.shelf.trim(beside_bytes, self.max_bytes, oldest_us);
         Ok(())
     }
 
@@ -151,6 +161,7 @@ impl Back {
 
     /// Makes a segment of what the log holds. Where that fails the log stays, and waits.
     pub(crate) fn seal(&mut self, segment: &OpenSegment) {
+        self.trim_captures(segment.times.last().map(|times| times.real_us()));
         if let Some(log) = self.log.take() {
             let last_real_us = segment.times.last().map_or(i64::MAX, |times| times.real_us());
             match seal(&self.dir, log.number, segment, self.level) {
@@ -176,6 +187,14 @@ impl Back {
         if self.trouble.is_none() {
             self.seal_waiting(&mut Vec::new());
         }
+    }
+
+    /// Lets go of captures that are too many, and at `now_us` of those that are too old. Once for each segment is often
+    /// enough: captures are few.
+    fn trim_captures(&mut self, now_us: Option<i64>) {
+        let age_ns = i64::try_from(self.max_age.as_nanos()).unwrap_or(i64::MAX);
+        let oldest = now_us.map_or(i64::MIN, |now| now.saturating_mul(1000).saturating_sub(age_ns));
+        self.capture_bytes = captures::trim(&self.dir, self.max_bytes / captures::SHARE, oldest);
     }
 
     fn seal_waiting(&mut self, repaired: &mut Vec<Skipped>) {

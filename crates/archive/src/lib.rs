@@ -6,6 +6,7 @@
 mod arena;
 mod back;
 mod block;
+mod captures;
 mod clock;
 mod dir;
 mod error;
@@ -32,6 +33,7 @@ mod track;
 mod varint;
 pub mod writer;
 
+pub use captures::{CaptureFile, captures, read_capture, store_capture};
 pub use error::{Error, Skipped};
 pub use reader::{Query, Reader, RowFilter};
 pub use status::{Part, Status};

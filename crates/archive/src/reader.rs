@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mitra_model::series::Gap;
-use mitra_model::{Entity, Frame, HostInfo, Metric, SeriesSet, Span, Strings};
+use mitra_model::{Entity, Event, Frame, HostInfo, Metric, SeriesSet, Span, Strings};
 
+use crate::captures;
 use crate::clock::{Moment, Placed, Timeline, place};
 use crate::dir::{self, Role};
 use crate::error::{Error, Skipped};
@@ -62,6 +63,8 @@ pub struct Reader {
     host: HostInfo,
     schemas: SchemaCache,
     skipped: Mutex<Vec<Skipped>>,
+    /// Events of captures that stand in no frame, by the names of their files.
+    captures: Mutex<Vec<(String, Event)>>,
 }
 
 impl Reader {
@@ -74,6 +77,7 @@ impl Reader {
             host: HostInfo::default(),
             schemas: SchemaCache::default(),
             skipped: Mutex::default(),
+            captures: Mutex::default(),
         };
         reader.refresh()?;
         Ok(reader)
@@ -145,7 +149,14 @@ impl Reader {
         self.walk(query.span, &mut timeline, &mut |opened, part, timeline| {
             builder.segment(opened, &self.schemas, part, timeline);
         })?;
-        Ok(builder.finish(timeline, &self.host))
+        let mut set = builder.finish(timeline, &self.host);
+        let mut cache = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_hand = captures::events(&self.dir, query.span, &set.events, &mut cache);
+        if !by_hand.is_empty() {
+            set.events.extend(by_hand);
+            set.events.sort_by_key(|event| event.real);
+        }
+        Ok(set)
     }
 
     /// Hands every frame in the span to `each`, with all cells as they were recorded: the columns are those of this

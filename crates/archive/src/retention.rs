@@ -32,12 +32,12 @@ impl Shelf {
         self.bytes
     }
 
-    /// Removes the oldest files until what is left, with `open_bytes` for the open log, is no more than
+    /// Removes the oldest files until what is left, with `beside_bytes` for the open log and captures, is no more than
     /// `max_bytes`, and those whose last frame is before `oldest_us`. A file that cannot be removed is forgotten:
     /// trying again every second helps nobody, and the next start finds it.
-    pub(crate) fn trim(&mut self, open_bytes: u64, max_bytes: u64, oldest_us: i64) {
+    pub(crate) fn trim(&mut self, beside_bytes: u64, max_bytes: u64, oldest_us: i64) {
         while let Some(file) = self.files.front() {
-            let total = self.bytes.saturating_add(open_bytes);
+            let total = self.bytes.saturating_add(beside_bytes);
             if total <= max_bytes && file.last_real_us >= oldest_us {
                 break;
             }

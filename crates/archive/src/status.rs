@@ -8,6 +8,7 @@ use mitra_model::Span;
 use mitra_model::series::Gap;
 
 use crate::block::{Kind, NO_ENTITY};
+use crate::captures::captures;
 use crate::dir::{self, Role};
 use crate::error::{Error, Skipped};
 use crate::schema::{Schema, group};
@@ -37,6 +38,10 @@ pub struct Status {
     pub sealed_bytes: u64,
     /// Bytes of logs: of the open segment, and of those that could not be sealed yet.
     pub log_bytes: u64,
+    /// Bytes of captures.
+    pub capture_bytes: u64,
+    /// Captures.
+    pub captures: u32,
     /// Sealed segments.
     pub segments: u32,
     /// Bytes on disk for each second recorded, over the sealed segments; `None` while there is none.
@@ -61,6 +66,11 @@ pub(crate) fn of(dir: &Path, segments: &[Segment], schemas: &SchemaCache) -> Res
             Role::Log | Role::Unfinished => status.log_bytes += bytes,
         }
         status.disk_bytes += bytes;
+    }
+    for capture in captures(dir)? {
+        status.captures += 1;
+        status.capture_bytes += capture.bytes;
+        status.disk_bytes += capture.bytes;
     }
     let mut parts: BTreeMap<String, u64> = BTreeMap::new();
     let mut seconds = 0.0;

@@ -8,6 +8,7 @@
 //! | `NNNNNNNNNN.log` | the open segment: one record for each frame, appended |
 //! | `NNNNNNNNNN.seg` | a sealed segment: the same frames, by column |
 //! | `NNNNNNNNNN.tmp` | a segment while it is being sealed |
+//! | `captures/` | what armed probes saw, see `captures.rs`; no lock is needed to add one |
 //!
 //! Numbers only go up, and their order is the order of recording, whatever the clocks said. A log is removed after
 //! the segment of its number has its name and the directory is on disk; where both exist the segment counts.

@@ -1,8 +1,8 @@
 //! What an archive says of itself.
 
 use mitra_archive::simulate::Machine;
-use mitra_archive::{Options, Reader, Writer};
-use mitra_model::{Event, EventKind};
+use mitra_archive::{Options, Query, Reader, Writer, captures, store_capture};
+use mitra_model::{Captured, Event, EventKind};
 
 use crate::common::{files, scratch};
 
@@ -38,4 +38,42 @@ fn every_byte_of_the_segments_is_accounted_for() {
     }
     assert!(status.parts.windows(2).all(|pair| pair[0].bytes >= pair[1].bytes));
     assert_eq!((status.gaps.len(), status.skipped.len()), (0, 0));
+}
+
+#[test]
+fn captures_are_counted_become_events_and_go_when_they_are_old() {
+    let dir = scratch();
+    let mut machine = Machine::new(60, 20, 1);
+    let hour = std::time::Duration::from_secs(3600);
+    let options = Options { segment_frames: 50, max_age: hour, ..Options::default() };
+    let mut writer = Writer::open(dir.path(), &Machine::host(), options).unwrap();
+    let mut tick = |writer: &mut Writer| {
+        machine.tick();
+        writer.append(machine.frame(), machine.strings()).unwrap();
+        machine.frame().time.real
+    };
+    let now = tick(&mut writer);
+    let capture =
+        |since_real| Captured { kind: "offcpu".into(), seconds: 2.0, since_real, ..Captured::default() };
+    let young = store_capture(dir.path(), &capture(now + 1_000_000_000)).unwrap();
+    store_capture(dir.path(), &capture(now - 4_000_000_000_000)).unwrap();
+    (0..20).for_each(|_| _ = tick(&mut writer));
+    let reader = Reader::open(dir.path()).unwrap();
+    let status = reader.status().unwrap();
+    assert_eq!(status.captures, 2);
+    assert_eq!(status.disk_bytes, status.log_bytes + status.sealed_bytes + status.capture_bytes);
+    let events = |reader: &Reader| {
+        let set = reader.read(&Query::new(reader.span().unwrap(), Vec::new())).unwrap();
+        let names = set.events.into_iter().filter_map(|event| match event.kind {
+            EventKind::Capture { file, .. } => file,
+            _ => None,
+        });
+        names.collect::<Vec<_>>()
+    };
+    // The old one is outside of what was recorded.
+    assert_eq!(events(&reader), std::slice::from_ref(&young));
+    (0..60).for_each(|_| _ = tick(&mut writer));
+    let left: Vec<String> = captures(dir.path()).unwrap().into_iter().map(|file| file.name).collect();
+    assert_eq!(left, [young]);
+    assert!(writer.disk_bytes() > 0);
 }

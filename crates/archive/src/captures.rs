@@ -1,0 +1,307 @@
+//! Captures of armed probes: one file each, beside the segments.
+//!
+//! `captures/20261121T163200.123Z-offcpu.json.zst` is the whole of one, as JSON in a zstd frame; the time is its
+//! beginning. A file gets its name when it is complete, so whoever makes captures needs no lock, and `mitra capture`
+//! works beside a recorder. The recorder's own captures are events of its frames as well; those of other processes
+//! become events when the archive is read.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use mitra_model::{Captured, Event, EventKind, Span};
+
+use crate::dir;
+use crate::error::Error;
+
+const FOLDER: &str = "captures";
+const ENDING: &str = ".json.zst";
+const UNFINISHED: &str = ".tmp";
+/// JSON of stacks packs ten to one at this level, and a better one takes longer than the capture is worth.
+const LEVEL: i32 = 6;
+/// No capture unpacks to more; a file that says so is damaged.
+const UNPACKED_MAX: u64 = 512 << 20;
+/// Captures take this share of the archive at most.
+pub(crate) const SHARE: u64 = 8;
+/// What whoever knows no limit of the archive keeps: the share of its usual size.
+const BYTES_MAX: u64 = (2 << 30) / SHARE;
+/// Captures of the same kind in the same millisecond.
+const SAME_MAX: u32 = 100;
+/// What was being written for so long is not finished any more.
+const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
+
+/// A capture in an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureFile {
+    /// The name of the file, as the event has it.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// When it began, in nanoseconds since 1970 UTC.
+    pub since_real: i64,
+    /// The kind.
+    pub kind: String,
+}
+
+/// Writes a capture into the archive in `dir`, which is made if it is not there, and returns the name of the file. The
+/// oldest captures go where there are too many.
+pub fn store_capture(dir: &Path, captured: &Captured) -> Result<String, Error> {
+    let folder = dir.join(FOLDER);
+    fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
+    let json = serde_json::to_vec(captured).map_err(|error| Error::io("pack", &folder)(error.into()))?;
+    let packed = zstd::bulk::compress(&json, LEVEL).map_err(Error::io("pack", &folder))?;
+    drop(json);
+    let stem = stem(captured);
+    for attempt in 1..=SAME_MAX {
+        let name = if attempt == 1 { format!("{stem}{ENDING}") } else { format!("{stem}.{attempt}{ENDING}") };
+        let temporary = folder.join(format!("{name}.{}{UNFINISHED}", std::process::id()));
+        let path = folder.join(&name);
+        let written = write(&temporary, &packed).and_then(|()| fs::hard_link(&temporary, &path));
+        _ = fs::remove_file(&temporary);
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io("write", &path)(error)),
+            Ok(()) => {
+                dir::sync(&folder)?;
+                trim(dir, BYTES_MAX, i64::MIN);
+                return Ok(name);
+            }
+        }
+    }
+    Err(Error::io("name a capture in", &folder)(io::ErrorKind::AlreadyExists.into()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_data()
+}
+
+/// The captures of an archive, the oldest first. An archive without any is none the worse.
+pub fn captures(dir: &Path) -> Result<Vec<CaptureFile>, Error> {
+    let folder = dir.join(FOLDER);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("list", &folder)(error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(Error::io("list", &folder))?;
+        let name = entry.file_name();
+        let Some((name, (since_real, kind))) = name.to_str().and_then(|name| Some((name, parse(name)?)))
+        else {
+            continue;
+        };
+        // It may have been removed since.
+        let Ok(meta) = entry.metadata() else { continue };
+        let (name, kind) = (name.to_owned(), kind.to_owned());
+        files.push(CaptureFile { name, path: entry.path(), bytes: meta.len(), since_real, kind });
+    }
+    files.sort_unstable_by(|a, b| (a.since_real, &a.name).cmp(&(b.since_real, &b.name)));
+    Ok(files)
+}
+
+/// Reads a capture.
+pub fn read_capture(path: &Path) -> Result<Captured, Error> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let reader = zstd::stream::read::Decoder::new(file).map_err(Error::io("unpack", path))?;
+    let mut json = Vec::new();
+    reader.take(UNPACKED_MAX).read_to_end(&mut json).map_err(Error::io("unpack", path))?;
+    serde_json::from_slice(&json).map_err(|error| Error::io("read", path)(error.into()))
+}
+
+/// The events of the captures that ended in `span` and that are not among `known`, in the order of their time. Files
+/// that cannot be read are passed over: listing them says so.
+pub(crate) fn events(
+    dir: &Path,
+    span: Span,
+    known: &[Event],
+    cache: &mut Vec<(String, Event)>,
+) -> Vec<Event> {
+    let Ok(files) = captures(dir) else { return Vec::new() };
+    let named = known.iter().filter_map(|event| match &event.kind {
+        EventKind::Capture { file, .. } => file.as_deref(),
+        _ => None,
+    });
+    let named: HashSet<&str> = named.collect();
+    cache.retain(|(name, _)| files.iter().any(|file| file.name == *name));
+    let mut events = Vec::new();
+    for file in files {
+        if named.contains(file.name.as_str()) || file.since_real >= span.until {
+            continue;
+        }
+        let found = cache.iter().find(|(name, _)| *name == file.name).map(|(_, event)| event.clone());
+        let event = match found {
+            Some(event) => event,
+            None => {
+                let Ok(captured) = read_capture(&file.path) else { continue };
+                let event = captured.event(Some(file.name.clone()));
+                cache.push((file.name, event.clone()));
+                event
+            }
+        };
+        if span.contains(event.real) {
+            events.push(event);
+        }
+    }
+    events
+}
+
+/// Removes the oldest captures until the rest takes no more than `bytes_max`, and those that began before `oldest_real`.
+/// Returns what the rest takes.
+pub(crate) fn trim(dir: &Path, bytes_max: u64, oldest_real: i64) -> u64 {
+    remove_unfinished(&dir.join(FOLDER));
+    let Ok(files) = captures(dir) else { return 0 };
+    let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    for file in files {
+        if bytes <= bytes_max && file.since_real >= oldest_real {
+            break;
+        }
+        // One that cannot be removed is tried again the next time.
+        _ = fs::remove_file(&file.path);
+        bytes = bytes.saturating_sub(file.bytes);
+    }
+    bytes
+}
+
+/// What somebody was writing who ended before it was complete.
+fn remove_unfinished(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| name.ends_with(UNFINISHED)) else { continue };
+        let changed = entry.metadata().and_then(|meta| meta.modified());
+        let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
+        if name.contains(ENDING) && age.is_some_and(|age| age > UNFINISHED_AGE) {
+            _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// `20261121T163200.123Z-offcpu`.
+fn stem(captured: &Captured) -> String {
+    let ms = captured.since_real.div_euclid(1_000_000);
+    let (days, ms) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let kind: String = captured.kind.chars().filter(|c| plain(*c)).collect();
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}.{:03}Z-{kind}", ms % 1000)
+}
+
+/// The time and the kind that a name says.
+fn parse(name: &str) -> Option<(i64, &str)> {
+    let (time, rest) = name.strip_suffix(ENDING)?.split_once("Z-")?;
+    let kind = rest.split('.').next()?;
+    if time.len() != 19 || !time.is_ascii() || time.get(8..9) != Some("T") || time.get(15..16) != Some(".") {
+        return None;
+    }
+    let number = |from: usize, until: usize| {
+        let digits = time.get(from..until).filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+        digits.parse::<i64>().ok()
+    };
+    let days = days(number(0, 4)?, number(4, 6)?, number(6, 8)?);
+    let seconds = number(9, 11)? * 3600 + number(11, 13)? * 60 + number(13, 15)?;
+    let ms = days.checked_mul(86_400_000)?.checked_add(seconds * 1000 + number(16, 19)?)?;
+    Some((ms.checked_mul(1_000_000)?, kind))
+}
+
+/// The day of a calendar date, counted from 1970-01-01. Years begin in March here, so that the day which only some
+/// years have is the last one.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// The reverse of [`days`].
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn captured(since_real: i64) -> Captured {
+        Captured { kind: "offcpu".into(), since_real, seconds: 1.0, ..Captured::default() }
+    }
+
+    #[test]
+    fn a_name_says_when() {
+        // 2026-11-21 16:32:00.123 UTC and the last day of a leap year's February.
+        for (ns, name) in [
+            (1_795_278_720_123_000_000, "20261121T163200.123Z-offcpu"),
+            (1_709_164_800_000_000_000, "20240229T000000.000Z-offcpu"),
+        ] {
+            assert_eq!(stem(&captured(ns)), name);
+            assert_eq!(parse(&format!("{name}{ENDING}")), Some((ns, "offcpu")));
+        }
+        assert_eq!(
+            parse("20261121T163200.123Z-offcpu.7.json.zst"),
+            Some((1_795_278_720_123_000_000, "offcpu"))
+        );
+        for bad in
+            ["", "x.json.zst", "2026112ST163200.123Z-a.json.zst", "20261121T163200.123Z-a.json.zst.9.tmp"]
+        {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+        for day in (-200_000..200_000).step_by(37) {
+            let (year, month, of_month) = civil(day);
+            assert_eq!(days(year, month, of_month), day);
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_listed_and_read_and_the_oldest_go() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(captures(dir.path()).unwrap().is_empty());
+        for second in [5, 3, 4, 4] {
+            store_capture(dir.path(), &captured(second * 1_000_000_000)).unwrap();
+        }
+        let files = captures(dir.path()).unwrap();
+        let times: Vec<i64> = files.iter().map(|file| file.since_real / 1_000_000_000).collect();
+        assert_eq!(times, [3, 4, 4, 5]);
+        assert_eq!(read_capture(&files[0].path).unwrap(), captured(3_000_000_000));
+        let left = trim(dir.path(), files[0].bytes * 2, i64::MIN);
+        assert_eq!(captures(dir.path()).unwrap(), files[2..]);
+        assert_eq!(left, files[2..].iter().map(|file| file.bytes).sum::<u64>());
+        trim(dir.path(), u64::MAX, 5_000_000_000);
+        assert_eq!(captures(dir.path()).unwrap(), files[3..]);
+        fs::write(&files[3].path, b"not zstd").unwrap();
+        assert!(read_capture(&files[3].path).is_err());
+    }
+
+    #[test]
+    fn only_what_is_not_known_becomes_an_event() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut names = Vec::new();
+        for second in [1, 2, 3] {
+            names.push(store_capture(dir.path(), &captured(second * 1_000_000_000)).unwrap());
+        }
+        let known = [captured(2_000_000_000).event(Some(names[1].clone()))];
+        let mut cache = Vec::new();
+        let span = Span { since: 0, until: 3_500_000_000 };
+        for _ in 0..2 {
+            let found = events(dir.path(), span, &known, &mut cache);
+            let times: Vec<i64> = found.iter().map(|event| event.real).collect();
+            // The second is known; the third ends after the span.
+            assert_eq!(times, [2_000_000_000]);
+        }
+        assert_eq!(cache.len(), 2);
+    }
+}
