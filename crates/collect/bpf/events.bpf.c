@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
  * Rare events, one record each: OOM kills and signals that end a process. And the time
- * that tasks lose in reclaim and compaction, summed up. This source is dual licensed;
+ * that tasks lose in reclaim, in compaction and for locks, summed up. This source is dual licensed;
  * inside the kernel it runs under the GPL, which the helpers it calls ask for.
  */
 #include "record.h"
@@ -57,6 +57,33 @@ struct {
 	__type(key, struct stall_owner);
 	__type(value, struct stall_sum);
 } stall_owners SEC(".maps");
+
+/* What a task sleeps for, by tid; two that share a slot cost the wait of one of them. */
+#define LOCK_SLOTS 4096
+#define LOCK_OWNERS 256
+/* Shorter waits are how locks work. */
+#define LOCK_WAIT_NS_MIN 1000000ULL
+/* include/trace/events/lock.h: it spins, which is CPU time. */
+#define LCB_F_SPIN 1
+
+struct lock_slot {
+	__u64 lock;
+	__u64 start;
+	__u64 tid;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LOCK_SLOTS);
+	__type(key, __u32);
+	__type(value, struct lock_slot);
+} lock_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, LOCK_OWNERS);
+	__type(key, struct lock_owner);
+	__type(value, struct lock_sum);
+} lock_owners SEC(".maps");
 
 static __always_inline struct event_rec *new_event(__u32 kind, struct task_struct *victim)
 {
@@ -196,20 +223,11 @@ static __always_inline void charge_owner(__u32 kind, __u64 ns)
 	}
 }
 
-static __always_inline int stall_end(__u32 kind, __u64 reclaimed)
+static __always_inline int count_stall(__u32 kind, __u64 ns, __u64 reclaimed)
 {
-	struct stall_key key = { .tid = (__u32)bpf_get_current_pid_tgid(), .kind = kind };
-	__u64 *start = bpf_map_lookup_elem(&stall_starts, &key);
-	struct stall_hist *h;
+	struct stall_hist *h = bpf_map_lookup_elem(&stall_hists, &kind);
 	__u32 bucket;
-	__u64 ns;
 
-	if (!start)
-		return 0;
-	ns = bpf_ktime_get_ns() - *start;
-	bpf_map_delete_elem(&stall_starts, &key);
-	charge_owner(kind, ns);
-	h = bpf_map_lookup_elem(&stall_hists, &kind);
 	if (!h)
 		return 0;
 	h->count += 1;
@@ -219,6 +237,20 @@ static __always_inline int stall_end(__u32 kind, __u64 reclaimed)
 	if (bucket < LATENCY_BUCKETS)
 		h->latency[bucket] += 1;
 	return 0;
+}
+
+static __always_inline int stall_end(__u32 kind, __u64 reclaimed)
+{
+	struct stall_key key = { .tid = (__u32)bpf_get_current_pid_tgid(), .kind = kind };
+	__u64 *start = bpf_map_lookup_elem(&stall_starts, &key);
+	__u64 ns;
+
+	if (!start)
+		return 0;
+	ns = bpf_ktime_get_ns() - *start;
+	bpf_map_delete_elem(&stall_starts, &key);
+	charge_owner(kind, ns);
+	return count_stall(kind, ns, reclaimed);
 }
 
 SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
@@ -263,4 +295,83 @@ SEC("tp_btf/mm_compaction_end")
 int compaction_end(unsigned long long *ctx)
 {
 	return in_kernel_thread() ? 0 : stall_end(STALL_COMPACTION, 0);
+}
+
+/* nid, usec_timeout, usec_delayed, reason. kswapd is made to wait too, and nobody minds. */
+SEC("tp_btf/mm_vmscan_throttled")
+int reclaim_throttled(unsigned long long *ctx)
+{
+	__u64 ns = (__u64)(__u32)ctx[2] * 1000;
+
+	if (in_kernel_thread())
+		return 0;
+	charge_owner(STALL_THROTTLED, ns);
+	return count_stall(STALL_THROTTLED, ns, 0);
+}
+
+static __always_inline struct lock_slot *own_lock_slot(__u32 tid)
+{
+	__u32 slot = tid % LOCK_SLOTS;
+
+	return bpf_map_lookup_elem(&lock_slots, &slot);
+}
+
+/*
+ * lock, flags. Spinning comes by here as well, often, and is turned away first. A mutex that
+ * was handed to somebody else while its waiter woke begins again for the same wait.
+ */
+SEC("tp_btf/contention_begin")
+int lock_begin(unsigned long long *ctx)
+{
+	struct lock_slot *slot;
+	__u32 tid;
+
+	if (ctx[1] & LCB_F_SPIN)
+		return 0;
+	tid = (__u32)bpf_get_current_pid_tgid();
+	slot = own_lock_slot(tid);
+	if (!slot || (slot->tid == tid && slot->lock == ctx[0]))
+		return 0;
+	slot->lock = ctx[0];
+	slot->tid = tid;
+	slot->start = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline int charge_lock(__u64 ns)
+{
+	struct task_struct *self = (void *)bpf_get_current_task();
+	struct lock_owner owner = {};
+	struct lock_sum *sum;
+
+	owner.tgid = bpf_get_current_pid_tgid() >> 32;
+	owner.start_boottime = BPF_CORE_READ(self, group_leader, start_boottime);
+	sum = bpf_map_lookup_elem(&lock_owners, &owner);
+	if (!sum) {
+		struct lock_sum first = {};
+
+		bpf_map_update_elem(&lock_owners, &owner, &first, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&lock_owners, &owner);
+	}
+	if (sum)
+		__sync_fetch_and_add(&sum->total, ns);
+	return count_stall(STALL_LOCK, ns, 0);
+}
+
+/* lock, ret. A spinlock on the way to a sleep ends here too: it is another lock. */
+SEC("tp_btf/contention_end")
+int lock_end(unsigned long long *ctx)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct lock_slot *slot = own_lock_slot(tid);
+	__u64 ns;
+
+	if (!slot || slot->tid != tid || slot->lock != ctx[0])
+		return 0;
+	ns = bpf_ktime_get_ns() - slot->start;
+	slot->tid = 0;
+	slot->lock = 0;
+	if (ns < LOCK_WAIT_NS_MIN || in_kernel_thread())
+		return 0;
+	return charge_lock(ns);
 }

@@ -160,8 +160,34 @@ struct list_head {
 	struct list_head *next, *prev;
 };
 
+struct fdtable {
+	unsigned int max_fds;
+	unsigned long *open_fds;
+	unsigned long *full_fds_bits; /* since 4.5 */
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+struct net {
+	struct ns_common ns;
+};
+struct nsproxy {
+	struct net *net_ns;
+};
+
+struct rlimit {
+	unsigned long rlim_cur;
+};
+/* The resource of file descriptors; MIPS and SPARC number it otherwise and are not aimed at. */
+#define RLIMIT_NOFILE 7
+
 struct signal_struct {
 	atomic_t live;
+	struct rlimit rlim[16];
 	int nr_threads;
 	int group_exit_code;
 	unsigned int flags;
@@ -205,6 +231,8 @@ struct task_struct {
 	unsigned long min_flt;
 	unsigned long maj_flt;
 	char comm[16];
+	struct files_struct *files;
+	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
 	struct sighand_struct *sighand;
 	struct task_io_accounting ioac;

@@ -35,6 +35,7 @@ enum task_flag {
 	TASK_F_IN_IOWAIT = 1 << 5,
 	TASK_F_GROUP_DEAD = 1 << 6, /* exit records only: the whole process ended */
 	TASK_F_STILL = 1 << 7, /* a still_rec: nothing changed since the last pass */
+	TASK_F_HAS_FILES = 1 << 8, /* fds, fd_limit and netns were looked at */
 };
 
 struct task_rec {
@@ -54,7 +55,7 @@ struct task_rec {
 	__u16 rt_priority;
 	__u16 pad;
 	__u32 num_threads;
-	__u32 pad2;
+	__u32 netns;
 	__u64 utime;
 	__u64 stime;
 	__u64 sum_exec_runtime;
@@ -82,8 +83,11 @@ struct task_rec {
 	__u64 dead_utime;
 	__u64 dead_stime;
 	__u64 dead_sum_exec_runtime;
+	/* Leaders only, and only where they may have changed. The limit is ~0 for none. */
+	__u32 fds;
+	__u32 fd_limit;
 };
-_Static_assert(sizeof(struct task_rec) == 320, "twin: src/bpf/task.rs");
+_Static_assert(sizeof(struct task_rec) == 328, "twin: src/bpf/task.rs");
 
 /*
  * A task that did not run since the last pass; it is the one that had this tid then, as a
@@ -197,7 +201,14 @@ struct event_rec {
 };
 _Static_assert(sizeof(struct event_rec) == 152, "twin: src/bpf/events.rs");
 
-enum stall_kind { STALL_DIRECT, STALL_MEMCG, STALL_COMPACTION, STALL_KINDS };
+enum stall_kind {
+	STALL_DIRECT,
+	STALL_MEMCG,
+	STALL_COMPACTION,
+	STALL_THROTTLED,
+	STALL_LOCK,
+	STALL_KINDS
+};
 
 struct stall_hist {
 	__u64 count;
@@ -218,6 +229,16 @@ struct stall_sum {
 	char comm[16];
 };
 _Static_assert(sizeof(struct stall_sum) == 32, "twin: src/bpf/events.rs");
+
+/* The time that the threads of a process slept for locks, by id and birth of its leader. */
+struct lock_owner {
+	__u64 tgid;
+	__u64 start_boottime;
+};
+struct lock_sum {
+	__u64 total;
+};
+_Static_assert(sizeof(struct lock_owner) == 16, "twin: src/bpf/locks.rs");
 
 /* The smallest i with value <= first << i, at most last. No loop: a bisection. */
 static __always_inline __u32 log2_bucket(__u64 value, __u32 first_shift, __u32 last)

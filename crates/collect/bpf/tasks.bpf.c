@@ -49,7 +49,12 @@ struct {
 	__u32 pad;
 } globals;
 
-/* Set by user space: send every task whole. In a map of its own, to be written alone. */
+/*
+ * Set by user space: send every task whole (bit 0), look at the files of every leader (bit
+ * 1). In a map of its own, to be written alone.
+ */
+#define ASK_WHOLE 1
+#define ASK_FILES 2
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -146,6 +151,69 @@ static __always_inline void read_group(struct task_struct *task, struct task_rec
 	r->swap = RSS_PAGES(mm, MM_SWAPENTS);
 }
 
+#define BITS_PER_WORD 64
+/*
+ * Descriptors are counted one by one up to 16,384, and beyond in groups of 64 that are full, up
+ * to 1,048,576: there a bit of the one bitmap stands for a word of the other.
+ */
+#define WORDS_MAX 256
+
+/* Bits set in words `first` to `end`. A function of its own: its caller's stack is nearly full. */
+static __attribute__((noinline)) __u32 count_bits(__u64 bitmap, __u32 first, __u32 end)
+{
+	__u32 sum = 0;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < WORDS_MAX; i++) {
+		__u64 word = 0;
+
+		if (first + i >= end)
+			break;
+		if (bpf_probe_read_kernel(&word, sizeof(word), (void *)(bitmap + (first + i) * sizeof(word))))
+			break;
+		sum += __builtin_popcountll(word);
+	}
+	return sum;
+}
+
+static __always_inline __u32 least(__u32 a, __u32 b)
+{
+	return a < b ? a : b;
+}
+
+static __always_inline __u32 count_fds(struct files_struct *files)
+{
+	struct fdtable *table = files->fdt;
+	__u32 words = table->max_fds / BITS_PER_WORD;
+	__u32 count = count_bits((__u64)table->open_fds, 0, least(words, WORDS_MAX));
+
+	if (words > WORDS_MAX)
+		count += BITS_PER_WORD * count_bits((__u64)table->full_fds_bits, WORDS_MAX / BITS_PER_WORD,
+						    least(words / BITS_PER_WORD, WORDS_MAX));
+	return count;
+}
+
+static __always_inline __u32 soft_fd_limit(struct signal_struct *signal)
+{
+	unsigned long limit = signal->rlim[RLIMIT_NOFILE].rlim_cur;
+
+	return limit >= ~0U ? ~0U : limit;
+}
+
+/* A kernel thread has none of its own; what a process that ends had is gone already. */
+static __always_inline void read_files(struct task_struct *task, struct task_rec *r)
+{
+	struct files_struct *files = task->files;
+	struct nsproxy *spaces = task->nsproxy;
+
+	if (!files || !spaces || (task->flags & PF_KTHREAD))
+		return;
+	r->flags |= TASK_F_HAS_FILES;
+	r->fds = count_fds(files);
+	r->fd_limit = soft_fd_limit(task->signal);
+	r->netns = spaces->net_ns->ns.inum;
+}
+
 static __always_inline void write_stack(struct seq_file *seq, struct task_struct *task)
 {
 	__u64 frames[STACK_FRAMES] = {};
@@ -203,18 +271,29 @@ static __always_inline bool has_one_thread(struct task_struct *task)
 	return task->thread_node.next == task->thread_node.prev;
 }
 
-/* Others can change the memory and the sums of a process while its leader sleeps. */
-static __always_inline bool is_still(struct task_struct *task, __u32 state)
+static __always_inline __u64 asked_for(void)
 {
 	__u32 first = 0;
-	__u64 *whole;
+	__u64 *asked = bpf_map_lookup_elem(&send_whole, &first);
 
-	if (may_have_run(task, state))
-		return false;
-	whole = bpf_map_lookup_elem(&send_whole, &first);
-	if (!whole || *whole)
+	return asked ? *asked : ASK_WHOLE | ASK_FILES;
+}
+
+/* Others can change the memory and the sums of a process while its leader sleeps. */
+static __always_inline bool is_still(struct task_struct *task, bool has_run, __u64 asked)
+{
+	if (has_run || (asked & ASK_WHOLE))
 		return false;
 	return task->pid != task->tgid || has_one_thread(task);
+}
+
+/*
+ * Whether the descriptors may be others than at the last pass. What shares the table without
+ * being a thread (CLONE_FILES alone) is seen by the passes that ask for everybody's.
+ */
+static __always_inline bool files_may_differ(struct task_struct *task, bool has_run, __u64 asked)
+{
+	return has_run || (asked & ASK_FILES) || !has_one_thread(task);
 }
 
 static __always_inline bool is_stuck(__u32 state)
@@ -230,7 +309,9 @@ int task_pass(struct bpf_iter__task *ctx)
 	struct seq_file *seq = meta->seq;
 	struct task_struct *task = ctx->task;
 	struct task_rec r = {};
+	__u64 asked;
 	__u32 state;
+	bool has_run;
 
 	if (!task)
 		return 0;
@@ -238,7 +319,9 @@ int task_pass(struct bpf_iter__task *ctx)
 		begin_pass();
 
 	state = task_state(task);
-	if (is_still(task, state) && !is_stuck(state)) {
+	asked = asked_for();
+	has_run = may_have_run(task, state);
+	if (is_still(task, has_run, asked) && !is_stuck(state)) {
 		struct still_rec still = {
 			.tid = task->pid,
 			.tgid = task->tgid,
@@ -277,8 +360,11 @@ int task_pass(struct bpf_iter__task *ctx)
 		r.flags |= TASK_F_KTHREAD;
 	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
 		r.flags |= TASK_F_IN_IOWAIT;
-	if (r.tid == r.tgid)
+	if (r.tid == r.tgid) {
 		read_group(task, &r);
+		if (files_may_differ(task, has_run, asked))
+			read_files(task, &r);
+	}
 
 	if (is_stuck(state)) {
 		r.flags |= TASK_F_HAS_STACK;

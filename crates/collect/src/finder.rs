@@ -79,6 +79,15 @@ impl TaskFinder {
         false
     }
 
+    /// Whether waits for locks in the kernel are reported.
+    #[must_use]
+    pub fn sees_locks(&self) -> bool {
+        #[cfg(feature = "bpf")]
+        return self.probes.as_ref().is_some_and(|(probes, _)| probes.locks.is_some());
+        #[cfg(not(feature = "bpf"))]
+        false
+    }
+
     /// Whether the kernel has counted delays ever since it started.
     pub fn set_delays_since_boot(&mut self, on: bool) {
         if let Some(proc_tasks) = &mut self.proc_tasks {
@@ -88,6 +97,10 @@ impl TaskFinder {
 
     /// Visits every task.
     pub fn pass(&mut self, tasks: &mut Tasks, cgroups: &Cgroups, io: &mut Io, frame: &mut Frame) {
+        #[cfg(feature = "bpf")]
+        if let Some((probes, cells)) = &mut self.probes {
+            cells.lock_waits(probes, tasks, io);
+        }
         #[cfg(feature = "bpf")]
         if let Some((probes, _)) = &mut self.probes
             && let Some(iter) = &mut probes.tasks

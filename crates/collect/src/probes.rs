@@ -1,12 +1,11 @@
 //! What the BPF programs count, into the frame.
 
-use std::ffi::CString;
-
 use mitra_model::{Entity, EventKind, Frame, Key, Kind, NA, StrId, columns};
 
 use crate::bpf::{self, BlockHist, BlockOp, EventRec, Probes, StallKind};
 use crate::cells::{cell, col, micros, row, set};
 use crate::cgroup::CgroupPaths;
+use crate::disks::disk_of;
 use crate::io::Io;
 use crate::tasks::reading::{Ended, Used, used};
 use crate::tasks::{EndedMany, Tasks};
@@ -54,7 +53,9 @@ struct Disk {
 pub struct ProbeCells {
     read: OpColumns,
     write: OpColumns,
-    stalls: [[usize; 2]; 3],
+    stalls: [[usize; 2]; 5],
+    /// How many waits for locks there were when their owners were read last.
+    lock_count: u64,
     lost: usize,
     oom_kills: usize,
     disks: Vec<Disk>,
@@ -71,7 +72,10 @@ impl ProbeCells {
                 ["probe.direct_reclaim_time", "probe.direct_reclaim_count"].map(col),
                 ["probe.memcg_reclaim_time", "probe.memcg_reclaim_count"].map(col),
                 ["probe.compaction_time", "probe.compaction_count"].map(col),
+                ["probe.reclaim_throttled_time", "probe.reclaim_throttled_count"].map(col),
+                ["probe.lock_wait_time", "probe.lock_wait_count"].map(col),
             ],
+            lock_count: 0,
             lost: col("probe.lost_events"),
             oom_kills: col("tasks.oom_kills"),
             disks: Vec::new(),
@@ -96,10 +100,21 @@ impl ProbeCells {
             });
             io.missing_if("probe.block_io", read);
         }
+        let has_locks = probes.locks.is_some();
+        let has_throttled = !probes.unavailable().iter().any(|(name, _)| *name == "throttled");
         if let Some(stalls) = &mut probes.stalls {
             let system = frame.system_mut();
             let columns = self.stalls;
             let read = stalls.read(|kind, hist| {
+                // What has no probe is not counted, which is not zero.
+                let is_counted = match kind {
+                    StallKind::Lock => has_locks,
+                    StallKind::Throttled => has_throttled,
+                    _ => true,
+                };
+                if !is_counted {
+                    return;
+                }
                 let [time, count] = columns[stall_index(kind)];
                 set(system, time, micros(hist.total_ns));
                 set(system, count, cell(hist.count));
@@ -110,6 +125,28 @@ impl ProbeCells {
             set(frame.system_mut(), self.oom_kills, self.oom_count);
         }
         set(frame.system_mut(), self.lost, lost(probes).map_or(NA, cell));
+    }
+
+    /// Tells the tasks how long each process has slept for locks. Comes before the pass over the tasks.
+    pub fn lock_waits(&mut self, probes: &mut Probes, tasks: &mut Tasks, io: &mut Io) {
+        let (Some(locks), Some(stalls)) = (&mut probes.locks, &mut probes.stalls) else { return };
+        let mut count = 0;
+        let read = stalls.read(|kind, hist| {
+            if kind == StallKind::Lock {
+                count = hist.count;
+            }
+        });
+        if read.is_ok() && count != self.lock_count {
+            self.lock_count = count;
+            let read = locks.owners(|owner, total_ns| {
+                tasks.lock_wait(
+                    u32::try_from(owner.tgid).unwrap_or(0),
+                    owner.start_boottime_ns,
+                    micros(total_ns),
+                );
+            });
+            io.missing_if("probe.locks", read);
+        }
     }
 
     /// Takes the events out of the ring. `f` gets the moment in nanoseconds since boot.
@@ -141,6 +178,8 @@ fn stall_index(kind: StallKind) -> usize {
         StallKind::DirectReclaim => 0,
         StallKind::MemcgReclaim => 1,
         StallKind::Compaction => 2,
+        StallKind::Throttled => 3,
+        StallKind::Lock => 4,
     }
 }
 
@@ -154,8 +193,7 @@ fn fill_disk(row: &mut [i64], columns: &OpColumns, hist: &BlockHist) {
     }
 }
 
-/// The name of a disk: where the link of its number in `/sys/dev/block` leads, with the slash that sysfs writes as
-/// an exclamation mark.
+/// The name of a disk, looked up once.
 fn disk_name(disks: &mut Vec<Disk>, generation: &mut u32, number: (u32, u32), io: &mut Io) -> Option<StrId> {
     if *generation != io.strings.generation() {
         *generation = io.strings.generation();
@@ -165,10 +203,7 @@ fn disk_name(disks: &mut Vec<Disk>, generation: &mut u32, number: (u32, u32), io
         Some(at) => at,
         None if disks.len() >= DISKS_MAX => return None,
         None => {
-            let below = format!("sys/dev/block/{}:{}", number.0, number.1);
-            let link = rustix::fs::readlinkat(io.root.fd(), below, Vec::new());
-            let base = |link: CString| Some(link.to_str().ok()?.rsplit('/').next()?.replace('!', "/"));
-            let name = link.ok().and_then(base);
+            let name = disk_of(&io.root, number);
             let id = name.as_deref().map_or(0, |name| io.strings.intern(name));
             disks.push(Disk { number, name, id });
             disks.len() - 1

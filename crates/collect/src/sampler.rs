@@ -117,6 +117,8 @@ impl Sampler {
                 None
             }
         };
+        let mut tasks = Tasks::new(finder.sees_ends());
+        tasks.set_sees_locks(finder.sees_locks());
         let mut space = Space::new();
         space.set_mounts(&io, &mounts);
         Ok(Sampler {
@@ -130,7 +132,7 @@ impl Sampler {
             space,
             mounts,
             cgroups,
-            tasks: Tasks::new(finder.sees_ends()),
+            tasks,
             finder,
             kernel_log,
             governor: Governor::new(config.budget),

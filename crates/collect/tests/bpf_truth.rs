@@ -6,6 +6,10 @@
 mod block;
 #[path = "bpf_truth/cost.rs"]
 mod cost;
+#[path = "bpf_truth/files.rs"]
+mod files;
+#[path = "bpf_truth/locks.rs"]
+mod locks;
 #[path = "bpf_truth/proc.rs"]
 mod proc;
 #[path = "bpf_truth/spawn.rs"]

@@ -8,6 +8,7 @@
 use mitra_model::NA;
 
 use crate::Outcome;
+use crate::cgroup_limits::{IoLimits, LimitedDevices};
 use crate::cgroup_memory::MemoryStat;
 use crate::column::{Column, scaled, sum};
 use crate::keyed::Keyed;
@@ -61,6 +62,7 @@ pub const FILES: &[File] = &[
     file("memory.events", Hierarchy::V2, Cgroup::memory_events),
     file("memory.stat", Hierarchy::V2, |c, input, row| c.memory_v2.parse(input, row)),
     file("io.stat", Hierarchy::V2, Cgroup::io_stat),
+    file("io.max", Hierarchy::V2, |c, input, row| c.io_limits.io_max(input, row)),
     file("pids.current", Hierarchy::V2, |c, input, row| amount(input, c.pids_current, row)),
     file("pids.max", Hierarchy::V2, |c, input, row| limit(input, c.pids_max, row)),
     file("cpu.pressure", Hierarchy::V2, |c, input, row| c.pressure_cpu.fill(input, row)),
@@ -84,6 +86,10 @@ pub const FILES: &[File] = &[
         blkio(input, c.io_bytes, row)
     }),
     file("blkio.throttle.io_serviced_recursive", V1_BLKIO, |c, input, row| blkio(input, c.io_count, row)),
+    file("blkio.throttle.read_bps_device", V1_BLKIO, |c, input, row| c.io_limits.throttle(0, input, row)),
+    file("blkio.throttle.write_bps_device", V1_BLKIO, |c, input, row| c.io_limits.throttle(1, input, row)),
+    file("blkio.throttle.read_iops_device", V1_BLKIO, |c, input, row| c.io_limits.throttle(2, input, row)),
+    file("blkio.throttle.write_iops_device", V1_BLKIO, |c, input, row| c.io_limits.throttle(3, input, row)),
     file("pids.current", V1_PIDS, |c, input, row| amount(input, c.pids_current, row)),
     file("pids.max", V1_PIDS, |c, input, row| limit(input, c.pids_max, row)),
 ];
@@ -124,6 +130,7 @@ pub struct Cgroup {
     /// Read and written.
     io_bytes: [Column; 2],
     io_count: [Column; 2],
+    io_limits: IoLimits,
     pids_current: Column,
     pids_max: Column,
 }
@@ -155,6 +162,7 @@ impl Default for Cgroup {
             swap_max: Column::of("cgroup.swap_max"),
             io_bytes: Column::list(["cgroup.io_read_bytes", "cgroup.io_write_bytes"]),
             io_count: Column::list(["cgroup.io_reads", "cgroup.io_writes"]),
+            io_limits: IoLimits::default(),
             pids_current: Column::of("cgroup.pids_current"),
             pids_max: Column::of("cgroup.pids_max"),
         }
@@ -162,6 +170,11 @@ impl Default for Cgroup {
 }
 
 impl Cgroup {
+    /// The devices of the limits of I/O that were read since this was last asked for.
+    pub fn take_limited_devices(&mut self) -> LimitedDevices {
+        self.io_limits.take_devices()
+    }
+
     /// `cpu.stat` of version 2, in microseconds.
     fn cpu_stat(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
         let classify = |key: &[u8]| {

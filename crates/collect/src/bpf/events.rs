@@ -1,4 +1,4 @@
-//! Rare events, and the time lost in reclaim and compaction (`bpf/events.bpf.c`).
+//! Rare events, and the time lost in reclaim, in compaction and for locks (`bpf/events.bpf.c`).
 
 use std::io;
 
@@ -121,10 +121,20 @@ pub enum StallKind {
     MemcgReclaim,
     /// Direct compaction: there was no free block of the order asked for.
     Compaction,
+    /// A sleep that reclaim ordered; its time is in that of reclaim too.
+    Throttled,
+    /// A sleep for a lock inside the kernel that took longer than 1 ms. Has no owners here, see
+    /// [`LockWaits`](super::LockWaits).
+    Lock,
 }
 
-const STALL_KINDS: [StallKind; 3] =
-    [StallKind::DirectReclaim, StallKind::MemcgReclaim, StallKind::Compaction];
+const STALL_KINDS: [StallKind; 5] = [
+    StallKind::DirectReclaim,
+    StallKind::MemcgReclaim,
+    StallKind::Compaction,
+    StallKind::Throttled,
+    StallKind::Lock,
+];
 
 /// Stalls of one kind since the programs were attached, over all tasks. kcompactd is left
 /// out: nobody waits for it.

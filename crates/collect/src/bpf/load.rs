@@ -12,6 +12,7 @@ use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
 use super::block::BlockHists;
 use super::events::{Events, Stalls};
 use super::exit::Exits;
+use super::locks::LockWaits;
 use super::task::TaskIter;
 
 static TASKS: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tasks.bpf.o"));
@@ -36,8 +37,10 @@ pub struct Probes {
     pub block: Option<BlockHists>,
     /// OOM kills and fatal signals.
     pub events: Option<Events>,
-    /// Time lost in reclaim and compaction.
+    /// Time lost in reclaim, in compaction and for locks.
     pub stalls: Option<Stalls>,
+    /// Who waited for locks.
+    pub locks: Option<LockWaits>,
     links: Vec<BtfTracePointLink>,
     unavailable: Vec<(&'static str, String)>,
 }
@@ -55,6 +58,7 @@ impl Probes {
             block: None,
             events: None,
             stalls: None,
+            locks: None,
             links: Vec::new(),
             unavailable: Vec::new(),
         };
@@ -159,13 +163,23 @@ impl Probes {
                 ["compaction_begin", "compaction_end"],
             ),
         ];
-        let mut any = false;
+        let mut any = self
+            .attach_first(object, btf, "throttled", "mm_vmscan_throttled", &["reclaim_throttled"])
+            .is_some();
         for (name, [begin_point, end_point], [begin, end]) in stalls {
             // The end first: a beginning without an end would only fill the table.
             let ended = self.attach_first(object, btf, name, end_point, &[end]).is_some();
             any |= ended && self.attach_first(object, btf, name, begin_point, &[begin]).is_some();
         }
-        if any {
+        let locks = self.attach_first(object, btf, "locks", "contention_end", &["lock_end"]).is_some()
+            && self.attach_first(object, btf, "locks", "contention_begin", &["lock_begin"]).is_some();
+        if locks {
+            match take_map(object, "lock_owners").and_then(|owners| Ok(LockWaits::new(&owners)?)) {
+                Ok(locks) => self.locks = Some(locks),
+                Err(error) => self.miss("locks", &*error),
+            }
+        }
+        if any || locks {
             match open_stalls(object) {
                 Ok(stalls) => self.stalls = Some(stalls),
                 Err(error) => self.miss("stalls", &*error),

@@ -1,5 +1,5 @@
 //! What the kernel tells through BPF: every task in one pass, the ones that ended, block
-//! I/O, time lost in reclaim, OOM kills and fatal signals.
+//! I/O, time lost in reclaim and for locks, OOM kills and fatal signals.
 //!
 //! The programs are in `bpf/`, written in C and compiled once; field offsets are filled in
 //! for the kernel at hand when they are loaded. Only BPF iterators and BTF tracepoints are
@@ -12,6 +12,7 @@ mod block;
 mod events;
 mod exit;
 mod load;
+mod locks;
 mod record;
 pub(crate) mod sys;
 mod task;
@@ -21,10 +22,11 @@ pub use events::{EventKind, EventRec, Events, StallHist, StallKind, StallSum, St
 pub use exit::{ExitKey, ExitRec, ExitSum, Exits};
 pub use load::Probes;
 pub(crate) use load::{chain, cpus, with_bounded_heap};
+pub use locks::{LockOwner, LockWaits};
 pub use record::{
-    CgroupIds, Delays, FLAG_GROUP_DEAD, FLAG_HAS_DELAYS, FLAG_HAS_MM, FLAG_HAS_STACK, FLAG_IN_IOWAIT,
-    FLAG_KTHREAD, FLAG_LEADER, LATENCY_BUCKETS, NA, SIZE_BUCKETS, comm_str, known, latency_bucket_us_max,
-    size_bucket_bytes_max,
+    CgroupIds, Delays, FLAG_GROUP_DEAD, FLAG_HAS_DELAYS, FLAG_HAS_FILES, FLAG_HAS_MM, FLAG_HAS_STACK,
+    FLAG_IN_IOWAIT, FLAG_KTHREAD, FLAG_LEADER, LATENCY_BUCKETS, NA, SIZE_BUCKETS, comm_str, known,
+    latency_bucket_us_max, size_bucket_bytes_max,
 };
 pub use task::{PassStats, Seen, StillRec, TaskIo, TaskIter, TaskRec, split_cpu_time};
 

@@ -69,6 +69,9 @@ pub const FLAG_IN_IOWAIT: u32 = 1 << 5;
 /// Exit records: the whole process ended, and the sums are those of all its threads.
 pub const FLAG_GROUP_DEAD: u32 = 1 << 6;
 
+/// The descriptors, their limit and the network namespace were looked at in this pass.
+pub const FLAG_HAS_FILES: u32 = 1 << 8;
+
 /// The task did not run since the last pass; what came was a [`StillRec`](super::StillRec).
 pub(super) const FLAG_STILL: u32 = 1 << 7;
 

@@ -86,7 +86,8 @@ pub struct TaskRec {
     pad: u16,
     /// Threads of the process; leaders only.
     pub num_threads: u32,
-    pad2: u32,
+    /// Inode number of the network namespace; with [`FLAG_HAS_FILES`](super::FLAG_HAS_FILES) only.
+    pub netns: u32,
     /// User time. Whole ticks, unless the kernel has `CONFIG_VIRT_CPU_ACCOUNTING_GEN`; use
     /// [`TaskRec::cpu_split`] for what `/proc` shows.
     pub utime_ns: u64,
@@ -126,9 +127,14 @@ pub struct TaskRec {
     pub dead_stime_ns: u64,
     /// Leaders only: exact CPU time of threads that have ended.
     pub dead_sum_exec_runtime_ns: u64,
+    /// Open descriptors, with [`FLAG_HAS_FILES`](super::FLAG_HAS_FILES) only: of leaders that ran since the last
+    /// pass, that have threads which may have, and now and then of all.
+    pub fds: u32,
+    /// Their soft limit, `u32::MAX` for none; with the same flag.
+    pub fd_limit: u32,
 }
 
-const _: () = assert!(size_of::<TaskRec>() == 320, "twin: struct task_rec in bpf/record.h");
+const _: () = assert!(size_of::<TaskRec>() == 328, "twin: struct task_rec in bpf/record.h");
 
 // SAFETY: repr(C), integers and arrays of them only; the explicit pads leave no hole, which
 // the sum of the field sizes (the assertion above) shows.
@@ -229,6 +235,12 @@ pub fn split_cpu_time(utime_ns: u64, stime_ns: u64, runtime_ns: u64) -> (u64, u6
     (runtime_ns - stime, stime)
 }
 
+/// What the program can be asked for, the twins of `ASK_WHOLE` and `ASK_FILES`.
+const ASK_WHOLE: u64 = 1;
+const ASK_FILES: u64 = 2;
+/// So many passes apart the files of all leaders are looked at: tables may be shared with tasks that are no threads.
+const FILES_EVERY: u32 = 60;
+
 /// What a pass cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassStats {
@@ -244,7 +256,8 @@ pub struct TaskIter {
     buffer: Vec<u8>,
     send_whole: MapReader<u32, u64>,
     /// What `send_whole` holds.
-    sends_whole: Option<bool>,
+    asked: Option<u64>,
+    passes: u32,
     /// The last pass came to its end: what it did not see has really not run since.
     last_was_complete: bool,
 }
@@ -255,7 +268,8 @@ impl TaskIter {
             link: sys::iter_link(program)?,
             buffer: vec![0; READ_BYTES],
             send_whole: MapReader::new(send_whole, 1)?,
-            sends_whole: None,
+            asked: None,
+            passes: 0,
             last_was_complete: false,
         })
     }
@@ -280,9 +294,14 @@ impl TaskIter {
     }
 
     fn run(&mut self, whole: bool, mut f: impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
-        if self.sends_whole != Some(whole) {
-            self.send_whole.store(&0, &u64::from(whole))?;
-            self.sends_whole = Some(whole);
+        let mut asked = if whole { ASK_WHOLE } else { 0 };
+        if !self.last_was_complete || self.passes.is_multiple_of(FILES_EVERY) {
+            asked |= ASK_FILES;
+        }
+        self.passes = self.passes.wrapping_add(1);
+        if self.asked != Some(asked) {
+            self.send_whole.store(&0, &asked)?;
+            self.asked = Some(asked);
         }
         self.last_was_complete = false;
         let stats = self.read_records(&mut f)?;

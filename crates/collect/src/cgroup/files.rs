@@ -14,6 +14,8 @@ pub enum Pace {
     Active,
     /// Limits: on slow ticks.
     Slow,
+    /// Limits of I/O: soon after the group began to send some.
+    IoLimit,
 }
 
 /// Files that move whenever something happens in the group.
@@ -31,6 +33,15 @@ const SLOW: [&str; 9] = [
     "pids.max",
 ];
 
+/// Where the limits of I/O are, and each is a file of its own with version 1.
+const IO_LIMITS: [&str; 5] = [
+    "io.max",
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_iops_device",
+];
+
 impl Pace {
     /// The pace of a file.
     #[must_use]
@@ -41,6 +52,8 @@ impl Pace {
             Pace::Always
         } else if SLOW.contains(&file.name) {
             Pace::Slow
+        } else if IO_LIMITS.contains(&file.name) {
+            Pace::IoLimit
         } else {
             Pace::Active
         }
@@ -52,6 +65,9 @@ impl Pace {
 pub struct SignsOfLife {
     activity: [usize; 2],
     stall: [usize; 3],
+    io: [usize; 2],
+    /// The device of the limits of I/O.
+    pub limit_device: usize,
 }
 
 impl SignsOfLife {
@@ -59,12 +75,19 @@ impl SignsOfLife {
         SignsOfLife {
             activity: ["cgroup.cpu_usage", "cgroup.memory_current"].map(col),
             stall: ["cgroup.psi_cpu_some", "cgroup.psi_io_some", "cgroup.psi_memory_some"].map(col),
+            io: ["cgroup.io_reads", "cgroup.io_writes"].map(col),
+            limit_device: col("cgroup.io_limit_device"),
         }
     }
 
     /// What moves when something happens in the group.
     pub fn activity(&self, cells: &[i64]) -> [i64; 2] {
         self.activity.map(|column| cells.get(column).copied().unwrap_or(NA))
+    }
+
+    /// How much I/O the group has sent.
+    pub fn io(&self, cells: &[i64]) -> [i64; 2] {
+        self.io.map(|column| cells.get(column).copied().unwrap_or(NA))
     }
 
     /// What moves while tasks of the group are stalled.
@@ -80,12 +103,15 @@ mod tests {
 
     #[test]
     fn every_name_is_one_of_the_parsers() {
-        for name in ALWAYS.iter().chain(&SLOW) {
+        for name in ALWAYS.iter().chain(&SLOW).chain(&IO_LIMITS) {
             assert!(FILES.iter().any(|file| file.name == *name), "{name}");
         }
         let paces = |pace| FILES.iter().filter(|file| Pace::of(file) == pace).count();
-        assert_eq!((paces(Pace::Always), paces(Pace::Slow)), (4, 10));
+        assert_eq!((paces(Pace::Always), paces(Pace::Slow), paces(Pace::IoLimit)), (4, 10, 5));
         let signs = SignsOfLife::new();
-        assert!(signs.activity.iter().chain(&signs.stall).all(|column| *column != usize::MAX));
+        assert!(
+            signs.activity.iter().chain(&signs.stall).chain(&signs.io).all(|column| *column != usize::MAX)
+        );
+        assert_ne!(signs.limit_device, usize::MAX);
     }
 }

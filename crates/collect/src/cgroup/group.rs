@@ -3,12 +3,13 @@
 //! Nothing can change in a group of which no task ran and whose memory is the same, except limits and what the
 //! kernel does to its cache behind its back. So two cheap files are read on each tick, the CPU time and the
 //! memory; the others when one of the two moved, when tasks were stalled at the last look (a stall begins with a
-//! task that runs, and lasts without one), and on slow ticks.
+//! task that runs, and lasts without one), and on slow ticks. Limits of I/O matter to a group that sends some.
 
 use std::io;
 
 use mitra_model::{Entity, NA, StrId, columns};
 use mitra_parse::cgroup::{Cgroup, FILES, File};
+use mitra_parse::cgroup_limits::LimitedDevices;
 
 use super::files::{Pace, SignsOfLife};
 use crate::file::{Buffer, KeptFile, Root};
@@ -16,6 +17,8 @@ use crate::mounts::Hierarchy;
 
 /// After so many slow ticks a file that was not there is tried again: a controller may have been enabled.
 const RETRY_SLOW_TICKS: u32 = 6;
+/// So many ticks apart the limits of a group that sends I/O are read.
+const LIMITS_EVERY: u32 = 4;
 
 /// One group in all hierarchies that have it.
 #[derive(Debug)]
@@ -33,6 +36,13 @@ pub struct Group {
     /// No file of the list has been tried yet.
     is_unread: bool,
     slow_ticks: u32,
+    /// What the limits of I/O are for.
+    limited: LimitedDevices,
+    /// The I/O that had been sent when they were last read, and how many ticks ago that was.
+    limits_at: [i64; 2],
+    limits_age: u32,
+    /// Whether `limited` is another than the text of the row says.
+    pub has_new_devices: bool,
 }
 
 #[derive(Debug)]
@@ -41,6 +51,7 @@ struct GroupFile {
     pace: Pace,
     file: KeptFile,
     is_absent: bool,
+    was_tried: bool,
 }
 
 impl Group {
@@ -55,6 +66,10 @@ impl Group {
             was_stalled: true,
             is_unread: true,
             slow_ticks: 0,
+            limited: LimitedDevices::default(),
+            limits_at: [NA; 2],
+            limits_age: LIMITS_EVERY,
+            has_new_devices: false,
         }
     }
 
@@ -67,6 +82,8 @@ impl Group {
         self.files.clear();
         self.cells.fill(NA);
         self.is_unread = true;
+        self.limits_at = [NA; 2];
+        self.limits_age = LIMITS_EVERY;
         for kind in FILES {
             let of = |h: &&Hierarchy| match kind.hierarchy {
                 mitra_parse::cgroup::Hierarchy::V2 => h.is_unified(),
@@ -76,7 +93,13 @@ impl Group {
             if let Some(hierarchy) = in_it.into_iter().find(of) {
                 let below = format!("{}{}/{}", hierarchy.mount, self.path.trim_end_matches('/'), kind.name);
                 let file = KeptFile::new(&below);
-                self.files.push(GroupFile { kind, pace: Pace::of(kind), file, is_absent: true });
+                self.files.push(GroupFile {
+                    kind,
+                    pace: Pace::of(kind),
+                    file,
+                    is_absent: true,
+                    was_tried: false,
+                });
             }
         }
         self.files_for = now;
@@ -112,10 +135,44 @@ impl Group {
                 }
             }
         }
+        if !self.read_limits(root, buffer, reader, is_retry || is_first) {
+            return false;
+        }
         if is_active {
             self.was_stalled = reader.signs.stall(&self.cells) != stall_before;
         }
         true
+    }
+}
+
+impl Group {
+    /// The limits of I/O, if the group has sent some since they were last read; a limit changes nothing before.
+    fn read_limits(&mut self, root: &Root, buffer: &mut Buffer, reader: &mut Reader, is_retry: bool) -> bool {
+        self.limits_age = self.limits_age.saturating_add(1);
+        let sent = reader.signs.io(&self.cells);
+        if sent == [NA; 2] || sent == self.limits_at || self.limits_age < LIMITS_EVERY {
+            return true;
+        }
+        self.limits_at = sent;
+        self.limits_age = 0;
+        for file in self.files.iter_mut().filter(|f| f.pace == Pace::IoLimit) {
+            if file.is_absent && !is_retry && file.was_tried {
+                continue;
+            }
+            file.was_tried = true;
+            if !reader.read(file, root, buffer, &mut self.cells) {
+                return false;
+            }
+        }
+        let limited = reader.parser.take_limited_devices();
+        self.has_new_devices |= limited != self.limited;
+        self.limited = limited;
+        true
+    }
+
+    /// Major and minor numbers of the devices that the group's I/O is limited on.
+    pub fn limited_devices(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.limited.iter()
     }
 }
 
@@ -136,7 +193,7 @@ impl Reader {
     /// Reads one file into the row; false if the group has gone.
     fn read(&mut self, file: &mut GroupFile, root: &Root, buffer: &mut Buffer, cells: &mut [i64]) -> bool {
         let was_open = file.file.is_open();
-        let is_kept = file.pace != Pace::Slow && (was_open || self.fds_left > 0);
+        let is_kept = !matches!(file.pace, Pace::Slow | Pace::IoLimit) && (was_open || self.fds_left > 0);
         let read = if is_kept { file.file.read(root, buffer) } else { file.file.read_once(root, buffer) };
         // Root groups lack files, kernels too, and PSI may be off (EOPNOTSUPP).
         let was_absent = std::mem::replace(&mut file.is_absent, read.is_err());

@@ -8,12 +8,14 @@ mod walk;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use mitra_model::{Entity, Frame, Key};
+use mitra_model::{Entity, Frame, Key, NA};
 
 use self::group::{Group, Reader};
 pub use self::paths::CgroupPaths;
 use self::walk::{Found, Watcher};
+use crate::cells::set;
 use crate::clock::Clock;
+use crate::disks::disk_of;
 use crate::file::Root;
 use crate::io::Io;
 use crate::mounts::{Hierarchy, Mount, hierarchies};
@@ -107,6 +109,7 @@ impl Cgroups {
             self.generation = Some(io.strings.generation());
             for group in &mut self.groups {
                 group.name = io.strings.intern(&group.path);
+                group.has_new_devices = true;
             }
             self.paths.rename(self.groups.iter().map(|group| (group.name, group.inodes.as_slice())));
         }
@@ -159,15 +162,26 @@ impl Cgroups {
     /// Reads the groups and fills their rows. `is_slow` on the ticks that read limits, and everything of groups
     /// in which nothing seems to happen.
     pub fn sample(&mut self, io: &mut Io, frame: &mut Frame, is_slow: bool) {
-        let Io { root, buffer, .. } = io;
+        let Io { root, buffer, strings, .. } = io;
         self.reader.fds_left = self.fds_max.saturating_sub(self.groups.iter().map(Group::open_files).sum());
         let table = frame.table_mut(Entity::Cgroup);
         for group in &mut self.groups {
             if group.read(root, buffer, &mut self.reader, is_slow) {
+                if std::mem::take(&mut group.has_new_devices) {
+                    let text = limited_devices(root, group);
+                    let cell = text.map_or(NA, |text| i64::from(strings.intern(&text)));
+                    set(&mut group.cells, self.reader.signs.limit_device, cell);
+                }
                 table.push(Key::named(group.name)).copy_from_slice(&group.cells);
             } else {
                 self.is_dirty = true;
             }
         }
     }
+}
+
+/// The names of the devices that limits of I/O are for, joined by commas.
+fn limited_devices(root: &Root, group: &Group) -> Option<String> {
+    let names: Vec<String> = group.limited_devices().filter_map(|device| disk_of(root, device)).collect();
+    if names.is_empty() { None } else { Some(names.join(",")) }
 }

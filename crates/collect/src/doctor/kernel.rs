@@ -86,6 +86,8 @@ const PROBES: &[(&str, &str)] = &[
     ("direct_reclaim", "time lost in direct reclaim"),
     ("memcg_reclaim", "time lost in reclaim inside a control group"),
     ("compaction", "time lost in compaction"),
+    ("throttled", "time that reclaim made tasks sleep"),
+    ("locks", "time lost for locks inside the kernel"),
 ];
 
 #[cfg(feature = "bpf")]
@@ -103,7 +105,7 @@ pub fn probes(root: &Root, out: &mut Vec<Ability>) {
         // A part that could not be opened takes what belongs to it along.
         let parts: &[&str] = match *name {
             "oom" | "signals" => &[name, "events"],
-            "direct_reclaim" | "memcg_reclaim" | "compaction" => &[name, "stalls"],
+            "direct_reclaim" | "memcg_reclaim" | "compaction" | "throttled" | "locks" => &[name, "stalls"],
             _ => &[name],
         };
         let why = loaded.unavailable().iter().find(|(part, _)| parts.contains(part)).map(|(_, why)| why);

@@ -24,6 +24,9 @@ pub struct TaskColumns {
     pub io: [usize; 5],
     pub memory: [usize; 4],
     pub threads: usize,
+    /// Open descriptors, their limit, and the network namespace.
+    pub files: [usize; 3],
+    pub lock_wait: usize,
 }
 
 impl TaskColumns {
@@ -65,6 +68,8 @@ impl TaskColumns {
                 .map(col),
             memory: ["task.rss_anon", "task.rss_file", "task.rss_shmem", "task.swap"].map(col),
             threads: col("task.threads"),
+            files: ["task.fds", "task.fd_limit", "task.netns"].map(col),
+            lock_wait: col("task.lock_wait"),
         }
     }
 }
@@ -177,11 +182,11 @@ mod tests {
             t.nvcsw,
             t.nivcsw,
             t.threads,
+            t.lock_wait,
         ];
-        let all = single.iter().chain(&t.used).chain(&t.io).chain(&t.memory);
+        let all = single.iter().chain(&t.used).chain(&t.io).chain(&t.memory).chain(&t.files);
         // What only other tools print of a task is not for the recorder to fill.
-        let of_tools =
-            ["task.rss", "task.vsize", "task.fds", "task.fd_limit", "task.netns", "task.lock_wait"];
+        let of_tools = ["task.rss", "task.vsize"];
         let table = mitra_model::columns(mitra_model::Entity::Task);
         let filled: std::collections::HashSet<usize> = all.copied().collect();
         for (column, metric) in table.iter().enumerate() {

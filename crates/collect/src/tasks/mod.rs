@@ -58,6 +58,8 @@ pub struct Tasks {
     this_pass_ns: u64,
     generation: u32,
     delays_on: bool,
+    /// Whether somebody reports waits for locks.
+    sees_locks: bool,
     exited: Option<(i64, i64)>,
     groups: EndedGroups,
 }
@@ -79,6 +81,7 @@ impl Tasks {
             this_pass_ns: 0,
             generation: 0,
             delays_on: true,
+            sees_locks: false,
             exited: sees_ends.then_some((0, 0)),
             groups: EndedGroups::new(),
         }
@@ -88,6 +91,21 @@ impl Tasks {
     /// which is not zero.
     pub fn set_delays_on(&mut self, on: bool) {
         self.delays_on = on;
+    }
+
+    /// Whether [`Tasks::lock_wait`] will be told of waits for locks.
+    pub fn set_sees_locks(&mut self, sees: bool) {
+        self.sees_locks = sees;
+    }
+
+    /// Takes in how long a process has slept for locks in the kernel. Between two passes.
+    pub fn lock_wait(&mut self, tgid: u32, born_ns: u64, total_us: i64) {
+        if let Some(leader) = self.slots.find(tgid, born_ns) {
+            // The kernel forgets who has not waited for long, and then begins at nothing.
+            let before = if total_us < leader.lock_told { 0 } else { leader.lock_told };
+            leader.lock_wait = leader.lock_wait.saturating_add(total_us - before);
+            leader.lock_told = total_us;
+        }
     }
 
     /// Begins a pass at this moment on `CLOCK_BOOTTIME`.
@@ -144,7 +162,11 @@ impl Tasks {
         slot.used = r.used;
         slot.count(&delta);
         slot.texts(&r, context.strings, context.paths);
-        let texts = (slot.comm_id, slot.place_cell);
+        if let Some(files) = r.files {
+            slot.files = files;
+        }
+        let lock_wait = if self.sees_locks { slot.lock_wait } else { NA };
+        let kept = Kept { comm: slot.comm_id, place: slot.place_cell, files: slot.files, lock_wait };
         if !r.is_leader() {
             self.slots.owe_leader(r.tgid, &delta, is_new && !is_young, &r.used);
         }
@@ -154,7 +176,7 @@ impl Tasks {
         }
         if !self.shed.skips(r.is_leader(), is_idle, r.state == b'D') {
             self.counts.recorded += 1;
-            self.fill_row(&r, stack, texts, context);
+            self.fill_row(&r, stack, &kept, context);
         }
     }
 
@@ -178,12 +200,12 @@ impl Tasks {
         }
     }
 
-    fn fill_row(&self, r: &Reading, stack: &str, texts: (u32, i64), context: &mut PassContext<'_>) {
+    fn fill_row(&self, r: &Reading, stack: &str, kept: &Kept, context: &mut PassContext<'_>) {
         let c = &self.columns;
         let kstack = if stack.is_empty() { NA } else { i64::from(context.strings.intern(stack)) };
         let row = context.table.push(Key::task(r.tid, r.born_ns));
-        set(row, c.comm, i64::from(texts.0));
-        set(row, c.cgroup, texts.1);
+        set(row, c.comm, i64::from(kept.comm));
+        set(row, c.cgroup, kept.place);
         set(row, c.kstack, kstack);
         set(row, c.tgid, i64::from(r.tgid));
         set(row, c.ppid, i64::from(r.ppid));
@@ -207,6 +229,12 @@ impl Tasks {
                 set(row, *column, value);
             }
             set(row, c.threads, r.threads);
+            for (column, value) in c.files.iter().zip(kept.files) {
+                set(row, *column, value);
+            }
+            if !r.kthread {
+                set(row, c.lock_wait, kept.lock_wait);
+            }
         }
     }
 
@@ -349,6 +377,14 @@ impl Tasks {
     pub fn shrink(&mut self) {
         self.slots.shrink();
     }
+}
+
+/// Cells of a task that are remembered from one pass to the next.
+struct Kept {
+    comm: u32,
+    place: i64,
+    files: [i64; 3],
+    lock_wait: i64,
 }
 
 /// Ends that were only added up.

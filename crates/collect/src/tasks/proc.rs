@@ -17,6 +17,7 @@ use super::columns::TaskColumns;
 use super::reading::{Comm, Place, Reading, comm_from, used};
 use super::{PassContext, Tasks};
 use crate::budget::Shed;
+use crate::cells::set;
 use crate::cgroup::Cgroups;
 use crate::file::{Buffer, Root, each_entry};
 use crate::io::Io;
@@ -193,6 +194,11 @@ impl ProcTasks {
             if let Ok(bytes) = reader.read("cgroup", buffer) {
                 self.files.cgroup(bytes, context.strings, row);
             }
+            if is_leader && let Some(files) = reader.files(buffer) {
+                for (column, value) in self.columns.files.iter().zip(files) {
+                    set(row, *column, value);
+                }
+            }
         }
         let is_stuck = state == b'D';
         if is_stuck {
@@ -238,6 +244,49 @@ impl OneTask<'_> {
         let _infallible = write!(self.path, "proc/{}/task/{}/{name}", self.pid, self.tid);
         self.root.read(self.path, buffer)
     }
+
+    /// Open descriptors, their limit, and the network namespace; none of a kernel thread's, or if nothing may be
+    /// known of them.
+    fn files(&mut self, buffer: &mut Buffer) -> Option<[i64; 3]> {
+        let limit = self.read("limits", buffer).ok().and_then(fd_limit)?;
+        self.set_path("fd");
+        let fds = count_entries(self.root, self.path).unwrap_or(NA);
+        self.set_path("ns/net");
+        let link = rustix::fs::readlinkat(self.root.fd(), self.path.as_str(), Vec::new()).ok();
+        let netns = link.and_then(|link| namespace(link.to_bytes())).unwrap_or(NA);
+        Some([fds, limit, netns])
+    }
+
+    fn set_path(&mut self, name: &str) {
+        self.path.clear();
+        // Writing to a string cannot fail.
+        let _infallible = write!(self.path, "proc/{}/task/{}/{name}", self.pid, self.tid);
+    }
+}
+
+/// Descriptors in a directory `fd`: since 6.2 it says how many itself (f1f1f2569901).
+fn count_entries(root: &Root, below: &str) -> io::Result<i64> {
+    let dir = root.open_file(below)?;
+    let size = rustix::fs::fstat(&dir)?.st_size;
+    if size > 0 {
+        return Ok(size);
+    }
+    let mut count = 0;
+    each_entry(dir.as_fd(), |_| count += 1)?;
+    Ok(count)
+}
+
+/// The soft limit in `Max open files            1024                 1048576              files`.
+fn fd_limit(limits: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(limits).ok()?;
+    let soft =
+        text.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?;
+    if soft == "unlimited" { Some(NA) } else { soft.parse().ok() }
+}
+
+/// The number in `net:[4026531840]`.
+fn namespace(link: &[u8]) -> Option<i64> {
+    std::str::from_utf8(link).ok()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// Remembers that a file may not be read; that its task has ended is nothing to remember.
@@ -296,6 +345,7 @@ fn reading_of(c: &TaskColumns, row: &[i64], tid: u32, tgid: u32, born_ns: u64) -
     r.io = c.io.map(get);
     r.memory = c.memory.map(get);
     r.threads = get(c.threads);
+    r.files = (tid == tgid).then(|| c.files.map(get));
     r.place = u32::try_from(get(c.cgroup)).map_or(Place::Unknown, Place::Path);
     r
 }
@@ -309,5 +359,20 @@ mod tests {
         assert_eq!(short_name(b"kworker/u8:2-events_unbound"), comm_from(b"kworker/u8:2"));
         assert_eq!(short_name(b"kworker/0:1+mm"), comm_from(b"kworker/0:1"));
         assert_eq!(short_name(b"nginx-worker+x"), comm_from(b"nginx-worker+x"));
+    }
+
+    #[test]
+    fn limits_and_namespaces_are_read_from_their_text() {
+        let text = b"Limit                     Soft Limit           Hard Limit           Units     \n\
+                     Max processes             94992                94992                processes \n\
+                     Max open files            1024                 524288               files     \n";
+        assert_eq!(fd_limit(text), Some(1024));
+        assert_eq!(
+            fd_limit(b"Max open files            unlimited            unlimited            files\n"),
+            Some(NA)
+        );
+        assert_eq!(fd_limit(b"Max processes 5 5\n"), None);
+        assert_eq!(namespace(b"net:[4026531840]"), Some(4_026_531_840));
+        assert_eq!(namespace(b"mnt:[4026531840]"), None);
     }
 }

@@ -97,6 +97,9 @@ pub struct Reading {
     pub memory: [i64; 4],
     /// Threads of the process.
     pub threads: i64,
+    /// Open descriptors, their limit, and the network namespace; none if they were not looked at this time, and are
+    /// what they were.
+    pub files: Option<[i64; 3]>,
     /// Control group.
     pub place: Place,
     /// Leaders: CPU, user and system time of threads that have ended.
@@ -128,6 +131,7 @@ impl Reading {
             io: [NA; 5],
             memory: [NA; 4],
             threads: NA,
+            files: None,
             place: Place::Unknown,
             dead: [NA; 3],
         }
@@ -200,7 +204,7 @@ pub fn comm_from(bytes: &[u8]) -> Comm {
 #[cfg(feature = "bpf")]
 mod from_bpf {
     use super::{Ended, Place, Reading, Used, used};
-    use crate::bpf::{CgroupIds, Delays, ExitRec, FLAG_HAS_MM, FLAG_IN_IOWAIT, TaskRec};
+    use crate::bpf::{CgroupIds, Delays, ExitRec, FLAG_HAS_FILES, FLAG_HAS_MM, FLAG_IN_IOWAIT, TaskRec};
     use crate::cells::{cell, micros};
     use mitra_model::NA;
 
@@ -267,6 +271,10 @@ mod from_bpf {
             if rec.flags & FLAG_HAS_MM != 0 {
                 let pages = [rec.rss_anon_pages, rec.rss_file_pages, rec.rss_shmem_pages, rec.swap_pages];
                 r.memory = pages.map(i64::from);
+            }
+            if rec.flags & FLAG_HAS_FILES != 0 {
+                let limit = if rec.fd_limit == u32::MAX { NA } else { i64::from(rec.fd_limit) };
+                r.files = Some([i64::from(rec.fds), limit, i64::from(rec.netns)]);
             }
             r.place = rec.cgroups.into();
             r

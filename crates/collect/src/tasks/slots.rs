@@ -33,6 +33,12 @@ pub struct Slot {
     pub used: Used,
     /// Leaders: what has been counted of the whole process, or came before the recording.
     pub counted: [i64; used::OF_PROCESS],
+    /// Leaders: open descriptors, their limit, and the network namespace, as they were last looked at.
+    pub files: [i64; 3],
+    /// Leaders: time that the process has slept for locks in the kernel, in microseconds.
+    pub lock_wait: i64,
+    /// What the kernel said of it last.
+    pub lock_told: i64,
 }
 
 impl Slot {
@@ -53,6 +59,9 @@ impl Slot {
             pass,
             used: [NA; used::COUNT],
             counted: [0; used::OF_PROCESS],
+            files: [NA; 3],
+            lock_wait: 0,
+            lock_told: 0,
         }
     }
 

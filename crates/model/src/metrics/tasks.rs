@@ -320,7 +320,7 @@ pub const TASK: &[Metric] = &[
         Unit::Count,
         "files_struct.fdt.open_fds; /proc/PID/fd",
         Kernel(2, 6),
-        "Open file descriptors of the process. On the leader only. Of a process with more than 65,536 slots in its table at least so many.",
+        "Open file descriptors of the process. On the leader only. Beyond 16,384 they are counted in full groups of 64.",
     ),
     gauge(
         Entity::Task,
@@ -344,7 +344,7 @@ pub const TASK: &[Metric] = &[
         Unit::Micros,
         "tp_btf/contention_begin and _end",
         Kernel(5, 19),
-        "Time that threads of the process slept for locks inside the kernel, of waits longer than 1 ms. On the leader only, and only of processes that waited so.",
+        "Time that threads of the process slept for locks inside the kernel, of waits longer than 1 ms. On the leader only.",
     ),
 ];
 
