@@ -58,7 +58,7 @@ PURE = {"mitra-model", "mitra-parse", "mitra-diagnose", "mitra-rules"}
 IMPURE = {"rustix", "libc", "nix", "memmap2", "tokio", "mio", "hyper", "reqwest", "ureq", "walkdir"}
 
 # Crates whose own clippy.toml lifts the ban on ambient file access.
-MAY_TOUCH_FILES = {"mitra-collect", "mitra-archive", "mitra-app", "mitra-lab"}
+MAY_TOUCH_FILES = {"mitra-collect", "mitra-archive", "mitra-inspect", "mitra-app", "mitra-lab"}
 
 # A crate with such a name collects what nobody wanted to find a place for.
 NO_SUCH_NAMES = {"common", "util", "utils", "helpers", "shared", "misc", "core", "lib"}

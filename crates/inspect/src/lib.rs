@@ -1,0 +1,8 @@
+//! One process in depth. So far: the names of the addresses in its stacks.
+
+mod maps;
+mod perfmap;
+mod process;
+mod symbols;
+
+pub use symbols::Symbols;

@@ -1,0 +1,110 @@
+//! What is mapped where in a process: `/proc/PID/maps`.
+//!
+//! ```text
+//! 7f52c0a28000-7f52c0b9d000 r-xp 00028000 08:01 1847  /usr/lib/x86_64-linux-gnu/libc.so.6
+//! 7f52c0d00000-7f52c0d21000 rwxp 00000000 00:00 0
+//! ```
+
+/// More executable mappings than any program has.
+const MAPPINGS_MAX: usize = 8192;
+/// What the kernel appends to the name of a file that was removed.
+const DELETED: &str = " (deleted)";
+
+/// A mapping that holds code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Where in the file it begins.
+    pub(crate) offset: u64,
+    pub(crate) inode: u64,
+    /// The path of the file in the process' own view; `[vdso]` and the like; empty where there is none.
+    pub(crate) path: String,
+    /// Whether the file has been removed, or replaced, since.
+    pub(crate) is_deleted: bool,
+}
+
+impl Mapping {
+    /// Whether there is a file behind it.
+    pub(crate) fn is_file(&self) -> bool {
+        self.path.starts_with('/') && self.inode != 0
+    }
+
+    /// How a frame names it: the last part of the path.
+    pub(crate) fn module(&self) -> &str {
+        if self.path.is_empty() {
+            return "anon";
+        }
+        let name = self.path.rsplit('/').next().unwrap_or(&self.path);
+        name.trim_start_matches('[').trim_end_matches(']')
+    }
+}
+
+/// The executable mappings, in the order of their addresses. Lines that make no sense are passed over.
+pub(crate) fn parse(text: &str) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = text.lines().filter_map(mapping).take(MAPPINGS_MAX).collect();
+    mappings.sort_by_key(|mapping| mapping.start);
+    mappings
+}
+
+fn mapping(line: &str) -> Option<Mapping> {
+    let mut rest = line;
+    let mut word = || {
+        let (word, after) = rest.split_once(' ')?;
+        rest = after;
+        Some(word)
+    };
+    let (start, end) = word()?.split_once('-')?;
+    let access = word()?;
+    let offset = word()?;
+    word()?;
+    let (inode, path) = rest.split_once(' ').unwrap_or((rest, ""));
+    if access.as_bytes().get(2) != Some(&b'x') {
+        return None;
+    }
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let path = path.trim_start();
+    let is_deleted = path.ends_with(DELETED);
+    Some(Mapping {
+        start: hex(start)?,
+        end: hex(end)?,
+        offset: hex(offset)?,
+        inode: inode.parse().ok()?,
+        path: path.strip_suffix(DELETED).unwrap_or(path).to_owned(),
+        is_deleted,
+    })
+}
+
+/// The mapping that an address lies in.
+pub(crate) fn find(mappings: &[Mapping], address: u64) -> Option<&Mapping> {
+    let after = mappings.partition_point(|mapping| mapping.start <= address);
+    mappings.get(after.checked_sub(1)?).filter(|mapping| address < mapping.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+55d000000000-55d000001000 r--p 00000000 08:01 77                         /usr/bin/a b
+55d000001000-55d000003000 r-xp 00001000 08:01 77                         /usr/bin/a b
+7f0000000000-7f0000010000 rwxp 00000000 00:00 0 
+7f1000000000-7f1000010000 r-xp 00028000 08:01 99                         /opt/lib.so (deleted)
+nonsense
+7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+";
+
+    #[test]
+    fn code_is_found_by_its_address() {
+        let maps = parse(MAPS);
+        assert_eq!(maps.len(), 4);
+        let at = |address| find(&maps, address).map(|m| (m.module(), m.is_file(), m.is_deleted));
+        assert_eq!(at(0x55d0_0000_1fff), Some(("a b", true, false)));
+        assert_eq!(at(0x7f00_0000_0010), Some(("anon", false, false)));
+        assert_eq!(at(0x7f10_0000_0010), Some(("lib.so", true, true)));
+        assert_eq!(at(0x7ffd_0000_0010), Some(("vdso", false, false)));
+        assert_eq!(at(0x55d0_0000_0000), None, "no code there");
+        assert_eq!(at(0x55d0_0000_3000), None, "behind the end");
+        assert_eq!(at(0), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! What is kept of a process so that its addresses have names, also after it ended.
+
+use std::fs;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::maps::{self, Mapping};
+use crate::perfmap::PerfMap;
+
+/// A maps file of more is cut off.
+const MAPS_BYTES_MAX: u64 = 16 << 20;
+/// A perf map of more is cut off.
+const PERF_MAP_BYTES_MAX: u64 = 128 << 20;
+
+/// The directory that a process sees as `/`.
+enum Root {
+    /// The same that we see.
+    Ours,
+    /// Another one. An open directory outlives the process, so that its files can be read then still.
+    Other(OwnedFd),
+    /// Another one that could not be opened.
+    Unknown,
+}
+
+/// A process, or rather one program that it ran.
+pub(crate) struct Process {
+    pid: u32,
+    root: Root,
+    /// Its id in its own PID namespace, by which a JIT names its file.
+    own_pid: u32,
+    pub(crate) mappings: Vec<Mapping>,
+    perf_map: Option<PerfMap>,
+}
+
+impl Process {
+    /// Reads what can be read of it. `may_hold_root` allows one open file.
+    pub(crate) fn read(pid: u32, may_hold_root: bool) -> Process {
+        Process {
+            pid,
+            root: root(pid, may_hold_root),
+            own_pid: own_pid(pid).unwrap_or(pid),
+            mappings: mappings(pid),
+            perf_map: None,
+        }
+    }
+
+    /// Whether it holds a file open.
+    pub(crate) fn holds_root(&self) -> bool {
+        matches!(self.root, Root::Other(_))
+    }
+
+    /// Takes in what was mapped since, unless the process has ended or runs another program now.
+    pub(crate) fn refresh(&mut self) {
+        let now = mappings(self.pid);
+        let is_same = match (self.mappings.first(), now.first()) {
+            // The lowest code is the program's own, at another address each time that one starts.
+            (Some(before), Some(now)) => (before.start, before.inode) == (now.start, now.inode),
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        if is_same {
+            self.mappings = now;
+        }
+    }
+
+    /// The path by which we reach a file that the process sees under `path`.
+    fn reach(&self, path: &str) -> Option<PathBuf> {
+        match &self.root {
+            Root::Ours => Some(PathBuf::from(path)),
+            Root::Other(dir) => Some(format!("/proc/self/fd/{}{path}", dir.as_raw_fd()).into()),
+            Root::Unknown => None,
+        }
+    }
+
+    /// The file behind a mapping, if it is still the one that was mapped.
+    pub(crate) fn file(&self, mapping: &Mapping) -> Option<PathBuf> {
+        if !mapping.is_file() {
+            return None;
+        }
+        let is_it = |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.ino() == mapping.inode);
+        let named = if mapping.is_deleted { None } else { self.reach(&mapping.path) };
+        if let Some(path) = named.filter(is_it) {
+            return Some(path);
+        }
+        // The kernel holds on to it as long as it is mapped, whatever its name.
+        let held = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end);
+        Some(PathBuf::from(held)).filter(is_it)
+    }
+
+    /// The name of a function that was compiled while the process ran.
+    pub(crate) fn compiled(&mut self, address: u64) -> Option<&str> {
+        if self.perf_map.is_none() {
+            self.perf_map = Some(self.read_perf_map().unwrap_or_default());
+        }
+        self.perf_map.as_ref()?.name(address)
+    }
+
+    fn read_perf_map(&self) -> Option<PerfMap> {
+        let path = self.reach(&format!("/tmp/perf-{}.map", self.own_pid))?;
+        let text = text(&path, PERF_MAP_BYTES_MAX)?;
+        Some(PerfMap::parse(&text))
+    }
+}
+
+fn mappings(pid: u32) -> Vec<Mapping> {
+    let text = text(Path::new(&format!("/proc/{pid}/maps")), MAPS_BYTES_MAX);
+    text.map(|text| maps::parse(&text)).unwrap_or_default()
+}
+
+/// A plain file, up to a bound: a pipe in its place would be waited for.
+fn text(path: &Path, bytes_max: u64) -> Option<String> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+    let file = fs::File::from(file.ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn root(pid: u32, may_hold: bool) -> Root {
+    let link = |of: &str, what: &str| fs::read_link(format!("/proc/{of}/{what}")).ok();
+    let of = pid.to_string();
+    let (Some(ours), Some(its)) = (link("self", "ns/mnt"), link(&of, "ns/mnt")) else { return Root::Unknown };
+    if ours == its && link(&of, "root") == link("self", "root") {
+        return Root::Ours;
+    }
+    if !may_hold {
+        return Root::Unknown;
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()) {
+        Ok(dir) => Root::Other(dir),
+        Err(_) => Root::Unknown,
+    }
+}
+
+/// The last number of the line `NSpid:` of its status.
+fn own_pid(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().last()?.parse().ok()
+}
