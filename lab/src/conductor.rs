@@ -28,7 +28,9 @@ const LIVE_EVERY: Duration = Duration::from_secs(1);
 pub struct Times {
     /// The healthy time begins.
     pub since: SystemTime,
-    /// The trouble begins.
+    /// The trouble is started: nothing may be said to begin before.
+    pub started: SystemTime,
+    /// It begins to hurt: the true onset.
     pub onset: SystemTime,
     /// The recorder was told to end.
     pub until: SystemTime,
@@ -135,7 +137,7 @@ impl Conductor {
         self.update(|s| s.noise += 1);
     }
 
-    /// The trouble of a stage begins; live explanations are asked for from the last such moment of the first stage.
+    /// The trouble of a stage begins; from the first such moment on live explanations are asked for.
     pub fn onset(&self, at: SystemTime) {
         self.update(|s| s.onset = Some(at));
     }

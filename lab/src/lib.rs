@@ -3,6 +3,7 @@
 //! An incident is a straight-line function over a [`stage::Stage`]; `README.md` says how to add one.
 //! Whatever the laboratory changes on the machine is noted in a journal first, see [`journal`].
 
+pub mod baselines;
 pub mod conductor;
 pub mod controls;
 pub mod counters;
@@ -11,10 +12,14 @@ pub mod incident;
 pub mod incidents;
 pub mod journal;
 pub mod machine;
+pub mod plan;
+pub mod record;
 pub mod recorder;
 pub mod report;
 pub mod roles;
 pub mod run;
+pub mod score;
+pub mod ship;
 pub mod stage;
 
 pub use draw::Draw;

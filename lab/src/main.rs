@@ -1,14 +1,17 @@
 //! The command line of the laboratory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use mitra_lab::machine::{self, Possession};
+use mitra_lab::record::{Kind, Results, State, key};
 use mitra_lab::recorder::Mitra;
-use mitra_lab::run::{Piece, play};
-use mitra_lab::{Form, controls, incidents, report, roles};
+use mitra_lab::run::Piece;
+use mitra_lab::score::{self, Judged, Summary};
+use mitra_lab::{Form, controls, incidents, plan, roles, ship};
 
 /// One of each area, and the machine on which nothing happens.
 const SMOKE: [&str; 5] = ["idle", "cpu-quota", "disk-hog-reads", "cache-thrash", "oom-in-cgroup"];
@@ -29,7 +32,7 @@ struct Cli {
 enum Command {
     /// All incidents and controls
     List,
-    /// Makes incidents or controls by name
+    /// Makes incidents or controls by name; fails when one is not named rightly
     Run {
         /// Names, or beginnings of names
         #[arg(required = true)]
@@ -40,15 +43,65 @@ enum Command {
         /// Draws the parameters
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Keeps archives and reports here; without this, only what went wrong is kept
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
         /// How long controls work, in seconds
         #[arg(long, default_value_t = 30)]
         control_seconds: u64,
     },
-    /// A handful of incidents and a control, in a few minutes; fails when one is not named
+    /// A handful of incidents and a control, in a few minutes; fails when one is not named rightly
     Smoke {
         /// Draws the parameters
         #[arg(long, default_value_t = 1)]
         seed: u64,
+    },
+    /// Every incident in both forms and every control; goes on where it was interrupted
+    Round {
+        /// Draws the order and all parameters
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Where results are kept; without this, mitra-lab-results in $TMPDIR or /var/tmp
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// How long controls work, in seconds
+        #[arg(long, default_value_t = 300)]
+        control_seconds: u64,
+    },
+    /// Two incidents at once, and incidents in the noise of a control
+    Pairs {
+        /// Draws the pairs and all parameters
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many pairs; half as many incidents in noise come on top
+        #[arg(long, default_value_t = 16)]
+        count: usize,
+        /// Where results are kept; without this, mitra-lab-results in $TMPDIR or /var/tmp
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    /// Scores stored results, and writes score.html beside them
+    Score {
+        /// Folders of results
+        #[arg(required = true)]
+        dirs: Vec<PathBuf>,
+        /// Explains the stored archives anew, with the binary under test
+        #[arg(long)]
+        explain: bool,
+        /// Where the page is written; without this, score.html in the first folder
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// Copies the archives of stored results, with the truth, into the source tree
+    Ship {
+        /// A folder of results
+        dir: PathBuf,
+        /// Where to
+        #[arg(long, value_name = "DIR", default_value = "lab/recordings")]
+        to: PathBuf,
+        /// Explains the stored archives anew, to tell what is right and what is a miss
+        #[arg(long)]
+        explain: bool,
     },
     /// Undoes what killed runs have left on the machine
     Clean,
@@ -76,25 +129,43 @@ fn main() -> ExitCode {
 }
 
 fn command(cli: Cli) -> anyhow::Result<bool> {
+    let mitra = || Mitra::find(cli.mitra.clone());
     match cli.command {
         Command::List => list(),
         Command::Clean => {
-            for failed in machine::clean()? {
-                println!("could not be undone: {failed}");
-            }
+            let failed = machine::clean()?;
+            failed.iter().for_each(|f| println!("could not be undone: {f}"));
+            return Ok(failed.is_empty());
         }
         Command::Keeper => machine::keep()?,
-        Command::Run { names, form, seed, control_seconds } => {
-            let mitra = Mitra::find(cli.mitra)?;
-            let pieces = select(&names, form, control_seconds)?;
-            let _possession = Possession::take()?;
-            return run(&pieces, seed, &mitra);
+        Command::Run { names, form, seed, keep, control_seconds } => {
+            return run(&select(&names, form, control_seconds)?, seed, &mitra()?, keep);
         }
         Command::Smoke { seed } => {
-            let mitra = Mitra::find(cli.mitra)?;
             let pieces = select(&SMOKE.map(str::to_owned), Some(Form::Loud), SMOKE_CONTROL_S)?;
-            let _possession = Possession::take()?;
-            return run(&pieces, seed, &mitra);
+            return run(&pieces, seed, &mitra()?, None);
+        }
+        Command::Round { seed, out, control_seconds } => {
+            return many(&plan::round(seed, control_seconds), seed, &mitra()?, out, "round");
+        }
+        Command::Pairs { seed, count, out } => {
+            return many(&plan::pairs(seed, count), seed, &mitra()?, out, "pairs");
+        }
+        Command::Score { dirs, explain, html } => {
+            let mitra = if explain { Some(mitra()?) } else { None };
+            let mut judged = Vec::new();
+            for dir in &dirs {
+                judged.extend(score::judge_all(&Results::open(dir)?, mitra.as_ref())?);
+            }
+            let page = html.or_else(|| dirs.first().map(|d| d.join("score.html")));
+            show(&judged, page.as_deref())?;
+        }
+        Command::Ship { dir, to, explain } => {
+            let mitra = if explain { Some(mitra()?) } else { None };
+            let results = Results::open(&dir)?;
+            let judged = score::judge_all(&results, mitra.as_ref())?;
+            let (count, bytes) = ship::ship(&results, &judged, &to)?;
+            println!("{count} recordings, {} KB, in {}", bytes >> 10, to.display());
         }
     }
     Ok(true)
@@ -109,7 +180,7 @@ fn list() {
     }
 }
 
-fn select(names: &[String], form: Option<Form>, control_seconds: u64) -> anyhow::Result<Vec<Piece>> {
+fn select(names: &[String], form: Option<Form>, control_seconds: u64) -> anyhow::Result<Vec<Vec<Piece>>> {
     let mut pieces = Vec::new();
     for name in names {
         let before = pieces.len();
@@ -117,9 +188,11 @@ fn select(names: &[String], form: Option<Form>, control_seconds: u64) -> anyhow:
         let takes = |n: &str| if exact { n == name } else { n.starts_with(name.as_str()) };
         for i in incidents::all().filter(|i| takes(i.name)) {
             let forms = Form::ALL.into_iter().filter(|f| form.is_none_or(|wanted| wanted == *f));
-            pieces.extend(forms.map(|f| Piece::Incident(i, f)));
+            pieces.extend(forms.map(|f| vec![Piece::Incident(i, f)]));
         }
-        pieces.extend(controls::all().filter(|c| takes(c.name)).map(|c| Piece::Control(c, control_seconds)));
+        pieces.extend(
+            controls::all().filter(|c| takes(c.name)).map(|c| vec![Piece::Control(c, control_seconds)]),
+        );
         anyhow::ensure!(
             pieces.len() > before,
             "no incident and no control is called {name}; see mitra-lab list"
@@ -128,21 +201,79 @@ fn select(names: &[String], form: Option<Form>, control_seconds: u64) -> anyhow:
     Ok(pieces)
 }
 
-fn run(pieces: &[Piece], seed: u64, mitra: &Mitra) -> anyhow::Result<bool> {
-    for piece in pieces {
-        let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
-        println!("{}", piece.name());
-        match play(&[*piece], seed, mitra, &dir) {
-            Ok(played) => {
-                for act in &played.acts {
-                    println!("  {:?}", act.outcome);
-                }
-                println!("  {:?}", played.stop);
-                println!("  {}", report::summary(&played.report));
-            }
-            Err(stop) => println!("  {stop}"),
-        }
-        std::fs::remove_dir_all(&dir).ok();
+/// True if there is nothing to complain about.
+fn is_right(judged: &Judged) -> bool {
+    let early = judged.verdicts.iter().any(|v| !v.false_incidents.is_empty());
+    match judged.record.state {
+        State::Made => ship::miss(judged).is_none() && !early,
+        State::Skipped => true,
+        State::NotMade | State::Failed => false,
     }
-    Ok(true)
+}
+
+/// Tells of one run as soon as it has ended.
+fn tell(results: &Results, key: &str) {
+    let Some(record) = results.records.iter().find(|r| r.key == key) else { return };
+    match score::judge_one(results, record, None, false) {
+        Ok(judged) => {
+            judged.verdicts.iter().for_each(|v| println!("  {}", score::line(v)));
+            if record.kind == Kind::Control {
+                let found = judged.found_on_control.join("; ");
+                println!("  {}", if found.is_empty() { "silent" } else { &found });
+            }
+        }
+        Err(e) => println!("  {e:#}"),
+    }
+}
+
+fn run(pieces: &[Vec<Piece>], seed: u64, mitra: &Mitra, keep: Option<PathBuf>) -> anyhow::Result<bool> {
+    let _possession = Possession::take()?;
+    let kept = keep.is_some();
+    let dir =
+        keep.unwrap_or_else(|| machine::base_dir().join(format!("mitra-lab-kept-{}", std::process::id())));
+    let mut results = Results::open(&dir)?;
+    let complete = plan::execute(pieces, seed, mitra, &mut results, tell)?;
+    let mut right = complete;
+    for record in results.records.iter().filter(|r| pieces.iter().any(|p| key(p, seed) == r.key)) {
+        let judged = score::judge_one(&results, record, None, false)?;
+        if !is_right(&judged) {
+            right = false;
+        } else if !kept {
+            _ = std::fs::remove_dir_all(record.folder(&dir));
+        }
+    }
+    if right && !kept {
+        _ = std::fs::remove_dir_all(&dir);
+    } else {
+        println!("archives and reports are in {}", dir.display());
+    }
+    Ok(right)
+}
+
+fn many(
+    runs: &[Vec<Piece>],
+    seed: u64,
+    mitra: &Mitra,
+    out: Option<PathBuf>,
+    what: &str,
+) -> anyhow::Result<bool> {
+    let _possession = Possession::take()?;
+    let out =
+        out.unwrap_or_else(|| machine::base_dir().join("mitra-lab-results").join(format!("{what}-{seed}")));
+    println!("results go to {}", out.display());
+    let mut results = Results::open(&out)?;
+    let complete = plan::execute(runs, seed, mitra, &mut results, tell)?;
+    let judged = score::judge_all(&results, None)?;
+    show(&judged, Some(&out.join("score.html")))?;
+    Ok(complete)
+}
+
+fn show(judged: &[Judged], html: Option<&Path>) -> anyhow::Result<()> {
+    let summary = Summary::of(judged);
+    print!("{}", score::page(judged, &summary));
+    if let Some(path) = html {
+        std::fs::write(path, score::html(judged, &summary)).with_context(|| path.display().to_string())?;
+        println!("\n{}", path.display());
+    }
+    Ok(())
 }

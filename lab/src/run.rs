@@ -155,7 +155,7 @@ fn act(piece: Piece, seed: u64, conductor: Arc<Conductor>) -> Act {
     let mut act = Act {
         piece,
         outcome: Err(Stop::Failed("panicked".into())),
-        times: Times { since: now, onset: now, until: now },
+        times: Times { since: now, started: now, onset: now, until: now },
         hurts: Vec::new(),
     };
     let form = match piece {

@@ -54,6 +54,7 @@ pub struct Stage {
     conductor: Arc<Conductor>,
     timeline: Timeline,
     since: SystemTime,
+    trouble_since: SystemTime,
     onset: SystemTime,
     until: SystemTime,
     started: bool,
@@ -98,6 +99,7 @@ impl Stage {
             conductor,
             timeline: Timeline::default(),
             since: now,
+            trouble_since: now,
             onset: now,
             until: now,
             started: false,
@@ -191,6 +193,7 @@ impl Stage {
         self.started = true;
         self.since = self.conductor.ready()?;
         self.onset = self.since;
+        self.trouble_since = self.since;
         self.timeline.start_phase();
         self.pass(self.conductor.healthy(), &mut |_| Ok(()))
     }
@@ -199,6 +202,7 @@ impl Stage {
     pub fn trouble_starts(&mut self) {
         self.timeline.start_phase();
         self.onset_is_now();
+        self.trouble_since = self.onset;
     }
 
     /// Moves the true onset to now, where the trouble begins to hurt only later than it was started.
@@ -346,7 +350,7 @@ impl Stage {
 
     /// The moments of the run.
     pub fn times(&self) -> Times {
-        Times { since: self.since, onset: self.onset, until: self.until }
+        Times { since: self.since, started: self.trouble_since, onset: self.onset, until: self.until }
     }
 
     /// What the victims said.

@@ -1,0 +1,101 @@
+//! Which condition a metric stands for, when it is the one that moved most.
+//!
+//! The baselines rank metrics and know nothing of conditions; this table is what an experienced person would say at
+//! the sight of the metric alone. Metrics that move in every trouble (load, context switches, idle time) stand for
+//! nothing and are passed over, to the advantage of the baselines.
+
+/// Prefixes of metric names. The longest that fits counts.
+pub const TABLE: &[(&str, &str)] = &[
+    // Page cache and reclaim.
+    ("vm.workingset_refault_file", "page-cache-thrash"),
+    ("vm.workingset_activate_file", "page-cache-thrash"),
+    ("vm.workingset_restore_file", "page-cache-thrash"),
+    ("vm.pgsteal", "streaming-read-flood"),
+    ("vm.pgscan", "streaming-read-flood"),
+    ("vm.pgmajfault", "streaming-read-flood"),
+    ("vm.pswp", "swap-thrash"),
+    ("vm.workingset_refault_anon", "swap-thrash"),
+    ("mem.swap", "swap-thrash"),
+    ("vm.oom_kill", "oom-kill"),
+    ("cgroup.oom", "oom-kill"),
+    ("vm.allocstall", "anonymous-growth"),
+    ("mem.anon", "anonymous-growth"),
+    ("mem.shmem", "shmem-growth"),
+    ("vm.compact", "memory-fragmentation"),
+    ("vm.numa_", "numa-imbalance"),
+    ("psi.memory", "cgroup-memory-limit"),
+    ("cgroup.memory_failcnt", "cgroup-memory-limit"),
+    ("cgroup.psi_memory", "cgroup-memory-limit"),
+    // Slabs.
+    ("dentry.", "slab-dentry-bloat"),
+    ("inode.", "slab-inode-bloat"),
+    ("mem.sreclaimable", "slab-dentry-bloat"),
+    ("mem.sunreclaim", "slab-leak"),
+    // Faults and locks.
+    ("vm.pgfault", "minor-fault-storm"),
+    // CPU.
+    ("sys.forks", "fork-storm"),
+    ("sys.cpu_steal", "cpu-steal"),
+    ("cpu.steal", "cpu-steal"),
+    ("sys.procs_running", "runqueue-saturation"),
+    ("psi.cpu", "runqueue-saturation"),
+    ("sys.cpu_user", "cpu-hog"),
+    ("cpu.user", "single-thread-bottleneck"),
+    ("cpu.idle", "cpu-affinity-misplaced"),
+    ("cpu.softirq", "interrupt-imbalance"),
+    ("cgroup.cpu_throttled", "cpu-quota-throttled"),
+    ("cgroup.cpu_nr_throttled", "cpu-quota-throttled"),
+    ("cgroup.psi_cpu_full", "cpu-quota-throttled"),
+    // Disk.
+    ("disk.read_time", "slow-device"),
+    ("disk.write_time", "slow-device"),
+    ("disk.weighted", "disk-hog"),
+    ("disk.io_time", "disk-hog"),
+    ("disk.read", "disk-hog"),
+    ("disk.write", "disk-hog"),
+    ("mem.dirty", "dirty-writeback-stall"),
+    ("mem.writeback", "dirty-writeback-stall"),
+    ("vm.nr_dirty", "dirty-writeback-stall"),
+    ("vm.nr_writeback", "dirty-writeback-stall"),
+    ("psi.io", "slow-device"),
+    ("cgroup.psi_io", "io-throttled"),
+    ("fs.free", "filesystem-full"),
+    ("fs.avail", "filesystem-full"),
+    ("fs.files", "inode-exhaustion"),
+    // Network.
+    ("sock.tcp_orphan", "tcp-orphan-pressure"),
+    ("sock.tcp_mem", "tcp-memory-pressure"),
+    ("tcpext.TCPAbortOnMemory", "tcp-orphan-pressure"),
+    ("tcpext.TCPMemoryPressures", "tcp-memory-pressure"),
+    ("netns.tcpext_TCPAbortOnMemory", "tcp-orphan-pressure"),
+    ("tcpext.ListenOverflows", "listen-overflow"),
+    ("tcpext.ListenDrops", "listen-overflow"),
+    ("netns.tcpext_Listen", "listen-overflow"),
+    ("listener.", "listen-overflow"),
+    ("tcp.RetransSegs", "retransmit-storm"),
+    ("netns.tcp_RetransSegs", "retransmit-storm"),
+    ("peer.", "retransmit-storm"),
+    ("udp.RcvbufErrors", "socket-buffer-overflow"),
+    ("udp.InErrors", "socket-buffer-overflow"),
+    ("netns.udp_RcvbufErrors", "socket-buffer-overflow"),
+    ("netns.udp_InErrors", "socket-buffer-overflow"),
+    ("nic.qdisc", "qdisc-drops"),
+    ("udp.SndbufErrors", "qdisc-drops"),
+    ("nic.rx_drop", "nic-drops"),
+    ("nic.tx_drop", "nic-drops"),
+    ("softnet.", "nic-drops"),
+    ("conntrack.", "conntrack-full"),
+    ("netns.conntrack", "conntrack-full"),
+    ("sock.tcp_tw", "port-exhaustion"),
+    ("resolver.", "resolver-slow"),
+    // Processes and host.
+    ("files.nr", "fd-exhaustion"),
+    ("tasks.threads", "thread-explosion"),
+    ("sysctl.", "config-drift"),
+];
+
+/// What the metric stands for.
+pub fn of(metric: &str) -> Option<&'static str> {
+    let fits = TABLE.iter().filter(|(prefix, _)| metric.starts_with(prefix));
+    fits.max_by_key(|(prefix, _)| prefix.len()).map(|(_, condition)| *condition)
+}

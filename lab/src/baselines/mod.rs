@@ -1,0 +1,237 @@
+//! What simpler methods say of the same recordings. A root-cause tool that cannot beat them is not worth its trouble.
+//!
+//! Four of them. All get the true moment at which the trouble was started, which Mitra does not; and of a ranking, the
+//! first metric that stands for any condition counts, see [`conditions`].
+//!
+//! - *Most frequent*: always says what is the truth most often in the other runs.
+//! - *Largest z*: mean and standard deviation of the healthy time; the metric with the largest mean |z| since.
+//! - *N-sigma*: the metric that leaves three standard deviations first; of several, the one that leaves furthest.
+//! - *BARO*: median and interquartile range of the healthy time; the metric with the largest |x − median| / IQR in any
+//!   sample since (the scorer of Pham, Ha, Zhang: BARO, FSE 2024).
+//!
+//! A scale of zero is one, as in the libraries with which the published methods are computed.
+
+mod conditions;
+
+use std::path::Path;
+
+use mitra_archive::{Query, Reader};
+use mitra_model::time::SECOND;
+use mitra_model::{Entity, Metric, Series, Span};
+
+use crate::record::{Kind, Record, State};
+
+/// In the order of [`Answers`].
+pub const NAMES: [&str; 4] = ["most frequent", "largest z", "N-sigma", "BARO"];
+
+/// Things of which there are few. Of tasks and mappings there are thousands that come and go.
+const ENTITIES: [Entity; 14] = [
+    Entity::System,
+    Entity::Cpu,
+    Entity::Node,
+    Entity::Zone,
+    Entity::Disk,
+    Entity::Filesystem,
+    Entity::Nic,
+    Entity::Slab,
+    Entity::Cgroup,
+    Entity::Netns,
+    Entity::Listener,
+    Entity::Drop,
+    Entity::Peer,
+    Entity::Resolver,
+];
+/// Fewer healthy samples have no spread.
+const NORMAL_MIN: usize = 4;
+const SIGMAS: f64 = 3.0;
+
+/// What the baselines said of one run, in the order of [`NAMES`]; empty where there is no archive.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answers {
+    /// Condition ids.
+    pub said: Vec<String>,
+    /// Whether it is the true root.
+    pub right: Vec<bool>,
+}
+
+/// One metric of one thing: its values while nothing was wrong and since.
+struct Column {
+    metric: &'static str,
+    normal: Vec<f64>,
+    since: Vec<f64>,
+}
+
+/// How far a metric went, by each method; larger is further.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Score {
+    z_mean: f64,
+    /// Position of the first sample outside, and how far outside it was.
+    first: Option<(usize, f64)>,
+    robust: f64,
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Linear between the neighbours. `sorted` is not empty.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let at = q * (sorted.len() - 1) as f64;
+    let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
+}
+
+fn scale(spread: f64) -> f64 {
+    if spread > 0.0 { spread } else { 1.0 }
+}
+
+/// `None` for what has no healthy spread or never moves.
+fn score(column: &Column) -> Option<Score> {
+    let normal: Vec<f64> = column.normal.iter().copied().filter(|v| v.is_finite()).collect();
+    let since: Vec<f64> = column.since.iter().copied().filter(|v| v.is_finite()).collect();
+    if normal.len() < NORMAL_MIN || since.is_empty() {
+        return None;
+    }
+    let first_value = *normal.first()?;
+    if normal.iter().chain(&since).all(|v| *v == first_value) {
+        return None;
+    }
+    let middle = mean(&normal);
+    let sd = scale((normal.iter().map(|v| (v - middle).powi(2)).sum::<f64>() / normal.len() as f64).sqrt());
+    let z: Vec<f64> = since.iter().map(|v| ((v - middle) / sd).abs()).collect();
+    let mut sorted = normal;
+    sorted.sort_by(f64::total_cmp);
+    let iqr = scale(quantile(&sorted, 0.75) - quantile(&sorted, 0.25));
+    let median = quantile(&sorted, 0.5);
+    Some(Score {
+        z_mean: mean(&z),
+        first: z.iter().copied().enumerate().find(|(_, z)| *z > SIGMAS),
+        robust: since.iter().map(|v| (v - median).abs() / iqr).fold(0.0, f64::max),
+    })
+}
+
+/// The condition of the first metric in the order of `further` that stands for one.
+fn best(scores: &[(&'static str, Score)], further: impl Fn(&Score, &Score) -> bool) -> String {
+    let mut top: Option<(&str, &Score)> = None;
+    for (metric, score) in scores {
+        let Some(condition) = conditions::of(metric) else { continue };
+        if top.is_none_or(|(_, best)| further(score, best)) {
+            top = Some((condition, score));
+        }
+    }
+    top.map(|(condition, _)| condition.to_owned()).unwrap_or_default()
+}
+
+/// What the three methods that look at the recording say.
+fn rank(columns: &[Column]) -> [String; 3] {
+    let scores: Vec<(&'static str, Score)> =
+        columns.iter().filter_map(|c| Some((c.metric, score(c)?))).collect();
+    let left: Vec<_> = scores.iter().copied().filter(|(_, s)| s.first.is_some()).collect();
+    [
+        best(&scores, |a, b| a.z_mean > b.z_mean),
+        best(&left, |a, b| match (a.first, b.first) {
+            (Some((i, far)), Some((j, near))) => i < j || (i == j && far > near),
+            _ => false,
+        }),
+        best(&scores, |a, b| a.robust > b.robust),
+    ]
+}
+
+fn columns(archive: &Path, since_s: f64, started_s: f64, until_s: f64) -> anyhow::Result<Vec<Column>> {
+    let at = |s: f64| (s * SECOND as f64) as i64;
+    let healthy = Span { since: at(since_s), until: at(started_s) };
+    let trouble = Span { since: at(started_s), until: at(until_s) };
+    let metrics: Vec<&'static Metric> = ENTITIES
+        .into_iter()
+        .flat_map(mitra_model::columns)
+        .copied()
+        .filter(|m| !m.name.starts_with("mitra."))
+        .collect();
+    let window = Span { since: healthy.since, until: trouble.until };
+    let set = Reader::open(archive)?.read(&Query::new(window, metrics))?;
+    let column = |metric: &'static str, series: &Series| Column {
+        metric,
+        normal: series.values(healthy),
+        since: series.values(trouble),
+    };
+    Ok(set.metrics().flat_map(|(metric, rows)| rows.values().map(move |s| column(metric, s))).collect())
+}
+
+/// The truth that is most frequent among the runs other than `this`; of several, the first by name.
+fn most_frequent(others: &[Record], this: &Record) -> String {
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    let told =
+        others.iter().filter(|r| r.kind == Kind::Incident && r.state == State::Made && r.key != this.key);
+    for act in told.flat_map(|r| &r.acts) {
+        *counts.entry(&act.condition).or_default() += 1;
+    }
+    let top = counts.iter().max_by_key(|(name, count)| (**count, std::cmp::Reverse(**name)));
+    top.map(|(name, _)| (*name).to_owned()).unwrap_or_default()
+}
+
+/// What all four say of a run with one incident.
+pub fn answers(record: &Record, archive: &Path, others: &[Record]) -> Answers {
+    let Some(act) =
+        record.acts.first().filter(|_| record.kind == Kind::Incident && record.state == State::Made)
+    else {
+        return Answers::default();
+    };
+    let Ok(columns) = columns(archive, record.since_s, act.started_s, record.until_s) else {
+        return Answers::default();
+    };
+    let mut said = vec![most_frequent(others, record)];
+    said.extend(rank(&columns));
+    let right = said.iter().map(|s| *s == act.condition || act.also.contains(s)).collect();
+    Answers { said, right }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Column, conditions, rank, score};
+
+    fn column(metric: &'static str, normal: &[f64], since: &[f64]) -> Column {
+        Column { metric, normal: normal.to_vec(), since: since.to_vec() }
+    }
+
+    #[test]
+    fn the_three_methods_as_published() {
+        let s = score(&column("x", &[1.0, 2.0, 3.0, 4.0, 5.0], &[3.0, 9.0, 12.0])).unwrap();
+        let sd = 2.0_f64.sqrt();
+        assert!((s.z_mean - (0.0 + 6.0 + 9.0) / sd / 3.0).abs() < 1e-9);
+        assert_eq!(s.first.map(|(i, _)| i), Some(1));
+        // The quartiles are 2 and 4, the median 3.
+        assert!((s.robust - 4.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_never_moves_or_has_no_past_is_left_out() {
+        assert_eq!(score(&column("x", &[7.0; 5], &[7.0; 5])), None);
+        assert_eq!(score(&column("x", &[1.0, f64::NAN, f64::NAN], &[9.0])), None);
+        assert_eq!(score(&column("x", &[1.0, 2.0, 3.0, 4.0], &[f64::NAN])), None);
+        // A scale of zero is one.
+        assert!((score(&column("x", &[0.0; 5], &[4.0])).unwrap().robust - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_first_metric_that_stands_for_a_condition_is_the_answer() {
+        let quiet = [0.0, 1.0, 0.0, 1.0, 0.0];
+        let columns = [
+            column("sys.load1", &quiet, &[900.0, 900.0]),
+            column("vm.oom_kill", &quiet, &[5.0, 5.0]),
+            column("vm.pswpin", &quiet, &[0.0, 70.0]),
+        ];
+        assert_eq!(rank(&columns), ["swap-thrash", "oom-kill", "swap-thrash"]);
+        assert_eq!(rank(&[]), ["", "", ""]);
+    }
+
+    #[test]
+    fn every_prefix_of_the_table_is_of_a_metric_and_the_longest_counts() {
+        let names: Vec<&str> =
+            mitra_model::Entity::ALL.into_iter().flat_map(mitra_model::columns).map(|m| m.name).collect();
+        for (prefix, _) in conditions::TABLE {
+            assert!(names.iter().any(|n| n.starts_with(prefix)), "no metric begins with {prefix}");
+        }
+        assert_eq!(conditions::of("disk.read_bytes"), Some("disk-hog"));
+        assert_eq!(conditions::of("sys.load1"), None);
+    }
+}

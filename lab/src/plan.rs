@@ -1,0 +1,181 @@
+//! Many runs one after the other: a round, pairs; resumable, with what is left.
+
+use std::time::{Duration, Instant};
+
+use crate::draw::Draw;
+use crate::incident::{Form, Incident, Stop};
+use crate::machine;
+use crate::record::{Results, State, key, record};
+use crate::recorder::Mitra;
+use crate::run::{Piece, Played, play};
+use crate::{controls, incidents};
+
+/// What a run of an incident takes with its set-up, until it is known better.
+const RUN_GUESS_S: f64 = 32.0;
+/// What a control takes besides its own time.
+const CONTROL_EXTRA_S: f64 = 18.0;
+
+/// Every incident in both forms and every control, in an order drawn by the seed.
+pub fn round(seed: u64, control_seconds: u64) -> Vec<Vec<Piece>> {
+    let forms = incidents::all().flat_map(|i| Form::ALL.map(|form| vec![Piece::Incident(i, form)]));
+    let controls = controls::all().map(|c| vec![Piece::Control(c, control_seconds)]);
+    let mut runs: Vec<Vec<Piece>> = forms.chain(controls).collect();
+    Draw::new(seed, "round").shuffle(&mut runs);
+    runs
+}
+
+/// Incidents that can be made at the same time and still be two: they belong to different areas, and at most one of
+/// them reserves most of the machine's memory.
+pub fn compatible(a: &Incident, b: &Incident) -> bool {
+    a.area != b.area
+        && a.condition != b.condition
+        && !a.also.contains(&b.condition)
+        && !b.also.contains(&a.condition)
+}
+
+/// `count` pairs of loud incidents, and half as many incidents in the noise of a control.
+pub fn pairs(seed: u64, count: usize) -> Vec<Vec<Piece>> {
+    let mut draw = Draw::new(seed, "pairs");
+    let mut order: Vec<&'static Incident> = incidents::all().collect();
+    draw.shuffle(&mut order);
+    let mut runs = Vec::new();
+    // Each incident is taken once before any is taken twice.
+    for (i, first) in order.iter().cycle().enumerate().take(count) {
+        let others: Vec<&&Incident> =
+            order.iter().cycle().skip(i + 1).take(order.len()).filter(|o| compatible(first, o)).collect();
+        if others.is_empty() {
+            continue;
+        }
+        let second = draw.pick(&others);
+        let pair = vec![Piece::Incident(first, Form::Loud), Piece::Incident(second, Form::Loud)];
+        if !runs.iter().any(|r: &Vec<Piece>| key(r, 0) == key(&pair, 0)) {
+            runs.push(pair);
+        }
+    }
+    let noises: Vec<_> = controls::all().filter(|c| c.name != "idle").collect();
+    if !noises.is_empty() {
+        draw.shuffle(&mut order);
+        for incident in order.iter().take(count / 2) {
+            runs.push(vec![Piece::Incident(incident, Form::Loud), Piece::Noise(draw.pick(&noises))]);
+        }
+    }
+    runs
+}
+
+fn guess_s(pieces: &[Piece]) -> f64 {
+    match pieces {
+        [Piece::Control(_, seconds)] => *seconds as f64 + CONTROL_EXTRA_S,
+        _ => RUN_GUESS_S,
+    }
+}
+
+fn minutes(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+}
+
+/// Plays what is not among the results yet. Returns whether all was played; Ctrl-C ends it in order.
+pub fn execute(
+    runs: &[Vec<Piece>],
+    seed: u64,
+    mitra: &Mitra,
+    results: &mut Results,
+    mut told: impl FnMut(&Results, &str),
+) -> anyhow::Result<bool> {
+    let version = mitra.version();
+    let left: Vec<&Vec<Piece>> = runs.iter().filter(|r| !results.has(&key(r, seed))).collect();
+    if left.len() < runs.len() {
+        println!("{} of {} runs are there already", runs.len() - left.len(), runs.len());
+    }
+    let (mut taken_s, mut guessed_s) = (0.0, 0.0);
+    for (i, pieces) in left.iter().enumerate() {
+        let rest_s: f64 = left.iter().skip(i).map(|r| guess_s(r)).sum();
+        let pace = if guessed_s > 0.0 { taken_s / guessed_s } else { 1.0 };
+        let key = key(pieces, seed);
+        println!("[{}/{}, {} left] {key}", i + 1, left.len(), minutes(rest_s * pace));
+        let start = Instant::now();
+        let Some(played) = play_in(pieces, seed, mitra)? else {
+            println!("interrupted; the same command goes on where this ended");
+            return Ok(false);
+        };
+        let made = record(pieces, seed, &version, played.as_ref());
+        let why = made.why.clone();
+        let state = made.state;
+        results.add(made, played.as_ref().ok())?;
+        if let Ok(played) = played {
+            discard(&played);
+        }
+        match (state, why) {
+            (State::Made, _) => told(results, &key),
+            (_, why) => println!("  {}", why.unwrap_or_default()),
+        }
+        taken_s += start.elapsed().as_secs_f64();
+        guessed_s += guess_s(pieces);
+        // What one run has dirtied is not the next one's trouble.
+        rustix::fs::sync();
+        machine::nap(Duration::from_secs(1)).ok();
+    }
+    Ok(true)
+}
+
+/// `None` when the user had enough.
+fn play_in(pieces: &[Piece], seed: u64, mitra: &Mitra) -> anyhow::Result<Option<Result<Played, Stop>>> {
+    let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
+    _ = std::fs::remove_dir_all(&dir);
+    let played = play(pieces, seed, mitra, &dir);
+    match played {
+        Err(Stop::Interrupted) => {
+            _ = std::fs::remove_dir_all(&dir);
+            Ok(None)
+        }
+        Err(stop) => {
+            _ = std::fs::remove_dir_all(&dir);
+            Ok(Some(Err(stop)))
+        }
+        Ok(played) => Ok(Some(Ok(played))),
+    }
+}
+
+fn discard(played: &Played) {
+    if let Some(dir) = played.archive.parent() {
+        _ = std::fs::remove_dir_all(dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{compatible, pairs, round};
+    use crate::record::key;
+    use crate::run::Piece;
+
+    fn keys(runs: &[Vec<Piece>]) -> Vec<String> {
+        runs.iter().map(|r| key(r, 1)).collect()
+    }
+
+    #[test]
+    fn a_round_has_every_run_once_in_an_order_of_its_own() {
+        let (a, b) = (keys(&round(1, 300)), keys(&round(2, 300)));
+        assert_ne!(a, b);
+        assert_eq!(a, keys(&round(1, 300)));
+        let sorted = |mut keys: Vec<String>| {
+            keys.sort();
+            keys.dedup();
+            keys
+        };
+        assert_eq!(sorted(a.clone()).len(), a.len());
+        assert_eq!(sorted(a), sorted(b));
+    }
+
+    #[test]
+    fn pairs_are_of_two_kinds_and_drawn_by_the_seed() {
+        let runs = pairs(3, 10);
+        assert_eq!(keys(&runs), keys(&pairs(3, 10)));
+        assert_ne!(keys(&runs), keys(&pairs(4, 10)));
+        for run in &runs {
+            match run.as_slice() {
+                [Piece::Incident(a, _), Piece::Incident(b, _)] => assert!(compatible(a, b)),
+                [Piece::Incident(..), Piece::Noise(_)] => {}
+                other => panic!("not a pair: {} pieces", other.len()),
+            }
+        }
+    }
+}

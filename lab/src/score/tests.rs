@@ -1,0 +1,231 @@
+//! A right report is accepted, and each kind of wrong one is refused; the sums add up.
+
+use serde_json::{Value, json};
+
+use super::summary::median;
+use super::{Judged, Summary, Verdict, html, judge, page};
+use crate::baselines::Answers;
+use crate::incident::{Form, Truth};
+use crate::record::{ActRecord, Kind, LiveRecord, Record, State};
+use crate::report;
+
+/// 2026-11-21T03:42:00Z: the trouble of the sample report starts.
+const TROUBLE_S: f64 = 1_795_232_520.0;
+
+fn sample() -> Value {
+    json!({
+        "schema": "mitra.report/1", "host": "web-17", "source": "archive",
+        "window": {"since": "2026-11-21T03:40:00Z", "until": "2026-11-21T03:50:00Z"},
+        "baseline": {"since": "2026-11-21T03:30:00Z", "until": "2026-11-21T03:40:00Z"},
+        "ledger": {
+            "lost_task_seconds": 3140.2,
+            "by_cause": [{"cause": "refault", "seconds": 2230.1}],
+            "by_process": [{"name": "java", "pid": 4242, "seconds": 1890.0}]
+        },
+        "incidents": [{
+            "onset": "2026-11-21T03:42:02Z", "end": null, "lost_task_seconds": 3010.0,
+            "symptoms": ["load-high"],
+            "root_cause": {
+                "condition": "streaming-read-flood", "confidence": 0.94, "share": 0.81,
+                "culprit": {"process": "dd", "pid": 8123, "cgroup": "/a/backup", "device": "vda", "nic": "v1a@orders"},
+                "statement": "dd (8123) read 12.1 GB once from vda"
+            },
+            "other_roots": [{"condition": "swap-thrash"}],
+            "chain": [{"condition": "streaming-read-flood", "onset": "2026-11-21T03:42:02Z", "lag_s": 0,
+                "evidence": [{"metric": "disk.read_bytes", "entity": "vda", "before": 1.2e6,
+                              "during": 7.1e8, "unit": "bytes/s"}]}],
+            "ruled_out": [{"condition": "anonymous-growth", "because": "mem.anon moved 0.01 %"}],
+            "unknown": [{"condition": "resolver-slow", "needs": "dns latency"}],
+            "remedies": [{"do": "read past the cache", "command": "", "verify": "refaults stop", "risk": ""}],
+            "next": [{"measure": "page cache", "command": ""}]
+        }],
+        "healthy": ["swap"],
+        "recorder": {"gaps": [], "unavailable": [{"source": "probe.page_cache", "why": "no BTF"}]}
+    })
+}
+
+fn act(condition: &str) -> ActRecord {
+    ActRecord {
+        name: "flood-once".into(),
+        form: Some(Form::Loud),
+        noise: false,
+        condition: condition.into(),
+        also: vec![],
+        chain: vec!["streaming-read-flood".into()],
+        area: "page-cache".into(),
+        truth: Some(Truth {
+            process: Some("dd".into()),
+            pids: vec![8123],
+            cgroup: Some("backup".into()),
+            devices: vec!["vda".into()],
+            nic: Some("v1a".into()),
+            ..Truth::default()
+        }),
+        started_s: TROUBLE_S,
+        onset_s: TROUBLE_S + 1.0,
+        victims: vec![],
+    }
+}
+
+fn run(kind: Kind, acts: Vec<ActRecord>) -> Record {
+    Record {
+        key: "flood-once.loud.7".into(),
+        kind,
+        seed: 7,
+        state: State::Made,
+        why: None,
+        acts,
+        since_s: TROUBLE_S - 12.0,
+        until_s: TROUBLE_S + 12.0,
+        mitra: "mitra 0".into(),
+        machine: "Linux".into(),
+        live: vec![
+            LiveRecord { at_s: TROUBLE_S + 3.0, roots: vec![] },
+            LiveRecord { at_s: TROUBLE_S + 5.5, roots: vec!["streaming-read-flood".into()] },
+        ],
+    }
+}
+
+fn verdict(report: &Value) -> Verdict {
+    let record = run(Kind::Incident, vec![act("streaming-read-flood")]);
+    judge(&record, report, Vec::new(), Answers::default()).verdicts.remove(0)
+}
+
+#[test]
+fn a_right_report_is_right() {
+    report::check_contract(&sample()).unwrap();
+    let v = verdict(&sample());
+    assert!(v.root && v.culprit && v.named && v.chain_missing.is_empty(), "{v:?}");
+    assert_eq!((v.onset_error_s, v.live_s), (Some(1.0), Some(4.5)));
+    assert!(v.false_incidents.is_empty());
+}
+
+#[test]
+fn each_kind_of_wrong_report_is_refused() {
+    type Spoil = (&'static str, fn(&mut Value), fn(&Verdict) -> bool);
+    let spoils: &[Spoil] = &[
+        ("no incident", |r| r["incidents"] = json!([]), |v| !v.root && !v.culprit && !v.named),
+        (
+            "another cause",
+            |r| r["incidents"][0]["root_cause"]["condition"] = json!("slow-device"),
+            |v| !v.root,
+        ),
+        (
+            "another process",
+            |r| r["incidents"][0]["root_cause"]["culprit"]["process"] = json!("java"),
+            |v| !v.culprit,
+        ),
+        ("another pid", |r| r["incidents"][0]["root_cause"]["culprit"]["pid"] = json!(1), |v| !v.culprit),
+        (
+            "another group",
+            |r| r["incidents"][0]["root_cause"]["culprit"]["cgroup"] = json!("/backup/x"),
+            |v| !v.culprit,
+        ),
+        ("no device", |r| r["incidents"][0]["root_cause"]["culprit"]["device"] = Value::Null, |v| !v.culprit),
+        ("another nic", |r| r["incidents"][0]["root_cause"]["culprit"]["nic"] = json!("v1b"), |v| !v.culprit),
+        ("over before", |r| r["incidents"][0]["end"] = json!("2026-11-21T03:41:59Z"), |v| v.answer.is_none()),
+        ("a link is missing", |r| r["incidents"][0]["chain"] = json!([]), |v| !v.chain_missing.is_empty()),
+        (
+            "an incident before the trouble",
+            |r| {
+                let mut early = r["incidents"][0].clone();
+                early["onset"] = json!("2026-11-21T05:41:50.5+02:00");
+                r["incidents"].as_array_mut().unwrap().push(early);
+            },
+            |v| v.root && v.false_incidents.len() == 1,
+        ),
+    ];
+    for (what, spoil, seen) in spoils {
+        let mut report = sample();
+        spoil(&mut report);
+        let v = verdict(&report);
+        assert!(seen(&v), "{what}: {v:?}");
+    }
+}
+
+#[test]
+fn broken_contracts_are_refused() {
+    type Spoil = (&'static str, fn(&mut Value));
+    let spoils: &[Spoil] = &[
+        ("another schema", |r| r["schema"] = json!("mitra.report/2")),
+        ("no ledger", |r| r["ledger"] = Value::Null),
+        ("an empty chain", |r| r["incidents"][0]["chain"] = json!([])),
+        ("an unknown key", |r| r["incidents"][0]["root_cause"]["culprit"]["who"] = json!("me")),
+        ("more than certain", |r| r["incidents"][0]["root_cause"]["confidence"] = json!(1.2)),
+        ("no time", |r| r["incidents"][0]["onset"] = json!("yesterday")),
+    ];
+    for (what, spoil) in spoils {
+        let mut report = sample();
+        spoil(&mut report);
+        assert!(report::check_contract(&report).is_err(), "{what}");
+    }
+}
+
+#[test]
+fn times_are_written_and_read() {
+    let at = |s: f64| std::time::UNIX_EPOCH + std::time::Duration::from_secs_f64(s);
+    assert_eq!(report::rfc3339(at(951_782_400.0)), "2000-02-29T00:00:00Z");
+    assert_eq!(report::rfc3339(at(TROUBLE_S)), "2026-11-21T03:42:00Z");
+    let value = json!({"t": "2026-11-21T04:12:00.25+00:30"});
+    assert_eq!(report::time_of(&value, "t"), Some(TROUBLE_S + 0.25));
+}
+
+#[test]
+fn a_pair_needs_both_roots_anywhere() {
+    let pair = |other: &str| {
+        let record = run(Kind::Pair, vec![act("streaming-read-flood"), act(other)]);
+        judge(&record, &sample(), Vec::new(), Answers::default())
+    };
+    let goal = |runs: &[Judged]| {
+        Summary::of(runs).goals.into_iter().find(|g| g.what.starts_with("pairs")).and_then(|g| g.reached)
+    };
+    assert_eq!(goal(&[pair("swap-thrash")]), Some(true));
+    assert_eq!(goal(&[pair("swap-thrash"), pair("disk-hog")]), Some(false));
+    assert_eq!(goal(&[]), None);
+}
+
+#[test]
+fn what_was_not_made_is_neither_right_nor_wrong() {
+    let mut record = run(Kind::Incident, vec![act("streaming-read-flood")]);
+    record.state = State::NotMade;
+    record.why = Some("not made: nobody was hurt".into());
+    let judged = judge(&record, &sample(), Vec::new(), Answers::default());
+    let summary = Summary::of(&[judged]);
+    assert_eq!((summary.made, summary.untold.len()), (0, 1));
+    assert!(summary.goals.iter().filter(|g| g.what.contains("root")).all(|g| g.reached.is_none()));
+}
+
+#[test]
+fn a_control_counts_what_was_found_and_gaps_are_told() {
+    let record = run(Kind::Control, vec![]);
+    let judged = judge(&record, &sample(), vec![3.2], Answers::default());
+    let summary = Summary::of(std::slice::from_ref(&judged));
+    let missed: Vec<&str> =
+        summary.goals.iter().filter(|g| g.reached == Some(false)).map(|g| g.what).collect();
+    assert_eq!(missed, ["incidents on healthy machines", "runs with a gap of the recorder longer than 2 s"]);
+    let text = page(&[judged], &summary);
+    assert!(text.contains("FALSE") && text.contains("3.2 s"), "{text}");
+}
+
+#[test]
+fn the_page_has_what_it_is_made_of() {
+    let mut wrong = sample();
+    wrong["incidents"][0]["root_cause"]["condition"] = json!("disk-hog");
+    let record = run(Kind::Incident, vec![act("streaming-read-flood")]);
+    let judged: Vec<Judged> =
+        [sample(), wrong].iter().map(|r| judge(&record, r, Vec::new(), Answers::default())).collect();
+    let summary = Summary::of(&judged);
+    assert_eq!(summary.confusion[&("streaming-read-flood".to_owned(), "disk-hog".to_owned())], 1);
+    let root = &summary.goals[0];
+    assert_eq!((root.is.as_str(), root.reached), ("50 % (1 of 2)", Some(false)));
+    let html = html(&judged, &summary);
+    assert!(html.contains("class=e>1") && html.contains("class=d>1"));
+    assert!(page(&judged, &summary).contains("said disk-hog"));
+}
+
+#[test]
+fn the_median_of_few_and_none() {
+    assert_eq!(median(&mut []), None);
+    assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
+    assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), Some(2.5));
+}
