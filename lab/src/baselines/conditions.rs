@@ -18,6 +18,10 @@ pub const TABLE: &[(&str, &str)] = &[
     ("mem.swap", "swap-thrash"),
     ("vm.oom_kill", "oom-kill"),
     ("cgroup.oom", "oom-kill"),
+    ("tasks.oom_kills", "oom-kill"),
+    ("cgroup.refault_file", "page-cache-thrash"),
+    ("cgroup.refault_anon", "swap-thrash"),
+    ("cgroup.anon", "anonymous-growth"),
     ("vm.allocstall", "anonymous-growth"),
     ("mem.anon", "anonymous-growth"),
     ("mem.shmem", "shmem-growth"),
@@ -43,8 +47,8 @@ pub const TABLE: &[(&str, &str)] = &[
     ("cpu.user", "single-thread-bottleneck"),
     ("cpu.idle", "cpu-affinity-misplaced"),
     ("cpu.softirq", "interrupt-imbalance"),
-    ("cgroup.cpu_throttled", "cpu-quota-throttled"),
-    ("cgroup.cpu_nr_throttled", "cpu-quota-throttled"),
+    ("cgroup.throttled_time", "cpu-quota-throttled"),
+    ("cgroup.nr_throttled", "cpu-quota-throttled"),
     ("cgroup.psi_cpu_full", "cpu-quota-throttled"),
     // Disk.
     ("disk.read_time", "slow-device"),
@@ -59,9 +63,10 @@ pub const TABLE: &[(&str, &str)] = &[
     ("vm.nr_writeback", "dirty-writeback-stall"),
     ("psi.io", "slow-device"),
     ("cgroup.psi_io", "io-throttled"),
+    ("tasks.d_throttle", "io-throttled"),
     ("fs.free", "filesystem-full"),
     ("fs.avail", "filesystem-full"),
-    ("fs.files", "inode-exhaustion"),
+    ("fs.inodes_free", "inode-exhaustion"),
     // Network.
     ("sock.tcp_orphan", "tcp-orphan-pressure"),
     ("sock.tcp_mem", "tcp-memory-pressure"),
@@ -90,7 +95,9 @@ pub const TABLE: &[(&str, &str)] = &[
     ("resolver.", "resolver-slow"),
     // Processes and host.
     ("files.nr", "fd-exhaustion"),
-    ("tasks.threads", "thread-explosion"),
+    ("tasks.fds_fullest", "fd-exhaustion"),
+    ("tasks.total", "thread-explosion"),
+    ("cgroup.pids_current", "thread-explosion"),
     ("sysctl.", "config-drift"),
 ];
 

@@ -1,9 +1,16 @@
 //! Healthy machines, idle and busy. Mitra must have nothing to say about them.
+//!
+//! Each control checks by itself that nobody is hurt: a bystander does a little work all the time and must not get
+//! much slower.
 
-use crate::incident::Control;
+mod batch;
+mod service;
+
+use crate::incident::{Control, Stop};
+use crate::stage::{Place, Stage, Victim};
 
 /// By file.
-const FILES: &[&[Control]] = &[IDLE];
+const FILES: &[&[Control]] = &[IDLE, batch::CONTROLS, service::CONTROLS];
 
 const IDLE: &[Control] = &[Control {
     name: "idle",
@@ -19,4 +26,24 @@ const IDLE: &[Control] = &[Control {
 /// All controls.
 pub fn all() -> impl Iterator<Item = &'static Control> {
     FILES.iter().copied().flatten()
+}
+
+/// Times that a bystander on a machine that has work to do may slow down: it shares a CPU with someone.
+const BUSY_FACTOR: f64 = 3.0;
+
+/// Somebody who needs the CPU for a millisecond, a hundred times a second.
+fn bystander(stage: &mut Stage) -> Result<Victim, Stop> {
+    let name = stage.draw().name();
+    stage.role(&name, "tick", "", &Place::default())
+}
+
+/// Healthy time, then `work` again and again until the time is over; the bystander must be well all the time.
+///
+/// `work` is asked ten times a second with the seconds since the start.
+fn busy(stage: &mut Stage, work: impl FnMut(&mut Stage, f64) -> Result<(), Stop>) -> Result<(), Stop> {
+    let bystander = bystander(stage)?;
+    stage.healthy()?;
+    stage.trouble_starts();
+    stage.trouble_on(work)?;
+    stage.unharmed(&bystander, BUSY_FACTOR)
 }

@@ -4,6 +4,8 @@ mod cpu;
 mod disk;
 mod memory;
 
+pub use cpu::redis_server;
+
 use crate::incident::Incident;
 
 /// By area.

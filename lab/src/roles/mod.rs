@@ -9,6 +9,7 @@ mod files;
 mod memory;
 mod meter;
 mod redis;
+mod stream;
 
 use std::io;
 
@@ -29,7 +30,7 @@ const PAGE: usize = 4096;
 pub type Role = (&'static str, fn(&str) -> io::Result<()>);
 
 /// All roles, by file.
-const ROLES: &[&[Role]] = &[cpu::ROLES, files::ROLES, memory::ROLES, redis::ROLES];
+const ROLES: &[&[Role]] = &[cpu::ROLES, files::ROLES, memory::ROLES, redis::ROLES, stream::ROLES];
 
 /// Plays the role that the environment names.
 pub fn play(role: &str) -> io::Result<()> {

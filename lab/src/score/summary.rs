@@ -52,7 +52,7 @@ fn share(count: usize, all: usize) -> String {
 }
 
 fn at_least(count: usize, all: usize, least: f64) -> Option<bool> {
-    (all > 0).then(|| count as f64 >= least * all as f64)
+    (all > 0).then_some(count as f64 >= least * all as f64)
 }
 
 /// The middle one; of an even number the mean of the two in the middle.
