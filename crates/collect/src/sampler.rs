@@ -203,6 +203,7 @@ impl Sampler {
         }
         self.sources.repeat_slow(frame);
         self.sources.read_fast(is_retry, &mut self.io, frame);
+        self.space.read_fast(&mut self.io, frame);
         if self.nodes.is_fast() {
             self.bad_lines += i64::from(self.nodes.read(&mut self.io, frame));
         }
@@ -265,7 +266,7 @@ impl Sampler {
             self.space.set_mounts(&self.io, &mounts);
             self.mounts = mounts;
         }
-        self.space.read(&mut self.io, self.sources.slow_frame());
+        self.space.read_slow(&mut self.io, self.sources.slow_frame());
         if self.cgroups.was_cut() {
             let why = format!("more than {} groups: the rest has no rows", crate::cgroup::GROUPS_MAX);
             self.io.missing.add("cgroups", &why);

@@ -10,6 +10,7 @@ use mitra_model::{EventKind, SeriesSet, Span};
 
 use crate::network;
 use crate::signal::Signal;
+use crate::space::{self, Room};
 
 /// What makes a stretch worth looking at.
 struct Trigger {
@@ -71,6 +72,8 @@ const TRIGGERS: &[Trigger] = &[
     each(&["tcpext.TCPRcvQDrop", "netns.tcpext_TCPRcvQDrop"], 1.0),
     each(&["softnet.dropped", "nic.rx_fifo", "nic.rx_ring_drops", "nic.rx_drop"], 5.0),
     each(&["disk.io_time"], 0.9),
+    // Somebody waits for a tenth of the time, and goes on doing so: a device that is slow and has no queue.
+    Trigger { need_s: 5.0, ..system(&["psi.io_some"], 0.1) },
     each(&["cgroup.throttled_time"], 0.05),
     // A task that does not come back, alone.
     Trigger {
@@ -140,7 +143,8 @@ const JOIN_STEPS: f64 = 2.5;
 pub fn metrics() -> impl Iterator<Item = &'static str> {
     let triggers = TRIGGERS.iter().flat_map(|t| t.metrics.iter().copied());
     let levels = CLIMBS.iter().map(|c| c.metric).chain([DEATHS_METRIC]);
-    triggers.chain(network::SHARES.iter().copied()).chain(levels)
+    let rooms = Room::ALL.into_iter().flat_map(|room| <[&str; 2]>::from(room.metrics()));
+    triggers.chain(network::SHARES.iter().copied()).chain(levels).chain(rooms)
 }
 
 /// The stretches inside the window that are worth looking at, in order of time.
@@ -208,6 +212,12 @@ fn search<'t>(triggers: impl Iterator<Item = &'t Trigger>, set: &SeriesSet, wind
     }
     for (_, series) in set.each(DEATHS_METRIC) {
         collect_deaths(&Signal::of(series, window), &mut found);
+    }
+    for room in Room::ALL {
+        for full in space::filled(set, window, room) {
+            let span = Span { since: full.run.onset, until: full.run.end };
+            found.push(Found { span, reach: (JOIN_S * SECOND as f64) as i64 });
+        }
     }
     for event in &set.events {
         if is_trouble(&event.kind) && window.contains(event.real) {

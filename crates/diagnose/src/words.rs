@@ -81,6 +81,7 @@ pub fn command_for(needs: &str) -> Option<&'static str> {
         ("task.", "pidstat -durw 1"),
         ("tasks.", "pidstat -u 1"),
         ("cgroup.throttled", "cat /sys/fs/cgroup/GROUP/cpu.stat"),
+        ("fs.", "df; df -i"),
         ("cgroup.memory", "cat /sys/fs/cgroup/GROUP/memory.stat /sys/fs/cgroup/GROUP/memory.events"),
         ("cgroup.", "cat /sys/fs/cgroup/GROUP/*.stat"),
         ("slab.", "slabtop -o -s c"),

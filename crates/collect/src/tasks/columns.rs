@@ -85,6 +85,7 @@ pub struct SumColumns {
     /// By position in [`used`]; those without a sum lead nowhere.
     pub used: [usize; used::COUNT],
     pub busiest: usize,
+    pub fds_fullest: usize,
     pub exited: usize,
     pub exited_cpu_time: usize,
 }
@@ -119,6 +120,7 @@ impl SumColumns {
                 .map(col),
             used: SUMS.map(|name| name.map_or(usize::MAX, col)),
             busiest: col("tasks.busiest"),
+            fds_fullest: col("tasks.fds_fullest"),
             exited: col("tasks.exited"),
             exited_cpu_time: col("tasks.exited_cpu_time"),
         }
@@ -195,8 +197,16 @@ mod tests {
         }
 
         let s = SumColumns::new();
-        let single =
-            [s.total, s.recorded, s.running, s.uninterruptible, s.busiest, s.exited, s.exited_cpu_time];
+        let single = [
+            s.total,
+            s.recorded,
+            s.running,
+            s.uninterruptible,
+            s.busiest,
+            s.fds_fullest,
+            s.exited,
+            s.exited_cpu_time,
+        ];
         assert!(single.iter().chain(&s.waits).all(|c| *c != usize::MAX));
         assert_eq!(s.used.iter().filter(|c| **c == usize::MAX).count(), 3);
 

@@ -38,6 +38,7 @@ struct Counts {
     uninterruptible: i64,
     waits: [i64; 5],
     busiest_us: i64,
+    fds_fullest_ppm: Option<i64>,
     delays_known: bool,
 }
 
@@ -165,12 +166,14 @@ impl Tasks {
         if let Some(files) = r.files {
             slot.files = files;
         }
+        let fullest = fullness_ppm(&slot.files);
         let lock_wait = if self.sees_locks { slot.lock_wait } else { NA };
         let kept = Kept { comm: slot.comm_id, place: slot.place_cell, files: slot.files, lock_wait };
         if !r.is_leader() {
             self.slots.owe_leader(r.tgid, &delta, is_new && !is_young, &r.used);
         }
         self.add_to_sums(&delta);
+        self.counts.fds_fullest_ppm = self.counts.fds_fullest_ppm.max(fullest);
         if !is_new {
             self.counts.busiest_us = self.counts.busiest_us.max(delta[used::CPU]);
         }
@@ -366,6 +369,7 @@ impl Tasks {
             let per_second = i128::from(self.counts.busiest_us) * 1_000_000_000 / i128::from(elapsed_ns);
             set(row, c.busiest, i64::try_from(per_second).unwrap_or(NA));
         }
+        set(row, c.fds_fullest, self.counts.fds_fullest_ppm.unwrap_or(NA));
         if let Some((count, cpu_time)) = self.exited {
             set(row, c.exited, count);
             set(row, c.exited_cpu_time, cpu_time);
@@ -394,6 +398,11 @@ pub struct EndedMany {
     pub processes: u64,
     /// What they had used in their whole lives.
     pub used: Used,
+}
+
+/// Open descriptors as millionths of their limit; none where either is not known or there is no limit.
+fn fullness_ppm([fds, limit, _]: &[i64; 3]) -> Option<i64> {
+    if *fds < 0 || *limit <= 0 { None } else { Some(fds.saturating_mul(1_000_000) / limit) }
 }
 
 fn wait_index(kind: WaitKind) -> usize {

@@ -16,15 +16,19 @@ mod cpu_steal;
 mod crash_loop;
 mod device_lost;
 mod direct_reclaim;
+mod dirty_writeback_stall;
 mod disk_hog;
 pub mod disk_saturated;
 mod fd_exhaustion;
+mod filesystem_full;
 mod fork_stall;
 mod fork_storm;
 mod free_memory_low;
 mod hardware_error;
 mod hung_task;
+mod inode_exhaustion;
 mod interrupt_imbalance;
+mod io_throttled;
 mod iowait_high;
 mod kswapd_scanning;
 mod listen_overflow;
@@ -35,6 +39,7 @@ mod memory_fragmentation;
 mod memory_leak_managed;
 mod memory_leak_native;
 mod minor_fault_storm;
+mod mirror_member_slow;
 mod mmap_lock_contention;
 mod nic_drops;
 mod numa_imbalance;
@@ -60,6 +65,7 @@ mod single_thread_bottleneck;
 mod slab_dentry_bloat;
 mod slab_inode_bloat;
 mod slab_leak;
+mod slow_device;
 mod socket_buffer_overflow;
 pub mod streaming_read_flood;
 mod stripe_misaligned;
@@ -82,6 +88,12 @@ pub fn all() -> &'static [Condition] {
         oom_kill::CONDITION,
         cgroup_memory_limit::CONDITION,
         disk_hog::CONDITION,
+        mirror_member_slow::CONDITION,
+        slow_device::CONDITION,
+        dirty_writeback_stall::CONDITION,
+        io_throttled::CONDITION,
+        filesystem_full::CONDITION,
+        inode_exhaustion::CONDITION,
         cpu_hog::CONDITION,
         cpu_affinity_misplaced::CONDITION,
         single_thread_bottleneck::CONDITION,

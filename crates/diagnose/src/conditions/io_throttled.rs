@@ -1,0 +1,276 @@
+//! A rule holds I/O back, not the device: a control group has reached the limit that it was given.
+//!
+//! Tasks wait for I/O, pressure is high, and the device idles: its own times are as short as ever, since what a rule holds
+//! back has not reached it yet. `blkio.throttle.*` of version 1 and `io.max` of version 2 work that way, in requests and in
+//! bytes, for reads and for writes. A slow device shows long times of its own (`slow-device`), a full one a queue
+//! (`disk-hog`). A group that is kept at its limit while nobody waits does what it was meant to do.
+
+use mitra_model::report::{Next, Remedy};
+use mitra_model::{Span, lookup};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::device;
+use crate::process;
+use crate::signal::Signal;
+use crate::view::{High, View};
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "io-throttled",
+    title: "a control group is held back by its limit of I/O",
+    role: Role::Root,
+    area: "disk",
+    needs: &[
+        "cgroup.io_limit_riops",
+        "cgroup.io_limit_wiops",
+        "cgroup.io_limit_rbps",
+        "cgroup.io_limit_wbps",
+        "cgroup.io_limit_device",
+        "cgroup.io_reads",
+        "cgroup.io_writes",
+        "cgroup.io_read_bytes",
+        "cgroup.io_write_bytes",
+        "cgroup.psi_io_some",
+        "psi.io_some",
+        "tasks.d_io",
+        "tasks.d_throttle",
+        "disk.io_time",
+        "disk.weighted_time",
+        "disk.read_time",
+        "disk.write_time",
+        "disk.reads",
+        "disk.writes",
+        "disk.read_bytes",
+        "disk.write_bytes",
+        "task.read_bytes",
+        "task.write_bytes",
+        "task.state",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("io_throttled.rs"),
+};
+
+/// Each limit, what it limits, and how people say it.
+const LIMITS: [(&str, &str, &str); 4] = [
+    ("cgroup.io_limit_riops", "cgroup.io_reads", "reads"),
+    ("cgroup.io_limit_wiops", "cgroup.io_writes", "writes"),
+    ("cgroup.io_limit_rbps", "cgroup.io_read_bytes", "read"),
+    ("cgroup.io_limit_wbps", "cgroup.io_write_bytes", "written"),
+];
+
+/// The kernel hands out the budget in slices of a tenth of a second and rounds requests up to whole ones: a group that is
+/// held at its limit is a little below or above it in each second.
+const AT_LIMIT: f64 = 0.8;
+/// Its tasks wait for a tenth of the time.
+const PRESSURE: f64 = 0.1;
+/// And twice as much as before.
+const MORE: f64 = 2.0;
+/// A device with a queue of this length is itself what is waited for.
+const QUEUE: f64 = 2.0;
+/// A request of the device takes this many times as long as before: then it is slow, whatever the rule does.
+const SLOWER: f64 = 3.0;
+
+struct Held<'a> {
+    group: &'a str,
+    limit: f64,
+    rate: f64,
+    metric: &'static str,
+    limit_metric: &'static str,
+    what: &'static str,
+    high: High,
+    pressure: f64,
+    pressure_before: f64,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    let knows = |metric: &&str| view.each(metric).next().is_some();
+    let limits = LIMITS.map(|(limit, ..)| limit);
+    if !limits.iter().any(|m| knows(m)) {
+        if view.each("cgroup.io_reads").next().is_some() {
+            return Observation::Inactive("no control group that did I/O has a limit of it".to_owned());
+        }
+        return Observation::CannotTell(
+            "limits of I/O of control groups: cat /sys/fs/cgroup/GROUP/io.max (version 1: blkio/…/blkio.throttle.*)".to_owned(),
+        );
+    }
+    let mut best: Option<Held<'_>> = None;
+    for (limit_metric, metric, what) in LIMITS {
+        for (group, series) in view.each(limit_metric) {
+            let Some(limit) = series.last(view.window).filter(|limit| *limit > 0.0) else { continue };
+            let Some(held) = held(view, group, limit, (limit_metric, metric, what)) else { continue };
+            if best
+                .as_ref()
+                .is_none_or(|b| held.pressure * held.high.run.high_s > b.pressure * b.high.run.high_s)
+            {
+                best = Some(held);
+            }
+        }
+    }
+    let Some(held) = best else {
+        return Observation::Inactive("no control group waited at its limit of I/O".to_owned());
+    };
+    let span = held.high.run.span();
+    if let Some(why) = view
+        .set
+        .text("cgroup.io_limit_device", held.group)
+        .and_then(|t| t.last())
+        .and_then(|devices| devices.split(',').find_map(|device| own_fault(view, device, span)))
+    {
+        return Observation::Inactive(why);
+    }
+    Observation::Active(Box::new(finding(view, &held)))
+}
+
+/// A group that runs at a limit while its tasks wait.
+fn held<'a>(
+    view: &'a View<'_>,
+    group: &'a str,
+    limit: f64,
+    (limit_metric, metric, what): (&'static str, &'static str, &'static str),
+) -> Option<Held<'a>> {
+    let rate = view.of(metric, group)?;
+    // Version 2 has the pressure of each group; elsewhere it is the machine's.
+    let pressure = view.of("cgroup.psi_io_some", group).filter(|p| p.max().unwrap_or(0.0) > 0.0);
+    let (pressure, pressure_before, base) = match pressure {
+        Some(p) => {
+            (p, view.before("cgroup.psi_io_some", group), view.base_values("cgroup.psi_io_some", group))
+        }
+        None => {
+            (view.system("psi.io_some")?, view.before("psi.io_some", ""), view.base_values("psi.io_some", ""))
+        }
+    };
+    let floor = view.threshold(PRESSURE, &base).max(MORE * pressure_before.unwrap_or(0.0)).min(0.9);
+    // Bursts of large requests pass in one second what the limit gives for several: a mean over three seconds tells.
+    let rate = smooth(&rate);
+    let both = pressure.zip(&rate, |p, rate| if rate >= AT_LIMIT * limit { p } else { 0.0 });
+    let high = view.high_signal(&both, floor, 3.0, pressure_before)?;
+    let span = high.run.span();
+    let rate = view.of(metric, group)?.within(span).mean()?;
+    Some(Held {
+        group,
+        limit,
+        rate,
+        metric,
+        limit_metric,
+        what,
+        pressure: high.during,
+        pressure_before: pressure_before.unwrap_or(0.0),
+        high,
+    })
+}
+
+/// Each value as the mean of itself and its neighbours.
+fn smooth(signal: &Signal) -> Signal {
+    let mut out = signal.clone();
+    for i in 0..signal.v.len() {
+        let near = signal.v.get(i.saturating_sub(1)..(i + 2).min(signal.v.len())).unwrap_or_default();
+        if let Some(value) = out.v.get_mut(i) {
+            *value = near.iter().sum::<f64>() / near.len().max(1) as f64;
+        }
+    }
+    out
+}
+
+/// Why a device is itself what is waited for.
+fn own_fault(view: &View<'_>, device: &str, span: Span) -> Option<String> {
+    let now = device::cost(view.set, device, span)?;
+    if now.queue >= QUEUE {
+        return Some(format!("{device} had a queue of {:.0} requests itself", now.queue));
+    }
+    let before = view.baseline.and_then(|b| device::cost(view.base_set, device, b))?;
+    let is_slower = now.service_s >= SLOWER * before.service_s && now.busy >= 0.5;
+    is_slower.then(|| {
+        format!(
+            "{device} itself took {} for a request after {}",
+            words::seconds(now.service_s),
+            words::seconds(before.service_s)
+        )
+    })
+}
+
+fn finding(view: &View<'_>, held: &Held<'_>) -> Finding {
+    let span = held.high.run.span();
+    let mut finding = view.finding(&held.high.run);
+    finding.culprit.cgroup = Some(held.group.to_owned());
+    let devices = view.set.text("cgroup.io_limit_device", held.group).and_then(|t| t.last());
+    let device = devices.and_then(|d| d.split(',').next());
+    finding.culprit.device = device.map(str::to_owned);
+    let inside = |cgroup: Option<&str>| {
+        held.group == "/"
+            || cgroup.is_some_and(|c| {
+                c == held.group || c.strip_prefix(held.group).is_some_and(|rest| rest.starts_with('/'))
+            })
+    };
+    let tops = process::ranking(view.processes(), span, |p| {
+        if inside(p.cgroup) { p.uninterruptible_s(view.set, span) } else { 0.0 }
+    });
+    if let Some(top) = tops.first() {
+        finding.culprit.process = Some(top.comm.to_owned());
+        finding.culprit.pid = Some(top.pid());
+    }
+    let bytes = held.metric.ends_with("_bytes");
+    let say = |value: f64| {
+        if bytes { format!("{}/s", words::bytes(value)) } else { format!("{}/s", words::count(value)) }
+    };
+    let busy = device.and_then(|d| device::cost(view.set, d, span).map(|cost| (d, cost)));
+    finding.statement = format!(
+        "{} may do {} {}{} and did {}: its tasks waited for I/O {} of the time ({} before){}",
+        held.group,
+        say(held.limit),
+        held.what,
+        device.map(|d| format!(" on {d}")).unwrap_or_default(),
+        say(held.rate),
+        words::percent(held.pressure.min(1.0)),
+        words::percent(held.pressure_before),
+        busy.map(|(d, cost)| format!(
+            ", while {d} took {} for a request and was busy {}",
+            words::seconds(cost.await_s),
+            words::percent(cost.busy.min(1.0))
+        ))
+        .unwrap_or_default(),
+    );
+    for metric in [held.limit_metric, held.metric, "cgroup.psi_io_some"] {
+        finding.evidence.extend(view.evidence(metric, held.group, span));
+    }
+    finding.evidence.extend(view.evidence("psi.io_some", "", span));
+    for metric in ["disk.io_time", "disk.weighted_time"] {
+        finding.evidence.extend(device.and_then(|d| view.evidence(metric, d, span)));
+    }
+    finding.loss_s = Some((held.pressure - held.pressure_before).max(0.0) * held.high.run.seconds());
+    finding.confidence = if (held.rate / held.limit - 1.0).abs() <= 0.1 { 0.95 } else { 0.8 };
+    finding
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let group = finding.culprit.cgroup.as_deref().unwrap_or("the group");
+    let file = finding
+        .evidence
+        .iter()
+        .find(|e| e.metric.starts_with("cgroup.io_limit_"))
+        .and_then(|e| lookup(&e.metric))
+        .map_or("io.max", |m| m.source);
+    vec![Remedy {
+        action: format!(
+            "raise or lift the limit of I/O of {group}; a weight bounds it only when others want the device"
+        ),
+        command: format!(
+            "echo 'MAJ:MIN rbps=max wbps=max riops=max wiops=max' > /sys/fs/cgroup{group}/io.max   ({file}: echo 'MAJ:MIN 0')"
+        ),
+        verify: "its io.pressure falls, and its rate rises beyond the old limit".to_owned(),
+        risk: "others that use the device may wait for it then".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let group = finding.culprit.cgroup.as_deref().unwrap_or("");
+    vec![Next {
+        measure: "who set the limit, a service file or a container's limit".to_owned(),
+        command: format!(
+            "systemctl show -p IOReadIOPSMax,IOWriteIOPSMax,IOReadBandwidthMax,IOWriteBandwidthMax {}",
+            group.rsplit('/').next().unwrap_or_default()
+        ),
+    }]
+}

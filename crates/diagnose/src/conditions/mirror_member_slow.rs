@@ -1,0 +1,178 @@
+//! One member of a mirror takes far longer than the others, and every write waits for the slowest.
+//!
+//! A mirror is as slow in writing as its worst member: the others show short times and idle. Seen from outside it is a slow
+//! device, and the whole array is suspected; the members side by side tell which disk to replace. The members of md
+//! mirrors and of btrfs filesystems that keep their data twice are known.
+
+use std::collections::BTreeMap;
+
+use mitra_model::report::{Next, Remedy};
+use mitra_model::{SeriesSet, Span};
+
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::device;
+use crate::signal::Signal;
+use crate::view::{High, View};
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "mirror-member-slow",
+    title: "one member of a mirror is far slower than the others",
+    role: Role::Root,
+    area: "disk",
+    needs: &[
+        "disk.mirror",
+        "disk.write_time",
+        "disk.writes",
+        "disk.read_time",
+        "disk.reads",
+        "disk.weighted_time",
+        "disk.io_time",
+        "psi.io_some",
+        "tasks.d_io",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("mirror_member_slow.rs"),
+};
+
+/// Members of a mirror are alike and are written the same bytes: three times as long is no scatter.
+const SLOWER: f64 = 3.0;
+/// Longer than the others by so much: what a flash device takes for a write that it has to move other data for.
+const MORE_S: f64 = 0.005;
+/// Writes a second on each member below which a mean says nothing.
+const WRITES_S: f64 = 0.5;
+/// Somebody waits for a twentieth of the time more than before.
+const HARM: f64 = 0.05;
+
+/// A member that is slower than all the others.
+struct Laggard<'a> {
+    mirror: &'a str,
+    device: &'a str,
+    peer: &'a str,
+    high: High,
+    write_s: f64,
+    peer_s: f64,
+}
+
+/// The members of each mirror.
+fn mirrors<'a>(view: &'a View<'_>) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (device, _) in view.each("disk.io_time") {
+        if let Some(mirror) = view.set.text("disk.mirror", device).and_then(|t| t.last()) {
+            all.entry(mirror).or_default().push(device);
+        }
+    }
+    all.retain(|_, members| members.len() > 1);
+    all
+}
+
+/// Seconds that a write took on a device.
+fn write_s(set: &SeriesSet, device: &str, span: Span) -> Option<f64> {
+    let writes = set.get("disk.writes", device)?.mean(span).filter(|n| *n >= WRITES_S)?;
+    Some(set.get("disk.write_time", device)?.mean(span)? / writes)
+}
+
+/// The same over time.
+fn writes_over_time(view: &View<'_>, device: &str) -> Option<Signal> {
+    let writes = view.of("disk.writes", device)?;
+    let time = view.of("disk.write_time", device)?;
+    Some(time.zip(&writes, |time, n| if n > 0.0 { time / n } else { f64::NAN }))
+}
+
+fn laggard<'a>(view: &'a View<'_>, mirror: &'a str, members: &[&'a str]) -> Option<Laggard<'a>> {
+    members
+        .iter()
+        .filter_map(|device| {
+            let own = writes_over_time(view, device)?;
+            let before = view.baseline.and_then(|b| write_s(view.base_set, device, b));
+            let floor = MORE_S.max(before.map_or(0.0, |b| SLOWER * b));
+            let high = view.high_signal(&own, floor, 3.0, before)?;
+            let span = high.run.span();
+            let write = write_s(view.set, device, span)?;
+            // The slowest of the others: it has to be slower than each of them.
+            let others = members
+                .iter()
+                .filter(|m| m != &device)
+                .filter_map(|m| Some((*m, write_s(view.set, m, span)?)));
+            let (peer, peer_s) = others.max_by(|a, b| a.1.total_cmp(&b.1))?;
+            let is_slower = write >= SLOWER * peer_s && write >= peer_s + MORE_S;
+            is_slower.then_some(Laggard { mirror, device, peer, high, write_s: write, peer_s })
+        })
+        .max_by(|a, b| (a.write_s - a.peer_s).total_cmp(&(b.write_s - b.peer_s)))
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.each("disk.io_time").next().is_none() {
+        return Observation::CannotTell("disk.write_time of each member: iostat -x 1".to_owned());
+    }
+    let mirrors = mirrors(view);
+    if mirrors.is_empty() {
+        return Observation::Inactive("no device is a member of a mirror, as far as is known".to_owned());
+    }
+    let found = mirrors.iter().filter_map(|(mirror, members)| laggard(view, mirror, members));
+    let Some(worst) = found.max_by(|a, b| (a.write_s - a.peer_s).total_cmp(&(b.write_s - b.peer_s))) else {
+        return Observation::Inactive("the members of each mirror took about as long for a write".to_owned());
+    };
+    let span = worst.high.run.span();
+    let Some((waited, waited_before)) = device::waiting(view, span) else {
+        return Observation::CannotTell("whether anybody waited: psi.io_some, tasks.d_io".to_owned());
+    };
+    if waited - waited_before < HARM {
+        return Observation::Inactive(format!(
+            "{} is slower than its peers and nobody waited for it",
+            worst.device
+        ));
+    }
+    Observation::Active(Box::new(finding(view, &worst, waited, waited_before)))
+}
+
+fn finding(view: &View<'_>, worst: &Laggard<'_>, waited: f64, waited_before: f64) -> Finding {
+    let span = worst.high.run.span();
+    let mut finding = view.finding(&worst.high.run);
+    finding.culprit.device = Some(worst.device.to_owned());
+    finding.statement = format!(
+        "{}, a member of the mirror {}, took {} for a write while {} took {}; each write waits for the slowest, and \
+         somebody waited for I/O {} of the time ({} before)",
+        worst.device,
+        worst.mirror,
+        words::seconds(worst.write_s),
+        worst.peer,
+        words::seconds(worst.peer_s),
+        words::percent(waited.min(1.0)),
+        words::percent(waited_before),
+    );
+    for device in [worst.device, worst.peer] {
+        for metric in ["disk.write_time", "disk.writes", "disk.io_time"] {
+            finding.evidence.extend(view.evidence(metric, device, span));
+        }
+    }
+    finding.evidence.extend(view.evidence("psi.io_some", "", span));
+    finding.loss_s = Some((waited - waited_before).max(0.0) * worst.high.run.seconds());
+    finding.confidence = 0.9;
+    finding
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let device = finding.culprit.device.as_deref().unwrap_or("DEVICE");
+    vec![Remedy {
+        action: format!("take {device} out of the mirror and replace it"),
+        command: format!(
+            "mdadm ARRAY --fail /dev/{device} --remove /dev/{device}   (btrfs: btrfs replace start /dev/{device} /dev/NEW MOUNT)"
+        ),
+        verify: "iostat -x 1: the writes of the mirror take as long as those of the members that stay"
+            .to_owned(),
+        risk: "until the new member is filled the data is kept once less: make sure of the others first"
+            .to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let device = finding.culprit.device.as_deref().unwrap_or("DEVICE");
+    vec![Next {
+        measure: "whether the device knows of errors".to_owned(),
+        command: format!("smartctl -a /dev/{device}; btrfs device stats MOUNT; cat /proc/mdstat"),
+    }]
+}

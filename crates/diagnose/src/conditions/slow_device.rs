@@ -1,0 +1,247 @@
+//! A block device takes far longer for a request than it did, and not because too many wait for it.
+//!
+//! A disk that tries a bad sector again and again, a controller that lost its cache, a volume whose credits are used up, a
+//! network behind an iSCSI target, a neighbour on the same array: requests take long although the queue is short. A device
+//! that somebody floods has long waits too, and they are its queue: each request alone takes no longer than before
+//! (`disk-hog`). Where a rule holds requests back above the device, its own times stay what they were (`io-throttled`).
+//! Large requests take longer by nature, so what they may take grows with their size, and only requests of about the same
+//! size are compared.
+//!
+//! Of devices that stand on each other the lowest one that is slow is named.
+
+use mitra_model::report::{Next, Remedy};
+
+use super::disk_saturated::is_stacked;
+use crate::condition::{Condition, Finding, Observation, Role};
+use crate::device::{self, Cost};
+use crate::view::{High, View};
+use crate::words;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "slow-device",
+    title: "a device takes far longer for each request",
+    role: Role::Root,
+    area: "disk",
+    needs: &[
+        "disk.read_time",
+        "disk.write_time",
+        "disk.reads",
+        "disk.writes",
+        "disk.read_bytes",
+        "disk.write_bytes",
+        "disk.weighted_time",
+        "disk.io_time",
+        "disk.rotational",
+        "disk.backing",
+        "psi.io_some",
+        "tasks.d_io",
+    ],
+    observe,
+    remedies,
+    next,
+    source: include_str!("slow_device.rs"),
+};
+
+/// No disk needs longer for one request: the slowest that are sold move their arm in 12 ms and turn once in 11.
+const ARM_S: f64 = 0.02;
+/// And no disk moves its data more slowly, in bytes a second: a memory stick on USB 2.
+const ARM_BYTES_S: f64 = 20e6;
+/// The same for what has no moving parts: the slowest flash answers within a millisecond or two.
+const FLASH_S: f64 = 0.002;
+/// Bytes a second of such a device.
+const FLASH_BYTES_S: f64 = 100e6;
+/// So many times as long as before, where that was known: the slowest tenth of a device's requests may take three times as
+/// long as the others, not all of them.
+const SLOWER: f64 = 3.0;
+/// A device that says it has no moving parts and is faster than any that has: there it takes more to be sure.
+const FLASH_SLOWER: f64 = 10.0;
+/// Requests are of one size if they are within this factor.
+const SAME_SIZE: f64 = 4.0;
+/// Requests up to this size need no comparison of sizes: moving them takes less than the rest.
+const SMALL_BYTES: f64 = 65_536.0;
+/// How far beyond the slowest disk a device has to be where nothing is known of it before.
+const BEYOND: f64 = 5.0;
+/// Somebody waits for a twentieth of the time more than before.
+const HARM: f64 = 0.05;
+
+/// A device that is slow.
+#[derive(Debug, Clone)]
+pub struct Slow<'a> {
+    /// Its name.
+    pub device: &'a str,
+    /// When, and the service of a request in seconds.
+    pub high: High,
+    /// What it did meanwhile.
+    pub now: Cost,
+    /// What it did before.
+    pub before: Option<Cost>,
+}
+
+impl Slow<'_> {
+    /// Seconds per second that its requests took longer than before.
+    fn lost(&self) -> f64 {
+        self.now.requests_s * (self.now.service_s - self.before.map_or(0.0, |b| b.service_s)).max(0.0)
+    }
+}
+
+enum Verdict<'a> {
+    Slow(Box<Slow<'a>>),
+    Fast,
+    Unknown(&'a str),
+}
+
+fn judge<'a>(view: &'a View<'_>, device: &'a str) -> Option<Verdict<'a>> {
+    let service = device::service(view, device)?;
+    let before = view.baseline.and_then(|b| device::cost(view.base_set, device, b));
+    let is_flash = view.set.get("disk.rotational", device).and_then(|s| s.last(view.window)) == Some(0.0);
+    // The lower of the two bars stands first; how much it takes is asked below.
+    let floor = if is_flash && before.is_some() { FLASH_S } else { ARM_S };
+    let least = before.map_or(0.0, |b| b.service_s * SLOWER);
+    let high = view.high_signal(&service, floor.max(least), 3.0, before.map(|b| b.service_s))?;
+    let now = device::cost(view.set, device, high.run.span())?;
+    let slow = Slow { device, now, before, high };
+    let allowed = |base: f64, bytes_s: f64| base + now.size / bytes_s;
+    let Some(before) = before else {
+        let is_beyond = now.service_s >= BEYOND * allowed(ARM_S, ARM_BYTES_S);
+        return Some(match is_beyond && now.size <= SMALL_BYTES {
+            true => Verdict::Slow(Box::new(slow)),
+            false if now.service_s >= allowed(ARM_S, ARM_BYTES_S) => Verdict::Unknown(device),
+            false => Verdict::Fast,
+        });
+    };
+    let times = now.service_s / before.service_s.max(1e-9);
+    let is_slow = now.service_s >= allowed(ARM_S, ARM_BYTES_S) && times >= SLOWER
+        || is_flash && now.service_s >= allowed(FLASH_S, FLASH_BYTES_S) && times >= FLASH_SLOWER;
+    if !is_slow {
+        return Some(Verdict::Fast);
+    }
+    let is_alike = now.size <= SMALL_BYTES || now.size <= SAME_SIZE * before.size;
+    Some(if is_alike { Verdict::Slow(Box::new(slow)) } else { Verdict::Unknown(device) })
+}
+
+/// The slow devices, the one that explains the others first; and those of which it cannot be told.
+fn slow<'a>(view: &'a View<'_>) -> (Vec<Slow<'a>>, Vec<&'a str>) {
+    let (mut slow, mut unknown) = (Vec::new(), Vec::new());
+    for device in device::devices(view) {
+        match judge(view, device) {
+            Some(Verdict::Slow(one)) => slow.push(*one),
+            Some(Verdict::Unknown(one)) => unknown.push(one),
+            Some(Verdict::Fast) | None => {}
+        }
+    }
+    slow.sort_by(|a, b| b.lost().total_cmp(&a.lost()));
+    // What stands on a slow device passes on its time.
+    if let Some(first) = slow.first()
+        && is_stacked(first.device)
+        && let Some(below) =
+            slow.iter().position(|s| !is_stacked(s.device) && s.now.service_s >= 0.5 * first.now.service_s)
+    {
+        slow.swap(0, below);
+    }
+    (slow, unknown)
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.each("disk.io_time").next().is_none() {
+        return Observation::CannotTell("disk.read_time: what a request takes: iostat -x 1".to_owned());
+    }
+    let (slow, unknown) = slow(view);
+    let Some(first) = slow.first() else {
+        return match unknown.first() {
+            Some(device) => Observation::CannotTell(format!(
+                "how long {device} took for requests of this size before: iostat -x 1 from a good time"
+            )),
+            None => Observation::Inactive(
+                "no device needed longer for a request than a slow disk does, its queue left out".to_owned(),
+            ),
+        };
+    };
+    let span = first.high.run.span();
+    let Some((waited, waited_before)) = device::waiting(view, span) else {
+        return Observation::CannotTell("whether anybody waited: psi.io_some, tasks.d_io".to_owned());
+    };
+    if waited - waited_before < HARM {
+        return Observation::Inactive(format!(
+            "{} took {} for a request and nobody waited for it",
+            first.device,
+            words::seconds(first.now.service_s)
+        ));
+    }
+    Observation::Active(Box::new(finding(view, first, waited, waited_before)))
+}
+
+fn finding(view: &View<'_>, slow: &Slow<'_>, waited: f64, waited_before: f64) -> Finding {
+    let span = slow.high.run.span();
+    let mut finding = view.finding(&slow.high.run);
+    finding.culprit.device = Some(slow.device.to_owned());
+    let before = match slow.before {
+        Some(before) => format!(
+            " after {} before ({} of {} each)",
+            words::seconds(before.service_s),
+            "requests",
+            words::bytes(before.size)
+        ),
+        None => ", and nothing is known of the time before".to_owned(),
+    };
+    finding.statement = format!(
+        "{} took {} for each request of {}{before}, with {:.1} waiting at a time; somebody waited for I/O {} of the time \
+         ({} before)",
+        slow.device,
+        words::seconds(slow.now.service_s),
+        words::bytes(slow.now.size),
+        slow.now.queue,
+        words::percent(waited.min(1.0)),
+        words::percent(waited_before),
+    );
+    for metric in [
+        "disk.read_time",
+        "disk.write_time",
+        "disk.reads",
+        "disk.writes",
+        "disk.weighted_time",
+        "disk.io_time",
+    ] {
+        finding.evidence.extend(view.evidence(metric, slow.device, span));
+    }
+    finding.evidence.extend(view.evidence("psi.io_some", "", span));
+    if let Some(file) = view.set.text("disk.backing", slow.device).and_then(|t| t.last()) {
+        finding
+            .remarks
+            .push(format!("{} stands on {file}: what holds that file may be what is slow", slow.device));
+    }
+    finding.loss_s = Some((waited - waited_before).max(0.0) * slow.high.run.seconds());
+    finding.confidence = match slow.before {
+        Some(before) if slow.now.service_s >= FLASH_SLOWER * before.service_s => 0.95,
+        Some(_) => 0.8,
+        None => 0.6,
+    };
+    finding
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let device = finding.culprit.device.as_deref().unwrap_or("DEVICE");
+    vec![Remedy {
+        action: format!(
+            "find out what {device} stands on and why it is slow (a failing disk, a volume out of credits, the storage \
+             behind a network), and move its data or its load elsewhere"
+        ),
+        command: format!("smartctl -a /dev/{device}; dmesg -T | grep -i {device}"),
+        verify: format!("iostat -x 1 {device}: r_await and w_await are what they were"),
+        risk: "reading a failing disk from end to end may be its end: copy first what is needed".to_owned(),
+    }]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let device = finding.culprit.device.as_deref().unwrap_or("DEVICE");
+    vec![
+        Next {
+            measure: "what the device stands on".to_owned(),
+            command: format!("lsblk -s /dev/{device}; losetup -a"),
+        },
+        Next {
+            measure: "the latency of a single small read, nobody else reading".to_owned(),
+            command: format!("ioping -D -c 10 /dev/{device}"),
+        },
+    ]
+}

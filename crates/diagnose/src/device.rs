@@ -1,0 +1,107 @@
+//! What a block device needs for a request, apart from how many wait for it.
+//!
+//! A request's latency is the queue before it and its own service. Divided by the queue (Little's law) it is the time for
+//! one request alone, which tells a device that is slow from one that is asked too much: a queue of thirty makes each
+//! request take thirty times as long and its service no longer.
+
+use mitra_model::{SeriesSet, Span};
+
+use crate::conditions::disk_saturated::{is_partition, is_stacked};
+use crate::signal::Signal;
+use crate::view::View;
+
+/// Busy for this part of a sample without completing anything: its request takes longer than the sample.
+const STUCK: f64 = 0.9;
+/// So few requests a second say nothing about the device.
+const REQUESTS_S: f64 = 0.5;
+
+/// What a device did for each request.
+#[derive(Debug, Clone, Copy)]
+pub struct Cost {
+    /// Reads and writes a second.
+    pub requests_s: f64,
+    /// Bytes of a request.
+    pub size: f64,
+    /// Seconds from start to completion, the queue included.
+    pub await_s: f64,
+    /// Seconds of it that a request alone would have taken.
+    pub service_s: f64,
+    /// The mean number of requests in the device and its queue.
+    pub queue: f64,
+    /// The share of the time in which it had one at least.
+    pub busy: f64,
+}
+
+/// The mean cost of a request in a span; `None` where the device had none or they are not known.
+#[must_use]
+pub fn cost(set: &SeriesSet, device: &str, span: Span) -> Option<Cost> {
+    let mean = |metric: &str| set.get(metric, device).and_then(|s| s.mean(span));
+    let both = |a: &str, b: &str| match (mean(a), mean(b)) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+    };
+    let requests_s = both("disk.reads", "disk.writes").filter(|n| *n >= REQUESTS_S)?;
+    let await_s = both("disk.read_time", "disk.write_time")? / requests_s;
+    let queue = mean("disk.weighted_time").unwrap_or(0.0);
+    Some(Cost {
+        requests_s,
+        size: both("disk.read_bytes", "disk.write_bytes")? / requests_s,
+        await_s,
+        service_s: await_s / queue.max(1.0),
+        queue,
+        busy: mean("disk.io_time").unwrap_or(0.0),
+    })
+}
+
+/// The service of a request over time. Samples without requests are left out, but one in which the device was busy all
+/// the time and completed nothing stands for a request that takes as long as the sample.
+#[must_use]
+pub fn service(view: &View<'_>, device: &str) -> Option<Signal> {
+    let sum =
+        |metrics: &[&str]| Signal::sum(metrics.iter().filter_map(|m| view.set.get(m, device)), view.window);
+    let requests = sum(&["disk.reads", "disk.writes"])?;
+    let time = sum(&["disk.read_time", "disk.write_time"])?;
+    let queue = view.of("disk.weighted_time", device)?;
+    let busy = view.of("disk.io_time", device)?;
+    let alone = time.zip(&queue, |time, queue| time / queue.max(1.0));
+    let of_each = alone.zip(&requests, |time, n| if n > 0.0 { time / n } else { -1.0 });
+    let step_s = requests.step_s();
+    let known = of_each.zip(&busy, |service, busy| match service {
+        s if s >= 0.0 => s,
+        _ if busy >= STUCK => step_s,
+        _ => f64::NAN,
+    });
+    (!known.t.is_empty()).then_some(known)
+}
+
+/// The devices that do I/O in the window: whole ones, not their partitions.
+pub fn devices<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a str> {
+    view.each("disk.io_time").map(|(device, _)| device).filter(|device| !is_partition(view, device))
+}
+
+/// The device that most is written to, in bytes a second: of a stack of devices the upper one, which is where the
+/// writers wait.
+#[must_use]
+pub fn most_written<'a>(view: &'a View<'_>, span: Span) -> Option<(&'a str, f64)> {
+    let written =
+        |device: &str| view.set.get("disk.write_bytes", device).and_then(|s| s.mean(span)).unwrap_or(0.0);
+    let queue =
+        |device: &str| view.set.get("disk.weighted_time", device).and_then(|s| s.mean(span)).unwrap_or(0.0);
+    let all: Vec<(&str, f64)> = devices(view).map(|device| (device, written(device))).collect();
+    let most = all.iter().map(|(_, bytes)| *bytes).fold(0.0, f64::max);
+    // What is written to an upper device is written to those below it too, give or take a journal.
+    all.into_iter().filter(|(_, bytes)| *bytes > 0.0 && *bytes >= 0.5 * most).max_by(|a, b| {
+        (is_stacked(a.0), queue(a.0))
+            .partial_cmp(&(is_stacked(b.0), queue(b.0)))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    })
+}
+
+/// Seconds in each second in which somebody waited for I/O, in a span and before it; `None` where it is not known.
+#[must_use]
+pub fn waiting(view: &View<'_>, span: Span) -> Option<(f64, f64)> {
+    ["psi.io_some", "tasks.d_io"].iter().find_map(|metric| {
+        let during = view.system(metric)?.within(span).mean()?;
+        Some((during, view.before_span(metric, "", span).unwrap_or(0.0)))
+    })
+}

@@ -1,0 +1,269 @@
+//! Troubles of disks and filesystems as a recording has them, and what looks like them.
+
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "each test program uses its own part of the support")]
+mod support;
+
+use std::sync::Arc;
+
+use mitra_model::report::Report;
+use mitra_model::time::SECOND;
+use mitra_model::{TextSeries, lookup};
+use support::{AFTER, HEALTHY, INCIDENT, Machine, START, root};
+
+const N: usize = HEALTHY + INCIDENT + AFTER;
+
+fn is_on(i: usize) -> bool {
+    (HEALTHY..HEALTHY + INCIDENT).contains(&i)
+}
+
+fn row(tid: u32) -> String {
+    format!("{tid}@{}", u64::from(tid) * 1_000_000)
+}
+
+fn text(m: &mut Machine, metric: &str, row: &str, text: &str) {
+    let series = TextSeries { changes: vec![(START + SECOND, Some(Arc::from(text)))], place: None };
+    m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
+}
+
+fn ids(report: &Report) -> Vec<&str> {
+    report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect()
+}
+
+/// A task that is found in D while the trouble lasts.
+fn stuck(m: &mut Machine, tid: u32, comm: &str, stack: &str) {
+    m.task(tid, comm, 0);
+    let states = (0..N).map(|i| f64::from(if is_on(i) { b'D' } else { b'S' })).collect();
+    m.values("task.state", &row(tid), 0, states);
+    let at = |i: usize| START + (i as i64 + 1) * SECOND;
+    let changes = vec![(at(HEALTHY), Some(Arc::from(stack))), (at(HEALTHY + INCIDENT), None)];
+    m.set.insert_text(
+        lookup("task.kstack").unwrap(),
+        row(tid).as_str().into(),
+        TextSeries { changes, place: None },
+    );
+}
+
+/// Requests of a device: how many a second, how many bytes and seconds each, before and during.
+fn device(m: &mut Machine, name: &str, before: (f64, f64, f64), during: (f64, f64, f64), kind: &str) {
+    let both = |f: fn((f64, f64, f64)) -> f64| (f(before), f(during));
+    let (n0, n1) = both(|(n, ..)| n);
+    let (bytes0, bytes1) = both(|(n, bytes, _)| n * bytes);
+    let (time0, time1) = both(|(n, _, s)| n * s);
+    let other = if kind == "read" { "write" } else { "read" };
+    m.row(&format!("disk.{kind}s"), name, n0, n1).row(&format!("disk.{kind}_bytes"), name, bytes0, bytes1);
+    m.row(&format!("disk.{kind}_time"), name, time0, time1);
+    for metric in [format!("disk.{other}s"), format!("disk.{other}_bytes"), format!("disk.{other}_time")] {
+        m.row(&metric, name, 0.0, 0.0);
+    }
+    m.row("disk.weighted_time", name, time0, time1).row("disk.io_time", name, time0.min(1.0), time1.min(1.0));
+}
+
+fn waits(m: &mut Machine, psi: f64, tasks: f64) {
+    m.sys("psi.io_some", 0.01, psi).sys("tasks.d_io", 0.0, tasks).sys("sys.cpu_iowait", 0.0, psi.min(0.9));
+}
+
+#[test]
+fn a_device_that_answers_slowly_to_one_reader_is_slow() {
+    let mut m = Machine::idle();
+    device(&mut m, "loop1", (400.0, 4096.0, 45e-6), (40.0, 4096.0, 0.025), "read");
+    m.task(70, "reader", 0).task_rate(70, "task.read_bytes", 1.6e6, 1.6e5);
+    waits(&mut m, 0.81, 0.9);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "slow-device");
+    let culprit = &report.incidents[0].root_cause.culprit;
+    assert_eq!((culprit.device.as_deref(), culprit.process.as_deref()), (Some("loop1"), None));
+    let chain: Vec<&str> = report.incidents[0].chain.iter().map(|l| l.condition.as_str()).collect();
+    assert!(chain.contains(&"pressure-io"), "{chain:?}");
+}
+
+#[test]
+fn a_slow_device_with_a_queue_is_not_its_users_doing() {
+    let mut m = Machine::idle();
+    // Eight readers before and after; each request alone took 0.1 ms and takes 30 ms.
+    device(&mut m, "sda", (400.0, 8192.0, 1e-4), (33.0, 8192.0, 0.24), "read");
+    m.task(70, "postgres", 0).task_rate(70, "task.read_bytes", 3e6, 2.7e5);
+    stuck(&mut m, 71, "checkpointer", "folio_wait_bit_common;filemap_read");
+    waits(&mut m, 1.0, 7.5);
+    let report = m.explain();
+    assert_eq!(root(&report), ("slow-device", None, None));
+    assert_eq!(report.incidents[0].root_cause.culprit.device.as_deref(), Some("sda"));
+}
+
+#[test]
+fn a_queue_of_somebodys_making_is_no_slow_device() {
+    let mut m = Machine::idle();
+    device(&mut m, "vda", (100.0, 4096.0, 2e-4), (700.0, 1_048_576.0, 0.04), "read");
+    m.task(70, "fio", HEALTHY).task_during(70, "task.read_bytes", 7.3e8);
+    stuck(&mut m, 71, "shop", "folio_wait_bit_common;filemap_read");
+    waits(&mut m, 0.9, 1.9);
+    assert_eq!(root(&m.explain()), ("disk-hog", Some("fio"), Some(70)));
+}
+
+#[test]
+fn large_requests_and_slowness_that_nobody_waits_for_are_no_slow_device() {
+    // A nightly copy of 1 MB each at 40 MB/s to a disk that served small requests before.
+    let mut m = Machine::idle();
+    device(&mut m, "sda", (50.0, 4096.0, 1e-3), (40.0, 1_048_576.0, 0.025), "write");
+    waits(&mut m, 0.3, 0.5);
+    assert!(ids(&m.explain()).is_empty());
+    let mut m = Machine::idle();
+    device(&mut m, "sda", (50.0, 4096.0, 1e-3), (30.0, 4096.0, 0.03), "write");
+    m.row("disk.io_time", "sda", 0.05, 0.95);
+    assert!(ids(&m.explain()).is_empty(), "nobody waits");
+}
+
+#[test]
+fn the_slow_half_of_a_mirror_is_named() {
+    let mut m = Machine::idle();
+    device(&mut m, "sda", (50.0, 16_384.0, 5e-4), (20.0, 16_384.0, 6e-4), "write");
+    device(&mut m, "sdb", (50.0, 16_384.0, 5e-4), (20.0, 16_384.0, 0.045), "write");
+    device(&mut m, "md0", (50.0, 16_384.0, 5e-4), (20.0, 16_384.0, 0.045), "write");
+    text(&mut m, "disk.mirror", "sda", "md0");
+    text(&mut m, "disk.mirror", "sdb", "md0");
+    stuck(&mut m, 71, "mysqld", "jbd2_log_wait_commit;ext4_sync_file");
+    waits(&mut m, 0.9, 1.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "mirror-member-slow");
+    let incident = &report.incidents[0];
+    assert_eq!(incident.root_cause.culprit.device.as_deref(), Some("sdb"));
+    assert!(incident.other_roots.is_empty(), "{:?}", incident.other_roots);
+}
+
+#[test]
+fn two_disks_that_are_no_mirror_are_not_compared() {
+    let mut m = Machine::idle();
+    device(&mut m, "sda", (50.0, 16_384.0, 5e-4), (20.0, 16_384.0, 6e-4), "write");
+    device(&mut m, "sdb", (50.0, 16_384.0, 5e-4), (20.0, 16_384.0, 0.045), "write");
+    waits(&mut m, 0.9, 1.0);
+    assert_eq!(root(&m.explain()).0, "slow-device");
+}
+
+/// One writer fills the page cache in front of a device that takes 8 MB/s.
+fn backlog(m: &mut Machine, device_s: f64) {
+    m.sys("mem.dirty", 2e6, 6e8).sys("mem.writeback", 0.0, 5e8);
+    device(m, "loop0", (5.0, 4096.0, 1e-3), (device_s / 524_288.0, 524_288.0, 1.0), "write");
+    m.row("disk.io_time", "loop0", 0.01, 0.99).row("disk.weighted_time", "loop0", 0.0, 30.0);
+    m.task(80, "dd", HEALTHY).task_during(80, "task.write_bytes", 4e7);
+    waits(m, 1.0, 2.0);
+}
+
+#[test]
+fn a_backlog_that_a_sync_waits_for_is_the_writers_doing() {
+    let mut m = Machine::idle();
+    backlog(&mut m, 8e6);
+    stuck(&mut m, 81, "orderd", "folio_wait_bit_common;folio_wait_writeback;file_write_and_wait_range");
+    let report = m.explain();
+    assert_eq!(root(&report), ("dirty-writeback-stall", Some("dd"), Some(80)));
+    let incident = &report.incidents[0];
+    assert_eq!(incident.root_cause.culprit.device.as_deref(), Some("loop0"));
+    assert!(incident.other_roots.is_empty(), "{:?}", incident.other_roots);
+}
+
+#[test]
+fn a_backlog_that_nobody_waits_for_or_that_is_gone_in_a_second_is_work() {
+    let mut m = Machine::idle();
+    backlog(&mut m, 8e6);
+    assert!(ids(&m.explain()).is_empty());
+    let mut m = Machine::idle();
+    backlog(&mut m, 1e9);
+    stuck(&mut m, 81, "orderd", "folio_wait_bit_common;folio_wait_writeback");
+    assert!(!ids(&m.explain()).contains(&"dirty-writeback-stall"));
+}
+
+/// A group that may read 40 times a second from a device that answers in 50 us.
+fn limited(m: &mut Machine, rate: f64, pressure: f64) {
+    device(m, "loop2", (400.0, 4096.0, 5e-5), (rate, 4096.0, 5e-5), "read");
+    m.row("cgroup.io_limit_riops", "/batch", 40.0, 40.0).row("cgroup.io_reads", "/batch", 20.0, rate);
+    m.row("cgroup.psi_io_some", "/batch", 0.001, pressure);
+    text(m, "cgroup.io_limit_device", "/batch", "loop2");
+    m.task(90, "importd", 0).cgroup(90, "/batch");
+    let states = (0..N).map(|i| f64::from(if is_on(i) { b'D' } else { b'S' })).collect();
+    m.values("task.state", &row(90), 0, states);
+    waits(m, pressure, pressure);
+}
+
+#[test]
+fn a_group_at_its_limit_is_throttled_and_the_device_is_not_to_blame() {
+    let mut m = Machine::idle();
+    limited(&mut m, 40.0, 0.8);
+    let report = m.explain();
+    assert_eq!(root(&report), ("io-throttled", Some("importd"), Some(90)));
+    let culprit = &report.incidents[0].root_cause.culprit;
+    assert_eq!((culprit.cgroup.as_deref(), culprit.device.as_deref()), (Some("/batch"), Some("loop2")));
+    assert!(report.incidents[0].root_cause.statement.contains("may do 40/s reads"));
+}
+
+#[test]
+fn a_limit_that_is_not_reached_or_that_nobody_waits_for_throttles_nobody() {
+    let mut m = Machine::idle();
+    limited(&mut m, 20.0, 0.8);
+    assert!(!ids(&m.explain()).contains(&"io-throttled"));
+    let mut m = Machine::idle();
+    limited(&mut m, 40.0, 0.02);
+    assert!(ids(&m.explain()).is_empty());
+    // At its limit, and the device itself is what is slow.
+    let mut m = Machine::idle();
+    limited(&mut m, 38.0, 0.9);
+    device(&mut m, "loop2", (400.0, 4096.0, 5e-5), (38.0, 4096.0, 0.026), "read");
+    assert_eq!(ids(&m.explain()), ["slow-device"]);
+}
+
+/// A filesystem of 64 MB: what is left of space and of inodes in each second.
+fn filesystem(m: &mut Machine, avail: impl Fn(usize) -> f64, inodes: impl Fn(usize) -> f64) {
+    m.row("fs.total_bytes", "/srv/app", 64e6, 64e6).row("fs.inodes", "/srv/app", 16_384.0, 16_384.0);
+    m.values("fs.avail_bytes", "/srv/app", 0, (0..N).map(&avail).collect());
+    m.values("fs.free_bytes", "/srv/app", 0, (0..N).map(&avail).collect());
+    m.values("fs.inodes_free", "/srv/app", 0, (0..N).map(inodes).collect());
+    text(m, "fs.type", "/srv/app", "ext4");
+    text(m, "fs.device", "/srv/app", "/dev/loop3");
+}
+
+#[test]
+fn a_filesystem_that_fills_up_is_named_with_who_filled_it() {
+    let mut m = Machine::idle();
+    let fills = |i: usize| {
+        if is_on(i) {
+            0.0
+        } else if i < HEALTHY {
+            (49e6 - 1e7 * i.saturating_sub(HEALTHY - 5) as f64).max(1e6)
+        } else {
+            3e7
+        }
+    };
+    filesystem(&mut m, fills, |_| 16_000.0);
+    m.task(95, "logwriter", 0);
+    let written = (0..N).map(|i| if (HEALTHY - 6..HEALTHY + 1).contains(&i) { 1e7 } else { 0.0 }).collect();
+    m.values("task.write_bytes", &row(95), 0, written);
+    let report = m.explain();
+    assert_eq!(root(&report), ("filesystem-full", Some("logwriter"), Some(95)));
+    let culprit = &report.incidents[0].root_cause.culprit;
+    assert_eq!((culprit.path.as_deref(), culprit.device.as_deref()), (Some("/srv/app"), Some("loop3")));
+}
+
+#[test]
+fn a_filesystem_that_is_full_all_the_time_or_nearly_full_is_as_it_was() {
+    let mut m = Machine::idle();
+    filesystem(&mut m, |_| 0.0, |_| 0.0);
+    assert!(ids(&m.explain()).is_empty());
+    let mut m = Machine::idle();
+    filesystem(&mut m, |i| if is_on(i) { 3e6 } else { 4e7 }, |i| if is_on(i) { 500.0 } else { 16_000.0 });
+    assert!(ids(&m.explain()).is_empty());
+}
+
+#[test]
+fn inodes_may_run_out_with_space_left() {
+    let mut m = Machine::idle();
+    filesystem(&mut m, |_| 4e7, |i| if is_on(i) { 0.0 } else { 9_000.0 });
+    m.task(96, "sessiond", 0);
+    let worked = (0..N).map(|i| if (HEALTHY - 3..=HEALTHY).contains(&i) { 0.5 } else { 0.0 }).collect();
+    m.values("task.system_time", &row(96), 0, worked);
+    let report = m.explain();
+    assert_eq!(root(&report), ("inode-exhaustion", Some("sessiond"), Some(96)));
+    assert_eq!(report.incidents[0].root_cause.culprit.path.as_deref(), Some("/srv/app"));
+    // Without space either it is the space: XFS shows no free inode then.
+    let mut m = Machine::idle();
+    let left = |i: usize| if is_on(i) { 0.0 } else { 4e7 };
+    filesystem(&mut m, left, left);
+    assert_eq!(ids(&m.explain()), ["filesystem-full"]);
+}
