@@ -70,6 +70,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show the conditions that Mitra knows, or the manual page of one
     Conditions(ConditionsArgs),
+    /// Check, list and try the rules that arm probes and run commands
+    Rules(RulesArgs),
     /// Work out the layout of XFS on a RAID, and the options of mkfs.xfs
     XfsGeometry(XfsGeometryArgs),
     /// Show the table of everything that is measured
@@ -81,6 +83,9 @@ pub enum Command {
     /// Write docs/ from the tables in the code
     #[command(hide = true)]
     Docs(DocsArgs),
+    /// Arm probes for a recorder: what they saw goes to its archive, an event on each line to standard output
+    #[command(hide = true)]
+    Armed(ArmedArgs),
 }
 
 /// Which archive.
@@ -117,6 +122,12 @@ pub struct SamplingArgs {
     /// Read /proc only, load no BPF program
     #[arg(long)]
     pub no_bpf: bool,
+    /// The configuration file with rules of one's own [default: /etc/mitra/mitra.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Arm no probe and run no command, whatever looks wrong
+    #[arg(long)]
+    pub no_arm: bool,
     /// Share of one CPU above which detail is left out
     #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = share)]
     pub cpu_budget: f64,
@@ -386,6 +397,101 @@ pub struct XfsGeometryArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `mitra rules`.
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// What to do with them.
+    #[command(subcommand)]
+    pub command: RulesCommand,
+}
+
+/// What to do with the rules.
+#[derive(Debug, Subcommand)]
+pub enum RulesCommand {
+    /// Say whether the configuration file makes sense
+    Check(RulesCheckArgs),
+    /// Show the rules, one's own and the built-in ones
+    List(RulesListArgs),
+    /// Say when rules would have held in a recording or other tools' output, and what they would have done; does nothing
+    Test(RulesTestArgs),
+}
+
+/// Which rules.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    /// The configuration file [default: /etc/mitra/mitra.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `mitra rules check`.
+#[derive(Debug, Args)]
+pub struct RulesCheckArgs {
+    /// The file [default: /etc/mitra/mitra.toml]
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// `mitra rules list`.
+#[derive(Debug, Args)]
+pub struct RulesListArgs {
+    /// From where.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Show only this one, with all that is known of it
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mitra rules test`.
+#[derive(Debug, Args)]
+pub struct RulesTestArgs {
+    /// On which recording.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// On which part [default: everything]
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// The rules.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Only this rule
+    #[arg(long, value_name = "NAME")]
+    pub rule: Option<String>,
+    /// In place of the rules, this condition: "sys.forks > 500/s for 3s"
+    #[arg(long, value_name = "CONDITION", conflicts_with = "rule")]
+    pub when: Option<String>,
+    /// Print JSON, schema mitra.rules-test/1
+    #[arg(long)]
+    pub json: bool,
+    /// Files and folders of other tools' output in place of an archive
+    #[arg(value_name = "PATH", conflicts_with_all = ["archive", "since", "until"])]
+    pub paths: Vec<PathBuf>,
+}
+
+/// `mitra armed`.
+#[derive(Debug, Args)]
+pub struct ArmedArgs {
+    /// Where to.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// Who or what wants it
+    #[arg(long, value_name = "TEXT")]
+    pub why: String,
+    /// For how long
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: f64,
+    /// Only this process
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Kinds with their options, each one argument: "offcpu d-only min=1ms"
+    #[arg(value_name = "PROBE", required = true)]
+    pub probes: Vec<String>,
 }
 
 /// `mitra metrics`.

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod errors;
+mod escalation;
 mod evidence;
 mod footing;
 mod import;

@@ -12,6 +12,7 @@ use mitra_model::{Event, EventKind, Frame};
 
 use crate::cli::SamplingArgs;
 use crate::errors::usage;
+use crate::escalation::{Escalation, settings};
 use crate::render::units;
 
 /// The same trouble is not told more often than this.
@@ -30,6 +31,7 @@ pub struct Recorder {
     clock: Clock,
     trouble: Trouble,
     sealing: Trouble,
+    escalation: Escalation,
 }
 
 /// Samples that could not be taken or written, and what was said about it.
@@ -43,6 +45,7 @@ impl Recorder {
     /// Opens the sources and the archive, which is locked from then on.
     pub fn open(dir: &Path, args: &SamplingArgs) -> Result<Self> {
         mitra_collect::check_interval(args.interval).map_err(|e| usage(e.to_string()))?;
+        let rules = settings::load_or_complain(args.config.as_ref())?;
         let clock = Clock::Real;
         let sampler = Sampler::open(Config {
             interval: args.interval,
@@ -62,7 +65,9 @@ impl Recorder {
         for lost in writer.repaired() {
             log(&format!("{} at byte {}: {}", lost.file.display(), lost.offset, lost.why));
         }
+        let escalation = Escalation::new(rules, sampler.host(), dir, !args.no_arm, !args.no_bpf);
         Ok(Recorder {
+            escalation,
             dir: dir.to_path_buf(),
             interval: args.interval,
             sampler,
@@ -101,6 +106,7 @@ impl Recorder {
             let tick = ticker.wait(stop);
             self.sampler.note_tick(tick);
         }
+        self.escalation.finish();
         self.writer.finish().with_context(|| format!("cannot close the archive {}", self.dir.display()))
     }
 
@@ -109,6 +115,7 @@ impl Recorder {
             self.trouble.happened(&format!("no sample was taken: {error}"));
             return;
         }
+        self.escalation.look(&mut self.frame, self.sampler.strings());
         if self.trouble.lost > 0 {
             // It stands in the archive only if this frame can be written: the gap explains itself then.
             let text = format!("{} samples before this one could not be written", self.trouble.lost);

@@ -14,5 +14,7 @@ mod live;
 mod parquet;
 #[path = "cli/record.rs"]
 mod record;
+#[path = "cli/rules.rs"]
+mod rules;
 #[path = "cli/usage.rs"]
 mod usage;

@@ -45,7 +45,8 @@ pub(crate) fn replay(
     let times = opened.either(Kind::Times, NO_ENTITY, |payload| parse_times(&payload));
     let Some(times) = times else { return };
     let words = opened.either(Kind::Texts, NO_ENTITY, |payload| texts(&payload)).unwrap_or_default();
-    let mut strings = Strings::new();
+    // Each part has a table of texts of its own; whoever keeps ids from one frame to the next has to know.
+    let mut strings = Strings::of_generation(part.position as u32);
     let ids: Vec<StrId> = words.iter().map(|word| strings.intern(word)).collect();
     let mut tables = read_tables(opened, schemas, part);
     let frame_events = read_events(opened);

@@ -24,6 +24,12 @@ impl Strings {
         Self::default()
     }
 
+    /// An empty table that says of its ids that they are of this generation: for tables that follow each other.
+    #[must_use]
+    pub fn of_generation(generation: u32) -> Self {
+        Strings { generation, ..Self::default() }
+    }
+
     /// The id of the text, which is added if it is new. A known text allocates nothing.
     pub fn intern(&mut self, text: &str) -> StrId {
         if let Some(&id) = self.ids.get(text) {

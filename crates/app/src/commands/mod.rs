@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod armed;
 mod compare;
 mod completions;
 mod conditions;
@@ -12,6 +13,7 @@ mod import;
 mod man;
 mod metrics;
 mod record;
+mod rules;
 mod select;
 mod show;
 mod status;
@@ -41,6 +43,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Export(args) => export::run(&args),
         Command::Doctor(args) => doctor::run(&args, &style),
         Command::Conditions(args) => conditions::run(&args, &style),
+        Command::Rules(args) => rules::run(&args, &style),
+        Command::Armed(args) => armed::run(&args),
         Command::XfsGeometry(args) => xfs_geometry::run(&args, &style),
         Command::Metrics(args) => metrics::run(&args, &style),
         Command::Completions(args) => completions::run(&args),

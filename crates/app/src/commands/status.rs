@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use mitra_archive::Status;
-use mitra_model::HostInfo;
+use mitra_archive::{Query, Reader, Status};
 use mitra_model::series::seconds_between;
+use mitra_model::time::SECOND;
+use mitra_model::{Event, EventKind, HostInfo, Span};
 use serde_json::{Value, json};
 
 use crate::cli::StatusArgs;
@@ -21,6 +22,8 @@ use crate::when::Here;
 const LINES_MAX: usize = 8;
 /// A recording whose last sample is older is not going on.
 const ALIVE_S: f64 = 15.0;
+/// What was armed before that is not lately.
+const LATELY_NS: i64 = 86_400 * SECOND;
 
 /// Looks and prints.
 pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
@@ -29,14 +32,43 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
         let _progress = Progress::new("reading");
         reader.status().with_context(|| format!("cannot read the archive {}", dir.display()))?
     };
+    let lately =
+        lately(&reader, &status).with_context(|| format!("cannot read the archive {}", dir.display()))?;
     if args.json {
-        print_json(&as_json(&dir, reader.host(), &status))
+        print_json(&as_json(&dir, reader.host(), &status, &lately))
     } else {
-        print(&text(&dir, reader.host(), &status, style))
+        print(&text(&dir, reader.host(), &status, &lately, style))
     }
 }
 
-fn as_json(dir: &Path, host: &HostInfo, status: &Status) -> Value {
+/// What was suspected and armed in the last day of the recording.
+fn lately(reader: &Reader, status: &Status) -> Result<Vec<Event>> {
+    let Some(span) = status.span else { return Ok(Vec::new()) };
+    let since = span.until.saturating_sub(LATELY_NS).max(span.since);
+    let set = reader.read(&Query::new(Span { since, until: i64::MAX }, Vec::new()))?;
+    let is_meant =
+        |event: &Event| matches!(event.kind, EventKind::Suspicion { .. } | EventKind::Capture { .. });
+    Ok(set.events.into_iter().filter(is_meant).collect())
+}
+
+/// What an event of escalation says, in a line.
+fn in_words(kind: &EventKind) -> Option<String> {
+    match kind {
+        EventKind::Suspicion { rule, text, armed, .. } if armed.is_empty() => Some(format!("{rule}: {text}")),
+        EventKind::Suspicion { rule, text, armed, .. } => {
+            Some(format!("{rule}: {text}; armed {}", armed.join(", ")))
+        }
+        EventKind::Capture { capture, why, seconds, events, ended, .. } => Some(format!(
+            "{capture} for {}, {}: {} events, {ended}",
+            units::length(*seconds),
+            why,
+            units::grouped(*events as f64)
+        )),
+        _ => None,
+    }
+}
+
+fn as_json(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event]) -> Value {
     json!({
         "archive": dir.display().to_string(),
         "host": host.hostname,
@@ -56,10 +88,13 @@ fn as_json(dir: &Path, host: &HostInfo, status: &Status) -> Value {
             "file": s.file.display().to_string(), "offset": s.offset, "why": s.why,
         })).collect::<Vec<_>>(),
         "sheds": status.sheds,
+        "escalation": lately.iter().map(|event| json!({
+            "time": rfc3339(event.real), "event": event.kind,
+        })).collect::<Vec<_>>(),
     })
 }
 
-fn text(dir: &Path, host: &HostInfo, status: &Status, style: &Style) -> String {
+fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &Style) -> String {
     let mut page = Page::new(style);
     let width = 9;
     page.labelled(0, "Archive", width, Some(Ink::Strong), &dir.display().to_string());
@@ -115,8 +150,22 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, style: &Style) -> String {
     if !parts.is_empty() {
         page.labelled(0, "Largest", width, Some(Ink::Strong), &parts.join(", "));
     }
+    escalation(&mut page, lately, width);
     troubles(&mut page, status, width);
     page.finish()
+}
+
+/// The newest matter most.
+fn escalation(page: &mut Page<'_>, lately: &[Event], width: usize) {
+    let style = page.style;
+    for event in lately.iter().rev().take(LINES_MAX) {
+        let head = if matches!(event.kind, EventKind::Suspicion { .. }) { "Suspected" } else { "Captured" };
+        let text = in_words(&event.kind).unwrap_or_default();
+        page.labelled(0, head, width, Some(Ink::Warn), &format!("{} {text}", style.date_clock(event.real)));
+    }
+    if lately.len() > LINES_MAX {
+        page.labelled(0, "", width, None, &format!("and {} before, within a day", lately.len() - LINES_MAX));
+    }
 }
 
 fn troubles(page: &mut Page<'_>, status: &Status, width: usize) {

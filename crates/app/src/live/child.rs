@@ -1,5 +1,6 @@
 //! The recorder as a process of its own: its cost stays its own, and it is bounded by its own budget.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -44,6 +45,8 @@ impl Child {
             .arg(format!("--cpu-budget={}", args.cpu_budget))
             .arg(format!("--memory-budget={}", args.memory_budget))
             .args(args.no_bpf.then_some("--no-bpf"))
+            .args(args.no_arm.then_some("--no-arm"))
+            .args(args.config.iter().flat_map(|file| [OsStr::new("--config"), file.as_os_str()]))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

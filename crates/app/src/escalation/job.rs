@@ -1,0 +1,280 @@
+//! A program that runs beside the recorder: bounded in time and output, in a group of its own, without a shell.
+//!
+//! A thread waits for it, so that the recorder never does. It inherits no file but its own output and nothing of the
+//! environment; neither the recorder's place on the CPU nor its protection from the OOM killer.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
+
+/// What finds programs that a command starts by name itself.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Between two looks at the clock and the stop flag.
+const LOOK: Duration = Duration::from_millis(100);
+/// After a polite end is asked for, until it is made.
+const GRACE: Duration = Duration::from_secs(1);
+/// The thread only reads and waits.
+const STACK_BYTES: usize = 256 * 1024;
+/// What others do comes first.
+const NICE: libc::c_int = 5;
+
+/// What is to be run.
+pub struct Job {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// When it is ended.
+    pub timeout: Duration,
+    /// How much of what it prints is kept.
+    pub output_bytes: usize,
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// For how long it ran.
+    pub seconds: f64,
+    /// What it printed on both outputs.
+    pub output: Vec<u8>,
+    /// Whether it printed more than is kept.
+    pub is_cut: bool,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How a program ended.
+pub enum End {
+    /// By itself.
+    Exited(ExitStatus),
+    /// Its time was over.
+    TimedOut,
+    /// The recorder ended.
+    Stopped,
+    /// It could not be started, or not be waited for.
+    Failed(io::Error),
+}
+
+impl End {
+    /// In words, and whether that is what was wanted.
+    pub fn words(&self) -> (String, bool) {
+        match self {
+            End::Exited(status) => match (status.code(), status.signal()) {
+                (Some(0), _) => ("ended".to_owned(), true),
+                (Some(code), _) => (format!("ended with exit code {code}"), false),
+                (None, signal) => (format!("was killed by signal {}", signal.unwrap_or(0)), false),
+            },
+            End::TimedOut => ("was ended because its time was over".to_owned(), false),
+            End::Stopped => ("was ended with the recorder".to_owned(), false),
+            End::Failed(error) => (format!("could not be run: {error}"), false),
+        }
+    }
+}
+
+/// Runs a job on a thread of its own and hands the outcome to `done` there.
+pub fn start(
+    job: Job,
+    stop: Arc<AtomicBool>,
+    done: impl FnOnce(Outcome) + Send + 'static,
+) -> io::Result<std::thread::JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name("mitra-job".into()).stack_size(STACK_BYTES);
+    thread.spawn(move || done(run(&job, &stop)))
+}
+
+fn run(job: &Job, stop: &AtomicBool) -> Outcome {
+    let began = Instant::now();
+    let mut outcome = Outcome { seconds: 0.0, output: Vec::new(), is_cut: false, end: End::Stopped };
+    // SAFETY: on Linux this sets the nice value of the calling thread, which what it starts inherits.
+    _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    outcome.end = match spawn(job) {
+        Ok((child, output)) => watch(job, stop, child, output, &mut outcome),
+        Err(error) => End::Failed(error),
+    };
+    outcome.seconds = began.elapsed().as_secs_f64();
+    outcome
+}
+
+fn spawn(job: &Job) -> io::Result<(Child, OwnedFd)> {
+    let Some((program, arguments)) = job.argv.split_first() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program"));
+    };
+    let (reader, writer) = io::pipe()?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", PATH)
+        .env("LANG", "C.UTF-8")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0);
+    // SAFETY: between fork and exec only system calls are made, which allocate nothing.
+    unsafe {
+        command.pre_exec(|| {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // What has no close-on-exec of its own gets it. A kernel before 5.11 refuses; all files of the recorder
+            // have it anyway.
+            _ = libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            Ok(())
+        });
+    }
+    let child = command.spawn()?;
+    // The recorder's own protection is not meant for others. Who has none has nothing to give up.
+    _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), "0");
+    Ok((child, reader.into()))
+}
+
+/// Reads what it prints until it has ended, or ends it.
+fn watch(job: &Job, stop: &AtomicBool, mut child: Child, output: OwnedFd, outcome: &mut Outcome) -> End {
+    let began = Instant::now();
+    let mut reader = Some(std::fs::File::from(output));
+    let mut early = None;
+    while early.is_none() {
+        reader = reader.inspect(wait);
+        if let Some(open) = &mut reader {
+            reader = read(open, job, outcome).then_some(reader).flatten();
+        }
+        match child.try_wait() {
+            Ok(Some(status)) => {
+                // What it started may go on printing; what was printed until now counts.
+                if let Some(open) = &mut reader {
+                    drain(open, job, outcome);
+                }
+                end_group(&child, Signal::KILL);
+                return End::Exited(status);
+            }
+            Ok(None) => {}
+            Err(error) => early = Some(End::Failed(error)),
+        }
+        if reader.is_none() {
+            std::thread::sleep(LOOK);
+        }
+        if began.elapsed() >= job.timeout {
+            early = early.or(Some(End::TimedOut));
+        } else if stop.load(Ordering::Relaxed) {
+            early = early.or(Some(End::Stopped));
+        }
+    }
+    end_group(&child, Signal::TERM);
+    let asked = Instant::now();
+    while asked.elapsed() < GRACE && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(LOOK / 4);
+    }
+    end_group(&child, Signal::KILL);
+    _ = child.wait();
+    if let Some(open) = &mut reader {
+        drain(open, job, outcome);
+    }
+    early.unwrap_or(End::Stopped)
+}
+
+/// Waits for a moment, or until something may be read.
+fn wait(reader: &std::fs::File) {
+    let mut files = [PollFd::new(reader, PollFlags::IN)];
+    let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+    // An interrupted wait was long enough, and other errors show when it is read.
+    _ = poll(&mut files, Some(&timeout));
+}
+
+fn is_ready(reader: &std::fs::File) -> bool {
+    let mut files = [PollFd::from_borrowed_fd(reader.as_fd(), PollFlags::IN)];
+    matches!(poll(&mut files, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(n) if n > 0)
+}
+
+/// Takes what waits; false at its end.
+fn read(reader: &mut std::fs::File, job: &Job, outcome: &mut Outcome) -> bool {
+    if !is_ready(reader) {
+        return true;
+    }
+    let mut buffer = [0; 8192];
+    match reader.read(&mut buffer) {
+        Ok(0) => false,
+        Ok(n) => {
+            let room = job.output_bytes.saturating_sub(outcome.output.len());
+            outcome.is_cut |= n > room;
+            outcome.output.extend_from_slice(&buffer[..n.min(room)]);
+            true
+        }
+        Err(error) => error.kind() == io::ErrorKind::Interrupted,
+    }
+}
+
+/// Takes what waits now, and does not wait for more. Bounded: somebody may print without end.
+fn drain(reader: &mut std::fs::File, job: &Job, outcome: &mut Outcome) {
+    for _ in 0..=(job.output_bytes / 8192) {
+        if !is_ready(reader) || !read(reader, job, outcome) {
+            break;
+        }
+    }
+}
+
+/// The group has the number of its leader, which is not waited for yet or has just been: nobody else can have it while a
+/// member lives.
+fn end_group(child: &Child, signal: Signal) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        _ = kill_process_group(pid, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(argv: &[&str], timeout_ms: u64, output_bytes: usize) -> Outcome {
+        let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+        let job = Job { argv, timeout: Duration::from_millis(timeout_ms), output_bytes };
+        run(&job, &AtomicBool::new(false))
+    }
+
+    fn text(outcome: &Outcome) -> &str {
+        std::str::from_utf8(&outcome.output).unwrap()
+    }
+
+    #[test]
+    fn it_prints_and_ends() {
+        let done = outcome(&["/bin/sh", "-c", "echo out; echo err >&2; exit 3"], 5000, 100);
+        assert_eq!(text(&done), "out\nerr\n");
+        assert_eq!(done.end.words(), ("ended with exit code 3".to_owned(), false));
+        assert!(!done.is_cut);
+    }
+
+    #[test]
+    fn it_inherits_neither_files_nor_environment() {
+        // A file without close-on-exec, as a careless library makes one.
+        let leaked = std::fs::File::open("/dev/null").unwrap();
+        rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
+        let done = outcome(&["/bin/sh", "-c", "ls /proc/$$/fd; env; cat /proc/$$/oom_score_adj"], 5000, 4096);
+        let names: Vec<&str> = text(&done).lines().filter(|line| line.parse::<u32>().is_ok()).collect();
+        assert!(names.len() <= 4 && names.iter().all(|fd| ["0", "1", "2"].contains(fd)), "{}", text(&done));
+        assert!(!text(&done).contains("HOME=") && !text(&done).contains("CARGO"), "{}", text(&done));
+    }
+
+    #[test]
+    fn time_and_output_are_bounded_and_children_go_too() {
+        let began = Instant::now();
+        let mark = format!("7{}", std::process::id());
+        let sleep = format!("sleep 1{mark} & sleep 1{mark}");
+        let done = outcome(&["/bin/sh", "-c", &sleep], 300, 100);
+        assert!(matches!(done.end, End::TimedOut));
+        assert!(began.elapsed() < Duration::from_secs(4));
+        let left = std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            line == format!("sleep\u{0}1{mark}\u{0}").into_bytes()
+        });
+        assert!(!left, "a sleep is left");
+        let done = outcome(&["/bin/sh", "-c", "while :; do echo 0123456789; done"], 300, 1000);
+        assert!(done.is_cut && done.output.len() == 1000);
+    }
+
+    #[test]
+    fn what_cannot_be_run_says_so() {
+        let done = outcome(&["/nonexistent/program"], 300, 100);
+        assert!(done.end.words().0.contains("could not be run"));
+    }
+}

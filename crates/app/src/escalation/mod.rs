@@ -1,0 +1,283 @@
+//! Escalation: the rules are evaluated on each sample, and what holds arms probes or runs a command, for a bounded time.
+//!
+//! The recorder waits for none of it. Probes are armed by another process, `mitra armed`: it parses the kernel's type
+//! information and reads symbols, which takes memory and time that a recorder must not take. It stores what the probes
+//! saw in the archive and prints one event for each, which becomes part of the next frame.
+
+mod job;
+pub mod settings;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA};
+use mitra_model::{Event, EventKind, Frame, HostInfo, Stamp, Strings};
+use mitra_rules::{Config, Details, News, Policy, Rule, Verdict, Watcher, in_words};
+
+use crate::recorder::log;
+use job::{End, Job, Outcome};
+
+/// Loading and attaching, symbols and writing, on a machine in trouble.
+const BEYOND: Duration = Duration::from_secs(60);
+/// Events of probes are a few kilobytes each.
+const EVENTS_BYTES: usize = 1 << 20;
+/// At the end the recorder waits this long at most for what it started: a job is ended within a second or so.
+const END_LOOKS: u32 = 60;
+const END_LOOK: Duration = Duration::from_millis(50);
+/// Lines of a command's output that are stored.
+const LINES_MAX: usize = 20_000;
+
+/// What the rules make the recorder do.
+pub struct Escalation {
+    rules: Vec<Rule>,
+    watcher: Watcher,
+    policy: Policy,
+    /// Whether anything is armed or run.
+    is_armed: bool,
+    /// The kinds of probes that this program has.
+    kinds: Vec<&'static str>,
+    dir: PathBuf,
+    host: HostInfo,
+    running: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    sender: Sender<Event>,
+    receiver: Receiver<Event>,
+    news: Vec<(usize, News)>,
+}
+
+impl Escalation {
+    /// With these rules, for an archive. `can_arm` is false where the user wants nothing armed or run, `has_bpf` where
+    /// there are no probes.
+    #[must_use]
+    pub fn new(config: Config, host: &HostInfo, dir: &Path, can_arm: bool, has_bpf: bool) -> Escalation {
+        let Config { rules, budget_s, arm } = config;
+        let programs = rules
+            .iter()
+            .map(|rule| (rule.program.clone(), rule.choice.as_ref().map(|(_, program)| program.clone())));
+        let page_bytes = if host.page_bytes == 0 { 4096.0 } else { host.page_bytes as f64 };
+        let watcher = Watcher::new(programs.collect(), page_bytes);
+        let policy = Policy::new(rules.iter().map(|rule| (rule.cool_down_s, rule.per_hour)), budget_s);
+        let (sender, receiver) = channel();
+        Escalation {
+            rules,
+            watcher,
+            policy,
+            is_armed: arm && can_arm,
+            kinds: settings::probes().into_iter().map(|(kind, _)| kind).filter(|_| has_bpf).collect(),
+            dir: dir.to_path_buf(),
+            host: host.clone(),
+            running: Vec::new(),
+            stop: Arc::default(),
+            sender,
+            receiver,
+            news: Vec::new(),
+        }
+    }
+
+    /// Evaluates the rules on a sample, starts what they want, and adds to the sample's events what came of it.
+    pub fn look(&mut self, frame: &mut Frame, strings: &Strings) {
+        frame.events.extend(self.receiver.try_iter());
+        self.running.retain(|thread| !thread.is_finished());
+        let now_s = frame.time.mono as f64 * 1e-9;
+        let (policy, news) = (&mut self.policy, &mut self.news);
+        self.watcher.observe(frame, strings, &mut |rule| policy.wants(rule, now_s), &mut |rule, one| {
+            news.push((rule, one))
+        });
+        for (rule, one) in std::mem::take(&mut self.news) {
+            match one {
+                News::Holds(details) => self.act(rule, &details, frame, now_s),
+                News::CannotTell { missing } => self.say_unknown(rule, &missing, frame),
+            }
+        }
+    }
+
+    fn say_unknown(&self, rule: usize, missing: &[&str], frame: &mut Frame) {
+        let Some(rule) = self.rules.get(rule) else { return };
+        let why = format!("the rule cannot be told: {} is not measured here", missing.join(", "));
+        // That a kernel lacks what a built-in rule looks at is told by the source itself.
+        if !rule.is_builtin {
+            log(&format!("{}: {why}", rule.name));
+            let kind = EventKind::Unavailable { source: format!("rule.{}", rule.name), why };
+            frame.events.push(event(frame.time, kind));
+        }
+    }
+
+    fn act(&mut self, number: usize, details: &Details, frame: &mut Frame, now_s: f64) {
+        let Some(rule) = self.rules.get(number) else { return };
+        let probes: Vec<String> = if self.is_armed {
+            let known = rule.arm.iter().filter(|probe| self.kinds.contains(&probe.kind.as_str()));
+            known.map(ToString::to_string).collect()
+        } else {
+            Vec::new()
+        };
+        let seconds = if probes.is_empty() { 0.0 } else { rule.seconds };
+        let has_command = self.is_armed && !rule.command.is_empty();
+        let is_busy = !self.running.is_empty() && (seconds > 0.0 || has_command);
+        let verdict = self.policy.decide(number, now_s, seconds, is_busy);
+        let mut text = in_words(details);
+        let mut armed = Vec::new();
+        if verdict == Verdict::Go {
+            if !probes.is_empty() {
+                let started = self.arm(rule, &probes, details);
+                note(&mut self.running, started, probes, &mut armed, &mut text);
+            }
+            if has_command {
+                let started = self.run_command(rule, details, frame.time);
+                let what = vec![rule.command.join(" ")];
+                note(&mut self.running, started, what, &mut armed, &mut text);
+            }
+        } else if self.policy.tells(number) {
+            text = format!("{text}; nothing was armed: {}", verdict.why());
+        } else {
+            return;
+        }
+        let kind =
+            EventKind::Suspicion { rule: rule.name.clone(), condition: rule.suspects.clone(), text, armed };
+        frame.events.push(event(frame.time, kind));
+    }
+
+    fn arm(&self, rule: &Rule, probes: &[String], details: &Details) -> Result<JoinHandle<()>, String> {
+        let dir = self.dir.to_str().ok_or("the archive's path is no text")?;
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        // The program that runs, even if another one has taken its place on the disk.
+        let mut argv = words(&["/proc/self/exe", "armed", "--archive", dir]);
+        argv.extend(words(&[
+            "--why",
+            &format!("rule {}", rule.name),
+            "--seconds",
+            &rule.seconds.to_string(),
+        ]));
+        if rule.is_of_pid {
+            let pid = details.pid.ok_or("the process that is meant is not known")?;
+            argv.extend(words(&["--pid", &pid.to_string()]));
+        }
+        argv.push("--".to_owned());
+        argv.extend(probes.iter().cloned());
+        let timeout = Duration::from_secs_f64(rule.seconds) + BEYOND;
+        let sender = self.sender.clone();
+        let (why, kinds) = (format!("rule {}", rule.name), probes.join(", "));
+        let done = move |outcome: Outcome| {
+            for event in events_of(&outcome, &kinds, &why) {
+                // The recorder has ended; the capture's file tells the same.
+                _ = sender.send(event);
+            }
+        };
+        let job = Job { argv, timeout, output_bytes: EVENTS_BYTES };
+        job::start(job, Arc::clone(&self.stop), done).map_err(|error| error.to_string())
+    }
+
+    fn run_command(&self, rule: &Rule, details: &Details, now: Stamp) -> Result<JoinHandle<()>, String> {
+        let argv = rule.argv(details, now.real / mitra_model::time::SECOND)?;
+        let job = Job {
+            argv: argv.clone(),
+            timeout: Duration::from_secs_f64(rule.timeout_s),
+            output_bytes: usize::try_from(rule.output_bytes).unwrap_or(0),
+        };
+        let (dir, host, sender) = (self.dir.clone(), self.host.clone(), self.sender.clone());
+        let why = format!("rule {}", rule.name);
+        let done = move |outcome: Outcome| {
+            let captured = command_output(&argv, &why, &host, now, &outcome);
+            let file = mitra_archive::store_capture(&dir, &captured);
+            if let Err(error) = &file {
+                log(&format!("the output of {} could not be stored: {error}", argv.join(" ")));
+            }
+            _ = sender.send(captured.event(file.ok()));
+        };
+        job::start(job, Arc::clone(&self.stop), done).map_err(|error| error.to_string())
+    }
+
+    /// Ends what is running, and waits for it for a bounded time.
+    pub fn finish(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for _ in 0..END_LOOKS {
+            if self.running.iter().all(JoinHandle::is_finished) {
+                break;
+            }
+            std::thread::sleep(END_LOOK);
+        }
+    }
+}
+
+/// Takes down what was started, or why it was not.
+fn note(
+    running: &mut Vec<JoinHandle<()>>,
+    started: Result<JoinHandle<()>, String>,
+    what: Vec<String>,
+    armed: &mut Vec<String>,
+    text: &mut String,
+) {
+    match started {
+        Ok(thread) => {
+            running.push(thread);
+            armed.extend(what);
+        }
+        Err(why) => *text = format!("{text}; {} was not started: {why}", what.join(", ")),
+    }
+}
+
+fn event(now: Stamp, kind: EventKind) -> Event {
+    Event { real: now.real, mono: Some(now.mono), place: None, kind }
+}
+
+/// What `mitra armed` says: an event on each line, and words when something went wrong.
+fn events_of(outcome: &Outcome, kinds: &str, why: &str) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut said = Vec::new();
+    for line in String::from_utf8_lossy(&outcome.output).lines() {
+        match serde_json::from_str::<Event>(line) {
+            Ok(event) => events.push(event),
+            Err(_) => said.push(line.trim_start_matches("mitra: ").to_owned()),
+        }
+    }
+    let (words, is_fine) = outcome.end.words();
+    if is_fine || matches!(outcome.end, End::Stopped) {
+        return events;
+    }
+    said.truncate(4);
+    let reason = if said.is_empty() { words } else { said.join("; ") };
+    log(&format!("{kinds}, armed by {why}: {reason}"));
+    let now = mitra_collect::Clock::Real.now();
+    let kind = EventKind::Unavailable { source: format!("capture of {kinds}"), why: reason };
+    events.push(event(now, kind));
+    events
+}
+
+/// The output of a command in the form that all captures have, so that it is stored, listed, shown and dropped like them.
+fn command_output(argv: &[String], why: &str, host: &HostInfo, began: Stamp, outcome: &Outcome) -> Captured {
+    let (words, is_fine) = outcome.end.words();
+    let text = String::from_utf8_lossy(&outcome.output);
+    let mut rows: Vec<Vec<Cell>> = text.lines().take(LINES_MAX).map(|line| vec![Cell::text(line)]).collect();
+    let left_out = text.lines().count().saturating_sub(rows.len()) as u64;
+    rows.shrink_to_fit();
+    let mut notes = vec![format!("{} {words}", argv.join(" "))];
+    if outcome.is_cut {
+        notes.push(format!("it printed more than the {} bytes that are kept", outcome.output.len()));
+    }
+    let column = CaptureColumn { name: "line".into(), unit: "".into(), help: "as it was printed".into() };
+    Captured {
+        schema: SCHEMA.to_owned(),
+        kind: "command".to_owned(),
+        why: why.to_owned(),
+        host: host.hostname.clone(),
+        kernel: host.kernel.clone(),
+        since_real: began.real,
+        since_mono: began.mono,
+        seconds: outcome.seconds,
+        filter: [("command".to_owned(), argv.join(" "))].into(),
+        events: rows.len() as u64,
+        lost: left_out,
+        ended: match &outcome.end {
+            End::TimedOut => Ended::Time,
+            End::Stopped => Ended::Stopped,
+            End::Exited(_) if is_fine => Ended::Gone,
+            _ => Ended::Failed(words),
+        },
+        notes,
+        tables: vec![CaptureTable { name: "output".to_owned(), columns: vec![column], rows, left_out }],
+        ..Captured::default()
+    }
+}

@@ -1,0 +1,188 @@
+//! Rules: the file, what they would have done in a recording, and a recorder that acts.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{Running, archive, command, good, is_root, run};
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&good(args)).unwrap()
+}
+
+fn write(dir: &Path, text: &str) -> String {
+    let file = dir.join("mitra.toml");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_example_of_the_package_is_right_as_it_is_and_with_its_rules() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/mitra.toml");
+    good(&["rules", "check", example.to_str().unwrap()]);
+    // The rules at its end are comments; lines of prose begin with two signs there.
+    let text = std::fs::read_to_string(&example).unwrap();
+    let at = text.find("# [[rule]]").unwrap();
+    let rules: String =
+        text[at..].lines().map(|line| format!("{}\n", line.trim_start_matches("# "))).collect();
+    let rules: String = rules
+        .lines()
+        .filter(|l| l.starts_with("[[") || l.contains(" = "))
+        .map(|l| format!("{l}\n"))
+        .collect();
+    let dir = tempfile::tempdir().unwrap();
+    // The other way to say whose process is meant is shown beside the first.
+    let rules = rules.replacen("pid-of = \"sum(task.system_time) by pid\"\n", "", 1);
+    let file = write(dir.path(), &format!("{}{rules}", &text[..at]));
+    let said = good(&["rules", "check", &file]);
+    assert!(said.contains("2 rules of its own"), "{said}");
+}
+
+#[test]
+fn a_mistake_has_a_line_and_a_caret() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "[[rule]]\nname = \"a\"\nwhen = 'sys.fork > 500/s'\n");
+    for args in [
+        vec!["rules", "check", &file],
+        vec!["rules", "list", "--config", &file],
+        vec!["rules", "test", "--archive", archive(), "--config", &file],
+        vec!["record", "--no-bpf", "--archive", "/nonexistent/x", "--config", &file],
+    ] {
+        let said = run(&args);
+        assert_eq!(said.code, 2, "{args:?} {}", said.err);
+        assert!(said.err.contains("mitra.toml:3:9: no metric is called sys.fork"), "{}", said.err);
+        assert!(said.err.contains("\n          ^^^^^^^^\n"), "{}", said.err);
+    }
+    let said = run(&["rules", "test", "--archive", archive(), "--when", "mem.free > "]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("ends here"), "{}", said.err);
+    assert_eq!(run(&["rules", "list", "no-such-rule"]).code, 2);
+}
+
+#[test]
+fn the_list_has_the_built_in_rules() {
+    let list = json(&["rules", "list", "--json"]);
+    let fork = list.as_array().unwrap().iter().find(|rule| rule["name"] == "fork-rate").unwrap();
+    assert_eq!((fork["builtin"].as_bool(), &fork["suspects"]), (Some(true), &Value::from("fork-storm")));
+    assert!(good(&["rules", "list"]).contains("sys.forks > 300/s for 3s"));
+    assert!(good(&["rules", "list", "fork-rate"]).contains("because"));
+}
+
+#[test]
+fn what_would_have_been_is_told_and_nothing_is_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().join("mark");
+    let config = format!(
+        "[[rule]]\nname = \"always\"\nwhen = 'mem.free > 0 for 1s'\narm = [\"oncpu\"]\n\
+         command = [\"/bin/touch\", \"{}\"]\n\n\
+         [[rule]]\nname = \"never\"\nwhen = 'mem.free > 1000TiB'\n\n\
+         [[rule]]\nname = \"who\"\nwhen = 'task.threads > 0'\npid-of = \"culprit\"\ncommand = [\"/bin/echo\", \"{{pid}}\"]\n\n\
+         [[rule]]\nname = \"unknown\"\nwhen = 'disk.io_time{{nodisk}} > 0'\n",
+        mark.display()
+    );
+    let file = write(dir.path(), &config);
+    let test = json(&["rules", "test", "--archive", archive(), "--config", &file, "--json"]);
+    let fired = test["fired"].as_array().unwrap();
+    let of = |rule: &str| fired.iter().filter(|f| f["rule"] == rule).collect::<Vec<_>>();
+    let always = of("always");
+    assert_eq!(always.len(), 1, "{test}");
+    assert!(always[0]["held_s"].as_f64().unwrap() >= 1.0);
+    assert!(always[0]["values"]["mem.free"].as_f64().unwrap() > 1e6);
+    assert_eq!(always[0]["acts"].as_array().unwrap().len(), 1, "it rests after it has acted");
+    assert_eq!(always[0]["arm"][0], "oncpu");
+    assert!(of("never").is_empty());
+    let who = of("who")[0];
+    assert_eq!(who["command"][1], who["pid"].to_string());
+    assert!(test["cannot_tell"].to_string().contains("disk.io_time"), "{test}");
+    assert!(!mark.exists(), "a test runs nothing");
+    let one =
+        json(&["rules", "test", "--archive", archive(), "--config", &file, "--rule", "never", "--json"]);
+    assert_eq!(one["rules"].as_array().unwrap().len(), 1);
+    let text = good(&["rules", "test", "--archive", archive(), "--config", &file]);
+    assert!(text.contains("would have armed oncpu for 3 s, and run /bin/touch"), "{text}");
+    let none = good(&["rules", "test", "--archive", archive(), "--when", "sys.load1 > 1e6"]);
+    assert!(none.contains("the rule never held"), "{none}");
+}
+
+#[test]
+fn other_tools_output_is_a_recording_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let vmstat = "procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----\n \
+                  r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st\n";
+    let row = |cs: u32| {
+        format!(" 1  0      0 100000   5000  20000    0    0     0     0  100 {cs}  1  1 98  0  0\n")
+    };
+    let text = format!("{vmstat}{}{}{}{}", row(10), row(90_000), row(91_000), row(10));
+    let file = dir.path().join("vmstat.txt");
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let test = json(&["rules", "test", "--when", "sys.ctxt > 50000/s", "--json", file]);
+    let fired = test["fired"].as_array().unwrap();
+    assert_eq!(fired.len(), 1, "{test}");
+    assert_eq!(fired[0]["values"]["sys.ctxt"], 90_000.0);
+    let test = json(&["rules", "test", "--when", "psi.io_some > 50%", "--json", file]);
+    assert_eq!(test["cannot_tell"][0]["missing"][0], "psi.io_some");
+}
+
+/// Escalation of a recorder: the command runs once, its output is in the archive, and the suspicion says why.
+#[test]
+fn a_recorder_runs_the_command_of_a_rule() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("archive");
+    let path = path.to_str().unwrap();
+    let file = write(
+        dir.path(),
+        "[escalation]\nbuiltin = false\n\n[[rule]]\nname = \"always\"\nwhen = 'sum(task.threads) by pid > 0 for 300ms'\n\
+         suspects = \"thread-explosion\"\npid-of = \"culprit\"\n\
+         command = [\"/bin/sh\", \"-c\", \"echo pid $1; echo wrong >&2; exit 3\", \"sh\", \"{pid}\"]\n",
+    );
+    for flags in [&[][..], &["--no-arm"]] {
+        let mut recorder = Running::start(
+            command(&["record", "--no-bpf", "--interval", "100ms", "--archive", path, "--config", &file])
+                .args(flags),
+        );
+        recorder.line();
+        std::thread::sleep(Duration::from_secs(2));
+        let (end, err) = recorder.end(Signal::TERM);
+        assert!(end.success(), "{end}: {err}");
+        let status = json(&["status", "--json", "--archive", path]);
+        let events = status["escalation"].as_array().unwrap();
+        let is = |event: &&Value, kind: &str| event["event"]["event"] == kind;
+        let suspicions: Vec<&Value> = events.iter().filter(|e| is(e, "suspicion")).collect();
+        let captures: Vec<&Value> = events.iter().filter(|e| is(e, "capture")).collect();
+        // The first recorder acted once; the second may do nothing.
+        assert_eq!(captures.len(), 1, "{status}");
+        let event = &suspicions[0]["event"];
+        assert_eq!((&event["rule"], &event["condition"]), (&"always".into(), &"thread-explosion".into()));
+        assert!(event["armed"][0].as_str().unwrap().starts_with("/bin/sh"), "{event}");
+        if flags.is_empty() {
+            assert_eq!(suspicions.len(), 1, "it rests after it has acted: {status}");
+        } else {
+            assert_eq!(suspicions[1]["event"]["armed"].as_array().unwrap().len(), 0, "{status}");
+        }
+        let capture = &captures[0]["event"];
+        assert_eq!(capture["capture"], "command");
+        assert!(capture["ended"].as_str().unwrap().contains("exit code 3"), "{capture}");
+        assert!(Path::new(path).join("captures").join(capture["file"].as_str().unwrap()).exists());
+    }
+    assert!(good(&["status", "--archive", path]).contains("Suspected"));
+}
+
+#[test]
+fn commands_of_a_file_that_others_may_write_are_refused_to_root() {
+    if !is_root() {
+        println!("skipped: only root has something to lose");
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let file =
+        write(dir.path(), "[[rule]]\nname = \"a\"\nwhen = 'sys.forks > 1'\ncommand = [\"/bin/true\"]\n");
+    good(&["rules", "check", &file]);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let said = run(&["rules", "check", &file]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("everybody may write it"), "{}", said.err);
+}
