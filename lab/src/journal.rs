@@ -21,6 +21,8 @@ pub const TOKEN: &str = "MITRA_LAB_STAGE";
 /// The kernel gets so long to let go of a control group or a mount: 5 s in steps of 20 ms.
 const TRIES: u32 = 250;
 const STEP: Duration = Duration::from_millis(20);
+/// `_IOWR('X', 120, int)` of `linux/fs.h`.
+const FITHAW: libc::c_ulong = 0xc004_5878;
 
 /// How to undo one change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,8 @@ pub enum Undo {
     Processes(String),
     /// Kills what is in a control group and removes it.
     Cgroup(PathBuf),
+    /// Thaws a frozen file system, by its mount point; one that is not frozen is left as it is.
+    Thaw(PathBuf),
     /// Unmounts.
     Unmount(PathBuf),
     /// Takes a file off a loop device, `/dev/loop3`.
@@ -50,7 +54,7 @@ impl Undo {
     /// Lower ones first; within the same rank the latest change first.
     fn rank(&self) -> u8 {
         match self {
-            Self::Lift(..) => 0,
+            Self::Lift(..) | Self::Thaw(_) => 0,
             Self::Processes(_) => 1,
             _ => 2,
         }
@@ -68,10 +72,25 @@ impl Undo {
             },
             Self::Processes(token) => kill_all(token),
             Self::Cgroup(dir) => remove_cgroup(dir),
+            Self::Thaw(path) => thaw(path),
             Self::Unmount(path) => unmount(path),
             Self::Detach(device) => detach(device),
             Self::Zram(number) => remove_zram(number),
         }
+    }
+}
+
+fn thaw(path: &Path) -> io::Result<()> {
+    match File::open(path) {
+        // SAFETY: `FITHAW` takes no argument.
+        Ok(dir) => match unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&dir), FITHAW, 0) } {
+            0 => Ok(()),
+            _ => match io::Error::last_os_error() {
+                error if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+                error => Err(error),
+            },
+        },
+        Err(error) => gone_is_fine(Err(error)),
     }
 }
 

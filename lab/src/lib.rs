@@ -12,6 +12,7 @@ pub mod incident;
 pub mod incidents;
 pub mod journal;
 pub mod machine;
+pub mod ordeals;
 pub mod plan;
 pub mod record;
 pub mod recorder;

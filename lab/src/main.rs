@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -11,7 +12,7 @@ use mitra_lab::record::{Kind, Results, State, key};
 use mitra_lab::recorder::Mitra;
 use mitra_lab::run::Piece;
 use mitra_lab::score::{self, Judged, Summary};
-use mitra_lab::{Form, controls, incidents, plan, roles, ship};
+use mitra_lab::{Form, controls, incidents, ordeals, plan, roles, ship};
 
 /// One of each area, and the machine on which nothing happens.
 const SMOKE: [&str; 5] = ["idle", "cpu-quota", "disk-hog-reads", "cache-thrash", "oom-in-cgroup"];
@@ -103,6 +104,14 @@ enum Command {
         #[arg(long)]
         explain: bool,
     },
+    /// What the recorder itself has to live through: no sample may be missing
+    Endure {
+        /// Beginnings of names; without one, all
+        names: Vec<String>,
+        /// How long each lasts, in seconds
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
+    },
     /// Undoes what killed runs have left on the machine
     Clean,
     /// Waits for the end of a run and cleans up after it
@@ -140,6 +149,10 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
         Command::Keeper => machine::keep()?,
         Command::Run { names, form, seed, keep, control_seconds } => {
             return run(&select(&names, form, control_seconds)?, seed, &mitra()?, keep);
+        }
+        Command::Endure { names, seconds } => {
+            let _possession = Possession::take()?;
+            return Ok(ordeals::endure_all(&names, Duration::from_secs(seconds), &mitra()?));
         }
         Command::Smoke { seed } => {
             let pieces = select(&SMOKE.map(str::to_owned), Some(Form::Loud), SMOKE_CONTROL_S)?;

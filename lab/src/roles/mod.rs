@@ -6,6 +6,7 @@
 mod cpu;
 mod dice;
 mod files;
+mod masses;
 mod memory;
 mod meter;
 mod redis;
@@ -30,7 +31,8 @@ const PAGE: usize = 4096;
 pub type Role = (&'static str, fn(&str) -> io::Result<()>);
 
 /// All roles, by file.
-const ROLES: &[&[Role]] = &[cpu::ROLES, files::ROLES, memory::ROLES, redis::ROLES, stream::ROLES];
+const ROLES: &[&[Role]] =
+    &[cpu::ROLES, files::ROLES, masses::ROLES, memory::ROLES, redis::ROLES, stream::ROLES];
 
 /// Plays the role that the environment names.
 pub fn play(role: &str) -> io::Result<()> {
