@@ -2,6 +2,7 @@
 #
 # SECONDS=30 make bench            half of the usual measuring time; SCENARIOS=idle-1k only that one;
 #                                  SEGMENT=600 also ten minutes of Mitra alone
+# SEED=7 OUT=/var/tmp/r make lab    a round of the laboratory; the same command goes on after Ctrl-C
 # TIME=60 TARGET=archive make fuzz one fuzz target for a minute
 # DESTDIR=/tmp/x PREFIX=/usr make install
 
@@ -15,7 +16,10 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/mitra-target
 export MITRA_VENV ?= $(HOME)/.cache/mitra-venv
 MITRA := $(CARGO_TARGET_DIR)/release/mitra
+LAB := $(CARGO_TARGET_DIR)/release/mitra-lab
 
+SEED ?= 1
+OUT ?=
 SECONDS ?= 60
 SCENARIOS ?=
 SEGMENT ?= 0
@@ -51,6 +55,23 @@ lab-smoke: ## a handful of real incidents, as root; part of `make test`
 	@tools/install-deps.sh test
 	cargo build --locked -p mitra-app -p mitra-lab
 	$(CARGO_TARGET_DIR)/debug/mitra-lab smoke
+
+.PHONY: lab
+lab: build ## real incidents made here, explained and scored, as root, an hour or two: SEED=1 OUT=folder
+	@tools/install-deps.sh lab
+	cargo build --release --locked -p mitra-lab
+	$(LAB) round --seed $(SEED) $(OUT:%=--out %)
+
+.PHONY: lab-pairs
+lab-pairs: build ## two incidents at once, and incidents among healthy work: SEED=1 OUT=folder
+	@tools/install-deps.sh lab
+	cargo build --release --locked -p mitra-lab
+	$(LAB) pairs --seed $(SEED) $(OUT:%=--out %)
+
+.PHONY: lab-score
+lab-score: build ## score stored results again, explained by what is built now: OUT=folder
+	cargo build --release --locked -p mitra-lab
+	$(LAB) score --explain $(or $(OUT),$(error OUT= names the folder of results))
 
 .PHONY: lint
 lint: ## format, clippy, who uses whom, licences, scripts, generated documents

@@ -36,7 +36,9 @@ MAY_USE = {
 }
 
 # Edges that only tests need, with the reason.
-TESTS_MAY_USE: dict[tuple[str, str], str] = {}
+TESTS_MAY_USE: dict[tuple[str, str], str] = {
+    ("mitra-lab", "mitra-diagnose"): "shipped recordings are explained without the binary and without root",
+}
 
 # Dependencies that are heavy to build or shape the code around them stay in the crate that exists for them.
 OWNERS = {

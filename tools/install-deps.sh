@@ -37,15 +37,37 @@ need_build() {
 }
 
 need_test() {
-    # The laboratory makes its trouble with real software, and compare with what others measure.
+    # What the handful of incidents of `make test` is made with, and what others measure.
     need_command fio fio
-    need_command stress-ng stress-ng
-    need_command redis-server redis-server
-    need_command wrk wrk
     need_command sadc sysstat
     need_command atop atop
     # Parquet files are read back by DuckDB.
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+}
+
+# Real software that the laboratory makes trouble with. An incident whose tool is missing is skipped, with the reason.
+need_lab() {
+    need_command fio fio
+    need_command stress-ng stress-ng
+    need_command redis-server redis-server
+    need_command redis-benchmark redis-tools
+    need_command nginx nginx-light
+    need_command haproxy haproxy
+    need_command dnsmasq dnsmasq-base
+    need_command wrk wrk
+    need_command nft nftables
+    need_command ip iproute2
+    need_command losetup mount
+    need_command taskset util-linux
+    need_command mkfs.ext4 e2fsprogs
+    need_command mkfs.xfs xfsprogs
+    need_command mkfs.btrfs btrfs-progs
+    need_command erl erlang-base
+    need_command git git
+    need_command gzip gzip
+    need_command sar sysstat
+    # Every distribution keeps the server's programs in a directory of its version.
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
 }
 
 need_bench() {

@@ -22,6 +22,7 @@ pub mod run;
 pub mod score;
 pub mod ship;
 pub mod stage;
+pub mod witness;
 
 pub use draw::Draw;
 pub use incident::{Control, Form, Incident, Need, Stop, Truth};

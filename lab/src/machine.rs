@@ -138,8 +138,12 @@ pub fn base_dir() -> PathBuf {
 /// Where `tool` is: on the path, or where the system keeps what only root runs.
 pub fn which(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin", "/usr/lib/postgresql/15/bin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).map(|dir| dir.join(tool)).find(|p| p.is_file())
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    dirs.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    // Distributions keep the server's programs in a directory of its version.
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    dirs.extend(versions.map(|v| v.path().join("bin")));
+    dirs.into_iter().map(|dir| dir.join(tool)).find(|p| p.is_file())
 }
 
 /// True if `tool` can be started.

@@ -47,6 +47,9 @@ enum Command {
         /// Keeps archives and reports here; without this, only what went wrong is kept
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
+        /// Other tools write beside the recorder, and Mitra is asked about their files too
+        #[arg(long)]
+        witnesses: bool,
         /// How long controls work, in seconds
         #[arg(long, default_value_t = 30)]
         control_seconds: u64,
@@ -147,8 +150,8 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             return Ok(failed.is_empty());
         }
         Command::Keeper => machine::keep()?,
-        Command::Run { names, form, seed, keep, control_seconds } => {
-            return run(&select(&names, form, control_seconds)?, seed, &mitra()?, keep);
+        Command::Run { names, form, seed, keep, witnesses, control_seconds } => {
+            return run(&select(&names, form, control_seconds)?, seed, &mitra()?, keep, witnesses);
         }
         Command::Endure { names, seconds } => {
             let _possession = Possession::take()?;
@@ -156,7 +159,7 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
         }
         Command::Smoke { seed } => {
             let pieces = select(&SMOKE.map(str::to_owned), Some(Form::Loud), SMOKE_CONTROL_S)?;
-            return run(&pieces, seed, &mitra()?, None);
+            return run(&pieces, seed, &mitra()?, None, false);
         }
         Command::Round { seed, out, control_seconds } => {
             return many(&plan::round(seed, control_seconds), seed, &mitra()?, out, "round");
@@ -239,13 +242,19 @@ fn tell(results: &Results, key: &str) {
     }
 }
 
-fn run(pieces: &[Vec<Piece>], seed: u64, mitra: &Mitra, keep: Option<PathBuf>) -> anyhow::Result<bool> {
+fn run(
+    pieces: &[Vec<Piece>],
+    seed: u64,
+    mitra: &Mitra,
+    keep: Option<PathBuf>,
+    witnesses: bool,
+) -> anyhow::Result<bool> {
     let _possession = Possession::take()?;
     let kept = keep.is_some();
     let dir =
         keep.unwrap_or_else(|| machine::base_dir().join(format!("mitra-lab-kept-{}", std::process::id())));
     let mut results = Results::open(&dir)?;
-    let complete = plan::execute(pieces, seed, mitra, &mut results, tell)?;
+    let complete = plan::execute(pieces, seed, mitra, &mut results, witnesses, tell)?;
     let mut right = complete;
     for record in results.records.iter().filter(|r| pieces.iter().any(|p| key(p, seed) == r.key)) {
         let judged = score::judge_one(&results, record, None, false)?;
@@ -275,7 +284,7 @@ fn many(
         out.unwrap_or_else(|| machine::base_dir().join("mitra-lab-results").join(format!("{what}-{seed}")));
     println!("results go to {}", out.display());
     let mut results = Results::open(&out)?;
-    let complete = plan::execute(runs, seed, mitra, &mut results, tell)?;
+    let complete = plan::execute(runs, seed, mitra, &mut results, false, tell)?;
     let judged = score::judge_all(&results, None)?;
     show(&judged, Some(&out.join("score.html")))?;
     Ok(complete)

@@ -79,6 +79,7 @@ pub fn execute(
     seed: u64,
     mitra: &Mitra,
     results: &mut Results,
+    witnesses: bool,
     mut told: impl FnMut(&Results, &str),
 ) -> anyhow::Result<bool> {
     let version = mitra.version();
@@ -93,7 +94,7 @@ pub fn execute(
         let key = key(pieces, seed);
         println!("[{}/{}, {} left] {key}", i + 1, left.len(), minutes(rest_s * pace));
         let start = Instant::now();
-        let Some(played) = play_in(pieces, seed, mitra)? else {
+        let Some(played) = play_in(pieces, seed, mitra, witnesses)? else {
             println!("interrupted; the same command goes on where this ended");
             return Ok(false);
         };
@@ -118,10 +119,15 @@ pub fn execute(
 }
 
 /// `None` when the user had enough.
-fn play_in(pieces: &[Piece], seed: u64, mitra: &Mitra) -> anyhow::Result<Option<Result<Played, Stop>>> {
+fn play_in(
+    pieces: &[Piece],
+    seed: u64,
+    mitra: &Mitra,
+    witnesses: bool,
+) -> anyhow::Result<Option<Result<Played, Stop>>> {
     let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
     _ = std::fs::remove_dir_all(&dir);
-    let played = play(pieces, seed, mitra, &dir);
+    let played = play(pieces, seed, mitra, &dir, witnesses);
     match played {
         Err(Stop::Interrupted) => {
             _ = std::fs::remove_dir_all(&dir);

@@ -270,6 +270,9 @@ impl Results {
             _ = fs::remove_dir_all(&folder);
             fs::create_dir_all(&folder)?;
             copy_tree(&played.archive, &folder.join("archive"))?;
+            if let Some(witnesses) = &played.witnesses {
+                copy_tree(witnesses, &folder.join("witnesses"))?;
+            }
             if !played.report.is_null() {
                 fs::write(folder.join("report.json"), serde_json::to_string_pretty(&played.report)?)?;
                 fs::write(folder.join("report.txt"), &played.text)?;

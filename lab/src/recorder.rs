@@ -71,6 +71,13 @@ impl Mitra {
         Ok(Answer { json, text })
     }
 
+    /// What the files of a folder tell, in a line.
+    pub fn explain_files(&self, folder: &Path, dir: &Path) -> Result<String, Stop> {
+        let mut command = Command::new(&self.0);
+        let text = run_bounded(command.arg("explain").arg(folder).arg("--json"), dir, "files", None)?;
+        Ok(report::summary(&report::parse(&text).map_err(Stop::Failed)?))
+    }
+
     /// The roots that are named now; nothing when it does not answer before `over`.
     pub fn roots_now(
         &self,

@@ -14,6 +14,7 @@ use crate::journal;
 use crate::machine;
 use crate::recorder::Mitra;
 use crate::stage::{Hurt, Part, Stage};
+use crate::witness::Witnesses;
 
 /// What is put on a stage.
 #[derive(Clone, Copy)]
@@ -85,10 +86,14 @@ pub struct Played {
     pub live: Vec<LiveAnswer>,
     /// Where the archive is; the directory is the caller's to remove.
     pub archive: PathBuf,
+    /// Where the files of other tools are, if any were asked.
+    pub witnesses: Option<PathBuf>,
 }
 
 /// Plays the pieces at once, under one recorder, with files in `dir`.
-pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path) -> Result<Played, Stop> {
+///
+/// With `witnesses`, other tools write beside the recorder, and what their files tell is printed.
+pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: bool) -> Result<Played, Stop> {
     if let Some(why) = pieces.iter().find_map(Piece::missing) {
         return Err(Stop::Skipped(why));
     }
@@ -101,6 +106,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path) -> Result<Pl
     let archive = dir.join("archive");
     let wanted: Vec<&str> = pieces.iter().flat_map(conditions).collect();
     let named = move |roots: &[String]| roots.iter().any(|r| wanted.contains(&r.as_str()));
+    let witnesses = if witnesses { Some(Witnesses::start(dir)?) } else { None };
     let (acts, live) = std::thread::scope(|scope| {
         let threads: Vec<_> = pieces
             .iter()
@@ -113,14 +119,28 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path) -> Result<Pl
         let acts = threads.into_iter().filter_map(|t| t.join().ok()).collect::<Vec<Act>>();
         (acts, live)
     });
-    let mut played =
-        Played { acts, stop: None, report: Value::Null, text: String::new(), live: Vec::new(), archive };
+    let mut played = Played {
+        acts,
+        stop: None,
+        report: Value::Null,
+        text: String::new(),
+        live: Vec::new(),
+        archive,
+        witnesses: None,
+    };
     match live {
         Ok(live) => played.live = live,
         Err(stop) => played.stop = Some(stop),
     }
     if machine::interrupted() {
         return Err(Stop::Interrupted);
+    }
+    if let Some(folder) = witnesses.map(Witnesses::stop) {
+        match mitra.explain_files(&folder, dir) {
+            Ok(said) => println!("  from files: {said}"),
+            Err(stop) => println!("  from files: {stop}"),
+        }
+        played.witnesses = Some(folder);
     }
     explain(&mut played, mitra, dir);
     Ok(played)

@@ -1,0 +1,95 @@
+//! Recordings of real incidents, explained again: what was named must stay named, and a known miss is asserted as one,
+//! so that an improvement shows.
+//!
+//! `lab/recordings` is filled by `mitra-lab ship`. No root is needed: only archives are read.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mitra_archive::{Query, Reader, RowFilter};
+use mitra_diagnose::Request;
+use mitra_lab::baselines::Answers;
+use mitra_lab::score::{self, Judged, Summary};
+use mitra_lab::ship::{Shipped, miss};
+use mitra_model::time::SECOND;
+use mitra_model::{Entity, SeriesSet, Span};
+
+/// What `mitra explain` reads first and second; see `crates/app/src/commands/explain.rs`.
+fn explain(archive: &Path, window: Span) -> serde_json::Value {
+    let reader = Reader::open(archive).unwrap();
+    let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics())).unwrap();
+    let mut detail = |span: Span| detail(&reader, span).map_err(|e| e.to_string());
+    let report = mitra_diagnose::explain(&Request { window, baseline: None }, &scan, &mut detail);
+    serde_json::to_value(report).unwrap()
+}
+
+fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, mitra_archive::Error> {
+    let signs = ["task.cpu_time", "task.run_delay", "task.kstack"];
+    let signs = signs.into_iter().filter_map(mitra_model::lookup).collect();
+    let seen = reader.read(&Query { moving_only: true, ..Query::new(span, signs) })?;
+    let mut awake: HashSet<Arc<str>> = seen.metrics().flat_map(|(_, rows)| rows.keys().cloned()).collect();
+    let stuck = seen.each_text("task.kstack").filter(|(_, stack)| stack.last().is_some());
+    awake.extend(stuck.map(|(row, _)| Arc::from(row)));
+    let rows: RowFilter = Arc::new(move |entity, row| entity != Entity::Task || awake.contains(row));
+    let metrics = mitra_diagnose::detail_metrics();
+    reader.read(&Query { rows: Some(rows), moving_only: true, ..Query::new(span, metrics) })
+}
+
+fn judged(folder: &Path) -> (Shipped, Judged) {
+    let text = fs::read_to_string(folder.join("truth.json")).unwrap();
+    let shipped: Shipped =
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let run = &shipped.run;
+    // The command line takes whole seconds, and so does this.
+    let window = Span {
+        since: run.since_s.floor() as i64 * SECOND,
+        until: (run.until_s + 0.999).floor() as i64 * SECOND,
+    };
+    let report = explain(&folder.join("archive"), window);
+    let judged = score::judge(run, &report, Vec::new(), Answers::default());
+    (shipped, judged)
+}
+
+fn folders() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("recordings");
+    let mut all: Vec<PathBuf> =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn recordings_are_explained_as_their_truth_says() {
+    let folders = folders();
+    assert!(!folders.is_empty(), "no recordings in lab/recordings");
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(folder) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let one = judged(folder);
+                    done.lock().unwrap().push(one);
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap();
+    assert_eq!(done.len(), folders.len());
+    done.sort_by(|a, b| a.0.run.key.cmp(&b.0.run.key));
+    let runs: Vec<Judged> = done.iter().map(|(_, judged)| judged.clone()).collect();
+    println!("{}", score::page(&runs, &Summary::of(&runs)));
+    let mut wrong = Vec::new();
+    for (shipped, judged) in &done {
+        match (&shipped.miss, miss(judged)) {
+            (None, Some(why)) => wrong.push(format!("{}: was right, now: {why}", shipped.run.key)),
+            (Some(why), None) => {
+                wrong.push(format!("{}: is right now; set its miss to null. It was: {why}", shipped.run.key));
+            }
+            _ => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
