@@ -3,13 +3,16 @@
 mod cpu;
 mod disk;
 mod memory;
+mod names;
+mod network;
 
 pub use cpu::redis_server;
 
 use crate::incident::Incident;
 
 /// By area.
-const AREAS: &[&[Incident]] = &[cpu::INCIDENTS, disk::INCIDENTS, memory::INCIDENTS];
+const AREAS: &[&[Incident]] =
+    &[cpu::INCIDENTS, disk::INCIDENTS, memory::INCIDENTS, names::INCIDENTS, network::INCIDENTS];
 
 /// All incidents.
 pub fn all() -> impl Iterator<Item = &'static Incident> {

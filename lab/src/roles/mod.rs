@@ -11,6 +11,8 @@ mod memory;
 mod meter;
 mod redis;
 mod stream;
+mod tcp;
+mod udp;
 
 use std::io;
 
@@ -31,8 +33,16 @@ const PAGE: usize = 4096;
 pub type Role = (&'static str, fn(&str) -> io::Result<()>);
 
 /// All roles, by file.
-const ROLES: &[&[Role]] =
-    &[cpu::ROLES, files::ROLES, masses::ROLES, memory::ROLES, redis::ROLES, stream::ROLES];
+const ROLES: &[&[Role]] = &[
+    cpu::ROLES,
+    files::ROLES,
+    masses::ROLES,
+    memory::ROLES,
+    redis::ROLES,
+    stream::ROLES,
+    tcp::ROLES,
+    udp::ROLES,
+];
 
 /// Plays the role that the environment names.
 pub fn play(role: &str) -> io::Result<()> {

@@ -1,0 +1,386 @@
+//! Troubles of the network: packets lost in queues and on the way, servers that do not accept or do not read, limits of
+//! the kernel. Each has two network namespaces of its own with a cable between them.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::incident::{Incident, Need, Stop, Truth};
+use crate::stage::{Netns, Place, Stage, Victim};
+
+/// The incidents of this file.
+pub const INCIDENTS: &[Incident] = &[
+    Incident {
+        name: "shaped-link",
+        condition: "qdisc-drops",
+        also: &[],
+        area: "network",
+        what: "somebody sends more than the rate that is set for a device lets through, and its queue drops",
+        needs: &[Need::Tool("tc")],
+        chain: &[],
+        make: shaped_link,
+    },
+    Incident {
+        name: "slow-reader",
+        condition: "socket-buffer-overflow",
+        also: &[],
+        area: "network",
+        what: "a server of datagrams gets slower than they come, and its receive buffer overflows",
+        needs: &[Need::Tool("ip")],
+        chain: &[],
+        make: slow_reader,
+    },
+    Incident {
+        name: "no-accept",
+        condition: "listen-overflow",
+        also: &[],
+        area: "network",
+        what: "a server accepts no more, or more slowly than its clients come",
+        needs: &[Need::Tool("ip")],
+        chain: &[],
+        make: no_accept,
+    },
+    Incident {
+        name: "lossy-link",
+        condition: "retransmit-storm",
+        also: &[],
+        area: "network",
+        what: "packets are lost on the way to one server",
+        needs: &[Need::Tool("nft")],
+        chain: &[],
+        make: lossy_link,
+    },
+    Incident {
+        name: "tracking-full",
+        condition: "conntrack-full",
+        also: &[],
+        area: "network",
+        what: "connections that are held open fill the table of a firewall, and new ones are dropped",
+        needs: &[Need::Tool("nft"), Need::Path("/proc/sys/net/netfilter/nf_conntrack_max")],
+        chain: &[],
+        make: tracking_full,
+    },
+    Incident {
+        name: "no-ports",
+        condition: "port-exhaustion",
+        also: &[],
+        area: "network",
+        what: "a client opens a connection for each request until no local port is left",
+        needs: &[Need::Tool("ip")],
+        chain: &[],
+        make: no_ports,
+    },
+    Incident {
+        name: "orphans",
+        condition: "tcp-orphan-pressure",
+        also: &[],
+        area: "network",
+        what: "sockets that were closed with unsent data reach the limit of orphans, and answers are cut off",
+        needs: &[Need::Tool("ip"), Need::Path("/proc/sys/net/ipv4/tcp_max_orphans")],
+        chain: &[],
+        make: orphans,
+    },
+    Incident {
+        name: "tcp-memory",
+        condition: "tcp-memory-pressure",
+        also: &[],
+        area: "network",
+        what: "a program that does not read its connections fills the memory that TCP may have",
+        needs: &[Need::Tool("ip"), Need::Path("/proc/sys/net/ipv4/tcp_mem")],
+        chain: &[],
+        make: tcp_memory,
+    },
+    Incident {
+        name: "short-backlog",
+        condition: "nic-drops",
+        also: &[],
+        area: "network",
+        what: "bursts of packets are longer than the queue between device and network stack",
+        needs: &[Need::Tool("ip"), Need::Cpus(2), Need::Path("/proc/sys/net/core/netdev_max_backlog")],
+        chain: &[],
+        make: short_backlog,
+    },
+];
+
+/// Two namespaces with a cable between them; clients on the left, servers on the right.
+pub struct Cable {
+    /// The namespace of the clients.
+    pub left: Netns,
+    /// The namespace of the servers.
+    pub right: Netns,
+    /// The device of the clients.
+    pub left_device: String,
+    /// The device of the servers.
+    pub right_device: String,
+    /// The address of the servers.
+    pub server: Ipv4Addr,
+}
+
+/// Lays the cable.
+pub fn cable(stage: &mut Stage) -> Result<Cable, Stop> {
+    let (left, right) = (stage.netns()?, stage.netns()?);
+    let (left_device, right_device, _, server) = stage.veth(&left, &right)?;
+    Ok(Cable { left, right, left_device, right_device, server })
+}
+
+impl Cable {
+    /// Starts a role on the left.
+    pub fn client(&self, stage: &mut Stage, role: &'static str, argument: &str) -> Result<Victim, Stop> {
+        let name = stage.draw().name();
+        stage.role(&name, role, argument, &Place { netns: Some(&self.left), cgroup: None })
+    }
+
+    /// Starts a role on the right and gives it a moment to listen.
+    pub fn serve(&self, stage: &mut Stage, role: &'static str, argument: &str) -> Result<Victim, Stop> {
+        let name = stage.draw().name();
+        let server = stage.role(&name, role, argument, &Place { netns: Some(&self.right), cgroup: None })?;
+        stage.wait(Duration::from_millis(150))?;
+        stage.must_run(server.handle(), role)?;
+        Ok(server)
+    }
+
+    /// An address on the right with a port that is drawn.
+    pub fn address(&self, stage: &mut Stage) -> String {
+        let port = stage.draw().between(2_000, 30_000);
+        format!("{}:{port}", self.server)
+    }
+}
+
+/// A client that asks for something of a few kilobytes on one connection, and its server. Returns the address too.
+fn asking(stage: &mut Stage, cable: &Cable) -> Result<(Victim, String), Stop> {
+    let address = cable.address(stage);
+    let (bytes, every_ms) = (stage.draw().between(500, 6_000), stage.draw().between(4, 12));
+    cable.serve(stage, "tcp-answer", &format!("{address} {bytes}"))?;
+    let victim = cable.client(stage, "tcp-ask", &format!("{address} {bytes} {every_ms}"))?;
+    Ok((victim, address))
+}
+
+/// Runs `nft` in a namespace: a table with a chain of what arrives, and the rules.
+fn firewall(stage: &mut Stage, netns: &Netns, rules: &[&str]) -> Result<(), Stop> {
+    stage.run(netns.command("nft").args(["add", "table", "inet", "edge"]))?;
+    let chain = "{ type filter hook input priority 0 ; }";
+    stage.run(netns.command("nft").args(["add", "chain", "inet", "edge", "arriving", chain]))?;
+    for rule in rules {
+        let words = ["add", "rule", "inet", "edge", "arriving"].into_iter().chain(rule.split(' '));
+        stage.run(netns.command("nft").args(words))?;
+    }
+    Ok(())
+}
+
+/// The device has a rate since long; somebody begins to send datagrams beyond it.
+fn shaped_link(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cable = cable(stage)?;
+    let mbit = stage.draw().between(5, 30);
+    // Between 10 and 40 ms of the rate: what people set.
+    let limit = (mbit as f64 * 125_000.0 * stage.draw().real(0.01, 0.04)).max(15_000.0) as u64;
+    stage.run(
+        Command::new("tc").args(["-n", cable.left.name(), "qdisc", "add", "dev", &cable.left_device]).args([
+            "root",
+            "tbf",
+            "rate",
+            &format!("{mbit}mbit"),
+            "burst",
+            "8000",
+            "limit",
+            &limit.to_string(),
+        ]),
+    )?;
+    let (victim, _) = asking(stage, &cable)?;
+    let sink = cable.address(stage);
+    cable.serve(stage, "udp-swallow", &sink)?;
+    let bytes = stage.draw().between(300, 1_300);
+    let (least, most) = stage.loud((1.5, 4.0), (1.02, 1.12));
+    let factor = stage.draw().real(least, most);
+    // A packet on the wire has 42 bytes of headers.
+    let per_s = (mbit as f64 * 125_000.0 * factor / (bytes + 42) as f64) as u64;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let sender = cable.client(stage, "udp-load", &format!("{sink} {per_s} {bytes} 4"))?;
+    stage.trouble()?;
+    stage.must_run(sender.handle(), "the sender")?;
+    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    Ok(Truth { nic: Some(cable.left_device), ..Truth::default() })
+}
+
+/// The server takes longer over each datagram than they are apart.
+fn slow_reader(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cable = cable(stage)?;
+    let address = cable.address(stage);
+    let (file, rcvbuf) = (stage.file("pace"), stage.draw().between(16 << 10, 128 << 10));
+    fs::write(&file, "0")?;
+    let server = cable.serve(stage, "udp-serve", &format!("{address} {rcvbuf} {file}"))?;
+    let (per_s, bytes) = (stage.draw().between(100, 400), stage.draw().between(100, 1_000));
+    cable.client(stage, "udp-load", &format!("{address} {per_s} {bytes} 1"))?;
+    let victim = cable.client(stage, "udp-ask", &format!("{address} 20 400"))?;
+    // Loud: it manages a third or less of what comes. Faint: it lacks a tenth.
+    let (least, most) = stage.loud((3.0, 8.0), (1.05, 1.25));
+    let pace_ms = stage.draw().real(least, most) * 1000.0 / per_s as f64;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    fs::write(&file, format!("{pace_ms:.3}"))?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    Ok(Truth { process: Some(server.name().to_owned()), pids: vec![server.pid()], ..Truth::default() })
+}
+
+/// Loud: the server stands still. Faint: it takes longer over each connection than they are apart.
+fn no_accept(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cable = cable(stage)?;
+    let address = cable.address(stage);
+    let (file, backlog) = (stage.file("pace"), stage.draw().between(8, 64));
+    fs::write(&file, "0")?;
+    let server = cable.serve(stage, "tcp-serve", &format!("{address} {backlog} {file}"))?;
+    let (least, most) = stage.loud((30, 150), (20, 40));
+    let per_s = stage.draw().between(least, most);
+    cable.client(stage, "tcp-crowd", &format!("{address} {per_s} 4000"))?;
+    let victim = cable.client(stage, "tcp-visit", &format!("{address} 50 5000"))?;
+    let slower = stage.draw().real(1.5, 2.5);
+    let pace_ms = stage.loud(1e6, slower * 1000.0 / per_s as f64);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    fs::write(&file, format!("{pace_ms:.3}"))?;
+    stage.trouble()?;
+    stage.suffered(&victim, 5.0)?;
+    Ok(Truth {
+        process: Some(server.name().to_owned()),
+        pids: vec![server.pid()],
+        address: Some(address),
+        ..Truth::default()
+    })
+}
+
+/// The right end loses a part of what arrives, by chance.
+fn lossy_link(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cable = cable(stage)?;
+    let (victim, address) = asking(stage, &cable)?;
+    let (least, most) = stage.loud((60, 200), (15, 40));
+    let per_mille = stage.draw().between(least, most);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let rule = format!("meta l4proto tcp numgen random mod 1000 < {per_mille} drop");
+    firewall(stage, &cable.right, &[&rule])?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    Ok(Truth { address: Some(address), ..Truth::default() })
+}
+
+/// The firewall on the right tracks; somebody holds as many connections open as it may have.
+fn tracking_full(stage: &mut Stage) -> Result<Truth, Stop> {
+    let max = stage.draw().between(500, 3_000);
+    stage.sysctl("net.netfilter.nf_conntrack_max", &max.to_string())?;
+    let cable = cable(stage)?;
+    firewall(stage, &cable.right, &["ct state invalid counter"])?;
+    let (held, served) = (cable.address(stage), cable.address(stage));
+    let file = stage.file("pace");
+    cable.serve(stage, "tcp-mute", &held)?;
+    cable.serve(stage, "tcp-serve", &format!("{served} 128 {file}"))?;
+    // Faint: most of the work of the victim is done on a connection that it has.
+    let patient = cable.client(stage, "tcp-visit", &format!("{served} 200 4000"))?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let per_s = stage.loud(2_000, 400);
+    cable.client(stage, "tcp-hold", &format!("{held} {} {per_s}", max + 50))?;
+    stage.trouble()?;
+    stage.suffered(&patient, 5.0)?;
+    Ok(Truth { sysctl: Some("net.netfilter.nf_conntrack_max".into()), ..Truth::default() })
+}
+
+/// Loud: the ports are gone in a moment. Faint: in a few seconds, by a rate that is just above what they allow.
+fn no_ports(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cable = cable(stage)?;
+    let ports = stage.draw().between(500, 3_000);
+    let low = stage.draw().between(20_000, 40_000);
+    stage.sysctl_in(&cable.left, "net.ipv4.ip_local_port_range", &format!("{low} {}", low + ports - 1))?;
+    let (address, file) = (cable.address(stage), stage.file("pace"));
+    cable.serve(stage, "tcp-serve", &format!("{address} 512 {file}"))?;
+    let victim = cable.client(stage, "tcp-visit", &format!("{address} 100 2000"))?;
+    let seconds = stage.loud(1.0, 4.0);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let per_s = (ports as f64 / seconds) as u64;
+    let churn = cable.client(stage, "tcp-churn", &format!("{address} {per_s}"))?;
+    // It hurts from the moment on at which the last port is taken.
+    let mut hurts = false;
+    stage.trouble_on(|stage, at| {
+        if !hurts && at >= seconds {
+            hurts = true;
+            stage.onset_is_now();
+        }
+        Ok(())
+    })?;
+    stage.failed(&victim, stage.loud(5.0, 2.0))?;
+    Ok(Truth {
+        process: Some(churn.name().to_owned()),
+        pids: vec![churn.pid()],
+        sysctl: Some("net.ipv4.ip_local_port_range".into()),
+        ..Truth::default()
+    })
+}
+
+/// A program closes connections whose peer does not read; the answers of another one are cut off for it.
+fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
+    let most = stage.draw().between(64, 512);
+    stage.sysctl("net.ipv4.tcp_max_orphans", &most.to_string())?;
+    let cable = cable(stage)?;
+    let (held, served) = (cable.address(stage), cable.address(stage));
+    cable.serve(stage, "tcp-mute", &held)?;
+    cable.serve(stage, "tcp-push", &format!("{served} 150000"))?;
+    let victim = cable.client(stage, "tcp-fetch", &format!("{served} 150000 50"))?;
+    let (least, most_s) = stage.loud((2, 4), (5, 6));
+    let seconds = stage.draw().between(least, most_s);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    cable.client(stage, "tcp-abandon", &format!("{held} {}", (most / seconds).max(5)))?;
+    stage.trouble()?;
+    stage.failed(&victim, stage.loud(1.0, 0.2))?;
+    Ok(Truth { sysctl: Some("net.ipv4.tcp_max_orphans".into()), ..Truth::default() })
+}
+
+/// Somebody pours into connections that nobody reads; everybody's segments find no memory.
+fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
+    let high = stage.draw().between(6_000, 12_000);
+    stage.sysctl("net.ipv4.tcp_mem", &format!("{} {} {high}", high / 2, high * 3 / 4))?;
+    let cable = cable(stage)?;
+    let (victim, _) = asking(stage, &cable)?;
+    let held = cable.address(stage);
+    cable.serve(stage, "tcp-mute", &held)?;
+    let (least, most) = stage.loud((60, 120), (25, 40));
+    let connections = stage.draw().between(least, most);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    cable.client(stage, "tcp-pour", &format!("{held} {connections}"))?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    Ok(Truth { sysctl: Some("net.ipv4.tcp_mem".into()), ..Truth::default() })
+}
+
+/// Another CPU takes the packets of the device, and its queue is shorter than the bursts that come.
+fn short_backlog(stage: &mut Stage) -> Result<Truth, Stop> {
+    let backlog = stage.draw().between(8, 40);
+    stage.sysctl("net.core.netdev_max_backlog", &backlog.to_string())?;
+    let cable = cable(stage)?;
+    let (victim, _) = asking(stage, &cable)?;
+    let sink = cable.address(stage);
+    cable.serve(stage, "udp-swallow", &sink)?;
+    // Packets that arrive on the right are handed to both CPUs, by what they belong to.
+    let steer = format!("echo 3 > /sys/class/net/{}/queues/rx-0/rps_cpus", cable.right_device);
+    stage.run(cable.right.command("sh").args(["-c", &steer]))?;
+    let (bytes, burst) = (stage.draw().between(60, 400), stage.draw().between(100, 300));
+    let per_s = stage.loud(60_000, 15_000);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    cable.client(stage, "udp-load", &format!("{sink} {per_s} {bytes} {burst}"))?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(3.0, 1.5))?;
+    Ok(Truth { nic: Some(cable.right_device), ..Truth::default() })
+}

@@ -1,0 +1,333 @@
+//! Servers and clients of TCP. Arguments are words; the first is an address and a port.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
+use super::{Meter, Role};
+
+/// The roles of this file.
+pub const ROLES: &[Role] = &[
+    ("tcp-serve", serve),
+    ("tcp-visit", visit),
+    ("tcp-crowd", crowd),
+    ("tcp-answer", answer),
+    ("tcp-ask", ask),
+    ("tcp-mute", mute),
+    ("tcp-hold", hold),
+    ("tcp-churn", churn),
+    ("tcp-pour", pour),
+    ("tcp-abandon", abandon),
+    ("tcp-push", push),
+    ("tcp-fetch", fetch),
+];
+
+/// What is asked and answered where the words do not matter.
+const WORD: &[u8; 8] = b"12345678";
+/// Connections that a crowd waits for at once; a limit for the laboratory.
+const CROWD_MAX: usize = 2_000;
+/// What a role with many connections may have open.
+const FILES: u64 = 60_000;
+
+/// The words of an argument; a role that needs one says so.
+fn words(argument: &str) -> io::Result<(SocketAddr, Vec<u64>, Vec<&str>)> {
+    let mut all = argument.split_whitespace();
+    let address = all.next().and_then(|w| w.parse().ok());
+    let rest: Vec<&str> = all.collect();
+    let numbers = rest.iter().filter_map(|w| w.parse().ok()).collect();
+    Ok((address.ok_or_else(|| io::Error::other("no address"))?, numbers, rest))
+}
+
+/// The number at a place of the argument, or what is usual.
+fn number(numbers: &[u64], at: usize, usual: u64) -> u64 {
+    numbers.get(at).copied().unwrap_or(usual)
+}
+
+/// Lets this process have many connections.
+fn many_files() -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: FILES, rlim_max: FILES };
+    // SAFETY: a plain system call with a structure on the stack.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Listens, with a queue for so many connections.
+fn listen(address: SocketAddr, backlog: u64) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    rustix::net::listen(&listener, i32::try_from(backlog).unwrap_or(4096))?;
+    Ok(listener)
+}
+
+/// Milliseconds that a server takes over each connection or datagram, as a file says at this moment.
+pub fn delay(file: &str) -> Duration {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    Duration::from_secs_f64(text.trim().parse::<f64>().unwrap_or(0.0).clamp(0.0, 3_600_000.0) / 1000.0)
+}
+
+/// `ADDR BACKLOG FILE`: takes one connection after the other, waits as long as the file says before each, answers a word
+/// and lets the client close first.
+fn serve(argument: &str) -> io::Result<()> {
+    let (address, numbers, words) = words(argument)?;
+    let listener = listen(address, number(&numbers, 0, 128))?;
+    let file = words.get(1).copied().unwrap_or_default();
+    let mut word = [0_u8; 8];
+    loop {
+        sleep(delay(file));
+        let (mut stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+        // A client that has given up is no reason to stop.
+        let served = stream.read_exact(&mut word).and_then(|()| stream.write_all(WORD));
+        if served.is_ok() {
+            _ = stream.read(&mut word);
+        }
+    }
+}
+
+/// One visit: connect, ask, read the answer, close.
+fn one_visit(address: SocketAddr, patience: Duration) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_nodelay(true)?;
+    stream.write_all(WORD)?;
+    stream.read_exact(&mut [0; 8])
+}
+
+/// `ADDR EVERY_MS PATIENCE_MS`: visits a server again and again, one connection each.
+fn visit(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    let every = Duration::from_millis(number(&numbers, 0, 20));
+    let patience = Duration::from_millis(number(&numbers, 1, 5_000));
+    let mut meter = Meter::create()?;
+    loop {
+        meter.measure(|| one_visit(address, patience))?;
+        sleep(every);
+    }
+}
+
+/// A visit of a crowd that is not over.
+struct Visitor {
+    stream: TcpStream,
+    since: Instant,
+    asked: bool,
+}
+
+impl Visitor {
+    fn begin(address: SocketAddr) -> io::Result<Self> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Self { stream: TcpStream::from(socket), since: Instant::now(), asked: false })
+    }
+
+    /// Goes on; true when it is over.
+    fn is_over(&mut self, patience: Duration) -> bool {
+        let waits =
+            |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected);
+        if !self.asked {
+            match self.stream.write(WORD) {
+                Ok(_) => self.asked = true,
+                Err(error) if waits(&error) => return self.since.elapsed() > patience,
+                Err(_) => return true,
+            }
+        }
+        match self.stream.read(&mut [0; 8]) {
+            Err(error) if waits(&error) => self.since.elapsed() > patience,
+            _ => true,
+        }
+    }
+}
+
+/// `ADDR PER_S PATIENCE_MS`: so many visits a second, whether or not the ones before are over.
+fn crowd(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    many_files()?;
+    let per_s = number(&numbers, 0, 50).max(1) as f64;
+    let patience = Duration::from_millis(number(&numbers, 1, 4_000));
+    let (start, mut begun) = (Instant::now(), 0_u64);
+    let mut visitors: VecDeque<Visitor> = VecDeque::new();
+    loop {
+        while (begun as f64) < start.elapsed().as_secs_f64() * per_s {
+            begun += 1;
+            if visitors.len() < CROWD_MAX {
+                visitors.extend(Visitor::begin(address).ok());
+            }
+        }
+        visitors.retain_mut(|visitor| !visitor.is_over(patience));
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// `ADDR BYTES`: answers each word on a connection with so many bytes; a thread for each connection.
+fn answer(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    let bytes = usize::try_from(number(&numbers, 0, 1_000)).unwrap_or(1_000);
+    let listener = listen(address, 128)?;
+    loop {
+        let (mut stream, _) = listener.accept()?;
+        std::thread::spawn(move || -> io::Result<()> {
+            stream.set_nodelay(true)?;
+            let body = vec![b'.'; bytes];
+            let mut word = [0_u8; 8];
+            loop {
+                stream.read_exact(&mut word)?;
+                stream.write_all(&body)?;
+            }
+        });
+    }
+}
+
+/// `ADDR BYTES EVERY_MS`: asks on one connection again and again; begins a new one when it breaks.
+fn ask(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    let mut body = vec![0_u8; usize::try_from(number(&numbers, 0, 1_000)).unwrap_or(1_000)];
+    let every = Duration::from_millis(number(&numbers, 1, 10));
+    let mut meter = Meter::create()?;
+    let mut stream: Option<TcpStream> = None;
+    loop {
+        let answered = meter.measure(|| {
+            if stream.is_none() {
+                let fresh = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+                fresh.set_nodelay(true)?;
+                fresh.set_read_timeout(Some(Duration::from_secs(5)))?;
+                fresh.set_write_timeout(Some(Duration::from_secs(5)))?;
+                stream = Some(fresh);
+            }
+            let open = stream.as_mut().ok_or(ErrorKind::NotConnected)?;
+            open.write_all(WORD)?;
+            open.read_exact(&mut body)
+        })?;
+        if answered.is_none() {
+            stream = None;
+        }
+        sleep(every);
+    }
+}
+
+/// `ADDR`: accepts everything and never reads.
+fn mute(argument: &str) -> io::Result<()> {
+    let (address, ..) = words(argument)?;
+    many_files()?;
+    let listener = listen(address, 1_024)?;
+    let mut all = Vec::new();
+    loop {
+        all.push(listener.accept()?.0);
+    }
+}
+
+/// `ADDR COUNT PER_S`: opens so many connections and keeps them.
+fn hold(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    many_files()?;
+    let pause = Duration::from_secs_f64(1.0 / number(&numbers, 1, 500).max(1) as f64);
+    let mut all = Vec::new();
+    loop {
+        if (all.len() as u64) < number(&numbers, 0, 100)
+            && let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_secs(3))
+        {
+            all.push(stream);
+        }
+        sleep(pause);
+    }
+}
+
+/// `ADDR PER_S`: a connection for each of so many requests a second, closed by this side.
+fn churn(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    let per_s = number(&numbers, 0, 100).max(1) as f64;
+    let (start, mut done) = (Instant::now(), 0_u64);
+    loop {
+        while (done as f64) < start.elapsed().as_secs_f64() * per_s {
+            done += 1;
+            _ = one_visit(address, Duration::from_secs(1));
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// `ADDR COUNT`: writes into so many connections as much as they take, to somebody who does not read.
+fn pour(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    many_files()?;
+    let mut all = Vec::new();
+    for _ in 0..number(&numbers, 0, 10) {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nonblocking(true)?;
+        all.push(stream);
+    }
+    let body = vec![b'.'; 64 << 10];
+    loop {
+        for stream in &mut all {
+            _ = stream.write(&body);
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// `ADDR PER_S`: fills connections to somebody who does not read, and closes them with the data unsent.
+fn abandon(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    let pause = Duration::from_secs_f64(1.0 / number(&numbers, 0, 50).max(1) as f64);
+    let body = vec![b'.'; 64 << 10];
+    loop {
+        if let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
+            sockopt::set_socket_send_buffer_size(&stream, 32 << 10)?;
+            stream.set_nonblocking(true)?;
+            for _ in 0..50 {
+                if stream.write(&body).is_err() {
+                    break;
+                }
+            }
+        }
+        sleep(pause);
+    }
+}
+
+/// `ADDR BYTES`: writes so many bytes to whoever comes and closes, with what the other side has not taken still to send.
+fn push(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    let body = vec![b'.'; usize::try_from(number(&numbers, 0, 100_000)).unwrap_or(100_000)];
+    let listener = listen(address, 128)?;
+    loop {
+        let (mut stream, _) = listener.accept()?;
+        sockopt::set_socket_send_buffer_size(&stream, body.len())?;
+        stream.set_write_timeout(Some(Duration::from_secs(2)))?;
+        _ = stream.write_all(&body);
+    }
+}
+
+/// `ADDR BYTES EVERY_MS`: reads so many bytes, slowly, as over a thin line; an answer that is cut off is a failure.
+fn fetch(argument: &str) -> io::Result<()> {
+    let (address, numbers, _) = words(argument)?;
+    let bytes = usize::try_from(number(&numbers, 0, 100_000)).unwrap_or(100_000);
+    let every = Duration::from_millis(number(&numbers, 1, 50));
+    let mut meter = Meter::create()?;
+    let mut piece = vec![0_u8; 8 << 10];
+    loop {
+        meter.measure(|| {
+            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+            sockopt::set_socket_recv_buffer_size(&stream, 8 << 10)?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            let mut left = bytes;
+            while left > 0 {
+                let n = stream.read(&mut piece)?;
+                if n == 0 {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+                left = left.saturating_sub(n);
+                sleep(Duration::from_millis(2));
+            }
+            Ok(())
+        })?;
+        sleep(every);
+    }
+}
