@@ -261,11 +261,13 @@ static EDGES: &[Edge] = &[
     ),
     edge("listen-overflow", "session-drop", "a session that begins anew is not accepted"),
     within("single-thread-bottleneck", "listen-overflow", "the thread that is busy is the one that accepts"),
-    edge(
+    within(
         "single-thread-bottleneck",
         "socket-buffer-overflow",
         "the thread that is busy is the one that reads",
     ),
+    within("fd-exhaustion", "listen-overflow", "a server without descriptors cannot accept"),
+    edge("interrupt-imbalance", "nic-drops", "one CPU takes all packets and can take no more"),
     edge("cpu-quota-throttled", "listen-overflow", "a server that is throttled does not accept"),
     edge("cpu-quota-throttled", "socket-buffer-overflow", "a program that is throttled does not read"),
     edge("runqueue-wait", "listen-overflow", "a server that waits for a CPU does not accept"),

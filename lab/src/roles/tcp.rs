@@ -31,8 +31,6 @@ pub const ROLES: &[Role] = &[
 const WORD: &[u8; 8] = b"12345678";
 /// Connections that a crowd waits for at once; a limit for the laboratory.
 const CROWD_MAX: usize = 2_000;
-/// What a role with many connections may have open.
-const FILES: u64 = 60_000;
 
 /// The words of an argument; a role that needs one says so.
 fn words(argument: &str) -> io::Result<(SocketAddr, Vec<u64>, Vec<&str>)> {
@@ -48,10 +46,15 @@ fn number(numbers: &[u64], at: usize, usual: u64) -> u64 {
     numbers.get(at).copied().unwrap_or(usual)
 }
 
-/// Lets this process have many connections.
+/// Lets this process have as many connections as it may.
 fn many_files() -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: FILES, rlim_max: FILES };
-    // SAFETY: a plain system call with a structure on the stack.
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a plain system call that fills a structure on the stack.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: a plain system call that reads a structure on the stack.
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
         return Err(io::Error::last_os_error());
     }
