@@ -243,13 +243,23 @@ fn one_datagram_in_a_thousand_is_nothing() {
 fn a_backlog_that_drops_is_named_by_the_device_that_it_came_from() {
     let mut m = serving();
     m.row("softnet.dropped", "1", 0.0, 4000.0).row("softnet.processed", "1", 500.0, 90_000.0);
-    m.row("cpu.softirq", "1", 0.01, 0.95).row("nic.rx_drop", "eth0@web", 0.0, 4000.0);
+    m.row("cpu.softirq", "1", 0.01, 0.4).row("nic.rx_drop", "eth0@web", 0.0, 4000.0);
     m.row("drop.packets", "cpu_backlog", 0.0, 4000.0);
     let report = m.explain();
     assert_eq!(root(&report).0, "nic-drops");
     assert_eq!(culprit(&report).nic.as_deref(), Some("eth0@web"));
     let remarks = report.incidents[0].root_cause.remarks.join(" ");
     assert!(remarks.contains("CPU 1"), "{remarks}");
+}
+
+#[test]
+fn a_cpu_that_takes_all_packets_is_upstream_of_what_its_backlog_drops() {
+    let mut m = serving();
+    m.row("softnet.dropped", "1", 0.0, 4000.0).row("softnet.processed", "1", 500.0, 90_000.0);
+    m.row("cpu.softirq", "1", 0.01, 0.95).row("cpu.idle", "1", 0.98, 0.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "interrupt-imbalance");
+    assert!(report.incidents[0].chain.iter().any(|l| l.condition == "nic-drops"));
 }
 
 #[test]

@@ -46,6 +46,8 @@ const BUSY: f64 = 0.3;
 const RATIO: f64 = 3.0;
 /// A CPU that idles for less than a tenth of the time has no room for more.
 const FULL_IDLE: f64 = 0.1;
+/// What drops while a quarter of the CPU is left does not drop for want of CPU.
+const ROOM_IDLE: f64 = 0.25;
 /// Half of another CPU is free to take a part.
 const SPARE: f64 = 0.5;
 /// A tenth of a task's time.
@@ -118,7 +120,8 @@ fn observe(view: &View<'_>) -> Observation {
 fn harm(view: &View<'_>, cpu: &str, span: Span, idle: Option<f64>) -> Option<(String, Option<f64>)> {
     let softnet = |metric: &str| view.set.get(metric, cpu).and_then(|s| s.mean(span)).unwrap_or(0.0);
     let dropped = softnet("softnet.dropped");
-    if dropped >= 1.0 {
+    // A CPU that still idles drops because a burst was longer than its queue: that is `nic-drops`.
+    if dropped >= 1.0 && idle.is_none_or(|idle| idle < ROOM_IDLE) {
         return Some((format!("{} packets/s are dropped at its backlog", words::count(dropped)), None));
     }
     let number: f64 = cpu.parse().ok()?;
