@@ -7,6 +7,7 @@ pub mod baselines;
 pub mod conductor;
 pub mod controls;
 pub mod counters;
+pub mod disguise;
 pub mod draw;
 pub mod incident;
 pub mod incidents;

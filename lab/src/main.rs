@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
+use mitra_lab::disguise::Renames;
 use mitra_lab::machine::{self, Possession};
 use mitra_lab::record::{Kind, Results, State, key};
 use mitra_lab::recorder::Mitra;
@@ -106,6 +107,9 @@ enum Command {
         /// Explains the stored archives anew, to tell what is right and what is a miss
         #[arg(long)]
         explain: bool,
+        /// Replaces OLD by NEW in all texts: paths and control groups that are nobody's business
+        #[arg(long, value_name = "OLD=NEW")]
+        rename: Vec<String>,
     },
     /// What the recorder itself has to live through: no sample may be missing
     Endure {
@@ -176,11 +180,12 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             let page = html.or_else(|| dirs.first().map(|d| d.join("score.html")));
             show(&judged, page.as_deref())?;
         }
-        Command::Ship { dir, to, explain } => {
+        Command::Ship { dir, to, explain, rename } => {
             let mitra = if explain { Some(mitra()?) } else { None };
+            let renames = Renames::parse(&rename)?;
             let results = Results::open(&dir)?;
             let judged = score::judge_all(&results, mitra.as_ref())?;
-            let (count, bytes) = ship::ship(&results, &judged, &to)?;
+            let (count, bytes) = ship::ship(&results, &judged, &to, &renames)?;
             println!("{count} recordings, {} KB, in {}", bytes >> 10, to.display());
         }
     }

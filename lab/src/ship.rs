@@ -6,7 +6,11 @@ use std::path::Path;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Kind, Record, Results, State, copy_tree};
+use mitra_model::Span;
+use mitra_model::time::SECOND;
+
+use crate::disguise::{Renames, disguise, plain_release};
+use crate::record::{Kind, Record, Results, State};
 use crate::score::Judged;
 
 /// A recording that is larger is not shipped.
@@ -19,6 +23,14 @@ pub struct Shipped {
     pub miss: Option<String>,
     /// What was made.
     pub run: Record,
+}
+
+/// `6.18.44, ` of `6.18.44-cloud-amd64, `; other words stay.
+fn release_only(word: &str) -> String {
+    if !word.starts_with(|c: char| c.is_ascii_digit()) || !word.contains('.') {
+        return word.to_owned();
+    }
+    plain_release(word) + ", "
 }
 
 /// Bytes of all files in a directory.
@@ -49,24 +61,39 @@ pub fn miss(judged: &Judged) -> Option<String> {
     Some(said)
 }
 
-/// Copies what was made to `to`, a directory for each run. Returns how many, and their bytes.
-pub fn ship(results: &Results, judged: &[Judged], to: &Path) -> anyhow::Result<(usize, u64)> {
+/// Writes what was made to `to`, under other names, a directory for each run. Returns how many, and their bytes.
+///
+/// Captures stay behind: what they found is in the events of the frames.
+pub fn ship(
+    results: &Results,
+    judged: &[Judged],
+    to: &Path,
+    renames: &Renames,
+) -> anyhow::Result<(usize, u64)> {
     let (mut count, mut bytes) = (0, 0);
     for one in judged.iter().filter(|j| j.record.state == State::Made) {
-        let from = results.archive(&one.record);
-        let is = size(&from);
-        if is == 0 || is > BYTES_MAX {
+        let target = to.join(&one.record.key);
+        _ = fs::remove_dir_all(&target);
+        let archive = target.join("archive");
+        fs::create_dir_all(&archive).with_context(|| target.display().to_string())?;
+        let at = |s: f64| (s * SECOND as f64) as i64;
+        // A second more on both sides: rates need the sample before.
+        let span = Span { since: at(one.record.since_s - 2.0), until: at(one.record.until_s + 1.0) };
+        disguise(&results.archive(&one.record), span, &archive, renames)
+            .with_context(|| one.record.key.clone())?;
+        let is = size(&archive);
+        if is > BYTES_MAX {
             println!("{}: not shipped: {} KB", one.record.key, is >> 10);
+            fs::remove_dir_all(&target)?;
             continue;
         }
         let mut run = one.record.clone();
         // Live answers belong to the machine of the round, not to the recording.
         run.live.clear();
-        let target = to.join(&run.key);
-        _ = fs::remove_dir_all(&target);
-        copy_tree(&from, &target.join("archive")).with_context(|| target.display().to_string())?;
+        run.machine = run.machine.split_inclusive(' ').map(release_only).collect();
         let shipped = Shipped { miss: miss(one), run };
-        fs::write(target.join("truth.json"), serde_json::to_string_pretty(&shipped)? + "\n")?;
+        let text = renames.apply(&serde_json::to_string_pretty(&shipped)?);
+        fs::write(target.join("truth.json"), text + "\n")?;
         count += 1;
         bytes += is;
     }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use mitra_archive::{Query, Reader, RowFilter};
 use mitra_diagnose::Request;
 use mitra_lab::baselines::Answers;
+use mitra_lab::disguise::{Renames, disguise};
 use mitra_lab::score::{self, Judged, Summary};
 use mitra_lab::ship::{Shipped, miss};
 use mitra_model::time::SECOND;
@@ -92,4 +93,20 @@ fn recordings_are_explained_as_their_truth_says() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_disguised_recording_is_explained_the_same() {
+    let Some(folder) = folders().into_iter().next() else { return };
+    let (shipped, before) = judged(&folder);
+    let to = tempfile::tempdir().unwrap();
+    let culprit = shipped.run.acts[0].truth.clone().unwrap_or_default().process.unwrap_or_default();
+    let renames = Renames::parse(&[format!("{culprit}=zebra")]).unwrap();
+    disguise(&folder.join("archive"), Span::ALL, &to.path().join("archive"), &renames).unwrap();
+    fs::copy(folder.join("truth.json"), to.path().join("truth.json")).unwrap();
+    let (_, after) = judged(to.path());
+    assert_eq!(before.verdicts[0].answer, after.verdicts[0].answer);
+    if !culprit.is_empty() && before.verdicts[0].culprit {
+        assert!(after.verdicts[0].culprit_wrong[0].contains("zebra"), "{:?}", after.verdicts[0]);
+    }
 }
