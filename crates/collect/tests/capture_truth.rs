@@ -105,6 +105,13 @@ fn every_page_that_is_touched_first_is_a_fault() {
     let faults: u64 = raw.stacks.iter().filter(|s| s.tag.starts_with("minor, memory")).map(|s| s.count).sum();
     assert!((5000..5200).contains(&faults), "{faults} faults: {:?}", raw.captured.tables);
     assert_eq!(raw.captured.lost, 0);
+    let mut some = own("faults", "mitra-touches", 1.0);
+    some.options.insert("every".into(), "50".into());
+    let armed = arm(&some).unwrap();
+    thread("mitra-touches", || touch(5000)).join().unwrap();
+    let sampled: u64 = run_to_its_end(armed).stacks.iter().map(|s| s.count).sum();
+    // Of each CPU the last period may not be over.
+    assert!((4500..5500).contains(&sampled), "{sampled} faults by samples");
     let heaviest = raw.stacks.iter().max_by(|a, b| a.weight.total_cmp(&b.weight)).unwrap();
     assert!(!heaviest.user.is_empty(), "{heaviest:?}");
 }
@@ -145,4 +152,108 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let mut odd = Request::new("offcpu", 1.0, "");
     odd.options.insert("hue".into(), "blue".into());
     assert!(refused(&odd).contains("no option"));
+}
+
+/// Runs bpftrace with a program for `seconds`, and returns what it prints; none where it is not installed or does not work
+/// here.
+fn bpftrace(program: &str, seconds: u32) -> Option<std::process::Child> {
+    let program = format!("{program} interval:s:{seconds} {{ exit(); }}");
+    let child = std::process::Command::new("bpftrace")
+        .args(["-q", "-e", &program])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn();
+    match child {
+        Ok(child) => Some(child),
+        Err(error) => {
+            println!("skipped: bpftrace: {error}");
+            None
+        }
+    }
+}
+
+/// The number that bpftrace printed for a map without keys: `@name: 123`.
+fn printed(child: std::process::Child, name: &str) -> Option<f64> {
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found = text.lines().find_map(|line| line.strip_prefix(&format!("@{name}: "))?.trim().parse().ok());
+    if found.is_none() {
+        println!("skipped: bpftrace: {text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    found
+}
+
+fn agree(ours: f64, theirs: f64, what: &str) {
+    println!("{what}: {ours} here, {theirs} by bpftrace");
+    assert!(
+        theirs > 0.0 && (ours - theirs).abs() <= 0.05 * theirs,
+        "{what}: {ours} here, {theirs} by bpftrace"
+    );
+}
+
+#[test]
+fn bpftrace_sees_the_same_time_off_cpu() {
+    let program = "BEGIN { @total = (uint64)0; } \
+        tracepoint:sched:sched_switch { if (args->prev_comm == \"mitra-peer\") { @off[args->prev_pid] = nsecs; } \
+        if (@off[args->next_pid]) { @total = @total + nsecs - @off[args->next_pid]; delete(@off[args->next_pid]); } } \
+        END { clear(@off); }";
+    let Some(peer) = bpftrace(program, 6) else { return };
+    sleep(Duration::from_secs(2));
+    let Some(armed) = arm(&own("offcpu", "mitra-peer", 3.0)) else { return };
+    // Both watch now, and both go on when the load has ended.
+    thread("mitra-peer", || (0..1000).for_each(|i| sleep(Duration::from_micros(500 + i)))).join().unwrap();
+    let raw = run_to_its_end(armed);
+    let Some(theirs) = printed(peer, "total") else { return };
+    agree(raw.stacks.iter().map(|s| s.weight).sum::<f64>(), theirs * 1e-9, "seconds off CPU");
+}
+
+#[test]
+fn bpftrace_sees_as_many_switches() {
+    let program = "BEGIN { @count = (uint64)0; } software:context-switches:1 { \
+        if (comm == \"mitra-peer-s\") { @count = @count + 1; } }";
+    let Some(peer) = bpftrace(program, 6) else { return };
+    sleep(Duration::from_secs(2));
+    let Some(armed) = arm(&own("offcpu", "mitra-peer-s", 3.0)) else { return };
+    thread("mitra-peer-s", || (0..1000).for_each(|i| sleep(Duration::from_micros(500 + i)))).join().unwrap();
+    let raw = run_to_its_end(armed);
+    let Some(theirs) = printed(peer, "count") else { return };
+    println!("{} lost", raw.captured.lost);
+    agree(raw.stacks.iter().map(|s| s.count as f64).sum::<f64>(), theirs, "switches");
+}
+
+#[test]
+fn time_off_cpu_is_the_wall_time_less_the_cpu_time() {
+    let Some(armed) = arm(&own("offcpu", "mitra-mixes", 4.0)) else { return };
+    let cpu = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    };
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread("mitra-mixes", move || {
+        let (began, before) = (Instant::now(), cpu());
+        for i in 0..400u64 {
+            (0..50_000u64).for_each(|i| _ = std::hint::black_box(i * i));
+            sleep(Duration::from_micros(i * 10));
+        }
+        sender.send(began.elapsed().as_secs_f64() - (cpu() - before)).unwrap();
+    })
+    .join()
+    .unwrap();
+    let theirs = receiver.recv().unwrap();
+    let raw = run_to_its_end(armed);
+    let ours: f64 = raw.stacks.iter().map(|s| s.weight).sum();
+    println!("off CPU: {ours} s by the probe, {theirs} s by the clocks");
+    assert!((ours - theirs).abs() <= 0.05 * theirs, "{ours} s by the probe, {theirs} s by the clocks");
+}
+
+#[test]
+fn bpftrace_sees_as_many_faults() {
+    let program = "BEGIN { @count = (uint64)0; } software:page-faults:1 { if (comm == \"mitra-peer-f\") { @count = @count + 1; } }";
+    let Some(peer) = bpftrace(program, 6) else { return };
+    sleep(Duration::from_secs(2));
+    let Some(armed) = arm(&own("faults", "mitra-peer-f", 3.0)) else { return };
+    thread("mitra-peer-f", || touch(20_000)).join().unwrap();
+    let raw = run_to_its_end(armed);
+    let Some(theirs) = printed(peer, "count") else { return };
+    agree(raw.stacks.iter().map(|s| s.count as f64).sum::<f64>(), theirs, "faults");
 }

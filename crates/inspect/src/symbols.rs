@@ -5,15 +5,13 @@
 //! compiler wrote. An address that nobody names stays `[module+0xoffset]`.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use blazesym::MaybeDefault;
-use blazesym::symbolize::source::{Elf, Kernel, Source};
+use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
-use mitra_model::capture::{Image, RawStack};
+use mitra_model::capture::{Image, KERNEL_MARK, RawStack};
 
+use crate::kernel::KernelSymbols;
 use crate::maps;
 use crate::process::Process;
 
@@ -25,17 +23,18 @@ const ROOTS_MAX: usize = 128;
 const REFRESHES: u8 = 3;
 /// Of a longer name the rest is left out.
 const NAME_CHARS_MAX: usize = 240;
-/// As far as kallsyms is read to see whether it shows addresses at all.
-const KALLSYMS_LINES: usize = 1000;
 /// A user stack that ends in none of these was cut off on the way to its root.
 const ROOTS: &[&str] =
     &["_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "thread_start"];
 
+/// The frame in place of those that could not be followed.
+const CUT_OFF: &str = "[cut off]";
+
 /// Names the addresses of stacks. Knows the programs that were shown to it, also after they ended.
 pub struct Symbols {
     symbolizer: Symbolizer,
-    kernel: HashMap<u64, String>,
-    has_kernel: bool,
+    kernel: KernelSymbols,
+    hides_kernel: bool,
     processes: HashMap<(u32, u32), Known>,
     roots: usize,
     /// Runtimes that hide the names of their functions, by what would show them.
@@ -64,8 +63,8 @@ impl Symbols {
         let builder = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false);
         Symbols {
             symbolizer: builder.enable_auto_reload(false).build(),
-            kernel: HashMap::new(),
-            has_kernel: kernel_shows_addresses(Path::new("/proc/kallsyms")),
+            kernel: KernelSymbols::read(Path::new("/proc/kallsyms")),
+            hides_kernel: false,
             processes: HashMap::new(),
             roots: 0,
             hidden: HashSet::new(),
@@ -109,7 +108,18 @@ impl Symbols {
                 known.process.refresh();
             }
         }
-        for (i, address) in stack.user.iter().enumerate().rev() {
+        // The kernel follows frame pointers. Where there is none it follows whatever stands in its place, and what it finds
+        // from there on is no code.
+        let mut whole = 0;
+        while let Some(address) = stack.user.get(whole)
+            && self.is_code(stack, at_call(*address, whole == 0))
+        {
+            whole += 1;
+        }
+        if whole < stack.user.len() {
+            names.push(CUT_OFF.to_owned());
+        }
+        for (i, address) in stack.user.iter().enumerate().take(whole).rev() {
             names.push(self.user(stack, *address, i == 0));
         }
         if let Some(root) = names.first() {
@@ -121,28 +131,28 @@ impl Symbols {
         for (i, address) in stack.kernel.iter().enumerate().rev() {
             names.push(self.in_kernel(*address, i == 0));
         }
-        // The probe itself is not what the task was doing.
-        while names.len() > from && names.last().is_some_and(|name| is_probe(name)) {
-            names.pop();
+        // The probe itself is not what the task was doing, and its programs may have gone by now.
+        let in_kernel = names.get(from..).unwrap_or_default();
+        if let Some(probe) = in_kernel.iter().position(|name| is_probe(name)) {
+            names.truncate(from + probe);
         }
         names
     }
 
+    /// Whether code lies at an address, as far as that is known.
+    fn is_code(&mut self, stack: &RawStack, address: u64) -> bool {
+        let Some(known) = self.processes.get_mut(&(stack.pid, stack.image)) else { return true };
+        known.process.mappings.is_empty()
+            || maps::find(&known.process.mappings, address).is_some()
+            || known.process.compiled(address).is_some()
+    }
+
     fn in_kernel(&mut self, address: u64, is_leaf: bool) -> String {
-        let called = at_call(address, is_leaf);
-        if let Some(name) = self.kernel.get(&called) {
-            return name.clone();
+        self.hides_kernel |= self.kernel.is_empty();
+        match self.kernel.name(at_call(address, is_leaf)) {
+            Some(name) => format!("{name}{KERNEL_MARK}"),
+            None => format!("{address:#x}{KERNEL_MARK}"),
         }
-        let mut name = None;
-        if self.has_kernel {
-            let source =
-                Kernel { kallsyms: MaybeDefault::Default, vmlinux: MaybeDefault::None, ..Kernel::default() };
-            let found = self.symbolizer.symbolize_single(&Source::Kernel(source), Input::AbsAddr(called));
-            name = plain(found);
-        }
-        let name = name.map_or_else(|| format!("{address:#x}_[k]"), |name| format!("{name}_[k]"));
-        self.kernel.insert(called, name.clone());
-        name
     }
 
     fn user(&mut self, stack: &RawStack, address: u64, is_leaf: bool) -> String {
@@ -180,7 +190,7 @@ impl Symbols {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if !self.has_kernel && !self.kernel.is_empty() {
+        if self.hides_kernel {
             notes.push("functions of the kernel have no names: kernel.kptr_restrict hides them".to_owned());
         }
         let mut by_runtime: HashMap<&str, Vec<u32>> = HashMap::new();
@@ -248,19 +258,11 @@ fn bounded(name: &str) -> String {
     }
 }
 
-/// Frames between the traced place and the program that took the stack.
+/// Frames between the traced place and the program that took the stack: `bpf_trace_run4`, `__traceiter_sched_switch`.
 fn is_probe(name: &str) -> bool {
-    ["bpf_", "__bpf_", "__traceiter_", "trace_call_bpf", "perf_trace_", "__perf_event_overflow", "perf_"]
+    ["__traceiter_", "__bpf_trace_", "bpf_trace_run", "trace_event_raw_event_"]
         .iter()
         .any(|start| name.starts_with(start))
-}
-
-/// With `kernel.kptr_restrict` all addresses are zero, and every name would be wrong.
-fn kernel_shows_addresses(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
-    let lines = BufReader::new(file).lines().take(KALLSYMS_LINES).map_while(Result::ok);
-    let zero = |line: &str| line.split(' ').next().is_none_or(|address| address.bytes().all(|b| b == b'0'));
-    lines.into_iter().any(|line| !zero(&line))
 }
 
 #[cfg(test)]
@@ -287,7 +289,7 @@ mod tests {
     #[test]
     fn an_address_that_nobody_names_is_not_given_a_name() {
         let mut symbols = Symbols::new();
-        assert_eq!(symbols.names(&of_this_process(vec![8])), ["[unknown 0x8]"]);
+        assert_eq!(symbols.names(&of_this_process(vec![8])), ["[cut off]"]);
         let gone = RawStack { pid: 4_194_303, user: vec![0x1234], ..RawStack::default() };
         assert_eq!(symbols.names(&gone), ["[unknown 0x1234]"]);
     }
@@ -318,22 +320,16 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_has_names_where_it_shows_addresses() {
-        let dir = tempfile::tempdir().unwrap();
-        let hidden = dir.path().join("kallsyms");
-        std::fs::write(&hidden, "0000000000000000 T _text\n0000000000000000 T _stext\n").unwrap();
-        assert!(!kernel_shows_addresses(&hidden));
-        std::fs::write(&hidden, "0000000000000000 A fixed\nffffffff81000000 T _text\n").unwrap();
-        assert!(kernel_shows_addresses(&hidden));
-        let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let line = text.lines().find(|line| line.ends_with(" T vfs_read")).unwrap_or_default();
-        let address = u64::from_str_radix(line.split(' ').next().unwrap_or_default(), 16).unwrap_or(0);
-        if address == 0 {
+    fn the_probe_is_left_out() {
+        let mut symbols = Symbols::new();
+        let kernel = &symbols.kernel;
+        let (Some(schedule), Some(run)) = (kernel.address("__schedule"), kernel.address("bpf_trace_run4"))
+        else {
             println!("skipped: this kernel hides its addresses");
             return;
-        }
-        let mut symbols = Symbols::new();
-        let stack = RawStack { kernel: vec![address + 4], ..RawStack::default() };
-        assert_eq!(symbols.names(&stack), ["vfs_read_[k]"]);
+        };
+        // A program that has gone, the way to it, the place.
+        let kernel = vec![0xffff_ffff_ffff_0000, run + 9, schedule + 9];
+        assert_eq!(symbols.names(&RawStack { kernel, ..RawStack::default() }), ["__schedule_[k]"]);
     }
 }

@@ -15,8 +15,11 @@ use crate::event::{Event, EventKind};
 pub const SCHEMA: &str = "mitra.capture/1";
 /// As many rows travel in an event.
 pub const TOPS_MAX: usize = 20;
-/// As many frames of a stack are named in a row; the whole stack is in the profile.
-const LEAVES: usize = 3;
+/// As many frames of the kernel, and of the program, are named in a row; the whole stack is in the profile.
+const KERNEL_LEAVES: usize = 4;
+const USER_LEAVES: usize = 2;
+/// What the name of a frame of the kernel ends in.
+pub const KERNEL_MARK: &str = "_[k]";
 
 /// What an armed probe saw, and what it cost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -52,6 +55,9 @@ pub struct Captured {
     /// The part of it that the programs in the kernel took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_kernel_ns: Option<u64>,
+    /// How often the programs in the kernel ran, also for events that were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u64>,
     /// CPU time that it took to load it, before it began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_setup_ns: Option<u64>,
@@ -312,31 +318,36 @@ impl Raw {
     }
 }
 
-/// Frames that every waiting task ends in, and that say nothing of why.
-const SCHEDULER: &[&str] = &[
+/// Beginnings of frames that many stacks of the kernel have, and that say nothing of why: the scheduler, and the way
+/// from user mode into the kernel.
+const PLUMBING: &[&str] = &[
     "__schedule",
-    "__schedule_loop",
     "schedule",
-    "schedule_timeout",
     "io_schedule",
-    "io_schedule_timeout",
-    "schedule_preempt_disabled",
-    "schedule_idle",
     "__cond_resched",
-    "preempt_schedule_common",
-    "preempt_schedule_irq",
-    "raw_irqentry_exit_cond_resched",
-    "irqentry_exit",
-    "irqentry_exit_to_user_mode",
+    "preempt_schedule",
+    "raw_irqentry_",
+    "irqentry_",
+    "asm_",
+    "entry_",
+    "do_syscall_64",
+    "x64_sys_call",
+    "el0_",
+    "el0t_",
+    "ret_from_fork",
 ];
 
-/// The end of a stack in words: its innermost frames, beginning with the leaf.
+/// The end of a stack in words: its innermost frames, beginning with the leaf, without the marks of the kernel.
 fn leaf(profile: &Profile, stack: &Stack) -> String {
-    let plain = |frame: &&str| !SCHEDULER.contains(&frame.trim_end_matches("_[k]"));
-    let mut frames: Vec<&str> = profile.frames(stack).rev().filter(plain).take(LEAVES).collect();
+    let kernel = |frame: &&str| frame.ends_with(KERNEL_MARK);
+    let telling = |frame: &&str| !PLUMBING.iter().any(|start| frame.starts_with(start));
+    let leaves = || profile.frames(stack).rev();
+    let mut frames: Vec<&str> = leaves().filter(kernel).filter(telling).take(KERNEL_LEAVES).collect();
+    frames.extend(leaves().filter(|frame| !kernel(frame)).take(USER_LEAVES));
     if frames.is_empty() {
-        frames = profile.frames(stack).rev().take(LEAVES).collect();
+        frames = leaves().take(KERNEL_LEAVES).collect();
     }
+    let frames: Vec<&str> = frames.iter().map(|frame| frame.trim_end_matches(KERNEL_MARK)).collect();
     let mut text = frames.join(" < ");
     if !stack.tag.is_empty() {
         text = if text.is_empty() { stack.tag.clone() } else { format!("{}: {text}", stack.tag) };
@@ -393,7 +404,11 @@ fn stack_table(profile: &Profile) -> CaptureTable {
     if !counts_only {
         columns.push(CaptureColumn { name: profile.weight.clone().into(), ..column("", &profile.unit, "") });
     }
-    columns.push(column("where", "", "the innermost frames, the leaf first; [k] is the kernel"));
+    columns.push(column(
+        "where",
+        "",
+        "the innermost frames of the kernel and of the program, the leaf first",
+    ));
     let rows = stack_rows(profile).into_iter().map(|row| {
         let mut cells = vec![
             row.pid.map_or(Cell::Unknown(()), |pid| Cell::number(f64::from(pid))),
@@ -486,7 +501,7 @@ mod tests {
         assert_eq!(frames[0], ["u1", "u3", "k21_[k]", "schedule_[k]"]);
         assert_eq!(profile.names.len(), 5, "a name is stored once");
         let tops: Vec<(&str, f64)> = captured.tops.iter().map(|r| (r.what.as_str(), r.amount)).collect();
-        assert_eq!(tops, [("k21_[k] < u3 < u1", 1.5), ("u2 < u1", 0.5), ("schedule_[k]", 0.25)]);
+        assert_eq!(tops, [("k21 < u3 < u1", 1.5), ("u2 < u1", 0.5), ("schedule", 0.25)]);
         assert!(captured.tables[0].rows.iter().all(|row| row.len() == captured.tables[0].columns.len()));
     }
 

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod armed;
+mod capture;
 mod compare;
 mod completions;
 mod conditions;
@@ -35,6 +36,7 @@ pub fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Record(args) => record::run(&args),
         Command::Explain(args) => explain::run(&args, &style),
+        Command::Capture(args) => capture::run(&args, &style),
         Command::Compare(args) => compare::run(&args, &style),
         Command::Import(args) => import::run(&args),
         Command::Live(args) => crate::live::run(&args, cli.color),

@@ -78,6 +78,8 @@ fn as_json(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event]) -> Va
         "disk_bytes": status.disk_bytes,
         "sealed_bytes": status.sealed_bytes,
         "log_bytes": status.log_bytes,
+        "captures": status.captures,
+        "capture_bytes": status.capture_bytes,
         "segments": status.segments,
         "bytes_per_second": status.bytes_per_second,
         "parts": status.parts.iter().map(|p| json!({ "name": p.name, "bytes": p.bytes })).collect::<Vec<_>>(),
@@ -145,6 +147,10 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &
             bytes(status.log_bytes)
         ),
     );
+    if status.captures > 0 {
+        let text = format!("{} of armed probes, {}", status.captures, bytes(status.capture_bytes));
+        page.labelled(0, "Captures", width, Some(Ink::Strong), &text);
+    }
     let parts: Vec<String> =
         status.parts.iter().take(LINES_MAX).map(|p| format!("{} {}", p.name, bytes(p.bytes))).collect();
     if !parts.is_empty() {

@@ -1,5 +1,6 @@
 //! How things look on standard output.
 
+pub mod capture;
 pub mod compare;
 #[cfg(test)]
 pub mod examples;

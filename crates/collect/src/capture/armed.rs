@@ -186,6 +186,7 @@ impl Armed {
         self.counts = loaded.counts()?;
         let run = self.cost.of(&loaded.programs);
         self.cost_kernel_ns = run.map(|run| run.ns);
+        self.header.runs = run.map(|run| run.count);
         self.missed = run.map_or(0, |run| run.missed);
         Ok(())
     }
@@ -225,7 +226,7 @@ impl Armed {
         let Armed { mut header, gather, counts, ended, .. } = self;
         header.seconds = self.lasted.as_secs_f64();
         header.events = counts.events;
-        header.lost = counts.lost.saturating_add(counts.stacks_lost).saturating_add(self.missed);
+        header.lost = counts.lost.saturating_add(self.missed);
         header.ended = ended.unwrap_or_default();
         header.cost_kernel_ns = self.cost_kernel_ns;
         header.cost_ns = self.cost_kernel_ns.map(|ns| ns.saturating_add(self.cost.user_ns));

@@ -2,6 +2,7 @@
 
 pub mod chain;
 pub mod compare;
+pub mod flame;
 pub mod plot;
 mod runs;
 mod sections;

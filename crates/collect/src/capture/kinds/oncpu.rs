@@ -13,7 +13,7 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 pub(super) const KIND: Kind = Kind {
     name: "oncpu",
     help: "where CPU time goes, by stack: samples at 99 Hz on every CPU",
-    cost: "about 2 µs for each sample: 0.02 % of a CPU that is busy, whatever the load",
+    cost: "about 9 µs for each sample: 0.1 % of each CPU that is busy, whatever it does",
     attaches: &["cpu-clock (perf_event)"],
     columns: &[
         ("pid", "", "the process"),

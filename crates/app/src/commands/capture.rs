@@ -1,0 +1,226 @@
+//! `mitra capture`: armed probes, by hand.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use mitra_model::Captured;
+
+use super::show::{is_stdout, write_page};
+use super::{print, print_json};
+use crate::cli::CaptureArgs;
+use crate::errors::usage;
+use crate::place;
+use crate::render::style::Style;
+use crate::render::{capture as render, html};
+
+/// Captures and prints, or reads one that was kept, or lists the kinds.
+pub fn run(args: &CaptureArgs, style: &Style) -> Result<()> {
+    if args.list {
+        return probes::list(args, style);
+    }
+    let (captured, file) = if let Some(which) = &args.show {
+        let (captured, path) = kept(args, which)?;
+        (captured, Some(path))
+    } else {
+        let captured = probes::capture(args)?;
+        let file = keep(args, &captured);
+        (captured, file)
+    };
+    show(args, &captured, file.as_deref(), style)
+}
+
+/// The capture that is meant: a file, the name of one in the archive, or the latest.
+fn kept(args: &CaptureArgs, which: &str) -> Result<(Captured, String)> {
+    let path = Path::new(which).to_path_buf();
+    let path = if which != "latest" && path.is_file() {
+        path
+    } else {
+        let dir = place::readable_dir(&args.archive)?;
+        let mut files = mitra_archive::captures(&dir)?;
+        files.retain(|file| args.kind.as_ref().is_none_or(|kind| *kind == file.kind));
+        let found = match which {
+            "latest" => files.pop(),
+            name => files.into_iter().find(|file| file.name.starts_with(name)),
+        };
+        let none = || usage(format!("{}: there is no capture {which:?} here", dir.display()));
+        found.ok_or_else(none)?.path
+    };
+    Ok((mitra_archive::read_capture(&path)?, path.display().to_string()))
+}
+
+/// Puts it into the archive. A capture that cannot be kept is shown all the same.
+fn keep(args: &CaptureArgs, captured: &Captured) -> Option<String> {
+    if args.no_archive {
+        return None;
+    }
+    let kept = place::archive_dir(&args.archive)
+        .and_then(|dir| Ok((mitra_archive::store_capture(&dir, captured)?, dir)));
+    match kept {
+        Ok((name, dir)) => Some(dir.join("captures").join(name).display().to_string()),
+        Err(error) => {
+            _ = writeln!(std::io::stderr(), "mitra: the capture is not kept: {error:#}");
+            None
+        }
+    }
+}
+
+fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Style) -> Result<()> {
+    let mut printed = false;
+    if args.folded.is_some() || args.flame.is_some() {
+        let profile = captured.profile.as_ref();
+        let profile = profile.ok_or_else(|| usage(format!("{} has no stacks to draw", captured.kind)))?;
+        if let Some(path) = &args.folded {
+            write_page(path, &render::folded(profile))?;
+            printed |= is_stdout(path);
+        }
+        if let Some(path) = &args.flame {
+            write_page(path, &html::flame::page(captured, profile, style))?;
+            printed |= is_stdout(path);
+        }
+    }
+    match (args.json, printed) {
+        // Standard output has one thing on it.
+        (_, true) => Ok(()),
+        (true, false) => print_json(captured),
+        (false, false) => print(&render::text(captured, file, args.rows, style)),
+    }
+}
+
+/// What goes on, on a terminal.
+fn progress(line: &str) {
+    if std::io::stderr().is_terminal() {
+        // A terminal that went away is no reason to stop.
+        _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+    }
+}
+
+#[cfg(feature = "bpf")]
+mod probes {
+    use std::time::{Duration, Instant};
+
+    use mitra_collect::capture::{Armed, Capture, Kind, Refused, Request, kind, kinds};
+    use mitra_inspect::Symbols;
+    use serde_json::json;
+
+    use super::*;
+    use crate::render::table::{Align, Table};
+    use crate::render::units;
+    use crate::signals::{self, Hangup, STOP};
+
+    /// Between two looks. Programs that begin and end within it leave addresses without names.
+    const LOOK_EVERY: Duration = Duration::from_millis(50);
+    /// Between two lines of progress.
+    const TELL_EVERY: Duration = Duration::from_secs(1);
+
+    pub fn list(args: &CaptureArgs, style: &Style) -> Result<()> {
+        if args.json {
+            return print_json(&kinds().iter().map(|kind| as_json(kind)).collect::<Vec<_>>());
+        }
+        let mut table = Table::new(&[
+            ("KIND", Align::Left),
+            ("ATTACHES TO", Align::Left),
+            ("WHAT IT SHOWS; WHAT IT COSTS", Align::Left),
+        ]);
+        for kind in kinds() {
+            let mut what = format!("{}. Cost: {}.", kind.help, kind.cost);
+            for (name, help) in kind.options {
+                what.push_str(&format!(" --option {name}=…: {help}."));
+            }
+            let attaches = match kind.attaches {
+                [one] => (*one).to_owned(),
+                [first, rest @ ..] => format!("{first} + {}", rest.len()),
+                [] => String::new(),
+            };
+            table.row([kind.name.to_owned(), attaches, what]);
+        }
+        print(&table.render(style))
+    }
+
+    fn as_json(kind: &Kind) -> serde_json::Value {
+        let columns =
+            kind.columns.iter().map(|(name, unit, help)| json!({ "name": name, "unit": unit, "help": help }));
+        let options = kind.options.iter().map(|(name, help)| json!({ "name": name, "help": help }));
+        json!({
+            "kind": kind.name, "help": kind.help, "cost": kind.cost, "attaches": kind.attaches,
+            "columns": columns.collect::<Vec<_>>(), "options": options.collect::<Vec<_>>(),
+        })
+    }
+
+    pub fn capture(args: &CaptureArgs) -> Result<Captured> {
+        let request = request(args)?;
+        signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
+        progress("loading …");
+        let armed = Capture::arm(&request).map_err(|refused| match refused {
+            Refused::NoSuchKind(..) | Refused::BadRequest(_) => usage(refused.to_string()),
+            other => other.into(),
+        });
+        let armed = armed.inspect_err(|_| progress(""))?;
+        Ok(until_it_ends(armed, &request))
+    }
+
+    fn request(args: &CaptureArgs) -> Result<Request> {
+        let names = || kinds().iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+        let name = args.kind.as_deref().ok_or_else(|| usage(format!("which kind? There are {}", names())))?;
+        if kind(name).is_none() {
+            return Err(usage(format!("there is no capture of kind {name:?}; there are {}", names())));
+        }
+        let mut request = Request::new(name, args.seconds, &args.why);
+        request.pid = args.pid;
+        request.comm.clone_from(&args.comm);
+        request.cgroup.clone_from(&args.cgroup);
+        request.min = args.min.unwrap_or_default();
+        request.d_only = args.d_only;
+        request.cost_budget = args.budget;
+        if let Some(events) = args.events {
+            request.max_events = events;
+        }
+        for option in &args.option {
+            let (name, value) =
+                option.split_once('=').ok_or_else(|| usage(format!("{option}: want --option NAME=VALUE")))?;
+            request.options.insert(name.to_owned(), value.to_owned());
+        }
+        Ok(request)
+    }
+
+    /// Watches until it is over, or somebody interrupts; what was seen until then is whole.
+    fn until_it_ends(mut armed: Armed, request: &Request) -> Captured {
+        let mut symbols = Symbols::new();
+        let mut told = Instant::now();
+        while armed.poll().is_none() && !STOP.load(std::sync::atomic::Ordering::Relaxed) {
+            symbols.remember(&armed.take_images());
+            if told.elapsed() >= TELL_EVERY {
+                told = Instant::now();
+                let (events, lasted) = armed.progress();
+                progress(&format!(
+                    "{}: {:.0} of {} s, {} events; Ctrl-C ends it",
+                    request.kind,
+                    lasted.as_secs_f64(),
+                    request.seconds,
+                    units::grouped(events as f64)
+                ));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        symbols.remember(&armed.take_images());
+        progress("naming …");
+        let raw = armed.finish();
+        let mut captured = raw.resolve(&mut |stack| symbols.names(stack));
+        captured.notes.extend(symbols.notes());
+        progress("");
+        captured
+    }
+}
+
+#[cfg(not(feature = "bpf"))]
+mod probes {
+    use super::*;
+
+    pub fn list(_: &CaptureArgs, _: &Style) -> Result<()> {
+        anyhow::bail!("this Mitra was built without probes")
+    }
+
+    pub fn capture(_: &CaptureArgs) -> Result<Captured> {
+        anyhow::bail!("this Mitra was built without probes")
+    }
+}
