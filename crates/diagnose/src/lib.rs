@@ -11,6 +11,7 @@
 //! 5. [`ledger`] adds up the time that tasks lost.
 
 pub mod areas;
+mod captured;
 mod case;
 pub mod compare;
 pub mod condition;

@@ -50,7 +50,7 @@ fn memory_that_a_process_takes_until_none_is_left() {
         (13.5 * GIB - 0.22 * GIB * (i - HEALTHY as f64).max(0.0)).max(0.1 * GIB)
     });
     m.task(70, "hoarder", 0);
-    level(&mut m, "task.rss_anon", "70@70000000", grows(0.1 * GIB, 0.22 * GIB));
+    level(&mut m, "task.rss_anon", "70@70000000", grows(0.1 * GIB / 4096.0, 0.22 * GIB / 4096.0));
     m.sys("vm.pgscan_direct", 0.0, 5_000.0);
     let report = case(&m);
     assert_eq!(root(&report), Some("anonymous-growth"));

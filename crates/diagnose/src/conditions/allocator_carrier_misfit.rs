@@ -10,7 +10,10 @@
 use mitra_model::Span;
 use mitra_model::report::{Evidence, Next, Remedy};
 
+use super::minor_fault_storm;
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process;
+use crate::signal::Signal;
 use crate::stats;
 use crate::view::View;
 use crate::words;
@@ -28,6 +31,9 @@ pub const CONDITION: Condition = Condition {
         "allocator.sbcs_blocks_bytes",
         "allocator.mbcs_blocks",
         "allocator.sbct_bytes",
+        "task.minflt",
+        "task.rss_anon",
+        "vm.pgfault",
     ],
     observe,
     remedies,
@@ -79,11 +85,52 @@ fn observe(view: &View<'_>) -> Observation {
             Some(ratio) => Observation::Inactive(format!(
                 "single-block carriers for each multi-block one: {ratio:.3} at most"
             )),
+            None if !view.is_case => live(view),
             None => Observation::CannotTell(
                 "carriers of the run time's allocators: recon_alloc:sbcs_to_mbcs(current)".to_owned(),
             ),
         },
     }
+}
+
+/// The run time whose allocators map large blocks one by one, by the names of its process.
+const RUN_TIMES: &[&str] = &["beam.smp", "beam"];
+/// What a program that only grows touches stays with it.
+const KEPT_SHARE: f64 = 0.2;
+
+/// In a recording: the run time's process faults by the hundred thousand and does not grow, so what it touches is unmapped
+/// again; of its allocators only the single-block carriers do that.
+fn live(view: &View<'_>) -> Observation {
+    let needs = "carriers of the run time's allocators: recon_alloc:sbcs_to_mbcs(current)";
+    let Some(high) = minor_fault_storm::storm(view) else {
+        return Observation::CannotTell(needs.to_owned());
+    };
+    let span = high.run.span();
+    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.minflt", span));
+    let Some(top) = tops.first().filter(|t| t.share >= MISFIT && RUN_TIMES.contains(&t.comm)) else {
+        return Observation::CannotTell(needs.to_owned());
+    };
+    let held = Signal::sum(top.lead.series(view.set, "task.rss_anon"), span).unwrap_or_default();
+    let grown = held.v.last().copied().unwrap_or(0.0) - held.v.first().copied().unwrap_or(0.0);
+    if grown > KEPT_SHARE * top.total {
+        return Observation::Inactive(format!("{} keeps what it touches: it grows", top.words()));
+    }
+    let mut finding = view.finding(&high.run);
+    finding.culprit.process = Some(top.comm.to_owned());
+    finding.culprit.pid = Some(top.pid());
+    finding.statement = format!(
+        "{} touches {} new pages a second and gives them back, {} in all while it grew by {}: its allocators map and unmap \
+         each large block by itself",
+        top.words(),
+        words::count(top.rate),
+        words::bytes(top.total * view.page_bytes()),
+        words::bytes((grown * view.page_bytes()).max(0.0))
+    );
+    finding.evidence.push(view.task_evidence("task.minflt", &top.lead, None, top.rate, span));
+    finding.evidence.extend(view.evidence("vm.pgfault", "", span));
+    finding.remarks.push(format!("which allocator it is was not measured; it would take {needs}"));
+    finding.confidence = 0.65;
+    Observation::Active(Box::new(finding))
 }
 
 /// Blocks that have carriers of their own.

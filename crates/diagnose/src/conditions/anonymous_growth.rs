@@ -27,6 +27,7 @@ pub const CONDITION: Condition = Condition {
         "mem.swap_total",
         "mem.swap_free",
         "task.rss_anon",
+        "task.swap",
         "psi.memory_some",
         "vm.pgscan_direct",
         "vm.pswpout",
@@ -81,10 +82,11 @@ fn observe(view: &View<'_>) -> Observation {
     finding.evidence.extend(view.evidence("mem.anon", "", growth.run.span()));
     finding.statement = grew;
     finding.confidence = 0.6;
+    let page = view.page_bytes();
     if let Some((process, grown)) =
-        largest(view).filter(|(_, grown)| *grown >= 0.5 * (growth.to - growth.from))
+        largest(view).filter(|(_, grown)| *grown * page >= 0.5 * (growth.to - growth.from))
     {
-        let (name, pid, by) = (process.comm, process.pid, words::bytes(grown));
+        let (name, pid, by) = (process.comm, process.pid, words::bytes(grown * page));
         finding.statement = format!("{}; {name} ({pid}) by {by}", finding.statement);
         let span = growth.run.span();
         finding.evidence.push(view.task_evidence("task.rss_anon", process, None, grown, span));
@@ -125,16 +127,20 @@ fn beside_a_fall(view: &View<'_>, anon: &Signal) -> Option<String> {
     })
 }
 
-/// The process that grew most.
+/// The process that grew most, and by how many pages, what went to swap included. One that came inside the view had none
+/// before.
 fn largest<'v, 'a>(view: &'v View<'a>) -> Option<(&'v Process<'a>, f64)> {
+    let begin = view.set.span().map_or(view.window.since, |s| s.since).max(view.window.since);
     view.processes()
         .iter()
         .filter_map(|p| {
-            let series: Vec<_> = p.series(view.set, "task.rss_anon").collect();
-            let grown = series
-                .first()
-                .map(|s| s.last(view.window).unwrap_or(0.0) - s.first(view.window).unwrap_or(0.0))?;
-            Some((p, grown))
+            let held = Signal::sum(
+                ["task.rss_anon", "task.swap"].iter().flat_map(|m| p.series(view.set, m)),
+                view.window,
+            )?;
+            let was_there = held.t.first().is_some_and(|t| *t <= begin + (held.step_s() * 2.5e9) as i64);
+            let from = if was_there { held.v.first().copied()? } else { 0.0 };
+            Some((p, held.max()? - from))
         })
         .max_by(|a, b| a.1.total_cmp(&b.1))
 }

@@ -42,6 +42,10 @@ const NEEDS: &[&str] = &[
     "sysctl.fs.file-max",
     "sysctl.net.ipv4.tcp_max_orphans",
     "sysctl.net.ipv4.tcp_mem",
+    "sysctl.net.core.somaxconn",
+    "sysctl.net.ipv4.tcp_max_syn_backlog",
+    "sysctl.net.netfilter.nf_conntrack_max",
+    "sysctl.net.ipv4.ip_local_port_range",
 ];
 
 /// Which way a setting has to go to do its harm.
@@ -91,6 +95,10 @@ static TABLE: &[Feeds] = &[
     feeds("sysctl.fs.file-max", Way::Down, &["fd-exhaustion"]),
     feeds("sysctl.net.ipv4.tcp_max_orphans", Way::Down, &["tcp-orphan-pressure"]),
     feeds("sysctl.net.ipv4.tcp_mem", Way::Down, &["tcp-memory-pressure"]),
+    feeds("sysctl.net.core.somaxconn", Way::Down, &["listen-overflow"]),
+    feeds("sysctl.net.ipv4.tcp_max_syn_backlog", Way::Down, &["listen-overflow"]),
+    feeds("sysctl.net.netfilter.nf_conntrack_max", Way::Down, &["conntrack-full"]),
+    feeds("sysctl.net.ipv4.ip_local_port_range", Way::Down, &["port-exhaustion"]),
 ];
 
 /// A change may need so long until its effect is seen: a limit is reached, a cache is shrunk.

@@ -3,9 +3,13 @@
 //! Ten milliseconds for each gigabyte in small pages, during which none of its threads may fault; afterwards each page that it
 //! writes to is copied. Redis and other databases that fork for their snapshots know it as latency that comes at regular hours.
 
+use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
+use mitra_model::time::SECOND;
 
+use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process::Process;
 use crate::view::View;
 use crate::words;
 
@@ -15,7 +19,15 @@ pub const CONDITION: Condition = Condition {
     title: "a large process stands still while it forks",
     role: Role::Root,
     area: "faults and locks",
-    needs: &["call.time_max", "call.calls", "task.rss_anon"],
+    needs: &[
+        "call.time_max",
+        "call.calls",
+        "task.rss_anon",
+        "task.ppid",
+        "task.minflt",
+        "task.system_time",
+        "vm.pgfault",
+    ],
     observe,
     remedies,
     next,
@@ -36,6 +48,9 @@ fn observe(view: &View<'_>) -> Observation {
             longest = Some((row, time));
         }
     }
+    if !any && !view.is_case {
+        return live(view);
+    }
     let Some((row, seconds)) = longest.filter(|(_, seconds)| *seconds >= LONG_S) else {
         return if any {
             Observation::Inactive(format!(
@@ -55,6 +70,108 @@ fn observe(view: &View<'_>) -> Observation {
     finding.evidence.extend(view.reading_evidence("call.time_max", row));
     finding.confidence = 0.8;
     Observation::Active(Box::new(finding))
+}
+
+/// A quarter of a gigabyte: below, the copy takes two milliseconds.
+const LARGE: f64 = 256e6;
+/// A child that shares half of its parent's pages was forked and has not called exec.
+const SHARED: f64 = 0.5;
+/// Twenty megabytes a second are copied page by page.
+const COPIES_S: f64 = 5_000.0;
+/// As many times more than without a child.
+const MORE: f64 = 3.0;
+
+/// In a recording: a child appears that shares the pages of its large parent, and from then on the parent faults at what it
+/// writes to.
+fn live(view: &View<'_>) -> Observation {
+    let page = view.page_bytes();
+    let begin = view.set.span().map_or(i64::MIN, |s| s.since) + 2 * SECOND;
+    let mut because = "no large process forked".to_owned();
+    let mut best: Option<(f64, Finding)> = None;
+    for parent in view.processes().iter().filter(|p| !p.kthread) {
+        let held =
+            parent.series(view.set, "task.rss_anon").filter_map(|s| s.max(view.window)).fold(0.0, f64::max);
+        if held * page < LARGE {
+            continue;
+        }
+        let lived = children(view, parent, held, begin);
+        let Some(first) = lived.iter().map(|s| s.since).min() else { continue };
+        let Some(faults) = parent.signal(view.set, "task.minflt", Span::ALL) else { continue };
+        let with = |t: i64| lived.iter().any(|s| s.since <= t && t <= s.until);
+        let mean = |wanted: bool| {
+            let v: Vec<f64> = faults
+                .t
+                .iter()
+                .zip(&faults.v)
+                .filter(|(t, _)| with(**t) == wanted)
+                .map(|(_, v)| *v)
+                .collect();
+            (!v.is_empty()).then(|| v.iter().sum::<f64>() / v.len() as f64)
+        };
+        let (Some(during), without) = (mean(true), mean(false).unwrap_or(0.0)) else { continue };
+        let name = format!("{} ({})", parent.comm, parent.pid);
+        if during < COPIES_S || during < MORE * without {
+            because = format!("{name} forked and copied {} pages/s afterwards", words::count(during));
+            continue;
+        }
+        let mut finding = view.finding_at(first);
+        let last = lived.iter().map(|s| s.until).max().unwrap_or(first);
+        finding.end = (last + 10 * SECOND < view.window.until).then_some(last);
+        finding.seen = Some(view.window);
+        finding.culprit.process = Some(parent.comm.to_owned());
+        finding.culprit.pid = Some(parent.pid);
+        finding.culprit.cgroup = parent.cgroup.filter(|c| *c != "/").map(str::to_owned);
+        finding.statement = format!(
+            "{name} forked {} with {} in memory, {} of page tables to copy each time, and then copied {} pages/s that it wrote to \
+             ({} without a child)",
+            if lived.len() == 1 { "once".to_owned() } else { format!("{} times", lived.len()) },
+            words::bytes(held * page),
+            words::seconds(held * page * COPY_S_PER_BYTE),
+            words::count(during),
+            words::count(without)
+        );
+        let span = Span { since: first, until: last.saturating_add(1) };
+        finding.evidence.push(view.task_evidence("task.minflt", parent, Some(without), during, span));
+        let system = |span| parent.total(view.set, "task.system_time", span) / span.seconds().max(1e-9);
+        let before = view.baseline.map(&system);
+        finding.evidence.push(view.task_evidence("task.system_time", parent, before, system(span), span));
+        finding.confidence = 0.75;
+        for captured in captured::of_process(view, &["fork"], parent.pid, parent.comm) {
+            let mean = captured.row.amount / captured.row.count.max(1.0);
+            finding.statement = format!("{}; a fork took {}", finding.statement, words::seconds(mean));
+            finding.evidence.push(view.event_evidence(
+                "event.capture",
+                parent.comm,
+                mean,
+                "s",
+                captured.event,
+            ));
+            finding.confidence = 0.95;
+        }
+        if best.as_ref().is_none_or(|(b, _)| during > *b) {
+            best = Some((during, finding));
+        }
+    }
+    match best {
+        Some((_, finding)) => Observation::Active(Box::new(finding)),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// Ten milliseconds for a gigabyte in small pages.
+const COPY_S_PER_BYTE: f64 = 0.01 / 1e9;
+
+/// When children lived that share their parent's pages.
+fn children(view: &View<'_>, parent: &Process<'_>, held: f64, begin: i64) -> Vec<Span> {
+    let forked = view.processes().iter().filter(|p| p.ppid == Some(parent.pid)).filter_map(|child| {
+        let series = view.set.get("task.rss_anon", child.rows.first()?)?;
+        let samples: Vec<(i64, f64)> = series.samples(Span::ALL).map(|(t, _, v)| (t, v)).collect();
+        let (born, first) = *samples.first()?;
+        let last = samples.last()?.0;
+        (born > begin && first >= SHARED * held && view.window.contains(born))
+            .then(|| Span { since: born - SECOND, until: last + SECOND })
+    });
+    forked.collect()
 }
 
 fn remedies(_: &Finding) -> Vec<Remedy> {

@@ -28,6 +28,7 @@ pub const CONDITION: Condition = Condition {
         "task.minflt",
         "task.system_time",
         "tasks.d_lock",
+        "task.kstack",
     ],
     observe,
     remedies,
@@ -51,10 +52,19 @@ pub fn storm(view: &View<'_>) -> Option<High> {
         Some(forks) => faults.zip(&forks, |faults, forks| faults - FAULTS_PER_FORK * forks),
         None => faults,
     };
-    let threshold = view.threshold(FAULTS_S, &view.base_values("vm.pgfault", ""));
+    let floor = if waits_for_the_lock(view) { FAULTS_WAITED_S } else { FAULTS_S };
+    let threshold = view.threshold(floor, &view.base_values("vm.pgfault", ""));
     let mut high = view.high_signal(&own, threshold, 3.0, None)?;
     high.before = view.before_span("vm.pgfault", "", high.run.span());
     Some(high)
+}
+
+/// Where at each moment a task waits for the lock of its address space, each fault costs far more than itself.
+const FAULTS_WAITED_S: f64 = 10_000.0;
+
+fn waits_for_the_lock(view: &View<'_>) -> bool {
+    view.system("tasks.d_lock").is_some_and(|s| s.run(1.0, 3.0).is_some())
+        && !super::mmap_lock_contention::mm_waits(view).is_empty()
 }
 
 fn observe(view: &View<'_>) -> Observation {

@@ -70,7 +70,7 @@ fn implied(view: &View<'_>) -> Observation {
 }
 
 /// The functions in which tasks wait for the lock of an address space.
-fn mm_waits(view: &View<'_>) -> Vec<&'static str> {
+pub(super) fn mm_waits(view: &View<'_>) -> Vec<&'static str> {
     const FUNCTIONS: &[&str] = &[
         "vm_munmap",
         "vm_mmap_pgoff",

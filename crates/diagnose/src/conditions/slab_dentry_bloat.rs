@@ -5,10 +5,13 @@
 //! every lookup needs, and the machine stands still. Dentries of existing files after a backup or a `find` are another
 //! thing: the inode cache grows with them, they level off, and they shrink without harm.
 
+use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
+use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::lookups::{self, Failing, Lookups};
+use crate::process;
 use crate::slabs::{self, Cache};
 use crate::view::View;
 use crate::words;
@@ -38,6 +41,7 @@ pub const CONDITION: Condition = Condition {
         "call.calls",
         "call.errors",
         "sysctl.vm.vfs_cache_pressure",
+        "task.system_time",
     ],
     observe,
     remedies,
@@ -52,6 +56,11 @@ const BLOAT_SHARE: f64 = 0.25;
 const INODE_PER_DENTRY: f64 = 0.5;
 /// Negative dentries that are made each second: a build with a long search path stays below.
 const NEGATIVE_S: f64 = 20_000.0;
+
+/// A slower stream that goes on and doubles what there was: a hundred thousand names are as many as a large system has files.
+const STEADY_S: f64 = 4_000.0;
+const STEADY_NEED_S: f64 = 8.0;
+const STEADY_GROWN: f64 = 50_000.0;
 
 /// What speaks for it.
 #[derive(Default)]
@@ -155,8 +164,13 @@ fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
     let negative = view.system("dentry.negative").or_else(|| view.system("dentry.nr"))?;
     let metric = if view.system("dentry.negative").is_some() { "dentry.negative" } else { "dentry.nr" };
     let slope = negative.slope()?;
-    let run = slope.run(NEGATIVE_S, 5.0)?;
+    let fast = slope.run(NEGATIVE_S, 5.0);
+    let run = fast.or_else(|| slope.run(STEADY_S, STEADY_NEED_S))?;
     let grown = slope.within(run.span()).total();
+    let before = view.before(metric, "").or_else(|| negative.v.first().copied()).unwrap_or(0.0);
+    if fast.is_none() && grown < STEADY_GROWN.max(before) {
+        return None;
+    }
     // Names of files that exist bring their inodes.
     let inodes = view.system("inode.nr").map(|s| {
         let inside = s.within(run.span()).v;
@@ -179,7 +193,48 @@ fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
     }
     finding.confidence = 0.8;
     name_the_culprit(view, &mut finding, signs);
+    if finding.culprit.process.is_none() {
+        name_by_a_probe_or_time(view, &mut finding, run.span());
+    }
     Some(finding)
+}
+
+/// Who looks the names up: by a capture of lookups, or else who spent the kernel's time meanwhile.
+fn name_by_a_probe_or_time(view: &View<'_>, finding: &mut Finding, span: Span) {
+    let looked = captured::rows(view, &["lookups"]);
+    if let Some(most) = looked.iter().max_by(|a, b| a.row.count.total_cmp(&b.row.count)) {
+        finding.culprit.process = Some(most.row.comm.clone()).filter(|c| !c.is_empty());
+        finding.culprit.pid = most.row.pid;
+        finding.culprit.path = Some(most.row.what.clone()).filter(|w| w.starts_with('/'));
+        finding.statement = format!(
+            "{}; {} looked up {} names in vain in {} within {}",
+            finding.statement,
+            most.row.comm,
+            words::count(most.row.count),
+            most.row.what,
+            words::seconds(most.seconds)
+        );
+        finding.evidence.push(view.event_evidence(
+            "event.capture",
+            &most.row.comm,
+            most.row.count,
+            "",
+            most.event,
+        ));
+        finding.confidence = 0.95;
+        return;
+    }
+    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.system_time", span));
+    if let Some(top) = tops.first().filter(|t| t.share >= 0.5) {
+        finding.culprit.process = Some(top.comm.to_owned());
+        finding.culprit.pid = Some(top.pid());
+        finding.remarks.push(format!(
+            "{} used {} of the kernel's time meanwhile; that it asks for the names is taken from that",
+            top.words(),
+            words::percent(top.share)
+        ));
+        finding.evidence.push(view.task_evidence("task.system_time", &top.lead, None, top.rate, span));
+    }
 }
 
 fn name_the_culprit(view: &View<'_>, finding: &mut Finding, signs: &Signs) {

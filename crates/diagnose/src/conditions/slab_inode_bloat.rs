@@ -8,6 +8,7 @@ use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::growth;
+use crate::process;
 use crate::slabs;
 use crate::view::View;
 use crate::words;
@@ -29,6 +30,10 @@ pub const CONDITION: Condition = Condition {
         "vm.pgscan_direct",
         "vm.pswpout",
         "vm.oom_kill",
+        "vm.pgscan_kswapd",
+        "mem.sreclaimable",
+        "inode.nr",
+        "task.system_time",
     ],
     observe,
     remedies,
@@ -39,7 +44,59 @@ pub const CONDITION: Condition = Condition {
 /// A quarter of memory.
 const BLOAT_SHARE: f64 = 0.25;
 
+/// The smallest inode of a file system on disk takes six hundred bytes, with its directory entry eight hundred.
+const INODE_BYTES: f64 = 600.0;
+
+/// A cache that grows before one's eyes until memory runs short.
+fn growing(view: &View<'_>) -> Option<Finding> {
+    let grown = growth::of(view, "mem.sreclaimable", "").filter(|g| growth::matters(view, g, BLOAT_SHARE))?;
+    let size = grown.to - grown.from;
+    let inodes = growth::of(view, "inode.nr", "").filter(|g| (g.to - g.from) * INODE_BYTES >= 0.4 * size)?;
+    let scans = view.system("vm.pgscan_kswapd").and_then(|s| s.max()).is_some_and(|n| n >= SCANS_S);
+    if growth::memory_short(view) != Some(true) && !scans {
+        return None;
+    }
+    let mut finding = view.finding(&grown.run);
+    let span = grown.run.span();
+    finding.statement = format!(
+        "{} more inodes than before are kept, and reclaimable kernel caches grew from {} to {}",
+        words::count(inodes.to - inodes.from),
+        words::bytes(grown.from),
+        words::bytes(grown.to)
+    );
+    for metric in ["mem.sreclaimable", "inode.nr"] {
+        finding.evidence.extend(view.evidence(metric, "", span));
+    }
+    let by = |c: &slabs::Cache| c.bytes - c.before_bytes.unwrap_or(c.bytes);
+    let caches = slabs::caches(view);
+    let most = caches.iter().filter(|c| c.name.contains("inode")).max_by(|a, b| by(a).total_cmp(&by(b)));
+    if let Some(cache) = most {
+        finding.culprit.slab = Some(cache.name.clone());
+        finding.evidence.extend(cache.evidence.iter().cloned());
+    }
+    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.system_time", span));
+    if let Some(top) = tops.first().filter(|t| t.share >= 0.5) {
+        finding.culprit.process = Some(top.comm.to_owned());
+        finding.culprit.pid = Some(top.pid());
+        finding.remarks.push(format!(
+            "{} used {} of the kernel's time meanwhile; that it walks over the files is taken from that",
+            top.words(),
+            words::percent(top.share)
+        ));
+    }
+    finding.confidence = 0.75;
+    Some(finding)
+}
+
+/// Four megabytes a second of scanning.
+const SCANS_S: f64 = 1000.0;
+
 fn observe(view: &View<'_>) -> Observation {
+    if !view.is_case
+        && let Some(finding) = growing(view)
+    {
+        return Observation::Active(Box::new(finding));
+    }
     let caches = slabs::caches(view);
     if caches.is_empty() {
         return Observation::CannotTell("the sizes of the slab caches (slab.num_objs)".to_owned());
