@@ -2,17 +2,30 @@
 
 mod cpu;
 mod disk;
+mod growth;
+mod host;
+mod locks;
 mod memory;
 mod names;
 mod network;
+mod process;
 
 pub use cpu::redis_server;
 
 use crate::incident::Incident;
 
 /// By area.
-const AREAS: &[&[Incident]] =
-    &[cpu::INCIDENTS, disk::INCIDENTS, memory::INCIDENTS, names::INCIDENTS, network::INCIDENTS];
+const AREAS: &[&[Incident]] = &[
+    cpu::INCIDENTS,
+    disk::INCIDENTS,
+    growth::INCIDENTS,
+    host::INCIDENTS,
+    locks::INCIDENTS,
+    memory::INCIDENTS,
+    names::INCIDENTS,
+    network::INCIDENTS,
+    process::INCIDENTS,
+];
 
 /// All incidents.
 pub fn all() -> impl Iterator<Item = &'static Incident> {

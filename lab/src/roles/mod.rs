@@ -6,10 +6,13 @@
 mod cpu;
 mod dice;
 mod files;
+mod hoard;
 mod masses;
 mod memory;
 mod meter;
 mod redis;
+mod serve;
+mod storm;
 mod stream;
 mod tcp;
 mod udp;
@@ -36,9 +39,12 @@ pub type Role = (&'static str, fn(&str) -> io::Result<()>);
 const ROLES: &[&[Role]] = &[
     cpu::ROLES,
     files::ROLES,
+    hoard::ROLES,
     masses::ROLES,
     memory::ROLES,
     redis::ROLES,
+    serve::ROLES,
+    storm::ROLES,
     stream::ROLES,
     tcp::ROLES,
     udp::ROLES,

@@ -1,0 +1,271 @@
+//! Things that grow until others pay for it.
+//!
+//! The machine is made small first. What grows is bounded, so that some hundred megabytes are left in any case.
+
+use std::process::Command;
+
+use crate::incident::{Incident, Need, Stop, Truth};
+use crate::stage::{Fs, Place, Stage, Victim};
+
+/// The incidents of this file.
+pub const INCIDENTS: &[Incident] = &[
+    Incident {
+        name: "growth",
+        condition: "anonymous-growth",
+        // Nobody frees it: that is what a leak in native code is.
+        also: &["memory-leak-native"],
+        area: "growth",
+        what: "a program keeps ever more memory, until the files that another one has mapped are evicted",
+        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        chain: &["page-cache-eviction"],
+        make: growth,
+    },
+    Incident {
+        name: "leak-malloc",
+        condition: "anonymous-growth",
+        // Without a census of the heap a leak of native code and one of objects look alike from outside.
+        also: &["memory-leak-native", "memory-leak-managed"],
+        area: "growth",
+        what: "a Python program leaks what a C library allocates for it",
+        needs: &[Need::Tool("python3"), Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        chain: &[],
+        make: leak_malloc,
+    },
+    Incident {
+        name: "leak-objects",
+        condition: "anonymous-growth",
+        also: &["memory-leak-native", "memory-leak-managed"],
+        area: "growth",
+        what: "a Python program keeps all its objects in a dictionary",
+        needs: &[Need::Tool("python3"), Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        chain: &[],
+        make: leak_objects,
+    },
+    Incident {
+        name: "tmpfs",
+        condition: "shmem-growth",
+        also: &[],
+        area: "growth",
+        what: "a program fills a tmpfs, until the files that another one has mapped are evicted",
+        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        chain: &[],
+        make: tmpfs,
+    },
+    Incident {
+        name: "missing-names",
+        condition: "slab-dentry-bloat",
+        also: &[],
+        area: "growth",
+        what: "a program looks up names that do not exist, each only once",
+        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        chain: &[],
+        make: missing_names,
+    },
+    Incident {
+        name: "many-inodes",
+        condition: "slab-inode-bloat",
+        also: &[],
+        area: "growth",
+        what: "a walk over hundreds of thousands of files fills memory with inodes",
+        needs: &[
+            Need::Tool("mkfs.xfs"),
+            Need::Tool("find"),
+            Need::MemoryBytes(4 << 30),
+            Need::DiskBytes(3 << 30),
+        ],
+        chain: &[],
+        make: many_inodes,
+    },
+    Incident {
+        name: "sockets",
+        condition: "slab-leak",
+        also: &[],
+        area: "growth",
+        what: "a program opens sockets and never closes them: the kernel's own memory grows",
+        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        chain: &[],
+        make: sockets,
+    },
+];
+
+/// What is left of the machine for these incidents.
+const USABLE_MB: u64 = 2_600;
+/// What stays: the stage gives up below three hundred.
+const SPARE_MB: u64 = 550;
+
+/// A small machine on which a program uses a mapped file of so many MB.
+fn small_with_victim(stage: &mut Stage, usable_mb: u64, file_mb: u64) -> Result<Victim, Stop> {
+    let hot = stage.write_file("hot", file_mb << 20)?;
+    stage.small_memory(usable_mb << 20)?;
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "map-file", hot.display().to_string(), &Place::default())?;
+    let statm = format!("/proc/{}/statm", victim.pid());
+    stage.wait_for("the victim's file in memory", 20, |_| {
+        let text = std::fs::read_to_string(&statm).unwrap_or_default();
+        text.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0) * 4096 >= file_mb << 20
+    })?;
+    Ok(victim)
+}
+
+/// MB a second and MB in all that fill the machine in two thirds of the trouble.
+fn pace(stage: &mut Stage, file_mb: u64) -> (u64, u64) {
+    let all = USABLE_MB - SPARE_MB;
+    // Loud: most of the victim's file has to go. Faint: a part of it.
+    let share = stage.loud(0.1, 0.55);
+    let most = all - (file_mb as f64 * share) as u64;
+    let seconds = stage.length().as_secs_f64() * stage.draw().real(0.55, 0.8);
+    ((most as f64 / seconds) as u64, most)
+}
+
+fn growth(stage: &mut Stage) -> Result<Truth, Stop> {
+    let file_mb = stage.draw().between(700, 1_000);
+    let victim = small_with_victim(stage, USABLE_MB, file_mb)?;
+    let (per_s, most) = pace(stage, file_mb);
+    let name = stage.draw().name();
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let culprit = stage.role(&name, "grow-until", format!("{per_s} {most}"), &Place::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(3.0, 1.4))?;
+    Ok(Truth { process: Some(name), pids: vec![culprit.pid()], ..Truth::default() })
+}
+
+/// Allocations of forty to four hundred bytes that libc makes and nobody frees.
+const MALLOC: &str = "
+import ctypes, sys, time
+rate, most, size = int(sys.argv[1]) << 20, int(sys.argv[2]) << 20, int(sys.argv[3])
+libc = ctypes.CDLL(None)
+libc.calloc.restype = ctypes.c_void_p
+start, done = time.time(), 0
+while True:
+    due = min(most, (time.time() - start) * rate)
+    while done < due:
+        libc.memset(ctypes.c_void_p(libc.calloc(1, size)), 1, size)
+        done += size + 16
+    time.sleep(0.05)
+";
+
+/// Objects that a cache without a bound keeps.
+const OBJECTS: &str = "
+import sys, time
+rate, most, size = int(sys.argv[1]) << 20, int(sys.argv[2]) << 20, int(sys.argv[3])
+cache, start, done = {}, time.time(), 0
+while True:
+    due = min(most, (time.time() - start) * rate)
+    while done < due:
+        cache[len(cache)] = [bytes(size)]
+        done += size + 33 + 72 + 100
+    time.sleep(0.05)
+";
+
+fn python(stage: &mut Stage, program: &str, size: u64) -> Result<Truth, Stop> {
+    let file_mb = stage.draw().between(700, 1_000);
+    let victim = small_with_victim(stage, USABLE_MB, file_mb)?;
+    let (per_s, most) = pace(stage, file_mb);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let words = [per_s, most, size].map(|n| n.to_string());
+    let culprit = stage.spawn(Command::new("python3").args(["-c", program]).args(words))?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(3.0, 1.4))?;
+    Ok(Truth { process: Some("python".into()), pids: vec![culprit.pid()], ..Truth::default() })
+}
+
+fn leak_malloc(stage: &mut Stage) -> Result<Truth, Stop> {
+    let size = stage.draw().between(2_000, 40_000);
+    python(stage, MALLOC, size)
+}
+
+fn leak_objects(stage: &mut Stage) -> Result<Truth, Stop> {
+    let size = stage.draw().between(1_000, 20_000);
+    python(stage, OBJECTS, size)
+}
+
+fn tmpfs(stage: &mut Stage) -> Result<Truth, Stop> {
+    let file_mb = stage.draw().between(700, 1_000);
+    let victim = small_with_victim(stage, USABLE_MB, file_mb)?;
+    let (per_s, most) = pace(stage, file_mb);
+    let (name, folder) = (stage.draw().name(), stage.draw().name());
+    let at = stage.dir().join(folder);
+    stage.mount("tmpfs", &at, "tmpfs", "size=4g")?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let argument = format!("{per_s} {most} {}", at.display());
+    let culprit = stage.role(&name, "fill-directory", argument, &Place::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(3.0, 1.4))?;
+    Ok(Truth {
+        process: Some(name),
+        pids: vec![culprit.pid()],
+        path: Some(at.display().to_string()),
+        ..Truth::default()
+    })
+}
+
+fn missing_names(stage: &mut Stage) -> Result<Truth, Stop> {
+    // Names take two to four hundred bytes each: the machine has to be smaller than for megabytes.
+    let (least, most) = stage.loud((200_000, 400_000), (60_000, 90_000));
+    let per_s = stage.draw().between(least, most);
+    let file_mb = stage.draw().between(500, 600);
+    let usable_mb = stage.loud(1_400, 1_100);
+    let victim = small_with_victim(stage, usable_mb, file_mb)?;
+    let name = stage.draw().name();
+    let dir = stage.dir().join("spool");
+    std::fs::create_dir_all(&dir)?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let argument = format!("{per_s} {}", dir.display());
+    let culprit = stage.role(&name, "look-up-missing", argument, &Place::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(1.5, 1.1))?;
+    Ok(Truth {
+        process: Some(name),
+        pids: vec![culprit.pid()],
+        slab: Some("dentry".into()),
+        ..Truth::default()
+    })
+}
+
+fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (least, most) = stage.loud((300_000, 400_000), (180_000, 220_000));
+    let files = stage.draw().between(least, most);
+    let fs = stage.loop_fs(1 << 30, Fs::Xfs)?;
+    let maker = stage.draw().name();
+    let making =
+        stage.role(&maker, "make-files", format!("{files} {}", fs.mount().display()), &Place::default())?;
+    stage.wait_for("the files", 90, |stage| stage.ended(making.handle()).is_some())?;
+    stage.run(&mut Command::new("sync"))?;
+    let file_mb = stage.draw().between(500, 600);
+    // Making it small drops what is cached of the files.
+    let usable_mb = stage.loud(1_100, 1_000);
+    let victim = small_with_victim(stage, usable_mb, file_mb)?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let line = format!("while :; do find {} -size +1 >/dev/null; done", fs.mount().display());
+    let shell = stage.spawn(Command::new("sh").args(["-c", &line]))?;
+    stage.trouble()?;
+    _ = shell;
+    stage.suffered(&victim, stage.loud(1.5, 1.1))?;
+    Ok(Truth { process: Some("find".into()), ..Truth::default() })
+}
+
+fn sockets(stage: &mut Stage) -> Result<Truth, Stop> {
+    let file_mb = stage.draw().between(500, 600);
+    let usable_mb = stage.loud(1_500, 1_300);
+    let victim = small_with_victim(stage, usable_mb, file_mb)?;
+    let (least, most) = stage.loud((18_000, 22_000), (13_000, 15_000));
+    let per_s = stage.draw().between(least, most);
+    let name = stage.draw().name();
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let culprit = stage.role(&name, "hold-sockets", format!("{per_s} 180000"), &Place::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(1.5, 1.1))?;
+    Ok(Truth { process: Some(name), pids: vec![culprit.pid()], ..Truth::default() })
+}

@@ -1,0 +1,174 @@
+//! Troubles of the machine as a whole: interrupts, settings, schedules, hardware.
+
+use std::process::Command;
+
+use crate::incident::{Incident, Need, Stop, Truth};
+use crate::machine;
+use crate::stage::{Fs, Place, Stage};
+
+/// The incidents of this file.
+pub const INCIDENTS: &[Incident] = &[
+    Incident {
+        name: "packets-on-one-cpu",
+        condition: "interrupt-imbalance",
+        also: &[],
+        area: "host",
+        what: "receive steering puts all packets on one CPU, where a program is pinned",
+        needs: &[Need::Tool("ip"), Need::Tool("nft"), Need::Tool("taskset"), Need::Cpus(2)],
+        chain: &[],
+        make: packets,
+    },
+    Incident {
+        name: "drift-min-free",
+        condition: "config-drift",
+        also: &[],
+        area: "host",
+        what: "vm.min_free_kbytes is raised to most of memory: mapped files are evicted for nothing",
+        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        chain: &["page-cache-eviction"],
+        make: drift_min_free,
+    },
+    Incident {
+        name: "drift-dirty",
+        condition: "config-drift",
+        also: &[],
+        area: "host",
+        what: "vm.dirty_bytes is set so low that every writer has to wait",
+        needs: &[Need::DiskBytes(1 << 30)],
+        chain: &[],
+        make: drift_dirty,
+    },
+    Incident {
+        name: "timer-jobs",
+        condition: "scheduled-burst",
+        also: &[],
+        area: "host",
+        what: "a scheduler starts jobs at round seconds that take all CPUs for a while",
+        needs: &[],
+        chain: &[],
+        make: timer_jobs,
+    },
+    Incident {
+        name: "bad-disk",
+        condition: "hardware-error",
+        also: &[],
+        area: "host",
+        what: "reads from a device fail: a part of what is behind it is gone",
+        needs: &[Need::DiskBytes(1 << 30)],
+        chain: &[],
+        make: bad_disk,
+    },
+];
+
+fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (near, far) = (stage.netns()?, stage.netns()?);
+    let (_, device, _, address) = stage.veth(&near, &far)?;
+    let cpu = stage.draw().between(0, machine::cpus() as u64 - 1).min(31);
+    let other = (cpu + 1) % machine::cpus() as u64;
+    // `ip netns exec` mounts the namespace's own view of /sys.
+    let steer = format!("echo {:x} > /sys/class/net/{device}/queues/rx-0/rps_cpus", 1_u64 << cpu);
+    stage.run(far.command("sh").args(["-c", &steer]))?;
+    // A long list of rules, each of which each packet is held against: what one costs, the receiver pays.
+    let (least, most) = stage.loud((1_500, 2_500), (700, 900));
+    let rules = stage.draw().between(least, most);
+    let mut table = String::from("table inet lab {\n chain in {\n type filter hook input priority 0;\n");
+    for i in 0..rules {
+        table.push_str(&format!("  udp dport {} ip saddr 192.0.2.{} drop\n", 10_000 + i % 50_000, i % 250));
+    }
+    table.push_str("  udp dport 9 drop\n }\n}\n");
+    let path = stage.file("rules");
+    std::fs::write(&path, table)?;
+    stage.run(far.command("nft").args(["-f", &path]))?;
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "work", "", &Place::default())?;
+    stage.run(Command::new("taskset").args(["-pc", &cpu.to_string(), &victim.pid().to_string()]))?;
+    let per_s = stage.loud(40_000, 25_000);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let sender = stage.draw().name();
+    let argument = format!("{per_s} {address}:9");
+    let sender =
+        stage.role(&sender, "send-packets", argument, &Place { cgroup: None, netns: Some(&near) })?;
+    stage.run(Command::new("taskset").args(["-pc", &other.to_string(), &sender.pid().to_string()]))?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(2.0, 1.25))?;
+    Ok(Truth { nic: Some(device), ..Truth::default() })
+}
+
+fn drift_min_free(stage: &mut Stage) -> Result<Truth, Stop> {
+    let hot_mb = stage.draw().between(800, 1_000);
+    let hot = stage.write_file("hot", hot_mb << 20)?;
+    stage.small_memory(2_400 << 20)?;
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "map-file", hot.display().to_string(), &Place::default())?;
+    let statm = format!("/proc/{}/statm", victim.pid());
+    stage.wait_for("the victim's file in memory", 20, |_| {
+        let text = std::fs::read_to_string(&statm).unwrap_or_default();
+        text.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0) * 4096 >= hot_mb << 20
+    })?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let (least, most) = stage.loud((1_500, 1_650), (1_150, 1_250));
+    let mb = stage.draw().between(least, most);
+    stage.sysctl("vm.min_free_kbytes", &(mb << 10).to_string())?;
+    // Somebody has to allocate before anybody looks at the mark.
+    let reader = stage.draw().name();
+    stage.role(&reader, "grow-until", "4 100", &Place::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(2.0, 1.3))?;
+    Ok(Truth { sysctl: Some("vm.min_free_kbytes".into()), ..Truth::default() })
+}
+
+fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
+    let name = stage.draw().name();
+    let kb = stage.draw().between(64, 256);
+    let per_s = stage.draw().between(80, 150);
+    let path = stage.file("log");
+    let victim = stage.role(&name, "write-file", format!("{kb} {per_s} 256 {path}"), &Place::default())?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let (least, most) = stage.loud((8 << 10, 32 << 10), (128 << 10, 256 << 10));
+    let bytes = stage.draw().between(least, most);
+    stage.sysctl("vm.dirty_bytes", &bytes.to_string())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(3.0, 1.5))?;
+    Ok(Truth { sysctl: Some("vm.dirty_bytes".into()), ..Truth::default() })
+}
+
+fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (bystander, scheduler, job) = (stage.draw().name(), stage.draw().name(), stage.draw().name());
+    let victim = stage.role(&bystander, "work", "", &Place::default())?;
+    // Four or five seconds apart, so that three come within the shortest trouble.
+    let period = stage.draw().pick(&[4_u64, 5]);
+    let workers = machine::cpus() as u64 * stage.loud(4, 2);
+    let cpus = machine::cpus() as u64;
+    let millis = stage.loud(1_600, 1_200) * cpus / workers;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let argument = format!("{period} {millis} {workers} {job}");
+    stage.role(&scheduler, "start-jobs", argument, &Place::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(1.5, 1.2))?;
+    Ok(Truth { process: Some(job), ..Truth::default() })
+}
+
+fn bad_disk(stage: &mut Stage) -> Result<Truth, Stop> {
+    let fs = stage.loop_fs(256 << 20, Fs::None)?;
+    let name = stage.draw().name();
+    let per_s = stage.draw().between(40, 200);
+    let victim = stage.role(&name, "read-pages", format!("{per_s} {}", fs.node()), &Place::default())?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    // Loud: three quarters are gone. Faint: a thirtieth.
+    let left = (256 << 20) / 32 * stage.loud(8, 31);
+    let file = std::fs::OpenOptions::new().write(true).open(fs.backing())?;
+    file.set_len(left)?;
+    stage.trouble()?;
+    stage.failed(&victim, stage.loud(5.0, 0.3))?;
+    Ok(Truth { devices: vec![fs.device().to_owned()], ..Truth::default() })
+}

@@ -1,0 +1,157 @@
+//! Threads that wait for each other, and memory that is mapped and given back all the time.
+
+use std::process::Command;
+
+use super::cpu::redis_server;
+use crate::incident::{Incident, Need, Stop, Truth};
+use crate::machine;
+use crate::stage::{Place, Stage};
+
+/// The incidents of this file.
+pub const INCIDENTS: &[Incident] = &[
+    Incident {
+        name: "mutex",
+        condition: "user-lock-contention",
+        also: &[],
+        area: "locks",
+        what: "many threads of a program race for one lock of it",
+        needs: &[Need::Cpus(2)],
+        chain: &[],
+        make: mutex,
+    },
+    Incident {
+        name: "mmap-storm",
+        condition: "minor-fault-storm",
+        also: &[],
+        area: "locks",
+        what: "threads of a program map memory, touch it and give it back",
+        needs: &[Need::Cpus(2)],
+        chain: &["mmap-lock-contention"],
+        make: mmap_storm,
+    },
+    Incident {
+        name: "erlang-carriers",
+        condition: "allocator-carrier-misfit",
+        // The faults are what it does; who makes them is told by the run time alone.
+        also: &["minor-fault-storm"],
+        area: "locks",
+        what: "Erlang's allocators map and unmap a carrier for each heap above half a megabyte",
+        needs: &[Need::Tool("erl")],
+        chain: &[],
+        make: erlang,
+    },
+    Incident {
+        name: "fork-snapshot",
+        condition: "fork-stall",
+        also: &[],
+        area: "locks",
+        what: "redis with a large data set forks for snapshots while it is written to",
+        needs: &[
+            Need::Tool("redis-server"),
+            Need::Tool("redis-cli"),
+            Need::Tool("redis-benchmark"),
+            Need::DiskBytes(4 << 30),
+        ],
+        chain: &[],
+        make: fork_snapshot,
+    },
+];
+
+fn mutex(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (name, go) = (stage.draw().name(), stage.file("go"));
+    let (least, most) = stage.loud((12, 32), (4, 6));
+    let threads = stage.draw().between(least, most);
+    // Five to fifteen microseconds under the lock, and for the faint form more outside of it.
+    let inside = stage.draw().between(6_000, 18_000);
+    let (least, most) = stage.loud((500, 2_000), (3_000, 6_000));
+    let outside = stage.draw().between(least, most);
+    let argument = format!("{threads} {inside} {outside} {go}");
+    let victim = stage.role(&name, "share-lock", argument, &Place::default())?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    std::fs::write(&go, "")?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(3.0, 1.5))?;
+    Ok(Truth { process: Some(name), pids: vec![victim.pid()], ..Truth::default() })
+}
+
+fn mmap_storm(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (name, go) = (stage.draw().name(), stage.file("go"));
+    let (least, most) = stage.loud((8, 24), (3, 5));
+    let threads = stage.draw().between(least, most);
+    let pages = stage.draw().between(256, 2_048);
+    let victim = stage.role(&name, "map-and-unmap", format!("{threads} {pages} {go}"), &Place::default())?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    std::fs::write(&go, "")?;
+    stage.trouble()?;
+    stage.must_move("vm.pgfault", 50_000.0)?;
+    stage.suffered(&victim, stage.loud(3.0, 1.5))?;
+    Ok(Truth { process: Some(name), pids: vec![victim.pid()], ..Truth::default() })
+}
+
+/// Processes that build a list of so many words, drop it and collect, at a pause.
+fn erlang_program(processes: u64, words: u64, pause_ms: u64, go: &str) -> String {
+    format!(
+        "W = fun W() -> L = lists:seq(1, {words}), _ = lists:sum(L), erlang:garbage_collect(), timer:sleep({pause_ms}), W() end, \
+         P = fun P() -> case filelib:is_file(\"{go}\") of true -> [spawn(W) || _ <- lists:seq(1, {processes})], \
+         timer:sleep(infinity); false -> timer:sleep(50), P() end end, P()."
+    )
+}
+
+fn erlang(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (bystander, go) = (stage.draw().name(), stage.file("go"));
+    let victim = stage.role(&bystander, "work", "", &Place::default())?;
+    let (processes, pause) = stage.loud((24, 0), (4, 4));
+    // Two words an element: one to eight megabytes.
+    let words = stage.draw().between(80_000, 400_000);
+    let program = erlang_program(processes, words, pause, &go);
+    let beam = stage.spawn(Command::new("erl").args(["-noshell", "-eval", &program]))?;
+    stage.wait_for("erl", 10, |_| {
+        std::fs::read_to_string(format!("/proc/{}/comm", beam.pid())).is_ok_and(|c| c.starts_with("beam"))
+    })?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    std::fs::write(&go, "")?;
+    stage.trouble()?;
+    stage.must_move("vm.pgfault", 50_000.0)?;
+    stage.suffered(&victim, stage.loud(1.3, 1.1))?;
+    Ok(Truth { process: Some("beam".into()), pids: vec![beam.pid()], ..Truth::default() })
+}
+
+fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (server, port) = redis_server(stage)?;
+    let cli = |words: &[&str]| -> Command {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", &port]).args(words);
+        command
+    };
+    let (least, most) = stage.loud((1_200_000, 1_600_000), (500_000, 600_000));
+    let keys = stage.draw().between(least, most);
+    let populate = [keys.to_string(), "key".to_owned(), "512".to_owned()];
+    stage.run(&mut cli(&["debug", "populate", &populate[0], &populate[1], &populate[2]]))?;
+    let name = stage.draw().name();
+    let victim = stage.role(&name, "redis-ping", port.clone(), &Place::default())?;
+    // Somebody writes all over the data set, at a pace that one CPU can take.
+    let writer = format!(
+        "while :; do redis-benchmark -p {port} -q -c 2 -n 4000 -r {keys} setrange key:__rand_int__ 0 x >/dev/null; sleep 0.2; done"
+    );
+    stage.spawn(Command::new("sh").args(["-c", &writer]))?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let mut next = 0.0;
+    let every = stage.loud(3.0, 5.0);
+    stage.trouble_on(|_, seconds| {
+        if seconds >= next {
+            next = seconds + every;
+            _ = machine::run(&mut cli(&["bgsave"]));
+        }
+        Ok(())
+    })?;
+    stage.suffered(&victim, stage.loud(1.5, 1.2))?;
+    Ok(Truth { process: Some("redis-server".into()), pids: vec![server.pid()], ..Truth::default() })
+}

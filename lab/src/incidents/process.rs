@@ -1,0 +1,200 @@
+//! Troubles of one process: descriptors, crashes, threads, a hang.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use crate::incident::{Incident, Need, Stop, Truth};
+use crate::journal::Undo;
+use crate::stage::{Fs, Place, Stage, Victim};
+
+/// The incidents of this file.
+pub const INCIDENTS: &[Incident] = &[
+    Incident {
+        name: "fd-leak",
+        condition: "fd-exhaustion",
+        also: &[],
+        area: "process",
+        what: "a server leaves a descriptor open now and then, until it cannot accept any more",
+        needs: &[],
+        chain: &[],
+        make: fd_leak,
+    },
+    Incident {
+        name: "crash",
+        condition: "process-crash",
+        also: &[],
+        area: "process",
+        what: "a server writes through a null pointer; its clients are turned away",
+        needs: &[],
+        chain: &[],
+        make: crash,
+    },
+    Incident {
+        name: "crash-loop",
+        condition: "crash-loop",
+        also: &[],
+        area: "process",
+        what: "a server cannot use its configuration any more, dies, and its keeper starts it again and again",
+        needs: &[],
+        chain: &[],
+        make: crash_loop,
+    },
+    Incident {
+        name: "threads",
+        condition: "thread-explosion",
+        also: &[],
+        area: "process",
+        what: "a program starts threads that never end and wake all the time",
+        needs: &[],
+        chain: &["runqueue-wait"],
+        make: threads,
+    },
+    Incident {
+        name: "frozen-fs",
+        condition: "hung-task",
+        also: &[],
+        area: "process",
+        what: "a file system is frozen, as for a snapshot, and not thawed; a program that writes to it hangs",
+        needs: &[Need::Tool("fsfreeze"), Need::Tool("mkfs.ext4"), Need::DiskBytes(1 << 30)],
+        chain: &["tasks-in-d-state"],
+        make: frozen,
+    },
+];
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16, Stop> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// A client of the port, once the server answers.
+fn client(stage: &mut Stage, port: u16, per_s: u64) -> Result<Victim, Stop> {
+    stage.wait_for("the server", 10, |_| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())?;
+    let name = stage.draw().name();
+    stage.role(&name, "ask", format!("{port} {per_s}"), &Place::default())
+}
+
+fn fd_leak(stage: &mut Stage) -> Result<Truth, Stop> {
+    let port = free_port()?;
+    let name = stage.draw().name();
+    let limit = stage.draw().between(96, 512);
+    // Loud: nothing is ever closed. Faint: at the limit a few are, after a while, as by a garbage collector.
+    let frees_after = stage.loud(0, 1_200);
+    // All of them are leaked from the start: a program does not begin to have a bug. The healthy time is long enough only
+    // because few requests come then.
+    let leaks = 1_000;
+    let argument = format!("{port} {limit} {leaks} {frees_after}");
+    let server = stage.role(&name, "serve", argument, &Place::default())?;
+    let victim = client(stage, port, 4)?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    // More work comes, and with it the limit, in two or three seconds.
+    let load = stage.draw().name();
+    stage.role(&load, "ask", format!("{port} {}", limit / 2), &Place::default())?;
+    let fds = format!("/proc/{}/fd", server.pid());
+    let mut is_full = false;
+    stage.trouble_on(|stage, _| {
+        if !is_full && std::fs::read_dir(&fds).is_ok_and(|list| list.count() as u64 >= limit) {
+            is_full = true;
+            stage.onset_is_now();
+        }
+        Ok(())
+    })?;
+    if !is_full {
+        return Err(Stop::NotMade("the limit was not reached".into()));
+    }
+    if stage.suffered(&victim, stage.loud(3.0, 1.5)).is_err() {
+        stage.failed(&victim, 0.3)?;
+    }
+    Ok(Truth { process: Some(name), pids: vec![server.pid()], ..Truth::default() })
+}
+
+fn crash(stage: &mut Stage) -> Result<Truth, Stop> {
+    let port = free_port()?;
+    let (name, trap) = (stage.draw().name(), stage.file("request"));
+    let argument = format!("{port} 0 0 0 {trap} fault");
+    let server = stage.role(&name, "serve", argument.clone(), &Place::default())?;
+    let victim = client(stage, port, 50)?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    std::fs::write(&trap, "x")?;
+    let mut pids = vec![server.pid()];
+    // Loud: nobody starts it again. Faint: somebody does, once, after a second.
+    let again = stage.loud(false, true);
+    stage.trouble_on(|stage, seconds| {
+        if again && pids.len() == 1 && seconds > 1.0 {
+            _ = std::fs::remove_file(&trap);
+            pids.push(stage.role(&name, "serve", argument.clone(), &Place::default())?.pid());
+        }
+        Ok(())
+    })?;
+    stage.failed(&victim, stage.loud(10.0, 1.0))?;
+    Ok(Truth { process: Some(name), pids, ..Truth::default() })
+}
+
+fn crash_loop(stage: &mut Stage) -> Result<Truth, Stop> {
+    let port = free_port()?;
+    let (keeper, name, trap) = (stage.draw().name(), stage.draw().name(), stage.file("settings"));
+    let end = stage.draw().pick(&["exit", "exit", "abort"]);
+    // Loud: every second or so. Faint: every three.
+    let (least, most) = stage.loud((300, 1_000), (2_200, 2_800));
+    let delay = stage.draw().between(least, most);
+    let argument = format!("{delay} {name} {port} 0 0 0 {trap} {end}");
+    stage.role(&keeper, "keep", argument, &Place::default())?;
+    let victim = client(stage, port, 50)?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    std::fs::write(&trap, "x")?;
+    stage.trouble()?;
+    stage.failed(&victim, 10.0)?;
+    Ok(Truth { process: Some(name), ..Truth::default() })
+}
+
+fn threads(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (bystander, name) = (stage.draw().name(), stage.draw().name());
+    let victim = stage.role(&bystander, "work", "", &Place::default())?;
+    let (least, most) = stage.loud((120, 240), (60, 80));
+    let per_s = stage.draw().between(least, most);
+    let (pause, turns) = stage.loud((20, 60_000), (60, 60_000));
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let argument = format!("{per_s} 4000 {pause} {turns}");
+    let culprit = stage.role(&name, "start-threads", argument, &Place::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(2.0, 1.2))?;
+    Ok(Truth { process: Some(name), pids: vec![culprit.pid()], ..Truth::default() })
+}
+
+fn frozen(stage: &mut Stage) -> Result<Truth, Stop> {
+    let fs = stage.loop_fs(256 << 20, Fs::Ext4)?;
+    let mount = fs.mount().display().to_string();
+    // Before it is unmounted; that it may be thawed already is no error.
+    let thaw = format!("fsfreeze --unfreeze '{mount}' 2>/dev/null || true");
+    stage.on_cleanup(Undo::Command(vec!["sh".into(), "-c".into(), thaw]))?;
+    let name = stage.draw().name();
+    let per_s = stage.draw().between(20, 200);
+    let victim =
+        stage.role(&name, "write-file", format!("4 {per_s} 64 {mount}/journal"), &Place::default())?;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    stage.run(Command::new("fsfreeze").args(["--freeze", &mount]))?;
+    // Faint: it is thawed after nine seconds, and everything goes on.
+    let thaws = stage.loud(f64::INFINITY, 9.5);
+    let mut is_frozen = true;
+    stage.trouble_on(|stage, seconds| {
+        if is_frozen && seconds > thaws {
+            is_frozen = false;
+            stage.run(Command::new("fsfreeze").args(["--unfreeze", &mount]))?;
+        }
+        Ok(())
+    })?;
+    if is_frozen {
+        stage.run(Command::new("fsfreeze").args(["--unfreeze", &mount]))?;
+    }
+    stage.suffered(&victim, 100.0)?;
+    Ok(Truth { process: Some(name), pids: vec![victim.pid()], ..Truth::default() })
+}
