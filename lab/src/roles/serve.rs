@@ -1,6 +1,5 @@
 //! A server with one bad habit, its client, and its keeper.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -20,8 +19,8 @@ const PATIENCE: Duration = Duration::from_millis(400);
 /// How long a server that cannot accept waits before it tries again.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// Answers one byte for one byte. The argument: port, descriptor limit (0 none), per mille of requests that leave one
-/// open, milliseconds after which some are closed again at the limit (0 never), then the path of a file that breaks it
+/// Answers one byte for one byte. The argument: port, descriptor limit (0 none), per mille of requests whose connection
+/// stays open, milliseconds after which some are closed again at the limit (0 never), then the path of a file that breaks it
 /// once it is there and how it ends then (`exit`, `abort`, `fault`).
 fn serve(argument: &str) -> io::Result<()> {
     let words: Vec<&str> = argument.split_whitespace().collect();
@@ -57,7 +56,7 @@ fn serve(argument: &str) -> io::Result<()> {
                     _ = stream.write_all(&byte);
                 }
                 if dice.below(1000) < leaks as usize {
-                    kept.extend(File::open("/dev/null"));
+                    kept.push(stream);
                 }
             }
             Err(_) if frees_after.is_zero() => sleep(RETRY),

@@ -110,7 +110,9 @@ fn live(view: &View<'_>) -> Observation {
     let Some(top) = tops.first().filter(|t| t.share >= MISFIT && RUN_TIMES.contains(&t.comm)) else {
         return Observation::CannotTell(needs.to_owned());
     };
-    let held = Signal::sum(top.lead.series(view.set, "task.rss_anon"), span).unwrap_or_default();
+    let Some(held) = Signal::sum(top.lead.series(view.set, "task.rss_anon"), span) else {
+        return Observation::CannotTell(needs.to_owned());
+    };
     let grown = held.v.last().copied().unwrap_or(0.0) - held.v.first().copied().unwrap_or(0.0);
     if grown > KEPT_SHARE * top.total {
         return Observation::Inactive(format!("{} keeps what it touches: it grows", top.words()));

@@ -1,0 +1,216 @@
+//! Growth, locks and forks as a recording has them, and what looks like them.
+
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "each test program uses its own part of the support")]
+mod support;
+
+use std::sync::Arc;
+
+use mitra_model::capture::CaptureRow;
+use mitra_model::report::Report;
+use mitra_model::time::SECOND;
+use mitra_model::{EventKind, TextSeries, lookup};
+use support::{HEALTHY, INCIDENT, Machine, START};
+
+const N: usize = HEALTHY + INCIDENT + 20;
+const MB: f64 = 1e6;
+
+fn each(f: impl Fn(usize) -> f64) -> Vec<f64> {
+    (0..N).map(f).collect()
+}
+
+/// From one value to another over the incident, and there it stays.
+fn ramp(from: f64, to: f64) -> Vec<f64> {
+    each(|i| from + (to - from) * i.saturating_sub(HEALTHY).min(INCIDENT) as f64 / INCIDENT as f64)
+}
+
+fn row(tid: u32) -> String {
+    format!("{tid}@{}", u64::from(tid) * 1_000_000)
+}
+
+fn set_text(m: &mut Machine, metric: &str, row: &str, text: &str) {
+    let series = TextSeries { changes: vec![(START + SECOND, Some(Arc::from(text)))], place: None };
+    m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
+}
+
+fn ids(report: &Report) -> Vec<&str> {
+    report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect()
+}
+
+fn culprit(report: &Report) -> (Option<&str>, Option<u32>) {
+    let culprit = &report.incidents[0].root_cause.culprit;
+    (culprit.process.as_deref(), culprit.pid)
+}
+
+/// A machine of 24 GB of which 3 GB are left, and what is left falls to so much.
+fn falling(to: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.set.host.memory_bytes = 24_000_000_000;
+    m.values("mem.available", "", 0, ramp(3000.0 * MB, to));
+    m
+}
+
+fn grows_by(mb: f64, left: f64) -> Machine {
+    let mut m = falling(left * MB);
+    m.values("mem.anon", "", 0, ramp(400.0 * MB, (400.0 + mb) * MB));
+    m.task(70, "cartd", 0).values("task.rss_anon", &row(70), 0, ramp(5_000.0, 5_000.0 + mb * MB / 4096.0));
+    m
+}
+
+#[test]
+fn what_takes_most_of_what_was_left_is_growth_whatever_the_size_of_memory() {
+    let report = grows_by(2_000.0, 900.0).explain();
+    assert_eq!(ids(&report), ["anonymous-growth"]);
+    assert_eq!(culprit(&report), (Some("cartd"), Some(70)));
+    let unknown: Vec<&str> = report.incidents[0].unknown.iter().map(|u| u.condition.as_str()).collect();
+    assert!(
+        unknown.contains(&"memory-leak-native") && unknown.contains(&"memory-leak-managed"),
+        "{unknown:?}"
+    );
+    // As much where there is room, and a service that starts and is then as large as it is.
+    assert!(grows_by(500.0, 2_400.0).explain().incidents.is_empty());
+    let mut m = falling(1_000.0 * MB);
+    let step = |from: f64, to: f64| each(move |i| if i < HEALTHY { from } else { to });
+    m.values("mem.anon", "", 0, step(400.0 * MB, 2_400.0 * MB));
+    m.values("mem.available", "", 0, step(3000.0 * MB, 1000.0 * MB));
+    assert!(m.explain().incidents.is_empty());
+}
+
+#[test]
+fn a_tmpfs_that_fills_is_named_with_its_place_and_its_writer() {
+    let mut m = falling(700.0 * MB);
+    m.values("mem.shmem", "", 0, ramp(10.0 * MB, 2_300.0 * MB));
+    m.values("fs.free_bytes", "/run/spool", 0, ramp(4_000.0 * MB, 1_700.0 * MB));
+    set_text(&mut m, "fs.type", "/run/spool", "tmpfs");
+    m.task(71, "mailer", 0).task_rate(71, "task.wchar", 0.0, 57.0 * MB);
+    let report = m.explain();
+    assert_eq!(ids(&report), ["shmem-growth"]);
+    assert_eq!(culprit(&report), (Some("mailer"), Some(71)));
+    assert_eq!(report.incidents[0].root_cause.culprit.path.as_deref(), Some("/run/spool"));
+}
+
+#[test]
+fn memory_of_the_kernel_that_descriptors_hold() {
+    let mut m = falling(900.0 * MB);
+    m.values("mem.sunreclaim", "", 0, ramp(80.0 * MB, 1_200.0 * MB));
+    m.task(72, "relay2", 0).values("task.fds", &row(72), 0, ramp(20.0, 300_000.0));
+    let report = m.explain();
+    assert_eq!(ids(&report), ["slab-leak"]);
+    assert_eq!(culprit(&report), (Some("relay2"), Some(72)));
+}
+
+fn names(per_s: f64, inodes: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.set.host.memory_bytes = 24_000_000_000;
+    m.values("dentry.negative", "", 0, ramp(3e3, 3e3 + per_s * INCIDENT as f64));
+    m.values("inode.nr", "", 0, ramp(4e4, 4e4 + inodes * INCIDENT as f64));
+    m.task(73, "probed", 0).task_rate(73, "task.system_time", 0.0, 0.9);
+    m
+}
+
+#[test]
+fn names_that_do_not_exist_and_who_asks_for_them() {
+    for per_s in [200_000.0, 6_000.0] {
+        let report = names(per_s, 0.0).explain();
+        assert_eq!(ids(&report), ["slab-dentry-bloat"]);
+        assert_eq!(culprit(&report), (Some("probed"), Some(73)));
+    }
+    assert!(names(1_000.0, 0.0).explain().incidents.is_empty(), "a build with a long search path");
+    assert!(names(30_000.0, 30_000.0).explain().incidents.is_empty(), "names of files");
+}
+
+#[test]
+fn inodes_that_leave_no_room() {
+    let inodes = |scans: f64| {
+        let mut m = falling(2_000.0 * MB);
+        m.values("mem.sreclaimable", "", 0, ramp(60.0 * MB, 1_200.0 * MB));
+        m.values("inode.nr", "", 0, ramp(4e4, 1.1e6)).sys("vm.pgscan_kswapd", 0.0, scans);
+        m.explain()
+    };
+    assert_eq!(ids(&inodes(20_000.0)), ["slab-inode-bloat"]);
+    assert!(inodes(0.0).incidents.is_empty(), "there is room");
+}
+
+/// A program whose threads switch so often, with so many packets a second beside it.
+fn racing(threads: u32, each: f64, packets: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(100, "quoted", 0).task_rate(100, "task.nvcsw", 10.0, each);
+    for tid in 101..100 + threads {
+        m.thread(100, tid, "quoted", 0).task_rate(tid, "task.nvcsw", 10.0, each);
+        m.task_rate(tid, "task.cpu_time", 0.0, 0.1).task_rate(tid, "task.system_time", 0.0, 0.05);
+    }
+    m.sys("sys.ctxt", 500.0, 2.0 * each * f64::from(threads)).sys("sys.cpu_idle", 1.96, 0.7);
+    m.row("softnet.processed", "0", 5.0, packets);
+    m
+}
+
+#[test]
+fn threads_that_wake_each_other_for_nothing_from_outside_race_for_a_lock() {
+    let report = racing(12, 3_000.0, 5.0).explain();
+    assert_eq!(ids(&report), ["user-lock-contention"]);
+    assert_eq!(culprit(&report), (Some("quoted"), Some(100)));
+    assert!(racing(12, 3_000.0, 40_000.0).explain().incidents.is_empty(), "a server and its packets");
+    assert!(racing(2, 18_000.0, 5.0).explain().incidents.is_empty(), "two hand over to each other");
+    assert!(racing(12, 100.0, 5.0).explain().incidents.is_empty(), "little of it");
+}
+
+#[test]
+fn a_capture_of_locks_makes_it_sure() {
+    let mut m = racing(12, 3_000.0, 5.0);
+    let top = CaptureRow {
+        pid: Some(100),
+        comm: "quoted".into(),
+        what: "futex 0x5581".into(),
+        device: String::new(),
+        count: 40_000.0,
+        amount: 55.0,
+    };
+    m.event(
+        HEALTHY + 10,
+        EventKind::Capture {
+            capture: "locks".into(),
+            why: String::new(),
+            seconds: 5.0,
+            events: 40_000,
+            lost: 0,
+            ended: "time".into(),
+            cost_ns: None,
+            file: None,
+            tops: vec![top],
+        },
+    );
+    let report = m.explain();
+    let found = &report.incidents[0].root_cause;
+    assert!(found.confidence > 0.9 && found.statement.contains("futex 0x5581"), "{}", found.statement);
+}
+
+#[test]
+fn a_large_process_that_forks_and_copies() {
+    let fork = |held_mb: f64, copies: f64| {
+        let mut m = Machine::idle();
+        let pages = held_mb * MB / 4096.0;
+        m.task(90, "redis-server", 0).values("task.rss_anon", &row(90), 0, each(|_| pages));
+        m.task_rate(90, "task.minflt", 50.0, copies).sys("vm.pgfault", 500.0, copies.max(40_000.0));
+        m.task(91, "redis-server", HEALTHY).task_during(91, "task.ppid", 90.0);
+        m.task_during(91, "task.rss_anon", 0.95 * pages);
+        m.explain()
+    };
+    let report = fork(1_200.0, 20_000.0);
+    assert_eq!(ids(&report), ["fork-stall"]);
+    assert_eq!(culprit(&report), (Some("redis-server"), Some(90)));
+    assert!(fork(1_200.0, 200.0).incidents.is_empty(), "nothing is written to");
+    assert!(fork(60.0, 20_000.0).incidents.is_empty(), "it is small");
+}
+
+#[test]
+fn erlang_that_faults_and_does_not_grow() {
+    let beam = |name: &str, grown: f64| {
+        let mut m = Machine::idle();
+        m.task(80, name, 0).task_rate(80, "task.minflt", 30.0, 270_000.0).sys("vm.pgfault", 50.0, 271_000.0);
+        m.values("task.rss_anon", &row(80), 0, ramp(20_000.0, 20_000.0 + grown));
+        m.explain()
+    };
+    assert_eq!(ids(&beam("beam.smp", 0.0)), ["allocator-carrier-misfit"]);
+    assert_eq!(ids(&beam("beam.smp", 9e6)), ["minor-fault-storm"]);
+    assert_eq!(ids(&beam("renderd", 0.0)), ["minor-fault-storm"]);
+}
