@@ -283,11 +283,6 @@ static EDGES: &[Edge] = &[
     edge("tcp-memory-pressure", "session-drop", "connections are reset for lack of memory"),
     edge("tcp-orphan-pressure", "session-drop", "connections are reset"),
     // One process, one device, one setting.
-    edge(
-        "fd-exhaustion",
-        "listen-overflow",
-        "a server that cannot open a socket leaves connections in the queue",
-    ),
     explains(
         "fork-stall",
         "minor-fault-storm",
