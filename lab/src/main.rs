@@ -28,6 +28,9 @@ struct Cli {
     /// The binary under test; without this, the one beside mitra-lab
     #[arg(long, global = true, value_name = "PATH")]
     mitra: Option<PathBuf>,
+    /// Does not wait for a quiet machine before each run
+    #[arg(long, global = true)]
+    hurry: bool,
 }
 
 #[derive(Subcommand)]
@@ -146,6 +149,9 @@ fn main() -> ExitCode {
 
 fn command(cli: Cli) -> anyhow::Result<bool> {
     let mitra = || Mitra::find(cli.mitra.clone());
+    if cli.hurry {
+        machine::hurry();
+    }
     match cli.command {
         Command::List => list(),
         Command::Clean => {

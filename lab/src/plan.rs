@@ -1,13 +1,15 @@
 //! Many runs one after the other: a round, pairs; resumable, with what is left.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::draw::Draw;
 use crate::incident::{Form, Incident, Stop};
+use crate::journal::{self, Journal, Undo};
 use crate::machine;
 use crate::record::{Results, State, key, record};
 use crate::recorder::Mitra;
-use crate::run::{Piece, Played, play};
+use crate::run::{Piece, play};
 use crate::{controls, incidents};
 
 /// What a run of an incident takes with its set-up, until it is known better.
@@ -94,17 +96,21 @@ pub fn execute(
         let key = key(pieces, seed);
         println!("[{}/{}, {} left] {key}", i + 1, left.len(), minutes(rest_s * pace));
         let start = Instant::now();
-        let Some(played) = play_in(pieces, seed, mitra, witnesses)? else {
+        let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
+        let mut journal = Journal::create(Path::new(journal::DIR), &format!("{}-run", std::process::id()))?;
+        journal.note(Undo::Remove(dir.clone()))?;
+        let outcome = play(pieces, seed, mitra, &dir, witnesses);
+        if matches!(outcome, Err(Stop::Interrupted)) {
+            journal.undo_all();
             println!("interrupted; the same command goes on where this ended");
             return Ok(false);
         };
-        let made = record(pieces, seed, &version, played.as_ref());
+        let made = record(pieces, seed, &version, outcome.as_ref());
         let why = made.why.clone();
         let state = made.state;
-        results.add(made, played.as_ref().ok())?;
-        if let Ok(played) = played {
-            discard(&played);
-        }
+        let added = results.add(made, outcome.as_ref().ok());
+        journal.undo_all();
+        added?;
         match (state, why) {
             (State::Made, _) => told(results, &key),
             (_, why) => println!("  {}", why.unwrap_or_default()),
@@ -116,35 +122,6 @@ pub fn execute(
         machine::nap(Duration::from_secs(1)).ok();
     }
     Ok(true)
-}
-
-/// `None` when the user had enough.
-fn play_in(
-    pieces: &[Piece],
-    seed: u64,
-    mitra: &Mitra,
-    witnesses: bool,
-) -> anyhow::Result<Option<Result<Played, Stop>>> {
-    let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
-    _ = std::fs::remove_dir_all(&dir);
-    let played = play(pieces, seed, mitra, &dir, witnesses);
-    match played {
-        Err(Stop::Interrupted) => {
-            _ = std::fs::remove_dir_all(&dir);
-            Ok(None)
-        }
-        Err(stop) => {
-            _ = std::fs::remove_dir_all(&dir);
-            Ok(Some(Err(stop)))
-        }
-        Ok(played) => Ok(Some(Ok(played))),
-    }
-}
-
-fn discard(played: &Played) {
-    if let Some(dir) = played.archive.parent() {
-        _ = std::fs::remove_dir_all(dir);
-    }
 }
 
 #[cfg(test)]
