@@ -56,7 +56,7 @@ pub const SUSPICIONS: &[Suspicion] = &[
     Suspicion {
         name: "descriptors-near-limit",
         suspects: "fd-exhaustion",
-        when: "task.fds / task.fd_limit >= 95%",
+        when: "tasks.fds_fullest >= 95% and task.fds / task.fd_limit >= 95%",
         arm: &["errors"],
         pid_of: "culprit",
         seconds: 5.0,

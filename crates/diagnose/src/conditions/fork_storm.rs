@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
+use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::view::View;
 use crate::words;
@@ -70,6 +71,7 @@ fn observe(view: &View<'_>) -> Observation {
             words::count(high.during),
             words::count(high.before.unwrap_or(0.0))
         );
+        captured::name_program(view, &mut finding);
         return Observation::Active(Box::new(finding));
     };
     if top.lifetime_s >= SHORT_S {
@@ -100,6 +102,7 @@ fn observe(view: &View<'_>) -> Observation {
         words::seconds(top.lifetime_s)
     );
     finding.confidence = 0.5 + 0.5 * top.share;
+    captured::name_program(view, &mut finding);
     Observation::Active(Box::new(finding))
 }
 

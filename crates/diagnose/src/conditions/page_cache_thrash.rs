@@ -9,6 +9,7 @@ use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
 use super::streaming_read_flood::{EVICTION_PAGES_S, Return, busiest_reader_device};
+use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::page_cache;
 use crate::process;
@@ -113,6 +114,7 @@ fn observe(view: &View<'_>) -> Observation {
     }
     finding.loss_s = view.excess(&["tasks.d_io"], span);
     finding.confidence = 0.5 * pages.per_steal.min(1.0) + 0.5 * reader.map_or(0.3, |r| r.share);
+    captured::name_file(view, &mut finding);
     Observation::Active(Box::new(finding))
 }
 

@@ -57,6 +57,10 @@ const INODE_PER_DENTRY: f64 = 0.5;
 /// Negative dentries that are made each second: a build with a long search path stays below.
 const NEGATIVE_S: f64 = 20_000.0;
 
+/// Failing lookups of one program in one directory each second that make it the one who fills the cache: a search path fails
+/// a few times for each program that starts.
+const CAPTURED_S: f64 = 1_000.0;
+
 /// A slower stream that goes on and doubles what there was: a hundred thousand names are as many as a large system has files.
 const STEADY_S: f64 = 4_000.0;
 const STEADY_NEED_S: f64 = 8.0;
@@ -202,7 +206,8 @@ fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
 /// Who looks the names up: by a capture of lookups, or else who spent the kernel's time meanwhile.
 fn name_by_a_probe_or_time(view: &View<'_>, finding: &mut Finding, span: Span) {
     let looked = captured::rows(view, &["lookups"]);
-    if let Some(most) = looked.iter().max_by(|a, b| a.row.count.total_cmp(&b.row.count)) {
+    let many = looked.iter().filter(|r| r.row.count >= CAPTURED_S * r.seconds);
+    if let Some(most) = many.max_by(|a, b| a.row.count.total_cmp(&b.row.count)) {
         finding.culprit.process = Some(most.row.comm.clone()).filter(|c| !c.is_empty());
         finding.culprit.pid = most.row.pid;
         finding.culprit.path = Some(most.row.what.clone()).filter(|w| w.starts_with('/'));

@@ -8,6 +8,7 @@
 use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
+use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::page_cache;
 use crate::process::{self, Process};
@@ -175,6 +176,7 @@ fn observe(view: &View<'_>) -> Observation {
     finding.confidence = 0.4 * reader.share
         + 0.3 * (1.0 - pages.per_steal.min(1.0))
         + 0.3 * if sequential { 1.0 } else { 0.5 };
+    captured::name_file(view, &mut finding);
     Observation::Active(Box::new(finding))
 }
 

@@ -178,7 +178,8 @@ fn race(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option<
     }
     finding.confidence = 0.65;
     match locks {
-        Some((text, evidence)) => {
+        Some((text, address, evidence)) => {
+            finding.culprit.address = address;
             finding.statement = format!("{}; {text}", finding.statement);
             finding.evidence.push(evidence);
             finding.confidence = 0.95;
@@ -192,9 +193,17 @@ fn race(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option<
 }
 
 /// What an armed probe saw of its waits for locks.
-fn locks(view: &View<'_>, process: &Process<'_>) -> Option<(String, mitra_model::report::Evidence)> {
+fn locks(
+    view: &View<'_>,
+    process: &Process<'_>,
+) -> Option<(String, Option<String>, mitra_model::report::Evidence)> {
     let rows = captured::of_process(view, &["locks", "offcpu", "syscalls"], process.pid, process.comm);
-    let futex = rows.iter().filter(|r| r.kind == "locks" || r.row.what.contains("futex"));
+    // Locks of the kernel are another condition's.
+    let is_futex = |r: &&captured::Row<'_>| match r.kind {
+        "locks" => r.row.what.starts_with("futex "),
+        _ => r.row.what.contains("futex"),
+    };
+    let futex = rows.iter().filter(is_futex);
     let most = futex.max_by(|a, b| a.row.amount.total_cmp(&b.row.amount))?;
     let text = format!(
         "a probe saw {} waits of {} in all within {}, in {}",
@@ -203,7 +212,10 @@ fn locks(view: &View<'_>, process: &Process<'_>) -> Option<(String, mitra_model:
         words::seconds(most.seconds),
         most.row.what
     );
-    Some((text, view.event_evidence("event.capture", process.comm, most.row.amount, "s", most.event)))
+    // `futex 0x7f00aa10: do_futex < …`.
+    let address = most.row.what.strip_prefix("futex ").and_then(|rest| rest.split([':', ' ']).next());
+    let evidence = view.event_evidence("event.capture", process.comm, most.row.amount, "s", most.event);
+    Some((text, address.map(str::to_owned), evidence))
 }
 
 fn remedies(_: &Finding) -> Vec<Remedy> {
