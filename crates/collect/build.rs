@@ -5,8 +5,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-const PROGRAMS: &[&str] = &["tasks", "block", "events", "capture_offcpu", "capture_oncpu", "capture_faults"];
-const HEADERS: &[&str] = &["kernel.h", "record.h", "capture.h"];
+const PROGRAMS: &[&str] =
+    &["tasks", "block", "events", "net", "dns", "capture_offcpu", "capture_oncpu", "capture_faults"];
+const HEADERS: &[&str] = &["kernel.h", "record.h", "net.h", "capture.h"];
 const INSTALL: &str = "apt-get install clang libbpf-dev";
 
 fn main() {

@@ -2,6 +2,7 @@
 
 use crate::file::{Buffer, Root};
 use crate::missing::Missing;
+use crate::net::names::NetnsNames;
 use mitra_model::Strings;
 
 /// One of each, passed to every reader.
@@ -15,13 +16,21 @@ pub struct Io {
     pub strings: Strings,
     /// What cannot be read.
     pub missing: Missing,
+    /// What network namespaces are called.
+    pub netns: NetnsNames,
 }
 
 impl Io {
     /// An empty buffer, no texts, nothing missing.
     #[must_use]
     pub fn new(root: Root) -> Self {
-        Io { root, buffer: Buffer::default(), strings: Strings::new(), missing: Missing::default() }
+        Io {
+            root,
+            buffer: Buffer::default(),
+            strings: Strings::new(),
+            missing: Missing::default(),
+            netns: NetnsNames::default(),
+        }
     }
 
     /// Notes whether something could be read that is read on each tick.

@@ -24,6 +24,7 @@ mod itself;
 mod kmsg;
 mod missing;
 mod mounts;
+mod net;
 mod nodes;
 #[cfg(feature = "bpf")]
 mod probes;

@@ -7,6 +7,7 @@ use crate::cells::{cell, col, micros, row, set};
 use crate::cgroup::CgroupPaths;
 use crate::disks::disk_of;
 use crate::io::Io;
+use crate::net::trouble::TroubleCells;
 use crate::tasks::reading::{Ended, Used, used};
 use crate::tasks::{EndedMany, Tasks};
 
@@ -61,6 +62,7 @@ pub struct ProbeCells {
     disks: Vec<Disk>,
     generation: u32,
     oom_count: i64,
+    network: TroubleCells,
 }
 
 impl ProbeCells {
@@ -81,6 +83,7 @@ impl ProbeCells {
             disks: Vec::new(),
             generation: 0,
             oom_count: 0,
+            network: TroubleCells::new(),
         }
     }
 
@@ -125,6 +128,7 @@ impl ProbeCells {
             set(frame.system_mut(), self.oom_kills, self.oom_count);
         }
         set(frame.system_mut(), self.lost, lost(probes).map_or(NA, cell));
+        self.network.fill(probes, io, frame);
     }
 
     /// Tells the tasks how long each process has slept for locks. Comes before the pass over the tasks.

@@ -61,7 +61,7 @@ impl Sources {
     }
 
     fn read(&mut self, period: Period, is_retry: bool, io: &mut Io, frame: &mut Frame) {
-        let Io { root, buffer, strings, missing } = io;
+        let Io { root, buffer, strings, missing, .. } = io;
         for source in self.all.iter_mut().filter(|source| source.period == period) {
             if source.failed && !is_retry {
                 continue;

@@ -5,14 +5,18 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 use aya::maps::{Map, MapData, RingBuf};
+use aya::programs::cgroup_sock::CgroupSockLink;
+use aya::programs::cgroup_sock_addr::CgroupSockAddrLink;
 use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::{BtfTracePoint, Iter};
 use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
 
 use super::block::BlockHists;
+use super::dns::Resolvers;
 use super::events::{Events, Stalls};
 use super::exit::Exits;
 use super::locks::LockWaits;
+use super::net::NetTrouble;
 use super::task::TaskIter;
 
 static TASKS: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tasks.bpf.o"));
@@ -25,7 +29,14 @@ const ENTRIES_PER_DISK: usize = 3;
 /// A percpu entry is 296 bytes on every CPU.
 const BLOCK_ENTRIES_MAX: usize = 4096;
 
-type AnyError = Box<dyn Error + Send + Sync>;
+pub(super) type AnyError = Box<dyn Error + Send + Sync>;
+
+/// A program at the root of the control groups; it is detached when this is dropped.
+#[expect(dead_code, reason = "held for what dropping them does")]
+pub(super) enum CgroupLink {
+    Release(CgroupSockLink),
+    Address(CgroupSockAddrLink),
+}
 
 /// All that is attached. Dropping it detaches everything.
 pub struct Probes {
@@ -41,6 +52,13 @@ pub struct Probes {
     pub stalls: Option<Stalls>,
     /// Who waited for locks.
     pub locks: Option<LockWaits>,
+    /// Trouble on the network.
+    pub net: Option<NetTrouble>,
+    /// The names of the reasons for which packets are dropped, by number.
+    pub drop_names: Vec<Option<String>>,
+    /// How long programs wait for name servers.
+    pub resolvers: Option<Resolvers>,
+    pub(super) cgroup_links: Vec<CgroupLink>,
     links: Vec<BtfTracePointLink>,
     unavailable: Vec<(&'static str, String)>,
 }
@@ -59,6 +77,10 @@ impl Probes {
             events: None,
             stalls: None,
             locks: None,
+            net: None,
+            drop_names: Vec::new(),
+            resolvers: None,
+            cgroup_links: Vec::new(),
             links: Vec::new(),
             unavailable: Vec::new(),
         };
@@ -71,7 +93,12 @@ impl Probes {
             Err(error) => {
                 drop(loader);
                 let why = format!("no kernel type information: {}", chain(&error));
-                for name in ["task_iter", "exits", "block_io", "events", "stalls"] {
+                for name in ["task_iter", "exits", "block_io", "events", "stalls"].into_iter().chain([
+                    "packet_drops",
+                    "tcp_peers",
+                    "full_sockets",
+                    "resolvers",
+                ]) {
                     probes.unavailable.push((name, why.clone()));
                 }
             }
@@ -101,6 +128,7 @@ impl Probes {
             Ok(mut object) => self.load_events(&mut object, btf),
             Err(error) => self.miss_all(&["events", "stalls"], &error),
         }
+        self.load_network(&mut loader, btf);
     }
 
     fn load_tasks(&mut self, object: &mut Ebpf, btf: &Btf) {
@@ -189,7 +217,7 @@ impl Probes {
 
     /// Attaches the first of `programs` that the kernel takes, and returns its name. Later
     /// ones are for older kernels, where the tracepoint has other arguments.
-    fn attach_first(
+    pub(super) fn attach_first(
         &mut self,
         object: &mut Ebpf,
         btf: &Btf,
@@ -213,11 +241,11 @@ impl Probes {
         None
     }
 
-    fn miss(&mut self, name: &'static str, error: &(dyn Error + 'static)) {
+    pub(super) fn miss(&mut self, name: &'static str, error: &(dyn Error + 'static)) {
         self.unavailable.push((name, chain(error)));
     }
 
-    fn miss_all(&mut self, names: &[&'static str], error: &(dyn Error + 'static)) {
+    pub(super) fn miss_all(&mut self, names: &[&'static str], error: &(dyn Error + 'static)) {
         for name in names {
             self.miss(name, error);
         }
@@ -267,7 +295,7 @@ fn take_ring(object: &mut Ebpf, name: &str) -> Result<RingBuf<MapData>, AnyError
     Ok(RingBuf::try_from(map)?)
 }
 
-fn take_map(object: &mut Ebpf, name: &str) -> Result<MapData, AnyError> {
+pub(super) fn take_map(object: &mut Ebpf, name: &str) -> Result<MapData, AnyError> {
     match object.take_map(name) {
         Some(
             Map::Array(map)

@@ -2,27 +2,33 @@
 //! I/O, time lost in reclaim and for locks, OOM kills and fatal signals.
 //!
 //! The programs are in `bpf/`, written in C and compiled once; field offsets are filled in
-//! for the kernel at hand when they are loaded. Only BPF iterators and BTF tracepoints are
-//! used: no kprobes, no tracefs. A probe that this kernel or this privilege does not allow
+//! for the kernel at hand when they are loaded. Only BPF iterators, BTF tracepoints and
+//! hooks of control groups are used: no kprobes, no tracefs. A probe that this kernel or this privilege does not allow
 //! is left out, and [`Probes::unavailable`] says why.
 //!
 //! Needs `/sys/kernel/btf/vmlinux` (5.8 and later) and `CAP_BPF` with `CAP_PERFMON`.
 
 mod block;
+mod dns;
+mod enums;
 mod events;
 mod exit;
 mod load;
 mod locks;
+mod load_net;
+mod net;
 mod record;
 pub(crate) mod sys;
 mod task;
 
 pub use block::{BlockHist, BlockHists, BlockOp};
+pub use dns::{DNS_BUCKETS, Resolvers, ServerKey, ServerSum};
 pub use events::{EventKind, EventRec, Events, StallHist, StallKind, StallSum, Stalls};
 pub use exit::{ExitKey, ExitRec, ExitSum, Exits};
 pub use load::Probes;
 pub(crate) use load::{chain, cpus, with_bounded_heap};
 pub use locks::{LockOwner, LockWaits};
+pub use net::{DROP_REASONS, NetAttached, NetTotals, NetTrouble, PeerKey, PeerSum};
 pub use record::{
     CgroupIds, Delays, FLAG_GROUP_DEAD, FLAG_HAS_DELAYS, FLAG_HAS_FILES, FLAG_HAS_MM, FLAG_HAS_STACK,
     FLAG_IN_IOWAIT, FLAG_KTHREAD, FLAG_LEADER, LATENCY_BUCKETS, NA, SIZE_BUCKETS, comm_str, known,

@@ -88,6 +88,13 @@ const PROBES: &[(&str, &str)] = &[
     ("compaction", "time lost in compaction"),
     ("throttled", "time that reclaim made tasks sleep"),
     ("locks", "time lost for locks inside the kernel"),
+    ("packet_drops", "packets that the kernel drops, with its reason"),
+    ("tcp_peers", "peers that need segments sent again or reset connections"),
+    ("full_sockets", "sockets whose buffers are full"),
+    (
+        "resolvers",
+        "how long programs wait for name servers; also needs cap_net_admin, and version 2 control groups",
+    ),
 ];
 
 #[cfg(feature = "bpf")]

@@ -1,0 +1,118 @@
+//! Loads and attaches the programs of the network.
+
+use std::fs::File;
+
+use aya::programs::{CgroupAttachMode, CgroupSock, CgroupSockAddr};
+use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
+
+use super::dns::Resolvers;
+use super::enums::each_value;
+use super::load::{AnyError, CgroupLink, Probes, cpus, take_map};
+use super::net::{DROP_REASONS, NetAttached, NetTrouble};
+use crate::file::{Buffer, Root};
+use crate::mounts::{hierarchies, read_mounts};
+
+static NET: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/net.bpf.o"));
+static DNS: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/dns.bpf.o"));
+
+/// The hooks attach as links, which always stand beside others and take no flag that says so; the kernel that has the
+/// last of them (5.9) has links (5.7).
+const MODE: CgroupAttachMode = CgroupAttachMode::Single;
+/// What every name of a reason begins with.
+const REASON: &str = "SKB_DROP_REASON_";
+/// The hooks on addresses, the answers first: a question without its answer would count as unanswered.
+const ADDRESS_HOOKS: [&str; 6] =
+    ["dns_recvmsg4", "dns_recvmsg6", "dns_connect4", "dns_connect6", "dns_sendmsg4", "dns_sendmsg6"];
+
+impl Probes {
+    pub(super) fn load_network<'a>(&mut self, loader: &mut EbpfLoader<'a>, btf: &Btf) {
+        match loader.load(NET) {
+            Ok(mut object) => self.load_trouble(&mut object, btf),
+            Err(error) => self.miss_all(&["packet_drops", "tcp_peers", "full_sockets"], &error),
+        }
+        match loader.load(DNS).map_err(AnyError::from).and_then(|mut object| load_resolvers(&mut object)) {
+            Ok((resolvers, links)) => {
+                self.resolvers = Some(resolvers);
+                self.cgroup_links = links;
+            }
+            Err(error) => self.miss("resolvers", &*error),
+        }
+    }
+
+    fn load_trouble(&mut self, object: &mut Ebpf, btf: &Btf) {
+        let mut on = |name, tracepoint, program| {
+            self.attach_first(object, btf, name, tracepoint, &[program]).is_some()
+        };
+        let attached = NetAttached {
+            drops: on("packet_drops", "kfree_skb", "packet_dropped"),
+            peers: [
+                on("tcp_peers", "tcp_retransmit_skb", "segment_sent_again"),
+                on("tcp_peers", "tcp_retransmit_synack", "synack_sent_again"),
+                on("tcp_peers", "tcp_receive_reset", "reset_received"),
+                on("tcp_peers", "tcp_send_reset", "reset_sent"),
+            ]
+            .contains(&true),
+            rcvqueue_full: on("full_sockets", "sock_rcvqueue_full", "rcvqueue_full"),
+            exceed_buf_limit: on("full_sockets", "sock_exceed_buf_limit", "exceed_buf_limit"),
+            udp_fail_queue_rcv: on("full_sockets", "udp_fail_queue_rcv_skb", "udp_fail_queue_rcv"),
+        };
+        if attached == NetAttached::default() {
+            return;
+        }
+        let opened = (|| {
+            let maps = [take_map(object, "drops")?, take_map(object, "peers")?, take_map(object, ".bss")?];
+            Ok::<_, AnyError>(NetTrouble::new([&maps[0], &maps[1], &maps[2]], cpus()?, attached)?)
+        })();
+        match opened {
+            Ok(net) => {
+                self.net = Some(net);
+                self.drop_names = if attached.drops { drop_names() } else { Vec::new() };
+            }
+            Err(error) => self.miss("packet_drops", &*error),
+        }
+    }
+}
+
+/// The names of the reasons, by number, in small letters. A reason that the kernel has no name for has none here.
+fn drop_names() -> Vec<Option<String>> {
+    let mut names = vec![None; DROP_REASONS];
+    let Ok(btf) = std::fs::read("/sys/kernel/btf/vmlinux") else { return names };
+    each_value(&btf, "skb_drop_reason", |value, name| {
+        let slot = usize::try_from(value).ok().and_then(|at| names.get_mut(at));
+        if let (Some(slot), Some(name)) = (slot, name.strip_prefix(REASON)) {
+            *slot = Some(name.to_ascii_lowercase());
+        }
+    });
+    if let Some(last) = names.last_mut() {
+        *last = Some("other".to_owned());
+    }
+    names
+}
+
+/// The root of the version 2 control groups, where sockets of all groups pass.
+fn unified_root() -> Result<File, AnyError> {
+    let root = Root::open("/".as_ref())?;
+    let found = hierarchies(&read_mounts(&root, &mut Buffer::default()));
+    let unified = found.iter().find(|hierarchy| hierarchy.is_unified());
+    let unified = unified.ok_or("no version 2 control groups are mounted")?;
+    Ok(File::open(root.path(&unified.mount))?)
+}
+
+fn load_resolvers(object: &mut Ebpf) -> Result<(Resolvers, Vec<CgroupLink>), AnyError> {
+    let root = unified_root()?;
+    let mut links = Vec::new();
+    let program: &mut CgroupSock =
+        object.program_mut("dns_release").ok_or("the program is not in its object")?.try_into()?;
+    program.load()?;
+    let link = program.attach(&root, MODE)?;
+    links.push(CgroupLink::Release(program.take_link(link)?));
+    for name in ADDRESS_HOOKS {
+        let program: &mut CgroupSockAddr =
+            object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
+        program.load()?;
+        let link = program.attach(&root, MODE)?;
+        links.push(CgroupLink::Address(program.take_link(link)?));
+    }
+    let maps = [take_map(object, "servers")?, take_map(object, "rounds")?, take_map(object, ".bss")?];
+    Ok((Resolvers::new([&maps[0], &maps[1], &maps[2]])?, links))
+}
