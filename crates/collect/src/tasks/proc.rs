@@ -105,7 +105,7 @@ impl ProcTasks {
         }
         let is_whole = self.pass % WHOLE_EVERY == 1;
         let mut denied = Denied::default();
-        let Io { root, buffer, strings, missing } = io;
+        let Io { root, buffer, strings, missing, .. } = io;
         let mut context =
             PassContext { table: frame.table_mut(Entity::Task), strings, paths: cgroups.paths() };
         let mut pids = std::mem::take(&mut self.pids);
