@@ -17,12 +17,6 @@
 struct in6_addr {
 	__u8 bytes[16];
 };
-struct ns_common {
-	__u32 inum;
-};
-struct net {
-	struct ns_common ns;
-};
 typedef struct {
 	struct net *net;
 } possible_net_t;
