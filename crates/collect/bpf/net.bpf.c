@@ -74,9 +74,14 @@ static __always_inline void set_port(struct peer *peer, __u16 remote, __u16 loca
 	peer->port = local && remote > local ? 0 : remote;
 }
 
-static __always_inline bool peer_of_sock(struct sock_common *sk, struct peer *peer)
+static __always_inline bool peer_of_sock(struct sock_common *sk, struct peer *peer, bool is_full)
 {
 	__u16 family = BPF_CORE_READ(sk, skc_family);
+	__u16 local = BPF_CORE_READ(sk, skc_num);
+
+	/* A socket that is being closed has given its port back, and still says which it was. */
+	if (!local && is_full)
+		local = swap_port(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 
 	if (family == AF_INET)
 		map_v4(peer->address, BPF_CORE_READ(sk, skc_daddr));
@@ -84,7 +89,7 @@ static __always_inline bool peer_of_sock(struct sock_common *sk, struct peer *pe
 		bpf_core_read(peer->address, sizeof(peer->address), &sk->skc_v6_daddr);
 	else
 		return false;
-	set_port(peer, swap_port(BPF_CORE_READ(sk, skc_dport)), BPF_CORE_READ(sk, skc_num));
+	set_port(peer, swap_port(BPF_CORE_READ(sk, skc_dport)), local);
 	return true;
 }
 
@@ -123,7 +128,7 @@ int segment_sent_again(unsigned long long *ctx)
 	struct peer peer = {};
 	struct peer_sum *sum;
 
-	if (!peer_of_sock((struct sock_common *)ctx[0], &peer))
+	if (!peer_of_sock((struct sock_common *)ctx[0], &peer, true))
 		return 0;
 	sum = peer_sum(&peer);
 	if (sum)
@@ -138,7 +143,7 @@ int synack_sent_again(unsigned long long *ctx)
 	struct peer_sum *sum;
 
 	/* The request for a connection has the address of the peer; the socket only listens. */
-	if (!peer_of_sock((struct sock_common *)ctx[1], &peer))
+	if (!peer_of_sock((struct sock_common *)ctx[1], &peer, false))
 		return 0;
 	sum = peer_sum(&peer);
 	if (sum)
@@ -152,7 +157,7 @@ int reset_received(unsigned long long *ctx)
 	struct peer peer = {};
 	struct peer_sum *sum;
 
-	if (!peer_of_sock((struct sock_common *)ctx[0], &peer))
+	if (!peer_of_sock((struct sock_common *)ctx[0], &peer, true))
 		return 0;
 	sum = peer_sum(&peer);
 	if (sum)
@@ -169,7 +174,7 @@ int reset_sent(unsigned long long *ctx)
 	struct peer peer = {};
 	struct peer_sum *sum;
 
-	if (skb ? !peer_of_packet(skb, &peer) : !sk || !peer_of_sock(sk, &peer))
+	if (skb ? !peer_of_packet(skb, &peer) : !sk || !peer_of_sock(sk, &peer, true))
 		return 0;
 	sum = peer_sum(&peer);
 	if (sum)

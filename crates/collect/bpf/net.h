@@ -35,6 +35,7 @@ struct sock {
 };
 struct inet_sock {
 	struct sock sk;
+	__be16 inet_sport;
 	atomic_t inet_id;
 };
 struct request_sock {

@@ -18,6 +18,7 @@ use crate::itself::Itself;
 use crate::kmsg::KernelLog;
 use crate::missing::reason;
 use crate::mounts::{Mount, read_mounts};
+use crate::net::Network;
 use crate::nodes::Nodes;
 use crate::rate::RateLimit;
 use crate::settings::Settings;
@@ -85,6 +86,7 @@ pub struct Sampler {
     cgroups: Cgroups,
     tasks: Tasks,
     finder: TaskFinder,
+    network: Network,
     kernel_log: Option<KernelLog>,
     governor: Governor,
     itself: Itself,
@@ -110,6 +112,7 @@ impl Sampler {
         let mounts = read_mounts(&io.root, &mut io.buffer);
         let cgroups = Cgroups::new(&io.root, &mounts, usize::try_from(fds / FD_PART).unwrap_or(usize::MAX));
         let finder = TaskFinder::open(config.use_bpf, &mut io);
+        let network = Network::open(&mut io);
         let kernel_log = match KernelLog::open(&io.root) {
             Ok(log) => Some(log),
             Err(error) => {
@@ -134,6 +137,7 @@ impl Sampler {
             cgroups,
             tasks,
             finder,
+            network,
             kernel_log,
             governor: Governor::new(config.budget),
             itself: Itself::new(),
@@ -201,6 +205,7 @@ impl Sampler {
             self.next_slow_mono = now.mono.saturating_add(ns(self.config.slow_every));
             self.read_slow(is_retry);
         }
+        self.network.ask();
         self.sources.repeat_slow(frame);
         self.sources.read_fast(is_retry, &mut self.io, frame);
         self.space.read_fast(&mut self.io, frame);
@@ -209,6 +214,7 @@ impl Sampler {
         }
         self.cgroups.discover(&mut self.io, &self.config.clock);
         self.read_tasks(now, frame);
+        self.network.read(&mut self.io, frame, is_slow);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         self.read_kernel_log(now, frame);
         self.note_itself(now, frame);
@@ -315,7 +321,10 @@ impl Sampler {
         let rss = self.itself.rss_bytes(&self.machine, &mut self.io.buffer);
         let cpu_ns = process_cpu_ns();
         let level = self.governor.shed().level();
-        let bad_lines = self.bad_lines + self.sources.parse_errors() + self.cgroups.bad_lines();
+        let bad_lines = self.bad_lines
+            + self.sources.parse_errors()
+            + self.cgroups.bad_lines()
+            + self.network.bad_lines();
         self.itself.fill(frame.system_mut(), cpu_ns, rss, level, bad_lines);
         self.itself.tick = None;
         if let Some(kind) = self.governor.note(now.mono, cpu_ns, rss.unwrap_or(0)) {

@@ -6,6 +6,8 @@
 mod names;
 #[path = "net_truth/space.rs"]
 mod space;
+#[path = "net_truth/spaces.rs"]
+mod spaces;
 #[path = "net_truth/trouble.rs"]
 mod trouble;
 

@@ -1,5 +1,157 @@
 //! The network beyond the files of the machine: other namespaces, queues, and whom trouble concerns.
 
+mod ask;
+mod helper;
 pub mod names;
+mod owner;
+mod queues;
+mod spaces;
 #[cfg(feature = "bpf")]
 pub mod trouble;
+
+use mitra_model::{Entity, Frame, Key, NA};
+
+use crate::cells::{col, row, set};
+use crate::io::Io;
+use crate::missing::reason;
+use helper::{Findings, Helper};
+use owner::Owner;
+use queues::Queues;
+use spaces::Spaces;
+
+/// What a namespace that cannot be entered lacks.
+const INSIDE: &str = "netns.inside";
+const HELPER: &str = "netlink";
+
+/// Everything of the network that is not one file of the machine.
+pub struct Network {
+    /// `None` where the root is not this machine, or there can be no thread.
+    helper: Option<Helper>,
+    spaces: Spaces,
+    queues: Queues,
+    conntrack_max: [usize; 2],
+    netns_conntrack_max: usize,
+    netns_port_range: usize,
+    bad_lines: u32,
+}
+
+impl Network {
+    /// Starts the thread that asks.
+    pub fn open(io: &mut Io) -> Self {
+        let helper = if io.root.is_host() {
+            match Helper::start() {
+                Ok(helper) => Some(helper),
+                Err(error) => {
+                    io.missing.add(HELPER, &reason(&error));
+                    None
+                }
+            }
+        } else {
+            io.missing.add(HELPER, "the root is not this machine's");
+            None
+        };
+        if helper.is_some()
+            && let Ok(proc) = io.root.open_file("proc/thread-self")
+            && let Some(inum) = spaces::inum_of(&proc, "ns/net")
+        {
+            io.netns.set_own(inum);
+        }
+        let network = Network {
+            helper,
+            spaces: Spaces::new(),
+            queues: Queues::new(),
+            conntrack_max: ["sysctl.net.netfilter.nf_conntrack_max", "conntrack.max"].map(col),
+            netns_conntrack_max: col("netns.conntrack_max"),
+            netns_port_range: col("netns.sysctl_net_ipv4_ip_local_port_range"),
+            bad_lines: 0,
+        };
+        if let Some(helper) = &network.helper {
+            helper.set_places(network.spaces.places());
+        }
+        network
+    }
+
+    /// Lets the thread begin, so that it is done by the time of [`Network::read`].
+    pub fn ask(&self) {
+        if let Some(helper) = &self.helper {
+            helper.ask();
+        }
+    }
+
+    /// Fills the rows. The tasks of the frame have to be there already: they say which namespaces there are.
+    pub fn read(&mut self, io: &mut Io, frame: &mut Frame, is_slow: bool) {
+        let [sysctl, own] = self.conntrack_max;
+        let system = frame.system_mut();
+        let most = system.get(sysctl).copied().unwrap_or(NA);
+        set(system, own, most);
+        let Some(helper) = self.helper.take() else { return };
+        if is_slow || self.spaces.is_stale() {
+            self.spaces.discover(io, frame);
+            helper.set_places(self.spaces.places());
+        }
+        self.bad_lines += self.spaces.read(io, frame);
+        let wanted = helper.answer(|findings, owners| self.fill(findings, owners, io, frame));
+        match wanted {
+            Some(wanted) if !wanted.is_empty() => helper.want_owners(&wanted),
+            Some(_) => io.missing.remove(HELPER),
+            None => io.missing.add(HELPER, "the kernel did not answer in time"),
+        }
+        self.helper = Some(helper);
+    }
+
+    /// Lines that could not be read, since the start.
+    #[must_use]
+    pub fn bad_lines(&self) -> i64 {
+        i64::from(self.bad_lines)
+    }
+
+    fn fill(&mut self, all: &[Findings], owners: &[Owner], io: &mut Io, frame: &mut Frame) -> Vec<u32> {
+        let mut refused = None;
+        for findings in all {
+            let is_own = findings.inum == 0;
+            if let Some(error) = &findings.failed {
+                if is_own {
+                    io.missing.add("netlink.own", &reason(error));
+                } else if error.raw_os_error() == Some(libc::EPERM) {
+                    refused = Some(
+                        "queues, listening sockets and settings of other network namespaces: entering them needs cap_sys_admin",
+                    );
+                }
+                continue;
+            }
+            if is_own {
+                io.missing.remove("netlink.own");
+                for (name, qdisc) in &findings.qdiscs {
+                    let key = Key::named(io.strings.intern(name));
+                    self.queues.fill_qdisc(key, qdisc, frame);
+                }
+                self.queues.fill_own(&findings.listeners, frame);
+            } else {
+                self.fill_other(findings, io, frame);
+            }
+        }
+        match refused {
+            Some(why) => io.missing.add(INSIDE, why),
+            None => io.missing.remove(INSIDE),
+        }
+        self.queues.fill(all, owners, io, frame)
+    }
+
+    fn fill_other(&mut self, findings: &Findings, io: &mut Io, frame: &mut Frame) {
+        let Some(space) = self.spaces.followed.iter_mut().find(|space| space.inum == findings.inum) else {
+            return;
+        };
+        for (name, qdisc) in &findings.qdiscs {
+            let key = space.device(name, &mut io.strings);
+            self.queues.fill_qdisc(key, qdisc, frame);
+        }
+        self.queues.fill_longest(&findings.listeners, space.id, frame);
+        let cells = row(frame.table_mut(Entity::Netns), Key::named(space.id));
+        if let Some(most) = findings.conntrack_max {
+            set(cells, self.netns_conntrack_max, most);
+        }
+        if let Some(range) = &findings.port_range {
+            set(cells, self.netns_port_range, i64::from(io.strings.intern(range)));
+        }
+    }
+}

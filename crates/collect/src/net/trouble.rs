@@ -3,7 +3,7 @@
 use mitra_model::{Entity, Frame, Key, Kind, StrId, columns};
 
 use super::names::mapped_endpoint;
-use crate::bpf::{DROP_REASONS, PeerKey, PeerSum, Probes, ServerKey, ServerSum};
+use crate::bpf::{PeerKey, PeerSum, Probes, ServerKey, ServerSum};
 use crate::cells::{cell, col, set};
 use crate::io::Io;
 
@@ -139,7 +139,6 @@ impl TroubleCells {
     fn fill_drops(&self, probes: &mut Probes, frame: &mut Frame) -> std::io::Result<()> {
         let Some(net) = probes.net.as_mut().filter(|net| net.attached.drops) else { return Ok(()) };
         let table = frame.table_mut(Entity::Drop);
-        debug_assert!(self.drop_names.len() <= DROP_REASONS);
         net.drops(|reason, packets| {
             if let Some(Some(name)) = self.drop_names.get(reason) {
                 set(table.push(Key::named(*name)), self.packets, cell(packets));

@@ -1,0 +1,148 @@
+//! Asks the kernel over netlink: for the queues of devices, and for listening sockets.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use mitra_parse::netlink::{End, Listener, Qdisc, listeners, qdiscs};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+
+/// The kernel fills at most this much at once.
+const BUFFER_BYTES: usize = 32 * 1024;
+/// As many pieces of an answer are read: a hundred listeners fit in one.
+const PIECES_MAX: usize = 256;
+
+const REQUEST_DUMP: u16 = 0x1 | 0x300;
+const GET_QDISC: u16 = 38;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const TCP: u8 = 6;
+const TCP_LISTEN: u32 = 10;
+/// Both families of addresses have requests of their own.
+const FAMILIES: [u8; 2] = [2, 10];
+
+/// Two sockets, of the network namespace in which they were opened.
+#[derive(Debug)]
+pub struct Sockets {
+    route: OwnedFd,
+    diag: OwnedFd,
+}
+
+/// A buffer for answers.
+#[derive(Debug)]
+pub struct Asker {
+    buffer: Vec<u8>,
+}
+
+/// No protocol is the first one, `NETLINK_ROUTE`.
+fn open(protocol: Option<Protocol>) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
+    Ok(socket)
+}
+
+impl Sockets {
+    /// Opens both.
+    pub fn open() -> io::Result<Self> {
+        Ok(Sockets { route: open(None)?, diag: open(Some(netlink::SOCK_DIAG))? })
+    }
+}
+
+/// A message with its header in front.
+fn message(kind: u16, body: &[u8], out: &mut [u8; 128]) -> usize {
+    const HEADER: usize = 16;
+    let len = HEADER + body.len();
+    let length = u32::try_from(len).unwrap_or(0).to_ne_bytes();
+    let parts: [&[u8]; 5] = [&length, &kind.to_ne_bytes(), &REQUEST_DUMP.to_ne_bytes(), &[0; 8], body];
+    for (to, from) in out.iter_mut().zip(parts.concat()) {
+        *to = from;
+    }
+    len
+}
+
+impl Asker {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Asker { buffer: vec![0; BUFFER_BYTES] }
+    }
+
+    /// Calls `f` with the name of each device that queues packets, and its root discipline.
+    pub fn qdiscs(&mut self, sockets: &Sockets, mut f: impl FnMut(&str, &Qdisc)) -> io::Result<()> {
+        // `struct tcmsg`, all of it zero: every device.
+        self.ask(&sockets.route, GET_QDISC, &[0; 20], |bytes| {
+            qdiscs(bytes, |qdisc| {
+                // A device that has gone meanwhile has no name any more.
+                let name = rustix::net::netdevice::index_to_name_inlined(&sockets.route, qdisc.device);
+                if let Ok(name) = name {
+                    f(name.as_str(), qdisc);
+                }
+            })
+        })
+    }
+
+    /// Calls `f` with each listening TCP socket.
+    pub fn listeners(&mut self, sockets: &Sockets, mut f: impl FnMut(&Listener)) -> io::Result<()> {
+        for family in FAMILIES {
+            // `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, and no address.
+            let mut body = [0; 56];
+            let states = (1_u32 << TCP_LISTEN).to_ne_bytes();
+            for (to, from) in body.iter_mut().zip([family, TCP, 0, 0].into_iter().chain(states)) {
+                *to = from;
+            }
+            self.ask(&sockets.diag, SOCK_DIAG_BY_FAMILY, &body, |bytes| listeners(bytes, &mut f))?;
+        }
+        Ok(())
+    }
+
+    fn ask(
+        &mut self,
+        socket: &OwnedFd,
+        kind: u16,
+        body: &[u8],
+        mut read: impl FnMut(&[u8]) -> End,
+    ) -> io::Result<()> {
+        let mut request = [0; 128];
+        let len = message(kind, body, &mut request);
+        // Without an address it goes to the kernel.
+        rustix::net::send(socket.as_fd(), request.get(..len).unwrap_or_default(), SendFlags::empty())?;
+        for _ in 0..PIECES_MAX {
+            // The kernel makes the answer while it is asked and read: there is nothing to wait for.
+            let flags = RecvFlags::DONTWAIT;
+            let (_, len) = rustix::net::recv(socket.as_fd(), &mut self.buffer[..], flags)?;
+            match read(self.buffer.get(..len).unwrap_or_default()) {
+                End::More if len > 0 => {}
+                End::Done => return Ok(()),
+                End::Failed(errno) if errno > 0 => return Err(io::Error::from_raw_os_error(errno)),
+                End::More | End::Failed(_) => break,
+            }
+        }
+        Err(io::Error::other("an answer over netlink that makes no sense"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_found_with_its_queue() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let clients: Vec<_> =
+            (0..3).map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+        let sockets = match Sockets::open() {
+            Ok(sockets) => sockets,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let mut asker = Asker::new();
+        let mut found = Vec::new();
+        asker
+            .listeners(&sockets, |l| {
+                if l.port == port {
+                    found.push((l.address, l.queue))
+                }
+            })
+            .unwrap();
+        assert_eq!(found, [("127.0.0.1".parse().unwrap(), 3)]);
+        drop(clients);
+        asker.qdiscs(&sockets, |name, _| assert!(!name.is_empty())).unwrap();
+    }
+}

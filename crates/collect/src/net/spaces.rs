@@ -1,0 +1,351 @@
+//! The other network namespaces: which there are, and what their files in `/proc/PID/net` say.
+//!
+//! A file there is opened, read and closed each time: one that stays open would keep its namespace alive.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use mitra_model::{Entity, Frame, Key, NA, StrId, Strings, columns};
+use mitra_parse::Outcome;
+use mitra_parse::conntrack::ConnTrack;
+use mitra_parse::net_dev::NetDev;
+use mitra_parse::snmp::Snmp;
+use mitra_parse::sockstat::SockStat;
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use super::helper::{Door, Place};
+use super::names::unnamed;
+use crate::cells::{col, row, set};
+use crate::file::{Buffer, each_entry};
+use crate::io::Io;
+
+/// As many namespaces have rows. A namespace costs some 80 µs in each second.
+pub const SPACES_MAX: usize = 16;
+/// As many are counted.
+const KNOWN_MAX: usize = 4_096;
+const RUN_NETNS: &str = "run/netns";
+
+/// A namespace that was found.
+#[derive(Debug, Clone)]
+struct Found {
+    inum: u32,
+    /// The oldest process in it, with its start.
+    process: Option<(u64, u32)>,
+    processes: u32,
+    name: Option<String>,
+}
+
+/// A namespace that is followed.
+#[derive(Debug)]
+pub struct Space {
+    pub inum: u32,
+    pub name: String,
+    pub id: StrId,
+    pid: u32,
+    comm: String,
+    /// `/proc/PID` of the process, of which `ns/net` led here.
+    dir: Option<Arc<OwnedFd>>,
+    /// Names of devices, as its own files have them and as rows have them.
+    devices: Vec<Device>,
+}
+
+#[derive(Debug)]
+struct Device {
+    plain: String,
+    plain_id: StrId,
+    id: StrId,
+}
+
+impl Space {
+    /// The key of a device of this namespace.
+    pub fn device(&mut self, plain: &str, strings: &mut Strings) -> Key {
+        if let Some(device) = self.devices.iter().find(|device| device.plain == plain) {
+            return Key::named(device.id);
+        }
+        // Devices that come and go must not add up.
+        if self.devices.len() >= KNOWN_MAX {
+            self.devices.clear();
+        }
+        let id = strings.intern(&format!("{plain}@{}", self.name));
+        let plain_id = strings.intern(plain);
+        self.devices.push(Device { plain: plain.to_owned(), plain_id, id });
+        Key::named(id)
+    }
+
+    fn door(&self) -> Door {
+        match &self.dir {
+            Some(dir) => Door::Process(Arc::clone(dir)),
+            None => Door::Named(format!("/{RUN_NETNS}/{}", self.name)),
+        }
+    }
+}
+
+/// All of them.
+pub struct Spaces {
+    pub followed: Vec<Space>,
+    /// Where the numbers of the machine are, and where those of a namespace go.
+    copies: Vec<(usize, usize)>,
+    pid: usize,
+    comm: usize,
+    task_netns: usize,
+    count: usize,
+    left_out: usize,
+    totals: (i64, i64),
+    snmp: Snmp,
+    netstat: Snmp,
+    sockstat: SockStat,
+    conntrack: ConnTrack,
+    devices: NetDev,
+    /// What the parsers of the machine's files fill before it is copied.
+    scratch: Frame,
+    generation: u32,
+    is_stale: bool,
+}
+
+impl Spaces {
+    pub fn new() -> Self {
+        let copies = columns(Entity::Netns).iter().enumerate().filter_map(|(to, metric)| {
+            let system = metric.name.strip_prefix("netns.")?.replacen('_', ".", 1);
+            Some((mitra_model::column(&system)?, to))
+        });
+        Spaces {
+            followed: Vec::new(),
+            copies: copies.collect(),
+            pid: col("netns.pid"),
+            comm: col("netns.comm"),
+            task_netns: col("task.netns"),
+            count: col("sys.netns_count"),
+            left_out: col("sys.netns_left_out"),
+            totals: (NA, NA),
+            snmp: Snmp::default(),
+            netstat: Snmp::default(),
+            sockstat: SockStat::default(),
+            conntrack: ConnTrack::default(),
+            devices: NetDev::default(),
+            scratch: Frame::new(),
+            generation: 0,
+            is_stale: true,
+        }
+    }
+
+    /// Where the helper looks: at home and in each namespace that is followed.
+    pub fn places(&self) -> Vec<Place> {
+        let home = Place { inum: 0, door: Door::Own };
+        let others = self.followed.iter().map(|space| Place { inum: space.inum, door: space.door() });
+        std::iter::once(home).chain(others).collect()
+    }
+
+    /// Whether a namespace could not be read, so that it is time to look which there are.
+    pub fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Finds out which namespaces there are, from the tasks of this frame or, where these do not say, from `/proc`.
+    pub fn discover(&mut self, io: &mut Io, frame: &Frame) {
+        self.is_stale = false;
+        let own = io.netns.own();
+        let mut found = self.of_tasks(frame);
+        if found.is_empty() {
+            found = of_proc(io);
+        }
+        for (inum, name) in named(io) {
+            match found.iter_mut().find(|f| f.inum == inum) {
+                Some(one) => one.name = Some(name),
+                None => found.push(Found { inum, process: None, processes: 0, name: Some(name) }),
+            }
+        }
+        found.retain(|one| one.inum != own);
+        // Those that are followed stay, then those with most processes; the number decides at last, so that it is the
+        // same ones each time.
+        found.sort_by_key(|one| {
+            let is_new = !self.followed.iter().any(|space| space.inum == one.inum);
+            (is_new, std::cmp::Reverse(one.processes), one.inum)
+        });
+        let all = found.len();
+        found.truncate(SPACES_MAX);
+        self.totals = (all as i64 + 1, (all - found.len()) as i64);
+        self.followed = found.into_iter().map(|one| follow(one, io)).collect();
+        io.netns.clear();
+        for space in &self.followed {
+            io.netns.add(space.inum, &space.name);
+        }
+    }
+
+    fn of_tasks(&self, frame: &Frame) -> Vec<Found> {
+        let mut found: Vec<Found> = Vec::new();
+        for (key, cells) in frame.table(Entity::Task).rows() {
+            let inum = cells.get(self.task_netns).and_then(|cell| u32::try_from(*cell).ok());
+            let (Some(inum), Ok(pid)) = (inum, u32::try_from(key.id)) else { continue };
+            add(&mut found, inum, (key.born, pid));
+        }
+        found
+    }
+
+    /// Reads the files of each namespace, and fills its row and those of its devices.
+    pub fn read(&mut self, io: &mut Io, frame: &mut Frame) -> u32 {
+        if self.generation != io.strings.generation() {
+            self.generation = io.strings.generation();
+            for space in &mut self.followed {
+                space.id = io.strings.intern(&space.name);
+                space.devices.clear();
+            }
+        }
+        set(frame.system_mut(), self.count, self.totals.0);
+        set(frame.system_mut(), self.left_out, self.totals.1);
+        let mut bad = 0;
+        let mut followed = std::mem::take(&mut self.followed);
+        for space in &mut followed {
+            bad += self.read_one(space, io, frame).unwrap_or_else(|| {
+                // Its process has ended. Another one may be in it.
+                self.is_stale = true;
+                0
+            });
+        }
+        self.followed = followed;
+        bad
+    }
+
+    /// `None`: the namespace cannot be read by this process any more.
+    fn read_one(&mut self, space: &mut Space, io: &mut Io, frame: &mut Frame) -> Option<u32> {
+        let comm = io.strings.intern(&space.comm);
+        if let Some(dir) = &space.dir {
+            self.scratch.clear();
+            let (buffer, strings, scratch) = (&mut io.buffer, &mut io.strings, &mut self.scratch);
+            let mut bad = 0;
+            let mut parse =
+                |below: &str, parse: &mut dyn FnMut(&[u8], &mut Strings, &mut Frame) -> Outcome| {
+                    let bytes = read_below(dir, below, buffer)?;
+                    bad += parse(bytes, strings, scratch).bad_lines;
+                    Some(())
+                };
+            parse("net/snmp", &mut |b, s, f| self.snmp.parse(b, s, f))?;
+            parse("net/netstat", &mut |b, s, f| self.netstat.parse(b, s, f))?;
+            parse("net/sockstat", &mut |b, s, f| self.sockstat.parse(b, s, f))?;
+            parse("net/dev", &mut |b, s, f| self.devices.parse(b, s, f))?;
+            // Not every kernel has it.
+            let _tracked = parse("net/stat/nf_conntrack", &mut |b, s, f| self.conntrack.parse(b, s, f));
+            self.copy(space, comm, io, frame);
+            return Some(bad);
+        }
+        row(frame.table_mut(Entity::Netns), Key::named(space.id));
+        Some(0)
+    }
+
+    /// From the scratch frame into the rows of the namespace.
+    fn copy(&mut self, space: &mut Space, comm: StrId, io: &mut Io, frame: &mut Frame) {
+        let to = row(frame.table_mut(Entity::Netns), Key::named(space.id));
+        let from = self.scratch.system_mut();
+        for (system, column) in &self.copies {
+            set(to, *column, from.get(*system).copied().unwrap_or(NA));
+        }
+        set(to, self.pid, i64::from(space.pid));
+        set(to, self.comm, i64::from(comm));
+        for (key, cells) in self.scratch.table(Entity::Nic).rows() {
+            let known = space.devices.iter().find(|device| u64::from(device.plain_id) == key.id);
+            let key = match known {
+                Some(device) => Key::named(device.id),
+                None => {
+                    let plain = StrId::try_from(key.id).ok().and_then(|id| io.strings.get(id));
+                    let Some(plain) = plain.map(str::to_owned) else { continue };
+                    space.device(&plain, &mut io.strings)
+                }
+            };
+            row(frame.table_mut(Entity::Nic), key).copy_from_slice(cells);
+        }
+    }
+}
+
+fn add(found: &mut Vec<Found>, inum: u32, process: (u64, u32)) {
+    if let Some(one) = found.iter_mut().find(|one| one.inum == inum) {
+        one.processes += 1;
+        one.process = one.process.map(|oldest| oldest.min(process));
+    } else if found.len() < KNOWN_MAX {
+        found.push(Found { inum, process: Some(process), processes: 1, name: None });
+    }
+}
+
+fn read_below<'a>(dir: &OwnedFd, below: &str, buffer: &'a mut Buffer) -> Option<&'a [u8]> {
+    let file = rustix::fs::openat(dir, below, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    buffer.fill(file.as_fd()).ok()
+}
+
+/// The number in the link `net:[4026531840]`.
+pub fn inum_of(dir: &OwnedFd, below: &str) -> Option<u32> {
+    let mut space = [0; 64];
+    let len = rustix::fs::readlinkat_raw(dir, below, &mut space[..]).ok()?;
+    let digits = space.get(..len)?.strip_prefix(b"net:[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn open_process(io: &Io, pid: u32) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(io.root.fd(), format!("proc/{pid}"), flags, Mode::empty()).ok()
+}
+
+/// Opens the directory of a process in the namespace, and asks it whether it is there still.
+fn follow(one: Found, io: &mut Io) -> Space {
+    let name = one.name.unwrap_or_else(|| unnamed(one.inum));
+    let opened = one.process.and_then(|(_, pid)| {
+        let dir = open_process(io, pid)?;
+        (inum_of(&dir, "ns/net")? == one.inum).then_some((pid, dir))
+    });
+    let (pid, dir) = opened.map_or((0, None), |(pid, dir)| (pid, Some(Arc::new(dir))));
+    let comm = io.root.read(&format!("proc/{pid}/comm"), &mut io.buffer).unwrap_or_default();
+    let comm = String::from_utf8_lossy(comm.trim_ascii_end()).into_owned();
+    let id = io.strings.intern(&name);
+    Space { inum: one.inum, name, id, pid, comm, dir, devices: Vec::new() }
+}
+
+/// The namespaces of all processes, from the links in `/proc`: two microseconds for each process.
+fn of_proc(io: &mut Io) -> Vec<Found> {
+    let mut found = Vec::new();
+    let Ok(dir) = io.root.open_file("proc") else { return found };
+    // A directory that cannot be listed has no processes to look at.
+    let _listed = each_entry(dir.as_fd(), |name| {
+        let Some(pid) = name.to_str().ok().and_then(|name| name.parse::<u32>().ok()) else { return };
+        let Some(inum) = inum_of(&dir, &format!("{pid}/ns/net")) else { return };
+        // Ids grow with age, as long as they do not begin again.
+        add(&mut found, inum, (u64::from(pid), pid));
+    });
+    found
+}
+
+/// The names in `/run/netns`, with the numbers of the namespaces.
+fn named(io: &Io) -> Vec<(u32, String)> {
+    let mut names = Vec::new();
+    let Ok(dir) = io.root.open_file(RUN_NETNS) else { return names };
+    let _listed = each_entry(dir.as_fd(), |name| {
+        let Ok(text) = name.to_str() else { return };
+        let stat = rustix::fs::statat(&dir, name, AtFlags::empty());
+        let inum =
+            stat.ok().filter(|stat| is_namespace(stat)).and_then(|stat| u32::try_from(stat.st_ino).ok());
+        if let Some(inum) = inum.filter(|_| names.len() < KNOWN_MAX) {
+            names.push((inum, text.to_owned()));
+        }
+    });
+    // Of several names the first in order.
+    names.sort();
+    names.reverse();
+    names
+}
+
+/// A name under which nothing is mounted yet is a plain file on a filesystem with a device of its own; a namespace is
+/// a file that nobody can write (`0444`).
+fn is_namespace(stat: &rustix::fs::Stat) -> bool {
+    stat.st_mode & 0o777 == 0o444 && stat.st_size == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_its_like_on_the_machine() {
+        let spaces = Spaces::new();
+        let own = ["netns.pid", "netns.comm", "netns.sysctl_net_ipv4_ip_local_port_range"];
+        let copied: Vec<usize> = spaces.copies.iter().map(|(_, to)| *to).collect();
+        for (column, metric) in columns(Entity::Netns).iter().enumerate() {
+            assert_ne!(copied.contains(&column), own.contains(&metric.name), "{}", metric.name);
+        }
+    }
+}
