@@ -317,8 +317,7 @@ fn named(io: &Io) -> Vec<(u32, String)> {
     let _listed = each_entry(dir.as_fd(), |name| {
         let Ok(text) = name.to_str() else { return };
         let stat = rustix::fs::statat(&dir, name, AtFlags::empty());
-        let inum =
-            stat.ok().filter(|stat| is_namespace(stat)).and_then(|stat| u32::try_from(stat.st_ino).ok());
+        let inum = stat.ok().filter(is_namespace).and_then(|stat| u32::try_from(stat.st_ino).ok());
         if let Some(inum) = inum.filter(|_| names.len() < KNOWN_MAX) {
             names.push((inum, text.to_owned()));
         }
