@@ -94,6 +94,14 @@ fn commands_that_fail_are_no_crash_loop() {
         deaths(&mut m, child, 4, 0.0, HEALTHY);
     }
     assert!(m.explain().incidents.is_empty());
+    // A test that ends its own helpers.
+    let mut m = Machine::idle();
+    deaths(&mut m, "helper", 4, 1.0, HEALTHY);
+    for second in (HEALTHY..HEALTHY + INCIDENT).step_by(4) {
+        let (comm, sender_comm) = ("helper".into(), "runsv".into());
+        m.event(second, EventKind::FatalSignal { pid: 99, comm, signal: 9, sender_pid: 70, sender_comm });
+    }
+    assert!(m.explain().incidents.is_empty());
     // Ends that are no failures.
     let mut m = Machine::idle();
     deaths(&mut m, "backup", 4, 0.0, HEALTHY);

@@ -133,6 +133,9 @@ fn failing<'a>(view: &'a View<'_>, row: &'a str) -> Result<Option<Loop<'a>>, Str
     if since_ever && !by_signal(view, child) {
         return Err(format!("{name} has failed for as long as it is known"));
     }
+    if is_asked_to(view, child, parent_pid) {
+        return Err(format!("{name} was made to end, by a signal that somebody sent"));
+    }
     let count = total("exited.count").max(1.0);
     Ok(Some(Loop {
         row,
@@ -144,6 +147,25 @@ fn failing<'a>(view: &'a View<'_>, row: &'a str) -> Result<Option<Loop<'a>>, Str
         end,
         last: last + 3 >= failed.t.len(),
     }))
+}
+
+/// Whether most of the ends that are known were asked for: a signal that a process sends to another one to end it. Whom the
+/// kernel kills for lack of memory is the matter of `oom-kill`.
+fn is_asked_to(view: &View<'_>, child: &str, parent_pid: u32) -> bool {
+    const ASKED: &[i32] = &[1, 2, 9, 13, 15];
+    let (mut asked, mut all) = (0, 0);
+    for event in view.set.events.iter().filter(|e| view.window.contains(e.real)) {
+        let signal = match &event.kind {
+            EventKind::Exit { comm, parent_pid: of, status, .. } if comm == child && *of == parent_pid => {
+                status & 0x7f
+            }
+            EventKind::FatalSignal { comm, signal, .. } if comm == child => *signal,
+            _ => continue,
+        };
+        all += 1;
+        asked += usize::from(ASKED.contains(&signal));
+    }
+    2 * asked > all
 }
 
 /// Whether one of the ends was by a signal that says that something is broken.

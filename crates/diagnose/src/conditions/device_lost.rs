@@ -26,12 +26,10 @@ pub const CONDITION: Condition = Condition {
 
 /// Packets or requests a second right before: it was in use.
 const IN_USE_S: f64 = 1.0;
-/// Devices that software makes.
-const MADE: &[&str] = &[
-    "loop", "ram", "zram", "dm-", "md", "nbd", "sr", "fd", "veth", "docker", "br-", "virbr", "tap", "tun",
-    "lo", "dummy", "ifb", "cni", "cali", "flannel", "vnet", "wg", "ppp", "ipvl", "macv", "bond", "team",
-    "vlan", "vxlan",
-];
+/// How the kernel and udev name devices of hardware (of the virtual kind too). What software makes has names of its own, and
+/// comes and goes by design: loop devices, cables of containers, bridges.
+const DISKS: &[&str] = &["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "dasd"];
+const NICS: &[&str] = &["eth", "en", "wl", "ww", "ib", "sl"];
 
 fn observe(view: &View<'_>) -> Observation {
     let by_device = reports(view, &["device-lost", "link-down"]);
@@ -71,8 +69,10 @@ fn vanished(view: &View<'_>) -> Option<Finding> {
         for (row, series) in view.each(metrics[0]) {
             let Some(end) = series.samples(view.window).last().map(|(t, ..)| t) else { continue };
             let step_ns = (series.axis.step_s().max(1.0) * 1e9) as i64;
-            let is_made = MADE.iter().any(|m| row.starts_with(m)) || row.contains('@') || row.contains('.');
-            if is_made || known_until - end < 3 * step_ns {
+            let names = if is_nic { NICS } else { DISKS };
+            let is_hardware =
+                names.iter().any(|n| row.starts_with(n)) && !row.contains('@') && !row.contains('.');
+            if !is_hardware || known_until - end < 3 * step_ns {
                 continue;
             }
             let span = mitra_model::Span { since: end - 10 * step_ns, until: end + 1 };
