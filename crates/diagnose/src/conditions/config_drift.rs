@@ -69,7 +69,7 @@ const fn feeds(setting: &'static str, way: Way, effects: &'static [&'static str]
 }
 
 /// Writers are made to wait at the limit of dirty pages; the smaller it is the sooner. A limit in bytes that was 0 did not hold.
-const DIRTY: &[&str] = &["tasks-in-d-state", "pressure-io"];
+const DIRTY: &[&str] = &["dirty-writeback-stall", "tasks-in-d-state", "pressure-io"];
 /// Memory that the kernel keeps free is taken from the page cache.
 const KEPT_FREE: &[&str] = &[
     "free-memory-low",
