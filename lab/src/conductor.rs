@@ -55,6 +55,9 @@ struct State {
     onset: Option<SystemTime>,
 }
 
+/// Tells whether an answer names the true roots.
+pub type Named<'a> = dyn Fn(&[String]) -> bool + Sync + 'a;
+
 /// One run.
 pub struct Conductor {
     state: Mutex<State>,
@@ -170,14 +173,14 @@ impl Conductor {
         }
     }
 
-    /// Runs the recorder around the stages. `named` tells whether an answer names the true roots; then no more is
-    /// asked. Returns the live answers.
+    /// Runs the recorder around the stages. Live explanations are asked for until `named` says that one is right; of a
+    /// healthy machine (`None`) none is. Returns the live answers.
     pub fn conduct(
         &self,
         mitra: &Mitra,
         archive: &Path,
         dir: &Path,
-        named: &(dyn Fn(&[String]) -> bool + Sync),
+        named: Option<&Named<'_>>,
     ) -> Result<Vec<LiveAnswer>, Stop> {
         let outcome = self.conduct_inner(mitra, archive, dir, named);
         if let Err(stop) = &outcome {
@@ -191,7 +194,7 @@ impl Conductor {
         mitra: &Mitra,
         archive: &Path,
         dir: &Path,
-        named: &(dyn Fn(&[String]) -> bool + Sync),
+        named: Option<&Named<'_>>,
     ) -> Result<Vec<LiveAnswer>, Stop> {
         let start = Instant::now();
         let ready = self.wait(|s| {
@@ -234,9 +237,10 @@ impl Conductor {
         dir: &Path,
         since: SystemTime,
         over: &AtomicBool,
-        named: &(dyn Fn(&[String]) -> bool + Sync),
+        named: Option<&Named<'_>>,
     ) -> Vec<LiveAnswer> {
         let mut answers = Vec::new();
+        let Some(named) = named else { return answers };
         while !over.load(Ordering::Relaxed) && !machine::interrupted() {
             let started = Instant::now();
             if self.lock().onset.is_some()

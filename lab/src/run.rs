@@ -105,6 +105,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
     let conductor = Arc::new(Conductor::new(pieces.len() - noises, noises, &mut draw));
     let archive = dir.join("archive");
     let wanted: Vec<&str> = pieces.iter().flat_map(conditions).collect();
+    let healthy = wanted.is_empty();
     let named = move |roots: &[String]| roots.iter().any(|r| wanted.contains(&r.as_str()));
     let witnesses = if witnesses { Some(Witnesses::start(dir)?) } else { None };
     let (acts, live) = std::thread::scope(|scope| {
@@ -115,7 +116,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
                 scope.spawn(move || act(*piece, seed, conductor))
             })
             .collect();
-        let live = conductor.conduct(mitra, &archive, dir, &named);
+        let live = conductor.conduct(mitra, &archive, dir, if healthy { None } else { Some(&named) });
         let acts = threads.into_iter().filter_map(|t| t.join().ok()).collect::<Vec<Act>>();
         (acts, live)
     });

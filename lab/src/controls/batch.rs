@@ -132,7 +132,7 @@ fn packages(stage: &mut Stage) -> Result<Vec<PathBuf>, Stop> {
             format!("Package: lab-{i}\nVersion: 1\nArchitecture: all\nMaintainer: lab\nDescription: lab\n");
         fs::write(root.join("DEBIAN/control"), control)?;
         let line = format!(
-            "find {source} -xdev -type f | head -1500 | cpio -pdm --quiet {}",
+            "find {source} -xdev -type f | head -1500 | tar -cf - -T - 2>/dev/null | tar -xf - -C {}",
             root.join("opt").display()
         );
         stage.run(Command::new("sh").args(["-c", &line]))?;

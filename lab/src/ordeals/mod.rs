@@ -123,7 +123,7 @@ pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> R
             (ordeal.make)(&mut stage, &home)
         });
         // One live answer while the trouble is on is enough: what it says does not matter here.
-        let conducted = conductor.conduct(mitra, &archive, dir, &|_| true);
+        let conducted = conductor.conduct(mitra, &archive, dir, None);
         (act.join().unwrap_or_else(|_| Err(Stop::Failed("panicked".into()))), conducted)
     });
     conducted?;
