@@ -122,7 +122,6 @@ pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> R
             let mut stage = Stage::new(ordeal.name, Part::Control(length), draw, conductor, journals)?;
             (ordeal.make)(&mut stage, &home)
         });
-        // One live answer while the trouble is on is enough: what it says does not matter here.
         let conducted = conductor.conduct(mitra, &archive, dir, None);
         (act.join().unwrap_or_else(|_| Err(Stop::Failed("panicked".into()))), conducted)
     });
