@@ -65,7 +65,7 @@ fn deaths(m: &mut Machine, child: &str, every: usize, failed: f64, from: usize) 
     let is_death = |i: usize| i >= from && i < HEALTHY + INCIDENT && i.is_multiple_of(every);
     let rate = |n: f64| each(move |i| if is_death(i) { n } else { 0.0 });
     m.values("exited.count", &name, 0, rate(1.0)).values("exited.failed", &name, 0, rate(failed));
-    m.values("exited.lifetime", &name, 0, rate(0.4)).values("exited.cpu_time", &name, 0, rate(0.01));
+    m.values("exited.lifetime", &name, 0, rate(0.4)).values("exited.cpu_time", &name, 0, rate(0.002));
     set_text(m, "exited.parent_comm", &name, 0, "runsv");
 }
 
@@ -73,6 +73,13 @@ fn deaths(m: &mut Machine, child: &str, every: usize, failed: f64, from: usize) 
 fn a_program_that_dies_again_and_again_is_a_loop() {
     let mut m = Machine::idle();
     m.task(70, "runsv", 0);
+    m.task(71, "ledgerd", 0);
+    m.values("task.ppid", &row(71), 0, vec![70.0; HEALTHY]).values(
+        "task.tgid",
+        &row(71),
+        0,
+        vec![71.0; HEALTHY],
+    );
     deaths(&mut m, "ledgerd", 4, 1.0, HEALTHY);
     let report = m.explain();
     assert_eq!(ids(&report), ["crash-loop"]);
@@ -86,6 +93,10 @@ fn commands_that_fail_are_no_crash_loop() {
     // As it always was.
     let mut m = Machine::idle();
     deaths(&mut m, "grep", 4, 1.0, 0);
+    assert!(m.explain().incidents.is_empty());
+    // A script that waits for a lock or a port.
+    let mut m = Machine::idle();
+    deaths(&mut m, "flock", 4, 1.0, HEALTHY);
     assert!(m.explain().incidents.is_empty());
     // One of many programs of a script.
     let mut m = Machine::idle();

@@ -2,7 +2,7 @@
 //!
 //! Its supervisor does what it was told, so the service is "active" most of the time and answers nobody. Each life ends the same
 //! way: by a signal, or with a status that is not zero. A script whose commands fail looks alike; it starts many different
-//! programs, and did so before. A program that crashes once, or here and there, is `process-crash`.
+//! programs, and did so before; a script that waits for something asks for it with a command that fails at once. A program that crashes once, or here and there, is `process-crash`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,6 +129,14 @@ fn failing<'a>(view: &'a View<'_>, row: &'a str) -> Result<Option<Loop<'a>>, Str
     }
     // Nobody knows how it was before, and it is so for as long as anything is known.
     let known = view.set.span().map_or(view.window.since, |s| s.since);
+    let count = total("exited.count").max(1.0);
+    let is_service = parent_pid == INIT || was_up(view, child, parent_pid, onset);
+    let works = total("exited.cpu_time") / count >= STARTS_CPU_S;
+    if !is_service && !works && !by_signal(view, child) {
+        return Err(format!(
+            "{name} fails at once, and had not run before: a command that asks for something"
+        ));
+    }
     let since_ever = words::between(known, onset) < 2.0 * seconds / deaths;
     if since_ever && !by_signal(view, child) {
         return Err(format!("{name} has failed for as long as it is known"));
@@ -136,7 +144,6 @@ fn failing<'a>(view: &'a View<'_>, row: &'a str) -> Result<Option<Loop<'a>>, Str
     if is_asked_to(view, child, parent_pid) {
         return Err(format!("{name} was made to end, by a signal that somebody sent"));
     }
-    let count = total("exited.count").max(1.0);
     Ok(Some(Loop {
         row,
         parent_pid,
@@ -213,14 +220,7 @@ fn finding(view: &View<'_>, one: &Loop<'_>) -> Finding {
         ));
     }
     // It ran well before: then it is a service that broke, and what changed is worth asking.
-    let was_up = view.set.each_text("task.comm").any(|(row, comm)| {
-        comm.last() == Some(one.child)
-            && view.set.get("task.ppid", row).and_then(|s| s.last(Span::ALL))
-                == Some(f64::from(one.parent_pid))
-            && view
-                .baseline
-                .is_some_and(|b| view.base_set.get("task.tgid", row).is_some_and(|s| s.values(b).len() > 3))
-    });
+    let was_up = was_up(view, one.child, one.parent_pid, one.onset);
     if was_up {
         finding.remarks.push(format!(
             "{} ran until then: what was changed at that time is the first thing to look at",
@@ -230,6 +230,23 @@ fn finding(view: &View<'_>, one: &Loop<'_>) -> Finding {
     finding.confidence = 0.7 + if was_up { 0.15 } else { 0.0 } + if ends.is_empty() { 0.0 } else { 0.1 };
     finding
 }
+
+/// Whether the same parent had the program running before it began to die.
+fn was_up(view: &View<'_>, child: &str, parent_pid: u32, onset: i64) -> bool {
+    let before = Span { since: i64::MIN, until: onset };
+    view.set.each_text("task.comm").any(|(row, comm)| {
+        comm.last() == Some(child)
+            && view.set.get("task.ppid", row).and_then(|s| s.last(Span::ALL)) == Some(f64::from(parent_pid))
+            && view.set.get("task.tgid", row).is_some_and(|s| s.samples(before).count() >= UP_SAMPLES)
+    })
+}
+
+/// A program that was seen at as many samples ran.
+const UP_SAMPLES: usize = 4;
+/// What a service does until it fails costs more than a command that asks whether something is there yet.
+const STARTS_CPU_S: f64 = 0.02;
+/// The first process, which keeps services.
+const INIT: u32 = 1;
 
 /// How its lives ended, as far as single ends were recorded.
 fn ends<'a>(view: &'a View<'_>, one: &Loop<'_>) -> Vec<(String, &'a Event)> {
