@@ -39,6 +39,10 @@ impl PerfMap {
         map
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
     pub(crate) fn name(&self, address: u64) -> Option<&str> {
         let after = self.functions.partition_point(|(start, ..)| *start <= address);
         let (_, end, from, until) = self.functions.get(after.checked_sub(1)?)?;

@@ -99,6 +99,12 @@ impl Process {
         self.perf_map.as_ref()?.name(address)
     }
 
+    /// Whether its runtime writes names of compiled functions at all.
+    pub(crate) fn writes_perf_map(&mut self) -> bool {
+        _ = self.compiled(0);
+        self.perf_map.as_ref().is_some_and(|map| !map.is_empty())
+    }
+
     fn read_perf_map(&self) -> Option<PerfMap> {
         let path = self.reach(&format!("/tmp/perf-{}.map", self.own_pid))?;
         let text = text(&path, PERF_MAP_BYTES_MAX)?;

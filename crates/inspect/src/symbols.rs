@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
@@ -19,13 +20,26 @@ use crate::process::Process;
 const PROCESSES_MAX: usize = 8192;
 /// Of those in other mount namespaces, so many hold a directory open.
 const ROOTS_MAX: usize = 128;
-/// Mappings are read again so often after a program was seen first: it loads its libraries.
-const REFRESHES: u8 = 3;
+/// Mappings are read again so long after a program was seen first: it loads its libraries.
+const REFRESH_AFTER: [Duration; 3] =
+    [Duration::from_millis(40), Duration::from_millis(200), Duration::from_secs(1)];
 /// Of a longer name the rest is left out.
 const NAME_CHARS_MAX: usize = 240;
 /// A user stack that ends in none of these was cut off on the way to its root.
-const ROOTS: &[&str] =
-    &["_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "thread_start"];
+const ROOTS: &[&str] = &[
+    "_start",
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "start_thread",
+    "clone",
+    "__clone",
+    "__GI___clone",
+    "thread_start",
+    // Of Go and of Erlang, which have stacks of their own.
+    "runtime.goexit",
+    "runtime.mstart",
+    "$erts_beamasm:",
+];
 
 /// The frame in place of those that could not be followed.
 const CUT_OFF: &str = "[cut off]";
@@ -46,7 +60,8 @@ pub struct Symbols {
 struct Known {
     process: Process,
     names: HashMap<u64, String>,
-    refreshes: u8,
+    seen: Instant,
+    refreshes: usize,
     is_final: bool,
 }
 
@@ -74,11 +89,13 @@ impl Symbols {
     }
 
     /// Reads the mappings of programs that were seen just now, and again those of programs that were seen not long ago.
-    /// To be called about every second; the work is bounded by the number of new programs.
+    /// To be called every second at least; the work is bounded by the number of new programs.
     pub fn remember(&mut self, images: &[Image]) {
-        for known in self.processes.values_mut().filter(|known| known.refreshes < REFRESHES) {
-            known.refreshes += 1;
-            known.process.refresh();
+        for known in self.processes.values_mut() {
+            if REFRESH_AFTER.get(known.refreshes).is_some_and(|after| known.seen.elapsed() >= *after) {
+                known.refreshes += 1;
+                known.process.refresh();
+            }
         }
         for image in images {
             self.add(image.pid, image.id);
@@ -91,7 +108,8 @@ impl Symbols {
         }
         let process = Process::read(pid, self.roots < ROOTS_MAX);
         self.roots += usize::from(process.holds_root());
-        let known = Known { process, names: HashMap::new(), refreshes: 0, is_final: false };
+        let known =
+            Known { process, names: HashMap::new(), seen: Instant::now(), refreshes: 0, is_final: false };
         self.processes.insert((pid, image), known);
     }
 
@@ -122,6 +140,7 @@ impl Symbols {
         for (i, address) in stack.user.iter().enumerate().take(whole).rev() {
             names.push(self.user(stack, *address, i == 0));
         }
+        self.note_python(stack, &names);
         if let Some(root) = names.first() {
             self.stacks += 1;
             let reaches_back = root == "main" || ROOTS.iter().any(|name| root.starts_with(name));
@@ -137,6 +156,16 @@ impl Symbols {
             names.truncate(from + probe);
         }
         names
+    }
+
+    /// Where the interpreter calls a function of the program by a trampoline, that one stands between its frames.
+    fn note_python(&mut self, stack: &RawStack, names: &[String]) {
+        let interprets = names.iter().any(|name| name.starts_with("_PyEval_EvalFrame"));
+        if interprets && !names.iter().any(|name| name.starts_with("py::")) {
+            let known = self.processes.get_mut(&(stack.pid, stack.image));
+            let writes = known.is_some_and(|known| known.process.writes_perf_map());
+            self.hidden.insert((if writes { PYTHON_CUT_OFF } else { PYTHON }, stack.pid));
+        }
     }
 
     /// Whether code lies at an address, as far as that is known.
@@ -171,10 +200,7 @@ impl Symbols {
                 let found = file.and_then(|file| in_file(&self.symbolizer, file, offset));
                 let is_file = mapping.is_file();
                 let found = found.or_else(|| known.process.compiled(called).map(bounded));
-                if found.as_deref().is_some_and(|name| name.starts_with("_PyEval_EvalFrame")) {
-                    // It is replaced by names where the interpreter writes them.
-                    self.hidden.insert((PYTHON, stack.pid));
-                } else if found.is_none() && !is_file && mapping.path.is_empty() {
+                if found.is_none() && !is_file && mapping.path.is_empty() {
                     self.hidden.insert((runtime(&known.process.mappings), stack.pid));
                 }
                 found.unwrap_or_else(|| {
@@ -218,6 +244,8 @@ impl Symbols {
 
 const PYTHON: &str = "of CPython the interpreter is shown, not the functions of the program; from 3.12 on \
                       `python -X perf`, or PYTHONPERFSUPPORT=1, names them";
+const PYTHON_CUT_OFF: &str = "this CPython writes the names of the program's functions, but was compiled without frame \
+                              pointers, so that stacks do not reach them; one built with -fno-omit-frame-pointer does";
 const OTHER: &str =
     "code that was compiled while the program ran has no names: it writes no /tmp/perf-PID.map";
 
@@ -302,7 +330,7 @@ mod tests {
         let image = Image { id: 5, pid, comm: "sleep".into() };
         // It may still be this test's copy at first, before it becomes `sleep`.
         for _ in 0..100 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
             if std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libc")) {
                 break;
             }

@@ -1,0 +1,105 @@
+//! `mitra capture` as a program: what was kept is listed, read and drawn; what cannot be done is said. Arming itself needs
+//! root, and is skipped with a word otherwise.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use mitra_archive::{captures, store_capture};
+use mitra_model::capture::{Captured, Profile, Raw, RawStack, SCHEMA};
+
+fn mitra(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mitra")).args(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn kept(dir: &Path) {
+    let stack = RawStack {
+        pid: 7,
+        comm: "web".into(),
+        user: vec![2, 1],
+        weight: 1.5,
+        count: 3,
+        ..RawStack::default()
+    };
+    let header = Captured {
+        schema: SCHEMA.into(),
+        kind: "offcpu".into(),
+        host: "web-17".into(),
+        since_real: 1_700_000_000_000_000_000,
+        seconds: 2.0,
+        ..Captured::default()
+    };
+    let raw = Raw { captured: header, weight: Some(("time off CPU", "s")), stacks: vec![stack] };
+    let captured = raw.resolve(&mut |stack| stack.user.iter().rev().map(|a| format!("f{a}")).collect());
+    store_capture(dir, &captured).unwrap();
+}
+
+#[test]
+fn what_was_kept_is_shown_in_every_form() {
+    let dir = tempfile::tempdir().unwrap();
+    kept(dir.path());
+    let archive = dir.path().to_str().unwrap();
+    let show = |more: &[&str]| {
+        let args = ["capture", "--show", "latest", "--archive", archive];
+        stdout(&mitra(&[&args, more].concat()))
+    };
+    let text = show(&[]);
+    assert!(
+        text.contains("offcpu on web-17") && text.contains("f2 < f1") && text.contains("captures/2023"),
+        "{text}"
+    );
+    assert!(!text.contains('\x1b'), "colours in a pipe");
+    assert_eq!(show(&["--folded", "-"]), "web;f1;f2 1500000\n");
+    assert!(show(&["--flame", "-"]).starts_with("<!DOCTYPE html>"));
+    let json: serde_json::Value = serde_json::from_str(&show(&["--json"])).unwrap();
+    assert_eq!((&json["schema"], &json["profile"]["stacks"][0]["weight"]), (&SCHEMA.into(), &1.5.into()));
+    let file = &captures(dir.path()).unwrap()[0];
+    let by_path = mitra(&["capture", "--show", file.path.to_str().unwrap(), "--folded", "-"]);
+    assert_eq!(stdout(&by_path), "web;f1;f2 1500000\n");
+    let by_kind = mitra(&["capture", "faults", "--show", "latest", "--archive", archive]);
+    assert_eq!(by_kind.status.code(), Some(2), "there is none of faults");
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let said = |args: &[&str]| {
+        let output = mitra(args);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for args in [&["capture"][..], &["capture", "tachyons"], &["capture", "offcpu", "--seconds", "-1"]] {
+        let (code, text) = said(args);
+        assert_eq!(code, Some(2), "{args:?}: {text}");
+    }
+    let list = stdout(&mitra(&["capture", "--list"]));
+    for kind in ["offcpu", "oncpu", "faults"] {
+        assert!(list.contains(kind), "{list}");
+    }
+}
+
+#[test]
+fn a_capture_by_hand_is_kept_and_counted() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().to_str().unwrap();
+    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let pid = busy.id().to_string();
+    let output =
+        mitra(&["capture", "oncpu", "--pid", &pid, "--seconds", "1", "--json", "--archive", archive]);
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    let captured: Captured = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(captured.schema, SCHEMA);
+    assert!(captured.events > 5 && captured.cost_ns.is_some(), "{captured:?}");
+    let profile: &Profile = captured.profile.as_ref().unwrap();
+    assert!(profile.stacks.iter().all(|stack| stack.pid.to_string() == pid));
+    let files = captures(dir.path()).unwrap();
+    assert_eq!(files.len(), 1);
+    assert_eq!(mitra_archive::read_capture(&files[0].path).unwrap(), captured);
+}
