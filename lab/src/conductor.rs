@@ -52,6 +52,7 @@ struct State {
     finished: usize,
     left: usize,
     noise: usize,
+    noise_left: usize,
     onset: Option<SystemTime>,
 }
 
@@ -156,8 +157,11 @@ impl Conductor {
     }
 
     /// A stage ends before its time.
-    pub fn left(&self, was_noise: bool) {
-        self.update(|s| s.left += usize::from(!was_noise));
+    pub fn left(&self, is_noise: bool) {
+        self.update(|s| {
+            let count = if is_noise { &mut s.noise_left } else { &mut s.left };
+            *count += 1;
+        });
     }
 
     /// True when the recorder has stopped, or will never start.
@@ -198,13 +202,16 @@ impl Conductor {
     ) -> Result<Vec<LiveAnswer>, Stop> {
         let start = Instant::now();
         let ready = self.wait(|s| {
-            let all = s.ready + s.left >= self.parties && s.noise + s.left >= self.noises;
+            let all = s.ready + s.left >= self.parties && s.noise + s.noise_left >= self.noises;
             (all || start.elapsed() > SETUP_PATIENCE).then_some((all, s.ready))
         })?;
         match ready {
             (false, _) => return Err(Stop::Failed("the stage was not set up in time".into())),
-            // Everybody has left: the reasons are theirs.
-            (true, 0) => return Ok(Vec::new()),
+            // Everybody has left: the reasons are theirs. Noise must not wait for an end that never comes.
+            (true, 0) => {
+                self.update(|s| s.phase = Phase::GivenUp(Stop::Failed("there was nothing to record".into())));
+                return Ok(Vec::new());
+            }
             (true, _) => {}
         }
         let mut recorder = Recorder::start(mitra, archive, dir)?;

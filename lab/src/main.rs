@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 use mitra_lab::disguise::Renames;
 use mitra_lab::machine::{self, Possession};
+use mitra_lab::plan::How;
 use mitra_lab::record::{Kind, Results, State, key};
 use mitra_lab::recorder::Mitra;
 use mitra_lab::run::Piece;
@@ -51,6 +52,9 @@ enum Command {
         /// Keeps archives and reports here; without this, only what went wrong is kept
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
+        /// All at once: incidents in one form, and controls as the noise around them
+        #[arg(long)]
+        together: bool,
         /// Other tools write beside the recorder, and Mitra is asked about their files too
         #[arg(long)]
         witnesses: bool,
@@ -72,6 +76,9 @@ enum Command {
         /// Where results are kept; without this, mitra-lab-results in $TMPDIR or /var/tmp
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+        /// Makes again what was not made or failed
+        #[arg(long)]
+        retry: bool,
         /// How long controls work, in seconds
         #[arg(long, default_value_t = 300)]
         control_seconds: u64,
@@ -87,6 +94,9 @@ enum Command {
         /// Where results are kept; without this, mitra-lab-results in $TMPDIR or /var/tmp
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+        /// Makes again what was not made or failed
+        #[arg(long)]
+        retry: bool,
     },
     /// Scores stored results, and writes score.html beside them
     Score {
@@ -160,8 +170,12 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             return Ok(failed.is_empty());
         }
         Command::Keeper => machine::keep()?,
-        Command::Run { names, form, seed, keep, witnesses, control_seconds } => {
-            return run(&select(&names, form, control_seconds)?, seed, &mitra()?, keep, witnesses);
+        Command::Run { names, form, seed, keep, together, witnesses, control_seconds } => {
+            let mut pieces = select(&names, form, control_seconds)?;
+            if together {
+                pieces = vec![at_once(&pieces, form.unwrap_or(Form::Loud))];
+            }
+            return run(&pieces, seed, &mitra()?, keep, witnesses);
         }
         Command::Endure { names, seconds } => {
             let _possession = Possession::take()?;
@@ -171,11 +185,11 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             let pieces = select(&SMOKE.map(str::to_owned), Some(Form::Loud), SMOKE_CONTROL_S)?;
             return run(&pieces, seed, &mitra()?, None, false);
         }
-        Command::Round { seed, out, control_seconds } => {
-            return many(&plan::round(seed, control_seconds), seed, &mitra()?, out, "round");
+        Command::Round { seed, out, retry, control_seconds } => {
+            return many(&plan::round(seed, control_seconds), seed, &mitra()?, out, retry, "round");
         }
-        Command::Pairs { seed, count, out } => {
-            return many(&plan::pairs(seed, count), seed, &mitra()?, out, "pairs");
+        Command::Pairs { seed, count, out, retry } => {
+            return many(&plan::pairs(seed, count), seed, &mitra()?, out, retry, "pairs");
         }
         Command::Score { dirs, explain, html } => {
             let mitra = if explain { Some(mitra()?) } else { None };
@@ -228,6 +242,20 @@ fn select(names: &[String], form: Option<Form>, control_seconds: u64) -> anyhow:
     Ok(pieces)
 }
 
+/// One run of all pieces.
+fn at_once(pieces: &[Vec<Piece>], form: Form) -> Vec<Piece> {
+    let mut all: Vec<Piece> = pieces.concat();
+    all.retain(|p| !matches!(p, Piece::Incident(_, other) if *other != form));
+    if all.iter().any(|p| matches!(p, Piece::Incident(..))) {
+        for piece in &mut all {
+            if let Piece::Control(control, _) = *piece {
+                *piece = Piece::Noise(control);
+            }
+        }
+    }
+    all
+}
+
 /// True if there is nothing to complain about.
 fn is_right(judged: &Judged) -> bool {
     let early = judged.verdicts.iter().any(|v| !v.false_incidents.is_empty());
@@ -265,7 +293,7 @@ fn run(
     let dir =
         keep.unwrap_or_else(|| machine::base_dir().join(format!("mitra-lab-kept-{}", std::process::id())));
     let mut results = Results::open(&dir)?;
-    let complete = plan::execute(pieces, seed, mitra, &mut results, witnesses, tell)?;
+    let complete = plan::execute(pieces, seed, mitra, &mut results, How { witnesses, retry: true }, tell)?;
     let mut right = complete;
     for record in results.records.iter().filter(|r| pieces.iter().any(|p| key(p, seed) == r.key)) {
         let judged = score::judge_one(&results, record, None, false)?;
@@ -288,6 +316,7 @@ fn many(
     seed: u64,
     mitra: &Mitra,
     out: Option<PathBuf>,
+    retry: bool,
     what: &str,
 ) -> anyhow::Result<bool> {
     let _possession = Possession::take()?;
@@ -295,7 +324,7 @@ fn many(
         out.unwrap_or_else(|| machine::base_dir().join("mitra-lab-results").join(format!("{what}-{seed}")));
     println!("results go to {}", out.display());
     let mut results = Results::open(&out)?;
-    let complete = plan::execute(runs, seed, mitra, &mut results, false, tell)?;
+    let complete = plan::execute(runs, seed, mitra, &mut results, How { witnesses: false, retry }, tell)?;
     let judged = score::judge_all(&results, None)?;
     show(&judged, Some(&out.join("score.html")))?;
     Ok(complete)

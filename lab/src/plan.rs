@@ -75,17 +75,26 @@ fn minutes(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
+/// What `execute` does besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// Other tools write beside the recorder.
+    pub witnesses: bool,
+    /// Makes again what was not made, or failed.
+    pub retry: bool,
+}
+
 /// Plays what is not among the results yet. Returns whether all was played; Ctrl-C ends it in order.
 pub fn execute(
     runs: &[Vec<Piece>],
     seed: u64,
     mitra: &Mitra,
     results: &mut Results,
-    witnesses: bool,
+    how: How,
     mut told: impl FnMut(&Results, &str),
 ) -> anyhow::Result<bool> {
     let version = mitra.version();
-    let left: Vec<&Vec<Piece>> = runs.iter().filter(|r| !results.has(&key(r, seed))).collect();
+    let left: Vec<&Vec<Piece>> = runs.iter().filter(|r| !results.has(&key(r, seed), how.retry)).collect();
     if left.len() < runs.len() {
         println!("{} of {} runs are there already", runs.len() - left.len(), runs.len());
     }
@@ -99,7 +108,7 @@ pub fn execute(
         let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
         let mut journal = Journal::create(Path::new(journal::DIR), &format!("{}-run", std::process::id()))?;
         journal.note(Undo::Remove(dir.clone()))?;
-        let outcome = play(pieces, seed, mitra, &dir, witnesses);
+        let outcome = play(pieces, seed, mitra, &dir, how.witnesses);
         if matches!(outcome, Err(Stop::Interrupted)) {
             journal.undo_all();
             println!("interrupted; the same command goes on where this ended");

@@ -237,8 +237,9 @@ impl Results {
         let path = dir.join(RESULTS);
         let text = fs::read_to_string(&path).unwrap_or_default();
         // A run that was killed while it wrote leaves half a line: that run is made again.
-        let records = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Self { dir: dir.to_owned(), records })
+        let mut results = Self { dir: dir.to_owned(), records: Vec::new() };
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).for_each(|r| results.put(r));
+        Ok(results)
     }
 
     /// The folder.
@@ -246,9 +247,16 @@ impl Results {
         &self.dir
     }
 
-    /// True if the run is there already.
-    pub fn has(&self, key: &str) -> bool {
-        self.records.iter().any(|r| r.key == key)
+    /// A run that was made again counts in place of the one before.
+    fn put(&mut self, record: Record) {
+        self.records.retain(|r| r.key != record.key);
+        self.records.push(record);
+    }
+
+    /// True if the run is there already. With `retry`, only what was made or skipped is.
+    pub fn has(&self, key: &str, retry: bool) -> bool {
+        let told = |state: State| !retry || matches!(state, State::Made | State::Skipped);
+        self.records.iter().any(|r| r.key == key && told(r.state))
     }
 
     /// The report of a run as it was stored.
@@ -282,7 +290,7 @@ impl Results {
         line.push('\n');
         let mut file = fs::OpenOptions::new().create(true).append(true).open(self.dir.join(RESULTS))?;
         file.write_all(line.as_bytes())?;
-        self.records.push(record);
+        self.put(record);
         Ok(())
     }
 }
@@ -326,7 +334,21 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let again = Results::open(dir.path()).unwrap();
         assert_eq!(again.records.len(), 1);
-        assert!(again.has(&key(&pieces, 7)) && !again.has(&key(&pieces, 8)));
+        assert!(again.has(&key(&pieces, 7), true) && !again.has(&key(&pieces, 8), false));
         assert_eq!(again.records[0].state, State::Skipped);
+    }
+
+    #[test]
+    fn what_was_not_made_can_be_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let pieces = [Piece::Incident(incidents::all().next().unwrap(), Form::Loud)];
+        let key = key(&pieces, 1);
+        let mut results = Results::open(dir.path()).unwrap();
+        results.add(record(&pieces, 1, "", Err(&Stop::NotMade("nobody was hurt".into()))), None).unwrap();
+        assert!(results.has(&key, false) && !results.has(&key, true));
+        results.add(record(&pieces, 1, "", Err(&Stop::Skipped("no tool".into()))), None).unwrap();
+        let again = Results::open(dir.path()).unwrap();
+        assert_eq!(again.records.len(), 1);
+        assert!(again.has(&key, true));
     }
 }

@@ -188,7 +188,7 @@ fn act(piece: Piece, seed: u64, conductor: Arc<Conductor>) -> Act {
     let mut stage = match Stage::new(piece.name(), piece.part(), draw, Arc::clone(&conductor), journals) {
         Ok(stage) => stage,
         Err(stop) => {
-            conductor.left(false);
+            conductor.left(matches!(piece, Piece::Noise(_)));
             act.outcome = Err(stop);
             return act;
         }

@@ -103,17 +103,20 @@ fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
         slower: act.victims.first().map(|h| h.during.mean_us / h.before.mean_us),
         ..Verdict::default()
     };
+    // Of two at once, the first begins the trouble.
+    let started_s =
+        record.acts.iter().filter(|a| !a.noise).map(|a| a.started_s).fold(act.started_s, f64::min);
     let live = record.live.iter().find(|l| l.at_s >= act.onset_s && l.roots.iter().any(|r| right(r)));
     verdict.live_s = live.map(|l| l.at_s - act.onset_s);
     for incident in incidents(report) {
-        if time_of(incident, "onset").is_some_and(|onset_s| onset_s < act.started_s - EARLY_S) {
+        if time_of(incident, "onset").is_some_and(|onset_s| onset_s < started_s - EARLY_S) {
             verdict.false_incidents.push(crate::report::describe(incident));
         }
     }
     let overlaps = |incident: &&Value| {
         let onset_s = time_of(incident, "onset").unwrap_or(f64::MAX);
         let end_s = time_of(incident, "end").unwrap_or(f64::MAX);
-        onset_s <= record.until_s && end_s >= act.started_s
+        onset_s <= record.until_s && end_s >= started_s
     };
     let Some(top) = incidents(report).iter().find(overlaps) else {
         verdict.culprit_wrong.push("no incident".into());

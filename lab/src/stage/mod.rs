@@ -57,7 +57,6 @@ pub struct Stage {
     trouble_since: SystemTime,
     onset: SystemTime,
     until: SystemTime,
-    started: bool,
     finished: bool,
     hurt: Vec<Hurt>,
 }
@@ -102,7 +101,6 @@ impl Stage {
             trouble_since: now,
             onset: now,
             until: now,
-            started: false,
             finished: false,
             hurt: Vec::new(),
         })
@@ -190,7 +188,6 @@ impl Stage {
         if self.part == Part::Noise {
             return Ok(());
         }
-        self.started = true;
         self.since = self.conductor.ready()?;
         self.onset = self.since;
         self.trouble_since = self.since;
@@ -229,7 +226,6 @@ impl Stage {
         mut tick: impl FnMut(&mut Self, f64) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         if self.part == Part::Noise {
-            self.started = true;
             self.conductor.noise_is_on();
             let start = Instant::now();
             while !self.conductor.is_done() {
@@ -362,7 +358,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if !self.finished {
-            self.conductor.left(self.started && self.part == Part::Noise);
+            self.conductor.left(self.part == Part::Noise);
         }
         // What is throttled cannot die before the throttle is lifted, and the journal knows how.
         self.children.kill();
