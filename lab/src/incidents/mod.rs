@@ -9,6 +9,7 @@ mod memory;
 mod names;
 mod network;
 mod process;
+mod storage;
 
 pub use cpu::redis_server;
 
@@ -25,6 +26,7 @@ const AREAS: &[&[Incident]] = &[
     names::INCIDENTS,
     network::INCIDENTS,
     process::INCIDENTS,
+    storage::INCIDENTS,
 ];
 
 /// All incidents.

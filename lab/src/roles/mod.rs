@@ -12,6 +12,8 @@ mod memory;
 mod meter;
 mod redis;
 mod serve;
+mod slow_disk;
+mod storage;
 mod storm;
 mod stream;
 mod tcp;
@@ -21,6 +23,7 @@ use std::io;
 
 pub use dice::Dice;
 pub use meter::{Latency, Meter, latency};
+pub use slow_disk::IMAGE;
 
 /// Names the role, when this program is started as one of its own victims.
 pub const ROLE: &str = "MITRA_LAB_ROLE";
@@ -44,6 +47,8 @@ const ROLES: &[&[Role]] = &[
     memory::ROLES,
     redis::ROLES,
     serve::ROLES,
+    slow_disk::ROLES,
+    storage::ROLES,
     storm::ROLES,
     stream::ROLES,
     tcp::ROLES,

@@ -7,6 +7,7 @@ mod disk;
 mod network;
 mod process;
 mod setting;
+mod slow_disk;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +18,7 @@ pub use cgroup::{Cgroup, IoLimit};
 pub use disk::{Fs, LoopFs, device_names};
 pub use network::Netns;
 pub use process::{Handle, Place, Victim};
+pub use slow_disk::{SlowDisk, Speed};
 
 use crate::conductor::{Conductor, Times};
 use crate::counters::{self, Timeline};

@@ -88,7 +88,7 @@ struct Held<'a> {
 fn observe(view: &View<'_>) -> Observation {
     let knows = |metric: &&str| view.each(metric).next().is_some();
     let limits = LIMITS.map(|(limit, ..)| limit);
-    if !limits.iter().any(|m| knows(m)) {
+    if !limits.iter().any(knows) {
         if view.each("cgroup.io_reads").next().is_some() {
             return Observation::Inactive("no control group that did I/O has a limit of it".to_owned());
         }

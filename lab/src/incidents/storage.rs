@@ -1,0 +1,371 @@
+//! Disks that are slow by themselves or held back by a rule, backlogs of dirty pages, and filesystems that fill up.
+//!
+//! The slow disks are our own ([`Stage::slow_disk`]): a loop device on a file whose requests take as long as the stage says.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::incident::{Incident, Need, Stop, Truth};
+use crate::stage::{Fs, IoLimit, LoopFs, Place, SlowDisk, Speed, Stage};
+
+/// The incidents of this file.
+pub const INCIDENTS: &[Incident] = &[
+    Incident {
+        name: "slow-device-reads",
+        condition: "slow-device",
+        also: &[],
+        area: "disk",
+        what: "a disk takes tens of milliseconds for a read that took microseconds",
+        needs: NEEDS,
+        chain: &["pressure-io"],
+        make: |stage| slow_device(stage, "order"),
+    },
+    Incident {
+        name: "slow-device-commits",
+        condition: "slow-device",
+        also: &[],
+        area: "disk",
+        what: "a disk takes tens of milliseconds for each write, and a database waits for its commits",
+        needs: NEEDS,
+        chain: &["pressure-io"],
+        make: |stage| slow_device(stage, "commit"),
+    },
+    Incident {
+        name: "mirror-member-slow",
+        condition: "mirror-member-slow",
+        also: &[],
+        area: "disk",
+        what: "one of the two disks of a mirror is slow, and every commit waits for it",
+        needs: &[
+            Need::Path("/dev/fuse"),
+            Need::Tool("losetup"),
+            Need::Tool("mkfs.btrfs"),
+            Need::MemoryBytes(3 << 30),
+        ],
+        chain: &["slow-device"],
+        make: mirror_member_slow,
+    },
+    Incident {
+        name: "io-throttled-reads",
+        condition: "io-throttled",
+        also: &[],
+        area: "disk",
+        what: "a control group may read a few dozen times a second from a fast disk",
+        needs: &[Need::DiskBytes(1 << 30)],
+        chain: &["pressure-io"],
+        make: |stage| io_throttled(stage, "order"),
+    },
+    Incident {
+        name: "io-throttled-commits",
+        condition: "io-throttled",
+        also: &[],
+        area: "disk",
+        what: "a control group may write a few dozen times a second to a fast disk",
+        needs: &[Need::DiskBytes(1 << 30)],
+        chain: &["pressure-io"],
+        make: |stage| io_throttled(stage, "commit"),
+    },
+    Incident {
+        name: "dirty-writeback-stall",
+        condition: "dirty-writeback-stall",
+        also: &[],
+        area: "disk",
+        what: "one program writes more into the page cache than a modest disk takes, and another one's commits wait",
+        needs: NEEDS,
+        chain: &["pressure-io"],
+        make: dirty_writeback_stall,
+    },
+    Incident {
+        name: "filesystem-full",
+        condition: "filesystem-full",
+        also: &[],
+        area: "disk",
+        what: "a log fills a filesystem, and the writes of an application fail",
+        needs: &[Need::Tool("losetup"), Need::DiskBytes(2 << 30)],
+        chain: &[],
+        make: filesystem_full,
+    },
+    Incident {
+        name: "inode-exhaustion",
+        condition: "inode-exhaustion",
+        also: &[],
+        area: "disk",
+        what: "small files use up the inodes of a filesystem that has space",
+        needs: &[Need::Tool("losetup"), Need::DiskBytes(1 << 30)],
+        chain: &[],
+        make: inode_exhaustion,
+    },
+    Incident {
+        name: "disk-hog-on-loop",
+        condition: "disk-hog",
+        also: &[],
+        area: "disk",
+        what: "one program keeps the queue of a modest disk full, another needs a few reads",
+        needs: &[
+            Need::Path("/dev/fuse"),
+            Need::Tool("losetup"),
+            Need::Tool("fio"),
+            Need::MemoryBytes(3 << 30),
+        ],
+        chain: &["disk-saturated"],
+        make: disk_hog_on_loop,
+    },
+];
+
+const NEEDS: &[Need] = &[Need::Path("/dev/fuse"), Need::Tool("losetup"), Need::MemoryBytes(3 << 30)];
+
+/// How long the victim computes beside its one request, and how long it pauses. The faint victims hardly need the disk.
+fn habits(stage: &mut Stage) -> (u64, u64) {
+    let (work_us, pause_us) = stage.loud((500, 5_000), (18_000, 3_000));
+    (stage.draw().between(work_us, work_us * 3 / 2), stage.draw().between(pause_us, pause_us * 2))
+}
+
+/// A victim that reads (`order`) or writes (`commit`) in a directory.
+fn victim(
+    stage: &mut Stage,
+    kind: &'static str,
+    dir: &Path,
+    place: &Place<'_>,
+) -> Result<crate::stage::Victim, Stop> {
+    let name = stage.draw().name();
+    let file = dir.join(format!("{name}.data"));
+    if kind == "order" {
+        let bytes = stage.draw().between(32 << 20, 128 << 20);
+        stage.write_file_at(&file, bytes)?;
+    }
+    let (work_us, pause_us) = habits(stage);
+    stage.role(&name, kind, format!("{} {work_us} {pause_us}", file.display()), place)
+}
+
+fn either(stage: &mut Stage) -> Fs {
+    stage.draw().pick(&[Fs::Ext4, Fs::Xfs])
+}
+
+/// Each request takes 25 ms or more: longer than any healthy disk's. The faint one is just beyond that, and its victim
+/// does twenty milliseconds of other work for each request.
+fn slow_device(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
+    let fs = either(stage);
+    let base = Speed { micros: stage.draw().between(50, 400), bytes_per_s: 0 };
+    let (disk, upper) = stage.slow_fs(512 << 20, fs, base)?;
+    stage.watch_device(upper.device());
+    let victim = victim(stage, kind, upper.mount(), &Place::default())?;
+    let (least, most) = stage.loud((40_000, 120_000), (26_000, 34_000));
+    let slow = Speed { micros: stage.draw().between(least, most), bytes_per_s: 0 };
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    disk.set(slow)?;
+    stage.trouble()?;
+    disk.set(base)?;
+    stage.suffered(&victim, stage.loud(5.0, 1.4))?;
+    Ok(Truth { devices: vec![upper.device().to_owned()], ..Truth::default() })
+}
+
+/// Two disks of equal speed under one btrfs that keeps everything twice, then one of them is slow.
+fn mirror_member_slow(stage: &mut Stage) -> Result<Truth, Stop> {
+    let base = Speed { micros: stage.draw().between(50, 300), bytes_per_s: 0 };
+    let disks =
+        [stage.slow_disk(384 << 20, Speed::default())?, stage.slow_disk(384 << 20, Speed::default())?];
+    let mut members: Vec<(SlowDisk, LoopFs)> = Vec::new();
+    for disk in disks {
+        let name = stage.draw().name();
+        let upper = stage.loop_over(disk.image(), Fs::None, &name)?;
+        stage.watch_device(upper.device());
+        members.push((disk, upper));
+    }
+    stage.draw().shuffle(&mut members);
+    let [(healthy, first), (sick, second)] = &members[..] else {
+        return Err(Stop::Failed("two disks".into()));
+    };
+    stage.run(
+        Command::new("mkfs.btrfs")
+            .args(["-q", "-f", "-d", "raid1", "-m", "raid1"])
+            .args([first.node(), second.node()]),
+    )?;
+    let (mount, options) =
+        (stage.dir().join("mirror"), format!("device={},device={}", first.node(), second.node()));
+    stage.mount(&first.node(), &mount, "btrfs", &options)?;
+    healthy.set(base)?;
+    sick.set(base)?;
+    let victim = victim(stage, "commit", &mount, &Place::default())?;
+    let (least, most) = stage.loud((30_000, 80_000), (8_000, 15_000));
+    let slow = Speed { micros: stage.draw().between(least, most), bytes_per_s: 0 };
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    sick.set(slow)?;
+    stage.trouble()?;
+    sick.set(base)?;
+    stage.suffered(&victim, stage.loud(5.0, 1.4))?;
+    Ok(Truth { devices: vec![second.device().to_owned()], ..Truth::default() })
+}
+
+/// The disk is the machine's own, and only the group is bounded.
+fn io_throttled(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
+    let devices = stage.disk()?;
+    let whole = devices.last().cloned().ok_or_else(|| Stop::Skipped("no disk".into()))?;
+    stage.watch_device(&whole);
+    let group = stage.cgroup(&["io"])?;
+    let dir = stage.dir().to_owned();
+    let place = Place { cgroup: Some(&group), ..Place::default() };
+    let victim = victim(stage, kind, &dir, &place)?;
+    // A commit is more than one write.
+    let (least, most) = stage.loud((8, 20), (24, 30));
+    let per_s = stage.draw().between(least, most);
+    let limit = match kind {
+        "order" => IoLimit { riops: Some(per_s), ..IoLimit::default() },
+        _ => IoLimit { wiops: Some(per_s), ..IoLimit::default() },
+    };
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    group.limit_io(stage, &whole, limit)?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(5.0, 1.3))?;
+    Ok(Truth { cgroup: Some(group.name().to_owned()), devices, ..Truth::default() })
+}
+
+/// A disk that takes 8 to 30 MB a second, as it always did; one program writes faster than that into the page cache.
+fn dirty_writeback_stall(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (least, most) = stage.loud((8_000_000, 14_000_000), (20_000_000, 30_000_000));
+    let speed = Speed { micros: 300, bytes_per_s: stage.draw().between(least, most) };
+    let (_disk, upper) = stage.slow_fs(1 << 30, Fs::Ext4, speed)?;
+    stage.watch_device(upper.device());
+    let victim = victim(stage, "commit", upper.mount(), &Place::default())?;
+    let name = stage.draw().name();
+    let times = stage.loud(8, 3);
+    let megabytes_s = speed.bytes_per_s * times / 1_000_000;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let file = upper.mount().join(format!("{name}.out"));
+    let argument = format!("{} {megabytes_s} 700", file.display());
+    let writer = stage.role(&name, "write-buffered", argument, &Place::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    Ok(Truth {
+        process: Some(name),
+        pids: vec![writer.pid()],
+        devices: vec![upper.device().to_owned()],
+        ..Truth::default()
+    })
+}
+
+/// The trouble begins to hurt when the last block is taken.
+fn filesystem_full(stage: &mut Stage) -> Result<Truth, Stop> {
+    let fs = either(stage);
+    let least = if fs == Fs::Xfs { 320 } else { 96 };
+    let megabytes = stage.draw().between(least, least * 3 / 2);
+    let upper = stage.loop_fs(megabytes << 20, fs)?;
+    let victim_name = stage.draw().name();
+    let pause_us = stage.loud(10_000, 120_000);
+    let file = upper.mount().join("orders.db");
+    let victim =
+        stage.role(&victim_name, "append", format!("{} {pause_us}", file.display()), &Place::default())?;
+    let name = stage.draw().name();
+    let fill_s = stage.loud(2, 5);
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let log = upper.mount().join(format!("{name}.log"));
+    let argument = format!("{} {} 0", log.display(), megabytes / fill_s);
+    let writer = stage.role(&name, "write-buffered", argument, &Place::default())?;
+    let mount = upper.mount().to_owned();
+    let mut is_full = false;
+    stage.trouble_on(|stage, _| {
+        if !is_full && rustix::fs::statvfs(&mount).is_ok_and(|s| s.f_bavail < 64) {
+            is_full = true;
+            stage.onset_is_now();
+        }
+        Ok(())
+    })?;
+    stage.failed(&victim, stage.loud(5.0, 1.0))?;
+    Ok(Truth {
+        process: Some(name),
+        pids: vec![writer.pid()],
+        path: Some(upper.mount().display().to_string()),
+        ..Truth::default()
+    })
+}
+
+/// ext4 made small has an inode for every four or eight kilobytes.
+fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
+    let megabytes = stage.draw().between(64, 128);
+    let upper = stage.loop_fs(megabytes << 20, Fs::Ext4)?;
+    let victim_name = stage.draw().name();
+    let pause_us = stage.loud(10_000, 150_000);
+    let spool = upper.mount().join("spool");
+    let victim = stage.role(
+        &victim_name,
+        "keep-files",
+        format!("{} {pause_us}", spool.display()),
+        &Place::default(),
+    )?;
+    let name = stage.draw().name();
+    let inodes = rustix::fs::statvfs(upper.mount()).map_err(|e| Stop::Failed(e.to_string()))?.f_ffree;
+    let fill_s = stage.loud(2, 5);
+    let per_s = inodes / fill_s;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let argument = format!("{} {per_s}", upper.mount().display());
+    let maker = stage.role(&name, "make-files", argument, &Place::default())?;
+    let mount = upper.mount().to_owned();
+    let mut is_full = false;
+    stage.trouble_on(|stage, _| {
+        if !is_full && rustix::fs::statvfs(&mount).is_ok_and(|s| s.f_ffree < 16) {
+            is_full = true;
+            stage.onset_is_now();
+        }
+        Ok(())
+    })?;
+    stage.failed(&victim, stage.loud(5.0, 1.0))?;
+    Ok(Truth {
+        process: Some(name),
+        pids: vec![maker.pid()],
+        path: Some(upper.mount().display().to_string()),
+        ..Truth::default()
+    })
+}
+
+/// A disk of 0.3 ms and some 60 MB/s for each request, one at a time, as it always was.
+fn disk_hog_on_loop(stage: &mut Stage) -> Result<Truth, Stop> {
+    let speed = Speed {
+        micros: stage.draw().between(200, 600),
+        bytes_per_s: stage.draw().between(40_000_000, 120_000_000),
+    };
+    let (disk, upper) = stage.slow_fs(768 << 20, Fs::Ext4, Speed::default())?;
+    stage.watch_device(upper.device());
+    let big = upper.mount().join("archive.bin");
+    stage.write_file_at(&big, 300 << 20)?;
+    let victim = victim(stage, "order", upper.mount(), &Place::default())?;
+    disk.set(speed)?;
+    let (depths, kilobytes) = stage.loud(([16, 24, 32], [256, 512]), ([3, 4, 5], [64, 128]));
+    let (depth, block_kb) = (stage.draw().pick(&depths), stage.draw().pick(&kilobytes));
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let fio = stage.spawn(
+        Command::new("fio")
+            .args([
+                "--name=hog",
+                "--ioengine=libaio",
+                "--direct=1",
+                "--thread",
+                "--time_based",
+                "--runtime=60",
+            ])
+            .args(["--allow_file_create=0", "--output-format=terse", "--rw=read"])
+            .arg(format!("--bs={block_kb}k"))
+            .arg(format!("--iodepth={depth}"))
+            .arg(format!("--filename={}", big.display())),
+    )?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(5.0, 1.4))?;
+    Ok(Truth {
+        process: Some("fio".into()),
+        pids: vec![fio.pid()],
+        devices: vec![upper.device().to_owned()],
+        ..Truth::default()
+    })
+}

@@ -1,0 +1,69 @@
+//! Disks whose speed a stage sets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Fs, LoopFs, Place, Stage};
+use crate::incident::Stop;
+use crate::journal::Undo;
+use crate::roles::IMAGE;
+
+/// How fast a disk is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Speed {
+    /// Microseconds that each request takes, whatever its size.
+    pub micros: u64,
+    /// Bytes a second; 0 is as fast as memory.
+    pub bytes_per_s: u64,
+}
+
+/// A disk of our own, in memory, for a loop device to stand on.
+#[derive(Clone, Debug)]
+pub struct SlowDisk {
+    image: PathBuf,
+    control: PathBuf,
+}
+
+impl SlowDisk {
+    /// The file that is the disk.
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
+    /// Sets its speed from the next request on.
+    pub fn set(&self, speed: Speed) -> Result<(), Stop> {
+        // Padded, so that no rest of a longer text is left; not replaced, because the disk has the file open.
+        let text = format!("{:<20} {:<20}\n", speed.micros, speed.bytes_per_s);
+        fs::write(&self.control, text).map_err(Stop::from)
+    }
+}
+
+impl Stage {
+    /// A disk of so many bytes and that speed. Its memory is taken at once.
+    pub fn slow_disk(&mut self, bytes: u64, speed: Speed) -> Result<SlowDisk, Stop> {
+        if !Path::new("/dev/fuse").exists() {
+            return Err(Stop::Skipped("no /dev/fuse".into()));
+        }
+        let name = self.draw.name();
+        let (dir, control) = (self.dir.join(format!("fuse-{name}")), self.dir.join(format!("{name}.speed")));
+        fs::create_dir_all(&dir)?;
+        let disk = SlowDisk { image: dir.join(IMAGE), control };
+        disk.set(speed)?;
+        self.journal.note(Undo::Unmount(dir.clone()))?;
+        let argument = format!("{} {bytes} {}", dir.display(), disk.control.display());
+        let server = self.role(&name, "slow-disk", argument, &Place::default())?.handle();
+        let image = disk.image.clone();
+        self.wait_for("the disk", 10, |stage| image.exists() || stage.ended(server).is_some())?;
+        self.must_run(server, "the disk")?;
+        Ok(disk)
+    }
+
+    /// The same with a loop device and a file system on it.
+    pub fn slow_fs(&mut self, bytes: u64, kind: Fs, speed: Speed) -> Result<(SlowDisk, LoopFs), Stop> {
+        let disk = self.slow_disk(bytes, Speed::default())?;
+        let name = self.draw.name();
+        let upper = self.loop_over(disk.image(), kind, &name)?;
+        disk.set(speed)?;
+        Ok((disk, upper))
+    }
+}
