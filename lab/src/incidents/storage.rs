@@ -309,7 +309,7 @@ fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     let argument = format!("{} {per_s}", upper.mount().display());
-    let maker = stage.role(&name, "make-files", argument, &Place::default())?;
+    let maker = stage.role(&name, "use-inodes", argument, &Place::default())?;
     let mount = upper.mount().to_owned();
     let mut is_full = false;
     stage.trouble_on(|stage, _| {

@@ -15,7 +15,7 @@ pub const ROLES: &[Role] = &[
     ("order", order),
     ("commit", commit),
     ("append", append),
-    ("make-files", make_files),
+    ("use-inodes", use_inodes),
     ("keep-files", keep_files),
     ("write-buffered", write_buffered),
 ];
@@ -98,7 +98,7 @@ fn append(argument: &str) -> io::Result<()> {
 }
 
 /// `DIR PER_SECOND`: makes small files and keeps them all; goes on trying when that fails.
-fn make_files(argument: &str) -> io::Result<()> {
+fn use_inodes(argument: &str) -> io::Result<()> {
     let (dir, rest) = path_and_numbers(argument);
     let per_s = rest.first().copied().unwrap_or(1_000).max(100);
     let mut n = 0_u64;
