@@ -5,9 +5,24 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-const PROGRAMS: &[&str] =
-    &["tasks", "block", "events", "net", "dns", "capture_offcpu", "capture_oncpu", "capture_faults"];
-const HEADERS: &[&str] = &["kernel.h", "record.h", "net.h", "capture.h"];
+const PROGRAMS: &[&str] = &[
+    "tasks",
+    "block",
+    "events",
+    "net",
+    "dns",
+    "capture_offcpu",
+    "capture_oncpu",
+    "capture_faults",
+    "capture_cache",
+    "capture_lookups",
+    "capture_syscalls",
+    "capture_runqlat",
+    "capture_locks",
+    "capture_fork",
+    "capture_trace",
+];
+const HEADERS: &[&str] = &["kernel.h", "record.h", "net.h", "capture.h", "calls.h", "names.h"];
 const INSTALL: &str = "apt-get install clang libbpf-dev";
 
 fn main() {

@@ -92,6 +92,7 @@ fuzz_target!(|data: &[u8]| {
         "netlink" => {
             let mut count = 0;
             let _end = (netlink::qdiscs(input, |_| count += 1), netlink::listeners(input, |_| count += 1));
+            let _end = mitra_parse::sockets::sockets(input, |_| count += 1);
             assert!(count <= input.len());
         }
         "mounts" => assert!(mounts::mounts(input).0.len() <= input.len()),

@@ -86,6 +86,9 @@ static __always_inline bool wanted(void)
 	return true;
 }
 
+/* Stacks take 17 MB of the kernel's memory: a probe without any leaves all this out. */
+#ifndef CAPTURE_WITHOUT_STACKS
+
 /*
  * The program that the running process runs. Addresses mean something only together with it: it is
  * told to user space when it is seen first, while its mappings can still be read.
@@ -161,5 +164,7 @@ static __always_inline __s32 current_stack(void *ctx, __u64 flags)
 	}
 	return id;
 }
+
+#endif /* CAPTURE_WITHOUT_STACKS */
 
 #endif

@@ -15,6 +15,8 @@ use crate::event::{Event, EventKind};
 pub const SCHEMA: &str = "mitra.capture/1";
 /// As many rows travel in an event.
 pub const TOPS_MAX: usize = 20;
+/// The table of stacks.
+const STACKS: &str = "stacks";
 /// As many frames of the kernel, and of the program, are named in a row; the whole stack is in the profile.
 const KERNEL_LEAVES: usize = 4;
 const USER_LEAVES: usize = 2;
@@ -288,7 +290,8 @@ pub struct Raw {
 
 impl Raw {
     /// Gives the frames names. `name` returns those of one stack, from the root to the leaf; frames of the kernel end
-    /// in `_[k]`. A kind that has made no table of its own gets one of its stacks.
+    /// in `_[k]`. A kind that has not made a table of
+    /// its stacks itself gets one, after its own.
     #[must_use]
     pub fn resolve(mut self, name: &mut dyn FnMut(&RawStack) -> Vec<String>) -> Captured {
         let Some((weight, unit)) = self.weight else { return self.captured };
@@ -307,7 +310,7 @@ impl Raw {
             let RawStack { pid, comm, tag, weight, count, .. } = raw;
             profile.stacks.push(Stack { pid, comm, tag, frames, weight, count });
         }
-        if self.captured.tables.is_empty() {
+        if !self.captured.tables.iter().any(|table| table.name == STACKS) {
             self.captured.tables.push(stack_table(&profile));
         }
         if self.captured.tops.is_empty() {
@@ -422,7 +425,7 @@ fn stack_table(profile: &Profile) -> CaptureTable {
         cells
     });
     let rows = rows.collect();
-    CaptureTable { name: "stacks".to_owned(), columns, rows, left_out: 0 }
+    CaptureTable { name: STACKS.to_owned(), columns, rows, left_out: 0 }
 }
 
 impl Captured {

@@ -33,6 +33,7 @@ pub mod node;
 pub mod pressure;
 pub mod slabinfo;
 pub mod snmp;
+pub mod sockets;
 pub mod sockstat;
 pub mod softirqs;
 pub mod softnet;

@@ -64,16 +64,16 @@ pub struct Listener {
     pub inode: u32,
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
 /// Walks over the messages of one buffer. `f` gets the type and the body of each that is neither end nor error.
-fn messages(mut bytes: &[u8], mut f: impl FnMut(u16, &[u8])) -> End {
+pub(crate) fn messages(mut bytes: &[u8], mut f: impl FnMut(u16, &[u8])) -> End {
     while !bytes.is_empty() {
         let (Some(len), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) else { return End::Failed(0) };
         let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -89,7 +89,7 @@ fn messages(mut bytes: &[u8], mut f: impl FnMut(u16, &[u8])) -> End {
 }
 
 /// Walks over attributes.
-fn attributes<'a>(mut bytes: &'a [u8], mut f: impl FnMut(u16, &'a [u8])) {
+pub(crate) fn attributes<'a>(mut bytes: &'a [u8], mut f: impl FnMut(u16, &'a [u8])) {
     while let (Some(len), Some(kind)) = (u16_at(bytes, 0), u16_at(bytes, 2)) {
         let Some(value) = bytes.get(4..usize::from(len)) else { return };
         // The two highest bits say something of the attribute and are not its type.

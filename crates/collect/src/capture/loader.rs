@@ -93,8 +93,8 @@ pub(super) enum Link {
 
 /// Programs in the kernel that are being attached.
 pub(super) struct Loader<'a> {
-    object: Ebpf,
-    btf: &'a Btf,
+    /// None of a kind without programs.
+    object: Option<(Ebpf, &'a Btf)>,
     links: Vec<Link>,
     programs: Vec<OwnedFd>,
     notes: Vec<String>,
@@ -105,13 +105,23 @@ pub(super) struct Loaded {
     pub(super) links: Vec<Link>,
     pub(super) programs: Vec<OwnedFd>,
     pub(super) notes: Vec<String>,
-    counts: MapReader<u32, Counts>,
+    counts: Option<MapReader<u32, Counts>>,
 }
 
 impl<'a> Loader<'a> {
     pub(super) fn load(object: &[u8], config: &Config, btf: &'a Btf) -> Result<Self, AnyError> {
-        let object = EbpfLoader::new().btf(Some(btf)).override_global("config", config, true).load(object)?;
-        Ok(Self { object, btf, links: Vec::new(), programs: Vec::new(), notes: Vec::new() })
+        // The library makes task storage, but does not know how to read it; nor does anybody here want to.
+        let object = EbpfLoader::new()
+            .btf(Some(btf))
+            .allow_unsupported_maps()
+            .override_global("config", config, true)
+            .load(object)?;
+        Ok(Self { object: Some((object, btf)), ..Self::without_programs() })
+    }
+
+    /// Of a kind that asks the kernel by other means.
+    pub(super) fn without_programs() -> Self {
+        Self { object: None, links: Vec::new(), programs: Vec::new(), notes: Vec::new() }
     }
 
     /// Attaches the first of `programs` that the kernel takes to a BTF tracepoint, and returns its name. Later ones are
@@ -133,7 +143,6 @@ impl<'a> Loader<'a> {
     }
 
     /// As [`Loader::tracepoint`], but the capture goes on without it and says so.
-    #[expect(dead_code, reason = "for kinds that attach to tracepoints which some kernels lack")]
     pub(super) fn optional_tracepoint(&mut self, tracepoint: &str, programs: &[&'static str]) -> bool {
         match self.tracepoint(tracepoint, programs) {
             Ok(_) => true,
@@ -150,9 +159,10 @@ impl<'a> Loader<'a> {
     }
 
     fn attach_tracepoint(&mut self, tracepoint: &str, name: &str) -> Result<(), AnyError> {
+        let (object, btf) = self.object.as_mut().ok_or("this kind has no programs")?;
         let program: &mut BtfTracePoint =
-            self.object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
-        program.load(tracepoint, self.btf)?;
+            object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
+        program.load(tracepoint, btf)?;
         self.programs.push(program.fd()?.as_fd().try_clone_to_owned()?);
         let link = program.attach()?;
         self.links.push(Link::TracePoint(program.take_link(link)?));
@@ -166,8 +176,9 @@ impl<'a> Loader<'a> {
         event: PerfEventConfig,
         every: SamplePolicy,
     ) -> Result<(), AnyError> {
+        let (object, _) = self.object.as_mut().ok_or("this kind has no programs")?;
         let program: &mut PerfEvent =
-            self.object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
+            object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
         program.load()?;
         self.programs.push(program.fd()?.as_fd().try_clone_to_owned()?);
         for cpu in online_cpus().map_err(|(path, error)| format!("{path}: {error}"))? {
@@ -177,24 +188,26 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// A map with one value under each key.
-    pub(super) fn map<K: Plain, V: Plain>(&mut self, name: &str) -> Result<MapReader<K, V>, AnyError> {
-        Ok(MapReader::new(&self.take(name)?, 1)?)
+    /// A map with one value under each key. It may be asked for at any time.
+    pub(super) fn map<K: Plain, V: Plain>(&self, name: &str) -> Result<MapReader<K, V>, AnyError> {
+        Ok(MapReader::new(self.of_name(name)?, 1)?)
     }
 
     /// A map with one value for each CPU under each key.
-    pub(super) fn percpu_map<K: Plain, V: Plain>(&mut self, name: &str) -> Result<MapReader<K, V>, AnyError> {
-        Ok(MapReader::new(&self.take(name)?, cpus()?)?)
+    pub(super) fn percpu_map<K: Plain, V: Plain>(&self, name: &str) -> Result<MapReader<K, V>, AnyError> {
+        Ok(MapReader::new(self.of_name(name)?, cpus()?)?)
     }
 
-    /// A ring.
+    /// A ring. Only once its programs are attached: what is taken from the object before is closed when they load.
     pub(super) fn ring(&mut self, name: &str) -> Result<RingBuf<MapData>, AnyError> {
-        let map = self.object.take_map(name).ok_or_else(|| format!("no map {name} in the object"))?;
+        let (object, _) = self.object.as_mut().ok_or("this kind has no programs")?;
+        let map = object.take_map(name).ok_or_else(|| format!("no map {name} in the object"))?;
         Ok(RingBuf::try_from(map)?)
     }
 
-    fn take(&mut self, name: &str) -> Result<MapData, AnyError> {
-        match self.object.take_map(name) {
+    /// The map stays with the object: the programs that are still to be loaded know it by its descriptor.
+    fn of_name(&self, name: &str) -> Result<&MapData, AnyError> {
+        match self.object.as_ref().and_then(|(object, _)| object.map(name)) {
             Some(
                 Map::Array(map)
                 | Map::HashMap(map)
@@ -209,8 +222,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    pub(super) fn into_loaded(mut self) -> Result<Loaded, AnyError> {
-        let counts = self.percpu_map("counts")?;
+    pub(super) fn into_loaded(self) -> Result<Loaded, AnyError> {
+        let counts = if self.object.is_some() { Some(self.percpu_map("counts")?) } else { None };
         Ok(Loaded { links: self.links, programs: self.programs, notes: self.notes, counts })
     }
 }
@@ -219,7 +232,8 @@ impl Loaded {
     /// What the programs counted so far.
     pub(super) fn counts(&mut self) -> Result<Counts, AnyError> {
         let mut sum = Counts::default();
-        for one in self.counts.lookup(&0)?.unwrap_or_default() {
+        let Some(counts) = &mut self.counts else { return Ok(sum) };
+        for one in counts.lookup(&0)?.unwrap_or_default() {
             sum.events += one.events;
             sum.lost += one.lost;
             sum.stacks_lost += one.stacks_lost;

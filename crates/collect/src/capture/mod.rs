@@ -7,6 +7,7 @@
 //! A new kind is one file in `kinds/`, one in `bpf/`, and a line in `kinds/mod.rs` and in `build.rs`.
 
 mod armed;
+mod calls;
 mod cost;
 mod kinds;
 mod loader;

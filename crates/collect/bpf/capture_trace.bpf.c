@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * The first calls of one process, one record each, as strace would show them but without
+ * stopping it. This source is dual licensed; inside the kernel it runs under the GPL, which
+ * the helpers it calls ask for.
+ */
+#include "calls.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define TRACE_RING_BYTES (1024 * 1024)
+#define TRACE_THREADS 1024
+#define TRACE_PATH_BYTES 128
+
+/* Classes: the position of the path's argument plus one. */
+#define PATH_ARG 0x0f
+
+struct call_rec {
+	__u64 at;
+	__u64 ns;
+	__s64 result;
+	__u32 tid;
+	__u32 call;
+	__u64 args[6];
+	char comm[16];
+	char path[TRACE_PATH_BYTES];
+};
+_Static_assert(sizeof(struct call_rec) == 224, "twin: src/capture/kinds/trace.rs");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, TRACE_RING_BYTES);
+} trace_ring SEC(".maps");
+
+/* Calls under way; what is still here in the end has not returned. */
+struct call_begun {
+	__u64 at;
+	__u64 call;
+	__u64 args[6];
+	char comm[16];
+};
+_Static_assert(sizeof(struct call_begun) == 80, "twin: src/capture/kinds/trace.rs");
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TRACE_THREADS);
+	__type(key, __u32);
+	__type(value, struct call_begun);
+} calls_begun SEC(".maps");
+
+struct {
+	/* Calls that began, also those beyond the number wanted. */
+	__u64 seen;
+} globals;
+
+SEC("tp_btf/sys_enter")
+int trace_entered(unsigned long long *ctx)
+{
+	struct pt_regs *regs = (struct pt_regs *)ctx[0];
+	struct call_begun begun = { .call = ctx[1] };
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+
+	if (!wanted() || is_compat(regs))
+		return 0;
+	if (__sync_fetch_and_add(&globals.seen, 1) >= config.number)
+		return 0;
+	begun.args[0] = call_arg(regs, 0);
+	begun.args[1] = call_arg(regs, 1);
+	begun.args[2] = call_arg(regs, 2);
+	begun.args[3] = call_arg(regs, 3);
+	begun.args[4] = call_arg(regs, 4);
+	begun.args[5] = call_arg(regs, 5);
+	bpf_get_current_comm(begun.comm, sizeof(begun.comm));
+	begun.at = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&calls_begun, &tid, &begun, BPF_ANY))
+		count_lost();
+	return 0;
+}
+
+static __always_inline void read_path(struct call_rec *rec, __u8 class)
+{
+	__u64 at = 0;
+
+	rec->path[0] = 0;
+	switch (class & PATH_ARG) {
+	case 1:
+		at = rec->args[0];
+		break;
+	case 2:
+		at = rec->args[1];
+		break;
+	}
+	if (at)
+		bpf_probe_read_user_str(rec->path, sizeof(rec->path), (void *)at);
+}
+
+SEC("tp_btf/sys_exit")
+int trace_left(unsigned long long *ctx)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct call_begun *begun;
+	struct call_rec *rec;
+	__u64 now;
+
+	if (!wanted())
+		return 0;
+	begun = bpf_map_lookup_elem(&calls_begun, &tid);
+	if (!begun)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (now - begun->at < config.min_ns || !count_event()) {
+		bpf_map_delete_elem(&calls_begun, &tid);
+		return 0;
+	}
+	rec = bpf_ringbuf_reserve(&trace_ring, sizeof(*rec), 0);
+	if (!rec) {
+		count_lost();
+		bpf_map_delete_elem(&calls_begun, &tid);
+		return 0;
+	}
+	rec->at = begun->at;
+	rec->ns = now - begun->at;
+	rec->result = (long)ctx[1];
+	rec->tid = tid;
+	rec->call = begun->call;
+	__builtin_memcpy(rec->args, begun->args, sizeof(rec->args));
+	__builtin_memcpy(rec->comm, begun->comm, sizeof(rec->comm));
+	read_path(rec, class_of(begun->call));
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	bpf_map_delete_elem(&calls_begun, &tid);
+	return 0;
+}

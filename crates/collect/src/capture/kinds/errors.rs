@@ -1,0 +1,106 @@
+//! `errors`: system calls that fail, by process, call and error.
+//!
+//! What it answers: which limit was hit (EMFILE, ENOSPC, EDQUOT, ENOMEM), who polls what is not ready (EAGAIN), which
+//! connections are refused. No counter in `/proc` says any of that.
+//!
+//! Only the exit of calls is probed, and those that succeed cost two comparisons. Calls of 32-bit programs are counted
+//! together, without names. Errors of io_uring are not seen.
+
+use aya::include_bytes_aligned;
+use mitra_model::capture::{CaptureRow, Cell, Raw};
+
+use crate::bpf::comm_str;
+use crate::bpf::sys::{MapReader, Plain};
+use crate::capture::calls::{Rows, call_name, cells, error_name, sort_by_weight, table};
+use crate::capture::loader::{Config, Loader};
+use crate::capture::{AnyError, Gather, Kind, Request};
+
+pub(super) const KIND: Kind = Kind {
+    name: "errors",
+    help: "system calls that fail, by process, call and error",
+    cost: "one comparison for each system call, more for each that fails",
+    attaches: &["sys_exit"],
+    columns: COLUMNS,
+    options: &[],
+    object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_syscalls.bpf.o")),
+    configure,
+    arm,
+};
+
+const COLUMNS: &[(&str, &str, &str)] = &[
+    ("pid", "", "the process, while it lives; those that ended are summed by name"),
+    ("comm", "", "its name"),
+    ("call", "", "the system call"),
+    ("error", "", "what it returned"),
+    ("count", "1", "how often"),
+];
+
+/// As many entries as the kernel's map holds.
+const SUMS_MAX: usize = 4096;
+
+fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
+    Ok(())
+}
+
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+    let sums = loader.map("error_sums")?;
+    loader.tracepoint("sys_exit", &["call_failed"])?;
+    Ok(Box::new(Errors { sums }))
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Key {
+    tgid: u32,
+    call: u16,
+    error: u16,
+}
+const _: () = assert!(size_of::<Key>() == 8, "twin: struct error_key in bpf/capture_syscalls.bpf.c");
+// SAFETY: repr(C), integers without a hole.
+unsafe impl Plain for Key {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Sum {
+    count: u64,
+    comm: [u8; 16],
+}
+const _: () = assert!(size_of::<Sum>() == 24, "twin: struct error_sum in bpf/capture_syscalls.bpf.c");
+// SAFETY: repr(C), a u64 and bytes without a hole.
+unsafe impl Plain for Sum {}
+
+struct Errors {
+    sums: MapReader<Key, Sum>,
+}
+
+impl Gather for Errors {
+    fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
+        let mut rows = Rows::new();
+        for (key, sum) in self.sums.entries(SUMS_MAX)? {
+            let who = rows.who(key.tgid, comm_str(&sum.comm));
+            rows.add(who, (key.call, key.error), sum.count, |to, from| *to += from);
+        }
+        let mut rows = rows.into_rows();
+        sort_by_weight(&mut rows, |row| row.2 as f64, |row| (row.0.comm.clone(), row.1));
+        for (who, (call, error), count) in &rows {
+            raw.captured.tops.push(CaptureRow {
+                pid: who.pid,
+                comm: who.comm.clone(),
+                what: format!("{} {}", call_name(u32::from(*call)), error_name(u32::from(*error))),
+                count: *count as f64,
+                ..CaptureRow::default()
+            });
+        }
+        let rows = rows.into_iter().map(|(who, (call, error), count)| {
+            cells([
+                who.pid_cell(),
+                Cell::text(who.comm),
+                Cell::text(call_name(u32::from(call))),
+                Cell::text(error_name(u32::from(error))),
+                Cell::number(count as f64),
+            ])
+        });
+        raw.captured.tables.push(table("errors", COLUMNS, rows.collect()));
+        Ok(())
+    }
+}

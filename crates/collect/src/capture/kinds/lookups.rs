@@ -1,0 +1,191 @@
+//! `lookups`: names that were looked up and are not there, by process and directory.
+//!
+//! What it answers: who keeps asking for files that do not exist, where, and by which names. Each such name may leave
+//! an entry in the kernel's cache of names (a negative dentry), so that a program that probes unique names fills
+//! memory; one that searches long lists of directories merely takes time.
+//!
+//! Only the exit of calls is probed. A call that did not fail with ENOENT costs one comparison, one that did the
+//! reading of its path and a table entry. Lookups by io_uring, and by programs of 32 bits, are not seen.
+
+use aya::include_bytes_aligned;
+use mitra_model::capture::{CaptureRow, Cell, Raw};
+
+use crate::bpf::comm_str;
+use crate::bpf::sys::{MapReader, Plain};
+use crate::capture::calls::{
+    Names, Rows, Who, call_name, cells, path_class, set_classes, sort_by_weight, table, text,
+};
+use crate::capture::loader::{Config, Loader};
+use crate::capture::{AnyError, Gather, Kind, Request};
+
+pub(super) const KIND: Kind = Kind {
+    name: "lookups",
+    help: "names that were looked up and are not there, by process and directory",
+    cost: "one comparison for each system call, more for each that fails: much only where hundreds of thousands of names a second are missing",
+    attaches: &["sys_exit"],
+    columns: COLUMNS,
+    options: &[],
+    object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_lookups.bpf.o")),
+    configure,
+    arm,
+};
+
+const COLUMNS: &[(&str, &str, &str)] = &[
+    ("pid", "", "the process, while it lives; those that ended are summed by name"),
+    ("comm", "", "its name"),
+    ("directory", "", "where the names were looked up"),
+    ("count", "1", "how often a name was not there"),
+    ("call", "", "the call that was the first to fail"),
+    ("examples", "", "some of the names"),
+];
+
+/// As many entries as the kernel's map holds.
+const DIRS_MAX: usize = 4096;
+const DIR_BYTES: usize = 104;
+const EXAMPLES: usize = 4;
+const EXAMPLE_BYTES: usize = 48;
+const DIR_CUT: u32 = 1;
+
+fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
+    Ok(())
+}
+
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+    set_classes(loader, path_class)?;
+    let lookups = loader.map("lookups")?;
+    loader.tracepoint("sys_exit", &["lookup_failed"])?;
+    Ok(Box::new(Lookups { lookups }))
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Key {
+    tgid: u32,
+    dirfd: i32,
+    flags: u32,
+    bytes: u32,
+    dir: [u8; DIR_BYTES],
+}
+const _: () = assert!(size_of::<Key>() == 120, "twin: struct lookup_key in bpf/capture_lookups.bpf.c");
+// SAFETY: repr(C), integers and bytes without a hole.
+unsafe impl Plain for Key {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Sum {
+    count: u64,
+    comm: [u8; 16],
+    call: u32,
+    pad: u32,
+    examples: [[u8; EXAMPLE_BYTES]; EXAMPLES],
+    base: Names,
+}
+const _: () = assert!(size_of::<Sum>() == 552, "twin: struct lookup_sum in bpf/capture_lookups.bpf.c");
+// SAFETY: repr(C), integers and bytes without a hole.
+unsafe impl Plain for Sum {}
+
+struct Lookups {
+    lookups: MapReader<Key, Sum>,
+}
+
+struct Row {
+    count: u64,
+    call: u32,
+    examples: Vec<String>,
+}
+
+impl Gather for Lookups {
+    fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
+        let mut rows = Rows::new();
+        for (key, sum) in self.lookups.entries(DIRS_MAX)? {
+            let who = rows.who(key.tgid, comm_str(&sum.comm));
+            let row = Row { count: sum.count, call: sum.call, examples: examples(&sum) };
+            rows.add(who, directory(&key, &sum.base), row, |to, from| {
+                to.count += from.count;
+                let other = from.examples.into_iter().filter(|name| !to.examples.contains(name));
+                let other: Vec<String> = other.collect();
+                to.examples.extend(other);
+                to.examples.truncate(EXAMPLES);
+            });
+        }
+        let mut rows = rows.into_rows();
+        sort_by_weight(&mut rows, |row| row.2.count as f64, |row| row.1.clone());
+        raw.captured.tops = rows.iter().map(top).collect();
+        let rows = rows.into_iter().map(|(who, directory, row)| {
+            cells([
+                who.pid_cell(),
+                Cell::text(who.comm),
+                Cell::text(directory),
+                Cell::number(row.count as f64),
+                Cell::text(call_name(row.call)),
+                Cell::text(row.examples.join(", ")),
+            ])
+        });
+        raw.captured.tables.push(table("lookups", COLUMNS, rows.collect()));
+        Ok(())
+    }
+}
+
+fn top((who, directory, row): &(Who, String, Row)) -> CaptureRow {
+    CaptureRow {
+        pid: who.pid,
+        comm: who.comm.clone(),
+        what: directory.clone(),
+        count: row.count as f64,
+        ..CaptureRow::default()
+    }
+}
+
+fn examples(sum: &Sum) -> Vec<String> {
+    let mut examples: Vec<String> = Vec::new();
+    for name in sum.examples.iter().map(|name| text(name)) {
+        if !name.is_empty() && !examples.contains(&name) {
+            examples.push(name);
+        }
+    }
+    examples
+}
+
+/// The directory as a path of the machine; where that is not known the relative one as it was given, after a `./`.
+fn directory(key: &Key, base: &Names) -> String {
+    let bytes = usize::try_from(key.bytes).unwrap_or(0).min(DIR_BYTES);
+    let given = text(key.dir.get(..bytes).unwrap_or_default());
+    let mut path = if given.starts_with('/') {
+        given
+    } else {
+        match base.path() {
+            Some(base) => format!("{}/{given}", base.trim_end_matches('/')),
+            None => format!("./{given}"),
+        }
+    };
+    while path.len() > 1 && path.ends_with('/') {
+        path.pop();
+    }
+    if key.flags & DIR_CUT != 0 {
+        path.push('…');
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::sys::zeroed;
+
+    fn key(dir: &str, flags: u32) -> Key {
+        let mut key = Key { flags, bytes: dir.len() as u32, ..zeroed() };
+        key.dir[..dir.len()].copy_from_slice(dir.as_bytes());
+        key
+    }
+
+    #[test]
+    fn a_directory_is_shown_whole() {
+        // All zeroes: no names up to the root, which is the root itself.
+        let root: Names = zeroed();
+        assert_eq!(directory(&key("/usr/lib/", 0), &root), "/usr/lib");
+        assert_eq!(directory(&key("/", 0), &root), "/");
+        assert_eq!(directory(&key("", 0), &root), "/");
+        assert_eq!(directory(&key("sub/", 0), &root), "/sub");
+        assert_eq!(directory(&key("/a/b", DIR_CUT), &root), "/a/b…");
+    }
+}

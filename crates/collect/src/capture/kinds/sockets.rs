@@ -1,0 +1,392 @@
+//! `sockets`: each TCP and UDP socket with its queues and what TCP knows of its connection.
+//!
+//! What it answers: which connection retransmits and to whom, whether a sender waits for the network (retransmissions,
+//! lost segments), for the other end (its window is full) or for itself (its buffer is), which program leaves data
+//! unread, where a queue of connections waits to be accepted, and which UDP socket drops.
+//!
+//! No program runs in the kernel: all sockets are asked for at the beginning and at the end (netlink, `sock_diag`), and
+//! the difference is what happened meanwhile. A socket that both began and ended in between is not seen. With `--pid`
+//! the sockets are those of that process, in its network namespace. `--comm` is the name of the owner.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+use mitra_model::capture::{CaptureRow, Cell, Raw};
+use mitra_parse::netlink::End;
+use mitra_parse::sockets::{Socket, Tcp, sockets, state_name};
+
+use crate::capture::calls::{cells, sort_by_weight, table};
+use crate::capture::loader::{Config, Loader};
+use crate::capture::{AnyError, Gather, Kind, Request};
+
+pub(super) const KIND: Kind = Kind {
+    name: "sockets",
+    help: "each TCP and UDP socket: queues, round trip, retransmissions, what holds it up, and its owner",
+    cost: "nothing while it waits; each socket is read twice, and the descriptors of all processes once to find owners",
+    attaches: &["sock_diag"],
+    columns: COLUMNS,
+    options: &[],
+    object: &[],
+    configure,
+    arm,
+};
+
+const COLUMNS: &[(&str, &str, &str)] = &[
+    ("pid", "", "who has it open; of several the first one"),
+    ("comm", "", "its name"),
+    ("protocol", "", "tcp or udp"),
+    ("state", "", "as TCP calls it"),
+    ("local", "", "address and port here"),
+    ("remote", "", "address and port of the other end"),
+    ("receive queue", "B", "bytes that nobody has read; of a listener the connections that wait"),
+    ("send queue", "B", "bytes that are not acknowledged; of a listener how many connections may wait"),
+    ("not sent", "B", "of the send queue"),
+    ("round trip", "s", "smoothed"),
+    ("shortest", "s", "the shortest round trip"),
+    ("cwnd", "1", "segments that may be out"),
+    ("unacked", "1", "segments that are out"),
+    ("lost", "1", "of those, held for lost"),
+    ("retransmitted", "1", "segments sent again during the capture"),
+    ("of old", "1", "segments sent again since the connection began"),
+    ("sent", "B", "acknowledged during the capture"),
+    ("received", "B", "during the capture"),
+    ("window full", "s", "of the capture: it could not send because the other end would take no more"),
+    ("buffer full", "s", "of the capture: it could not send because its own buffer was full"),
+    ("silent for", "s", "since data came"),
+    ("dropped", "1", "packets dropped at the socket during the capture, mostly because its buffer was full"),
+];
+
+const STATE_COLUMNS: &[(&str, &str, &str)] = &[
+    ("protocol", "", "tcp or udp"),
+    ("state", "", "as TCP calls it"),
+    ("sockets", "1", "how many at the end"),
+];
+
+/// As many sockets are looked at; each is about 400 bytes of an answer.
+const SOCKETS_MAX: usize = 50_000;
+/// As many links of `/proc/PID/fd` are read to find owners.
+const LINKS_MAX: usize = 200_000;
+const LISTEN: u8 = 10;
+
+fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
+    Ok(())
+}
+
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+    if request.cgroup.is_some() {
+        loader
+            .note("a group of processes was asked for, but sockets are not told apart by groups".to_owned());
+    }
+    let netlink = Netlink::open(request.pid)?;
+    let mut before = HashMap::new();
+    let cut = netlink.all(|socket| {
+        before.insert((socket.protocol, socket.socket.cookie), socket.socket);
+    })?;
+    if cut {
+        loader.note(format!("there are more than {SOCKETS_MAX} sockets; those beyond are left out"));
+    }
+    Ok(Box::new(Sockets { netlink, before, pid: request.pid, comm: request.comm.clone() }))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Protocol {
+    Tcp,
+    Udp,
+}
+
+impl Protocol {
+    fn name(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        }
+    }
+}
+
+struct Found {
+    protocol: Protocol,
+    socket: Socket,
+}
+
+/// A netlink socket in the network namespace that is looked at.
+struct Netlink {
+    fd: OwnedFd,
+}
+
+/// `SOCK_DIAG_BY_FAMILY`, and `NLM_F_REQUEST | NLM_F_DUMP`.
+const SOCK_DIAG: u16 = 20;
+const DUMP: u16 = 0x301;
+/// `INET_DIAG_INFO` and `INET_DIAG_SKMEMINFO` as bits of `idiag_ext`.
+const EXTENSIONS: u8 = 1 << 1 | 1 << 6;
+const REQUEST_BYTES: usize = 72;
+/// The kernel fills buffers of up to 32 KiB.
+const BUFFER_BYTES: usize = 32 * 1024;
+const WAIT_S: libc::time_t = 5;
+
+impl Netlink {
+    /// A socket belongs to the namespace in which it was made, so a thread of its own goes there.
+    fn open(pid: Option<u32>) -> Result<Self, AnyError> {
+        let Some(pid) = pid else { return Ok(Self { fd: open_netlink()? }) };
+        let fd = std::thread::spawn(move || {
+            let path = format!("/proc/{pid}/ns/net");
+            let namespace = std::fs::File::open(&path).map_err(|error| format!("{path}: {error}"))?;
+            // SAFETY: changes the namespace of this thread, which ends soon.
+            if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } < 0 {
+                return Err(format!("{path}: {}", io::Error::last_os_error()));
+            }
+            open_netlink().map_err(|error| error.to_string())
+        });
+        let fd = fd.join().map_err(|_| "the thread that looks into a namespace has failed")??;
+        Ok(Self { fd })
+    }
+
+    /// All sockets; says whether there were too many.
+    fn all(&self, mut f: impl FnMut(Found)) -> Result<bool, AnyError> {
+        let mut left = SOCKETS_MAX;
+        for (protocol, number) in [(Protocol::Tcp, libc::IPPROTO_TCP), (Protocol::Udp, libc::IPPROTO_UDP)] {
+            for family in [libc::AF_INET, libc::AF_INET6] {
+                self.dump(family as u8, number as u8, |socket| {
+                    // An IPv4 socket comes with the family 2 alone; one of family 10 may hold both.
+                    if left > 0 {
+                        left -= 1;
+                        f(Found { protocol, socket: *socket });
+                    }
+                })?;
+            }
+        }
+        Ok(left == 0)
+    }
+
+    fn dump(&self, family: u8, protocol: u8, mut f: impl FnMut(&Socket)) -> Result<(), AnyError> {
+        let mut request = [0_u8; REQUEST_BYTES];
+        let states = u32::MAX.to_ne_bytes();
+        let parts: [(usize, &[u8]); 6] = [
+            (0, &(REQUEST_BYTES as u32).to_ne_bytes()),
+            (4, &SOCK_DIAG.to_ne_bytes()),
+            (6, &DUMP.to_ne_bytes()),
+            (16, &[family, protocol, EXTENSIONS]),
+            (20, &states),
+            (64, &[0xff; 8]), // no cookie
+        ];
+        for (at, bytes) in parts {
+            request.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
+        }
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: the request is read during the call only.
+        if unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) } < 0 {
+            return Err(io::Error::last_os_error().into());
+        }
+        let mut buffer = vec![0_u8; BUFFER_BYTES];
+        // Each buffer has a socket at least, but for the last one.
+        for _ in 0..SOCKETS_MAX {
+            // SAFETY: the buffer is written during the call only, and within its length.
+            let got = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+            let Ok(got) = usize::try_from(got) else { return Err(io::Error::last_os_error().into()) };
+            match sockets(buffer.get(..got).unwrap_or_default(), &mut f) {
+                End::More => {}
+                End::Done => return Ok(()),
+                // A kernel without the module for a family or a protocol has no such sockets.
+                End::Failed(libc::ENOENT) => return Ok(()),
+                End::Failed(error) => return Err(io::Error::from_raw_os_error(error).into()),
+            }
+        }
+        Err("sock_diag does not come to an end".into())
+    }
+}
+
+fn open_netlink() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: makes a descriptor.
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it for us; nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let wait = libc::timeval { tv_sec: WAIT_S, tv_usec: 0 };
+    let (address, length) = (std::ptr::from_ref(&wait).cast(), size_of::<libc::timeval>() as libc::socklen_t);
+    // SAFETY: the value is read during the call only and has the length that is said.
+    unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, address, length) };
+    Ok(fd)
+}
+
+/// Who has which socket open, by the inode numbers of the sockets.
+fn owners(pid: Option<u32>) -> HashMap<u32, (u32, String)> {
+    let mut owners = HashMap::new();
+    let mut links = LINKS_MAX;
+    let pids: Vec<u32> = match pid {
+        Some(pid) => vec![pid],
+        None => std::fs::read_dir("/proc")
+            .map(|entries| entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
+            .unwrap_or_default(),
+    };
+    for pid in pids {
+        let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
+        let mut comm = None;
+        for entry in entries.flatten().take(links) {
+            links -= 1;
+            let Ok(link) = std::fs::read_link(entry.path()) else { continue };
+            let Some(inode) = socket_inode(&link.to_string_lossy()) else { continue };
+            let comm = comm.get_or_insert_with(|| {
+                let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+                name.trim_end().to_owned()
+            });
+            owners.entry(inode).or_insert_with(|| (pid, comm.clone()));
+        }
+    }
+    owners
+}
+
+/// Of `socket:[4242]`.
+fn socket_inode(link: &str) -> Option<u32> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+struct Sockets {
+    netlink: Netlink,
+    before: HashMap<(Protocol, u64), Socket>,
+    pid: Option<u32>,
+    comm: Option<String>,
+}
+
+struct Row {
+    owner: Option<(u32, String)>,
+    protocol: Protocol,
+    now: Socket,
+    before: Option<Socket>,
+}
+
+impl Gather for Sockets {
+    fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
+        let owners = owners(self.pid);
+        let filtered = self.pid.is_some() || self.comm.is_some();
+        let mut rows = Vec::new();
+        let mut seen = 0_u64;
+        self.netlink.all(|Found { protocol, socket }| {
+            seen += 1;
+            let owner = owners.get(&socket.inode).filter(|_| socket.inode > 0).cloned();
+            let of_name =
+                self.comm.as_deref().is_none_or(|n| owner.as_ref().is_some_and(|(_, comm)| comm == n));
+            if !filtered || owner.is_some() && of_name {
+                let before = self.before.get(&(protocol, socket.cookie)).copied();
+                rows.push(Row { owner, protocol, now: socket, before });
+            }
+        })?;
+        self.before.clear();
+        raw.captured.events = seen;
+        raw.captured.tables.extend(tables(&mut rows));
+        raw.captured.tops = rows.iter().filter(|row| row.weight() > 0.0).map(Row::top).collect();
+        Ok(())
+    }
+}
+
+fn tables(rows: &mut [Row]) -> [mitra_model::capture::CaptureTable; 2] {
+    sort_by_weight(rows, Row::weight, |row| (row.now.remote, row.now.local));
+    let mut states: HashMap<(&str, &str), u32> = HashMap::new();
+    for row in &*rows {
+        *states.entry((row.protocol.name(), row.state())).or_default() += 1;
+    }
+    let mut states: Vec<_> = states.into_iter().collect();
+    sort_by_weight(&mut states, |(_, count)| f64::from(*count), |(key, _)| *key);
+    let states = states.into_iter().map(|((protocol, state), count)| {
+        cells([Cell::text(protocol), Cell::text(state), Cell::number(f64::from(count))])
+    });
+    [
+        table("sockets", COLUMNS, rows.iter().map(Row::cells).collect()),
+        table("states", STATE_COLUMNS, states.collect()),
+    ]
+}
+
+impl Row {
+    fn state(&self) -> &'static str {
+        match self.protocol {
+            Protocol::Tcp => state_name(self.now.state),
+            // UDP borrows the numbers: connected, or not.
+            Protocol::Udp if self.now.state == 1 => "connected",
+            Protocol::Udp => "open",
+        }
+    }
+
+    /// The growth of a count of the connection; since it began, where it began during the capture.
+    fn grown(&self, value: impl Fn(&Tcp) -> Option<u64>) -> Option<f64> {
+        let now = value(self.now.tcp.as_ref()?)?;
+        let before = self.before.as_ref().and_then(|socket| value(socket.tcp.as_ref()?)).unwrap_or(0);
+        Some(now.saturating_sub(before) as f64)
+    }
+
+    fn retransmitted(&self) -> f64 {
+        self.grown(|tcp| Some(u64::from(tcp.total_retransmits))).unwrap_or(0.0)
+    }
+
+    fn dropped(&self) -> Option<f64> {
+        let before = self.before.and_then(|socket| socket.drops).unwrap_or(0);
+        self.now.drops.map(|drops| f64::from(drops.saturating_sub(before)))
+    }
+
+    /// Packets count for as much as they carry, about 1,500 bytes. The queue of a listener holds connections.
+    fn weight(&self) -> f64 {
+        const PACKET_BYTES: f64 = 1500.0;
+        let is_listener = self.protocol == Protocol::Tcp && self.now.state == LISTEN;
+        let queues = if is_listener {
+            f64::from(self.now.receive_queue) * PACKET_BYTES
+        } else {
+            f64::from(self.now.receive_queue) + f64::from(self.now.send_queue)
+        };
+        queues + (self.retransmitted() + self.dropped().unwrap_or(0.0)) * PACKET_BYTES
+    }
+
+    fn top(&self) -> CaptureRow {
+        let (pid, comm) = self.owner.clone().map_or((None, String::new()), |(pid, comm)| (Some(pid), comm));
+        let is_listener = self.protocol == Protocol::Tcp && self.now.state == LISTEN;
+        let queues = f64::from(self.now.receive_queue) + f64::from(self.now.send_queue);
+        CaptureRow {
+            pid,
+            comm,
+            what: format!(
+                "{} {} {} > {}",
+                self.protocol.name(),
+                self.state(),
+                self.now.local,
+                self.now.remote
+            ),
+            count: if is_listener {
+                f64::from(self.now.receive_queue)
+            } else {
+                self.retransmitted() + self.dropped().unwrap_or(0.0)
+            },
+            amount: if is_listener { 0.0 } else { queues },
+            ..CaptureRow::default()
+        }
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let known = |value: Option<f64>| value.map_or(Cell::Unknown(()), Cell::number);
+        let tcp = |value: fn(&Tcp) -> Option<f64>| known(self.now.tcp.as_ref().and_then(value));
+        let owner = self.owner.as_ref();
+        cells([
+            known(owner.map(|(pid, _)| f64::from(*pid))),
+            Cell::text(owner.map_or("", |(_, comm)| comm.as_str())),
+            Cell::text(self.protocol.name()),
+            Cell::text(self.state()),
+            Cell::text(self.now.local.to_string()),
+            Cell::text(self.now.remote.to_string()),
+            Cell::number(f64::from(self.now.receive_queue)),
+            Cell::number(f64::from(self.now.send_queue)),
+            tcp(|t| t.not_sent.map(f64::from)),
+            tcp(|t| (t.rtt_us > 0).then(|| f64::from(t.rtt_us) * 1e-6)),
+            tcp(|t| t.min_rtt_us.map(|us| f64::from(us) * 1e-6)),
+            tcp(|t| Some(f64::from(t.cwnd))),
+            tcp(|t| Some(f64::from(t.unacked))),
+            tcp(|t| Some(f64::from(t.lost))),
+            known(self.grown(|t| Some(u64::from(t.total_retransmits)))),
+            tcp(|t| Some(f64::from(t.total_retransmits))),
+            known(self.grown(|t| t.bytes_acked)),
+            known(self.grown(|t| t.bytes_received)),
+            known(self.grown(|t| t.window_limited_us).map(|us| us * 1e-6)),
+            known(self.grown(|t| t.buffer_limited_us).map(|us| us * 1e-6)),
+            tcp(|t| Some(f64::from(t.last_data_received_ms) * 1e-3)),
+            known(self.dropped()),
+        ])
+    }
+}

@@ -1,0 +1,124 @@
+//! The captures of calls, files and locks against loads whose counts are known. Needs root; without it the tests say so
+//! and pass.
+#![cfg(feature = "bpf")]
+
+#[path = "capture_kinds/cache.rs"]
+mod cache;
+#[path = "capture_kinds/calls.rs"]
+mod calls;
+#[path = "capture_kinds/cost.rs"]
+mod cost;
+#[path = "capture_kinds/judge.rs"]
+mod judge;
+#[path = "capture_kinds/sockets.rs"]
+mod sockets;
+#[path = "capture_kinds/waits.rs"]
+mod waits;
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use mitra_collect::capture::{Armed, Capture, Refused, Request};
+use mitra_model::capture::{CaptureTable, Cell, Raw};
+
+/// Arms, or says why this test cannot run here.
+fn arm(request: &Request) -> Option<Armed> {
+    match Capture::arm(request) {
+        Ok(armed) => Some(armed),
+        Err(error @ (Refused::Privilege(_) | Refused::Kernel { .. }))
+            if !rustix::process::geteuid().is_root() =>
+        {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A capture of threads of this process that bear a name.
+fn own(kind: &str, comm: &str) -> Request {
+    Request {
+        pid: Some(std::process::id()),
+        comm: Some(comm.to_owned()),
+        cost_budget: 1.0,
+        ..Request::new(kind, 20.0, "test")
+    }
+}
+
+/// Runs a thread of this name, which the captures can ask for.
+fn thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap()
+}
+
+/// Captures what a thread of this name does. Nothing may be lost.
+fn watch(request: &Request, work: impl FnOnce() + Send + 'static) -> Option<Raw> {
+    let raw = watch_with_losses(request, work)?;
+    assert_eq!(raw.captured.lost, 0, "{:?}", raw.captured.notes);
+    Some(raw)
+}
+
+fn watch_with_losses(request: &Request, work: impl FnOnce() + Send + 'static) -> Option<Raw> {
+    let mut armed = arm(request)?;
+    thread(request.comm.as_deref().unwrap_or("mitra-load"), work).join().unwrap();
+    assert!(armed.poll().is_none(), "it has ended before");
+    Some(armed.finish())
+}
+
+fn table<'a>(raw: &'a Raw, name: &str) -> &'a CaptureTable {
+    let table = raw.captured.tables.iter().find(|table| table.name == name);
+    let table = table.unwrap_or_else(|| panic!("no table {name}"));
+    assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{name} is ragged");
+    table
+}
+
+fn column(table: &CaptureTable, name: &str) -> usize {
+    table.columns.iter().position(|c| c.name == name).unwrap_or_else(|| panic!("no column {name}"))
+}
+
+fn number(table: &CaptureTable, row: &[Cell], name: &str) -> f64 {
+    match &row[column(table, name)] {
+        Cell::Number(value) => *value,
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+fn text<'a>(table: &CaptureTable, row: &'a [Cell], name: &str) -> &'a str {
+    match &row[column(table, name)] {
+        Cell::Text(text) => text,
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+/// The rows in which columns have these texts.
+fn rows<'a>(table: &'a CaptureTable, wanted: &[(&str, &str)]) -> Vec<&'a Vec<Cell>> {
+    let matches = |row: &&Vec<Cell>| wanted.iter().all(|(name, value)| text(table, row, name) == *value);
+    table.rows.iter().filter(matches).collect()
+}
+
+/// The one row in which columns have these texts.
+fn one_row<'a>(table: &'a CaptureTable, wanted: &[(&str, &str)]) -> &'a Vec<Cell> {
+    let found = rows(table, wanted);
+    assert_eq!(found.len(), 1, "{wanted:?} in {:#?}", table.rows);
+    found[0]
+}
+
+/// Whether a program is there to compare with.
+fn has(program: &str) -> bool {
+    let there = std::process::Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        println!("skipped: no {program} here");
+    }
+    there
+}
+
+/// Waits until something is so, at most ten seconds.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what} did not come about");
+        sleep(Duration::from_millis(10));
+    }
+}

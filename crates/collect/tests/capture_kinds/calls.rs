@@ -1,0 +1,240 @@
+//! `lookups`, `errors`, `syscalls`, `trace` and `fork`.
+
+use std::ffi::CString;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mitra_collect::capture::Request;
+
+use crate::judge::Judge;
+use crate::{arm, number, one_row, own, rows, table, text, watch};
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_encoded_bytes()).unwrap()
+}
+
+fn access(path: &CString) -> i32 {
+    // SAFETY: a string that ends in zero.
+    unsafe { libc::access(path.as_ptr(), libc::F_OK) }
+}
+
+#[test]
+fn every_name_that_is_not_there_is_counted_under_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (probed, other) = (dir.path().join("probed"), dir.path().join("other/deeper"));
+    std::fs::create_dir_all(&probed).unwrap();
+    std::fs::create_dir_all(&other).unwrap();
+    std::fs::write(probed.join("is-there"), "").unwrap();
+    let (a, b) = (probed.clone(), other.clone());
+    let raw = watch(&own("lookups", "mitra-looks"), move || {
+        for i in 0..3000 {
+            assert_eq!(access(&c_path(&a.join(format!("missing-{i}")))), -1);
+            // What is there is no failed lookup.
+            assert_eq!(access(&c_path(&a.join("is-there"))), 0);
+        }
+        let handle = std::fs::File::open(b.parent().unwrap()).unwrap();
+        for _ in 0..500 {
+            // SAFETY: strings that end in zero, and a descriptor that is open.
+            let fd =
+                unsafe { libc::openat(handle.as_raw_fd(), c"deeper/no-such-file".as_ptr(), libc::O_RDONLY) };
+            assert_eq!(fd, -1);
+        }
+    });
+    let Some(raw) = raw else { return };
+    let lookups = table(&raw, "lookups");
+    let row = one_row(lookups, &[("directory", probed.to_str().unwrap())]);
+    assert_eq!(number(lookups, row, "count"), 3000.0);
+    assert!(text(lookups, row, "examples").starts_with("missing-0, "), "{row:?}");
+    assert!(text(lookups, row, "call").contains("access"), "{row:?}");
+    let row = one_row(lookups, &[("directory", other.to_str().unwrap())]);
+    assert_eq!(number(lookups, row, "count"), 500.0);
+    assert_eq!(text(lookups, row, "examples"), "no-such-file");
+    assert_eq!(raw.captured.tops[0].what, probed.to_str().unwrap());
+}
+
+#[test]
+fn failed_lookups_agree_with_bpftrace() {
+    let script =
+        "tracepoint:raw_syscalls:sys_exit /comm == \"mitra-looks2\" && args->ret == -2/ { @n = count(); }";
+    let Some(judge) = Judge::start(script) else { return };
+    let raw = watch(&own("lookups", "mitra-looks2"), || {
+        for i in 0..20_000 {
+            access(&CString::new(format!("/proc/self/no-{i}")).unwrap());
+        }
+    });
+    let [theirs] = judge.values(["n"]);
+    let ours: f64 = raw.unwrap().captured.tops.iter().map(|row| row.count).sum();
+    println!("lookups: {ours} here, {theirs} by bpftrace");
+    assert!((ours - theirs).abs() <= theirs * 0.05, "{ours} here, {theirs} by bpftrace");
+}
+
+#[test]
+fn errors_are_counted_by_call_and_error() {
+    let raw = watch(&own("errors", "mitra-errs"), || {
+        let (read, _write) = std::io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&read, true).unwrap();
+        for _ in 0..777 {
+            // SAFETY: closes nothing.
+            assert_eq!(unsafe { libc::close(-1) }, -1);
+        }
+        for _ in 0..500 {
+            assert_eq!(rustix::io::read(&read, &mut [0; 8]), Err(rustix::io::Errno::AGAIN));
+        }
+    });
+    let Some(raw) = raw else { return };
+    let errors = table(&raw, "errors");
+    for (call, error, count) in [("close", "EBADF", 777.0), ("read", "EAGAIN", 500.0)] {
+        let row = one_row(errors, &[("call", call), ("error", error)]);
+        assert_eq!(number(errors, row, "count"), count);
+    }
+    assert_eq!(raw.captured.tops[0].what, "close EBADF");
+}
+
+#[test]
+fn calls_are_counted_and_timed() {
+    let raw = watch(&own("syscalls", "mitra-calls"), || {
+        for _ in 0..2000 {
+            // SAFETY: asks for a number.
+            unsafe { libc::syscall(libc::SYS_getppid) };
+        }
+        for _ in 0..50 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        for _ in 0..10 {
+            // SAFETY: closes nothing.
+            unsafe { libc::close(-1) };
+        }
+    });
+    let Some(raw) = raw else { return };
+    let calls = table(&raw, "syscalls");
+    let row = one_row(calls, &[("call", "getppid")]);
+    assert_eq!(number(calls, row, "count"), 2000.0);
+    // A call that does nothing takes less than 20 µs, whatever watches it.
+    assert!(number(calls, row, "median") < 20e-6, "{row:?}");
+    let row = one_row(calls, &[("call", "clock_nanosleep")]);
+    assert_eq!(number(calls, row, "count"), 50.0);
+    let (mean, time) = (number(calls, row, "mean"), number(calls, row, "time"));
+    assert!(mean >= 2e-3 && (0.1..2.0).contains(&time), "{row:?}");
+    assert!(number(calls, row, "median") >= 2e-3, "{row:?}");
+    let row = one_row(calls, &[("call", "close")]);
+    assert!(number(calls, row, "errors") >= 10.0, "{row:?}");
+    assert_ne!(raw.captured.tops[0].what, "clock_nanosleep", "to wait by nature is no trouble");
+}
+
+#[test]
+fn a_trace_has_the_calls_in_their_order() {
+    let raw = watch(&own("trace", "mitra-traced"), || {
+        _ = std::fs::metadata("/no/such/place \"quoted\"");
+        let file = std::fs::File::open("/etc/passwd").unwrap();
+        drop(file);
+        std::thread::sleep(Duration::from_millis(20));
+    });
+    let Some(raw) = raw else { return };
+    let calls = table(&raw, "calls");
+    let all: Vec<(&str, &str, f64)> = calls
+        .rows
+        .iter()
+        .map(|row| (text(calls, row, "call"), text(calls, row, "result"), number(calls, row, "duration")))
+        .collect();
+    let at = |part: &str| all.iter().position(|(call, ..)| call.contains(part)).expect(part);
+    let (stat, open, sleep) = (at("/no/such/place"), at("\"/etc/passwd\""), at("clock_nanosleep("));
+    assert!(stat < open && open < sleep, "{all:?}");
+    assert_eq!(all[stat].1, "-1 ENOENT");
+    assert!(all[open].0.starts_with("openat(AT_FDCWD, ") && all[open].1.parse::<i32>().is_ok(), "{all:?}");
+    let closed = all[open + 1..].iter().find(|(call, ..)| call.starts_with("close(")).unwrap();
+    assert_eq!(closed.0, format!("close({})", all[open].1));
+    assert!(all[sleep].2 >= 0.02, "{all:?}");
+}
+
+#[test]
+fn a_trace_ends_after_as_many_calls_as_were_asked_for_and_needs_a_process() {
+    let mut request = own("trace", "mitra-traced2");
+    request.options.insert("calls".to_owned(), "100".to_owned());
+    let raw = watch(&request, || {
+        // SAFETY: asks for a number.
+        (0..5000).for_each(|_| _ = unsafe { libc::syscall(libc::SYS_getppid) });
+    });
+    let Some(raw) = raw else { return };
+    assert_eq!(table(&raw, "calls").rows.len(), 100);
+    let nobody = Request::new("trace", 1.0, "test");
+    assert!(mitra_collect::capture::Capture::arm(&nobody).err().unwrap().to_string().contains("--pid"));
+    request.options.insert("calls".to_owned(), "0".to_owned());
+    assert!(mitra_collect::capture::Capture::arm(&request).is_err());
+}
+
+#[test]
+fn who_starts_what_and_how_long_it_lives() {
+    let script = "read x; i=0; while [ $i -lt 100 ]; do /bin/true; i=$((i+1)); done; \
+                  i=0; while [ $i -lt 7 ]; do /bin/false; i=$((i+1)); done; /bin/sleep 0.3; read x";
+    let mut shell = Command::new("/bin/sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+    let request = Request { pid: Some(shell.id()), cost_budget: 1.0, ..Request::new("fork", 20.0, "test") };
+    let Some(armed) = arm(&request) else {
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        return;
+    };
+    let mut stdin = shell.stdin.take().unwrap();
+    stdin.write_all(b"go\n").unwrap();
+    // The shell reads again once it is through: it is in the call then, and has no child.
+    let children = format!("/proc/{0}/task/{0}/children", shell.id());
+    std::thread::sleep(Duration::from_millis(600));
+    crate::wait_until("the end of the loop", || {
+        let asleep = std::fs::read_to_string(format!("/proc/{}/stat", shell.id())).unwrap().contains(") S ");
+        asleep && std::fs::read_to_string(&children).unwrap_or_default().trim().is_empty()
+    });
+    let raw = armed.finish();
+    drop(stdin);
+    shell.wait().unwrap();
+    let programs = table(&raw, "programs");
+    for (file, started, failed) in [("/bin/true", 100.0, 0.0), ("/bin/false", 7.0, 7.0)] {
+        let row = one_row(programs, &[("file", file)]);
+        assert_eq!(text(programs, row, "parent"), "sh");
+        assert_eq!(number(programs, row, "started"), started);
+        assert_eq!(number(programs, row, "ended"), started);
+        assert_eq!(number(programs, row, "failed"), failed);
+        let life = number(programs, row, "mean life");
+        assert!(life > 0.0 && life < 0.5, "{row:?}");
+        assert!(number(programs, row, "CPU") > 0.0, "{row:?}");
+    }
+    let row = one_row(programs, &[("file", "/bin/sleep")]);
+    assert!(number(programs, row, "mean life") >= 0.3, "{row:?}");
+    let calls = table(&raw, "calls");
+    let made: f64 = calls.rows.iter().map(|row| number(calls, row, "count")).sum();
+    assert_eq!(made, 108.0, "{:#?}", calls.rows);
+    assert!(calls.rows.iter().all(|row| number(calls, row, "page tables") >= 4096.0));
+}
+
+/// A fork copies page tables: what has more of them takes longer, and the table says both.
+#[test]
+fn a_fork_of_much_memory_takes_longer() {
+    let run = |pages: usize| {
+        let mut armed = arm(&own("fork", "mitra-forks"))?;
+        let made = crate::thread("mitra-forks", move || {
+            let memory = vec![1_u8; pages * 4096];
+            for _ in 0..10 {
+                // SAFETY: the child ends at once and does nothing else.
+                unsafe {
+                    match libc::fork() {
+                        0 => libc::_exit(0),
+                        pid => assert_eq!(libc::waitpid(pid, std::ptr::null_mut(), 0), pid),
+                    }
+                }
+            }
+            memory.len()
+        });
+        made.join().unwrap();
+        armed.poll();
+        let raw = armed.finish();
+        let calls = table(&raw, "calls");
+        let row = rows(calls, &[("what", "fork")])[0];
+        assert_eq!(number(calls, row, "count"), 10.0);
+        Some((number(calls, row, "mean"), number(calls, row, "page tables"), number(calls, row, "resident")))
+    };
+    let Some(small) = run(16) else { return };
+    let large = run(128 * 256).unwrap();
+    println!("fork: {small:?} and {large:?} (mean s, page tables B, resident B)");
+    assert!(large.2 - small.2 > 100e6 && large.0 > small.0, "{small:?} {large:?}");
+}
