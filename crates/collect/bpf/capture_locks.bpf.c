@@ -71,26 +71,26 @@ struct {
 	__type(value, struct lock_wait);
 } lock_spins SEC(".maps");
 
-struct lock_key {
+struct contended_key {
 	__u32 tgid;
 	__u32 flags;
 	__s32 stack; /* of the kernel; negative: none was taken */
 	__u32 pad;
 };
-struct lock_sum {
+struct contended_sum {
 	__u64 count;
 	__u64 total;
 	__u64 max;
 	char comm[16];
 };
-_Static_assert(sizeof(struct lock_key) == 16, "twin: src/capture/kinds/locks.rs");
-_Static_assert(sizeof(struct lock_sum) == 40, "twin: src/capture/kinds/locks.rs");
+_Static_assert(sizeof(struct contended_key) == 16, "twin: src/capture/kinds/locks.rs");
+_Static_assert(sizeof(struct contended_sum) == 40, "twin: src/capture/kinds/locks.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, LOCK_SUMS);
-	__type(key, struct lock_key);
-	__type(value, struct lock_sum);
+	__type(key, struct contended_key);
+	__type(value, struct contended_sum);
 } lock_sums SEC(".maps");
 
 struct {
@@ -186,9 +186,9 @@ static __always_inline bool is_own_mmap_lock(__u64 lock)
 static __always_inline void count_lock(void *ctx, struct lock_wait *wait)
 {
 	__u64 ns = bpf_ktime_get_ns() - wait->at;
-	struct lock_key key = { .tgid = current_tgid(), .flags = (__u32)wait->flags, .stack = -1 };
+	struct contended_key key = { .tgid = current_tgid(), .flags = (__u32)wait->flags, .stack = -1 };
 	__u32 bucket = log2_bucket(ns, 8, LOCK_BUCKETS - 1);
-	struct lock_sum *sum;
+	struct contended_sum *sum;
 	__u64 *slot;
 
 	if (ns < config.min_ns || !count_event())
@@ -199,7 +199,7 @@ static __always_inline void count_lock(void *ctx, struct lock_wait *wait)
 		key.stack = current_stack(ctx, 0);
 	sum = bpf_map_lookup_elem(&lock_sums, &key);
 	if (!sum) {
-		struct lock_sum fresh = {};
+		struct contended_sum fresh = {};
 
 		bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
 		bpf_map_update_elem(&lock_sums, &key, &fresh, BPF_NOEXIST);

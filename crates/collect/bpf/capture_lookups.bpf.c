@@ -107,7 +107,7 @@ __noinline int after_slash(void)
 static __always_inline void read_base(struct names *to, int dirfd)
 {
 	struct task_struct___files *task = (void *)bpf_get_current_task_btf();
-	struct fdtable *table;
+	struct fdtable___names *table;
 	struct file **files;
 	struct file *file = 0;
 

@@ -41,19 +41,19 @@ struct path {
 struct file {
 	struct path f_path;
 };
-struct fdtable {
+struct fdtable___names {
 	unsigned int max_fds;
 	struct file **fd;
 };
-struct files_struct {
-	struct fdtable *fdt;
+struct files_struct___names {
+	struct fdtable___names *fdt;
 };
 struct fs_struct {
 	struct path pwd;
 };
 struct task_struct___files {
 	struct fs_struct *fs;
-	struct files_struct *files;
+	struct files_struct___names *files;
 };
 
 #pragma clang attribute pop

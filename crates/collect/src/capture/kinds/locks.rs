@@ -98,7 +98,7 @@ struct LockKey {
     stack: i32,
     pad: u32,
 }
-const _: () = assert!(size_of::<LockKey>() == 16, "twin: struct lock_key in bpf/capture_locks.bpf.c");
+const _: () = assert!(size_of::<LockKey>() == 16, "twin: struct contended_key in bpf/capture_locks.bpf.c");
 // SAFETY: repr(C), integers without a hole.
 unsafe impl Plain for LockKey {}
 
@@ -110,7 +110,7 @@ struct LockSum {
     longest_ns: u64,
     comm: [u8; 16],
 }
-const _: () = assert!(size_of::<LockSum>() == 40, "twin: struct lock_sum in bpf/capture_locks.bpf.c");
+const _: () = assert!(size_of::<LockSum>() == 40, "twin: struct contended_sum in bpf/capture_locks.bpf.c");
 // SAFETY: repr(C), u64 fields and bytes without a hole.
 unsafe impl Plain for LockSum {}
 
