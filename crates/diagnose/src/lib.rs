@@ -25,6 +25,7 @@ pub mod growth;
 pub mod heap;
 pub mod ledger;
 pub mod lookups;
+pub mod netns;
 pub mod network;
 pub mod page_cache;
 pub mod process;

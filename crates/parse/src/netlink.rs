@@ -10,7 +10,8 @@ const HEADER: usize = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const NEW_QDISC: u16 = 36;
-const SOCK_DIAG: u16 = 20;
+/// The answers to `SOCK_DIAG_BY_FAMILY`, and to the request before it.
+const SOCK_DIAG: [u16; 2] = [20, 18];
 const INTERRUPTED: u16 = 0x10;
 
 /// `TCA_KIND`, `TCA_STATS`, `TCA_STATS2`; inside the last `TCA_STATS_QUEUE`.
@@ -140,7 +141,7 @@ fn qdisc(body: &[u8]) -> Option<Qdisc> {
 /// The listening sockets.
 pub fn listeners(bytes: &[u8], mut f: impl FnMut(&Listener)) -> End {
     messages(bytes, |kind, body| {
-        if kind == SOCK_DIAG
+        if SOCK_DIAG.contains(&kind)
             && let Some(found) = listener(body)
         {
             f(&found);
@@ -241,10 +242,10 @@ mod tests {
         let mut four = [0; 16];
         four[..4].copy_from_slice(&[127, 0, 0, 1]);
         let mapped = std::net::Ipv4Addr::new(10, 0, 0, 7).to_ipv6_mapped().octets();
-        let mut bytes = message(SOCK_DIAG, &body(2, four));
-        bytes.extend(message(SOCK_DIAG, &body(10, mapped)));
-        bytes.extend(message(SOCK_DIAG, &body(10, [0; 16])));
-        bytes.extend(message(SOCK_DIAG, &body(1, [0; 16])));
+        let mut bytes = message(18, &body(2, four));
+        bytes.extend(message(20, &body(10, mapped)));
+        bytes.extend(message(20, &body(10, [0; 16])));
+        bytes.extend(message(20, &body(1, [0; 16])));
         let mut found = Vec::new();
         assert_eq!(listeners(&bytes, |l| found.push(*l)), End::More);
         let names: Vec<_> = found.iter().map(|l| l.address.to_string()).collect();

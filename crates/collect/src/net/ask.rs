@@ -13,11 +13,10 @@ const PIECES_MAX: usize = 256;
 
 const REQUEST_DUMP: u16 = 0x1 | 0x300;
 const GET_QDISC: u16 = 38;
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const TCP: u8 = 6;
+/// The first form of the request, which asks for both families of addresses at once; each dump walks over the whole
+/// table of listening sockets.
+const TCPDIAG_GETSOCK: u16 = 18;
 const TCP_LISTEN: u32 = 10;
-/// Both families of addresses have requests of their own.
-const FAMILIES: [u8; 2] = [2, 10];
 
 /// Two sockets, of the network namespace in which they were opened.
 #[derive(Debug)]
@@ -80,16 +79,13 @@ impl Asker {
 
     /// Calls `f` with each listening TCP socket.
     pub fn listeners(&mut self, sockets: &Sockets, mut f: impl FnMut(&Listener)) -> io::Result<()> {
-        for family in FAMILIES {
-            // `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, and no address.
-            let mut body = [0; 56];
-            let states = (1_u32 << TCP_LISTEN).to_ne_bytes();
-            for (to, from) in body.iter_mut().zip([family, TCP, 0, 0].into_iter().chain(states)) {
-                *to = from;
-            }
-            self.ask(&sockets.diag, SOCK_DIAG_BY_FAMILY, &body, |bytes| listeners(bytes, &mut f))?;
+        // `struct inet_diag_req`: four bytes that do not matter here, 48 of an address, the states, and a number.
+        let mut body = [0; 60];
+        let states = (1_u32 << TCP_LISTEN).to_ne_bytes();
+        for (to, from) in body.iter_mut().skip(4 + 48).zip(states) {
+            *to = from;
         }
-        Ok(())
+        self.ask(&sockets.diag, TCPDIAG_GETSOCK, &body, |bytes| listeners(bytes, &mut f))
     }
 
     fn ask(

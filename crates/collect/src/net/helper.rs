@@ -19,8 +19,9 @@ use crate::file::Buffer;
 /// Of one namespace as many devices and listening sockets are kept.
 const QDISCS_MAX: usize = 256;
 const LISTENERS_MAX: usize = 2_048;
-/// Settings of other namespaces are read on every so many requests. Odd, because findings go into two lists by turns.
-const SETTINGS_EVERY: u64 = 9;
+/// On every so many requests another namespace is looked at thoroughly: its settings, and whether it has queues and
+/// listening sockets at all. Without them there is nothing to ask for in between.
+const THOROUGH_EVERY: u64 = 10;
 /// The answer is waited for this long; asking takes a tenth of a millisecond.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// A sysctl's handler zeroes a buffer as large as it is asked for.
@@ -150,17 +151,28 @@ impl Drop for Helper {
     }
 }
 
+/// What was seen of another namespace when it was looked at thoroughly.
+struct Known {
+    inum: u32,
+    has_qdiscs: bool,
+    has_listeners: bool,
+    conntrack_max: Option<i64>,
+    port_range: Option<String>,
+}
+
 /// What the thread keeps.
 struct Worker {
     asker: Asker,
     own: OwnedFd,
     own_sockets: Option<Sockets>,
+    known: Vec<Known>,
     buffer: Buffer,
 }
 
 fn work(office: &Office) {
     let Ok(own) = open("/proc/thread-self/ns/net") else { return end(office) };
-    let mut worker = Worker { asker: Asker::new(), own, own_sockets: None, buffer: Buffer::default() };
+    let mut worker =
+        Worker { asker: Asker::new(), own, own_sockets: None, known: Vec::new(), buffer: Buffer::default() };
     let mut findings: Vec<Findings> = Vec::new();
     let mut places: Vec<Place> = Vec::new();
     loop {
@@ -184,8 +196,9 @@ fn work(office: &Office) {
         drop(desk);
 
         findings.resize_with(places.len(), Findings::default);
+        worker.known.retain(|known| places.iter().any(|place| place.inum == known.inum));
         for (place, found) in places.iter().zip(&mut findings) {
-            if worker.look(place, found, asked % SETTINGS_EVERY == 1).is_err() {
+            if worker.look(place, found, asked % THOROUGH_EVERY == 1).is_err() {
                 // It did not find the way back. What it would say now is of another namespace.
                 return end(office);
             }
@@ -213,7 +226,7 @@ fn enter(fd: &OwnedFd) -> io::Result<()> {
 
 impl Worker {
     /// Looks into one namespace. An error: the thread is in another namespace than its own.
-    fn look(&mut self, place: &Place, found: &mut Findings, with_settings: bool) -> io::Result<()> {
+    fn look(&mut self, place: &Place, found: &mut Findings, thoroughly: bool) -> io::Result<()> {
         if found.inum != place.inum {
             *found = Findings { inum: place.inum, ..Findings::default() };
         }
@@ -235,11 +248,7 @@ impl Worker {
             found.failed = Some(error);
             return Ok(());
         }
-        // The sockets are closed before the return, and hold nothing of the namespace beyond it.
-        found.failed = Sockets::open().and_then(|sockets| self.look_around(&sockets, found)).err();
-        if with_settings || found.port_range.is_none() {
-            self.read_settings(found);
-        }
+        found.failed = self.look_inside(found, thoroughly).err();
         enter(&self.own)
     }
 
@@ -249,18 +258,46 @@ impl Worker {
             None => Sockets::open()?,
         };
         // A socket with half an answer in it is not used again.
-        self.look_around(&sockets, found)?;
+        self.list_qdiscs(&sockets, found)?;
+        self.list_listeners(&sockets, found)?;
         self.own_sockets = Some(sockets);
         Ok(())
     }
 
-    fn look_around(&mut self, sockets: &Sockets, found: &mut Findings) -> io::Result<()> {
-        let Findings { qdiscs, listeners, .. } = found;
+    /// The sockets are closed before the return, and hold nothing of the namespace beyond it.
+    fn look_inside(&mut self, found: &mut Findings, thoroughly: bool) -> io::Result<()> {
+        let at = self.known.iter().position(|known| known.inum == found.inum);
+        let known = at.map(|at| self.known.swap_remove(at)).filter(|_| !thoroughly);
+        let is_new = known.is_none();
+        let mut known = known.unwrap_or_else(|| self.settings(found.inum));
+        if known.has_qdiscs || known.has_listeners || is_new {
+            let sockets = Sockets::open()?;
+            if known.has_qdiscs || is_new {
+                self.list_qdiscs(&sockets, found)?;
+                known.has_qdiscs = !found.qdiscs.is_empty();
+            }
+            if known.has_listeners || is_new {
+                self.list_listeners(&sockets, found)?;
+                known.has_listeners = !found.listeners.is_empty();
+            }
+        }
+        found.conntrack_max = known.conntrack_max;
+        found.port_range.clone_from(&known.port_range);
+        self.known.push(known);
+        Ok(())
+    }
+
+    fn list_qdiscs(&mut self, sockets: &Sockets, found: &mut Findings) -> io::Result<()> {
+        let qdiscs = &mut found.qdiscs;
         self.asker.qdiscs(sockets, |name, qdisc| {
             if qdiscs.len() < QDISCS_MAX {
                 qdiscs.push((name.to_owned(), *qdisc));
             }
-        })?;
+        })
+    }
+
+    fn list_listeners(&mut self, sockets: &Sockets, found: &mut Findings) -> io::Result<()> {
+        let listeners = &mut found.listeners;
         self.asker.listeners(sockets, |listener| {
             if listeners.len() < LISTENERS_MAX {
                 listeners.push(*listener);
@@ -269,17 +306,17 @@ impl Worker {
     }
 
     /// A sysctl of the network is that of the namespace of the thread that opens it.
-    fn read_settings(&mut self, found: &mut Findings) {
+    fn settings(&mut self, inum: u32) -> Known {
         let mut read = |path: &str| {
             let fd = open(path).ok()?;
             Some(self.buffer.fill_once(fd.as_fd(), SYSCTL_BYTES_MAX).ok()?.to_vec())
         };
-        found.conntrack_max =
-            read("/proc/sys/net/netfilter/nf_conntrack_max").and_then(|bytes| number(&bytes));
-        found.port_range = read("/proc/sys/net/ipv4/ip_local_port_range").and_then(|bytes| {
+        let conntrack_max = read("/proc/sys/net/netfilter/nf_conntrack_max").and_then(|bytes| number(&bytes));
+        let port_range = read("/proc/sys/net/ipv4/ip_local_port_range").and_then(|bytes| {
             let text = String::from_utf8(bytes).ok()?;
             Some(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
         });
+        Known { inum, has_qdiscs: false, has_listeners: false, conntrack_max, port_range }
     }
 }
 

@@ -89,7 +89,7 @@ impl Network {
             self.spaces.discover(io, frame);
             helper.set_places(self.spaces.places());
         }
-        self.bad_lines += self.spaces.read(io, frame);
+        self.bad_lines += self.spaces.read(io, frame, is_slow);
         let wanted = helper.answer(|findings, owners| self.fill(findings, owners, io, frame));
         match wanted {
             Some(wanted) if !wanted.is_empty() => helper.want_owners(&wanted),
