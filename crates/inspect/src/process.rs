@@ -4,9 +4,9 @@ use std::fs;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::maps::{self, Mapping};
 use crate::perfmap::PerfMap;
@@ -32,6 +32,8 @@ pub(crate) struct Process {
     root: Root,
     /// Its id in its own PID namespace, by which a JIT names its file.
     own_pid: u32,
+    /// Who runs it; what others say of it is not believed.
+    user: Option<u32>,
     pub(crate) mappings: Vec<Mapping>,
     perf_map: Option<PerfMap>,
 }
@@ -43,6 +45,7 @@ impl Process {
             pid,
             root: root(pid, may_hold_root),
             own_pid: own_pid(pid).unwrap_or(pid),
+            user: fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid()),
             mappings: mappings(pid),
             perf_map: None,
         }
@@ -106,21 +109,32 @@ impl Process {
     }
 
     fn read_perf_map(&self) -> Option<PerfMap> {
-        let path = self.reach(&format!("/tmp/perf-{}.map", self.own_pid))?;
-        let text = text(&path, PERF_MAP_BYTES_MAX)?;
-        Some(PerfMap::parse(&text))
+        let path = format!("tmp/perf-{}.map", self.own_pid);
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match &self.root {
+            Root::Ours => rustix::fs::open(format!("/{path}"), flags, Mode::empty()),
+            // A link in a container leads to what the container sees there, not to our files.
+            Root::Other(dir) => {
+                rustix::fs::openat2(dir, path.as_str(), flags, Mode::empty(), ResolveFlags::IN_ROOT)
+            }
+            Root::Unknown => return None,
+        };
+        let file = fs::File::from(file.ok()?);
+        let owner = file.metadata().ok()?.uid();
+        if owner != 0 && Some(owner) != self.user {
+            return None;
+        }
+        Some(PerfMap::parse(&text(file, PERF_MAP_BYTES_MAX)?))
     }
 }
 
 fn mappings(pid: u32) -> Vec<Mapping> {
-    let text = text(Path::new(&format!("/proc/{pid}/maps")), MAPS_BYTES_MAX);
-    text.map(|text| maps::parse(&text)).unwrap_or_default()
+    let file = fs::File::open(format!("/proc/{pid}/maps")).ok();
+    file.and_then(|file| text(file, MAPS_BYTES_MAX)).map(|text| maps::parse(&text)).unwrap_or_default()
 }
 
 /// A plain file, up to a bound: a pipe in its place would be waited for.
-fn text(path: &Path, bytes_max: u64) -> Option<String> {
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
-    let file = fs::File::from(file.ok()?);
+fn text(file: fs::File, bytes_max: u64) -> Option<String> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }

@@ -350,12 +350,22 @@ fn leaf(profile: &Profile, stack: &Stack) -> String {
     if frames.is_empty() {
         frames = leaves().take(KERNEL_LEAVES).collect();
     }
-    let frames: Vec<&str> = frames.iter().map(|frame| frame.trim_end_matches(KERNEL_MARK)).collect();
+    let mut frames: Vec<Cow<'_, str>> = frames.into_iter().map(shown).collect();
+    frames.dedup();
     let mut text = frames.join(" < ");
     if !stack.tag.is_empty() {
         text = if text.is_empty() { stack.tag.clone() } else { format!("{}: {text}", stack.tag) };
     }
     text
+}
+
+/// A frame in a row: without the mark of the kernel, and without the place in a file that says no function: `[libm.so]`.
+fn shown(frame: &str) -> Cow<'_, str> {
+    let frame = frame.trim_end_matches(KERNEL_MARK);
+    match frame.strip_prefix('[').and_then(|rest| rest.rsplit_once("+0x")) {
+        Some((module, _)) => format!("[{module}]").into(),
+        None => frame.into(),
+    }
 }
 
 /// Stacks of one process that end alike are one row.
@@ -506,6 +516,17 @@ mod tests {
         let tops: Vec<(&str, f64)> = captured.tops.iter().map(|r| (r.what.as_str(), r.amount)).collect();
         assert_eq!(tops, [("k21 < u3 < u1", 1.5), ("u2 < u1", 0.5), ("schedule", 0.25)]);
         assert!(captured.tables[0].rows.iter().all(|row| row.len() == captured.tables[0].columns.len()));
+    }
+
+    #[test]
+    fn places_without_a_name_are_one_row_for_each_module() {
+        let mut raw = raw();
+        raw.stacks.iter_mut().for_each(|stack| stack.kernel.clear());
+        let place = |stack: &RawStack| stack.user.iter().rev().map(|a| format!("[libm.so+{a:#x}]")).collect();
+        let captured = raw.resolve(&mut { place });
+        let tops: Vec<(&str, f64)> = captured.tops.iter().map(|r| (r.what.as_str(), r.amount)).collect();
+        assert_eq!(tops, [("[libm.so]", 2.0), ("", 0.25)]);
+        assert_eq!(captured.profile.unwrap().names.len(), 3, "the profile keeps the places");
     }
 
     #[test]

@@ -237,12 +237,15 @@ impl Armed {
         header.cost_kernel_ns = self.cost_kernel_ns;
         header.cost_ns = self.cost_kernel_ns.map(|ns| ns.saturating_add(self.cost.user_ns));
         if counts.stacks_lost > 0 {
-            header.notes.push(format!("{} events count, but their stack had no room", counts.stacks_lost));
-        }
-        if self.missed > 0 {
             header
                 .notes
-                .push(format!("{} events came while a program was busy, and were not seen", self.missed));
+                .push(format!("events that count, but whose stack had no room: {}", counts.stacks_lost));
+        }
+        if self.missed > 0 {
+            header.notes.push(format!(
+                "events that came while a program was busy, and were not seen: {}",
+                self.missed
+            ));
         }
         let mut raw = Raw { captured: header, ..Raw::default() };
         if let Err(error) = gather.finish(&mut raw) {

@@ -130,7 +130,7 @@ impl Gather for OffCpu {
         }
         if waiting > 0 {
             raw.captured.notes.push(format!(
-                "{waiting} waits had not ended; they count up to the end of the capture, and are marked"
+                "waits that had not ended: {waiting}; they count up to the end of the capture, and are marked"
             ));
         }
         let mut sum = [0; LATENCY_BUCKETS];

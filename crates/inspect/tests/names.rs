@@ -1,0 +1,149 @@
+//! Names of functions of a program that is compiled here: as it is, stripped, with its debug file beside it, replaced while
+//! it runs. Skipped where there is no C compiler.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use mitra_inspect::Symbols;
+use mitra_model::capture::{Image, RawStack};
+
+/// Prints where two of its functions are, and waits. `outer` is exported, `inner` is not.
+const SOURCE: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((noinline)) void outer(void) { __asm__ volatile("nop\n\tnop\n\tnop"); }
+__attribute__((noinline)) static void inner(void) { __asm__ volatile("nop\n\tnop\n\tnop"); }
+int main(void)
+{
+	printf("%p %p\n", (void *)outer, (void *)inner);
+	fflush(stdout);
+	outer();
+	inner();
+	pause();
+}
+"#;
+
+struct Running {
+    child: Child,
+    outer: u64,
+    inner: u64,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+fn do_it(dir: &Path, program: &str, args: &[&str]) -> bool {
+    let done = Command::new(program).current_dir(dir).args(args).status();
+    match done {
+        Ok(status) => status.success(),
+        Err(error) => {
+            println!("skipped: {program}: {error}");
+            false
+        }
+    }
+}
+
+/// Compiles the program, runs `more` on it, and starts it.
+fn start(dir: &Path, more: &[(&str, &[&str])]) -> Option<Running> {
+    std::fs::write(dir.join("it.c"), SOURCE).unwrap();
+    let compiled = do_it(dir, "cc", &["-g", "-O1", "-rdynamic", "-fno-inline", "-o", "it", "it.c"]);
+    if !compiled || !more.iter().all(|(program, args)| do_it(dir, program, args)) {
+        return None;
+    }
+    let mut child = Command::new(dir.join("it")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut words = line.split_whitespace().map(|word| u64::from_str_radix(&word[2..], 16).unwrap());
+    let (outer, inner) = (words.next().unwrap(), words.next().unwrap());
+    Some(Running { child, outer, inner })
+}
+
+fn names(symbols: &mut Symbols, running: &Running) -> [String; 2] {
+    [running.outer, running.inner].map(|address| {
+        let pid = running.child.id();
+        let stack = RawStack { pid, image: 1, user: vec![address + 1], ..RawStack::default() };
+        symbols.names(&stack).remove(0)
+    })
+}
+
+#[test]
+fn a_program_with_its_symbols_has_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(running) = start(dir.path(), &[]) else { return };
+    assert_eq!(names(&mut Symbols::new(), &running), ["outer", "inner"]);
+}
+
+#[test]
+fn a_stripped_program_has_the_names_that_it_exports_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(running) = start(dir.path(), &[("strip", &["it"])]) else { return };
+    let [outer, inner] = names(&mut Symbols::new(), &running);
+    assert_eq!(outer, "outer");
+    assert!(inner.starts_with("[it+0x"), "{inner}");
+}
+
+#[test]
+fn a_debug_file_gives_a_stripped_program_its_names_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let more: [(&str, &[&str]); 3] = [
+        ("objcopy", &["--only-keep-debug", "it", "it.debug"]),
+        ("strip", &["it"]),
+        ("objcopy", &["--add-gnu-debuglink=it.debug", "it"]),
+    ];
+    let Some(running) = start(dir.path(), &more) else { return };
+    assert_eq!(names(&mut Symbols::new(), &running), ["outer", "inner"]);
+}
+
+#[test]
+fn a_program_that_was_replaced_is_not_given_the_names_of_the_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(running) = start(dir.path(), &[]) else { return };
+    std::fs::rename(dir.path().join("it"), dir.path().join("old")).unwrap();
+    std::fs::copy("/bin/true", dir.path().join("it")).unwrap();
+    std::fs::remove_file(dir.path().join("old")).unwrap();
+    let [outer, _] = names(&mut Symbols::new(), &running);
+    // The kernel still shows the file that is mapped to whoever may see it.
+    assert!(outer == "outer" || outer.starts_with("[it+0x"), "{outer}");
+}
+
+#[test]
+fn a_program_keeps_its_names_when_it_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut running) = start(dir.path(), &[]) else { return };
+    let mut symbols = Symbols::new();
+    symbols.remember(&[Image { id: 1, pid: running.child.id(), comm: "it".into() }]);
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    assert_eq!(names(&mut symbols, &running), ["outer", "inner"]);
+}
+
+#[test]
+fn what_a_jit_writes_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(running) = start(dir.path(), &[("strip", &["it"])]) else { return };
+    let map = format!("/tmp/perf-{}.map", running.child.id());
+    std::fs::write(&map, format!("{:x} 10 py::inner:/srv/app.py\n", running.inner)).unwrap();
+    let [_, inner] = names(&mut Symbols::new(), &running);
+    std::fs::remove_file(&map).unwrap();
+    assert_eq!(inner, "py::inner:/srv/app.py");
+}
+
+#[test]
+fn what_somebody_else_writes_of_a_process_is_not_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(running) = start(dir.path(), &[("strip", &["it"])]) else { return };
+    let map = format!("/tmp/perf-{}.map", running.child.id());
+    std::fs::write(&map, format!("{:x} 10 false_name\n", running.inner)).unwrap();
+    let given_away = std::os::unix::fs::chown(&map, Some(65_534), None);
+    let [_, inner] = names(&mut Symbols::new(), &running);
+    std::fs::remove_file(&map).unwrap();
+    match given_away {
+        Ok(()) => assert!(inner.starts_with("[it+0x"), "{inner}"),
+        Err(error) => println!("skipped: {error}"),
+    }
+}
