@@ -226,8 +226,13 @@ fn tcp_that_finds_the_limit_of_a_link_drops_a_little() {
 fn datagrams_that_nobody_reads_overflow_a_socket() {
     let mut m = serving();
     m.row("netns.udp_RcvbufErrors", "web", 0.0, 5351.0).row("netns.udp_InDatagrams", "web", 100.0, 2000.0);
+    m.row("listener.drops", "10.9.0.2:5000/udp@web", 0.0, 5300.0);
+    m.row("listener.drops", "10.9.0.2:5000/udp@other", 0.0, 9000.0);
+    m.values("listener.pid", "10.9.0.2:5000/udp@web", HEALTHY, vec![61.0; INCIDENT]);
+    text(&mut m, "listener.comm", "10.9.0.2:5000/udp@web", "statsd");
     let report = m.explain();
-    assert_eq!(root(&report).0, "socket-buffer-overflow");
+    assert_eq!(root(&report), ("socket-buffer-overflow", Some("statsd"), Some(61)));
+    assert_eq!(culprit(&report).address.as_deref(), Some("10.9.0.2:5000"));
     assert!(report.incidents[0].root_cause.statement.contains("UDP"));
     assert!(report.incidents[0].other_roots.is_empty());
 }

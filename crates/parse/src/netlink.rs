@@ -65,6 +65,19 @@ pub struct Listener {
     pub inode: u32,
 }
 
+/// A UDP socket that has dropped datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receiver {
+    /// Where it receives; a version 4 address within version 6 is given as version 4.
+    pub address: IpAddr,
+    /// The port.
+    pub port: u16,
+    /// Datagrams that it dropped since it was opened, mostly because its receive buffer was full.
+    pub drops: u32,
+    /// The inode number of the socket, as in the links of `/proc/PID/fd`.
+    pub inode: u32,
+}
+
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
@@ -149,7 +162,37 @@ pub fn listeners(bytes: &[u8], mut f: impl FnMut(&Listener)) -> End {
     })
 }
 
-fn listener(body: &[u8]) -> Option<Listener> {
+/// `INET_DIAG_SKMEMINFO`: nine numbers of a socket's memory, of which the last one is `SK_MEMINFO_DROPS`.
+const SKMEMINFO: u16 = 7;
+const DROPS_AT: usize = 8 * 4;
+/// `struct inet_diag_msg`.
+const DIAG_BYTES: usize = 72;
+
+/// The UDP sockets that have dropped something, of an answer with the numbers of their memory.
+pub fn receivers(bytes: &[u8], mut f: impl FnMut(&Receiver)) -> End {
+    messages(bytes, |kind, body| {
+        if SOCK_DIAG.contains(&kind)
+            && let Some(found) = receiver(body)
+        {
+            f(&found);
+        }
+    })
+}
+
+fn receiver(body: &[u8]) -> Option<Receiver> {
+    let (address, port) = source(body)?;
+    let mut drops = 0;
+    attributes(body.get(DIAG_BYTES..)?, |kind, value| {
+        if kind == SKMEMINFO {
+            // Kernels before 4.6 have no such number there.
+            drops = u32_at(value, DROPS_AT).unwrap_or(0);
+        }
+    });
+    (drops > 0).then_some(Receiver { address, port, drops, inode: u32_at(body, 68)? })
+}
+
+/// The address and the port at this end of a socket.
+fn source(body: &[u8]) -> Option<(IpAddr, u16)> {
     const V4: u8 = 2;
     const V6: u8 = 10;
     let source = body.get(8..24)?;
@@ -162,9 +205,14 @@ fn listener(body: &[u8]) -> Option<Listener> {
         _ => return None,
     };
     let port: [u8; 2] = body.get(4..6)?.try_into().ok()?;
+    Some((address, u16::from_be_bytes(port)))
+}
+
+fn listener(body: &[u8]) -> Option<Listener> {
+    let (address, port) = source(body)?;
     Some(Listener {
         address,
-        port: u16::from_be_bytes(port),
+        port,
         queue: u32_at(body, 56)?,
         backlog: u32_at(body, 60)?,
         inode: u32_at(body, 68)?,
@@ -251,6 +299,26 @@ mod tests {
         let names: Vec<_> = found.iter().map(|l| l.address.to_string()).collect();
         assert_eq!(names, ["127.0.0.1", "10.0.0.7", "::"]);
         assert!(found.iter().all(|l| (l.port, l.queue, l.backlog, l.inode) == (8080, 5, 128, 4242)));
+    }
+
+    #[test]
+    fn only_sockets_that_have_dropped() {
+        let socket = |drops: u32| {
+            let mut body = vec![2, 7, 0, 0, 0x00, 0x35, 0, 0, 10, 0, 0, 7];
+            body.extend([0; 12 + 16 + 4 + 8]);
+            body.extend(words(&[0, 700, 0, 0, 4242]));
+            body.extend(attribute(5, &[1]));
+            body.extend(attribute(SKMEMINFO, &words(&[900, 4096, 0, 4096, 0, 0, 0, 0, drops])));
+            message(SOCK_DIAG[0], &body)
+        };
+        let bytes = [socket(0), socket(12)].concat();
+        let mut found = Vec::new();
+        assert_eq!(receivers(&bytes, |r| found.push(*r)), End::More);
+        let address = "10.0.0.7".parse().unwrap();
+        assert_eq!(found, [Receiver { address, port: 53, drops: 12, inode: 4242 }]);
+        for cut in 0..bytes.len() {
+            let _any_answer = receivers(&bytes[..cut], |_| {});
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use mitra_parse::netlink::{End, Listener, Qdisc, listeners, qdiscs};
+use mitra_parse::netlink::{End, Listener, Qdisc, Receiver, listeners, qdiscs, receivers};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
 /// The kernel fills at most this much at once.
@@ -16,6 +16,12 @@ const GET_QDISC: u16 = 38;
 /// The first form of the request, which asks for both families of addresses at once; each dump walks over the whole
 /// table of listening sockets.
 const TCPDIAG_GETSOCK: u16 = 18;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const UDP: u8 = 17;
+/// `INET_DIAG_SKMEMINFO` as a bit.
+const WITH_MEMORY: u8 = 1 << 6;
+/// Both families of addresses have requests of their own.
+const FAMILIES: [u8; 2] = [2, 10];
 const TCP_LISTEN: u32 = 10;
 
 /// Two sockets, of the network namespace in which they were opened.
@@ -57,6 +63,14 @@ fn message(kind: u16, body: &[u8], out: &mut [u8; 128]) -> usize {
     len
 }
 
+/// `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, and no address.
+fn diag_request(family: u8, protocol: u8, extensions: u8, states: u32) -> [u8; 56] {
+    let mut body = [0; 56];
+    let start = [family, protocol, extensions, 0].into_iter().chain(states.to_ne_bytes());
+    body.iter_mut().zip(start).for_each(|(to, from)| *to = from);
+    body
+}
+
 impl Asker {
     /// An empty buffer.
     pub fn new() -> Self {
@@ -86,6 +100,15 @@ impl Asker {
             *to = from;
         }
         self.ask(&sockets.diag, TCPDIAG_GETSOCK, &body, |bytes| listeners(bytes, &mut f))
+    }
+
+    /// Calls `f` with each UDP socket that has dropped something.
+    pub fn receivers(&mut self, sockets: &Sockets, mut f: impl FnMut(&Receiver)) -> io::Result<()> {
+        for family in FAMILIES {
+            let body = diag_request(family, UDP, WITH_MEMORY, u32::MAX);
+            self.ask(&sockets.diag, SOCK_DIAG_BY_FAMILY, &body, |bytes| receivers(bytes, &mut f))?;
+        }
+        Ok(())
     }
 
     fn ask(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mitra_parse::netlink::{Listener, Qdisc};
+use mitra_parse::netlink::{Listener, Qdisc, Receiver};
 use mitra_parse::sysctl::number;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -19,6 +19,7 @@ use crate::file::Buffer;
 /// Of one namespace as many devices and listening sockets are kept.
 const QDISCS_MAX: usize = 256;
 const LISTENERS_MAX: usize = 2_048;
+const RECEIVERS_MAX: usize = 256;
 /// On every so many requests another namespace is looked at thoroughly: its settings, and whether it has queues and
 /// listening sockets at all. Without them there is nothing to ask for in between.
 const THOROUGH_EVERY: u64 = 10;
@@ -56,6 +57,8 @@ pub struct Findings {
     pub qdiscs: Vec<(String, Qdisc)>,
     /// Listening TCP sockets.
     pub listeners: Vec<Listener>,
+    /// UDP sockets that have dropped something, where they were asked for: [`Helper::want_receivers`].
+    pub receivers: Vec<Receiver>,
     /// `net.netfilter.nf_conntrack_max`, of other namespaces than the own one.
     pub conntrack_max: Option<i64>,
     /// `net.ipv4.ip_local_port_range`, of other namespaces than the own one.
@@ -70,6 +73,8 @@ struct Desk {
     /// Inode numbers of sockets whose process is wanted.
     wanted: Vec<u32>,
     owners: Vec<owner::Owner>,
+    /// Namespaces whose UDP sockets are wanted too.
+    receiving: Vec<u32>,
     findings: Vec<Findings>,
     asked: u64,
     answered: u64,
@@ -140,6 +145,16 @@ impl Helper {
     }
 }
 
+impl Helper {
+    /// Says in which namespaces to look at UDP sockets too, from the next time on. The kernel walks over a table of all of
+    /// them for it, so that it is done only where one is known to drop.
+    pub fn want_receivers(&self, inums: &[u32]) {
+        let mut desk = self.office.desk();
+        desk.receiving.clear();
+        desk.receiving.extend_from_slice(inums);
+    }
+}
+
 impl Drop for Helper {
     fn drop(&mut self) {
         self.office.desk().is_over = true;
@@ -167,14 +182,22 @@ struct Worker {
     own_sockets: Option<Sockets>,
     known: Vec<Known>,
     buffer: Buffer,
+    with_receivers: bool,
 }
 
 fn work(office: &Office) {
     let Ok(own) = open("/proc/thread-self/ns/net") else { return end(office) };
-    let mut worker =
-        Worker { asker: Asker::new(), own, own_sockets: None, known: Vec::new(), buffer: Buffer::default() };
+    let mut worker = Worker {
+        asker: Asker::new(),
+        own,
+        own_sockets: None,
+        known: Vec::new(),
+        buffer: Buffer::default(),
+        with_receivers: false,
+    };
     let mut findings: Vec<Findings> = Vec::new();
     let mut places: Vec<Place> = Vec::new();
+    let mut receiving: Vec<u32> = Vec::new();
     loop {
         let mut desk = office.desk();
         while desk.answered >= desk.asked && desk.wanted.is_empty() && !desk.is_over {
@@ -193,11 +216,13 @@ fn work(office: &Office) {
         }
         let asked = desk.asked;
         places.clone_from(&desk.places);
+        receiving.clone_from(&desk.receiving);
         drop(desk);
 
         findings.resize_with(places.len(), Findings::default);
         worker.known.retain(|known| places.iter().any(|place| place.inum == known.inum));
         for (place, found) in places.iter().zip(&mut findings) {
+            worker.with_receivers = receiving.contains(&place.inum);
             if worker.look(place, found, asked % THOROUGH_EVERY == 1).is_err() {
                 // It did not find the way back. What it would say now is of another namespace.
                 return end(office);
@@ -232,6 +257,7 @@ impl Worker {
         }
         found.qdiscs.clear();
         found.listeners.clear();
+        found.receivers.clear();
         let inside = match &place.door {
             Door::Own => {
                 found.failed = self.look_around_home(found).err();
@@ -260,6 +286,9 @@ impl Worker {
         // A socket with half an answer in it is not used again.
         self.list_qdiscs(&sockets, found)?;
         self.list_listeners(&sockets, found)?;
+        if self.with_receivers {
+            self.list_receivers(&sockets, found)?;
+        }
         self.own_sockets = Some(sockets);
         Ok(())
     }
@@ -270,7 +299,7 @@ impl Worker {
         let known = at.map(|at| self.known.swap_remove(at)).filter(|_| !thoroughly);
         let is_new = known.is_none();
         let mut known = known.unwrap_or_else(|| self.settings(found.inum));
-        if known.has_qdiscs || known.has_listeners || is_new {
+        if known.has_qdiscs || known.has_listeners || is_new || self.with_receivers {
             let sockets = Sockets::open()?;
             if known.has_qdiscs || is_new {
                 self.list_qdiscs(&sockets, found)?;
@@ -279,6 +308,9 @@ impl Worker {
             if known.has_listeners || is_new {
                 self.list_listeners(&sockets, found)?;
                 known.has_listeners = !found.listeners.is_empty();
+            }
+            if self.with_receivers {
+                self.list_receivers(&sockets, found)?;
             }
         }
         found.conntrack_max = known.conntrack_max;
@@ -301,6 +333,15 @@ impl Worker {
         self.asker.listeners(sockets, |listener| {
             if listeners.len() < LISTENERS_MAX {
                 listeners.push(*listener);
+            }
+        })
+    }
+
+    fn list_receivers(&mut self, sockets: &Sockets, found: &mut Findings) -> io::Result<()> {
+        let receivers = &mut found.receivers;
+        self.asker.receivers(sockets, |receiver| {
+            if receivers.len() < RECEIVERS_MAX {
+                receivers.push(*receiver);
             }
         })
     }

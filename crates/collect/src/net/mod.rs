@@ -5,6 +5,7 @@ mod helper;
 pub mod names;
 mod owner;
 mod queues;
+mod receivers;
 mod spaces;
 #[cfg(feature = "bpf")]
 pub mod trouble;
@@ -17,6 +18,7 @@ use crate::missing::reason;
 use helper::{Findings, Helper};
 use owner::Owner;
 use queues::Queues;
+use receivers::Receivers;
 use spaces::Spaces;
 
 /// What a namespace that cannot be entered lacks.
@@ -29,6 +31,7 @@ pub struct Network {
     helper: Option<Helper>,
     spaces: Spaces,
     queues: Queues,
+    receivers: Receivers,
     conntrack_max: [usize; 2],
     netns_conntrack_max: usize,
     netns_port_range: usize,
@@ -60,6 +63,7 @@ impl Network {
             helper,
             spaces: Spaces::new(),
             queues: Queues::new(),
+            receivers: Receivers::new(),
             conntrack_max: ["sysctl.net.netfilter.nf_conntrack_max", "conntrack.max"].map(col),
             netns_conntrack_max: col("netns.conntrack_max"),
             netns_port_range: col("netns.sysctl_net_ipv4_ip_local_port_range"),
@@ -90,6 +94,7 @@ impl Network {
             helper.set_places(self.spaces.places());
         }
         self.bad_lines += self.spaces.read(io, frame, is_slow);
+        helper.want_receivers(&self.receivers.watch(&self.spaces.followed, frame));
         let wanted = helper.answer(|findings, owners| self.fill(findings, owners, io, frame));
         match wanted {
             Some(wanted) if !wanted.is_empty() => helper.want_owners(&wanted),
@@ -134,7 +139,9 @@ impl Network {
             Some(why) => io.missing.add(INSIDE, why),
             None => io.missing.remove(INSIDE),
         }
-        self.queues.fill(all, owners, io, frame)
+        let mut wanted = self.queues.fill(all, owners, io, frame);
+        wanted.extend(self.receivers.fill(all, owners, io, frame));
+        wanted
     }
 
     fn fill_other(&mut self, findings: &Findings, io: &mut Io, frame: &mut Frame) {

@@ -7,6 +7,7 @@
 //! /proc/net/dev shows none of it, so it is no `nic-drops`; drops on send are `qdisc-drops`. Where the kernel's limit for
 //! all sockets together was reached the root is `tcp-memory-pressure`.
 
+use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
@@ -32,6 +33,9 @@ pub const CONDITION: Condition = Condition {
         "netns.tcpext_TCPBacklogDrop",
         "netns.tcpext_TCPRcvQDrop",
         "netns.tcp_InSegs",
+        "listener.drops",
+        "listener.pid",
+        "listener.comm",
         "sysctl.net.core.rmem_max",
     ],
     observe,
@@ -121,7 +125,33 @@ fn finding(view: &View<'_>, worst: &Overflow<'_>) -> Finding {
         finding.evidence.extend(net.evidence(view, "udp.MemErrors", span));
     }
     finding.confidence = 0.8;
+    if worst.protocol == "UDP" {
+        name_socket(view, &mut finding, net, span);
+    }
     finding
+}
+
+/// The socket of the namespace that dropped most, and whose it is.
+fn name_socket(view: &View<'_>, finding: &mut Finding, net: Net<'_>, span: Span) {
+    let sockets = view.each("listener.drops").filter(|(row, _)| network::device(row).1 == net);
+    let dropped = sockets.filter_map(|(row, series)| Some((row, series.total(span)?)));
+    let most = dropped.filter(|(_, drops)| *drops >= 1.0).max_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((row, drops)) = most else { return };
+    let (socket, _) = network::device(row);
+    let address = socket.strip_suffix("/udp").unwrap_or(socket);
+    finding.culprit.address = Some(address.to_owned());
+    finding.evidence.extend(view.evidence("listener.drops", row, span));
+    let pid = view.set.get("listener.pid", row).and_then(|s| s.last(Span::ALL)).filter(|p| *p >= 1.0);
+    let comm = view.set.text("listener.comm", row).and_then(|t| t.last());
+    if let (Some(comm), Some(pid)) = (comm, pid) {
+        finding.culprit.process = Some(comm.to_owned());
+        finding.culprit.pid = Some(pid as u32);
+        finding.statement =
+            format!("{comm} ({pid:.0}) does not read {address} fast enough: {}", finding.statement);
+        finding.confidence = 0.95;
+    } else {
+        finding.statement.push_str(&format!(", {} of them at {address}", words::count(drops)));
+    }
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {

@@ -23,7 +23,8 @@ const fn full(name: &'static str, source: &'static str, help: &'static str) -> M
     counter(Entity::System, name, Unit::Count, source, Kernel(5, 5), help)
 }
 
-/// Of each listening TCP socket whose queue is not empty, or was not within the last minute.
+/// Of each listening TCP socket whose queue is not empty, or was not within the last minute; and of each UDP socket that
+/// drops, or did within the last minute, under `ADDR:PORT/udp`.
 pub const LISTENER: &[Metric] = &[
     gauge(
         Entity::Listener,
@@ -47,7 +48,7 @@ pub const LISTENER: &[Metric] = &[
         Unit::None,
         "sock_diag:idiag_inode; /proc/PID/fd",
         Kernel(3, 3),
-        "Process id of a process that holds the socket. Looked for only when more than half of the queue is used.",
+        "Process id of a process that holds the socket. Looked for only when more than half of the queue is used, or the socket drops.",
     ),
     text(
         Entity::Listener,
@@ -55,6 +56,14 @@ pub const LISTENER: &[Metric] = &[
         "sock_diag:idiag_inode; /proc/PID/fd",
         Kernel(3, 3),
         "Name of that process.",
+    ),
+    counter(
+        Entity::Listener,
+        "listener.drops",
+        Unit::Count,
+        "sock_diag:SK_MEMINFO_DROPS",
+        Kernel(4, 6),
+        "Datagrams that UDP sockets dropped, mostly because their receive buffer was full. Asked for only while udp.RcvbufErrors of the namespace grows.",
     ),
 ];
 
