@@ -113,3 +113,27 @@ fn a_queue_that_is_too_short_drops() {
         .sum();
     assert!((150..=200).contains(&dropped), "{dropped} {:?}", bench.names(Entity::Drop));
 }
+
+#[test]
+fn a_socket_that_drops_has_a_row_and_an_owner() {
+    let Some(mut bench) = Bench::open() else { return };
+    if !bench.has("netlink.own") {
+        return;
+    }
+    let reader = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let row = format!("{}/udp", reader.local_addr().unwrap());
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    bench.sample();
+    // The first samples find that datagrams are dropped, the next ones where, and then whose socket it is.
+    for _ in 0..6 {
+        for _ in 0..1_000 {
+            drop(sender.send_to(&[0; 500], reader.local_addr().unwrap()));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        bench.sample();
+    }
+    let drops = bench.cell(Entity::Listener, &row, "listener.drops");
+    assert!(drops.is_some_and(|n| n >= 1_000), "{row} {drops:?}");
+    let pid = bench.cell(Entity::Listener, &row, "listener.pid");
+    assert_eq!(pid, Some(i64::from(std::process::id())));
+}
