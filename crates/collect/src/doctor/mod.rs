@@ -2,6 +2,7 @@
 
 mod files;
 mod kernel;
+mod network;
 
 use std::path::Path;
 
@@ -68,6 +69,8 @@ const CHECKS: &[Check] = &[
     files::hidden_tasks,
     files::control_groups,
     files::block_statistics,
+    network::queues,
+    network::namespaces,
     files::own_limits,
     files::unknown_counters,
 ];

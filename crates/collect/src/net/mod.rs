@@ -25,6 +25,14 @@ use spaces::Spaces;
 const INSIDE: &str = "netns.inside";
 const HELPER: &str = "netlink";
 
+/// Whether the kernel answers this process over netlink.
+pub fn can_ask() -> std::io::Result<()> {
+    let sockets = ask::Sockets::open()?;
+    let mut asker = ask::Asker::new();
+    asker.qdiscs(&sockets, |_, _| {})?;
+    asker.listeners(&sockets, |_| {})
+}
+
 /// Everything of the network that is not one file of the machine.
 pub struct Network {
     /// `None` where the root is not this machine, or there can be no thread.
