@@ -66,35 +66,22 @@ fn a_thread_that_sleeps_is_off_cpu_for_as_long_as_it_slept() {
 #[test]
 fn a_thread_that_spins_is_on_cpu() {
     let Some(armed) = arm(&own("oncpu", "mitra-spins", 2.0)) else { return };
-    let spinner = thread("mitra-spins", || {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let spinner = thread("mitra-spins", move || {
+        let began = Instant::now();
         let time = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).tv_sec;
         while time() < 1 {
             std::hint::spin_loop();
         }
+        sender.send(began.elapsed().as_secs_f64()).unwrap();
     });
     let raw = run_to_its_end(armed);
     spinner.join().unwrap();
+    let took = receiver.recv().unwrap();
     let seconds: f64 = raw.stacks.iter().map(|s| s.weight).sum();
-    // It may not have got its second of CPU in two seconds on a machine with other work; and time in interrupts is the
-    // thread's for the clock of the samples, but not for its own.
-    assert!((0.3..=1.1).contains(&seconds), "{seconds} s");
-}
-
-/// Maps memory without a file, touches each page once, and unmaps it.
-fn touch(pages: usize) {
-    let bytes = pages * 4096;
-    let flags = rustix::mm::MapFlags::PRIVATE;
-    let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-    // SAFETY: a new mapping that nobody else knows; it is used within its length and before it is unmapped.
-    unsafe {
-        let memory = rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags).unwrap();
-        // Huge pages would take one fault for 512.
-        _ = rustix::mm::madvise(memory, bytes, rustix::mm::Advice::LinuxNoHugepage);
-        for page in 0..pages {
-            memory.cast::<u8>().add(page * 4096).write_volatile(1);
-        }
-        rustix::mm::munmap(memory, bytes).unwrap();
-    }
+    // It may not have got its second of CPU in two seconds on a machine with other work. Time in interrupts, or that a
+    // hypervisor took, is the thread's for the clock of the samples but not for its own: the wall time is the bound.
+    assert!(seconds >= 0.3 && seconds <= took * 1.05, "{seconds} s of {took} s");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 
 pub(super) const KIND: Kind = Kind {
     name: "offcpu",
-    help: "time off CPU by stack: what threads wait for; --d-only for what nothing can interrupt",
+    help: "time off CPU by stack: what threads wait for; --d-only for what nothing can interrupt. A wait that began before is \
+           not seen",
     cost: "about 2.5 µs for each context switch, also for those that are not asked for: 2 % of a CPU at 8,000 per second",
     attaches: &["sched_switch"],
     columns: &[
