@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::conductor::{Conductor, LiveAnswer, Times};
+use crate::conductor::{Conductor, LiveAnswer, Named, Times};
 use crate::draw::Draw;
 use crate::incident::{Control, Form, Incident, Stop, Truth, missing};
 use crate::journal;
@@ -104,9 +104,10 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
     let mut draw = Draw::new(seed, &what.join("+"));
     let conductor = Arc::new(Conductor::new(pieces.len() - noises, noises, &mut draw));
     let archive = dir.join("archive");
-    let wanted: Vec<&str> = pieces.iter().flat_map(conditions).collect();
-    let healthy = wanted.is_empty();
-    let named = move |roots: &[String]| roots.iter().any(|r| wanted.contains(&r.as_str()));
+    let wanted: Vec<Vec<&str>> = pieces.iter().map(conditions).filter(|c| !c.is_empty()).collect();
+    // Of two at once both have to be named.
+    let named = |roots: &[String]| wanted.iter().all(|any| roots.iter().any(|r| any.contains(&r.as_str())));
+    let named: Option<&Named<'_>> = if wanted.is_empty() { None } else { Some(&named) };
     let witnesses = if witnesses { Some(Witnesses::start(dir)?) } else { None };
     let (acts, live) = std::thread::scope(|scope| {
         let threads: Vec<_> = pieces
@@ -116,7 +117,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
                 scope.spawn(move || act(*piece, seed, conductor))
             })
             .collect();
-        let live = conductor.conduct(mitra, &archive, dir, if healthy { None } else { Some(&named) });
+        let live = conductor.conduct(mitra, &archive, dir, named);
         let acts = threads.into_iter().filter_map(|t| t.join().ok()).collect::<Vec<Act>>();
         (acts, live)
     });
