@@ -30,6 +30,8 @@ completion fish fish/vendor_completions.d/mitra.fish
 
 sed "s|@PREFIX@|$prefix|g" packaging/mitra.service >"$pages/mitra.service"
 install -D -m 644 "$pages/mitra.service" "$destdir$unitdir/mitra.service"
+# An example: what stands in /etc belongs to whoever runs the machine.
+install -D -m 644 packaging/mitra.toml "$destdir$prefix/share/doc/mitra/mitra.toml"
 
 echo "installed mitra in $destdir$prefix"
 if [[ -z $destdir && -d /run/systemd/system ]]; then
