@@ -74,6 +74,12 @@ static __always_inline bool is_x86(struct pt_regs *regs)
 	return bpf_core_field_exists(((struct pt_regs___x86 *)regs)->orig_ax);
 }
 
+/* The name of the process, which is that of its first thread: others may have names of their own. */
+static __always_inline void process_comm(char *to, struct task_struct *task)
+{
+	bpf_probe_read_kernel(to, 16, &task->group_leader->comm);
+}
+
 /* The number of the call, or negative where there is none, as after sigreturn. */
 static __always_inline long call_number(struct pt_regs *regs)
 {

@@ -162,7 +162,7 @@ static __always_inline struct cache_sum *cache_sum(struct inode *inode, bool of_
 	if (!sum) {
 		struct cache_sum fresh = {};
 
-		bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
+		process_comm(fresh.comm, bpf_get_current_task_btf());
 		bpf_map_update_elem(&cache_sums, &key, &fresh, BPF_NOEXIST);
 		sum = bpf_map_lookup_elem(&cache_sums, &key);
 		key.tgid = 0;

@@ -167,7 +167,7 @@ static __always_inline struct fork_sum *fork_sum(struct fork_key *key)
 	fresh = bpf_map_lookup_elem(&fork_first, &first);
 	if (!fresh)
 		return 0;
-	bpf_get_current_comm(fresh->comm, sizeof(fresh->comm));
+	process_comm(fresh->comm, bpf_get_current_task_btf());
 	bpf_map_update_elem(&fork_sums, key, fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&fork_sums, key);
 }
@@ -228,7 +228,7 @@ static __always_inline struct program_sum *program_sum(struct task_struct *task,
 	struct program_key key = { .parent = parent->tgid };
 	struct program_sum *sum;
 
-	bpf_probe_read_kernel(key.comm, sizeof(key.comm), &task->group_leader->comm);
+	process_comm(key.comm, task);
 	sum = bpf_map_lookup_elem(&programs, &key);
 	if (!sum) {
 		struct program_sum fresh = {};

@@ -201,7 +201,7 @@ static __always_inline void count_lock(void *ctx, struct lock_wait *wait)
 	if (!sum) {
 		struct contended_sum fresh = {};
 
-		bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
+		process_comm(fresh.comm, bpf_get_current_task_btf());
 		bpf_map_update_elem(&lock_sums, &key, &fresh, BPF_NOEXIST);
 		sum = bpf_map_lookup_elem(&lock_sums, &key);
 	}
@@ -249,7 +249,7 @@ static __always_inline struct futex_sum *futex_sum(__u64 address)
 	if (!sum) {
 		struct futex_sum fresh = {};
 
-		bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
+		process_comm(fresh.comm, bpf_get_current_task_btf());
 		bpf_map_update_elem(&futex_sums, &key, &fresh, BPF_NOEXIST);
 		sum = bpf_map_lookup_elem(&futex_sums, &key);
 	}

@@ -132,7 +132,7 @@ static __always_inline struct lookup_sum *lookup_sum(struct scratch *s, long cal
 	if (sum)
 		return sum;
 	__builtin_memset(&s->first, 0, sizeof(s->first));
-	bpf_get_current_comm(s->first.comm, sizeof(s->first.comm));
+	process_comm(s->first.comm, bpf_get_current_task_btf());
 	s->first.call = call;
 	if (relative)
 		read_base(&s->first.base, s->key.dirfd);

@@ -77,7 +77,7 @@ static __always_inline struct run_sum *run_sum(__u32 tgid, struct task_struct *t
 	fresh = bpf_map_lookup_elem(&run_first, &first);
 	if (!fresh)
 		return 0;
-	bpf_probe_read_kernel(fresh->comm, sizeof(fresh->comm), &task->comm);
+	process_comm(fresh->comm, task);
 	bpf_map_update_elem(&run_sums, &tgid, fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&run_sums, &tgid);
 }

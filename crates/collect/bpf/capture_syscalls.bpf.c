@@ -106,7 +106,7 @@ static __always_inline struct call_sum *call_sum(struct call_key *key)
 	fresh = bpf_map_lookup_elem(&first_sums, &first);
 	if (!fresh)
 		return 0;
-	bpf_get_current_comm(fresh->comm, sizeof(fresh->comm));
+	process_comm(fresh->comm, bpf_get_current_task_btf());
 	bpf_map_update_elem(&call_sums, key, fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&call_sums, key);
 }
@@ -172,7 +172,7 @@ int call_failed(unsigned long long *ctx)
 	if (!sum) {
 		struct error_sum fresh = {};
 
-		bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
+		process_comm(fresh.comm, bpf_get_current_task_btf());
 		bpf_map_update_elem(&error_sums, &key, &fresh, BPF_NOEXIST);
 		sum = bpf_map_lookup_elem(&error_sums, &key);
 	}

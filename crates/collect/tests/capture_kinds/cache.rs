@@ -145,6 +145,58 @@ fn the_hit_ratio_of_fio_is_the_one_that_was_made() {
     }
 }
 
+/// A group of version 1 that goes away again.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn of_limit(bytes: usize) -> Option<Self> {
+        let text = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mut mounts = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mount =
+            mounts.find(|words| words[2] == "cgroup" && words[3].split(',').any(|o| o == "memory"))?;
+        let group = Path::new(mount[1]).join(format!("mitra-test-{}", std::process::id()));
+        fs::create_dir(&group).ok()?;
+        fs::write(group.join("memory.limit_in_bytes"), bytes.to_string()).ok()?;
+        Some(Self(group))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// A file larger than the memory of its reader pushes itself out.
+#[test]
+fn pages_that_reclaim_takes_are_evicted_and_not_dropped() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let Some(group) = Group::of_limit(16 << 20) else {
+        println!("skipped: no memory controller of version 1 here");
+        return;
+    };
+    let dir = directory();
+    let pages = 16 * 1024;
+    let path = cold_file(dir.path(), "too-large", pages);
+    let request = Request { comm: Some("cat".to_owned()), ..Request::new("cache", 30.0, "test") };
+    let Some(mut armed) = arm(&Request { cost_budget: 1.0, ..request }) else { return };
+    let script = "echo $$ > \"$0\"/cgroup.procs && exec cat \"$1\" > /dev/null";
+    let status = Command::new("sh").args(["-c", script]).arg(&group.0).arg(&path).status().unwrap();
+    assert!(status.success());
+    armed.poll();
+    let raw = armed.finish();
+    let files = table(&raw, "files");
+    let row = one_row(files, &[("file", path.to_str().unwrap())]);
+    let (brought_in, evicted) = (number(files, row, "brought in"), number(files, row, "evicted"));
+    // What does not fit has to go. Of a reader that is so short of memory some is read ahead twice.
+    let stayed = brought_in - evicted;
+    assert!(brought_in >= pages as f64 && (0.0..=4096.0).contains(&stayed), "{row:?}");
+    assert_eq!(number(files, row, "dropped"), 0.0);
+    assert_eq!(number(files, row, "hit ratio"), 0.0);
+}
+
 #[test]
 fn pages_agree_with_bpftrace() {
     let script = "tracepoint:filemap:mm_filemap_get_pages /comm == \"mitra-reads2\"/ \

@@ -15,7 +15,7 @@ const ROWS_MAX: usize = 500;
 pub(in crate::capture) struct Who {
     /// The process, while it lives.
     pub(in crate::capture) pid: Option<u32>,
-    /// The name of the thread that was seen first.
+    /// Its name.
     pub(in crate::capture) comm: String,
 }
 

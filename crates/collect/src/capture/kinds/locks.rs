@@ -9,7 +9,9 @@
 //! lock of glibc that others wait for holds the value 2, and a lock that is fought for is often taken just before one
 //! waits for it (`again`). Locks that are taken in user space without waiting cost nothing and are not seen.
 //!
-//! Waits below 10 µs have no stack: it would cost more than they do. Needs Linux 5.19 for the locks of the kernel.
+//! Who wants a semaphore that readers share (as `mmap_lock`) alone first spins for it while its owner runs, and the
+//! kernel does not tell of that: a wait begins when it lies down to sleep. Waits below 10 µs have no stack: it would
+//! cost more than they do. Needs Linux 5.19 for the locks of the kernel.
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{Cell, Raw, RawStack};

@@ -270,7 +270,9 @@ impl Gather for Sockets {
                 self.comm.as_deref().is_none_or(|n| owner.as_ref().is_some_and(|(_, comm)| comm == n));
             if !filtered || owner.is_some() && of_name {
                 let before = self.before.get(&(protocol, socket.cookie)).copied();
-                rows.push(Row { owner, protocol, now: socket, before });
+                // A listener has no connection: its numbers mean something else.
+                let tcp = socket.tcp.filter(|_| socket.state != LISTEN);
+                rows.push(Row { owner, protocol, now: Socket { tcp, ..socket }, before });
             }
         })?;
         self.before.clear();
