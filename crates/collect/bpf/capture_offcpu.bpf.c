@@ -119,8 +119,13 @@ static __always_inline void leave_cpu(void *ctx, struct task_struct *prev, bool 
 	struct off_start start = {};
 	__u32 tid = prev->pid;
 
-	if (!tid || !wanted() || (state & TASK_DEAD))
+	if (!tid || !wanted())
 		return;
+	/* It never comes back; a start that was left behind would count for ever. */
+	if (state & TASK_DEAD) {
+		bpf_map_delete_elem(&off_starts, &tid);
+		return;
+	}
 	start.key.state = off_state(preempted, state);
 	if ((config.flags & FLAG_D_ONLY) && start.key.state != OFF_BLOCKED)
 		return;

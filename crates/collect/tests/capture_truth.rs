@@ -84,6 +84,23 @@ fn a_thread_that_spins_is_on_cpu() {
     assert!(seconds >= 0.3 && seconds <= took * 1.05, "{seconds} s of {took} s");
 }
 
+/// Maps memory without a file, touches each page once, and unmaps it.
+fn touch(pages: usize) {
+    let bytes = pages * 4096;
+    let flags = rustix::mm::MapFlags::PRIVATE;
+    let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    // SAFETY: a new mapping that nobody else knows; it is used within its length and before it is unmapped.
+    unsafe {
+        let memory = rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags).unwrap();
+        // Huge pages would take one fault for 512.
+        _ = rustix::mm::madvise(memory, bytes, rustix::mm::Advice::LinuxNoHugepage);
+        for page in 0..pages {
+            memory.cast::<u8>().add(page * 4096).write_volatile(1);
+        }
+        rustix::mm::munmap(memory, bytes).unwrap();
+    }
+}
+
 #[test]
 fn every_page_that_is_touched_first_is_a_fault() {
     let Some(armed) = arm(&own("faults", "mitra-touches", 1.0)) else { return };
@@ -243,4 +260,17 @@ fn bpftrace_sees_as_many_faults() {
     let raw = run_to_its_end(armed);
     let Some(theirs) = printed(peer, "count") else { return };
     agree(raw.stacks.iter().map(|s| s.count as f64).sum::<f64>(), theirs, "faults");
+}
+
+#[test]
+fn a_wait_that_has_not_ended_counts_up_to_the_end() {
+    let Some(armed) = arm(&own("offcpu", "mitra-waits", 1.5)) else { return };
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    let waiter = thread("mitra-waits", move || _ = receiver.recv());
+    let raw = run_to_its_end(armed);
+    drop(sender);
+    waiter.join().unwrap();
+    let waits: Vec<f64> = raw.stacks.iter().filter(|s| s.tag.contains("still")).map(|s| s.weight).collect();
+    assert!(waits.len() == 1 && (1.0..=1.6).contains(&waits[0]), "{:?}", raw.stacks);
+    assert!(raw.captured.notes.iter().any(|note| note.contains("had not ended")), "{:?}", raw.captured.notes);
 }

@@ -94,6 +94,9 @@ struct Lengths([u64; LATENCY_BUCKETS]);
 // SAFETY: only u64.
 unsafe impl Plain for Lengths {}
 
+/// `OFF_RUNNABLE` of bpf/capture_offcpu.bpf.c.
+const OFF_RUNNABLE: u32 = 0;
+
 /// `enum off_state` of bpf/capture_offcpu.bpf.c.
 fn state(number: u32) -> &'static str {
     match number {
@@ -122,9 +125,9 @@ impl Gather for OffCpu {
         // Who is off CPU still has lost time too, and whoever never comes back lost most.
         let end_ns = now_mono_ns();
         let mut waiting = 0u64;
-        for (_, start) in self.starts.entries(STARTS_MAX)? {
+        for (tid, start) in self.starts.entries(STARTS_MAX)? {
             let ns = end_ns.saturating_sub(start.since_ns);
-            if ns >= self.min_ns {
+            if ns >= self.min_ns && waits_still(&start.key, tid) {
                 raw.stacks.push(self.stack(&start.key, 1, ns, ", at the end still")?);
                 waiting += 1;
             }
@@ -145,6 +148,19 @@ impl Gather for OffCpu {
             buckets: sum.iter().enumerate().map(|(i, count)| (bound(i), *count)).collect(),
         });
         Ok(())
+    }
+}
+
+/// Whether a thread waits as it did when it left its CPU. In a virtual machine a switch now and then reaches no program; a
+/// thread that has come back unseen, or has ended, did not wait until the end.
+fn waits_still(key: &Key, tid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/task/{tid}/stat", key.tgid)) else {
+        return false;
+    };
+    let letter = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    match key.state {
+        OFF_RUNNABLE => letter == Some('R'),
+        _ => letter.is_some_and(|letter| !matches!(letter, 'R' | 'Z' | 'X')),
     }
 }
 
