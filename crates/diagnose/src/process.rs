@@ -175,6 +175,17 @@ impl Top<'_> {
     }
 }
 
+/// How much of a span a process spent in the kernel, of those that do little else: what walks over files, looks names up or
+/// makes objects of the kernel computes next to nothing itself.
+#[must_use]
+pub fn in_kernel_s(process: &Process<'_>, set: &SeriesSet, span: Span) -> f64 {
+    let system = process.total(set, "task.system_time", span);
+    if system >= KERNEL_SHARE * process.total(set, "task.cpu_time", span) { system } else { 0.0 }
+}
+
+/// More of its time in the kernel than in its own code.
+const KERNEL_SHARE: f64 = 0.5;
+
 /// The user processes by name, those that did most of `value` first. `value` gives a total over the span.
 #[must_use]
 pub fn ranking<'a>(

@@ -42,6 +42,7 @@ pub const CONDITION: Condition = Condition {
         "call.errors",
         "sysctl.vm.vfs_cache_pressure",
         "task.system_time",
+        "task.cpu_time",
     ],
     observe,
     remedies,
@@ -229,7 +230,7 @@ fn name_by_a_probe_or_time(view: &View<'_>, finding: &mut Finding, span: Span) {
         finding.confidence = 0.95;
         return;
     }
-    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.system_time", span));
+    let tops = process::ranking(view.processes(), span, |p| process::in_kernel_s(p, view.set, span));
     if let Some(top) = tops.first().filter(|t| t.share >= 0.5) {
         finding.culprit.process = Some(top.comm.to_owned());
         finding.culprit.pid = Some(top.pid());

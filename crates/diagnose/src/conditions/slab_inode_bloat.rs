@@ -34,6 +34,7 @@ pub const CONDITION: Condition = Condition {
         "mem.sreclaimable",
         "inode.nr",
         "task.system_time",
+        "task.cpu_time",
     ],
     observe,
     remedies,
@@ -74,7 +75,7 @@ fn growing(view: &View<'_>) -> Option<Finding> {
         finding.culprit.slab = Some(cache.name.clone());
         finding.evidence.extend(cache.evidence.iter().cloned());
     }
-    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.system_time", span));
+    let tops = process::ranking(view.processes(), span, |p| process::in_kernel_s(p, view.set, span));
     if let Some(top) = tops.first().filter(|t| t.share >= 0.5) {
         finding.culprit.process = Some(top.comm.to_owned());
         finding.culprit.pid = Some(top.pid());
