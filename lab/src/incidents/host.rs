@@ -145,14 +145,14 @@ fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let period = stage.draw().pick(&[4_u64, 5]);
     let workers = machine::cpus() as u64 * stage.loud(4, 2);
     let cpus = machine::cpus() as u64;
-    let millis = stage.loud(1_600, 1_200) * cpus / workers;
+    let millis = stage.loud(2_200, 1_500) * cpus / workers;
     stage.healthy()?;
 
     stage.trouble_starts();
     let argument = format!("{period} {millis} {workers} {job}");
     stage.role(&scheduler, "start-jobs", argument, &Place::default())?;
     stage.trouble()?;
-    stage.suffered(&victim, stage.loud(1.5, 1.2))?;
+    stage.suffered(&victim, stage.loud(1.3, 1.15))?;
     Ok(Truth { process: Some(job), ..Truth::default() })
 }
 

@@ -130,6 +130,8 @@ fn hung<'v, 'a>(view: &'v View<'a>) -> Vec<Hung<'v, 'a>> {
             let meaning = stack.as_deref().map_or(Meaning::Other, Meaning::of);
             let needed = match (meaning, &stack) {
                 (Meaning::Io, _) => LONG_OTHER_CAUSE_S,
+                // The owner of the lock may be one that waits for a device: then the device is the matter.
+                (Meaning::Lock, _) if io_beside(view, &run) => LONG_OTHER_CAUSE_S,
                 // A parent waits for its vfork child for as long as that pleases.
                 (Meaning::Other, Some(s))
                     if s.contains("kernel_clone") || s.contains("wait_for_vfork_done") =>
@@ -151,6 +153,15 @@ fn hung<'v, 'a>(view: &'v View<'a>) -> Vec<Hung<'v, 'a>> {
 fn is_whole(run: &Run) -> bool {
     run.high_s >= 0.95 * run.seconds()
 }
+
+/// Whether others waited for devices or by a rule at every fourth sample meanwhile.
+fn io_beside(view: &View<'_>, run: &Run) -> bool {
+    let waits = view.system_sum(&["tasks.d_io", "tasks.d_memory", "tasks.d_throttle"]);
+    waits.and_then(|s| s.within(run.span()).mean()).is_some_and(|n| n >= IO_BESIDE)
+}
+
+/// A quarter of a task.
+const IO_BESIDE: f64 = 0.25;
 
 /// Whether the task was on a CPU inside the run; its first and last sample still show the way in and out.
 fn woke(view: &View<'_>, row: &str, run: &Run) -> bool {
