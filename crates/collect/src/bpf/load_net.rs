@@ -4,6 +4,7 @@ use std::fs::File;
 
 use aya::programs::{CgroupAttachMode, CgroupSock, CgroupSockAddr};
 use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::dns::Resolvers;
 use super::enums::each_value;
@@ -99,6 +100,11 @@ fn unified_root() -> Result<File, AnyError> {
 }
 
 fn load_resolvers(object: &mut Ebpf) -> Result<(Resolvers, Vec<CgroupLink>), AnyError> {
+    // The kernel only says that it is not permitted.
+    let enough = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN;
+    if capabilities(None).is_ok_and(|sets| !sets.effective.intersects(enough)) {
+        return Err("needs cap_net_admin, for hooks of control groups".into());
+    }
     let root = unified_root()?;
     let mut links = Vec::new();
     let program: &mut CgroupSock =

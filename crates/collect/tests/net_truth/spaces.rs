@@ -128,3 +128,31 @@ fn a_listener_that_does_not_accept_has_a_row_and_an_owner() {
     let comm = bench.text(Entity::Listener, &row, "listener.comm");
     assert_eq!((pid, comm.as_deref()), (Some(i64::from(server.0.id())), Some("python3")));
 }
+
+#[test]
+fn connections_tracked_inside_are_counted() {
+    let Some((mut bench, space)) = bench_with("track", 35) else { return };
+    let chain = "nft add chain inet t c { type filter hook input priority 0 ; }";
+    let made = space.run("nft add table inet t")
+        && space.run(chain)
+        && space.run("nft add rule inet t c ct state established counter");
+    if !made {
+        return println!("skipped: no connection tracking");
+    }
+    let _inside = space.start("sleep", &["60"]);
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..5 {
+        let sender = UdpSocket::bind("0.0.0.0:0").unwrap();
+        sender.send_to(b"tracked", (space.address.as_str(), 9)).unwrap();
+    }
+    bench.sample();
+    bench.sample();
+    let count = bench.cell(Entity::Netns, &space.name, "netns.conntrack_count");
+    assert!(count.is_some_and(|n| (5..100).contains(&n)), "{count:?}");
+    assert_eq!(bench.cell(Entity::Netns, &space.name, "netns.conntrack_drop"), Some(0));
+    let most = bench.cell(Entity::System, "", "conntrack.max");
+    assert!(most.is_some_and(|n| n > 0), "{most:?}");
+    if bench.has("netns.inside") {
+        assert_eq!(bench.cell(Entity::Netns, &space.name, "netns.conntrack_max"), most);
+    }
+}
