@@ -120,9 +120,9 @@ fn a_socket_that_drops_has_a_row_and_an_owner() {
     if !bench.has("netlink.own") {
         return;
     }
-    let reader = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let reader = UdpSocket::bind("127.0.0.1:0").unwrap();
     let row = format!("{}/udp", reader.local_addr().unwrap());
-    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     bench.sample();
     // The first samples find that datagrams are dropped, the next ones where, and then whose socket it is.
     for _ in 0..6 {
