@@ -72,7 +72,7 @@ fn cost(captured: &Captured) -> String {
         ));
     }
     if let Some(ns) = captured.cost_setup_ns {
-        text.push_str(&format!("; and {} to load it before", seconds(ns)));
+        text.push_str(&format!("; loading it took {} before", seconds(ns)));
     }
     if captured.lost > 0 {
         text.push_str(&format!(". Lost: {}", units::grouped(captured.lost as f64)));

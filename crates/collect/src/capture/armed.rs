@@ -14,6 +14,9 @@ use crate::bpf::chain;
 use crate::file::Root;
 use crate::host::host_info;
 
+/// Where cost cannot be measured: what an event took at most on the machines where it was, stacks and all.
+const EVENT_COST_NS_MAX: u64 = 15_000;
+
 /// Bits of the effective capabilities (`linux/capability.h`).
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
@@ -127,7 +130,14 @@ fn arm(kind: &'static Kind, request: &Request, config: &Config) -> Result<Armed,
         ..Captured::default()
     };
     header.notes.extend(loaded.notes.iter().cloned());
-    header.notes.extend(cost.unavailable().map(|why| format!("its cost is not measured: {why}")));
+    let cost_max_ns = (request.cost_budget * request.seconds * 1e9) as u64;
+    let mut events_max = request.max_events;
+    if let Some(why) = cost.unavailable() {
+        events_max = events_max.min(cost_max_ns / EVENT_COST_NS_MAX);
+        header.notes.push(format!(
+            "its cost is not measured ({why}; it needs CAP_SYS_ADMIN), so it ends after {events_max} events"
+        ));
+    }
     Ok(Armed {
         header,
         gather,
@@ -137,8 +147,8 @@ fn arm(kind: &'static Kind, request: &Request, config: &Config) -> Result<Armed,
         began: Instant::now(),
         lasted: Duration::ZERO,
         time: Duration::from_secs_f64(request.seconds),
-        cost_max_ns: (request.cost_budget * request.seconds * 1e9) as u64,
-        events_max: request.max_events,
+        cost_max_ns,
+        events_max,
         pid: request.pid,
         ended: None,
         seen: Vec::new(),
