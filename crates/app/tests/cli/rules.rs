@@ -1,6 +1,9 @@
 //! Rules: the file, what they would have done in a recording, and a recorder that acts.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -168,6 +171,87 @@ fn a_recorder_runs_the_command_of_a_rule() {
         assert!(Path::new(path).join("captures").join(capture["file"].as_str().unwrap()).exists());
     }
     assert!(good(&["status", "--archive", path]).contains("Suspected"));
+}
+
+/// Fresh memory again and again, until dropped: each page of it is a fault.
+struct Faults(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Faults {
+    fn start() -> Faults {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                // So large that the allocator maps it, and gives it back.
+                let mut memory = vec![0_u8; 32 << 20];
+                memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+                std::hint::black_box(&memory);
+            }
+        });
+        Faults(stop, Some(thread))
+    }
+}
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        _ = self.1.take().map(JoinHandle::join);
+    }
+}
+
+/// A built-in suspicion on a real machine: real faults, the probe that is armed, what it saw of whom. Once more without
+/// arming, which must leave no capture.
+#[test]
+fn a_real_suspicion_arms_a_probe_and_the_archive_has_what_it_saw() {
+    if !is_root() {
+        println!("skipped: probes need root");
+        return;
+    }
+    for flags in [&[][..], &["--no-arm"]] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("archive");
+        let path = path.to_str().unwrap();
+        let config = write(dir.path(), "");
+        let mut recorder =
+            Running::start(command(&["record", "--archive", path, "--config", &config]).args(flags));
+        recorder.line();
+        let faults = Faults::start();
+        // Three seconds until it is suspected, three of the probe, and what loading and writing take.
+        std::thread::sleep(Duration::from_secs(11));
+        drop(faults);
+        let (end, err) = recorder.end(Signal::TERM);
+        assert!(end.success(), "{end}: {err}");
+        let status = json(&["status", "--json", "--archive", path]);
+        let events = status["escalation"].as_array().unwrap();
+        let of = |kind: &str, name: &str, is: &str| {
+            let found = events.iter().map(|e| &e["event"]).find(|e| e["event"] == kind && e[name] == is);
+            found.cloned()
+        };
+        let suspicion = of("suspicion", "rule", "minor-fault-rate").unwrap_or_else(|| panic!("{status}"));
+        assert_eq!(suspicion["condition"], "minor-fault-storm");
+        let capture = of("capture", "capture", "faults");
+        if !flags.is_empty() {
+            assert_eq!((capture, &suspicion["armed"]), (None, &Value::Array(Vec::new())), "{status}");
+            continue;
+        }
+        let Some(capture) = capture.filter(|_| !err.contains("this kernel refuses")) else {
+            assert!(err.contains("this kernel refuses"), "{status}\n{err}");
+            println!("skipped: {err}");
+            return;
+        };
+        assert_eq!(suspicion["armed"], serde_json::json!(["faults"]));
+        assert_eq!(capture["why"], "rule minor-fault-rate");
+        assert!(
+            capture["seconds"].as_f64().unwrap() > 2.0 && capture["events"].as_u64().unwrap() > 1000,
+            "{capture}"
+        );
+        // The rule watches its culprit alone, which is this process.
+        let tops = capture["tops"].as_array().unwrap();
+        assert!(!tops.is_empty() && tops.iter().all(|row| row["pid"] == std::process::id()), "{capture}");
+        assert!(Path::new(path).join("captures").join(capture["file"].as_str().unwrap()).exists());
+        let status = good(&["status", "--archive", path]);
+        assert!(status.contains("minor-fault-rate"), "{status}");
+    }
 }
 
 #[test]
