@@ -30,7 +30,8 @@ pub struct Recorder {
     frame: Frame,
     clock: Clock,
     trouble: Trouble,
-    sealing: Trouble,
+    /// What the disk has not taken yet.
+    waiting: Trouble,
     escalation: Escalation,
 }
 
@@ -75,7 +76,7 @@ impl Recorder {
             frame: Frame::new(),
             clock,
             trouble: Trouble::default(),
-            sealing: Trouble::default(),
+            waiting: Trouble::default(),
         })
     }
 
@@ -130,8 +131,16 @@ impl Recorder {
         match self.writer.append(&self.frame, self.sampler.strings()) {
             Ok(()) => {
                 self.trouble.over();
-                if let Some(error) = self.writer.trouble() {
-                    self.sealing.tell(&format!("{error}; what was recorded since is kept and tried again"));
+                match self.writer.trouble() {
+                    Some(error) => {
+                        self.waiting
+                            .tell(&format!("{error}; what was recorded since is kept and tried again"));
+                    }
+                    None if self.waiting.told.is_some() => {
+                        log("the archive is written again; nothing was lost");
+                        self.waiting = Trouble::default();
+                    }
+                    None => {}
                 }
             }
             Err(error) => self.trouble.happened(&format!("{error}; the recorder goes on trying")),

@@ -8,7 +8,7 @@ use crate::cli::RecordArgs;
 use crate::footing;
 use crate::notify::Notify;
 use crate::place;
-use crate::recorder::{Recorder, log};
+use crate::recorder::Recorder;
 use crate::signals::{self, Hangup, STOP};
 
 /// Records until SIGINT or SIGTERM.
@@ -18,10 +18,10 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     let dir = place::archive_dir(&args.archive)?;
     let recorder = Recorder::open(&dir, &args.sampling)?;
     let refused = footing::secure();
+    let mut line = recorder.describe();
     if !refused.is_empty() {
-        log(&format!("should the machine be in trouble: {}", refused.join("; ")));
+        line.push_str(&format!("; should the machine be in trouble: {}", refused.join(", ")));
     }
-    let line = recorder.describe();
     // Whoever closed standard output still wants the recording.
     _ = writeln!(std::io::stdout(), "{line}");
     notify.ready(&line, args.sampling.interval);

@@ -121,7 +121,7 @@ fn nobody_can_record() {
     assert!(!report["recorder"]["unavailable"].as_array().unwrap().is_empty(), "{report}");
 }
 
-/// A full disk costs samples, not the recorder; it says so once, and goes on when there is space.
+/// A full disk costs not even samples while they are few; the recorder says so once, and when there is space again.
 #[test]
 fn a_full_disk_is_survived() {
     if !is_root() {
@@ -154,9 +154,10 @@ fn a_full_disk_is_survived() {
     let log = std::fs::read_to_string(mount.with_extension("log")).unwrap();
     assert_eq!(output.code, 0, "{}\n{log}", output.err);
     let lines: Vec<&str> = log.lines().collect();
-    assert!(lines.len() >= 2 && lines[0].contains("goes on trying"), "{log}");
+    assert!(lines.len() >= 2 && lines[0].contains("is kept and tried again"), "{log}");
     assert!(lines.last().unwrap().contains("written again"), "{log}");
     assert!(lines.len() <= 3, "one complaint a minute: {log}");
     let samples: usize = output.out.trim().parse().unwrap();
-    assert!(samples > 5, "{samples} lines after there was space again");
+    // Fifteen in each half, and a header; the first half would be missing.
+    assert!(samples > 20, "{samples} lines");
 }
