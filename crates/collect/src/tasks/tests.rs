@@ -393,3 +393,38 @@ fn an_unknown_group_has_no_path() {
     m.pass(&[r], &[]);
     assert_eq!(m.strings.cell(m.task(10, 5 * S, "task.cgroup")), Some("/web"));
 }
+
+#[test]
+fn descriptors_stay_as_they_were_last_seen_and_the_fullest_process_is_told() {
+    let mut m = Machine::new();
+    let with = |fds: Option<[i64; 3]>| {
+        let mut r = task(10, 10, 5 * S, 1_000);
+        r.files = fds;
+        r
+    };
+    m.pass(&[with(Some([900, 1_000, 7])), task(11, 11, 5 * S, 0)], &[]);
+    assert_eq!(m.system("tasks.fds_fullest"), 900_000);
+    m.pass(&[with(None), task(11, 11, 5 * S, 0)], &[]);
+    assert_eq!(m.task(10, 5 * S, "task.fds"), 900, "it has not run");
+    assert_eq!(m.task(10, 5 * S, "task.netns"), 7);
+    assert_eq!(m.task(11, 5 * S, "task.fds"), NA);
+    m.pass(&[with(Some([5_000, NA, 7]))], &[]);
+    assert_eq!(m.system("tasks.fds_fullest"), NA, "nobody has a limit");
+}
+
+#[test]
+fn waits_for_locks_add_up_also_when_the_kernel_began_anew() {
+    let mut m = Machine::new();
+    let born = 5 * S;
+    m.pass(&[task(10, 10, born, 0)], &[]);
+    assert_eq!(m.task(10, born, "task.lock_wait"), NA, "nobody reports them");
+    m.tasks.set_sees_locks(true);
+    m.pass(&[task(10, 10, born, 0)], &[]);
+    assert_eq!(m.task(10, born, "task.lock_wait"), 0);
+    for (told, sum) in [(4_000, 4_000), (9_000, 9_000), (2_000, 11_000)] {
+        m.tasks.lock_wait(10, born, told);
+        m.tasks.lock_wait(10, born + 1, 1_000_000);
+        m.pass(&[task(10, 10, born, 0)], &[]);
+        assert_eq!(m.task(10, born, "task.lock_wait"), sum);
+    }
+}
