@@ -171,6 +171,16 @@ fn a_backlog_that_nobody_waits_for_or_that_is_gone_in_a_second_is_work() {
     assert!(!ids(&m.explain()).contains(&"dirty-writeback-stall"));
 }
 
+#[test]
+fn dirty_pages_that_are_too_young_to_be_written_are_no_backlog() {
+    let mut m = Machine::idle();
+    backlog(&mut m, 2.6e6);
+    m.sys("mem.dirty", 2e6, 3e8).sys("mem.writeback", 0.0, 2e5);
+    m.row("disk.io_time", "loop0", 0.01, 0.1).row("disk.weighted_time", "loop0", 0.0, 0.2);
+    stuck(&mut m, 81, "reader", "folio_wait_bit_common;filemap_read");
+    assert!(!ids(&m.explain()).contains(&"dirty-writeback-stall"));
+}
+
 /// A group that may read 40 times a second from a device that answers in 50 us.
 fn limited(m: &mut Machine, rate: f64, pressure: f64) {
     device(m, "loop2", (400.0, 4096.0, 5e-5), (rate, 4096.0, 5e-5), "read");

@@ -2,10 +2,12 @@
 //!
 //! The slow disks are our own ([`Stage::slow_disk`]): a loop device on a file whose requests take as long as the stage says.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use crate::incident::{Incident, Need, Stop, Truth};
+use crate::journal::Undo;
 use crate::stage::{Fs, IoLimit, LoopFs, Place, SlowDisk, Speed, Stage};
 
 /// The incidents of this file.
@@ -233,6 +235,10 @@ fn dirty_writeback_stall(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.watch_device(upper.device());
     let victim = victim(stage, "commit", upper.mount(), &Place::default())?;
     let name = stage.draw().name();
+    // Limits of a machine with little memory: here a tenth of it would be two gigabytes.
+    let dirty = stage.draw().between(96 << 20, 256 << 20);
+    bound_dirty(stage, "dirty_background", dirty / 4)?;
+    bound_dirty(stage, "dirty", dirty)?;
     let times = stage.loud(8, 3);
     let megabytes_s = speed.bytes_per_s * times / 1_000_000;
     stage.healthy()?;
@@ -249,6 +255,20 @@ fn dirty_writeback_stall(stage: &mut Stage) -> Result<Truth, Stop> {
         devices: vec![upper.device().to_owned()],
         ..Truth::default()
     })
+}
+
+/// Bounds dirty pages in bytes. The kernel forgets the bound in parts of memory then, and takes no bytes of 0: writing the
+/// parts again is what undoes it.
+fn bound_dirty(stage: &mut Stage, which: &str, bytes: u64) -> Result<(), Stop> {
+    let path = |unit: &str| Path::new("/proc/sys/vm").join(format!("{which}_{unit}"));
+    let read = |unit: &str| fs::read_to_string(path(unit)).map(|text| text.trim().to_owned());
+    let (by_bytes, by_ratio) = (read("bytes")?, read("ratio")?);
+    let undo = match by_bytes.as_str() {
+        "0" => Undo::Write(path("ratio"), by_ratio),
+        _ => Undo::Write(path("bytes"), by_bytes),
+    };
+    stage.on_cleanup(undo)?;
+    Ok(fs::write(path("bytes"), bytes.to_string())?)
 }
 
 /// The trouble begins to hurt when the last block is taken.

@@ -5,7 +5,7 @@
 //! commit, a journal) waits for the whole backlog, and when the dirty pages reach their limit everybody who writes is paced.
 //! What tells it from a device that is slow (`slow-device`) is the backlog; from a program that fills the queue with direct
 //! requests (`disk-hog`) too. A large copy to a fast device has a backlog of less than a second and hurts nobody; a copy
-//! that nobody else waits for is work.
+//! that nobody else waits for is work; and pages that are dirty and too young to be written are no backlog of the device.
 //!
 //! The flusher threads of the kernel are messengers, never the culprit.
 
@@ -52,6 +52,9 @@ pub const CONDITION: Condition = Condition {
 const DRAIN_S: f64 = 5.0;
 /// A backlog below this is written by the slowest disk within that time.
 const BACKLOG_BYTES: f64 = 32e6;
+/// And the device does not keep up with what it was given: what is under way to it takes it a second and longer. Dirty
+/// pages that nobody has begun to write wait for nothing but their age.
+const UNDER_WAY_S: f64 = 1.0;
 /// It is more than usual.
 const MORE: f64 = 2.0;
 /// Others spend a tenth of a task's time more waiting than before.
@@ -90,6 +93,17 @@ fn observe(view: &View<'_>) -> Observation {
             "{} of dirty pages at most, which {device} writes in {}",
             words::bytes(high.peak),
             words::seconds(drain_s)
+        ));
+    }
+    let under_way = view.system("mem.writeback").and_then(|s| s.within(span).mean());
+    if let Some(under_way) = under_way
+        && under_way < UNDER_WAY_S * written_s
+    {
+        return Observation::Inactive(format!(
+            "{} of dirty pages at most, and {device} kept up with what was sent to it: {} under way, {}/s written",
+            words::bytes(high.peak),
+            words::bytes(under_way),
+            words::bytes(written_s)
         ));
     }
     if view.each("task.write_bytes").next().is_none() || view.each("task.state").next().is_none() {
