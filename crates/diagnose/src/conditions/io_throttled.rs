@@ -64,6 +64,8 @@ const LIMITS: [(&str, &str, &str); 4] = [
 /// The kernel hands out the budget in slices of a tenth of a second and rounds requests up to whole ones: a group that is
 /// held at its limit is a little below or above it in each second.
 const AT_LIMIT: f64 = 0.8;
+/// What did more than that in a second did it before the limit was set, or past it.
+const ABOVE_LIMIT: f64 = 1.3;
 /// Its tasks wait for a tenth of the time.
 const PRESSURE: f64 = 0.1;
 /// And twice as much as before.
@@ -145,7 +147,8 @@ fn held<'a>(
     let floor = view.threshold(PRESSURE, &base).max(MORE * pressure_before.unwrap_or(0.0)).min(0.9);
     // Bursts of large requests pass in one second what the limit gives for several: a mean over three seconds tells.
     let rate = smooth(&rate);
-    let both = pressure.zip(&rate, |p, rate| if rate >= AT_LIMIT * limit { p } else { 0.0 });
+    let at_limit = |rate: f64| (AT_LIMIT * limit..=ABOVE_LIMIT * limit).contains(&rate);
+    let both = pressure.zip(&rate, |p, rate| if at_limit(rate) { p } else { 0.0 });
     let high = view.high_signal(&both, floor, 3.0, pressure_before)?;
     let span = high.run.span();
     let rate = view.of(metric, group)?.within(span).mean()?;
