@@ -48,8 +48,8 @@ struct {
 } calls_begun SEC(".maps");
 
 struct {
-	/* Calls that began, also those beyond the number wanted. */
-	__u64 seen;
+	/* Calls that were sent, or for which the ring had no room. */
+	__u64 taken;
 } globals;
 
 SEC("tp_btf/sys_enter")
@@ -61,7 +61,7 @@ int trace_entered(unsigned long long *ctx)
 
 	if (!wanted() || is_compat(regs))
 		return 0;
-	if (__sync_fetch_and_add(&globals.seen, 1) >= config.number)
+	if (*(volatile __u64 *)&globals.taken >= config.number)
 		return 0;
 	begun.args[0] = call_arg(regs, 0);
 	begun.args[1] = call_arg(regs, 1);
@@ -107,7 +107,8 @@ int trace_left(unsigned long long *ctx)
 	if (!begun)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (now - begun->at < config.min_ns || !count_event()) {
+	if (now - begun->at < config.min_ns || __sync_fetch_and_add(&globals.taken, 1) >= config.number ||
+	    !count_event()) {
 		bpf_map_delete_elem(&calls_begun, &tid);
 		return 0;
 	}

@@ -187,7 +187,7 @@ impl Armed {
         if self.began.elapsed() >= self.time {
             return Ok(Some(Ended::Time));
         }
-        if self.counts.events >= self.events_max {
+        if self.counts.events >= self.events_max || self.gather.is_complete() {
             return Ok(Some(Ended::Events));
         }
         if self.cost_kernel_ns.unwrap_or(0).saturating_add(self.cost.user_ns) > self.cost_max_ns {

@@ -62,6 +62,11 @@ trait Gather: Send {
         Ok(())
     }
 
+    /// Whether it has all that was asked for, so that there is nothing left to wait for.
+    fn is_complete(&self) -> bool {
+        false
+    }
+
     /// Puts what the kernel counted into tables, histograms and stacks. Nothing is attached any more.
     fn finish(self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError>;
 }

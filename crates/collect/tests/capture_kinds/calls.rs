@@ -137,6 +137,7 @@ fn a_trace_has_the_calls_in_their_order() {
     let all: Vec<(&str, &str, f64)> = calls
         .rows
         .iter()
+        .filter(|row| text(calls, row, "result") != "does not return")
         .map(|row| (text(calls, row, "call"), text(calls, row, "result"), number(calls, row, "duration")))
         .collect();
     let at = |part: &str| all.iter().position(|(call, ..)| call.contains(part)).expect(part);
@@ -153,12 +154,27 @@ fn a_trace_has_the_calls_in_their_order() {
 fn a_trace_ends_after_as_many_calls_as_were_asked_for_and_needs_a_process() {
     let mut request = own("trace", "mitra-traced2");
     request.options.insert("calls".to_owned(), "100".to_owned());
+    let Some(mut armed) = arm(&request) else { return };
+    // SAFETY: asks for a number.
+    let calls = || (0..5000).for_each(|_| _ = unsafe { libc::syscall(libc::SYS_getppid) });
+    crate::thread("mitra-traced2", calls).join().unwrap();
+    // There is nothing left to wait for.
+    assert_eq!(armed.poll(), Some(&mitra_model::capture::Ended::Events));
+    let raw = armed.finish();
+    assert_eq!(raw.captured.lost, 0);
+    assert_eq!(table(&raw, "calls").rows.len(), 100);
+    request.min = Duration::from_millis(5);
     let raw = watch(&request, || {
         // SAFETY: asks for a number.
-        (0..5000).for_each(|_| _ = unsafe { libc::syscall(libc::SYS_getppid) });
+        (0..500).for_each(|_| _ = unsafe { libc::syscall(libc::SYS_getppid) });
+        std::thread::sleep(Duration::from_millis(6));
     });
-    let Some(raw) = raw else { return };
-    assert_eq!(table(&raw, "calls").rows.len(), 100);
+    let raw = raw.unwrap();
+    let calls = table(&raw, "calls");
+    let returned = |row: &&Vec<_>| text(calls, row, "result") != "does not return";
+    let rows: Vec<_> = calls.rows.iter().filter(returned).collect();
+    let long = |row: &&Vec<_>| number(calls, row, "duration") >= 5e-3;
+    assert!(!rows.is_empty() && rows.len() < 50 && rows.iter().all(long), "{rows:?}");
     let nobody = Request::new("trace", 1.0, "test");
     assert!(mitra_collect::capture::Capture::arm(&nobody).err().unwrap().to_string().contains("--pid"));
     request.options.insert("calls".to_owned(), "0".to_owned());

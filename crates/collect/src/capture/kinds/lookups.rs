@@ -6,6 +6,10 @@
 //!
 //! Only the exit of calls is probed. A call that did not fail with ENOENT costs one comparison, one that did the
 //! reading of its path and a table entry. Lookups by io_uring, and by programs of 32 bits, are not seen.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): a call that does not fail so takes 190 ns longer (`getppid`:
+//! 187 to 375 ns of CPU), a missing name 520 ns (`access`: 717 to 1,240 ns). Without the measuring of the cost itself
+//! the first is 90 ns.
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureRow, Cell, Raw};
@@ -21,7 +25,7 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 pub(super) const KIND: Kind = Kind {
     name: "lookups",
     help: "names that were looked up and are not there, by process and directory",
-    cost: "one comparison for each system call, more for each that fails: much only where hundreds of thousands of names a second are missing",
+    cost: "190 ns for each system call of the machine and 520 ns for each name that is missing: much only where a million calls a second are made",
     attaches: &["sys_exit"],
     columns: COLUMNS,
     options: &[],

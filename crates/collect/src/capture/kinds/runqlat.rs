@@ -6,6 +6,9 @@
 //!
 //! The scheduler measures each wait itself (the second number of `/proc/PID/schedstat`); this looks at it whenever a
 //! task leaves its CPU. A wait is therefore counted when the run after it ends, and one that has not ended is not.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): a byte through a pipe and back, which is two wake-ups, takes
+//! 620 ns longer (5.3 to 5.9 µs of CPU).
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureRow, Cell, Raw};
@@ -19,7 +22,7 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 pub(super) const KIND: Kind = Kind {
     name: "runqlat",
     help: "how long tasks that could run waited for a CPU, by process",
-    cost: "for each context switch",
+    cost: "about 300 ns for each context switch: much from 50,000 switches a second on",
     attaches: &["sched_switch"],
     columns: COLUMNS,
     options: &[],

@@ -6,6 +6,9 @@
 //!
 //! Entry and exit of every call are probed, so that this is the dearest kind on a load of many short calls; a process
 //! given by `--pid` makes it cheap for the others. Calls of 32-bit programs are left out.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): each call takes 530 ns longer (`getppid`: 187 to 722 ns of
+//! CPU, `pread` of a cached page: 534 to 1,065 ns). Without the measuring of the cost itself it is 355 ns.
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureRow, Cell, Raw};
@@ -19,7 +22,7 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 pub(super) const KIND: Kind = Kind {
     name: "syscalls",
     help: "system calls by process: how many, how long, how many fail",
-    cost: "for each system call twice: much on a load of many short calls; a process alone makes it cheap for the others",
+    cost: "530 ns for each system call: much from 50,000 calls a second on; a process alone makes it cheaper for the others",
     attaches: &["sys_enter", "sys_exit"],
     columns: COLUMNS,
     options: &[],

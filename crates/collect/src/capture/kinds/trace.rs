@@ -4,7 +4,11 @@
 //! the process as `ptrace` does, which slows a busy one down a hundredfold; it takes a bounded number of calls and
 //! then no more. Arguments are shown as numbers, paths are read.
 //!
-//! Needs `--pid`. `--option calls=N` says how many.
+//! Needs `--pid`. `--option calls=N` says how many, and `--min` that only long ones are meant. Calls that have not
+//! returned in the end are shown as such.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): a call that is taken takes 820 ns longer (`getppid`: 182 to
+//! 1,003 ns of CPU), and afterwards, until the capture ends, 400 ns.
 
 use std::collections::HashMap;
 
@@ -24,7 +28,7 @@ use crate::capture::{AnyError, Gather, Kind, Request};
 pub(super) const KIND: Kind = Kind {
     name: "trace",
     help: "the first calls of one process, one by one, without stopping it",
-    cost: "two comparisons for each system call of other processes; of the process itself for as many calls as are taken",
+    cost: "820 ns for each call that is taken, which are few; 200 ns for each call of other processes meanwhile",
     attaches: &["sys_enter", "sys_exit"],
     columns: COLUMNS,
     options: &[("calls", "how many calls to take, 1000 unless said, at most 20000")],
@@ -52,22 +56,28 @@ fn configure(request: &Request, config: &mut Config) -> Result<(), String> {
     if request.pid.is_none() {
         return Err("a trace is of one process: say which by --pid".to_owned());
     }
-    config.number = match request.option("calls") {
-        None => CALLS,
-        Some(text) => match text.parse() {
-            Ok(calls) if (1..=CALLS_MAX).contains(&calls) => calls,
-            _ => return Err(format!("calls is a number from 1 to {CALLS_MAX}, not {text:?}")),
-        },
-    };
+    config.number = calls_wanted(request)?;
     Ok(())
 }
 
-fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn calls_wanted(request: &Request) -> Result<u32, String> {
+    match request.option("calls") {
+        None => Ok(CALLS),
+        Some(text) => match text.parse() {
+            Ok(calls) if (1..=CALLS_MAX).contains(&calls) => Ok(calls),
+            _ => Err(format!("calls is a number from 1 to {CALLS_MAX}, not {text:?}")),
+        },
+    }
+}
+
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
     set_classes(loader, path_class)?;
     loader.tracepoint("sys_exit", &["trace_left"])?;
     loader.tracepoint("sys_enter", &["trace_entered"])?;
     let (ring, begun) = (loader.ring("trace_ring")?, loader.map("calls_begun")?);
-    Ok(Box::new(Trace { ring, begun, calls: Vec::new() }))
+    let wanted = usize::try_from(calls_wanted(request)?)?;
+    let min_ns = u64::try_from(request.min.as_nanos()).unwrap_or(u64::MAX);
+    Ok(Box::new(Trace { ring, begun, calls: Vec::new(), wanted, min_ns }))
 }
 
 #[repr(C)]
@@ -102,6 +112,8 @@ struct Trace {
     ring: RingBuf<MapData>,
     begun: MapReader<u32, Begun>,
     calls: Vec<Rec>,
+    wanted: usize,
+    min_ns: u64,
 }
 
 impl Gather for Trace {
@@ -113,6 +125,10 @@ impl Gather for Trace {
         Ok(())
     }
 
+    fn is_complete(&self) -> bool {
+        self.calls.len() >= self.wanted
+    }
+
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         self.poll()?;
         self.calls.sort_by_key(|rec| rec.at_ns);
@@ -122,7 +138,9 @@ impl Gather for Trace {
         let mut rows: Vec<Vec<Cell>> = self.calls.iter().map(|rec| row(rec, first)).collect();
         let end_ns = now_mono_ns();
         for (tid, begun) in begun {
-            rows.push(unfinished(tid, &begun, first, end_ns));
+            if end_ns.saturating_sub(begun.at_ns) >= self.min_ns {
+                rows.push(unfinished(tid, &begun, first, end_ns));
+            }
         }
         raw.captured.tops = tops(&self.calls);
         // Each call is wanted: the bound is that of the capture.
@@ -147,13 +165,17 @@ fn row(rec: &Rec, first_ns: u64) -> Vec<Cell> {
 
 fn unfinished(tid: u32, begun: &Begun, first_ns: u64, end_ns: u64) -> Vec<Cell> {
     let call = u32::try_from(begun.call).unwrap_or(u32::MAX);
+    let text = call_text(call, &begun.args, "");
+    // These two end the thread.
+    let ends = text.starts_with("exit(") || text.starts_with("exit_group(");
+    let lasted = end_ns.saturating_sub(begun.at_ns) as f64 * 1e-9;
     cells([
         Cell::number(begun.at_ns.saturating_sub(first_ns) as f64 * 1e-9),
         Cell::number(f64::from(tid)),
         Cell::text(comm_str(&begun.comm)),
-        Cell::text(call_text(call, &begun.args, "")),
-        Cell::text("has not returned"),
-        Cell::number(end_ns.saturating_sub(begun.at_ns) as f64 * 1e-9),
+        Cell::text(text),
+        Cell::text(if ends { "does not return" } else { "has not returned" }),
+        if ends { Cell::Unknown(()) } else { Cell::number(lasted) },
     ])
 }
 
