@@ -129,7 +129,7 @@ fn a_socket_that_drops_has_a_row_and_an_owner() {
         for _ in 0..1_000 {
             drop(sender.send_to(&[0; 500], reader.local_addr().unwrap()));
         }
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         bench.sample();
     }
     let drops = bench.cell(Entity::Listener, &row, "listener.drops");
