@@ -1,6 +1,8 @@
 //! Saying what is fine: areas whose numbers were there and unremarkable.
 
-use mitra_model::{SeriesSet, Span};
+use mitra_model::{Series, SeriesSet, Span};
+
+use crate::network;
 
 /// One area: it is healthy when all of its metrics that exist stayed below their limits.
 struct Area {
@@ -20,6 +22,7 @@ const AREAS: &[Area] = &[
             ("tcp.RetransSegs", 10.0),
             ("tcpext.ListenOverflows", 0.01),
             ("tcpext.TCPAbortOnMemory", 0.01),
+            ("udp.RcvbufErrors", 0.01),
         ],
         per_cpu: false,
     },
@@ -42,7 +45,14 @@ const AREAS: &[Area] = &[
 
 /// The metrics that the areas need.
 pub fn metrics() -> impl Iterator<Item = &'static str> {
-    AREAS.iter().flat_map(|a| a.limits.iter().map(|(metric, _)| *metric))
+    let own = || AREAS.iter().flat_map(|a| a.limits.iter().map(|(metric, _)| *metric));
+    own().chain(own().filter_map(network::elsewhere))
+}
+
+/// A metric of the machine, and of the network namespaces where it has one in each.
+fn series<'a>(set: &'a SeriesSet, metric: &str) -> impl Iterator<Item = &'a Series> {
+    let elsewhere = network::elsewhere(metric).into_iter().flat_map(|m| set.each(m)).map(|(_, s)| s);
+    set.system(metric).into_iter().chain(elsewhere)
 }
 
 /// The areas that were checked and are fine. One whose numbers are all missing was not checked.
@@ -54,7 +64,8 @@ pub fn healthy(set: &SeriesSet, span: Span) -> Vec<String> {
         let means: Vec<(f64, f64)> = area
             .limits
             .iter()
-            .filter_map(|(metric, limit)| Some((set.system(metric)?.mean(span)?, limit * scale)))
+            .flat_map(|(metric, limit)| series(set, metric).map(move |s| (s.mean(span), limit * scale)))
+            .filter_map(|(mean, limit)| Some((mean?, limit)))
             .collect();
         !means.is_empty() && means.iter().all(|(mean, limit)| mean < limit)
     };

@@ -4,13 +4,14 @@
 //! much slower.
 
 mod batch;
+mod network;
 mod service;
 
 use crate::incident::{Control, Stop};
 use crate::stage::{Place, Stage, Victim};
 
 /// By file.
-const FILES: &[&[Control]] = &[IDLE, batch::CONTROLS, service::CONTROLS];
+const FILES: &[&[Control]] = &[IDLE, batch::CONTROLS, network::CONTROLS, service::CONTROLS];
 
 const IDLE: &[Control] = &[Control {
     name: "idle",

@@ -12,6 +12,7 @@ mod process;
 mod storage;
 
 pub use cpu::redis_server;
+pub use network::cable;
 
 use crate::incident::Incident;
 

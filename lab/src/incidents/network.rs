@@ -331,8 +331,8 @@ fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
     let cable = cable(stage)?;
     let (held, served) = (cable.address(stage), cable.address(stage));
     cable.serve(stage, "tcp-mute", &held)?;
-    cable.serve(stage, "tcp-push", &format!("{served} 150000"))?;
-    let victim = cable.client(stage, "tcp-fetch", &format!("{served} 150000 50"))?;
+    cable.serve(stage, "tcp-push", &format!("{served} 400000"))?;
+    let victim = cable.client(stage, "tcp-fetch", &format!("{served} 400000 50"))?;
     let (least, most_s) = stage.loud((2, 4), (5, 6));
     let seconds = stage.draw().between(least, most_s);
     stage.healthy()?;
@@ -346,13 +346,16 @@ fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
 
 /// Somebody pours into connections that nobody reads; everybody's segments find no memory.
 fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
-    let high = stage.draw().between(6_000, 12_000);
-    stage.sysctl("net.ipv4.tcp_mem", &format!("{} {} {high}", high / 2, high * 3 / 4))?;
+    let high = stage.draw().between(4_000, 8_000);
+    // The kernel slows down at the second number, and refuses at the third. Close together they are reached at once.
+    let pressure = (high as f64 * stage.draw().real(0.90, 0.98)) as u64;
+    stage.sysctl("net.ipv4.tcp_mem", &format!("{} {pressure} {high}", high / 2))?;
     let cable = cable(stage)?;
     let (victim, _) = asking(stage, &cable)?;
     let held = cable.address(stage);
     cable.serve(stage, "tcp-mute", &held)?;
-    let (least, most) = stage.loud((60, 120), (25, 40));
+    let (least, most) = stage.loud((500, 900), (250, 350));
+    // Under pressure each socket keeps its fair share, so that only very many of them go on to the end.
     let connections = stage.draw().between(least, most);
     stage.healthy()?;
 

@@ -23,6 +23,7 @@ pub const ROLES: &[Role] = &[
     ("tcp-churn", churn),
     ("tcp-pour", pour),
     ("tcp-abandon", abandon),
+    ("tcp-drain", drain),
     ("tcp-push", push),
     ("tcp-fetch", fetch),
 ];
@@ -276,6 +277,15 @@ fn pour(argument: &str) -> io::Result<()> {
     }
 }
 
+/// `ADDR`: accepts one connection after the other and reads all that comes.
+fn drain(argument: &str) -> io::Result<()> {
+    let (address, ..) = words(argument)?;
+    let listener = listen(address, 16)?;
+    loop {
+        io::copy(&mut listener.accept()?.0, &mut io::sink()).ok();
+    }
+}
+
 /// `ADDR PER_S`: fills connections to somebody who does not read, and closes them with the data unsent.
 fn abandon(argument: &str) -> io::Result<()> {
     let (address, numbers, _) = words(argument)?;
@@ -318,7 +328,8 @@ fn fetch(argument: &str) -> io::Result<()> {
     loop {
         meter.measure(|| {
             let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-            sockopt::set_socket_recv_buffer_size(&stream, 8 << 10)?;
+            // Room for a few packets of the size that a virtual cable carries: less would lose them.
+            sockopt::set_socket_recv_buffer_size(&stream, 128 << 10)?;
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
             let mut left = bytes;
             while left > 0 {
@@ -327,7 +338,7 @@ fn fetch(argument: &str) -> io::Result<()> {
                     return Err(ErrorKind::UnexpectedEof.into());
                 }
                 left = left.saturating_sub(n);
-                sleep(Duration::from_millis(2));
+                sleep(Duration::from_millis(8));
             }
             Ok(())
         })?;

@@ -37,6 +37,7 @@ pub const CONDITION: Condition = Condition {
         "listener.pid",
         "listener.comm",
         "sock.listen_overfull",
+        "task.cpu_time",
     ],
     observe,
     remedies,

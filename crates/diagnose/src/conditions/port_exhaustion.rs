@@ -36,6 +36,8 @@ pub const CONDITION: Condition = Condition {
         "netns.sysctl_net_ipv4_ip_local_port_range",
         "netns.pid",
         "netns.comm",
+        "task.netns",
+        "task.cpu_time",
     ],
     observe,
     remedies,
