@@ -97,7 +97,12 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "network",
         what: "bursts of packets are longer than the queue between device and network stack",
-        needs: &[Need::Tool("ip"), Need::Cpus(2), Need::Path("/proc/sys/net/core/netdev_max_backlog")],
+        needs: &[
+            Need::Tool("nft"),
+            Need::Tool("taskset"),
+            Need::Cpus(2),
+            Need::Path("/proc/sys/net/core/netdev_max_backlog"),
+        ],
         chain: &[],
         make: short_backlog,
     },
@@ -366,7 +371,8 @@ fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { sysctl: Some("net.ipv4.tcp_mem".into()), ..Truth::default() })
 }
 
-/// Another CPU takes the packets of the device, and its queue is shorter than the bursts that come.
+/// Another CPU takes the packets of the device, through a firewall with many rules; its queue is shorter than the bursts
+/// that come, although it idles most of the time.
 fn short_backlog(stage: &mut Stage) -> Result<Truth, Stop> {
     let backlog = stage.draw().between(8, 40);
     stage.sysctl("net.core.netdev_max_backlog", &backlog.to_string())?;
@@ -374,16 +380,31 @@ fn short_backlog(stage: &mut Stage) -> Result<Truth, Stop> {
     let (victim, _) = asking(stage, &cable)?;
     let sink = cable.address(stage);
     cable.serve(stage, "udp-swallow", &sink)?;
-    // Packets that arrive on the right are handed to both CPUs, by what they belong to.
-    let steer = format!("echo 3 > /sys/class/net/{}/queues/rx-0/rps_cpus", cable.right_device);
+    long_firewall(stage, &cable.right)?;
+    let sending = stage.draw().between(0, 1);
+    let taking = 1 - sending;
+    let steer = format!("echo {} > /sys/class/net/{}/queues/rx-0/rps_cpus", 1 << taking, cable.right_device);
     stage.run(cable.right.command("sh").args(["-c", &steer]))?;
-    let (bytes, burst) = (stage.draw().between(60, 400), stage.draw().between(100, 300));
-    let per_s = stage.loud(60_000, 15_000);
+    let (bytes, burst) = (stage.draw().between(60, 400), stage.draw().between(150, 300));
+    let per_s = stage.loud(40_000, 12_000);
     stage.healthy()?;
 
     stage.trouble_starts();
-    cable.client(stage, "udp-load", &format!("{sink} {per_s} {bytes} {burst}"))?;
+    let sender = cable.client(stage, "udp-load", &format!("{sink} {per_s} {bytes} {burst}"))?;
+    stage.run(Command::new("taskset").args(["-pc", &sending.to_string(), &sender.pid().to_string()]))?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(3.0, 1.5))?;
     Ok(Truth { nic: Some(cable.right_device), ..Truth::default() })
+}
+
+/// A firewall whose rules are looked at one after the other: each packet costs its CPU some microseconds.
+fn long_firewall(stage: &mut Stage, netns: &Netns) -> Result<(), Stop> {
+    firewall(stage, netns, &[])?;
+    let rules = stage.draw().between(300, 600);
+    let file = stage.file("rules");
+    let line =
+        |i: u64| format!("add rule inet edge arriving ip saddr 192.0.2.{} counter drop\n", 1 + i % 250);
+    fs::write(&file, (0..rules).map(line).collect::<String>())?;
+    stage.run(netns.command("nft").args(["-f", &file]))?;
+    Ok(())
 }
