@@ -55,6 +55,21 @@ fn every_name_that_is_not_there_is_counted_under_its_directory() {
     assert_eq!(raw.captured.tops[0].what, probed.to_str().unwrap());
 }
 
+/// The table has 4,096 entries; what comes beyond is counted as lost, and nothing else is.
+#[test]
+fn directories_beyond_the_bound_are_counted_as_lost() {
+    let raw = crate::watch_with_losses(&own("lookups", "mitra-many"), || {
+        for i in 0..5000 {
+            access(&CString::new(format!("/proc/no-directory-{i}/name")).unwrap());
+        }
+    });
+    let Some(raw) = raw else { return };
+    let lookups = table(&raw, "lookups");
+    assert_eq!(raw.captured.events, 5000);
+    assert_eq!(raw.captured.lost, 5000 - 4096);
+    assert_eq!(lookups.rows.len() as u64 + lookups.left_out, 4096);
+}
+
 #[test]
 fn failed_lookups_agree_with_bpftrace() {
     let script =

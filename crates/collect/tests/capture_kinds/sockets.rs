@@ -51,6 +51,29 @@ fn queues_owners_and_drops_are_those_that_were_made() {
     drop((receiver, waiting));
 }
 
+/// A process elsewhere is looked at where it is, and its own namespace has not one socket.
+#[test]
+fn sockets_of_a_process_are_those_of_its_namespace() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let _here = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut elsewhere = std::process::Command::new("unshare").args(["-n", "sleep", "20"]).spawn().unwrap();
+    let namespace = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let own = namespace(std::process::id());
+    crate::wait_until("another namespace", || namespace(elsewhere.id()).is_some_and(|n| Some(n) != own));
+    let seen = |pid| {
+        let request = Request { pid: Some(pid), ..Request::new("sockets", 20.0, "test") };
+        Capture::arm(&request).unwrap().finish().captured.events
+    };
+    let (there, here) = (seen(elsewhere.id()), seen(std::process::id()));
+    elsewhere.kill().unwrap();
+    elsewhere.wait().unwrap();
+    assert!(there == 0 && here >= 1, "{there} there, {here} here");
+    assert_eq!(namespace(std::process::id()), own, "this process has not moved");
+}
+
 fn sender_to(to: &UdpSocket) -> std::io::Result<usize> {
     let from = UdpSocket::bind("127.0.0.1:0")?;
     from.send_to(&[0; 1000], to.local_addr()?)
