@@ -260,6 +260,16 @@ fn a_setting_that_was_changed_before_the_state_it_feeds() {
     assert!(setting("sysctl.vm.min_free_kbytes", 67_584.0, 4_000_000.0).explain().incidents.is_empty());
 }
 
+#[test]
+fn the_share_that_the_kernel_sets_to_nothing_was_not_changed_by_anybody() {
+    let mut m = setting("sysctl.vm.dirty_bytes", 0.0, 16_384.0);
+    m.values("sysctl.vm.dirty_ratio", "", 0, each(|i| if i < HEALTHY { 20.0 } else { 0.0 }));
+    m.sys("tasks.d_throttle", 0.0, 2.5).sys("psi.io_some", 0.0, 0.9);
+    let report = m.explain();
+    assert_eq!(ids(&report), ["config-drift"]);
+    assert_eq!(report.incidents[0].root_cause.culprit.sysctl.as_deref(), Some("vm.dirty_bytes"));
+}
+
 /// Jobs of process 50 that take both CPUs for two seconds of each `period`, and what others wait then.
 fn bursts(period: usize, waits: f64) -> Machine {
     let mut m = Machine::idle();

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::incident::{Incident, Need, Stop, Truth};
+use crate::journal::Undo;
 use crate::machine;
 use crate::stage::{Fs, Place, Stage};
 
@@ -132,7 +133,14 @@ fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     let (least, most) = stage.loud((8 << 10, 32 << 10), (128 << 10, 256 << 10));
     let bytes = stage.draw().between(least, most);
-    stage.sysctl("vm.dirty_bytes", &bytes.to_string())?;
+    // Nobody may write 0 to it; to write the share that held before lifts it.
+    let share = "/proc/sys/vm/dirty_ratio";
+    let before = std::fs::read_to_string(share)?.trim().to_owned();
+    if before == "0" {
+        return Err(Stop::Skipped("vm.dirty_bytes is set on this machine".into()));
+    }
+    stage.on_cleanup(Undo::Write(share.into(), before))?;
+    std::fs::write("/proc/sys/vm/dirty_bytes", bytes.to_string())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(3.0, 1.5))?;
     Ok(Truth { sysctl: Some("vm.dirty_bytes".into()), ..Truth::default() })

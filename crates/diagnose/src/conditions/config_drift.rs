@@ -119,6 +119,9 @@ fn observe(view: &View<'_>) -> Observation {
     for row in TABLE {
         is_known |= view.set.get(row.setting, "").is_some() || view.set.text(row.setting, "").is_some();
         let Some(change) = last_change(view, row.setting) else { continue };
+        if change.to == "0" && is_set_by_sibling(view, row.setting) {
+            continue;
+        }
         let fits = match row.way {
             Way::Up => change.up == Some(true),
             Way::Down => change.up == Some(false),
@@ -162,6 +165,20 @@ fn last_change(view: &View<'_>, setting: &str) -> Option<Change> {
     let last = |text: &str| text.split_whitespace().last().and_then(|v| v.parse::<f64>().ok());
     let up = last(pair[0].1).zip(last(pair[1].1)).map(|(from, to)| to > from);
     Some(Change { at: pair[1].0, from: pair[0].1.to_owned(), to: pair[1].1.to_owned(), up })
+}
+
+/// Of a limit as a share and the same in bytes one holds, and the kernel sets the other one to 0.
+fn is_set_by_sibling(view: &View<'_>, setting: &str) -> bool {
+    const PAIRS: &[(&str, &str)] = &[
+        ("sysctl.vm.dirty_ratio", "sysctl.vm.dirty_bytes"),
+        ("sysctl.vm.dirty_background_ratio", "sysctl.vm.dirty_background_bytes"),
+    ];
+    let sibling = PAIRS.iter().find_map(|(a, b)| match setting {
+        s if s == *a => Some(*b),
+        s if s == *b => Some(*a),
+        _ => None,
+    });
+    sibling.and_then(|s| view.set.get(s, "")?.last(view.window)).is_some_and(|v| v > 0.0)
 }
 
 /// A setting as `sysctl` prints it.
