@@ -209,8 +209,8 @@ fn missing_names(stage: &mut Stage) -> Result<Truth, Stop> {
     // Names take two to four hundred bytes each: the machine has to be smaller than for megabytes.
     let (least, most) = stage.loud((200_000, 400_000), (60_000, 90_000));
     let per_s = stage.draw().between(least, most);
-    let file_mb = stage.draw().between(500, 600);
-    let usable_mb = stage.loud(1_400, 1_100);
+    let file_mb = stage.draw().between(850, 950);
+    let usable_mb = stage.loud(1_900, 1_700);
     let victim = small_with_victim(stage, usable_mb, file_mb)?;
     let name = stage.draw().name();
     let dir = stage.dir().join("spool");
@@ -239,9 +239,9 @@ fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
         stage.role(&maker, "make-files", format!("{files} {}", fs.mount().display()), &Place::default())?;
     stage.wait_for("the files", 90, |stage| stage.ended(making.handle()).is_some())?;
     stage.run(&mut Command::new("sync"))?;
-    let file_mb = stage.draw().between(500, 600);
+    let file_mb = stage.draw().between(850, 950);
     // Making it small drops what is cached of the files.
-    let usable_mb = stage.loud(1_100, 1_000);
+    let usable_mb = stage.loud(1_600, 1_500);
     let victim = small_with_victim(stage, usable_mb, file_mb)?;
     stage.healthy()?;
 
@@ -255,8 +255,8 @@ fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
 }
 
 fn sockets(stage: &mut Stage) -> Result<Truth, Stop> {
-    let file_mb = stage.draw().between(500, 600);
-    let usable_mb = stage.loud(1_500, 1_300);
+    let file_mb = stage.draw().between(850, 950);
+    let usable_mb = stage.loud(1_900, 1_700);
     let victim = small_with_victim(stage, usable_mb, file_mb)?;
     let (least, most) = stage.loud((18_000, 22_000), (13_000, 15_000));
     let per_s = stage.draw().between(least, most);
