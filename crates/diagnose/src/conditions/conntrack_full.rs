@@ -154,8 +154,10 @@ fn finding(view: &View<'_>, net: Net<'_>, high: &High, count: Option<f64>, max: 
     ] {
         finding.evidence.extend(net.evidence(view, metric, span).filter(|e| e.during > 0.0));
     }
-    // A SYN that was dropped is sent again; a datagram is not, and nobody counts what its sender lost.
-    let syn = total("tcpext.TCPSynRetrans");
+    // A SYN that was dropped is sent again, by whoever sent it: on a router or a host of containers from another
+    // namespace. A datagram is not, and nobody counts what its sender lost.
+    let nets = network::nets(view.set, "tcpext.TCPSynRetrans").into_iter();
+    let syn: f64 = nets.filter_map(|net| net.total(view, &["tcpext.TCPSynRetrans"], span)).sum();
     finding.loss_s = (syn > 0.0 && dropped > 0.0).then(|| dropped.min(syn) * SYN_WAIT_S);
     finding.confidence = if count.is_some() && max.is_some() { 0.95 } else { 0.8 };
     finding
