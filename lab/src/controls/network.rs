@@ -19,7 +19,7 @@ pub const CONTROLS: &[Control] = &[
     },
     Control {
         name: "many-visits",
-        what: "hundreds of short connections and tens of lookups a second, all of them served",
+        what: "many short connections and tens of lookups a second, all of them served",
         needs: &[Need::Tool("ip")],
         make: many_visits,
     },
@@ -67,7 +67,7 @@ fn many_visits(stage: &mut Stage) -> Result<(), Stop> {
     stage.healthy()?;
 
     stage.trouble_starts();
-    let per_s = stage.draw().between(100, 300);
+    let per_s = stage.draw().between(40, 100);
     cable.client(stage, "tcp-crowd", &format!("{served} {per_s} 4000"))?;
     cable.client(stage, "lookup", &format!("{resolv_conf} db 20"))?;
     stage.trouble()?;

@@ -238,7 +238,7 @@ fn no_accept(stage: &mut Stage) -> Result<Truth, Stop> {
     let (file, backlog) = (stage.file("pace"), stage.draw().between(8, 64));
     fs::write(&file, "0")?;
     let server = cable.serve(stage, "tcp-serve", &format!("{address} {backlog} {file}"))?;
-    let (least, most) = stage.loud((30, 150), (20, 40));
+    let (least, most) = stage.loud((30, 100), (20, 40));
     let per_s = stage.draw().between(least, most);
     cable.client(stage, "tcp-crowd", &format!("{address} {per_s} 4000"))?;
     let victim = cable.client(stage, "tcp-visit", &format!("{address} 50 5000"))?;
