@@ -209,8 +209,8 @@ fn missing_names(stage: &mut Stage) -> Result<Truth, Stop> {
     // Names take two to four hundred bytes each: the machine has to be smaller than for megabytes.
     let (least, most) = stage.loud((200_000, 400_000), (60_000, 90_000));
     let per_s = stage.draw().between(least, most);
-    let file_mb = stage.draw().between(850, 950);
-    let usable_mb = stage.loud(1_900, 1_700);
+    let file_mb = stage.draw().between(1_000, 1_200);
+    let usable_mb = stage.loud(2_300, 2_200);
     let victim = small_with_victim(stage, usable_mb, file_mb)?;
     let name = stage.draw().name();
     let dir = stage.dir().join("spool");
@@ -239,9 +239,9 @@ fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
         stage.role(&maker, "make-files", format!("{files} {}", fs.mount().display()), &Place::default())?;
     stage.wait_for("the files", 90, |stage| stage.ended(making.handle()).is_some())?;
     stage.run(&mut Command::new("sync"))?;
-    let file_mb = stage.draw().between(850, 950);
+    let file_mb = stage.draw().between(1_000, 1_200);
     // Making it small drops what is cached of the files.
-    let usable_mb = stage.loud(1_600, 1_500);
+    let usable_mb = stage.loud(2_100, 2_000);
     let victim = small_with_victim(stage, usable_mb, file_mb)?;
     stage.healthy()?;
 
@@ -255,16 +255,16 @@ fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
 }
 
 fn sockets(stage: &mut Stage) -> Result<Truth, Stop> {
-    let file_mb = stage.draw().between(850, 950);
-    let usable_mb = stage.loud(1_900, 1_700);
+    let file_mb = stage.draw().between(1_000, 1_200);
+    let usable_mb = stage.loud(2_300, 2_200);
     let victim = small_with_victim(stage, usable_mb, file_mb)?;
-    let (least, most) = stage.loud((18_000, 22_000), (13_000, 15_000));
+    let (least, most) = stage.loud((30_000, 36_000), (24_000, 27_000));
     let per_s = stage.draw().between(least, most);
     let name = stage.draw().name();
     stage.healthy()?;
 
     stage.trouble_starts();
-    let culprit = stage.role(&name, "hold-sockets", format!("{per_s} 180000"), &Place::default())?;
+    let culprit = stage.role(&name, "hold-sockets", format!("{per_s} 450000"), &Place::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(1.5, 1.1))?;
     Ok(Truth { process: Some(name), pids: vec![culprit.pid()], ..Truth::default() })

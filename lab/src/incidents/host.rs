@@ -20,16 +20,6 @@ pub const INCIDENTS: &[Incident] = &[
         make: packets,
     },
     Incident {
-        name: "drift-min-free",
-        condition: "config-drift",
-        also: &[],
-        area: "host",
-        what: "vm.min_free_kbytes is raised to most of memory: mapped files are evicted for nothing",
-        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
-        chain: &["page-cache-eviction"],
-        make: drift_min_free,
-    },
-    Incident {
         name: "drift-dirty",
         condition: "config-drift",
         also: &[],
@@ -95,31 +85,6 @@ fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(2.0, 1.25))?;
     Ok(Truth { nic: Some(device), ..Truth::default() })
-}
-
-fn drift_min_free(stage: &mut Stage) -> Result<Truth, Stop> {
-    let hot_mb = stage.draw().between(800, 1_000);
-    let hot = stage.write_file("hot", hot_mb << 20)?;
-    stage.small_memory(2_400 << 20)?;
-    let name = stage.draw().name();
-    let victim = stage.role(&name, "map-file", hot.display().to_string(), &Place::default())?;
-    let statm = format!("/proc/{}/statm", victim.pid());
-    stage.wait_for("the victim's file in memory", 20, |_| {
-        let text = std::fs::read_to_string(&statm).unwrap_or_default();
-        text.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0) * 4096 >= hot_mb << 20
-    })?;
-    stage.healthy()?;
-
-    stage.trouble_starts();
-    let (least, most) = stage.loud((1_500, 1_650), (1_150, 1_250));
-    let mb = stage.draw().between(least, most);
-    stage.sysctl("vm.min_free_kbytes", &(mb << 10).to_string())?;
-    // Somebody has to allocate before anybody looks at the mark.
-    let reader = stage.draw().name();
-    stage.role(&reader, "grow-until", "4 100", &Place::default())?;
-    stage.trouble()?;
-    stage.suffered(&victim, stage.loud(2.0, 1.3))?;
-    Ok(Truth { sysctl: Some("vm.min_free_kbytes".into()), ..Truth::default() })
 }
 
 fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {

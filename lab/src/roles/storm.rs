@@ -112,7 +112,7 @@ fn map_and_unmap(argument: &str) -> io::Result<()> {
         let start = Instant::now();
         cycle()?;
         meter.record(start.elapsed())?;
-        sleep(Duration::from_millis(5));
+        sleep(Duration::from_millis(25));
     }
 }
 
