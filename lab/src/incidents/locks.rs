@@ -134,8 +134,15 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
     };
     let (least, most) = stage.loud((1_200_000, 1_600_000), (500_000, 600_000));
     let keys = stage.draw().between(least, most);
-    let populate = [keys.to_string(), "key".to_owned(), "512".to_owned()];
-    stage.run(&mut cli(&["debug", "populate", &populate[0], &populate[1], &populate[2]]))?;
+    // Under the names that redis-benchmark will write to.
+    let fill = format!(
+        "local v = string.rep('x', 512) for i = 0, {keys} do redis.call('set', string.format('key:%012d', i), v) end"
+    );
+    stage.run(&mut cli(&["eval", &fill, "0"]))?;
+    let held = stage.run(&mut cli(&["dbsize"]))?;
+    if held.trim().parse::<u64>().unwrap_or(0) < keys {
+        return Err(Stop::Failed(format!("redis holds {} keys, not {keys}", held.trim())));
+    }
     let name = stage.draw().name();
     let victim = stage.role(&name, "redis-ping", port.clone(), &Place::default())?;
     // Somebody writes all over the data set, at a pace that one CPU can take.
