@@ -44,7 +44,7 @@ pub const INCIDENTS: &[Incident] = &[
             Need::Tool("mkfs.btrfs"),
             Need::MemoryBytes(3 << 30),
         ],
-        chain: &["slow-device"],
+        chain: &["pressure-io"],
         make: mirror_member_slow,
     },
     Incident {
