@@ -356,8 +356,11 @@ fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     let pressure = (high as f64 * stage.draw().real(0.90, 0.98)) as u64;
     stage.sysctl("net.ipv4.tcp_mem", &format!("{} {pressure} {high}", high / 2))?;
     let cable = cable(stage)?;
-    let (victim, _) = asking(stage, &cable)?;
-    let held = cable.address(stage);
+    // Who asks for little is served from what its socket has already.
+    let (held, served) = (cable.address(stage), cable.address(stage));
+    let bytes = stage.draw().between(300_000, 900_000);
+    cable.serve(stage, "tcp-answer", &format!("{served} {bytes}"))?;
+    let victim = cable.client(stage, "tcp-ask", &format!("{served} {bytes} 30"))?;
     cable.serve(stage, "tcp-mute", &held)?;
     let (least, most) = stage.loud((500, 900), (250, 350));
     // Under pressure each socket keeps its fair share, so that only very many of them go on to the end.
