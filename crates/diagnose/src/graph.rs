@@ -268,10 +268,8 @@ static EDGES: &[Edge] = &[
     ),
     within("fd-exhaustion", "listen-overflow", "a server without descriptors cannot accept"),
     edge("interrupt-imbalance", "nic-drops", "one CPU takes all packets and can take no more"),
-    edge("cpu-quota-throttled", "listen-overflow", "a server that is throttled does not accept"),
-    edge("cpu-quota-throttled", "socket-buffer-overflow", "a program that is throttled does not read"),
-    edge("runqueue-wait", "listen-overflow", "a server that waits for a CPU does not accept"),
-    edge("runqueue-wait", "socket-buffer-overflow", "a program that waits for a CPU does not read"),
+    within("cpu-quota-throttled", "listen-overflow", "a server that is throttled does not accept"),
+    within("cpu-quota-throttled", "socket-buffer-overflow", "a program that is throttled does not read"),
     edge("scheduling-stall", "listen-overflow", "a server that does not run does not accept"),
     edge("scheduling-stall", "socket-buffer-overflow", "a program that does not run does not read"),
     edge(

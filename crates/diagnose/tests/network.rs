@@ -149,6 +149,28 @@ fn a_busy_thread_of_the_server_is_upstream_of_its_overflow_and_one_of_another_pr
 }
 
 #[test]
+fn a_busy_machine_is_not_why_an_idle_server_does_not_accept() {
+    let mut m = serving();
+    overflow(&mut m);
+    m.task(90, "crunch", HEALTHY);
+    for tid in 90..94 {
+        if tid != 90 {
+            m.thread(90, tid, "crunch", HEALTHY);
+        }
+        for (metric, value) in [("task.cpu_time", 0.45), ("task.run_delay", 0.4)] {
+            m.values(metric, &format!("{tid}@{}", tid * 1_000_000), HEALTHY, vec![value; INCIDENT]);
+        }
+    }
+    m.task(95, "web", 0).task_rate(95, "task.run_delay", 0.01, 0.6).task_rate(95, "task.cpu_time", 0.3, 0.2);
+    m.sys("sys.cpu_idle", 1.6, 0.0).sys("tasks.run_delay", 0.02, 2.2).sys("tasks.cpu_time", 0.34, 2.0);
+    m.sys("psi.cpu_some", 0.0, 0.95);
+    let report = m.explain();
+    let all = report.incidents.iter().flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots));
+    let roots: Vec<&str> = all.map(|r| r.condition.as_str()).collect();
+    assert!(roots.contains(&"cpu-hog") && roots.contains(&"listen-overflow"), "{roots:?}");
+}
+
+#[test]
 fn clients_that_all_come_back_at_once_overflow_a_queue_once() {
     let mut m = serving();
     let mut burst = vec![0.0; HEALTHY + INCIDENT + 20];
