@@ -241,8 +241,10 @@ fn a_real_suspicion_arms_a_probe_and_the_archive_has_what_it_saw() {
         };
         assert_eq!(suspicion["armed"], serde_json::json!(["faults"]));
         assert_eq!(capture["why"], "rule minor-fault-rate");
+        // So many faults may use up what the probe may cost before its three seconds are over.
+        assert!(["time", "cost"].contains(&capture["ended"].as_str().unwrap()), "{capture}");
         assert!(
-            capture["seconds"].as_f64().unwrap() > 2.0 && capture["events"].as_u64().unwrap() > 1000,
+            capture["seconds"].as_f64().unwrap() > 0.2 && capture["events"].as_u64().unwrap() > 1000,
             "{capture}"
         );
         // The rule watches its culprit alone, which is this process.

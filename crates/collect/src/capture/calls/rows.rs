@@ -158,8 +158,8 @@ mod tests {
         let mut histogram: Histogram<4> = Histogram::new(1000);
         assert_eq!(histogram.quantile_s(0.5), None);
         histogram.add(&[90, 9, 0, 1]);
-        assert_eq!(histogram.quantile_s(0.5), Some(1e-6));
-        assert_eq!(histogram.quantile_s(0.99), Some(2e-6));
+        let us = |share: f64| histogram.quantile_s(share).map(|seconds| (seconds * 1e6).round());
+        assert_eq!((us(0.5), us(0.99)), (Some(1.0), Some(2.0)));
         assert_eq!(histogram.quantile_s(1.0), None, "the last bucket has no bound");
         assert_eq!(histogram.named("x").buckets[3], (None, 1));
     }
