@@ -168,7 +168,7 @@ fn fork_storm(stage: &mut Stage) -> Result<Truth, Stop> {
 fn runqueue(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     let victim = stage.role(&name, "work", "", &Place::default())?;
-    let (least, most) = stage.loud((10, 24), (3, 5));
+    let (least, most) = stage.loud((10, 24), (2, 3));
     let spinners = stage.draw().between(least, most) * machine::cpus() as u64;
     stage.healthy()?;
 
