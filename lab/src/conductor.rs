@@ -17,9 +17,9 @@ use crate::recorder::{Mitra, Recorder};
 const SETUP_PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(100);
 /// Healthy time, seconds.
-const HEALTHY_S: (f64, f64) = (8.0, 14.0);
+const HEALTHY_S: (f64, f64) = (7.0, 11.0);
 /// Time of the trouble, seconds.
-const TROUBLE_S: (f64, f64) = (10.0, 16.0);
+const TROUBLE_S: (f64, f64) = (10.0, 13.0);
 /// Live explanations are asked for this often.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 

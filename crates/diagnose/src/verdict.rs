@@ -309,7 +309,8 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
         });
     }
     Incident {
-        onset: Moment(onset),
+        // That of the root that is named: another one beside it may have begun earlier.
+        onset: Moment(first.finding.onset),
         end: end.map(Moment),
         lost_task_seconds: lost.map(|l| (l * 1000.0).round() / 1000.0),
         symptoms,
