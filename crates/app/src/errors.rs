@@ -7,6 +7,11 @@ pub const FAILED: u8 = 1;
 /// Exit code when it was asked for something that makes no sense.
 pub const USAGE: u8 = 2;
 
+/// What a build without kernel-side collection cannot do.
+#[cfg(not(feature = "bpf"))]
+pub const NO_BPF: &str =
+    "this build has no BPF programs, so it cannot arm probes (cargo build --features bpf)";
+
 /// A mistake in what was typed.
 #[derive(Debug)]
 pub struct Usage(pub String);

@@ -55,13 +55,7 @@ impl Condition {
     /// The manual page: the comment at the top of the condition's file.
     #[must_use]
     pub fn manual(&self) -> String {
-        let mut page = String::new();
-        for line in self.source.lines() {
-            let Some(text) = line.strip_prefix("//!") else { break };
-            page.push_str(text.strip_prefix(' ').unwrap_or(text));
-            page.push('\n');
-        }
-        page
+        mitra_model::manual(self.source)
     }
 }
 

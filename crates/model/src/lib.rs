@@ -24,3 +24,16 @@ pub use metric::{Entity, Kernel, Kind, Metric, Unit, column, columns, lookup};
 pub use series::{Axis, Series, SeriesSet, TextSeries};
 pub use strings::{StrId, Strings};
 pub use time::{Era, Span, Stamp};
+
+/// The manual page that stands at the top of a source file: its leading comment, without the marks. What has a file of its
+/// own, as a condition or a kind of capture, is described there and nowhere else.
+#[must_use]
+pub fn manual(source: &str) -> String {
+    let mut page = String::new();
+    for line in source.lines() {
+        let Some(text) = line.strip_prefix("//!") else { break };
+        page.push_str(text.strip_prefix(' ').unwrap_or(text));
+        page.push('\n');
+    }
+    page
+}

@@ -8,21 +8,19 @@
 use mitra_model::NA;
 
 use crate::Outcome;
+use crate::cgroup_io::{blkio, io_stat};
 use crate::cgroup_limits::{IoLimits, LimitedDevices};
 use crate::cgroup_memory::MemoryStat;
-use crate::column::{Column, scaled, sum};
+use crate::column::{Column, scaled};
 use crate::keyed::Keyed;
 use crate::pressure::{Pressure, Resource};
-use crate::scan::{Lines, digits, number, only_number, skip_blanks, split_line, trim_end, word};
+use crate::scan::{only_number, split_line, trim_end, word};
 use crate::vmstat::lines_of_numbers;
 
 /// The microseconds of a tick of `USER_HZ`.
 const TICK_US: i64 = 10_000;
 /// A limit of version 1 that is none: the largest number, rounded down to pages of up to 64 KiB.
 const NO_LIMIT_MIN: i64 = i64::MAX - 0xffff;
-
-/// Devices of a group that are told apart, to notice one that comes twice.
-const DEVICES_MAX: usize = 64;
 
 /// Where a file is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +59,10 @@ pub const FILES: &[File] = &[
     file("memory.swap.max", Hierarchy::V2, |c, input, row| limit(input, c.swap_max, row)),
     file("memory.events", Hierarchy::V2, Cgroup::memory_events),
     file("memory.stat", Hierarchy::V2, |c, input, row| c.memory_v2.parse(input, row)),
-    file("io.stat", Hierarchy::V2, Cgroup::io_stat),
+    file("io.stat", Hierarchy::V2, |c, input, row| {
+        let ([read, written], [reads, writes]) = (c.io_bytes, c.io_count);
+        io_stat(input, [read, written, reads, writes], row)
+    }),
     file("io.max", Hierarchy::V2, |c, input, row| c.io_limits.io_max(input, row)),
     file("pids.current", Hierarchy::V2, |c, input, row| amount(input, c.pids_current, row)),
     file("pids.max", Hierarchy::V2, |c, input, row| limit(input, c.pids_max, row)),
@@ -285,41 +286,6 @@ impl Cgroup {
         };
         lines_of_numbers(&mut self.oom_keys, input, classify, row, |value| value)
     }
-
-    /// `io.stat`: `254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6` for each device.
-    ///
-    /// A device that is made of others counts beside them, so on stacked devices the sum counts some I/O twice.
-    fn io_stat(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
-        let mut outcome = Outcome::default();
-        let mut lines = Lines::new(input);
-        let mut sums = [0; 4];
-        let mut seen = [(NA, NA); DEVICES_MAX];
-        let mut devices = 0;
-        while let Some(line) = lines.next(&mut outcome) {
-            match io_line(line) {
-                Some((device, values)) if !seen.iter().take(devices).any(|d| *d == device) => {
-                    if let Some(slot) = seen.get_mut(devices) {
-                        *slot = device;
-                        devices += 1;
-                    }
-                    for (total, value) in sums.iter_mut().zip(values) {
-                        *total = sum(*total, value);
-                    }
-                }
-                _ => outcome.bad(lines.number()),
-            }
-        }
-        if sums.contains(&NA) && outcome.is_clean() {
-            outcome.bad(lines.number());
-        }
-        let [read, written] = self.io_bytes;
-        let [reads, writes] = self.io_count;
-        for (column, value) in [read, written, reads, writes].into_iter().zip(sums) {
-            // A device whose line was damaged is missing in the sum.
-            column.set(row, if outcome.is_clean() { value } else { NA });
-        }
-        outcome
-    }
 }
 
 /// Nanoseconds as microseconds.
@@ -356,85 +322,6 @@ fn only_limit(text: &[u8]) -> Option<i64> {
     }
     let value = only_number(text)?;
     Some(if value >= NO_LIMIT_MIN { NA } else { value })
-}
-
-/// Device and numbers of a line of `io.stat`: bytes read and written, reads and writes. A device that was never used
-/// may have no numbers; one that has some has all four.
-fn io_line(line: &[u8]) -> Option<((i64, i64), [i64; 4])> {
-    let (name, mut rest) = word(line)?;
-    let device = device(name)?;
-    let mut values = [None; 4];
-    let mut is_used = false;
-    while let Some((pair, tail)) = word(rest) {
-        let equals = pair.iter().position(|b| *b == b'=')?;
-        let (key, value) = pair.split_at_checked(equals)?;
-        is_used = true;
-        if !pair.iter().all(u8::is_ascii_graphic) {
-            return None;
-        }
-        let keys: [&[u8]; 4] = [b"rbytes", b"wbytes", b"rios", b"wios"];
-        let position = keys.iter().position(|known| *known == key);
-        if let Some(slot) = position.and_then(|position| values.get_mut(position)) {
-            let (value, []) = digits(value.strip_prefix(b"=")?)? else { return None };
-            if slot.replace(value).is_some() {
-                return None;
-            }
-        }
-        rest = tail;
-    }
-    match values {
-        [Some(a), Some(b), Some(c), Some(d)] => Some((device, [a, b, c, d])),
-        _ if is_used => None,
-        _ => Some((device, [0; 4])),
-    }
-}
-
-/// The two numbers of `254:0`.
-fn device(text: &[u8]) -> Option<(i64, i64)> {
-    let (major, rest) = digits(text)?;
-    let (minor, []) = digits(rest.strip_prefix(b":")?)? else { return None };
-    Some((major, minor))
-}
-
-/// A file of version 1 with lines `254:0 Read 123` for each device, and a last line `Total 456`.
-fn blkio(input: &[u8], columns: [Column; 2], row: &mut [i64]) -> Outcome {
-    let mut outcome = Outcome::default();
-    let mut lines = Lines::new(input);
-    let mut sums = [0; 2];
-    let mut ended = false;
-    while let Some(line) = lines.next(&mut outcome) {
-        let Some((name, rest)) = word(line) else {
-            outcome.bad(lines.number());
-            continue;
-        };
-        if name == b"Total" && !ended {
-            ended = only_number(rest).is_some_and(|total| total != NA);
-            continue;
-        }
-        let operation = word(rest).and_then(|(name, rest)| Some((name, number(rest)?)));
-        match operation {
-            Some((operation, (value, rest)))
-                if device(name).is_some() && skip_blanks(rest).is_empty() && !ended =>
-            {
-                let [read, written] = &mut sums;
-                match operation {
-                    b"Read" => *read = sum(*read, value),
-                    b"Write" => *written = sum(*written, value),
-                    b"Sync" | b"Async" | b"Discard" | b"Total" => {}
-                    _ => outcome.bad(lines.number()),
-                }
-            }
-            _ => outcome.bad(lines.number()),
-        }
-    }
-    // Without the last line the file was cut off, perhaps between two devices.
-    if outcome.is_clean() && (!ended || sums.contains(&NA)) {
-        outcome.bad(lines.number().max(1));
-    }
-    for (column, value) in columns.into_iter().zip(sums) {
-        column.set(row, if outcome.is_clean() { value } else { NA });
-    }
-    outcome
 }
 
 #[cfg(test)]

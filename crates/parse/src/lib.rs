@@ -16,6 +16,7 @@ mod scan;
 
 pub mod buddyinfo;
 pub mod cgroup;
+mod cgroup_io;
 pub mod cgroup_limits;
 pub mod cgroup_memory;
 pub mod conntrack;

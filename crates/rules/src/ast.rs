@@ -246,6 +246,23 @@ impl Function {
         Function::ALL.iter().find(|(_, f)| *f == self).map_or("", |(name, _)| name)
     }
 
+    /// What it makes of what.
+    #[must_use]
+    pub fn help(self) -> &'static str {
+        match self {
+            Function::Sum => "all rows added up",
+            Function::Max => "the largest row",
+            Function::Min => "the smallest row",
+            Function::Avg => "the mean of the rows",
+            Function::Count => "for how many rows a condition holds",
+            Function::Any => "whether it holds for any row",
+            Function::All => "whether it holds for every row",
+            Function::Rate => "how fast a level changes, per second",
+            Function::Bytes => "pages as bytes",
+            Function::Abs => "without the sign",
+        }
+    }
+
     /// Whether it makes one value of many rows.
     #[must_use]
     pub fn is_over_rows(self) -> bool {

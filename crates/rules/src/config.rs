@@ -15,15 +15,15 @@ use crate::rule::{PLACEHOLDERS, Probe, Rule};
 /// Rules of one file.
 const RULES_MAX: usize = 200;
 /// Longest time that probes are armed by a rule.
-const SECONDS_MAX: f64 = 60.0;
+pub(crate) const SECONDS_MAX: f64 = 60.0;
 /// Longest time that a command may take.
-const TIMEOUT_MAX_S: f64 = 300.0;
+pub(crate) const TIMEOUT_MAX_S: f64 = 300.0;
 /// Most output that is kept of a command.
-const OUTPUT_MAX_BYTES: f64 = 16.0 * 1_048_576.0;
+pub(crate) const OUTPUT_MAX_BYTES: f64 = 16.0 * 1_048_576.0;
 /// Shortest rest of a rule that does something.
-const COOL_DOWN_MIN_S: f64 = 5.0;
+pub(crate) const COOL_DOWN_MIN_S: f64 = 5.0;
 /// How often a rule may act in an hour at most.
-const PER_HOUR_MAX: u32 = 120;
+pub(crate) const PER_HOUR_MAX: u32 = 120;
 /// Words of a command, and bytes of each.
 const WORDS_MAX: usize = 64;
 const WORD_BYTES_MAX: usize = 4096;

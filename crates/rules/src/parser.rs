@@ -27,6 +27,14 @@ const DEPTH_MAX: usize = 64;
 /// Parts of one expression. Operators of one rank make a tree as deep as they are many.
 const PARTS_MAX: usize = 400;
 
+/// The grammar, as the comment at the top of this file has it.
+#[must_use]
+pub fn grammar() -> String {
+    let page = mitra_model::manual(include_str!("parser.rs"));
+    let inside = page.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```"));
+    inside.map_or_else(String::new, |(grammar, _)| grammar.to_owned())
+}
+
 /// Reads an expression.
 pub fn parse(source: &str) -> Result<Expression, Mistake> {
     if source.len() > BYTES_MAX {

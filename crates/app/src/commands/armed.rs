@@ -7,7 +7,7 @@ use crate::cli::ArmedArgs;
 /// Arms, waits, stores what was seen, and prints an event for each probe.
 #[cfg(not(feature = "bpf"))]
 pub fn run(_: &ArmedArgs) -> Result<()> {
-    Err(anyhow::anyhow!("this program was built without BPF and arms nothing"))
+    Err(anyhow::anyhow!(crate::errors::NO_BPF))
 }
 
 /// Arms, waits, stores what was seen, and prints an event for each probe.

@@ -123,7 +123,7 @@ mod probes {
             ("WHAT IT SHOWS; WHAT IT COSTS", Align::Left),
         ]);
         for kind in kinds() {
-            let mut what = format!("{}. Cost: {}.", kind.help, kind.cost);
+            let mut what = format!("{}. Cost: {}. Linux {}.", kind.help, kind.cost, kind.since);
             for (name, help) in kind.options {
                 what.push_str(&format!(" --option {name}=…: {help}."));
             }
@@ -142,7 +142,8 @@ mod probes {
             kind.columns.iter().map(|(name, unit, help)| json!({ "name": name, "unit": unit, "help": help }));
         let options = kind.options.iter().map(|(name, help)| json!({ "name": name, "help": help }));
         json!({
-            "kind": kind.name, "help": kind.help, "cost": kind.cost, "attaches": kind.attaches,
+            "kind": kind.name, "help": kind.help, "cost": kind.cost, "since": kind.since, "manual": kind.manual(),
+            "attaches": kind.attaches,
             "columns": columns.collect::<Vec<_>>(), "options": options.collect::<Vec<_>>(),
         })
     }
@@ -215,12 +216,13 @@ mod probes {
 #[cfg(not(feature = "bpf"))]
 mod probes {
     use super::*;
+    use crate::errors::NO_BPF;
 
     pub fn list(_: &CaptureArgs, _: &Style) -> Result<()> {
-        anyhow::bail!("this Mitra was built without probes")
+        anyhow::bail!("{NO_BPF}; captures made elsewhere: --show FILE")
     }
 
     pub fn capture(_: &CaptureArgs) -> Result<Captured> {
-        anyhow::bail!("this Mitra was built without probes")
+        anyhow::bail!("{NO_BPF}; captures made elsewhere: --show FILE")
     }
 }

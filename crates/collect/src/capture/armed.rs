@@ -87,7 +87,7 @@ fn check(kind: &Kind, request: &Request) -> Result<(), Refused> {
 }
 
 /// What is missing, if anything.
-fn privileged() -> Result<(), Refused> {
+pub(super) fn privileged() -> Result<(), Refused> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let Some(effective) = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()) else {

@@ -158,6 +158,11 @@ impl<'a> Loader<'a> {
         self.notes.push(note);
     }
 
+    /// What was noted so far.
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
     fn attach_tracepoint(&mut self, tracepoint: &str, name: &str) -> Result<(), AnyError> {
         let (object, btf) = self.object.as_mut().ok_or("this kind has no programs")?;
         let program: &mut BtfTracePoint =

@@ -4,10 +4,12 @@
 //! ends the capture once its time, its events or its cost are used up. [`Armed::finish`] detaches them and returns
 //! what they saw. Dropping an [`Armed`] detaches as well.
 //!
-//! A new kind is one file in `kinds/`, one in `bpf/`, and a line in `kinds/mod.rs` and in `build.rs`.
+//! A new kind is one file in `kinds/`, one in `bpf/`, and a line in `kinds/mod.rs` and in `build.rs`; CONTRIBUTING.md has the
+//! steps.
 
 mod armed;
 mod calls;
+mod check;
 mod cost;
 mod kinds;
 mod loader;
@@ -20,6 +22,7 @@ use std::time::Duration;
 use mitra_model::capture::{CaptureColumn, Raw};
 
 pub use armed::{Armed, Capture};
+pub use check::{Checked, check, cost_unavailable};
 use loader::{Config, Loader};
 
 type AnyError = Box<dyn Error + Send + Sync>;
@@ -39,18 +42,30 @@ pub struct Kind {
     pub help: &'static str,
     /// What it costs: for each event, and on which kind of load that is much.
     pub cost: &'static str,
+    /// The kernel that it needs, and what it sees only with a later one.
+    pub since: &'static str,
     /// What it attaches to.
     pub attaches: &'static [&'static str],
     /// The columns of its main table: name, unit, meaning.
     pub columns: &'static [(&'static str, &'static str, &'static str)],
     /// Options of its own: name, meaning.
     pub options: &'static [(&'static str, &'static str)],
+    /// The source file, whose leading comment is the manual page.
+    source: &'static str,
     /// The compiled programs.
     object: &'static [u8],
     /// Turns what was asked for into [`Config`], beyond what all kinds have in common. An error is the user's.
     configure: fn(&Request, &mut Config) -> Result<(), String>,
     /// Loads and attaches the programs.
     arm: Arm,
+}
+
+impl Kind {
+    /// The manual page: what it answers, and what it does not see.
+    #[must_use]
+    pub fn manual(&self) -> String {
+        mitra_model::manual(self.source)
+    }
 }
 
 type Arm = fn(&Request, &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError>;
@@ -202,6 +217,10 @@ mod tests {
                 "{}",
                 kind.name
             );
+            assert!(kind.since.starts_with(|c: char| c.is_ascii_digit()), "{}", kind.name);
+            let manual = kind.manual();
+            assert!(manual.starts_with(&format!("`{}`: ", kind.name)), "{manual}");
+            assert!(manual.contains("\n\nWhat it answers: "), "{manual}");
             assert!(kind.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", kind.name);
         }
     }

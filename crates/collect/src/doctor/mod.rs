@@ -1,5 +1,6 @@
 //! What Mitra can observe on this machine, and what would have to change for more.
 
+mod captures;
 mod files;
 mod kernel;
 mod network;
@@ -60,6 +61,7 @@ const CHECKS: &[Check] = &[
     kernel::lockdown,
     kernel::type_information,
     kernel::probes,
+    captures::kinds,
     kernel::delay_accounting,
     kernel::pressure,
     kernel::run_delay,
@@ -75,8 +77,8 @@ const CHECKS: &[Check] = &[
     files::unknown_counters,
 ];
 
-/// Looks at everything. Loads the BPF programs to see whether the kernel takes them, which needs some 0.2 seconds
-/// and leaves nothing behind.
+/// Looks at everything. Loads the BPF programs to see whether the kernel takes them, those of the armed probes too, which
+/// needs a second and leaves nothing behind.
 pub fn doctor(root: &Path) -> Vec<Ability> {
     let mut abilities = Vec::new();
     match Root::open(root) {

@@ -27,6 +27,7 @@ pub(super) const KIND: Kind = Kind {
     name: "cache",
     help: "the page cache by process and file: pages asked for, brought in, evicted",
     cost: "265 ns for each buffered read, and for each folio that comes or goes; other system calls cost nothing more",
+    since: "5.15; pages asked for: 6.12",
     attaches: &[
         "mm_filemap_get_pages",
         "mm_filemap_add_to_page_cache",
@@ -36,6 +37,7 @@ pub(super) const KIND: Kind = Kind {
     columns: COLUMNS,
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_cache.bpf.o")),
+    source: include_str!("cache.rs"),
     configure,
     arm,
 };

@@ -23,10 +23,12 @@ pub(super) const KIND: Kind = Kind {
     name: "errors",
     help: "system calls that fail, by process, call and error",
     cost: "190 ns for each system call of the machine, 280 ns for each that fails: much only where a million calls a second are made",
+    since: "5.11",
     attaches: &["sys_exit"],
     columns: COLUMNS,
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_syscalls.bpf.o")),
+    source: include_str!("errors.rs"),
     configure,
     arm,
 };

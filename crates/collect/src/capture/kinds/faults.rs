@@ -1,4 +1,11 @@
 //! `faults`: page faults by stack and by what is mapped where they happen.
+//!
+//! What it answers: which code touches memory for the first time or again, in which file or heap, and which faults had to
+//! wait for the disk (major). A storm of minor ones is a program that gets and returns its memory over and over, or maps
+//! and unmaps; major ones are a file or swapped memory that does not stay.
+//!
+//! The kernel counts a fault after it was handled. Faults inside the kernel on behalf of a call (`read` into fresh memory)
+//! count too, those on memory that is mapped around another fault do not happen. Huge pages make one fault of 512.
 
 use std::collections::HashMap;
 
@@ -16,6 +23,7 @@ pub(super) const KIND: Kind = Kind {
     name: "faults",
     help: "page faults by process, mapped file and stack; those that waited for the disk apart",
     cost: "about 6 µs for each fault that is looked at: 2 % of a CPU at 3,000 per second; --option every=100 looks at fewer",
+    since: "5.8; what is mapped where they happen: 5.17",
     attaches: &["page-faults-min (perf_event)", "page-faults-maj (perf_event)"],
     columns: &[
         ("pid", "", "the process"),
@@ -28,6 +36,7 @@ pub(super) const KIND: Kind = Kind {
     ],
     options: &[("every", "look at each N-th fault only, and count it N times")],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_faults.bpf.o")),
+    source: include_str!("faults.rs"),
     configure,
     arm,
 };

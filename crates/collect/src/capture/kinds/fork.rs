@@ -24,10 +24,12 @@ pub(super) const KIND: Kind = Kind {
     name: "fork",
     help: "who starts processes, how long that takes against their memory, which programs, and how long they live",
     cost: "310 ns for each system call of the machine, and 3 µs for each process from its beginning to its end",
+    since: "5.11",
     attaches: &["sys_enter", "sys_exit", "sched_process_exec", "sched_process_exit"],
     columns: CALL_COLUMNS,
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_fork.bpf.o")),
+    source: include_str!("fork.rs"),
     configure,
     arm,
 };

@@ -26,10 +26,12 @@ pub(super) const KIND: Kind = Kind {
     name: "lookups",
     help: "names that were looked up and are not there, by process and directory",
     cost: "190 ns for each system call of the machine and 520 ns for each name that is missing: much only where a million calls a second are made",
+    since: "5.11",
     attaches: &["sys_exit"],
     columns: COLUMNS,
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_lookups.bpf.o")),
+    source: include_str!("lookups.rs"),
     configure,
     arm,
 };

@@ -1,4 +1,13 @@
 //! `offcpu`: time off CPU by stack.
+//!
+//! What it answers: what threads wait for (a disk, a lock, the network, another process, a CPU) and on which way through
+//! the program and the kernel they came to wait. The state tells kinds of waiting apart: runnable is a wait for a CPU,
+//! sleeping one that a signal can end, blocked (D) one that nothing can, which is also what the load average counts.
+//! `--d-only` takes only the last, `--min 1ms` only long ones.
+//!
+//! A wait is seen from the moment that its thread leaves the CPU: one that began before the capture is not. One that
+//! goes on at the end counts up to there and is marked. Most threads of a healthy machine sleep most of the time, idle:
+//! the longest time is not the trouble, the time of those who had work to do is.
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureHistogram, Raw, RawStack};
@@ -14,6 +23,7 @@ pub(super) const KIND: Kind = Kind {
     help: "time off CPU by stack: what threads wait for; --d-only for what nothing can interrupt. A wait that began before is \
            not seen",
     cost: "about 2.5 µs for each context switch, also for those that are not asked for: 2 % of a CPU at 8,000 per second",
+    since: "5.8",
     attaches: &["sched_switch"],
     columns: &[
         ("pid", "", "the process"),
@@ -24,6 +34,7 @@ pub(super) const KIND: Kind = Kind {
     ],
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_offcpu.bpf.o")),
+    source: include_str!("offcpu.rs"),
     configure,
     arm,
 };

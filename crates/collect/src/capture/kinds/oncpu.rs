@@ -1,4 +1,10 @@
 //! `oncpu`: where CPU time goes, by stack.
+//!
+//! What it answers: which functions, of programs and of the kernel, the CPUs are busy with.
+//!
+//! A clock ticks 99 times a second on each CPU and looks at who runs: what takes a hundredth of the time of one CPU is
+//! seen once a second, and what is shorter than that only on average. What happens with interrupts turned off is seen
+//! when they are turned on again, in the function that does so. Time off CPU is not seen: that is `offcpu`.
 
 use aya::include_bytes_aligned;
 use aya::programs::perf_event::{PerfEventConfig, SamplePolicy, SoftwareEvent};
@@ -14,6 +20,7 @@ pub(super) const KIND: Kind = Kind {
     name: "oncpu",
     help: "where CPU time goes, by stack: samples at 99 Hz on every CPU",
     cost: "about 9 µs for each sample: 0.1 % of each CPU that is busy, whatever it does",
+    since: "5.8",
     attaches: &["cpu-clock (perf_event)"],
     columns: &[
         ("pid", "", "the process"),
@@ -24,6 +31,7 @@ pub(super) const KIND: Kind = Kind {
     ],
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_oncpu.bpf.o")),
+    source: include_str!("oncpu.rs"),
     configure,
     arm,
 };

@@ -23,10 +23,12 @@ pub(super) const KIND: Kind = Kind {
     name: "runqlat",
     help: "how long tasks that could run waited for a CPU, by process",
     cost: "about 300 ns for each context switch: much from 50,000 switches a second on",
+    since: "5.18",
     attaches: &["sched_switch"],
     columns: COLUMNS,
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_runqlat.bpf.o")),
+    source: include_str!("runqlat.rs"),
     configure,
     arm,
 };

@@ -24,10 +24,12 @@ pub(super) const KIND: Kind = Kind {
     name: "sockets",
     help: "each TCP and UDP socket: queues, round trip, retransmissions, what holds it up, and its owner",
     cost: "nothing while it waits; each socket is read twice, and the descriptors of all processes once to find owners",
+    since: "3.3; bytes sent and received: 4.1; for how long it could not send: 4.10",
     attaches: &["sock_diag"],
     columns: COLUMNS,
     options: &[],
     object: &[],
+    source: include_str!("sockets.rs"),
     configure,
     arm,
 };

@@ -23,10 +23,12 @@ pub(super) const KIND: Kind = Kind {
     name: "syscalls",
     help: "system calls by process: how many, how long, how many fail",
     cost: "530 ns for each system call: much from 50,000 calls a second on; a process alone makes it cheaper for the others",
+    since: "5.11",
     attaches: &["sys_enter", "sys_exit"],
     columns: COLUMNS,
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_syscalls.bpf.o")),
+    source: include_str!("syscalls.rs"),
     configure,
     arm,
 };

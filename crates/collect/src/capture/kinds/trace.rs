@@ -29,10 +29,12 @@ pub(super) const KIND: Kind = Kind {
     name: "trace",
     help: "the first calls of one process, one by one, without stopping it",
     cost: "820 ns for each call that is taken, which are few; 200 ns for each call of other processes meanwhile",
+    since: "5.11",
     attaches: &["sys_enter", "sys_exit"],
     columns: COLUMNS,
     options: &[("calls", "how many calls to take, 1000 unless said, at most 20000")],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_trace.bpf.o")),
+    source: include_str!("trace.rs"),
     configure,
     arm,
 };

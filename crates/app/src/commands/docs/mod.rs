@@ -1,5 +1,9 @@
 //! `mitra docs`: the pages of `docs/` that the code writes.
 
+#[cfg(feature = "bpf")]
+mod captures;
+mod rules;
+
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
@@ -10,14 +14,23 @@ use crate::cli::{Cli, DocsArgs};
 use crate::commands::{conditions, metrics};
 
 /// The pages: file name and text.
-fn pages() -> [(&'static str, String); 5] {
-    [
+fn pages() -> Vec<(&'static str, String)> {
+    vec![
+        // A build without probes leaves their page as it is.
+        #[cfg(feature = "bpf")]
+        ("captures.md", captures::page()),
         ("commands.md", commands()),
         ("conditions.md", conditions::markdown()),
         ("formats.md", formats()),
         ("metrics.md", metrics::markdown()),
         ("report.md", include_str!("report.md").to_owned()),
+        ("rules.md", rules::page()),
     ]
+}
+
+/// A text in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
 }
 
 /// Writes the pages, or checks that they are as they would be written.
@@ -42,7 +55,7 @@ pub fn run(args: &DocsArgs) -> Result<()> {
 fn commands() -> String {
     let mut out = String::from(
         "# Commands\n\n\
-         This page is written by `make docs` from the flags in `crates/app/src/cli.rs`.\n\n\
+         This page is written by `make docs` from the flags in `crates/app/src/cli`.\n\n\
          Every command exits with 0 when done, 1 when it failed and 2 when it was used wrongly. Times are `now`, `-2h`,\n\
          `-1h30m`, `14:03`, `2026-11-21 14:03` (both on the local clock), RFC 3339 or `@epoch`. Colours appear on a\n\
          terminal only and respect `NO_COLOR`.\n",
@@ -50,12 +63,20 @@ fn commands() -> String {
     let mut root = Cli::command().term_width(100);
     root.build();
     for command in root.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
-        let mut command = command.clone().term_width(100).bin_name(format!("mitra {}", command.get_name()));
-        let help = command.render_help().to_string();
-        let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
-        _ = write!(out, "\n## mitra {}\n\n```text\n{}\n```\n", command.get_name(), help.join("\n"));
+        section(&mut out, command, "mitra");
     }
     out
+}
+
+/// What a command says of itself, and each command below it.
+fn section(out: &mut String, command: &clap::Command, above: &str) {
+    let name = format!("{above} {}", command.get_name());
+    let help = command.clone().term_width(100).bin_name(&name).render_help().to_string();
+    let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+    _ = write!(out, "\n## {name}\n\n```text\n{}\n```\n", help.join("\n"));
+    for below in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
+        section(out, below, &name);
+    }
 }
 
 /// `docs/formats.md`, from the lists of what is read.
@@ -68,7 +89,6 @@ fn formats() -> String {
          not its name; one file may hold the output of several tools with prompts and time stamps between them. A line\n\
          that nothing recognises is counted, and the first of each file is shown.\n",
     );
-    let cell = |text: &str| text.replace('|', "\\|");
     for family in FAMILIES {
         _ = write!(out, "\n## {}\n\n{}\n\n| format | what is read |\n|---|---|\n", family.name, family.what);
         for format in family.formats {

@@ -1,0 +1,108 @@
+//! What Mitra says of this machine, of itself, and of XFS: `mitra doctor`, `conditions`, `metrics`, `xfs-geometry`,
+//! `completions`, `man` and `docs`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use clap_complete::Shell;
+use mitra_diagnose::geometry::Level;
+
+use crate::commands::xfs_geometry;
+
+/// `mitra doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mitra conditions`.
+#[derive(Debug, Args)]
+pub struct ConditionsArgs {
+    /// Show the manual page of this one
+    #[arg(value_name = "ID", conflicts_with = "graph")]
+    pub id: Option<String>,
+    /// Show which condition can cause which
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "text", require_equals = true, value_name = "FORMAT")]
+    pub graph: Option<GraphFormat>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How to show the mechanism graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// Lines: what each condition can cause
+    Text,
+    /// The language of Graphviz
+    Dot,
+}
+
+/// `mitra xfs-geometry`.
+#[derive(Debug, Args)]
+pub struct XfsGeometryArgs {
+    /// raid0, raid1, raid5, raid6 or raid10
+    #[arg(long, value_name = "LEVEL", value_parser = xfs_geometry::level)]
+    pub level: Level,
+    /// Disks of the array, without spares
+    #[arg(long, value_name = "N")]
+    pub disks: u64,
+    /// The chunk: bytes on one disk before the next comes; k, m, g are powers of 1024. Not needed for raid1
+    #[arg(long, value_name = "SIZE", value_parser = xfs_geometry::bytes)]
+    pub stripe_unit: Option<u64>,
+    /// Size of the device, as 12t or in blocks as 2925527040b: then the size of the allocation groups is worked out
+    #[arg(long, value_name = "SIZE", value_parser = xfs_geometry::size)]
+    pub size: Option<xfs_geometry::Size>,
+    /// Number of allocation groups [default: what mkfs.xfs chooses]
+    #[arg(long, value_name = "N", requires = "size")]
+    pub ag_count: Option<u64>,
+    /// Bytes of a block of the file system
+    #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = xfs_geometry::bytes)]
+    pub block_size: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mitra metrics`.
+#[derive(Debug, Args)]
+pub struct MetricsArgs {
+    /// Names with * and ?
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print the documentation page
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// `mitra completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// `mitra man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write mitra.1 and one page for each command to this directory; without it, mitra.1 to standard output
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// `mitra docs`.
+#[derive(Debug, Args)]
+pub struct DocsArgs {
+    /// The directory
+    #[arg(value_name = "DIR", default_value = "docs")]
+    pub dir: PathBuf,
+    /// Write nothing; fail if a file would change
+    #[arg(long)]
+    pub check: bool,
+}

@@ -1,0 +1,100 @@
+//! `mitra explain`, `mitra compare` and `mitra import`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ArchiveArgs, RangeArgs};
+use crate::when::Range;
+
+/// `mitra explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// From where.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// What [default: the last hour of the recording]
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// The good side to compare with: a time as SINCE..UNTIL, or a file or folder of other tools' output [default: the
+    /// quiet time beside each incident; folders named baseline…, good…, before…, at-start, after-fix]
+    #[arg(long, value_name = "RANGE|PATH", allow_hyphen_values = true)]
+    pub baseline: Option<Baseline>,
+    /// Print the report as JSON, schema mitra.report/1
+    #[arg(long)]
+    pub json: bool,
+    /// Also write the report with drawings as one page for a browser; - is standard output, and then only the page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// The date of files that have times but no date, as 2026-11-21
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub date: Option<i64>,
+    /// Files and folders of other tools' output to explain in place of an archive: sar, iostat, vmstat, pidstat, top,
+    /// strace, kernel logs, /proc files, heaps, benchmarks, … (all of them: docs/formats.md)
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// `mitra compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Of times: from where.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// What to compare, the usual or earlier side first: times of the archive as SINCE..UNTIL, or files and folders of
+    /// other tools' output; several runs of a benchmark in a folder are repetitions
+    #[arg(value_name = "RANGE|PATH", required = true)]
+    pub sides: Vec<Baseline>,
+    /// List also what is not sure, or too small to matter
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON, schema mitra.compare/1
+    #[arg(long)]
+    pub json: bool,
+    /// Also write one page with drawings for a browser; - is standard output, and then only the page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// The date of files that have times but no date, as 2026-11-21
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub date: Option<i64>,
+}
+
+/// `mitra import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Where to; made if it is not there.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// The date of files that have times but no date, as 2026-11-21
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub date: Option<i64>,
+    /// Files and folders of other tools' output
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+}
+
+/// The good side: a time of the archive or a place of files.
+#[derive(Debug, Clone)]
+pub enum Baseline {
+    /// A time.
+    Range(Range),
+    /// A file or folder.
+    Path(PathBuf),
+}
+
+impl std::str::FromStr for Baseline {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse::<Range>() {
+            Ok(range) => Ok(Baseline::Range(range)),
+            Err(_) if std::path::Path::new(text).exists() => Ok(Baseline::Path(text.into())),
+            Err(error) => Err(format!("{error}, and there is no file or folder of that name")),
+        }
+    }
+}
+
+/// A date in days since 1970.
+fn date(text: &str) -> Result<i64, String> {
+    mitra_parse::text::clock::date(text.as_bytes()).ok_or_else(|| "not a date; want 2026-11-21".to_owned())
+}

@@ -1,0 +1,135 @@
+//! Every flag of every command, in one place: help, manual, completions and `docs/commands.md` come from here.
+
+mod about;
+mod explain;
+mod probes;
+mod record;
+mod rules;
+mod shared;
+mod values;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+pub use about::{
+    CompletionsArgs, ConditionsArgs, DocsArgs, DoctorArgs, GraphFormat, ManArgs, MetricsArgs, XfsGeometryArgs,
+};
+pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
+pub use probes::{ArmedArgs, CaptureArgs};
+pub use record::{LiveArgs, RecordArgs, SamplingArgs};
+pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
+pub use shared::{ArchiveArgs, RangeArgs, SelectArgs};
+pub use values::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
+
+use crate::render::style::Color;
+use crate::when::Range;
+
+/// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
+#[derive(Debug, Parser)]
+#[command(name = "mitra", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage.\n\
+                        Times: now, -2h, -1h30m, 14:03, 2026-11-21 14:03, RFC 3339, @epoch.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Colours: auto (on a terminal, NO_COLOR respected), always or never
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "auto",
+        value_name = "WHEN",
+        hide_possible_values = true
+    )]
+    pub color: Color,
+}
+
+/// The arguments of this process. A range that begins with a dash, `-2h..-1h`, would be taken for a flag where it stands
+/// by itself: it gets a space in front, which the parser of times passes over.
+pub fn arguments(given: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    given.map(|argument| match argument.to_str() {
+        Some(text) if is_range(text) => format!(" {text}").into(),
+        _ => argument,
+    })
+}
+
+fn is_range(text: &str) -> bool {
+    let digit = text.strip_prefix('-').and_then(|rest| rest.chars().next());
+    digit.is_some_and(|c| c.is_ascii_digit()) && text.parse::<Range>().is_ok()
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Record this machine into an archive until stopped
+    Record(RecordArgs),
+    /// Say why the machine was slow
+    Explain(ExplainArgs),
+    /// Say what differs between two times of a recording, two folders of other tools' output, or runs of a benchmark
+    Compare(CompareArgs),
+    /// Write other tools' output into an archive, so that every command works on it
+    Import(ImportArgs),
+    /// Record and watch: incidents are explained as they happen
+    Live(LiveArgs),
+    /// Arm a probe that costs too much to run always: off-CPU time, CPU time, page faults, … by stack
+    Capture(CaptureArgs),
+    /// Show recorded values
+    Dump(DumpArgs),
+    /// Show what an archive holds and what it costs
+    Status(StatusArgs),
+    /// Write an archive in a format of other tools
+    Export(ExportArgs),
+    /// Say what this kernel and these privileges let Mitra see
+    Doctor(DoctorArgs),
+    /// Show the conditions that Mitra knows, or the manual page of one
+    Conditions(ConditionsArgs),
+    /// Check, list and try the rules that arm probes and run commands
+    Rules(RulesArgs),
+    /// Work out the layout of XFS on a RAID, and the options of mkfs.xfs
+    XfsGeometry(XfsGeometryArgs),
+    /// Show the table of everything that is measured
+    Metrics(MetricsArgs),
+    /// Write the completions of a shell to standard output
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    Man(ManArgs),
+    /// Write docs/ from the tables in the code
+    #[command(hide = true)]
+    Docs(DocsArgs),
+    /// Arm probes for a recorder: what they saw goes to its archive, an event on each line to standard output
+    #[command(hide = true)]
+    Armed(ArmedArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::when::When;
+
+    #[test]
+    fn flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn ranges_may_begin_with_a_dash_beside_flags() {
+        let given = ["mitra", "compare", "-2h..-1h", "-1h..now", "--all", "--archive", "/x"];
+        let cli = Cli::try_parse_from(arguments(given.into_iter().map(OsString::from))).unwrap();
+        let Command::Compare(args) = cli.command else { panic!("not compare") };
+        assert!(args.all && args.sides.len() == 2);
+        let Baseline::Range(range) = &args.sides[0] else { panic!("not a range") };
+        assert_eq!(range.since, When::Ago(7_200_000_000_000));
+        assert!(!is_range("-h") && !is_range("--all") && !is_range("-2h"));
+    }
+
+    #[test]
+    fn a_time_may_begin_with_a_dash() {
+        let cli = Cli::try_parse_from(["mitra", "explain", "--since", "-2h", "--until", "-1h"]).unwrap();
+        let Command::Explain(args) = cli.command else { panic!("not explain") };
+        assert_eq!(args.range.since, Some(When::Ago(7_200_000_000_000)));
+    }
+}

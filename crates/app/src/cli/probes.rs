@@ -1,0 +1,93 @@
+//! `mitra capture`, and `mitra armed`, which recorders start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::ArchiveArgs;
+use super::shared::share;
+use crate::when::duration;
+
+/// `mitra capture`.
+#[derive(Debug, Args)]
+#[command(after_help = "Needs root, or CAP_BPF and CAP_PERFMON. It needs no recorder, and runs beside one.")]
+pub struct CaptureArgs {
+    /// What: offcpu, oncpu, faults, …; --list shows all
+    #[arg(value_name = "KIND", required_unless_present_any = ["list", "show"])]
+    pub kind: Option<String>,
+    /// List the kinds, with what they cost
+    #[arg(long, conflicts_with = "show")]
+    pub list: bool,
+    /// Show a capture that was made before: a file, the beginning of its name in the archive, or latest
+    #[arg(long, value_name = "FILE|latest")]
+    pub show: Option<String>,
+    /// Only this process, with all its threads
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Option<u32>,
+    /// Only threads of this name
+    #[arg(long, value_name = "NAME")]
+    pub comm: Option<String>,
+    /// Only this group of cgroup2: /system.slice/nginx.service
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<String>,
+    /// For how long; Ctrl-C ends it early
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub seconds: f64,
+    /// End after so many events
+    #[arg(long, value_name = "COUNT")]
+    pub events: Option<u64>,
+    /// Share of one CPU that it may take, on average; it ends when it has had it
+    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
+    pub budget: f64,
+    /// Only what lasts at least so long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub min: Option<Duration>,
+    /// Of offcpu: only waits that nothing can interrupt (state D)
+    #[arg(long)]
+    pub d_only: bool,
+    /// An option of the kind; --list shows them
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub option: Vec<String>,
+    /// Why it is made; it is kept with the capture
+    #[arg(long, value_name = "TEXT", default_value = "by hand", hide_default_value = true)]
+    pub why: String,
+    /// Rows of each table that are printed
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    pub rows: usize,
+    /// Print JSON, schema mitra.capture/1
+    #[arg(long)]
+    pub json: bool,
+    /// Write the stacks as lines of frames and a weight; - is standard output, and then only they
+    #[arg(long, value_name = "FILE")]
+    pub folded: Option<PathBuf>,
+    /// Write the stacks as a flame graph, one page for a browser; - is standard output, and then only the page
+    #[arg(long, value_name = "FILE")]
+    pub flame: Option<PathBuf>,
+    /// Where it is kept: in the folder captures of the archive.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// Do not keep it
+    #[arg(long, conflicts_with = "archive")]
+    pub no_archive: bool,
+}
+
+/// `mitra armed`.
+#[derive(Debug, Args)]
+pub struct ArmedArgs {
+    /// Where to.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// Who or what wants it
+    #[arg(long, value_name = "TEXT")]
+    pub why: String,
+    /// For how long
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: f64,
+    /// Only this process
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Kinds with their options, each one argument: "offcpu d-only min=1ms"
+    #[arg(value_name = "PROBE", required = true)]
+    pub probes: Vec<String>,
+}

@@ -1,0 +1,64 @@
+//! `mitra record` and `mitra live`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::ArchiveArgs;
+use super::shared::share;
+use crate::when::{duration, size};
+
+/// How to record.
+#[derive(Debug, Clone, Args)]
+pub struct SamplingArgs {
+    /// Time between two samples, 100ms to 10m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub interval: Duration,
+    /// Oldest data go when the archive is larger than this
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size)]
+    pub max_bytes: u64,
+    /// Data older than this go
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+    pub max_age: Duration,
+    /// Read /proc only, load no BPF program
+    #[arg(long)]
+    pub no_bpf: bool,
+    /// The configuration file with rules of one's own [default: /etc/mitra/mitra.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Arm no probe and run no command, whatever looks wrong
+    #[arg(long)]
+    pub no_arm: bool,
+    /// Share of one CPU above which detail is left out
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = share)]
+    pub cpu_budget: f64,
+    /// Memory above which detail is left out
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    pub memory_budget: u64,
+}
+
+/// `mitra record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// Where to.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// How.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
+/// `mitra live`.
+#[derive(Debug, Args)]
+pub struct LiveArgs {
+    /// Where to, or what a recorder is already writing to.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// How.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Print incidents as plain lines even on a terminal
+    #[arg(long)]
+    pub plain: bool,
+}

@@ -1,0 +1,82 @@
+//! `mitra rules`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{ArchiveArgs, RangeArgs};
+
+/// `mitra rules`.
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// What to do with them.
+    #[command(subcommand)]
+    pub command: RulesCommand,
+}
+
+/// What to do with the rules.
+#[derive(Debug, Subcommand)]
+pub enum RulesCommand {
+    /// Say whether the configuration file makes sense
+    Check(RulesCheckArgs),
+    /// Show the rules, one's own and the built-in ones
+    List(RulesListArgs),
+    /// Say when rules would have held in a recording or other tools' output, and what they would have done; does nothing
+    Test(RulesTestArgs),
+}
+
+/// Which rules.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    /// The configuration file [default: /etc/mitra/mitra.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `mitra rules check`.
+#[derive(Debug, Args)]
+pub struct RulesCheckArgs {
+    /// The file [default: /etc/mitra/mitra.toml]
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// `mitra rules list`.
+#[derive(Debug, Args)]
+pub struct RulesListArgs {
+    /// From where.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Show only this one, with all that is known of it
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mitra rules test`.
+#[derive(Debug, Args)]
+pub struct RulesTestArgs {
+    /// On which recording.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// On which part [default: everything]
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// The rules.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Only this rule
+    #[arg(long, value_name = "NAME")]
+    pub rule: Option<String>,
+    /// In place of the rules, this condition: "sys.forks > 500/s for 3s"
+    #[arg(long, value_name = "CONDITION", conflicts_with = "rule")]
+    pub when: Option<String>,
+    /// Print JSON, schema mitra.rules-test/1
+    #[arg(long)]
+    pub json: bool,
+    /// Files and folders of other tools' output in place of an archive
+    #[arg(value_name = "PATH", conflicts_with_all = ["archive", "since", "until"])]
+    pub paths: Vec<PathBuf>,
+}

@@ -1,0 +1,72 @@
+//! What is in an archive: `mitra dump`, `mitra status` and `mitra export`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{ArchiveArgs, RangeArgs, SelectArgs};
+
+/// How `mitra dump` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DumpFormat {
+    /// Columns for people
+    Table,
+    /// One line for each value: time,metric,entity,row,value
+    Csv,
+    /// One JSON object for each value
+    Json,
+}
+
+/// `mitra dump`.
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// From where.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// When [default: the last minute of the recording]
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// What.
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// How to print: table, csv (a line for each value) or json (an object on a line for each value)
+    #[arg(long, value_enum, default_value = "table", hide_possible_values = true)]
+    pub format: DumpFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Counters as the kernel counts them, not as rates
+    #[arg(long)]
+    pub raw: bool,
+    /// List what the archive holds instead of the values
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// `mitra status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Of which.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mitra export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// From where.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// When [default: everything]
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// What.
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Write Parquet to this file, or to a file in this directory
+    #[arg(long, value_name = "FILE", required = true)]
+    pub parquet: PathBuf,
+}

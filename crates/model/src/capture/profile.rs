@@ -1,0 +1,205 @@
+//! Stacks: as addresses while a capture goes on, with names once it is over.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Captured;
+use super::leaves::{STACKS, stack_table, stack_tops};
+
+/// What the name of a frame of the kernel ends in.
+pub const KERNEL_MARK: &str = "_[k]";
+
+/// Stacks with their weight. Names are stored once.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Profile {
+    /// What the weight is: `time off CPU`.
+    pub weight: String,
+    /// Its unit: `s` or `1`.
+    pub unit: String,
+    /// The names of all frames.
+    pub names: Vec<String>,
+    /// The stacks, the heaviest first.
+    pub stacks: Vec<Stack>,
+}
+
+/// One stack.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stack {
+    /// The process; 0 where it is not known.
+    pub pid: u32,
+    /// The name of the thread.
+    pub comm: String,
+    /// What sets this stack apart beside its frames: the state that a task waited in, the kind of a fault.
+    pub tag: String,
+    /// Frames from the root to the leaf, as positions in [`Profile::names`]. Those of the kernel end in `_[k]`.
+    pub frames: Vec<u32>,
+    /// How much of the weight.
+    pub weight: f64,
+    /// How often.
+    pub count: u64,
+}
+
+impl Profile {
+    /// The names of a stack's frames, from the root to the leaf.
+    pub fn frames<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = &'a str> {
+        stack.frames.iter().map(|i| self.names.get(*i as usize).map_or("?", String::as_str))
+    }
+}
+
+/// A program that a process ran: another one after `execve`, so that addresses keep their meaning.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Image {
+    /// Its number in this capture, from 1.
+    pub id: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its name when it was seen first.
+    pub comm: String,
+}
+
+/// A stack of addresses.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawStack {
+    /// The process; 0 is a thread of the kernel.
+    pub pid: u32,
+    /// The program that the process ran, [`Image::id`]; 0 where it is not known.
+    pub image: u32,
+    /// The name of the thread.
+    pub comm: String,
+    /// See [`Stack::tag`].
+    pub tag: String,
+    /// Addresses in the program, the leaf first.
+    pub user: Vec<u64>,
+    /// Addresses in the kernel, the leaf first.
+    pub kernel: Vec<u64>,
+    /// How much of the weight.
+    pub weight: f64,
+    /// How often.
+    pub count: u64,
+}
+
+/// A capture whose stacks are addresses still.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Raw {
+    /// The rest of it, without [`Captured::profile`].
+    pub captured: Captured,
+    /// What the weight of the stacks is, and its unit; none where the kind has no stacks.
+    pub weight: Option<(&'static str, &'static str)>,
+    /// The stacks.
+    pub stacks: Vec<RawStack>,
+}
+
+impl Raw {
+    /// Gives the frames names. `name` returns those of one stack, from the root to the leaf; frames of the kernel end
+    /// in `_[k]`. A kind that has not made a table of
+    /// its stacks itself gets one, after its own.
+    #[must_use]
+    pub fn resolve(mut self, name: &mut dyn FnMut(&RawStack) -> Vec<String>) -> Captured {
+        let Some((weight, unit)) = self.weight else { return self.captured };
+        let mut profile = Profile { weight: weight.to_owned(), unit: unit.to_owned(), ..Profile::default() };
+        let mut known: HashMap<String, u32> = HashMap::new();
+        self.stacks.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        for raw in self.stacks {
+            let mut frames = Vec::new();
+            for frame in name(&raw) {
+                let next = u32::try_from(profile.names.len()).unwrap_or(u32::MAX);
+                frames.push(*known.entry(frame).or_insert_with_key(|frame| {
+                    profile.names.push(frame.clone());
+                    next
+                }));
+            }
+            let RawStack { pid, comm, tag, weight, count, .. } = raw;
+            profile.stacks.push(Stack { pid, comm, tag, frames, weight, count });
+        }
+        if !self.captured.tables.iter().any(|table| table.name == STACKS) {
+            self.captured.tables.push(stack_table(&profile));
+        }
+        if self.captured.tops.is_empty() {
+            self.captured.tops = stack_tops(&profile);
+        }
+        self.captured.profile = Some(profile);
+        self.captured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CaptureRow, Cell, Ended, TOPS_MAX};
+    use super::*;
+    use crate::event::EventKind;
+
+    fn raw() -> Raw {
+        let stack = |comm: &str, user: &[u64], kernel: &[u64], weight| RawStack {
+            pid: 7,
+            comm: comm.to_owned(),
+            user: user.to_vec(),
+            kernel: kernel.to_vec(),
+            weight,
+            count: 2,
+            ..RawStack::default()
+        };
+        Raw {
+            captured: Captured { kind: "offcpu".into(), seconds: 2.0, ..Captured::default() },
+            weight: Some(("time off CPU", "s")),
+            stacks: vec![
+                stack("a", &[2, 1], &[20], 0.5),
+                stack("a", &[3, 1], &[20, 21], 1.5),
+                stack("b", &[], &[20], 0.25),
+            ],
+        }
+    }
+
+    fn name(stack: &RawStack) -> Vec<String> {
+        let user = stack.user.iter().rev().map(|a| format!("u{a}"));
+        let kernel = stack.kernel.iter().rev();
+        user.chain(kernel.map(|a| if *a == 20 { "schedule_[k]".into() } else { format!("k{a}_[k]") }))
+            .collect()
+    }
+
+    #[test]
+    fn stacks_get_names_and_become_rows() {
+        let captured = raw().resolve(&mut name);
+        let profile = captured.profile.as_ref().unwrap();
+        let frames: Vec<Vec<&str>> = profile.stacks.iter().map(|s| profile.frames(s).collect()).collect();
+        assert_eq!(frames[0], ["u1", "u3", "k21_[k]", "schedule_[k]"]);
+        assert_eq!(profile.names.len(), 5, "a name is stored once");
+        let tops: Vec<(&str, f64)> = captured.tops.iter().map(|r| (r.what.as_str(), r.amount)).collect();
+        assert_eq!(tops, [("k21 < u3 < u1", 1.5), ("u2 < u1", 0.5), ("schedule", 0.25)]);
+        assert!(captured.tables[0].rows.iter().all(|row| row.len() == captured.tables[0].columns.len()));
+    }
+
+    #[test]
+    fn places_without_a_name_are_one_row_for_each_module() {
+        let mut raw = raw();
+        raw.stacks.iter_mut().for_each(|stack| stack.kernel.clear());
+        let place = |stack: &RawStack| stack.user.iter().rev().map(|a| format!("[libm.so+{a:#x}]")).collect();
+        let captured = raw.resolve(&mut { place });
+        let tops: Vec<(&str, f64)> = captured.tops.iter().map(|r| (r.what.as_str(), r.amount)).collect();
+        assert_eq!(tops, [("[libm.so]", 2.0), ("", 0.25)]);
+        assert_eq!(captured.profile.unwrap().names.len(), 3, "the profile keeps the places");
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_the_event_is_short() {
+        let mut captured = raw().resolve(&mut name);
+        captured.tables[0].rows[0][0] = Cell::Unknown(());
+        captured.ended = Ended::Failed("no room".into());
+        captured.tops = vec![CaptureRow::default(); 30];
+        let text = serde_json::to_string(&captured).unwrap();
+        assert_eq!(serde_json::from_str::<Captured>(&text).unwrap(), captured);
+        let EventKind::Capture { ended, tops, .. } = captured.event(None).kind else {
+            panic!("another event")
+        };
+        assert_eq!((ended.as_str(), tops.len()), ("failed: no room", TOPS_MAX));
+        assert_eq!(captured.event(None).real, 2_000_000_000);
+    }
+
+    #[test]
+    fn what_a_later_version_adds_is_passed_over() {
+        let read: Captured = serde_json::from_str(r#"{"kind":"tachyons","hue":3}"#).unwrap();
+        assert_eq!(read.kind, "tachyons");
+    }
+}

@@ -1,0 +1,144 @@
+//! A compiled expression: what is evaluated.
+
+use mitra_model::{Entity, Metric};
+
+use crate::ast::{Function, GroupBy, Operator};
+
+/// What an expression has one value for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Domain {
+    /// The machine.
+    One,
+    /// Each row of an entity.
+    Rows(Entity),
+    /// Each process, name or control group of tasks.
+    Groups(GroupBy),
+}
+
+/// A metric as an expression uses it.
+#[derive(Debug, Clone)]
+pub struct MetricUse {
+    /// Which.
+    pub metric: &'static Metric,
+    /// Its column in the table of its entity.
+    pub column: usize,
+    /// Which rows; an index into [`Program::selectors`].
+    pub selector: Option<usize>,
+    /// Whether the selector names just one row.
+    pub is_one: bool,
+    /// Whether its change per second is meant, of a level.
+    pub is_slope: bool,
+}
+
+impl MetricUse {
+    /// Whether its value needs the sample before.
+    #[must_use]
+    pub fn needs_past(&self) -> bool {
+        self.is_slope || self.metric.is_rate()
+    }
+}
+
+/// Which rows of an entity.
+#[derive(Debug, Clone)]
+pub struct Selector {
+    /// Of what.
+    pub entity: Entity,
+    /// All of these have to match.
+    pub tests: Vec<Test>,
+}
+
+/// One match of a selector.
+#[derive(Debug, Clone)]
+pub struct Test {
+    /// What of the row.
+    pub of: Attribute,
+    /// Whether it must not match.
+    pub negated: bool,
+    /// The pattern of a text.
+    pub pattern: String,
+    /// The pattern as a number, where it is one.
+    pub number: Option<i64>,
+    /// The position among all tests of texts of the program, for what is remembered of each text.
+    pub cache: usize,
+}
+
+/// What of a row a selector looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attribute {
+    /// The row's name.
+    Name,
+    /// A task's thread id.
+    Tid,
+    /// A text in this column.
+    Text(usize, &'static str),
+    /// A number in this column.
+    Number(usize, &'static str),
+}
+
+/// A function over rows.
+#[derive(Debug, Clone)]
+pub struct Aggregate {
+    /// Which.
+    pub function: Function,
+    /// Of what.
+    pub body: Op,
+    /// The rows.
+    pub entity: Entity,
+    /// One value for each of these instead of one in all.
+    pub by: Option<GroupBy>,
+}
+
+/// A part that can be evaluated. Truth is 1, 0, or not a number where it cannot be told.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// A number.
+    Constant(f64),
+    /// A metric; an index into [`Program::uses`].
+    Metric(usize),
+    /// Bytes of a page.
+    PageBytes,
+    /// `-x`.
+    Negative(Box<Op>),
+    /// Without the sign.
+    Abs(Box<Op>),
+    /// `not x`.
+    Not(Box<Op>),
+    /// Two parts.
+    Binary(Operator, Box<Op>, Box<Op>),
+    /// A function over rows; an index into [`Program::aggregates`].
+    Aggregate(usize),
+}
+
+/// A part whose value is worth showing.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// As it was written.
+    pub text: String,
+    /// How to get it.
+    pub op: Op,
+    /// The unit of its value.
+    pub unit: String,
+}
+
+/// A compiled expression.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// The condition, or the number.
+    pub root: Op,
+    /// What it has values for.
+    pub domain: Domain,
+    /// For how many seconds it has to hold.
+    pub hold_s: f64,
+    /// The metrics.
+    pub uses: Vec<MetricUse>,
+    /// The selectors.
+    pub selectors: Vec<Selector>,
+    /// The functions over rows, inner ones before outer ones.
+    pub aggregates: Vec<Aggregate>,
+    /// The numbers that it compares.
+    pub shown: Vec<Shown>,
+    /// What orders rows for which it holds, most first; -1 where less is more.
+    pub score: Option<(Op, f64)>,
+    /// Tests of texts.
+    pub caches: usize,
+}
