@@ -122,13 +122,13 @@ static __always_inline bool peer_of_packet(struct sk_buff *skb, struct peer *pee
 	return true;
 }
 
-SEC("tp_btf/tcp_retransmit_skb")
-int segment_sent_again(unsigned long long *ctx)
+/* The connection of a socket, or of a request for one, had to send something again. */
+static __always_inline int sent_again(struct sock_common *sk, bool is_full)
 {
 	struct peer peer = {};
 	struct peer_sum *sum;
 
-	if (!peer_of_sock((struct sock_common *)ctx[0], &peer, true))
+	if (!peer_of_sock(sk, &peer, is_full))
 		return 0;
 	sum = peer_sum(&peer);
 	if (sum)
@@ -136,19 +136,17 @@ int segment_sent_again(unsigned long long *ctx)
 	return 0;
 }
 
+SEC("tp_btf/tcp_retransmit_skb")
+int segment_sent_again(unsigned long long *ctx)
+{
+	return sent_again((struct sock_common *)ctx[0], true);
+}
+
 SEC("tp_btf/tcp_retransmit_synack")
 int synack_sent_again(unsigned long long *ctx)
 {
-	struct peer peer = {};
-	struct peer_sum *sum;
-
 	/* The request for a connection has the address of the peer; the socket only listens. */
-	if (!peer_of_sock((struct sock_common *)ctx[1], &peer, false))
-		return 0;
-	sum = peer_sum(&peer);
-	if (sum)
-		__sync_fetch_and_add(&sum->retransmits, 1);
-	return 0;
+	return sent_again((struct sock_common *)ctx[1], false);
 }
 
 SEC("tp_btf/tcp_receive_reset")

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use mitra_model::Entity;
 
 use crate::ast::{Function, GroupBy, Operator};
-use crate::compile::{Aggregate, Domain, MetricUse, Op, Program, Selector};
+use crate::compile::{Aggregate, Domain, MetricUse, Op, Program, Selector, Shown};
 
 /// Where values come from: a frame with the one before it, or a moment of a set of series.
 pub trait Source {
@@ -188,6 +188,12 @@ impl<S: Source> Evaluation<'_, S> {
     fn selects(&self, of: &MetricUse, row: S::Row) -> bool {
         let selector = of.selector.and_then(|i| self.program.selectors.get(i));
         selector.is_none_or(|selector| self.source.is_selected(selector, row))
+    }
+
+    /// The numbers that are worth showing, with the text of each and its unit; those that are not known are left out.
+    pub fn shown(&self, at: At<S::Row>) -> Vec<(String, f64, String)> {
+        let value = |shown: &Shown| (shown.text.clone(), self.value(&shown.op, at), shown.unit.clone());
+        self.program.shown.iter().map(value).filter(|(_, value, _)| value.is_finite()).collect()
     }
 
     /// The value of a part.

@@ -209,11 +209,7 @@ impl<'a> SetSource<'a> {
                 (details.cgroup, details.row) = (Some(name.clone()), Some(name));
             }
         }
-        let shown = run.program.shown.iter();
-        details.values = shown
-            .map(|shown| (shown.text.clone(), run.value(&shown.op, at), shown.unit.clone()))
-            .filter(|(_, value, _)| value.is_finite())
-            .collect();
+        details.values = run.shown(at);
         details
     }
 

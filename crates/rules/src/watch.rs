@@ -251,11 +251,7 @@ fn details(run: &Evaluation<'_, FrameSource<'_>>, subject: Subject) -> Details {
         Subject::Group(by, group) => name_group(source, by, group, &mut details),
     }
     if let Some(at) = at(run, subject) {
-        let shown = run.program.shown.iter();
-        details.values = shown
-            .map(|shown| (shown.text.clone(), run.value(&shown.op, at), shown.unit.clone()))
-            .filter(|(_, value, _)| value.is_finite())
-            .collect();
+        details.values = run.shown(at);
     }
     details
 }

@@ -1,9 +1,9 @@
 //! `mitra capture`: armed probes, by hand.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use mitra_model::Captured;
 
 use super::show::{is_stdout, write_page};
@@ -87,18 +87,12 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
     }
 }
 
-/// What goes on, on a terminal.
-fn progress(line: &str) {
-    if std::io::stderr().is_terminal() {
-        // A terminal that went away is no reason to stop.
-        _ = write!(std::io::stderr(), "\r\x1b[K{line}");
-    }
-}
-
 #[cfg(feature = "bpf")]
 mod probes {
+    use std::io::IsTerminal;
     use std::time::{Duration, Instant};
 
+    use anyhow::Context;
     use mitra_collect::capture::{Armed, Capture, Kind, Refused, Request, kind, kinds};
     use mitra_inspect::Symbols;
     use serde_json::json;
@@ -112,6 +106,14 @@ mod probes {
     const LOOK_EVERY: Duration = Duration::from_millis(50);
     /// Between two lines of progress.
     const TELL_EVERY: Duration = Duration::from_secs(1);
+
+    /// What goes on, on a terminal.
+    fn progress(line: &str) {
+        if std::io::stderr().is_terminal() {
+            // A terminal that went away is no reason to stop.
+            _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+        }
+    }
 
     pub fn list(args: &CaptureArgs, style: &Style) -> Result<()> {
         if args.json {

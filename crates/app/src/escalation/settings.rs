@@ -15,7 +15,8 @@ use crate::recorder::log;
 pub const FILE: &str = "/etc/mitra/mitra.toml";
 /// A file that is larger is none.
 const BYTES_MAX: u64 = 1 << 20;
-/// Probes that this version knows of even where it was built without BPF, or before they are there.
+/// Options that every kind of probe has.
+#[cfg(feature = "bpf")]
 const USUAL_OPTIONS: &[&str] = &["d-only", "min"];
 
 /// What the file says. One that is named has to be there.

@@ -61,11 +61,22 @@ pub struct Kind {
 }
 
 impl Kind {
+    /// Whether programs run in the kernel for it.
+    #[must_use]
+    pub fn has_programs(&self) -> bool {
+        !self.object.is_empty()
+    }
+
     /// The manual page: what it answers, and what it does not see.
     #[must_use]
     pub fn manual(&self) -> String {
         mitra_model::manual(self.source)
     }
+}
+
+/// For kinds to which nothing can be said beyond what all have in common.
+fn as_all(_: &Request, _: &mut Config) -> Result<(), String> {
+    Ok(())
 }
 
 type Arm = fn(&Request, &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError>;

@@ -27,7 +27,9 @@ pub fn kinds(root: &Root, out: &mut Vec<Ability>) {
             Err(error) => {
                 let is_privilege = matches!(error, Refused::Privilege(_));
                 let why = match error {
-                    Refused::Kernel { why, .. } => format!("{why}; it needs Linux {}", checked.kind.since),
+                    Refused::Kernel { why, .. } if checked.kind.has_programs() => {
+                        format!("{why}; it needs Linux {}", checked.kind.since)
+                    }
                     other => other.to_string(),
                 };
                 match refused.iter_mut().find(|(known, ..)| *known == why) {

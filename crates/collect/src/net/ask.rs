@@ -1,15 +1,20 @@
-//! Asks the kernel over netlink: for the queues of devices, and for listening sockets.
+//! Asks the kernel over netlink: for the queues of devices, and for sockets.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use mitra_parse::netlink::{End, Listener, Qdisc, Receiver, listeners, qdiscs, receivers};
+#[cfg(feature = "bpf")]
+use mitra_parse::sockets::Socket;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
 /// The kernel fills at most this much at once.
 const BUFFER_BYTES: usize = 32 * 1024;
 /// As many pieces of an answer are read: a hundred listeners fit in one.
 const PIECES_MAX: usize = 256;
+/// Of an answer with all sockets: eighty with all that TCP knows of them fit in one.
+#[cfg(feature = "bpf")]
+const PIECES_OF_ALL_MAX: usize = 4096;
 
 const REQUEST_DUMP: u16 = 0x1 | 0x300;
 const GET_QDISC: u16 = 38;
@@ -20,6 +25,9 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const UDP: u8 = 17;
 /// `INET_DIAG_SKMEMINFO` as a bit.
 const WITH_MEMORY: u8 = 1 << 6;
+/// `INET_DIAG_INFO` as a bit: what TCP knows of the connection.
+#[cfg(feature = "bpf")]
+const WITH_INFO: u8 = 1 << 1;
 /// Both families of addresses have requests of their own.
 const FAMILIES: [u8; 2] = [2, 10];
 const TCP_LISTEN: u32 = 10;
@@ -111,18 +119,44 @@ impl Asker {
         Ok(())
     }
 
+    /// Calls `f` with each socket of a protocol, whatever its state.
+    #[cfg(feature = "bpf")]
+    pub fn every(&mut self, sockets: &Sockets, protocol: u8, mut f: impl FnMut(&Socket)) -> io::Result<()> {
+        for family in FAMILIES {
+            let body = diag_request(family, protocol, WITH_INFO | WITH_MEMORY, u32::MAX);
+            let read = |bytes: &[u8]| mitra_parse::sockets::sockets(bytes, &mut f);
+            match self.ask_long(&sockets.diag, SOCK_DIAG_BY_FAMILY, &body, PIECES_OF_ALL_MAX, read) {
+                // A kernel without the module for a family or a protocol has no such sockets.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
     fn ask(
         &mut self,
         socket: &OwnedFd,
         kind: u16,
         body: &[u8],
+        read: impl FnMut(&[u8]) -> End,
+    ) -> io::Result<()> {
+        self.ask_long(socket, kind, body, PIECES_MAX, read)
+    }
+
+    fn ask_long(
+        &mut self,
+        socket: &OwnedFd,
+        kind: u16,
+        body: &[u8],
+        pieces_max: usize,
         mut read: impl FnMut(&[u8]) -> End,
     ) -> io::Result<()> {
         let mut request = [0; 128];
         let len = message(kind, body, &mut request);
         // Without an address it goes to the kernel.
         rustix::net::send(socket.as_fd(), request.get(..len).unwrap_or_default(), SendFlags::empty())?;
-        for _ in 0..PIECES_MAX {
+        for _ in 0..pieces_max {
             // The kernel makes the answer while it is asked and read: there is nothing to wait for.
             let flags = RecvFlags::DONTWAIT;
             let (_, len) = rustix::net::recv(socket.as_fd(), &mut self.buffer[..], flags)?;

@@ -1,6 +1,6 @@
 //! The network beyond the files of the machine: other namespaces, queues, and whom trouble concerns.
 
-mod ask;
+pub(crate) mod ask;
 mod helper;
 pub mod names;
 mod owner;

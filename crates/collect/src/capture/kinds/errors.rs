@@ -16,8 +16,8 @@ use mitra_model::capture::{CaptureRow, Cell, Raw};
 use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::{Rows, call_name, cells, error_name, sort_by_weight, table};
-use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::loader::Loader;
+use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "errors",
@@ -29,7 +29,7 @@ pub(super) const KIND: Kind = Kind {
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_syscalls.bpf.o")),
     source: include_str!("errors.rs"),
-    configure,
+    configure: as_all,
     arm,
 };
 
@@ -43,10 +43,6 @@ const COLUMNS: &[(&str, &str, &str)] = &[
 
 /// As many entries as the kernel's map holds.
 const SUMS_MAX: usize = 4096;
-
-fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
-    Ok(())
-}
 
 fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
     let sums = loader.map("error_sums")?;

@@ -17,8 +17,8 @@ use mitra_model::capture::{CaptureRow, Cell, Raw};
 use crate::bpf::sys::{MapReader, Plain};
 use crate::bpf::{comm_str, known};
 use crate::capture::calls::{Histogram, Rows, Who, cells, set_classes, sort_by_weight, table, text};
-use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::loader::Loader;
+use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "fork",
@@ -30,7 +30,7 @@ pub(super) const KIND: Kind = Kind {
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_fork.bpf.o")),
     source: include_str!("fork.rs"),
-    configure,
+    configure: as_all,
     arm,
 };
 
@@ -78,10 +78,6 @@ fn fork_class(call: &str) -> u8 {
         "clone3" => 4,
         _ => 0,
     }
-}
-
-fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
-    Ok(())
 }
 
 fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {

@@ -22,9 +22,9 @@ use mitra_model::capture::{Cell, Raw, RawStack};
 use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::{Histogram, Rows, Who, cells, set_classes, sort_by_weight, table};
-use crate::capture::loader::{Config, Loader};
+use crate::capture::loader::Loader;
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "locks",
@@ -36,7 +36,7 @@ pub(super) const KIND: Kind = Kind {
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_locks.bpf.o")),
     source: include_str!("locks.rs"),
-    configure,
+    configure: as_all,
     arm,
 };
 
@@ -76,10 +76,6 @@ fn futex_class(call: &str) -> u8 {
         "futex_wake" => 3,
         _ => 0,
     }
-}
-
-fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
-    Ok(())
 }
 
 fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {

@@ -19,8 +19,8 @@ use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::{
     Names, Rows, Who, call_name, cells, path_class, set_classes, sort_by_weight, table, text,
 };
-use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::loader::Loader;
+use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "lookups",
@@ -32,7 +32,7 @@ pub(super) const KIND: Kind = Kind {
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_lookups.bpf.o")),
     source: include_str!("lookups.rs"),
-    configure,
+    configure: as_all,
     arm,
 };
 
@@ -51,10 +51,6 @@ const DIR_BYTES: usize = 104;
 const EXAMPLES: usize = 4;
 const EXAMPLE_BYTES: usize = 48;
 const DIR_CUT: u32 = 1;
-
-fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
-    Ok(())
-}
 
 fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
     set_classes(loader, path_class)?;

@@ -12,9 +12,9 @@ use mitra_model::capture::{Raw, RawStack};
 
 use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
-use crate::capture::loader::{Config, Loader};
+use crate::capture::loader::Loader;
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "oncpu",
@@ -32,7 +32,7 @@ pub(super) const KIND: Kind = Kind {
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_oncpu.bpf.o")),
     source: include_str!("oncpu.rs"),
-    configure,
+    configure: as_all,
     arm,
 };
 
@@ -40,10 +40,6 @@ pub(super) const KIND: Kind = Kind {
 const SAMPLES_PER_SECOND: u64 = 99;
 /// As many entries as the kernel's map holds.
 const SUMS_MAX: usize = 16384;
-
-fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
-    Ok(())
-}
 
 fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
     let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);

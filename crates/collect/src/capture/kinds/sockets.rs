@@ -10,15 +10,17 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 
 use mitra_model::capture::{CaptureRow, Cell, Raw};
-use mitra_parse::netlink::End;
-use mitra_parse::sockets::{Socket, Tcp, sockets, state_name};
+use mitra_parse::sockets::{Socket, Tcp, state_name};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::capture::calls::{cells, sort_by_weight, table};
-use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::loader::Loader;
+use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::net::ask::{self, Asker};
 
 pub(super) const KIND: Kind = Kind {
     name: "sockets",
@@ -30,7 +32,7 @@ pub(super) const KIND: Kind = Kind {
     options: &[],
     object: &[],
     source: include_str!("sockets.rs"),
-    configure,
+    configure: as_all,
     arm,
 };
 
@@ -71,16 +73,12 @@ const SOCKETS_MAX: usize = 50_000;
 const LINKS_MAX: usize = 200_000;
 const LISTEN: u8 = 10;
 
-fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
-    Ok(())
-}
-
 fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
     if request.cgroup.is_some() {
         loader
             .note("a group of processes was asked for, but sockets are not told apart by groups".to_owned());
     }
-    let netlink = Netlink::open(request.pid)?;
+    let mut netlink = Netlink::open(request.pid)?;
     let mut before = HashMap::new();
     let cut = netlink.all(|socket| {
         before.insert((socket.protocol, socket.socket.cookie), socket.socket);
@@ -111,106 +109,52 @@ struct Found {
     socket: Socket,
 }
 
-/// A netlink socket in the network namespace that is looked at.
+/// Netlink in the network namespace that is looked at.
 struct Netlink {
-    fd: OwnedFd,
+    sockets: ask::Sockets,
+    asker: Asker,
 }
-
-/// `SOCK_DIAG_BY_FAMILY`, and `NLM_F_REQUEST | NLM_F_DUMP`.
-const SOCK_DIAG: u16 = 20;
-const DUMP: u16 = 0x301;
-/// `INET_DIAG_INFO` and `INET_DIAG_SKMEMINFO` as bits of `idiag_ext`.
-const EXTENSIONS: u8 = 1 << 1 | 1 << 6;
-const REQUEST_BYTES: usize = 72;
-/// The kernel fills buffers of up to 32 KiB.
-const BUFFER_BYTES: usize = 32 * 1024;
-const WAIT_S: libc::time_t = 5;
 
 impl Netlink {
     /// A socket belongs to the namespace in which it was made, so a thread of its own goes there.
     fn open(pid: Option<u32>) -> Result<Self, AnyError> {
-        let Some(pid) = pid else { return Ok(Self { fd: open_netlink()? }) };
-        let fd = std::thread::spawn(move || {
-            let path = format!("/proc/{pid}/ns/net");
-            let namespace = std::fs::File::open(&path).map_err(|error| format!("{path}: {error}"))?;
-            // SAFETY: changes the namespace of this thread, which ends soon.
-            if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } < 0 {
-                return Err(format!("{path}: {}", io::Error::last_os_error()));
+        let place = |who: &str| format!("/proc/{who}/ns/net");
+        let is_ours = |pid: u32| {
+            let inode = |who: &str| std::fs::metadata(place(who)).ok().map(|meta| meta.ino());
+            inode("self").is_some_and(|own| inode(&pid.to_string()) == Some(own))
+        };
+        // Nobody needs a privilege to stay where he is.
+        let sockets = match pid.filter(|pid| !is_ours(*pid)) {
+            None => ask::Sockets::open()?,
+            Some(pid) => {
+                let there = std::thread::spawn(move || {
+                    let path = place(&pid.to_string());
+                    let of_path = |error: io::Error| format!("{path}: {error}");
+                    let namespace = std::fs::File::open(&path).map_err(of_path)?;
+                    let kind = Some(LinkNameSpaceType::Network);
+                    move_into_link_name_space(namespace.as_fd(), kind).map_err(|e| of_path(e.into()))?;
+                    ask::Sockets::open().map_err(|error| error.to_string())
+                });
+                there.join().map_err(|_| "the thread that looks into a namespace has failed")??
             }
-            open_netlink().map_err(|error| error.to_string())
-        });
-        let fd = fd.join().map_err(|_| "the thread that looks into a namespace has failed")??;
-        Ok(Self { fd })
+        };
+        Ok(Self { sockets, asker: Asker::new() })
     }
 
     /// All sockets; says whether there were too many.
-    fn all(&self, mut f: impl FnMut(Found)) -> Result<bool, AnyError> {
+    fn all(&mut self, mut f: impl FnMut(Found)) -> Result<bool, AnyError> {
         let mut left = SOCKETS_MAX;
         for (protocol, number) in [(Protocol::Tcp, libc::IPPROTO_TCP), (Protocol::Udp, libc::IPPROTO_UDP)] {
-            for family in [libc::AF_INET, libc::AF_INET6] {
-                self.dump(family as u8, number as u8, |socket| {
-                    // An IPv4 socket comes with the family 2 alone; one of family 10 may hold both.
-                    if left > 0 {
-                        left -= 1;
-                        f(Found { protocol, socket: *socket });
-                    }
-                })?;
-            }
+            self.asker.every(&self.sockets, number as u8, |socket| {
+                // An IPv4 socket comes with the family 2 alone; one of family 10 may hold both.
+                if left > 0 {
+                    left -= 1;
+                    f(Found { protocol, socket: *socket });
+                }
+            })?;
         }
         Ok(left == 0)
     }
-
-    fn dump(&self, family: u8, protocol: u8, mut f: impl FnMut(&Socket)) -> Result<(), AnyError> {
-        let mut request = [0_u8; REQUEST_BYTES];
-        let states = u32::MAX.to_ne_bytes();
-        let parts: [(usize, &[u8]); 6] = [
-            (0, &(REQUEST_BYTES as u32).to_ne_bytes()),
-            (4, &SOCK_DIAG.to_ne_bytes()),
-            (6, &DUMP.to_ne_bytes()),
-            (16, &[family, protocol, EXTENSIONS]),
-            (20, &states),
-            (64, &[0xff; 8]), // no cookie
-        ];
-        for (at, bytes) in parts {
-            request.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
-        }
-        let fd = self.fd.as_raw_fd();
-        // SAFETY: the request is read during the call only.
-        if unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) } < 0 {
-            return Err(io::Error::last_os_error().into());
-        }
-        let mut buffer = vec![0_u8; BUFFER_BYTES];
-        // Each buffer has a socket at least, but for the last one.
-        for _ in 0..SOCKETS_MAX {
-            // SAFETY: the buffer is written during the call only, and within its length.
-            let got = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-            let Ok(got) = usize::try_from(got) else { return Err(io::Error::last_os_error().into()) };
-            match sockets(buffer.get(..got).unwrap_or_default(), &mut f) {
-                End::More => {}
-                End::Done => return Ok(()),
-                // A kernel without the module for a family or a protocol has no such sockets.
-                End::Failed(libc::ENOENT) => return Ok(()),
-                End::Failed(error) => return Err(io::Error::from_raw_os_error(error).into()),
-            }
-        }
-        Err("sock_diag does not come to an end".into())
-    }
-}
-
-fn open_netlink() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    // SAFETY: makes a descriptor.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made it for us; nobody else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let wait = libc::timeval { tv_sec: WAIT_S, tv_usec: 0 };
-    let (address, length) = (std::ptr::from_ref(&wait).cast(), size_of::<libc::timeval>() as libc::socklen_t);
-    // SAFETY: the value is read during the call only and has the length that is said.
-    unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, address, length) };
-    Ok(fd)
 }
 
 /// Who has which socket open, by the inode numbers of the sockets.

@@ -16,8 +16,8 @@ use mitra_model::capture::{CaptureRow, Cell, Raw};
 use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::{Histogram, Rows, Who, call_name, cells, sort_by_weight, table, waits_by_nature};
-use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::loader::Loader;
+use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "syscalls",
@@ -29,7 +29,7 @@ pub(super) const KIND: Kind = Kind {
     options: &[],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_syscalls.bpf.o")),
     source: include_str!("syscalls.rs"),
-    configure,
+    configure: as_all,
     arm,
 };
 
@@ -52,10 +52,6 @@ const BUCKETS: usize = 28;
 const FIRST_NS: u64 = 256;
 /// As many calls have their distribution kept.
 const HISTOGRAMS_MAX: usize = 12;
-
-fn configure(_: &Request, _: &mut Config) -> Result<(), String> {
-    Ok(())
-}
 
 fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
     let sums = loader.map("call_sums")?;
