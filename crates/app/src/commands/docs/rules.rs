@@ -27,7 +27,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "disk.io_time{vd*} > 95% and psi.io_full > 20% for 5s",
         "a disk is busy all the time and everybody waits",
     ),
-    ("rate(mem.slab_unreclaimable) > 10MiB/s for 30s", "a level grows; counters mean their rate anyway"),
+    ("rate(mem.sunreclaim) > 10MiB/s for 30s", "a level grows; counters mean their rate anyway"),
     ("count(task.minflt > 10000/s) >= 3", "three threads at least fault that often"),
     ("bytes(vm.pgsteal_file) > 500MB/s", "pages, as bytes"),
 ];
