@@ -37,6 +37,8 @@ pub const RESOLVER_SLOW_S: f64 = 0.1;
 const RESOLVER_REACH_S: f64 = 30.0;
 /// The shortest time-out of an open connection (`TCP_RTO_MIN`); a route can set another one and hardly ever does.
 pub const RTO_MIN_S: f64 = 0.2;
+/// Waiting for time-outs that is felt: a tenth of a task's time, one in two seconds.
+pub const TIMEOUTS_FELT: f64 = 0.1;
 
 /// One network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,6 +174,15 @@ pub fn retransmits(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> 
     Some(all.zip(&syn, |all, syn| (all - syn).max(0.0)))
 }
 
+/// Time-outs of open connections: the end of a request or an answer was lost, and nothing came after it that would have
+/// told. Those of connections that are being set up are left out.
+#[must_use]
+pub fn timeouts(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> {
+    let all = net.sum(set, &["tcpext.TCPTimeouts"], span)?;
+    let Some(syn) = net.sum(set, &["tcpext.TCPSynRetrans"], span) else { return Some(all) };
+    Some(all.zip(&syn, |all, syn| (all - syn).max(0.0)))
+}
+
 /// The first and the last of the ports from which connections of a namespace begin.
 #[must_use]
 pub fn port_range(set: &SeriesSet, net: Net<'_>) -> Option<(f64, f64)> {
@@ -192,6 +203,8 @@ pub const SHARES: &[&str] = &[
     "tcp.RetransSegs",
     "tcp.OutSegs",
     "tcpext.TCPSynRetrans",
+    "tcpext.TCPTimeouts",
+    "netns.tcpext_TCPTimeouts",
     "netns.tcp_RetransSegs",
     "netns.tcp_OutSegs",
     "netns.tcpext_TCPSynRetrans",
@@ -204,6 +217,7 @@ pub const SHARES: &[&str] = &[
     "netns.sock_tcp_inuse",
     "netns.sysctl_net_ipv4_ip_local_port_range",
     "resolver.wait_time",
+    "resolver.queries",
     "resolver.answers",
     "resolver.unanswered",
 ];
@@ -223,6 +237,9 @@ pub fn shares(set: &SeriesSet, window: Span) -> Vec<Signal> {
             step(again >= RETRANSMITS_S && share_of(again, sent) >= RETRANSMITS_SHARE)
         }));
     }
+    for net in nets(set, "tcpext.TCPTimeouts") {
+        list.extend(timeouts(set, net, window).map(|late| late.map(|n| step(n * RTO_MIN_S >= TIMEOUTS_FELT))));
+    }
     for net in nets(set, "sock.tcp_tw") {
         let Some(((low, high), used)) =
             port_range(set, net).zip(net.sum(set, &["sock.tcp_tw", "sock.tcp_inuse"], window))
@@ -239,11 +256,20 @@ pub fn shares(set: &SeriesSet, window: Span) -> Vec<Signal> {
     list
 }
 
-/// Questions to a name server that came to an end, by an answer or by giving up.
+/// Questions to a name server that came to an end, by an answer or by giving up. A library that asks for both kinds of
+/// address at once has two answers to what it waits for once.
 #[must_use]
 pub fn resolver_ended(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
-    let metrics = ["resolver.answers", "resolver.unanswered"];
-    Signal::sum(metrics.iter().filter_map(|m| set.get(m, row)), span)
+    let total = |metric: &str| set.get(metric, row).and_then(|s| s.total(Span::ALL));
+    let answers_each = total("resolver.queries").filter(|queries| *queries > 0.0).map_or(1.0, |queries| {
+        (total("resolver.answers").unwrap_or(0.0) / queries).max(1.0)
+    });
+    let answered = set.get("resolver.answers", row).map(|s| Signal::of(s, span).map(|n| n / answers_each));
+    let unanswered = set.get("resolver.unanswered", row).map(|s| Signal::of(s, span));
+    match (answered, unanswered) {
+        (Some(answered), Some(unanswered)) => Some(answered.zip(&unanswered, |a, b| a + b)),
+        (one, other) => one.or(other),
+    }
 }
 
 /// How long each of the questions to a name server took that came to an end in a sample, in the mean; and until then what

@@ -70,6 +70,8 @@ fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     let path = stage.file("rules");
     std::fs::write(&path, table)?;
     stage.run(far.command("nft").args(["-f", &path]))?;
+    // Somebody lives there, as in every container.
+    stage.spawn_in(Command::new("sleep").arg("3600"), &Place { cgroup: None, netns: Some(&far) })?;
     let name = stage.draw().name();
     let victim = stage.role(&name, "work", "", &Place::default())?;
     stage.run(Command::new("taskset").args(["-pc", &cpu.to_string(), &victim.pid().to_string()]))?;
@@ -114,11 +116,11 @@ fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
 fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, scheduler, job) = (stage.draw().name(), stage.draw().name(), stage.draw().name());
     let victim = stage.role(&bystander, "work", "", &Place::default())?;
-    // Four or five seconds apart, so that three come within the shortest trouble.
-    let period = stage.draw().pick(&[4_u64, 5]);
+    // Three seconds apart, so that three come within the shortest trouble.
+    let period = 3_u64;
     let workers = machine::cpus() as u64 * stage.loud(4, 2);
     let cpus = machine::cpus() as u64;
-    let millis = stage.loud(2_200, 1_500) * cpus / workers;
+    let millis = stage.loud(1_500, 1_200) * cpus / workers;
     stage.healthy()?;
 
     stage.trouble_starts();

@@ -132,7 +132,7 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
         command.args(["-p", &port]).args(words);
         command
     };
-    let (least, most) = stage.loud((1_200_000, 1_600_000), (500_000, 600_000));
+    let (least, most) = stage.loud((1_200_000, 1_600_000), (850_000, 1_000_000));
     let keys = stage.draw().between(least, most);
     // Under the names that redis-benchmark will write to.
     let fill = format!(
@@ -154,7 +154,7 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     let mut next = 0.0;
-    let every = stage.loud(3.0, 5.0);
+    let every = stage.loud(2.5, 3.0);
     stage.trouble_on(|_, seconds| {
         if seconds >= next {
             next = seconds + every;
@@ -162,6 +162,6 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
         }
         Ok(())
     })?;
-    stage.suffered(&victim, stage.loud(1.3, 1.15))?;
+    stage.suffered(&victim, stage.loud(1.3, 1.1))?;
     Ok(Truth { process: Some("redis-server".into()), pids: vec![server.pid()], ..Truth::default() })
 }

@@ -345,7 +345,7 @@ fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     cable.client(stage, "tcp-abandon", &format!("{held} {}", (most / seconds).max(5)))?;
     stage.trouble()?;
-    stage.failed(&victim, stage.loud(1.0, 0.2))?;
+    stage.failed(&victim, stage.loud(0.5, 0.2))?;
     Ok(Truth { sysctl: Some("net.ipv4.tcp_max_orphans".into()), ..Truth::default() })
 }
 

@@ -11,6 +11,7 @@ use super::{Dice, Meter, PAGE, Role, numbers};
 pub const ROLES: &[Role] = &[
     ("touch-memory", |mb| touch_memory(number(mb), Duration::ZERO)),
     ("touch-gently", |mb| touch_memory(number(mb), Duration::from_millis(10))),
+    ("hold", |mb| hold(number(mb))),
     ("grow", |mb_per_s| grow(number(mb_per_s))),
 ];
 
@@ -41,6 +42,17 @@ fn touch_memory(mb: u64, pause: Duration) -> io::Result<()> {
         if !pause.is_zero() {
             sleep(pause);
         }
+    }
+}
+
+/// Keeps `mb` MB resident, and does nothing with them.
+fn hold(mb: u64) -> io::Result<()> {
+    let mut memory = vec![1_u8; usize::try_from(mb << 20).map_err(io::Error::other)?];
+    // SAFETY: the memory is this process' own and stays until it ends.
+    unsafe { rustix::mm::mlock(memory.as_mut_ptr().cast(), memory.len())? };
+    black_box(&memory);
+    loop {
+        sleep(Duration::from_secs(3600));
     }
 }
 

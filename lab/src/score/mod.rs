@@ -116,7 +116,8 @@ fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
     let overlaps = |incident: &&Value| {
         let onset_s = time_of(incident, "onset").unwrap_or(f64::MAX);
         let end_s = time_of(incident, "end").unwrap_or(f64::MAX);
-        onset_s <= record.until_s && end_s >= started_s
+        // Times of a report are whole seconds, rounded down.
+        onset_s <= record.until_s && end_s + 1.0 > started_s
     };
     let Some(top) = incidents(report).iter().find(overlaps) else {
         verdict.culprit_wrong.push("no incident".into());

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Netns, Stage};
+use super::{Netns, Place, Stage};
 use crate::counters::mem_available_bytes;
 use crate::incident::Stop;
 use crate::journal::Undo;
@@ -13,6 +13,10 @@ use crate::machine;
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 /// So often huge pages are asked for: each time the kernel compacts a little more.
 const RESERVE_TRIES: u32 = 4;
+/// A twentieth more than was asked for is near enough.
+const NEARLY: u64 = 20;
+/// Memory so scattered that more than this cannot be reserved is left alone.
+const BALLAST_MB_MAX: u64 = 6_000;
 
 /// `vm.swappiness` or `/proc/sys/vm/swappiness` as a path. A dot in the name of a device is written as a slash.
 fn sysctl_path(name: &str) -> String {
@@ -42,7 +46,8 @@ impl Stage {
             .map_err(|e| Stop::Skipped(format!("{path} in a network namespace: {e}")))
     }
 
-    /// Makes the machine small: huge pages that nobody uses leave about `usable_bytes`.
+    /// Makes the machine small: huge pages that nobody uses leave about `usable_bytes`. What is too scattered for huge
+    /// pages is held by a process of its own.
     pub fn small_memory(&mut self, usable_bytes: u64) -> Result<(), Stop> {
         let before = fs::read_to_string(NR_HUGEPAGES)
             .map_err(|e| Stop::Skipped(format!("{NR_HUGEPAGES}: {e}")))?
@@ -62,11 +67,20 @@ impl Stage {
             _ = fs::write("/proc/sys/vm/compact_memory", "1");
             fs::write(NR_HUGEPAGES, pages.to_string())?;
             left = mem_available_bytes().unwrap_or(0);
-            if left <= usable_bytes + usable_bytes / 4 {
+            if left <= usable_bytes + usable_bytes / NEARLY {
                 return Ok(());
             }
         }
-        Err(Stop::Skipped(format!("memory could not be made small: {} MB are left", left >> 20)))
+        let ballast_mb = left.saturating_sub(usable_bytes) >> 20;
+        if ballast_mb > BALLAST_MB_MAX {
+            return Err(Stop::Skipped(format!("memory could not be made small: {} MB are left", left >> 20)));
+        }
+        let holder = self.role("ballast", "hold", ballast_mb.to_string(), &Place::default())?.handle();
+        self.wait_for("the memory that is too much to be held", 20, |stage| {
+            stage.ended(holder).is_some()
+                || mem_available_bytes().is_some_and(|left| left <= usable_bytes + usable_bytes / NEARLY)
+        })?;
+        self.must_run(holder, "the process that holds memory")
     }
 
     /// Swaps to a zram device of its own. Returns the name of the device, `zram0`.

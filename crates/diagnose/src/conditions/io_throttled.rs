@@ -66,6 +66,9 @@ const LIMITS: [(&str, &str, &str); 4] = [
 const AT_LIMIT: f64 = 0.8;
 /// What did more than that in a second did it before the limit was set, or past it.
 const ABOVE_LIMIT: f64 = 1.3;
+/// In each slice of a tenth of a second one request more may pass than the limit allows (`throtl_slice`, rounded up to
+/// whole requests): of a limit of 8 requests a second 18 are seen.
+const SLICES_PER_S: f64 = 10.0;
 /// Its tasks wait for a tenth of the time.
 const PRESSURE: f64 = 0.1;
 /// And twice as much as before.
@@ -147,8 +150,10 @@ fn held<'a>(
     let floor = view.threshold(PRESSURE, &base).max(MORE * pressure_before.unwrap_or(0.0)).min(0.9);
     // Bursts of large requests pass in one second what the limit gives for several: a mean over three seconds tells.
     let rate = smooth(&rate);
-    let at_limit = |rate: f64| (AT_LIMIT * limit..=ABOVE_LIMIT * limit).contains(&rate);
-    let both = pressure.zip(&rate, |p, rate| if at_limit(rate) { p } else { 0.0 });
+    let most = ABOVE_LIMIT * limit + SLICES_PER_S * request(view, group, metric);
+    // Who also does something else than wait goes at the limit for as long as he waits.
+    let at_limit = |rate: f64, waiting: f64| (AT_LIMIT * limit * waiting.min(1.0)..=most).contains(&rate);
+    let both = pressure.zip(&rate, |p, rate| if at_limit(rate, p) { p } else { 0.0 });
     let high = view.high_signal(&both, floor, 3.0, pressure_before)?;
     let span = high.run.span();
     let rate = view.of(metric, group)?.within(span).mean()?;
@@ -163,6 +168,17 @@ fn held<'a>(
         pressure_before: pressure_before.unwrap_or(0.0),
         high,
     })
+}
+
+/// What one request counts in a metric of a group: one, or its bytes.
+fn request(view: &View<'_>, group: &str, metric: &str) -> f64 {
+    let mean = |metric: &str| view.of(metric, group).and_then(|signal| signal.mean());
+    let size = |bytes: &str, requests: &str| Some(mean(bytes)? / mean(requests).filter(|count| *count > 0.0)?);
+    match metric {
+        "cgroup.io_read_bytes" => size(metric, "cgroup.io_reads").unwrap_or(0.0),
+        "cgroup.io_write_bytes" => size(metric, "cgroup.io_writes").unwrap_or(0.0),
+        _ => 1.0,
+    }
 }
 
 /// Each value as the mean of itself and its neighbours.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use mitra_model::report::{Next, Remedy};
+use mitra_model::time::SECOND;
 use mitra_model::{Event, EventKind};
 
 use crate::condition::{Condition, Finding, Observation, Role};
@@ -27,6 +28,11 @@ pub const CONDITION: Condition = Condition {
 /// The first page, and a little more, is never mapped: `vm.mmap_min_addr` is 64 KiB on most systems.
 const NEAR_NULL: u64 = 0x1_0000;
 
+/// SIGILL, SIGTRAP, SIGBUS, SIGFPE and SIGSEGV, which is what a fault ends in.
+const FAULTS: [i32; 5] = [4, 5, 7, 8, 11];
+/// The kernel's log has a clock of its own, which may be this far from the others.
+const SIGNAL_NS: u64 = 2 * SECOND as u64;
+
 struct Crash<'a> {
     event: &'a Event,
     pid: u32,
@@ -46,7 +52,8 @@ fn observe(view: &View<'_>) -> Observation {
         };
         let offset = file_offset.or_else(|| base.and_then(|b| ip.checked_sub(b)));
         let object = object.as_deref();
-        let crash = Crash { event, pid: *pid, comm, address: *address, error: *error, object, offset };
+        let pid = process_of(view, event, *pid, comm);
+        let crash = Crash { event, pid, comm, address: *address, error: *error, object, offset };
         by_place.entry((object.unwrap_or_default(), offset, comm.as_str())).or_default().push(crash);
     }
     let Some(list) = by_place.into_values().max_by_key(Vec::len) else {
@@ -63,6 +70,18 @@ fn observe(view: &View<'_>) -> Observation {
         return Observation::Inactive("no crash in the kernel log".to_owned());
     };
     Observation::Active(Box::new(finding(view, &list)))
+}
+
+/// The kernel's line has the number of the thread; the signal that it sent, where it was recorded, that of the process.
+fn process_of(view: &View<'_>, crash: &Event, thread: u32, comm: &str) -> u32 {
+    let near = view.set.events.iter().filter(|e| e.real.abs_diff(crash.real) <= SIGNAL_NS);
+    let signals = near.filter_map(|e| match &e.kind {
+        EventKind::FatalSignal { pid, comm: of, signal, sender_pid: 0, .. } if FAULTS.contains(signal) && of == comm => {
+            Some((e.real.abs_diff(crash.real), *pid))
+        }
+        _ => None,
+    });
+    signals.min().map_or(thread, |(_, pid)| pid)
 }
 
 fn finding(view: &View<'_>, list: &[Crash<'_>]) -> Finding {

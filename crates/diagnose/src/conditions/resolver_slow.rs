@@ -64,8 +64,8 @@ struct Usual {
 impl Served<'_> {
     /// How many were answered or given up.
     fn ended(&self, view: &View<'_>) -> f64 {
-        let answers = view.set.get("resolver.answers", self.row).and_then(|s| s.total(self.high.run.span()));
-        (answers.unwrap_or(0.0) + self.unanswered).max(1.0)
+        let ended = network::resolver_ended(view.set, self.row, self.high.run.span());
+        ended.map_or(0.0, |signal| signal.total()).max(1.0)
     }
 
     fn mean_s(&self, view: &View<'_>) -> f64 {
@@ -128,7 +128,7 @@ fn usual(view: &View<'_>, row: &str) -> Option<Usual> {
     let baseline: Span = view.baseline?;
     let total = |metric: &str| view.base_set.get(metric, row).and_then(|s| s.total(baseline));
     let unanswered = total("resolver.unanswered").unwrap_or(0.0);
-    let ended = total("resolver.answers")? + unanswered;
+    let ended = network::resolver_ended(view.base_set, row, baseline)?.total();
     if ended < 1.0 {
         return None;
     }

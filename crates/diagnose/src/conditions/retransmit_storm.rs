@@ -14,7 +14,7 @@ use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
-use crate::network::{self, Net, RETRANSMITS_S, RETRANSMITS_SHARE, RTO_MIN_S};
+use crate::network::{self, Net, RETRANSMITS_S, RETRANSMITS_SHARE, RTO_MIN_S, TIMEOUTS_FELT};
 use crate::view::{High, View};
 use crate::words;
 
@@ -50,12 +50,15 @@ const NEED_S: f64 = 3.0;
 const GROWTH: f64 = 3.0;
 /// Fewer are chance.
 const LEAST: f64 = 10.0;
+/// Of time-outs, each of which is a fifth of a second at least, five are not.
+const TIMEOUTS_LEAST: f64 = 5.0;
 
 /// The losses of one namespace.
 struct Losses<'a> {
     net: Net<'a>,
     high: High,
     again: f64,
+    timeouts: f64,
     sent: f64,
     share_before: Option<f64>,
 }
@@ -74,7 +77,7 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     };
     let share = worst.share();
-    if share < RETRANSMITS_SHARE || worst.again < LEAST {
+    if (share < RETRANSMITS_SHARE || worst.again < LEAST) && !worst.is_felt() {
         return Observation::Inactive(format!(
             "{} of the segments were sent again ({})",
             words::percent(share),
@@ -96,6 +99,13 @@ impl Losses<'_> {
     fn share(&self) -> f64 {
         network::share_of(self.again, self.sent)
     }
+
+    /// Whether time-outs alone take a part of somebody's time that is felt: of small requests and answers a few that are
+    /// lost are enough.
+    fn is_felt(&self) -> bool {
+        let late_s = self.timeouts * RTO_MIN_S / self.high.run.span().seconds().max(1.0);
+        self.timeouts >= TIMEOUTS_LEAST && late_s >= TIMEOUTS_FELT
+    }
 }
 
 fn losses<'a>(view: &View<'_>, net: Net<'a>) -> Option<Losses<'a>> {
@@ -113,6 +123,7 @@ fn losses<'a>(view: &View<'_>, net: Net<'a>) -> Option<Losses<'a>> {
     Some(Losses {
         net,
         again: signal.within(span).total(),
+        timeouts: network::timeouts(view.set, net, span).map_or(0.0, |late| late.total()),
         sent,
         share_before: sent_before.map(|sent| network::share_of(base.total(), sent)),
         high,
