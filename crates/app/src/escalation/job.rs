@@ -263,11 +263,17 @@ mod tests {
         let done = outcome(&["/bin/sh", "-c", &sleep], 300, 100);
         assert!(matches!(done.end, End::TimedOut));
         assert!(began.elapsed() < Duration::from_secs(4));
-        let left = std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            line == format!("sleep\u{0}1{mark}\u{0}").into_bytes()
-        });
-        assert!(!left, "a sleep is left");
+        let is_left = || {
+            std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+                let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                line == format!("sleep\u{0}1{mark}\u{0}").into_bytes()
+            })
+        };
+        // What is killed on a busy machine needs a moment to be gone.
+        while is_left() {
+            assert!(began.elapsed() < Duration::from_secs(10), "a sleep is left");
+            std::thread::sleep(LOOK);
+        }
         let done = outcome(&["/bin/sh", "-c", "while :; do echo 0123456789; done"], 300, 1000);
         assert!(done.is_cut && done.output.len() == 1000);
     }

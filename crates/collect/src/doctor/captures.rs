@@ -46,12 +46,13 @@ pub fn kinds(root: &Root, out: &mut Vec<Ability>) {
     };
     let why = if works.is_empty() { "none".to_owned() } else { works.join(", ") };
     out.push(Ability { state, ..Ability::yes(NAME, why) });
-    for (why, is_privilege, names) in refused {
-        let ability = Ability::no(&format!("armed {}", names.join(", ")), why);
+    for (number, (why, is_privilege, names)) in refused.into_iter().enumerate() {
+        // Names of abilities are unique, and short enough for one line.
+        let title = format!("armed probes, refused ({})", number + 1);
+        let ability = Ability::no(&title, format!("{}: {why}", names.join(", ")));
         out.push(if is_privilege { ability.with_fix("run as root, or see privileges") } else { ability });
     }
     for (number, (name, note)) in parts.into_iter().enumerate() {
-        // Names of abilities are unique, and one kind may lack several things.
         let title = format!("armed {name}, part {}", number + 1);
         out.push(Ability { state: State::Degraded, ..Ability::no(&title, note) });
     }
