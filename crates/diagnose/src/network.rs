@@ -238,7 +238,9 @@ pub fn shares(set: &SeriesSet, window: Span) -> Vec<Signal> {
         }));
     }
     for net in nets(set, "tcpext.TCPTimeouts") {
-        list.extend(timeouts(set, net, window).map(|late| late.map(|n| step(n * RTO_MIN_S >= TIMEOUTS_FELT))));
+        list.extend(
+            timeouts(set, net, window).map(|late| late.map(|n| step(n * RTO_MIN_S >= TIMEOUTS_FELT))),
+        );
     }
     for net in nets(set, "sock.tcp_tw") {
         let Some(((low, high), used)) =
@@ -261,9 +263,9 @@ pub fn shares(set: &SeriesSet, window: Span) -> Vec<Signal> {
 #[must_use]
 pub fn resolver_ended(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
     let total = |metric: &str| set.get(metric, row).and_then(|s| s.total(Span::ALL));
-    let answers_each = total("resolver.queries").filter(|queries| *queries > 0.0).map_or(1.0, |queries| {
-        (total("resolver.answers").unwrap_or(0.0) / queries).max(1.0)
-    });
+    let answers_each = total("resolver.queries")
+        .filter(|queries| *queries > 0.0)
+        .map_or(1.0, |queries| (total("resolver.answers").unwrap_or(0.0) / queries).max(1.0));
     let answered = set.get("resolver.answers", row).map(|s| Signal::of(s, span).map(|n| n / answers_each));
     let unanswered = set.get("resolver.unanswered", row).map(|s| Signal::of(s, span));
     match (answered, unanswered) {

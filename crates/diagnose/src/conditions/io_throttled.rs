@@ -173,7 +173,8 @@ fn held<'a>(
 /// What one request counts in a metric of a group: one, or its bytes.
 fn request(view: &View<'_>, group: &str, metric: &str) -> f64 {
     let mean = |metric: &str| view.of(metric, group).and_then(|signal| signal.mean());
-    let size = |bytes: &str, requests: &str| Some(mean(bytes)? / mean(requests).filter(|count| *count > 0.0)?);
+    let size =
+        |bytes: &str, requests: &str| Some(mean(bytes)? / mean(requests).filter(|count| *count > 0.0)?);
     match metric {
         "cgroup.io_read_bytes" => size(metric, "cgroup.io_reads").unwrap_or(0.0),
         "cgroup.io_write_bytes" => size(metric, "cgroup.io_writes").unwrap_or(0.0),

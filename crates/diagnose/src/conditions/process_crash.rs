@@ -76,7 +76,9 @@ fn observe(view: &View<'_>) -> Observation {
 fn process_of(view: &View<'_>, crash: &Event, thread: u32, comm: &str) -> u32 {
     let near = view.set.events.iter().filter(|e| e.real.abs_diff(crash.real) <= SIGNAL_NS);
     let signals = near.filter_map(|e| match &e.kind {
-        EventKind::FatalSignal { pid, comm: of, signal, sender_pid: 0, .. } if FAULTS.contains(signal) && of == comm => {
+        EventKind::FatalSignal { pid, comm: of, signal, sender_pid: 0, .. }
+            if FAULTS.contains(signal) && of == comm =>
+        {
             Some((e.real.abs_diff(crash.real), *pid))
         }
         _ => None,
