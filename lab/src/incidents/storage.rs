@@ -290,21 +290,29 @@ fn filesystem_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let log = upper.mount().join(format!("{name}.log"));
     let argument = format!("{} {} 0", log.display(), megabytes / fill_s);
     let writer = stage.role(&name, "write-buffered", argument, &Place::default())?;
-    let mount = upper.mount().to_owned();
-    let mut is_full = false;
-    stage.trouble_on(|stage, _| {
-        if !is_full && rustix::fs::statvfs(&mount).is_ok_and(|s| s.f_bavail < 64) {
-            is_full = true;
-            stage.onset_is_now();
-        }
-        Ok(())
-    })?;
+    trouble_from_full(stage, upper.mount(), |s| s.f_bavail < 64)?;
     stage.failed(&victim, stage.loud(5.0, 1.0))?;
     Ok(Truth {
         process: Some(name),
         pids: vec![writer.pid()],
         path: Some(upper.mount().display().to_string()),
         ..Truth::default()
+    })
+}
+
+/// The time of the trouble, whose true onset is when the file system is full: nobody is hurt before.
+fn trouble_from_full(
+    stage: &mut Stage,
+    mount: &Path,
+    is_full: fn(&rustix::fs::StatVfs) -> bool,
+) -> Result<(), Stop> {
+    let mut was_full = false;
+    stage.trouble_on(|stage, _| {
+        if !was_full && rustix::fs::statvfs(mount).is_ok_and(|s| is_full(&s)) {
+            was_full = true;
+            stage.onset_is_now();
+        }
+        Ok(())
     })
 }
 
@@ -330,15 +338,7 @@ fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     let argument = format!("{} {per_s}", upper.mount().display());
     let maker = stage.role(&name, "use-inodes", argument, &Place::default())?;
-    let mount = upper.mount().to_owned();
-    let mut is_full = false;
-    stage.trouble_on(|stage, _| {
-        if !is_full && rustix::fs::statvfs(&mount).is_ok_and(|s| s.f_ffree < 16) {
-            is_full = true;
-            stage.onset_is_now();
-        }
-        Ok(())
-    })?;
+    trouble_from_full(stage, upper.mount(), |s| s.f_ffree < 16)?;
     stage.failed(&victim, stage.loud(5.0, 1.0))?;
     Ok(Truth {
         process: Some(name),
