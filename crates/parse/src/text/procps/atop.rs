@@ -9,7 +9,7 @@
 //! DSK |          vda | busy      4% | read 6467190 | write 1558e3 | avio 71.3 µs |
 //! NET | eth0    ---- | pcki   13331 | pcko    8021 | si  206 Kbps | so    0 Kbps |
 //!   PID SYSCPU USRCPU BDELAY  VGROW  RGROW  RDDSK  WRDSK  CPU CMD
-//!     1 61.86s 12.09s  0.00s  50.5M  19.5M     0B     0B   1% process_api
+//!     1 61.86s 12.09s  0.00s  50.5M  19.5M     0B     0B   1% user_daemon
 //! ```
 //!
 //! Numbers that do not fit are cut: `13760e3`. The first screen is of the time since boot; only its levels are read.
