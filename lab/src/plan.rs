@@ -13,14 +13,16 @@ use crate::run::{Piece, play};
 use crate::{controls, incidents};
 
 /// What a run of an incident takes with its set-up, until it is known better.
-const RUN_GUESS_S: f64 = 32.0;
+const RUN_GUESS_S: f64 = 22.0;
+/// Between two runs.
+const BREATH: Duration = Duration::from_millis(300);
 /// What a control takes besides its own time.
-const CONTROL_EXTRA_S: f64 = 18.0;
+const CONTROL_EXTRA_S: f64 = 12.0;
 
-/// Every incident in both forms and every control, in an order drawn by the seed.
+/// Every incident in both forms and twelve controls, in an order drawn by the seed.
 pub fn round(seed: u64, control_seconds: u64) -> Vec<Vec<Piece>> {
     let forms = incidents::all().flat_map(|i| Form::ALL.map(|form| vec![Piece::Incident(i, form)]));
-    let controls = controls::all().map(|c| vec![Piece::Control(c, control_seconds)]);
+    let controls = controls::of_a_round().map(|c| vec![Piece::Control(c, control_seconds)]);
     let mut runs: Vec<Vec<Piece>> = forms.chain(controls).collect();
     Draw::new(seed, "round").shuffle(&mut runs);
     runs
@@ -128,7 +130,7 @@ pub fn execute(
         guessed_s += guess_s(pieces);
         // What one run has dirtied is not the next one's trouble.
         rustix::fs::sync();
-        machine::nap(Duration::from_secs(1)).ok();
+        machine::nap(BREATH).ok();
     }
     Ok(true)
 }

@@ -14,8 +14,8 @@ use crate::incident::Stop;
 use crate::machine::nap;
 use crate::report::{self, rfc3339, rfc3339_rounded_up};
 
-/// From the start of the recorder until the healthy time: room for its own start.
-const WARM_UP: Duration = Duration::from_secs(2);
+/// From the start of the recorder until the healthy time: room for its own start, BPF programs included.
+const WARM_UP: Duration = Duration::from_secs(1);
 /// An orderly end of the recorder includes a flush of the archive.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// A debug build on a busy machine explains half a minute in far less; controls are longer.

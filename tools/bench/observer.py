@@ -2,10 +2,11 @@
 """What being recorded costs the work of the machine: the same work with and without the recorder, in turns.
 
 Five workloads that feel what an observer takes: small reads from the page cache, a key-value store, a web server, a
-build, and two processes that do nothing but wake each other. Each runs in blocks of four turns, without, with, with,
-without (the next block the other way round), so that a drift of the machine hits both sides alike. A block gives two
-ratios, of the throughput and of the 99th percentile; printed are their medians over all blocks, and how far the median
-itself may be off: the middle 95 % of the medians of resampled blocks.
+build, and two processes that do nothing but wake each other. Each runs in blocks of four short turns, without, with,
+with, without, so that a drift of the machine hits both sides alike; servers and their clients have a CPU of their own,
+so that where the scheduler happens to put them is no part of the result. A block gives two ratios, of the throughput
+and of the 99th percentile; printed are their medians over all blocks, and how far the median itself may be off: the
+middle 95 % of the medians of resampled blocks.
 
 With `--capture KIND` the other side is the recorder with that probe armed, which says what arming it costs.
 
@@ -56,8 +57,18 @@ class Workload:
     prepare: Callable
 
 
-def output(*argv, **more):
-    return subprocess.run([str(a) for a in argv], check=True, capture_output=True, text=True, **more).stdout
+# Who serves, or works alone, and who asks.
+SERVER_CPU, CLIENT_CPU = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+
+
+def on_cpu(cpu):
+    return lambda: os.sched_setaffinity(0, {cpu})
+
+
+def output(*argv, cpu=None, **more):
+    pin = on_cpu(cpu) if cpu is not None else None
+    done = subprocess.run([str(a) for a in argv], check=True, capture_output=True, text=True, preexec_fn=pin, **more)
+    return done.stdout
 
 
 @contextlib.contextmanager
@@ -66,11 +77,13 @@ def cached_reads(scratch):
     output("dd", "if=/dev/zero", f"of={path}", "bs=1M", f"count={CACHED_BYTES >> 20}")
 
     def run(seconds):
-        # Pages that have left the cache meanwhile would be read from the disk: that is another workload.
+        # Pages that have left the cache meanwhile, or that fio throws out before it starts, would be read from the
+        # disk: that is another workload.
         output("dd", f"if={path}", "of=/dev/null", "bs=1M")
         said = json.loads(output(
             "fio", "--name=cached", f"--filename={path}", f"--size={CACHED_BYTES}", "--rw=randread", "--bs=4k",
-            "--ioengine=psync", "--time_based", f"--runtime={seconds}", "--allow_file_create=0", "--output-format=json"
+            "--ioengine=psync", "--time_based", f"--runtime={seconds}", "--allow_file_create=0", "--invalidate=0",
+            "--norandommap", "--output-format=json", cpu=SERVER_CPU,
         ))["jobs"][0]["read"]
         return Result(said["iops"], said["clat_ns"]["percentile"]["99.000000"] / 1e3)
 
@@ -93,7 +106,9 @@ def wait_for_port(port):
 
 @contextlib.contextmanager
 def server(argv, port):
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=on_cpu(SERVER_CPU)
+    )
     try:
         wait_for_port(port)
         yield
@@ -117,7 +132,7 @@ def redis(scratch):
 
 
 def benchmark_redis(port, requests):
-    text = output("redis-benchmark", "-p", port, "-t", "get", "-c", 20, "-n", requests, "--csv")
+    text = output("redis-benchmark", "-p", port, "-t", "get", "-c", 20, "-n", requests, "--csv", cpu=CLIENT_CPU)
     names, values = [[cell.strip('"') for cell in line.split(",")] for line in text.strip().splitlines()[-2:]]
     return dict(zip(names, values))
 
@@ -137,7 +152,8 @@ def nginx(scratch):
     with server(["nginx", "-c", str(config)], port):
 
         def run(seconds):
-            text = output("wrk", "-t1", "-c16", f"-d{int(seconds)}s", "--latency", f"http://127.0.0.1:{port}/page")
+            page = f"http://127.0.0.1:{port}/page"
+            text = output("wrk", "-t1", "-c16", f"-d{int(seconds)}s", "--latency", page, cpu=CLIENT_CPU)
             words = [line.split() for line in text.splitlines()]
             rate = next(float(w[1]) for w in words if w[:1] == ["Requests/sec:"])
             return Result(rate, next(microseconds(w[1]) for w in words if w[:1] == ["99%"]))
@@ -183,7 +199,7 @@ def pingpong(scratch):
     subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", program, source], check=True)
 
     def run(seconds):
-        rate, p99_ns = output(program, seconds).split()
+        rate, p99_ns = output(program, seconds, cpu=SERVER_CPU).split()
         return Result(float(rate), float(p99_ns) / 1e3)
 
     yield run
@@ -207,7 +223,7 @@ def recording(mitra, capture, seconds):
         try:
             time.sleep(SETTLE_S)
             if capture:
-                argv = [mitra, "capture", capture, "--seconds", str(int(seconds + SETTLE_S + 30)), "--archive", archive]
+                argv = [mitra, "capture", capture, "--seconds", str(int(2 * seconds + SETTLE_S + 30)), "--archive", archive]
                 programs.append(machine.Program(argv, subprocess.DEVNULL))
                 time.sleep(SETTLE_S)
             for program in programs:
@@ -221,20 +237,20 @@ def recording(mitra, capture, seconds):
                 program.remove()
 
 
-def turn(run, seconds, recorder):
+def turns(run, seconds, recorder, count):
+    """`count` turns under one recorder."""
     with recorder() if recorder else contextlib.nullcontext():
         time.sleep(0.5)
-        return run(seconds)
+        return [run(seconds) for _ in range(count)]
 
 
 def blocks(run, count, seconds, without, recorder):
     """Ratios with/without of each block: throughput and 99th percentile."""
     ratios = {"throughput": [], "p99": []}
-    for block in range(count):
-        order = [False, True, True, False] if block % 2 == 0 else [True, False, False, True]
-        sides = {False: [], True: []}
-        for observed in order:
-            sides[observed].append(turn(run, seconds, recorder if observed else without))
+    for _ in range(count):
+        before = turns(run, seconds, without, 1)
+        sides = {True: turns(run, seconds, recorder, 2)}
+        sides[False] = before + turns(run, seconds, without, 1)
         mean = lambda side, of: statistics.mean(of(r) for r in sides[side])
         ratios["throughput"].append(mean(True, lambda r: r.throughput) / mean(False, lambda r: r.throughput))
         if sides[True][0].p99_us is not None:
@@ -261,8 +277,8 @@ def cell(ratios, goal, worse_is_less, dice):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mitra", required=True)
-    parser.add_argument("--seconds", type=float, default=5, help="of one turn")
-    parser.add_argument("--blocks", type=int, default=6, help="of four turns each")
+    parser.add_argument("--seconds", type=float, default=2, help="of one turn")
+    parser.add_argument("--blocks", type=int, default=12, help="of four turns each")
     parser.add_argument("--only", action="append", default=[], help="workloads whose name has this in it")
     parser.add_argument("--capture", help="arm this probe too, and compare with the recorder alone")
     parser.add_argument("--json", type=pathlib.Path)

@@ -10,8 +10,10 @@ mod service;
 use crate::incident::{Control, Stop};
 use crate::stage::{Place, Stage, Victim};
 
-/// By file.
-const FILES: &[&[Control]] = &[IDLE, batch::CONTROLS, network::CONTROLS, service::CONTROLS];
+/// Busy and healthy: what a round plays.
+const BUSY: &[&[Control]] = &[batch::CONTROLS, service::CONTROLS];
+/// Played by name, as noise, or by the smoke test: five minutes of each would not fit into a round.
+const BESIDES: &[&[Control]] = &[IDLE, network::CONTROLS];
 
 const IDLE: &[Control] = &[Control {
     name: "idle",
@@ -26,7 +28,12 @@ const IDLE: &[Control] = &[Control {
 
 /// All controls.
 pub fn all() -> impl Iterator<Item = &'static Control> {
-    FILES.iter().copied().flatten()
+    of_a_round().chain(BESIDES.iter().copied().flatten())
+}
+
+/// Those that a round plays.
+pub fn of_a_round() -> impl Iterator<Item = &'static Control> {
+    BUSY.iter().copied().flatten()
 }
 
 /// Times that a bystander on a machine that has work to do may slow down: it shares a CPU with someone.
