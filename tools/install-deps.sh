@@ -41,6 +41,8 @@ need_test() {
     need_command fio fio
     need_command sadc sysstat
     need_command atop atop
+    # Armed probes are compared with what bpftrace sees of the same load.
+    need_command bpftrace bpftrace
     # Parquet files are read back by DuckDB.
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 }
@@ -73,6 +75,8 @@ need_lab() {
 need_bench() {
     need_command sadc sysstat
     need_command atop atop
+    # Armed probes are compared with what bpftrace sees of the same load.
+    need_command bpftrace bpftrace
 }
 
 need_observer() {

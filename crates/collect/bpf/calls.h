@@ -157,4 +157,50 @@ static __always_inline void raise_to(__u64 *max, __u64 value)
 		*max = value;
 }
 
+/* How long something took: the beginning of what is summed under a key. Bucket i counts up to
+ * 256 << i nanoseconds, the last one the rest. */
+#define TIME_BUCKETS 28
+struct times {
+	__u64 count;
+	__u64 total;
+	__u64 max;
+	char comm[16];
+	__u64 latency[TIME_BUCKETS];
+};
+_Static_assert(sizeof(struct times) == 264, "twin: src/capture/calls/times.rs");
+
+static __always_inline __u32 time_bucket(__u64 ns)
+{
+	return log2_bucket(ns, 8, TIME_BUCKETS - 1);
+}
+
+static __always_inline void add_time(struct times *times, __u64 ns)
+{
+	__u32 bucket = time_bucket(ns);
+
+	__sync_fetch_and_add(&times->count, 1);
+	__sync_fetch_and_add(&times->total, ns);
+	raise_to(&times->max, ns);
+	if (bucket < TIME_BUCKETS)
+		__sync_fetch_and_add(&times->latency[bucket], 1);
+}
+
+/* What is summed under a key; begun with the name of the process where there is nothing yet.
+ * `blank` is a map with one entry for each CPU that nothing but a name is ever written to: as
+ * large as it is, it has no room on the stack. */
+static __always_inline void *times_of(void *sums, void *blank, const void *key, struct task_struct *task)
+{
+	struct times *times = bpf_map_lookup_elem(sums, key);
+	__u32 first = 0;
+
+	if (times)
+		return times;
+	times = bpf_map_lookup_elem(blank, &first);
+	if (!times)
+		return 0;
+	process_comm(times->comm, task);
+	bpf_map_update_elem(sums, key, times, BPF_NOEXIST);
+	return bpf_map_lookup_elem(sums, key);
+}
+
 #endif

@@ -11,8 +11,6 @@ char LICENSE[] SEC("license") = "GPL";
 #define FORK_SUMS 2048
 #define PROGRAMS 4096
 #define FILE_BYTES 72
-/* Bucket i counts up to 1024 << i nanoseconds, the last one the rest. */
-#define FORK_BUCKETS 25
 
 /* Classes. */
 #define CALL_FORK 1
@@ -46,18 +44,14 @@ struct fork_key {
 	__u32 kind;
 };
 struct fork_sum {
-	__u64 count;
+	struct times times;
 	__u64 failed;
-	__u64 total;
-	__u64 max;
 	/* As it was at the last call. */
 	__u64 rss_pages;
 	__u64 pgtables_bytes;
 	__u64 maps;
-	char comm[16];
-	__u64 latency[FORK_BUCKETS];
 };
-_Static_assert(sizeof(struct fork_sum) == 272, "twin: src/capture/kinds/fork.rs");
+_Static_assert(sizeof(struct fork_sum) == 296, "twin: src/capture/kinds/fork.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -156,22 +150,6 @@ int fork_entered(unsigned long long *ctx)
 	return 0;
 }
 
-static __always_inline struct fork_sum *fork_sum(struct fork_key *key)
-{
-	struct fork_sum *sum = bpf_map_lookup_elem(&fork_sums, key);
-	struct fork_sum *fresh;
-	__u32 first = 0;
-
-	if (sum)
-		return sum;
-	fresh = bpf_map_lookup_elem(&fork_first, &first);
-	if (!fresh)
-		return 0;
-	process_comm(fresh->comm, bpf_get_current_task_btf());
-	bpf_map_update_elem(&fork_sums, key, fresh, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&fork_sums, key);
-}
-
 static __always_inline void measure(struct fork_sum *sum)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -191,7 +169,6 @@ int fork_left(unsigned long long *ctx)
 	struct fork_key key = { .tgid = current_tgid() };
 	struct fork_sum *sum;
 	struct forking *f;
-	__u32 bucket;
 	__u64 ns;
 
 	if (!class_of(call_number(regs)) || !wanted())
@@ -205,20 +182,15 @@ int fork_left(unsigned long long *ctx)
 	if (ns < config.min_ns || !count_event())
 		return 0;
 	key.kind = f->kind;
-	sum = fork_sum(&key);
+	sum = times_of(&fork_sums, &fork_first, &key, bpf_get_current_task_btf());
 	if (!sum) {
 		count_lost();
 		return 0;
 	}
-	__sync_fetch_and_add(&sum->count, 1);
+	add_time(&sum->times, ns);
 	if ((long)ctx[1] < 0)
 		__sync_fetch_and_add(&sum->failed, 1);
-	__sync_fetch_and_add(&sum->total, ns);
-	raise_to(&sum->max, ns);
 	measure(sum);
-	bucket = log2_bucket(ns, 10, FORK_BUCKETS - 1);
-	if (bucket < FORK_BUCKETS)
-		__sync_fetch_and_add(&sum->latency[bucket], 1);
 	return 0;
 }
 

@@ -15,7 +15,6 @@ char LICENSE[] SEC("license") = "GPL";
 /* Below, the stack costs more than the wait. */
 #define STACK_MIN_NS 10000
 /* Bucket i counts up to 256 << i nanoseconds, the last one the rest. */
-#define LOCK_BUCKETS 28
 
 /* include/trace/events/lock.h */
 #define LCB_F_SPIN 1
@@ -95,7 +94,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, LOCK_BUCKETS);
+	__uint(max_entries, TIME_BUCKETS);
 	__type(key, __u32);
 	__type(value, __u64);
 } lock_latency SEC(".maps");
@@ -187,7 +186,7 @@ static __always_inline void count_lock(void *ctx, struct lock_wait *wait)
 {
 	__u64 ns = bpf_ktime_get_ns() - wait->at;
 	struct contended_key key = { .tgid = current_tgid(), .flags = (__u32)wait->flags, .stack = -1 };
-	__u32 bucket = log2_bucket(ns, 8, LOCK_BUCKETS - 1);
+	__u32 bucket = time_bucket(ns);
 	struct contended_sum *sum;
 	__u64 *slot;
 

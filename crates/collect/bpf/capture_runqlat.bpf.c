@@ -12,8 +12,6 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define RUN_TASKS 16384
 #define RUN_SUMS 4096
-/* Bucket i counts up to 1024 << i nanoseconds, the last one the rest. */
-#define RUN_BUCKETS 25
 #define TASK_DEAD 0x80
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -42,15 +40,11 @@ struct {
 } run_seen SEC(".maps");
 
 struct run_sum {
-	__u64 count;
-	__u64 total;
+	struct times times;
 	__u64 preempted_count;
 	__u64 preempted_total;
-	__u64 max;
-	char comm[16];
-	__u64 latency[RUN_BUCKETS];
 };
-_Static_assert(sizeof(struct run_sum) == 256, "twin: src/capture/kinds/runqlat.rs");
+_Static_assert(sizeof(struct run_sum) == 280, "twin: src/capture/kinds/runqlat.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -66,43 +60,23 @@ struct {
 	__type(value, struct run_sum);
 } run_first SEC(".maps");
 
-static __always_inline struct run_sum *run_sum(__u32 tgid, struct task_struct *task)
-{
-	struct run_sum *sum = bpf_map_lookup_elem(&run_sums, &tgid);
-	__u32 first = 0;
-	struct run_sum *fresh;
-
-	if (sum)
-		return sum;
-	fresh = bpf_map_lookup_elem(&run_first, &first);
-	if (!fresh)
-		return 0;
-	process_comm(fresh->comm, task);
-	bpf_map_update_elem(&run_sums, &tgid, fresh, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&run_sums, &tgid);
-}
-
 static __always_inline void count_wait(struct task_struct *task, __u64 ns, bool preempted)
 {
-	__u32 bucket = log2_bucket(ns, 10, RUN_BUCKETS - 1);
+	__u32 tgid = task->tgid;
 	struct run_sum *sum;
 
 	if (ns < config.min_ns || !count_event())
 		return;
-	sum = run_sum(task->tgid, task);
+	sum = times_of(&run_sums, &run_first, &tgid, task);
 	if (!sum) {
 		count_lost();
 		return;
 	}
-	__sync_fetch_and_add(&sum->count, 1);
-	__sync_fetch_and_add(&sum->total, ns);
+	add_time(&sum->times, ns);
 	if (preempted) {
 		__sync_fetch_and_add(&sum->preempted_count, 1);
 		__sync_fetch_and_add(&sum->preempted_total, ns);
 	}
-	raise_to(&sum->max, ns);
-	if (bucket < RUN_BUCKETS)
-		__sync_fetch_and_add(&sum->latency[bucket], 1);
 }
 
 static __always_inline int on_switch(struct task_struct *prev, bool still_runnable, bool dead)

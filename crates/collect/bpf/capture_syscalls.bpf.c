@@ -10,20 +10,14 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define CALL_SUMS 4096
 #define ERROR_SUMS 4096
-/* Bucket i counts up to 256 << i nanoseconds, the last one the rest. */
-#define CALL_BUCKETS 28
 
 struct call_key {
 	__u32 tgid;
 	__u32 call;
 };
 struct call_sum {
-	__u64 count;
+	struct times times;
 	__u64 errors;
-	__u64 total;
-	__u64 max;
-	char comm[16];
-	__u64 latency[CALL_BUCKETS];
 };
 _Static_assert(sizeof(struct call_sum) == 272, "twin: src/capture/kinds/syscalls.rs");
 
@@ -95,22 +89,6 @@ int call_entered(unsigned long long *ctx)
 	return 0;
 }
 
-static __always_inline struct call_sum *call_sum(struct call_key *key)
-{
-	struct call_sum *sum = bpf_map_lookup_elem(&call_sums, key);
-	struct call_sum *fresh;
-	__u32 first = 0;
-
-	if (sum)
-		return sum;
-	fresh = bpf_map_lookup_elem(&first_sums, &first);
-	if (!fresh)
-		return 0;
-	process_comm(fresh->comm, bpf_get_current_task_btf());
-	bpf_map_update_elem(&call_sums, key, fresh, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&call_sums, key);
-}
-
 SEC("tp_btf/sys_exit")
 int call_left(unsigned long long *ctx)
 {
@@ -118,7 +96,6 @@ int call_left(unsigned long long *ctx)
 	struct call_key key = { .tgid = current_tgid() };
 	struct call_sum *sum;
 	struct entered *e;
-	__u32 bucket;
 	__u64 ns;
 
 	if (!wanted())
@@ -131,19 +108,14 @@ int call_left(unsigned long long *ctx)
 	if (ns < config.min_ns || !count_event())
 		return 0;
 	key.call = e->call;
-	sum = call_sum(&key);
+	sum = times_of(&call_sums, &first_sums, &key, bpf_get_current_task_btf());
 	if (!sum) {
 		count_lost();
 		return 0;
 	}
-	__sync_fetch_and_add(&sum->count, 1);
-	__sync_fetch_and_add(&sum->total, ns);
+	add_time(&sum->times, ns);
 	if (result < 0 && result >= -ERRNO_MAX)
 		__sync_fetch_and_add(&sum->errors, 1);
-	raise_to(&sum->max, ns);
-	bucket = log2_bucket(ns, 8, CALL_BUCKETS - 1);
-	if (bucket < CALL_BUCKETS)
-		__sync_fetch_and_add(&sum->latency[bucket], 1);
 	return 0;
 }
 

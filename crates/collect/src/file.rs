@@ -199,6 +199,18 @@ pub fn each_entry(dir: BorrowedFd<'_>, mut f: impl FnMut(&CStr)) -> io::Result<(
     Ok(())
 }
 
+/// The number in a link of `/proc` like `net:[4026531840]` or `socket:[4242]`, if it is of this kind. Allocates nothing.
+pub fn inode_in_link(dir: impl AsFd, below: impl rustix::path::Arg, kind: &[u8]) -> Option<u32> {
+    let mut space = [0; 64];
+    let len = rustix::fs::readlinkat_raw(dir, below, &mut space[..]).ok()?;
+    inode_in(space.get(..len)?, kind)
+}
+
+fn inode_in(link: &[u8], kind: &[u8]) -> Option<u32> {
+    let digits = link.strip_prefix(kind)?.strip_prefix(b":[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +250,15 @@ mod tests {
         assert!(file.is_open());
         std::thread::sleep(std::time::Duration::from_millis(30));
         assert_ne!(file.read(&root, &mut buffer).unwrap(), before);
+    }
+
+    #[test]
+    fn links_have_numbers() {
+        assert_eq!(inode_in(b"net:[4026531840]", b"net"), Some(4_026_531_840));
+        assert_eq!(inode_in(b"mnt:[4026531840]", b"net"), None);
+        assert_eq!(inode_in(b"socket:[4242]", b"socket"), Some(4242));
+        assert_eq!(inode_in(b"socket:[x]", b"socket"), None);
+        assert_eq!(inode_in(b"/dev/null", b"socket"), None);
     }
 
     #[test]

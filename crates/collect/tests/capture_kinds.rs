@@ -2,14 +2,13 @@
 //! and pass.
 #![cfg(feature = "bpf")]
 
+mod armed;
 #[path = "capture_kinds/cache.rs"]
 mod cache;
 #[path = "capture_kinds/calls.rs"]
 mod calls;
 #[path = "capture_kinds/cost.rs"]
 mod cost;
-#[path = "capture_kinds/judge.rs"]
-mod judge;
 #[path = "capture_kinds/sockets.rs"]
 mod sockets;
 #[path = "capture_kinds/waits.rs"]
@@ -18,22 +17,10 @@ mod waits;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use mitra_collect::capture::{Armed, Capture, Refused, Request};
+use mitra_collect::capture::Request;
 use mitra_model::capture::{CaptureTable, Cell, Raw};
 
-/// Arms, or says why this test cannot run here.
-fn arm(request: &Request) -> Option<Armed> {
-    match Capture::arm(request) {
-        Ok(armed) => Some(armed),
-        Err(error @ (Refused::Privilege(_) | Refused::Kernel { .. }))
-            if !rustix::process::geteuid().is_root() =>
-        {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
+use armed::{arm, has, thread};
 
 /// A capture of threads of this process that bear a name.
 fn own(kind: &str, comm: &str) -> Request {
@@ -43,14 +30,6 @@ fn own(kind: &str, comm: &str) -> Request {
         cost_budget: 1.0,
         ..Request::new(kind, 20.0, "test")
     }
-}
-
-/// Runs a thread of this name, which the captures can ask for.
-fn thread<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> std::thread::JoinHandle<T> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap()
 }
 
 /// Captures what a thread of this name does. Nothing may be lost.
@@ -103,15 +82,6 @@ fn one_row<'a>(table: &'a CaptureTable, wanted: &[(&str, &str)]) -> &'a Vec<Cell
     let found = rows(table, wanted);
     assert_eq!(found.len(), 1, "{wanted:?} in {:#?}", table.rows);
     found[0]
-}
-
-/// Whether a program is there to compare with.
-fn has(program: &str) -> bool {
-    let there = std::process::Command::new(program).arg("--version").output().is_ok();
-    if !there {
-        println!("skipped: no {program} here");
-    }
-    there
 }
 
 /// Waits until something is so, at most ten seconds.

@@ -2,11 +2,16 @@
 //! bpftrace watching the same load at the same time. Needs root; without it the tests say so and pass.
 #![cfg(feature = "bpf")]
 
+mod armed;
+
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use mitra_collect::capture::{Armed, Capture, Refused, Request};
+use mitra_collect::capture::{Armed, Capture, Request};
 use mitra_model::capture::{Ended, Raw};
+
+use armed::judge::{Judge, agree};
+use armed::{arm, thread};
 
 /// Polls as a recorder would, until the capture ends by itself.
 fn run_to_its_end(mut armed: Armed) -> Raw {
@@ -14,25 +19,6 @@ fn run_to_its_end(mut armed: Armed) -> Raw {
         sleep(Duration::from_millis(50));
     }
     armed.finish()
-}
-
-/// Arms, or says why this test cannot run here.
-fn arm(request: &Request) -> Option<Armed> {
-    match Capture::arm(request) {
-        Ok(armed) => Some(armed),
-        Err(error @ (Refused::Privilege(_) | Refused::Kernel { .. }))
-            if !rustix::process::geteuid().is_root() =>
-        {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// Runs a thread of this name, which the captures can ask for.
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap()
 }
 
 fn own(kind: &str, comm: &str, seconds: f64) -> Request {
@@ -158,71 +144,51 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     assert!(refused(&odd).contains("no option"));
 }
 
-/// Runs bpftrace with a program for `seconds`, and returns what it prints; none where it is not installed or does not work
-/// here.
-fn bpftrace(program: &str, seconds: u32) -> Option<std::process::Child> {
-    let program = format!("{program} interval:s:{seconds} {{ exit(); }}");
-    let child = std::process::Command::new("bpftrace")
-        .args(["-q", "-e", &program])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn();
-    match child {
-        Ok(child) => Some(child),
-        Err(error) => {
-            println!("skipped: bpftrace: {error}");
-            None
+/// Waits of three kinds: asleep, for a pipe, and for the CPU while another thread has it.
+fn blocks_in_several_ways() {
+    (0..1000).for_each(|i| sleep(Duration::from_micros(200 + i)));
+    let (mut read, mut write) = std::io::pipe().unwrap();
+    let writer = std::thread::spawn(move || {
+        for _ in 0..200 {
+            sleep(Duration::from_millis(2));
+            std::io::Write::write_all(&mut write, b"x").unwrap();
         }
+    });
+    let mut byte = [0];
+    while std::io::Read::read(&mut read, &mut byte).unwrap() > 0 {}
+    writer.join().unwrap();
+    let end = Instant::now() + Duration::from_millis(300);
+    let rival = std::thread::spawn(move || spins_on_first_cpu(end));
+    spins_on_first_cpu(end);
+    rival.join().unwrap();
+}
+
+fn spins_on_first_cpu(end: Instant) {
+    let mut first = rustix::thread::CpuSet::new();
+    first.set(0);
+    rustix::thread::sched_setaffinity(None, &first).unwrap();
+    while Instant::now() < end {
+        std::hint::spin_loop();
     }
 }
 
-/// The number that bpftrace printed for a map without keys: `@name: 123`.
-fn printed(child: std::process::Child, name: &str) -> Option<f64> {
-    let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let found = text.lines().find_map(|line| line.strip_prefix(&format!("@{name}: "))?.trim().parse().ok());
-    if found.is_none() {
-        println!("skipped: bpftrace: {text}{}", String::from_utf8_lossy(&output.stderr));
-    }
-    found
-}
-
-fn agree(ours: f64, theirs: f64, what: &str) {
-    println!("{what}: {ours} here, {theirs} by bpftrace");
-    assert!(
-        theirs > 0.0 && (ours - theirs).abs() <= 0.05 * theirs,
-        "{what}: {ours} here, {theirs} by bpftrace"
-    );
-}
-
+/// Both measure from the switch away to the switch back, each by a program of its own.
 #[test]
-fn bpftrace_sees_the_same_time_off_cpu() {
-    let program = "BEGIN { @total = (uint64)0; } \
-        tracepoint:sched:sched_switch { if (args->prev_comm == \"mitra-peer\") { @off[args->prev_pid] = nsecs; } \
-        if (@off[args->next_pid]) { @total = @total + nsecs - @off[args->next_pid]; delete(@off[args->next_pid]); } } \
-        END { clear(@off); }";
-    let Some(peer) = bpftrace(program, 6) else { return };
-    sleep(Duration::from_secs(2));
-    let Some(armed) = arm(&own("offcpu", "mitra-peer", 3.0)) else { return };
+fn bpftrace_sees_the_same_time_off_cpu_and_as_many_switches() {
+    let script = "tracepoint:sched:sched_switch { \
+        if (args->prev_comm == \"mitra-peer\") { @off[args->prev_pid] = nsecs; } \
+        if (@off[args->next_pid]) { \
+            @total = sum(nsecs - @off[args->next_pid]); @count = count(); delete(@off[args->next_pid]); \
+        } } END { clear(@off); }";
+    let Some(judge) = Judge::start(script) else { return };
+    let armed = arm(&own("offcpu", "mitra-peer", 10.0)).unwrap();
     // Both watch now, and both go on when the load has ended.
-    thread("mitra-peer", || (0..1000).for_each(|i| sleep(Duration::from_micros(500 + i)))).join().unwrap();
-    let raw = run_to_its_end(armed);
-    let Some(theirs) = printed(peer, "total") else { return };
-    agree(raw.stacks.iter().map(|s| s.weight).sum::<f64>(), theirs * 1e-9, "seconds off CPU");
-}
-
-#[test]
-fn bpftrace_sees_as_many_switches() {
-    let program = "BEGIN { @count = (uint64)0; } software:context-switches:1 { \
-        if (comm == \"mitra-peer-s\") { @count = @count + 1; } }";
-    let Some(peer) = bpftrace(program, 6) else { return };
-    sleep(Duration::from_secs(2));
-    let Some(armed) = arm(&own("offcpu", "mitra-peer-s", 3.0)) else { return };
-    thread("mitra-peer-s", || (0..1000).for_each(|i| sleep(Duration::from_micros(500 + i)))).join().unwrap();
-    let raw = run_to_its_end(armed);
-    let Some(theirs) = printed(peer, "count") else { return };
-    println!("{} lost", raw.captured.lost);
-    agree(raw.stacks.iter().map(|s| s.count as f64).sum::<f64>(), theirs, "switches");
+    thread("mitra-peer", blocks_in_several_ways).join().unwrap();
+    let raw = armed.finish();
+    let [total, count] = judge.values(["total", "count"]);
+    assert_eq!(raw.captured.lost, 0, "{:?}", raw.captured.notes);
+    agree("seconds off CPU", raw.stacks.iter().map(|s| s.weight).sum(), total * 1e-9);
+    agree("switches", raw.stacks.iter().map(|s| s.count as f64).sum(), count);
 }
 
 #[test]
@@ -252,14 +218,13 @@ fn time_off_cpu_is_the_wall_time_less_the_cpu_time() {
 
 #[test]
 fn bpftrace_sees_as_many_faults() {
-    let program = "BEGIN { @count = (uint64)0; } software:page-faults:1 { if (comm == \"mitra-peer-f\") { @count = @count + 1; } }";
-    let Some(peer) = bpftrace(program, 6) else { return };
-    sleep(Duration::from_secs(2));
-    let Some(armed) = arm(&own("faults", "mitra-peer-f", 3.0)) else { return };
+    let script = "software:page-faults:1 { if (comm == \"mitra-peer-f\") { @count = count(); } }";
+    let Some(judge) = Judge::start(script) else { return };
+    let armed = arm(&own("faults", "mitra-peer-f", 10.0)).unwrap();
     thread("mitra-peer-f", || touch(20_000)).join().unwrap();
-    let raw = run_to_its_end(armed);
-    let Some(theirs) = printed(peer, "count") else { return };
-    agree(raw.stacks.iter().map(|s| s.count as f64).sum::<f64>(), theirs, "faults");
+    let raw = armed.finish();
+    let [theirs] = judge.values(["count"]);
+    agree("faults", raw.stacks.iter().map(|s| s.count as f64).sum(), theirs);
 }
 
 #[test]

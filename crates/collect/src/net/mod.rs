@@ -13,6 +13,7 @@ pub mod trouble;
 use mitra_model::{Entity, Frame, Key, NA};
 
 use crate::cells::{col, row, set};
+use crate::file::inode_in_link;
 use crate::io::Io;
 use crate::missing::reason;
 use helper::{Findings, Helper};
@@ -63,7 +64,7 @@ impl Network {
         };
         if helper.is_some()
             && let Ok(proc) = io.root.open_file("proc/thread-self")
-            && let Some(inum) = spaces::inum_of(&proc, "ns/net")
+            && let Some(inum) = inode_in_link(&proc, "ns/net", b"net")
         {
             io.netns.set_own(inum);
         }

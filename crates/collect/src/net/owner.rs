@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::file::{Buffer, Root, each_entry};
+use crate::file::{Buffer, Root, each_entry, inode_in_link};
 
 /// A walk ends after this long, whoever was found by then: it costs a microsecond for each descriptor of the machine.
 const WALK_TIME_MAX: Duration = Duration::from_millis(50);
@@ -46,9 +46,7 @@ pub fn find(inodes: &[u32]) -> Vec<Owner> {
             continue;
         };
         let _listed = each_entry(fds.as_fd(), |name| {
-            let mut space = [0; 64];
-            let Ok(len) = rustix::fs::readlinkat_raw(fds.as_fd(), name, &mut space[..]) else { return };
-            let Some(inode) = space.get(..len).and_then(socket_inode) else { return };
+            let Some(inode) = inode_in_link(&fds, name, b"socket") else { return };
             if inodes.contains(&inode) && !found.iter().any(|owner| owner.inode == inode) {
                 let comm = root.read(&format!("{pid}/comm"), &mut buffer).unwrap_or_default();
                 let comm = String::from_utf8_lossy(comm.trim_ascii_end()).into_owned();
@@ -57,12 +55,6 @@ pub fn find(inodes: &[u32]) -> Vec<Owner> {
         });
     }
     found
-}
-
-/// Of `socket:[4242]`.
-fn socket_inode(link: &[u8]) -> Option<u32> {
-    let digits = link.strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -77,7 +69,5 @@ mod tests {
         let inode = std::fs::metadata(format!("/proc/self/fd/{fd}")).unwrap().ino();
         let found = find(&[u32::try_from(inode).unwrap()]);
         assert_eq!(found.iter().map(|owner| owner.pid).collect::<Vec<_>>(), [std::process::id()]);
-        assert_eq!(socket_inode(b"socket:[x]"), None);
-        assert_eq!(socket_inode(b"/dev/null"), None);
     }
 }

@@ -54,26 +54,28 @@ impl Receivers {
     pub fn watch(&mut self, spaces: &[Space], frame: &mut Frame) -> Vec<u32> {
         let now = frame.time.mono;
         let [own, other] = self.errors;
-        let home = (0, frame.system_mut().get(own).copied().unwrap_or(NA));
+        let home = frame.system_mut().get(own).copied().unwrap_or(NA);
+        self.watched.retain(|one| one.inum == 0 || spaces.iter().any(|space| space.inum == one.inum));
+        self.note(0, home, now);
         let table = frame.table_mut(Entity::Netns);
-        let others = spaces.iter().map(|space| {
+        for space in spaces {
             let cells = row(table, Key::named(space.id));
-            (space.inum, cells.get(other).copied().unwrap_or(NA))
-        });
-        let counts: Vec<(u32, i64)> = std::iter::once(home).chain(others).collect();
-        self.watched.retain(|one| counts.iter().any(|(inum, _)| *inum == one.inum));
-        for (inum, errors) in counts {
-            match self.watched.iter_mut().find(|one| one.inum == inum) {
-                Some(one) => {
-                    if one.errors != NA && errors > one.errors {
-                        one.until_ns = now.saturating_add(LATER_NS);
-                    }
-                    one.errors = errors;
-                }
-                None => self.watched.push(Watched { inum, errors, until_ns: i64::MIN }),
-            }
+            self.note(space.inum, cells.get(other).copied().unwrap_or(NA), now);
         }
         self.watched.iter().filter(|one| one.until_ns > now).map(|one| one.inum).collect()
+    }
+
+    /// Notes the count of a namespace.
+    fn note(&mut self, inum: u32, errors: i64, now: i64) {
+        match self.watched.iter_mut().find(|one| one.inum == inum) {
+            Some(one) => {
+                if one.errors != NA && errors > one.errors {
+                    one.until_ns = now.saturating_add(LATER_NS);
+                }
+                one.errors = errors;
+            }
+            None => self.watched.push(Watched { inum, errors, until_ns: i64::MIN }),
+        }
     }
 
     /// Fills the rows of the sockets that were found; those that share an address are one. Returns the sockets whose

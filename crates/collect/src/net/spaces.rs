@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use super::helper::{Door, Place};
 use super::names::unnamed;
 use crate::cells::{col, row, set};
-use crate::file::{Buffer, each_entry};
+use crate::file::{Buffer, each_entry, inode_in_link};
 use crate::io::Io;
 
 /// As many namespaces have rows. One that is busy costs a tenth of a millisecond in each second.
@@ -302,14 +302,6 @@ fn read_below<'a>(dir: &OwnedFd, below: &str, buffer: &'a mut Buffer) -> Option<
     buffer.fill(file.as_fd()).ok()
 }
 
-/// The number in the link `net:[4026531840]`.
-pub fn inum_of(dir: &OwnedFd, below: &str) -> Option<u32> {
-    let mut space = [0; 64];
-    let len = rustix::fs::readlinkat_raw(dir, below, &mut space[..]).ok()?;
-    let digits = space.get(..len)?.strip_prefix(b"net:[")?.strip_suffix(b"]")?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
 fn open_process(io: &Io, pid: u32) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(io.root.fd(), format!("proc/{pid}"), flags, Mode::empty()).ok()
@@ -320,7 +312,7 @@ fn follow(one: Found, io: &mut Io) -> Space {
     let name = one.name.unwrap_or_else(|| unnamed(one.inum));
     let opened = one.process.and_then(|(_, pid)| {
         let dir = open_process(io, pid)?;
-        (inum_of(&dir, "ns/net")? == one.inum).then_some((pid, dir))
+        (inode_in_link(&dir, "ns/net", b"net")? == one.inum).then_some((pid, dir))
     });
     let (pid, dir) = opened.map_or((0, None), |(pid, dir)| (pid, Some(Arc::new(dir))));
     let comm = io.root.read(&format!("proc/{pid}/comm"), &mut io.buffer).unwrap_or_default();
@@ -336,7 +328,7 @@ fn of_proc(io: &mut Io) -> Vec<Found> {
     // A directory that cannot be listed has no processes to look at.
     let _listed = each_entry(dir.as_fd(), |name| {
         let Some(pid) = name.to_str().ok().and_then(|name| name.parse::<u32>().ok()) else { return };
-        let Some(inum) = inum_of(&dir, &format!("{pid}/ns/net")) else { return };
+        let Some(inum) = inode_in_link(&dir, format!("{pid}/ns/net"), b"net") else { return };
         // Ids grow with age, as long as they do not begin again.
         add(&mut found, inum, (u64::from(pid), pid));
     });

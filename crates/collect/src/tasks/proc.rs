@@ -19,7 +19,7 @@ use super::{PassContext, Tasks};
 use crate::budget::Shed;
 use crate::cells::set;
 use crate::cgroup::Cgroups;
-use crate::file::{Buffer, Root, each_entry};
+use crate::file::{Buffer, Root, each_entry, inode_in_link};
 use crate::io::Io;
 use crate::missing::reason;
 
@@ -252,8 +252,7 @@ impl OneTask<'_> {
         self.set_path("fd");
         let fds = count_entries(self.root, self.path).unwrap_or(NA);
         self.set_path("ns/net");
-        let link = rustix::fs::readlinkat(self.root.fd(), self.path.as_str(), Vec::new()).ok();
-        let netns = link.and_then(|link| namespace(link.to_bytes())).unwrap_or(NA);
+        let netns = inode_in_link(self.root.fd(), self.path.as_str(), b"net").map_or(NA, i64::from);
         Some([fds, limit, netns])
     }
 
@@ -282,11 +281,6 @@ fn fd_limit(limits: &[u8]) -> Option<i64> {
     let soft =
         text.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?;
     if soft == "unlimited" { Some(NA) } else { soft.parse().ok() }
-}
-
-/// The number in `net:[4026531840]`.
-fn namespace(link: &[u8]) -> Option<i64> {
-    std::str::from_utf8(link).ok()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// Remembers that a file may not be read; that its task has ended is nothing to remember.
@@ -362,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_namespaces_are_read_from_their_text() {
+    fn limits_are_read_from_their_text() {
         let text = b"Limit                     Soft Limit           Hard Limit           Units     \n\
                      Max processes             94992                94992                processes \n\
                      Max open files            1024                 524288               files     \n";
@@ -372,7 +366,5 @@ mod tests {
             Some(NA)
         );
         assert_eq!(fd_limit(b"Max processes 5 5\n"), None);
-        assert_eq!(namespace(b"net:[4026531840]"), Some(4_026_531_840));
-        assert_eq!(namespace(b"mnt:[4026531840]"), None);
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mitra_collect::capture::Request;
 
-use crate::judge::Judge;
+use crate::armed::judge::Judge;
 use crate::{arm, number, own, rows, table, text, thread, watch, watch_with_losses};
 
 #[test]

@@ -3,10 +3,12 @@
 mod names;
 mod rows;
 mod table;
+mod times;
 
 pub(super) use names::{Mounts, Names, split_dev, text};
-pub(super) use rows::{Histogram, Rows, Who, cells, sort_by_weight, table};
+pub(super) use rows::{COMM, Column, PID, Rows, Who, cells, sort_by_weight, table};
 pub(super) use table::{call_name, calls, error_name};
+pub(super) use times::{Histogram, LONGEST, MEDIAN, P99, Times, histograms, time_cells};
 
 use super::AnyError;
 use super::loader::Loader;

@@ -17,9 +17,10 @@
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureRow, Cell, Raw};
 
-use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
-use crate::capture::calls::{Mounts, Names, Rows, Who, cells, set_classes, sort_by_weight, split_dev, table};
+use crate::capture::calls::{
+    COMM, Column, Mounts, Names, PID, Rows, Who, set_classes, sort_by_weight, split_dev, table,
+};
 use crate::capture::loader::{Config, Loader};
 use crate::capture::{AnyError, Gather, Kind, Request};
 
@@ -42,9 +43,9 @@ pub(super) const KIND: Kind = Kind {
     arm,
 };
 
-const COLUMNS: &[(&str, &str, &str)] = &[
-    ("pid", "", "the process, while it lives; those that ended are summed by name"),
-    ("comm", "", "its name"),
+const COLUMNS: &[Column] = &[
+    PID,
+    COMM,
     ("file", "", "the file; one without a name is a device and the number of an inode"),
     ("device", "", "where the file lies"),
     ("asked", "1", "pages that reads asked for"),
@@ -152,8 +153,7 @@ impl Gather for Cache {
             self.names.entries(NAMES_MAX)?.into_iter().collect();
         let mut rows = Rows::new();
         for (key, sum) in self.sums.entries(SUMS_MAX)? {
-            let who = rows.who(key.tgid, comm_str(&sum.comm));
-            rows.add(who, Key { tgid: 0, ..key }, sum, Sum::add);
+            rows.add(key.tgid, &sum.comm, Key { tgid: 0, ..key }, sum, Sum::add);
         }
         let mut rows: Vec<(Who, (String, String), Sum)> = rows
             .into_rows()
@@ -167,7 +167,7 @@ impl Gather for Cache {
         sort_by_weight(&mut rows, |row| row.2.weight(), |row| row.1.clone());
         raw.captured.notes.extend(self.overall(&rows));
         raw.captured.tops = rows.iter().map(|(who, file, sum)| self.top(who, file, sum)).collect();
-        let rows = rows.into_iter().map(|(who, file, sum)| self.row(who, file, &sum));
+        let rows = rows.iter().map(|(who, file, sum)| self.row(who, file, sum));
         raw.captured.tables.push(table("files", COLUMNS, rows.collect()));
         Ok(())
     }
@@ -201,24 +201,16 @@ impl Cache {
             (file.clone(), sum.brought_in)
         };
         let count = if sum.evicted > sum.brought_in { sum.evicted } else { sum.asked.max(sum.faults) };
-        CaptureRow {
-            pid: who.pid,
-            comm: who.comm.clone(),
-            what,
-            device: device.clone(),
-            count: count as f64,
-            amount: pages as f64 * self.page,
-        }
+        let top = who.top(what, count as f64, pages as f64 * self.page);
+        CaptureRow { device: device.clone(), ..top }
     }
 
-    fn row(&self, who: Who, (file, device): (String, String), sum: &Sum) -> Vec<Cell> {
+    fn row(&self, who: &Who, (file, device): &(String, String), sum: &Sum) -> Vec<Cell> {
         let if_seen =
             |seen: bool, value: u64| if seen { Cell::number(value as f64) } else { Cell::Unknown(()) };
-        cells([
-            who.pid_cell(),
-            Cell::text(who.comm),
-            Cell::text(file),
-            Cell::text(device),
+        who.row([
+            Cell::text(file.as_str()),
+            Cell::text(device.as_str()),
             if_seen(self.reads, sum.asked),
             Cell::number(sum.brought_in as f64),
             sum.hit_ratio().map_or(Cell::Unknown(()), Cell::number),

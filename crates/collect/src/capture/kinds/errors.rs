@@ -11,11 +11,10 @@
 //! 90 ns.
 
 use aya::include_bytes_aligned;
-use mitra_model::capture::{CaptureRow, Cell, Raw};
+use mitra_model::capture::{Cell, Raw};
 
-use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
-use crate::capture::calls::{Rows, call_name, cells, error_name, sort_by_weight, table};
+use crate::capture::calls::{COMM, Column, PID, Rows, call_name, error_name, table};
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 
@@ -33,9 +32,9 @@ pub(super) const KIND: Kind = Kind {
     arm,
 };
 
-const COLUMNS: &[(&str, &str, &str)] = &[
-    ("pid", "", "the process, while it lives; those that ended are summed by name"),
-    ("comm", "", "its name"),
+const COLUMNS: &[Column] = &[
+    PID,
+    COMM,
     ("call", "", "the system call"),
     ("error", "", "what it returned"),
     ("count", "1", "how often"),
@@ -79,30 +78,15 @@ impl Gather for Errors {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         let mut rows = Rows::new();
         for (key, sum) in self.sums.entries(SUMS_MAX)? {
-            let who = rows.who(key.tgid, comm_str(&sum.comm));
-            rows.add(who, (key.call, key.error), sum.count, |to, from| *to += from);
+            rows.add(key.tgid, &sum.comm, (key.call, key.error), sum.count, |to, from| *to += from);
         }
-        let mut rows = rows.into_rows();
-        sort_by_weight(&mut rows, |row| row.2 as f64, |row| (row.0.comm.clone(), row.1));
-        for (who, (call, error), count) in &rows {
-            raw.captured.tops.push(CaptureRow {
-                pid: who.pid,
-                comm: who.comm.clone(),
-                what: format!("{} {}", call_name(u32::from(*call)), error_name(u32::from(*error))),
-                count: *count as f64,
-                ..CaptureRow::default()
-            });
+        let mut cells = Vec::new();
+        for (who, (call, error), count) in rows.sorted(|count| *count as f64) {
+            let (call, error) = (call_name(u32::from(call)), error_name(u32::from(error)));
+            raw.captured.tops.push(who.top(format!("{call} {error}"), count as f64, 0.0));
+            cells.push(who.row([Cell::text(call), Cell::text(error), Cell::number(count as f64)]));
         }
-        let rows = rows.into_iter().map(|(who, (call, error), count)| {
-            cells([
-                who.pid_cell(),
-                Cell::text(who.comm),
-                Cell::text(call_name(u32::from(call))),
-                Cell::text(error_name(u32::from(error))),
-                Cell::number(count as f64),
-            ])
-        });
-        raw.captured.tables.push(table("errors", COLUMNS, rows.collect()));
+        raw.captured.tables.push(table("errors", COLUMNS, cells));
         Ok(())
     }
 }

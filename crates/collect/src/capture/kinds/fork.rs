@@ -16,7 +16,9 @@ use mitra_model::capture::{CaptureRow, Cell, Raw};
 
 use crate::bpf::sys::{MapReader, Plain};
 use crate::bpf::{comm_str, known};
-use crate::capture::calls::{Histogram, Rows, Who, cells, set_classes, sort_by_weight, table, text};
+use crate::capture::calls::{
+    COMM, Column, Histogram, LONGEST, P99, PID, Rows, Times, Who, set_classes, sort_by_weight, table, text,
+};
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 
@@ -34,22 +36,22 @@ pub(super) const KIND: Kind = Kind {
     arm,
 };
 
-const CALL_COLUMNS: &[(&str, &str, &str)] = &[
-    ("pid", "", "the process, while it lives; those that ended are summed by name"),
-    ("comm", "", "its name"),
+const CALL_COLUMNS: &[Column] = &[
+    PID,
+    COMM,
     ("what", "", "fork copies the address space, vfork shares it, thread begins one"),
     ("count", "1", "how often"),
     ("failed", "1", "how often that failed"),
     ("time", "s", "inside the call, all together"),
     ("mean", "s", "of one call"),
-    ("99 %", "s", "99 of a hundred took no longer; the bound of its bucket"),
-    ("longest", "s", "the longest one"),
+    P99,
+    LONGEST,
     ("resident", "B", "memory of the caller at the last call"),
     ("page tables", "B", "what of it a fork has to copy"),
     ("mappings", "1", "of the caller"),
 ];
 
-const PROGRAM_COLUMNS: &[(&str, &str, &str)] = &[
+const PROGRAM_COLUMNS: &[Column] = &[
     ("parent pid", "", "who started it, while it lives; those that ended are summed by name"),
     ("parent", "", "its name"),
     ("program", "", "the name of the process that was started"),
@@ -65,8 +67,6 @@ const PROGRAM_COLUMNS: &[(&str, &str, &str)] = &[
 /// As many entries as the kernel's maps hold.
 const FORKS_MAX: usize = 2048;
 const PROGRAMS_MAX: usize = 4096;
-const BUCKETS: usize = 25;
-const FIRST_NS: u64 = 1024;
 const FILE_BYTES: usize = 72;
 
 /// Classes of bpf/capture_fork.bpf.c.
@@ -103,30 +103,23 @@ unsafe impl Plain for ForkKey {}
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ForkSum {
-    count: u64,
+    times: Times,
     failed: u64,
-    total_ns: u64,
-    longest_ns: u64,
     rss_pages: u64,
     pgtables_bytes: u64,
     maps: u64,
-    comm: [u8; 16],
-    latency: [u64; BUCKETS],
 }
-const _: () = assert!(size_of::<ForkSum>() == 272, "twin: struct fork_sum in bpf/capture_fork.bpf.c");
-// SAFETY: repr(C), u64 fields and bytes without a hole.
+const _: () = assert!(size_of::<ForkSum>() == 296, "twin: struct fork_sum in bpf/capture_fork.bpf.c");
+// SAFETY: repr(C), a struct without holes and u64 fields.
 unsafe impl Plain for ForkSum {}
 
 impl ForkSum {
     fn add(&mut self, other: ForkSum) {
-        self.count += other.count;
+        self.times.add(&other.times);
         self.failed += other.failed;
-        self.total_ns += other.total_ns;
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
         self.rss_pages = self.rss_pages.max(other.rss_pages);
         self.pgtables_bytes = self.pgtables_bytes.max(other.pgtables_bytes);
         self.maps = self.maps.max(other.maps);
-        self.latency.iter_mut().zip(other.latency).for_each(|(to, from)| *to += from);
     }
 }
 
@@ -196,16 +189,14 @@ impl Forks {
                 1 => "vfork",
                 _ => "thread",
             };
-            let who = rows.who(key.tgid, comm_str(&sum.comm));
-            rows.add(who, what, sum, ForkSum::add);
+            rows.add(key.tgid, &sum.times.comm, what, sum, ForkSum::add);
         }
-        let mut rows = rows.into_rows();
-        sort_by_weight(&mut rows, |row| row.2.total_ns as f64, |row| (row.0.comm.clone(), row.1));
-        let mut all = Histogram::<BUCKETS>::new(FIRST_NS);
-        rows.iter().filter(|row| row.1 == "fork").for_each(|row| all.add(&row.2.latency));
+        let rows = rows.sorted(|sum| sum.times.total_s());
+        let mut all = Histogram::default();
+        rows.iter().filter(|row| row.1 == "fork").for_each(|row| all.add(&row.2.times));
         raw.captured.histograms.push(all.named("inside fork"));
-        let tops = rows.iter().map(|(who, what, sum)| call_top(who, what, sum)).collect();
-        let rows = rows.into_iter().map(|(who, what, sum)| call_row(who, what, &sum));
+        let tops = rows.iter().map(|(who, what, sum)| sum.times.top(who, *what)).collect();
+        let rows = rows.iter().map(|(who, what, sum)| call_row(who, what, sum));
         raw.captured.tables.push(table("calls", CALL_COLUMNS, rows.collect()));
         Ok(tops)
     }
@@ -213,66 +204,42 @@ impl Forks {
     fn started(&mut self, raw: &mut Raw) -> Result<Vec<CaptureRow>, AnyError> {
         let mut rows = Rows::new();
         for (key, sum) in self.programs.entries(PROGRAMS_MAX)? {
-            let who = rows.who(key.parent, comm_str(&sum.parent_comm));
-            rows.add(who, comm_str(&key.comm).to_owned(), sum, ProgramSum::add);
+            rows.add(key.parent, &sum.parent_comm, comm_str(&key.comm).to_owned(), sum, ProgramSum::add);
         }
-        let mut rows = rows.into_rows();
-        sort_by_weight(&mut rows, |row| row.2.started.max(row.2.ended) as f64, |row| row.1.clone());
+        let rows = rows.sorted(|sum| sum.started.max(sum.ended) as f64);
         let tops = rows.iter().map(|(who, program, sum)| program_top(who, program, sum)).collect();
-        let rows = rows.into_iter().map(|(who, program, sum)| program_row(who, program, &sum));
+        let rows = rows.iter().map(|(who, program, sum)| program_row(who, program, sum));
         raw.captured.tables.push(table("programs", PROGRAM_COLUMNS, rows.collect()));
         Ok(tops)
     }
 }
 
-fn call_top(who: &Who, what: &str, sum: &ForkSum) -> CaptureRow {
-    CaptureRow {
-        pid: who.pid,
-        comm: who.comm.clone(),
-        what: what.to_owned(),
-        count: sum.count as f64,
-        amount: sum.total_ns as f64 * 1e-9,
-        ..CaptureRow::default()
-    }
-}
-
 fn program_top(who: &Who, program: &str, sum: &ProgramSum) -> CaptureRow {
     let file = text(&sum.file);
-    CaptureRow {
-        pid: who.pid,
-        comm: who.comm.clone(),
-        what: format!("starts {}", if file.is_empty() { program } else { &file }),
-        count: sum.started.max(sum.ended) as f64,
-        amount: sum.cpu_ns as f64 * 1e-9,
-        ..CaptureRow::default()
-    }
+    let what = format!("starts {}", if file.is_empty() { program } else { &file });
+    who.top(what, sum.started.max(sum.ended) as f64, sum.cpu_ns as f64 * 1e-9)
 }
 
-fn call_row(who: Who, what: &str, sum: &ForkSum) -> Vec<Cell> {
-    let histogram = Histogram::<BUCKETS> { counts: sum.latency, first_ns: FIRST_NS };
-    let total = sum.total_ns as f64 * 1e-9;
-    cells([
-        who.pid_cell(),
-        Cell::text(who.comm),
+fn call_row(who: &Who, what: &str, sum: &ForkSum) -> Vec<Cell> {
+    let [time, mean] = sum.times.time_cells();
+    who.row([
         Cell::text(what),
-        Cell::number(sum.count as f64),
+        Cell::number(sum.times.count as f64),
         Cell::number(sum.failed as f64),
-        Cell::number(total),
-        Cell::number(total / sum.count as f64),
-        histogram.quantile_s(0.99).map_or(Cell::Unknown(()), Cell::number),
-        Cell::number(sum.longest_ns as f64 * 1e-9),
+        time,
+        mean,
+        sum.times.quantile(0.99),
+        sum.times.longest(),
         Cell::number(sum.rss_pages as f64 * rustix::param::page_size() as f64),
         known(sum.pgtables_bytes).map_or(Cell::Unknown(()), |bytes| Cell::number(bytes as f64)),
         Cell::number(sum.maps as f64),
     ])
 }
 
-fn program_row(who: Who, program: String, sum: &ProgramSum) -> Vec<Cell> {
+fn program_row(who: &Who, program: &str, sum: &ProgramSum) -> Vec<Cell> {
     let ended = sum.ended as f64;
     let of_ended = |ns: u64| if sum.ended > 0 { Cell::number(ns as f64 * 1e-9) } else { Cell::Unknown(()) };
-    cells([
-        who.pid_cell(),
-        Cell::text(who.comm),
+    who.row([
         Cell::text(program),
         Cell::text(text(&sum.file)),
         Cell::number(sum.started as f64),

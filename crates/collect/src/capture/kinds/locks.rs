@@ -21,7 +21,9 @@ use mitra_model::capture::{Cell, Raw, RawStack};
 
 use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
-use crate::capture::calls::{Histogram, Rows, Who, cells, set_classes, sort_by_weight, table};
+use crate::capture::calls::{
+    COMM, Column, Histogram, LONGEST, PID, Rows, Who, set_classes, table, time_cells,
+};
 use crate::capture::loader::Loader;
 use crate::capture::stacks::Stacks;
 use crate::capture::{AnyError, Gather, Kind, Request, as_all};
@@ -40,24 +42,24 @@ pub(super) const KIND: Kind = Kind {
     arm,
 };
 
-const KERNEL_COLUMNS: &[(&str, &str, &str)] = &[
-    ("pid", "", "the process, while it lives; those that ended are summed by name"),
-    ("comm", "", "its name"),
+const KERNEL_COLUMNS: &[Column] = &[
+    PID,
+    COMM,
     ("lock", "", "the kind of the lock, and whether it was to be shared"),
     ("count", "1", "how often somebody waited for it"),
     ("time", "s", "all waits together"),
     ("mean", "s", "of one wait"),
-    ("longest", "s", "the longest one"),
+    LONGEST,
 ];
 
-const FUTEX_COLUMNS: &[(&str, &str, &str)] = &[
-    ("pid", "", "the process, while it lives; those that ended are summed by name"),
-    ("comm", "", "its name"),
+const FUTEX_COLUMNS: &[Column] = &[
+    PID,
+    COMM,
     ("address", "", "of the futex, in the process"),
     ("waits", "1", "how often a thread waited for it"),
     ("time", "s", "all waits together"),
     ("mean", "s", "of one wait"),
-    ("longest", "s", "the longest one"),
+    LONGEST,
     ("wakes", "1", "how often threads that wait were to be woken"),
     ("again", "1", "how often the value had changed before the wait began"),
     ("value 2", "1", "waits for the value 2, which a lock of glibc has that others wait for"),
@@ -65,8 +67,6 @@ const FUTEX_COLUMNS: &[(&str, &str, &str)] = &[
 
 /// As many entries as the kernel's maps hold.
 const SUMS_MAX: usize = 4096;
-const BUCKETS: usize = 28;
-const FIRST_NS: u64 = 256;
 
 /// Classes of bpf/capture_locks.bpf.c.
 fn futex_class(call: &str) -> u8 {
@@ -193,8 +193,8 @@ impl Gather for Locks {
         raw.weight = Some(("time waiting for locks", "s"));
         self.kernel_locks(raw)?;
         self.futexes(raw)?;
-        let mut waits = Histogram::<BUCKETS>::new(FIRST_NS);
-        for (bucket, count) in (0..).zip(&mut waits.counts) {
+        let mut waits = Histogram::default();
+        for (bucket, count) in (0..).zip(&mut waits.0) {
             *count = self.latency.lookup(&bucket)?.unwrap_or_default().iter().sum();
         }
         raw.captured.histograms.push(waits.named("waiting for locks of the kernel"));
@@ -206,8 +206,7 @@ impl Locks {
     fn kernel_locks(&mut self, raw: &mut Raw) -> Result<(), AnyError> {
         let mut rows: Rows<&str, LockSum> = Rows::new();
         for (key, sum) in self.locks.entries(SUMS_MAX)? {
-            let who = rows.who(key.tgid, comm_str(&sum.comm));
-            rows.add(who, lock_name(key.flags), sum, |to, from| {
+            rows.add(key.tgid, &sum.comm, lock_name(key.flags), sum, |to, from| {
                 to.count += from.count;
                 to.total_ns += from.total_ns;
                 to.longest_ns = to.longest_ns.max(from.longest_ns);
@@ -222,19 +221,11 @@ impl Locks {
                 ..RawStack::default()
             });
         }
-        let mut rows = rows.into_rows();
-        sort_by_weight(&mut rows, |row| row.2.total_ns as f64, |row| (row.0.comm.clone(), row.1));
-        let rows = rows.into_iter().map(|(who, lock, sum)| {
-            let total = sum.total_ns as f64 * 1e-9;
-            cells([
-                who.pid_cell(),
-                Cell::text(who.comm),
-                Cell::text(lock),
-                Cell::number(sum.count as f64),
-                Cell::number(total),
-                Cell::number(total / sum.count as f64),
-                Cell::number(sum.longest_ns as f64 * 1e-9),
-            ])
+        let rows = rows.sorted(|sum| sum.total_ns as f64);
+        let rows = rows.iter().map(|(who, lock, sum)| {
+            let [time, mean] = time_cells(sum.total_ns, sum.count);
+            let longest = Cell::number(sum.longest_ns as f64 * 1e-9);
+            who.row([Cell::text(*lock), Cell::number(sum.count as f64), time, mean, longest])
         });
         raw.captured.tables.push(table("kernel locks", KERNEL_COLUMNS, rows.collect()));
         Ok(())
@@ -243,8 +234,7 @@ impl Locks {
     fn futexes(&mut self, raw: &mut Raw) -> Result<(), AnyError> {
         let mut rows: Rows<u64, FutexSum> = Rows::new();
         for (key, sum) in self.futexes.entries(SUMS_MAX)? {
-            let who = rows.who(key.tgid, comm_str(&sum.comm));
-            rows.add(who, key.address, sum, FutexSum::add);
+            rows.add(key.tgid, &sum.comm, key.address, sum, FutexSum::add);
             if sum.waits > 0 {
                 // A stack of no frames: the address is all there is to see.
                 raw.stacks.push(RawStack {
@@ -257,23 +247,20 @@ impl Locks {
                 });
             }
         }
-        let mut rows = rows.into_rows();
-        sort_by_weight(&mut rows, |row| row.2.total_ns as f64, |row| (row.0.comm.clone(), row.1));
-        let rows = rows.into_iter().map(|(who, address, sum)| futex_row(who, address, &sum));
+        let rows = rows.sorted(|sum| sum.total_ns as f64);
+        let rows = rows.iter().map(|(who, address, sum)| futex_row(who, *address, sum));
         raw.captured.tables.push(table("futexes", FUTEX_COLUMNS, rows.collect()));
         Ok(())
     }
 }
 
-fn futex_row(who: Who, address: u64, sum: &FutexSum) -> Vec<Cell> {
-    let total = sum.total_ns as f64 * 1e-9;
-    cells([
-        who.pid_cell(),
-        Cell::text(who.comm),
+fn futex_row(who: &Who, address: u64, sum: &FutexSum) -> Vec<Cell> {
+    let [time, mean] = time_cells(sum.total_ns, sum.waits);
+    who.row([
         Cell::text(format!("{address:#x}")),
         Cell::number(sum.waits as f64),
-        Cell::number(total),
-        Cell::number(total / sum.waits as f64),
+        time,
+        mean,
         Cell::number(sum.longest_ns as f64 * 1e-9),
         Cell::number(sum.wakes as f64),
         Cell::number(sum.again as f64),

@@ -12,12 +12,11 @@
 //! the first is 90 ns.
 
 use aya::include_bytes_aligned;
-use mitra_model::capture::{CaptureRow, Cell, Raw};
+use mitra_model::capture::{Cell, Raw};
 
-use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::{
-    Names, Rows, Who, call_name, cells, path_class, set_classes, sort_by_weight, table, text,
+    COMM, Column, Names, PID, Rows, call_name, path_class, set_classes, table, text,
 };
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, Gather, Kind, Request, as_all};
@@ -36,9 +35,9 @@ pub(super) const KIND: Kind = Kind {
     arm,
 };
 
-const COLUMNS: &[(&str, &str, &str)] = &[
-    ("pid", "", "the process, while it lives; those that ended are summed by name"),
-    ("comm", "", "its name"),
+const COLUMNS: &[Column] = &[
+    PID,
+    COMM,
     ("directory", "", "where the names were looked up"),
     ("count", "1", "how often a name was not there"),
     ("call", "", "the call that was the first to fail"),
@@ -100,9 +99,8 @@ impl Gather for Lookups {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         let mut rows = Rows::new();
         for (key, sum) in self.lookups.entries(DIRS_MAX)? {
-            let who = rows.who(key.tgid, comm_str(&sum.comm));
             let row = Row { count: sum.count, call: sum.call, examples: examples(&sum) };
-            rows.add(who, directory(&key, &sum.base), row, |to, from| {
+            rows.add(key.tgid, &sum.comm, directory(&key, &sum.base), row, |to, from| {
                 to.count += from.count;
                 let other = from.examples.into_iter().filter(|name| !to.examples.contains(name));
                 let other: Vec<String> = other.collect();
@@ -110,31 +108,18 @@ impl Gather for Lookups {
                 to.examples.truncate(EXAMPLES);
             });
         }
-        let mut rows = rows.into_rows();
-        sort_by_weight(&mut rows, |row| row.2.count as f64, |row| row.1.clone());
-        raw.captured.tops = rows.iter().map(top).collect();
-        let rows = rows.into_iter().map(|(who, directory, row)| {
-            cells([
-                who.pid_cell(),
-                Cell::text(who.comm),
-                Cell::text(directory),
+        let mut cells = Vec::new();
+        for (who, directory, row) in rows.sorted(|row| row.count as f64) {
+            cells.push(who.row([
+                Cell::text(directory.as_str()),
                 Cell::number(row.count as f64),
                 Cell::text(call_name(row.call)),
                 Cell::text(row.examples.join(", ")),
-            ])
-        });
-        raw.captured.tables.push(table("lookups", COLUMNS, rows.collect()));
+            ]));
+            raw.captured.tops.push(who.top(directory, row.count as f64, 0.0));
+        }
+        raw.captured.tables.push(table("lookups", COLUMNS, cells));
         Ok(())
-    }
-}
-
-fn top((who, directory, row): &(Who, String, Row)) -> CaptureRow {
-    CaptureRow {
-        pid: who.pid,
-        comm: who.comm.clone(),
-        what: directory.clone(),
-        count: row.count as f64,
-        ..CaptureRow::default()
     }
 }
 

@@ -20,6 +20,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::capture::calls::{cells, sort_by_weight, table};
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::file::inode_in_link;
 use crate::net::ask::{self, Asker};
 
 pub(super) const KIND: Kind = Kind {
@@ -172,8 +173,7 @@ fn owners(pid: Option<u32>) -> HashMap<u32, (u32, String)> {
         let mut comm = None;
         for entry in entries.flatten().take(links) {
             links -= 1;
-            let Ok(link) = std::fs::read_link(entry.path()) else { continue };
-            let Some(inode) = socket_inode(&link.to_string_lossy()) else { continue };
+            let Some(inode) = inode_in_link(rustix::fs::CWD, entry.path(), b"socket") else { continue };
             let comm = comm.get_or_insert_with(|| {
                 let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
                 name.trim_end().to_owned()
@@ -182,11 +182,6 @@ fn owners(pid: Option<u32>) -> HashMap<u32, (u32, String)> {
         }
     }
     owners
-}
-
-/// Of `socket:[4242]`.
-fn socket_inode(link: &str) -> Option<u32> {
-    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 struct Sockets {

@@ -12,7 +12,7 @@ pub struct Judge {
 impl Judge {
     /// None where there is no bpftrace, or it does not run here.
     pub fn start(script: &str) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !crate::has("bpftrace") {
+        if !rustix::process::geteuid().is_root() || !super::has("bpftrace") {
             return None;
         }
         // It wants tracefs, which need not be mounted: a namespace of its own leaves the machine as it is.
@@ -22,7 +22,7 @@ impl Judge {
         let mut child = Command::new("unshare")
             .args(["-m", "sh", "-c", shell, &script])
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .ok()?;
         let mut said = BufReader::new(child.stdout.take()?);
@@ -30,8 +30,8 @@ impl Judge {
         while !line.contains("ready") {
             line.clear();
             if said.read_line(&mut line).ok()? == 0 {
-                println!("skipped: bpftrace does not run here");
-                child.wait().ok()?;
+                let output = child.wait_with_output().ok()?;
+                println!("skipped: bpftrace does not run here: {}", String::from_utf8_lossy(&output.stderr));
                 return None;
             }
         }
@@ -50,4 +50,11 @@ impl Judge {
             value.and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
         })
     }
+}
+
+/// What two who watched the same load have counted may differ by a twentieth: they do not begin and end together.
+pub fn agree(what: &str, ours: f64, theirs: f64) {
+    println!("{what}: {ours} here, {theirs} by bpftrace");
+    let is_near = theirs > 0.0 && (ours - theirs).abs() <= 0.05 * theirs;
+    assert!(is_near, "{what}: {ours} here, {theirs} by bpftrace");
 }
