@@ -206,7 +206,16 @@ pub fn cpu_seconds() -> CpuSeconds {
 
 /// `MemAvailable`, which counts the page cache that can be dropped.
 pub fn mem_available_bytes() -> Option<u64> {
+    meminfo_bytes("MemAvailable:")
+}
+
+/// `MemFree`: what nobody uses, not even as a cache.
+pub fn mem_free_bytes() -> Option<u64> {
+    meminfo_bytes("MemFree:")
+}
+
+fn meminfo_bytes(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }

@@ -20,6 +20,8 @@ const REQUESTS_S: f64 = 0.5;
 pub struct Cost {
     /// Reads and writes a second.
     pub requests_s: f64,
+    /// The part of them that reads.
+    pub read_share: f64,
     /// Bytes of a request.
     pub size: f64,
     /// Seconds from start to completion, the queue included.
@@ -45,6 +47,7 @@ pub fn cost(set: &SeriesSet, device: &str, span: Span) -> Option<Cost> {
     let queue = mean("disk.weighted_time").unwrap_or(0.0);
     Some(Cost {
         requests_s,
+        read_share: mean("disk.reads").unwrap_or(0.0) / requests_s,
         size: both("disk.read_bytes", "disk.write_bytes")? / requests_s,
         await_s,
         service_s: await_s / queue.max(1.0),

@@ -47,6 +47,11 @@ static EDGES: &[Edge] = &[
         "memory-fragmentation",
         "what is free between pages that are read once lies scattered, and adjoining pages have to be made",
     ),
+    edge(
+        "streaming-read-flood",
+        "page-cache-thrash",
+        "what was pushed out is read again, and while memory is full each page that comes back pushes another one out",
+    ),
     explains("streaming-read-flood", "disk-hog", "the reads that evict are the reads that fill the device"),
     explains(
         "streaming-read-flood",

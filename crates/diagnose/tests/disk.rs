@@ -181,6 +181,28 @@ fn dirty_pages_that_are_too_young_to_be_written_are_no_backlog() {
     assert!(!ids(&m.explain()).contains(&"dirty-writeback-stall"));
 }
 
+#[test]
+fn a_virtual_disk_that_calls_itself_rotational_is_held_to_what_it_did() {
+    let slow = |during: (f64, f64, f64)| {
+        let mut m = Machine::idle();
+        device(&mut m, "vda", (150.0, 4096.0, 1e-4), during, "read");
+        m.row("disk.rotational", "vda", 1.0, 1.0);
+        waits(&mut m, 0.5, 0.6);
+        ids(&m.explain()).contains(&"slow-device")
+    };
+    assert!(slow((80.0, 4096.0, 0.006)));
+    assert!(!slow((150.0, 4096.0, 0.0012)), "flash takes a millisecond or two");
+    assert!(!slow((150.0, 4096.0, 0.0015)));
+    // A disk with an arm and a cache: more is asked for, or something else.
+    assert!(!slow((500.0, 4096.0, 0.006)), "more than the cache takes");
+    assert!(!slow((80.0, 65_536.0, 0.008)), "requests of another size");
+    let mut m = Machine::idle();
+    device(&mut m, "sda", (150.0, 4096.0, 0.003), (80.0, 4096.0, 0.012), "read");
+    m.row("disk.rotational", "sda", 1.0, 1.0);
+    waits(&mut m, 0.5, 0.9);
+    assert!(!ids(&m.explain()).contains(&"slow-device"), "an arm moves now");
+}
+
 /// A group that may read 40 times a second from a device that answers in 50 us.
 fn limited(m: &mut Machine, rate: f64, pressure: f64) {
     device(m, "loop2", (400.0, 4096.0, 5e-5), (rate, 4096.0, 5e-5), "read");
@@ -205,7 +227,7 @@ fn a_group_at_its_limit_is_throttled_and_the_device_is_not_to_blame() {
 }
 
 #[test]
-fn a_limit_that_is_not_reached_or_that_nobody_waits_for_throttles_nobody() {
+fn only_a_limit_that_is_reached_and_waited_for_throttles() {
     let mut m = Machine::idle();
     limited(&mut m, 20.0, 0.8);
     assert!(!ids(&m.explain()).contains(&"io-throttled"));
@@ -215,6 +237,14 @@ fn a_limit_that_is_not_reached_or_that_nobody_waits_for_throttles_nobody() {
     let mut m = Machine::idle();
     limited(&mut m, 40.0, 0.02);
     assert!(ids(&m.explain()).is_empty());
+    // A small limit is handed out in slices: one by one, a request waits for two tenths of a second.
+    let small = |rate: f64| {
+        let mut m = Machine::idle();
+        limited(&mut m, rate, 0.95);
+        m.row("cgroup.io_limit_riops", "/batch", 9.0, 9.0).row("cgroup.io_reads", "/batch", 300.0, rate);
+        ids(&m.explain()).contains(&"io-throttled")
+    };
+    assert!(small(5.5) && !small(2.0));
     // At its limit, and the device itself is what is slow.
     let mut m = Machine::idle();
     limited(&mut m, 38.0, 0.9);

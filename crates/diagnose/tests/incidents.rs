@@ -61,6 +61,32 @@ fn a_flood_that_hurts_others_is_named_with_its_reader_and_device() {
 }
 
 #[test]
+fn a_flood_of_two_seconds_is_the_cause_of_what_others_fetch_for_long() {
+    let mut m = Machine::idle();
+    let in_time = |rate: fn(usize) -> f64| {
+        let end = HEALTHY + INCIDENT + support::AFTER;
+        (0..end).map(|i| i.checked_sub(HEALTHY).map_or(0.0, rate)).collect::<Vec<f64>>()
+    };
+    let read = in_time(|s| if s < 3 { 1e9 } else { 0.0 });
+    m.task(50, "dd", 0).values("task.read_bytes", "50@50000000", 0, read.clone());
+    m.row("disk.reads", "vda", 2.0, 4000.0).values("disk.read_bytes", "vda", 0, read);
+    // Emptied at once; what comes back needs a page now and then, for longer than the flood took.
+    let steal = in_time(|s| match s {
+        1..3 => 200_000.0,
+        8..18 => 3_000.0,
+        _ => 0.0,
+    });
+    m.values("vm.pgsteal_file", "", 0, steal);
+    m.sys("psi.io_some", 0.0, 0.25).sys("tasks.d_io", 0.0, 0.3);
+    m.task(40, "java", 0).task_rate(40, "task.majflt", 0.0, 7000.0);
+    m.task_rate(40, "task.read_bytes", 0.0, 3e7);
+    m.sys("vm.pgmajfault", 0.0, 7000.0).sys("vm.workingset_refault_file", 0.0, 7000.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("streaming-read-flood", Some("dd"), Some(50)));
+    assert!(report.incidents[0].root_cause.statement.contains("java"));
+}
+
+#[test]
 fn a_large_file_read_once_with_nobody_hurt_is_no_incident() {
     let mut m = Machine::idle();
     flood(&mut m);

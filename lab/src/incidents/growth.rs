@@ -1,6 +1,7 @@
 //! Things that grow until others pay for it.
 //!
-//! The machine is made small first. What grows is bounded, so that some hundred megabytes are left in any case.
+//! The machine is made small first, and when its victim has everything in memory, so much is left free as the growth takes
+//! before the kernel has to evict anything. What grows is bounded, so that some hundred megabytes are left in any case.
 
 use std::process::Command;
 
@@ -16,7 +17,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &["memory-leak-native"],
         area: "growth",
         what: "a program keeps ever more memory, until the files that another one has mapped are evicted",
-        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
         chain: &["page-cache-eviction"],
         make: growth,
     },
@@ -27,7 +28,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &["memory-leak-native", "memory-leak-managed"],
         area: "growth",
         what: "a Python program leaks what a C library allocates for it",
-        needs: &[Need::Tool("python3"), Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::Tool("python3"), Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
         chain: &[],
         make: leak_malloc,
     },
@@ -37,7 +38,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &["memory-leak-native", "memory-leak-managed"],
         area: "growth",
         what: "a Python program keeps all its objects in a dictionary",
-        needs: &[Need::Tool("python3"), Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::Tool("python3"), Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
         chain: &[],
         make: leak_objects,
     },
@@ -47,7 +48,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "growth",
         what: "a program fills a tmpfs, until the files that another one has mapped are evicted",
-        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
         chain: &[],
         make: tmpfs,
     },
@@ -57,7 +58,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "growth",
         what: "a program looks up names that do not exist, each only once",
-        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
         chain: &[],
         make: missing_names,
     },
@@ -70,7 +71,7 @@ pub const INCIDENTS: &[Incident] = &[
         needs: &[
             Need::Tool("mkfs.xfs"),
             Need::Tool("find"),
-            Need::MemoryBytes(4 << 30),
+            Need::MemoryBytes(5 << 30),
             Need::DiskBytes(3 << 30),
         ],
         chain: &[],
@@ -82,21 +83,26 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "growth",
         what: "a program opens sockets and never closes them: the kernel's own memory grows",
-        needs: &[Need::MemoryBytes(4 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
         chain: &[],
         make: sockets,
     },
 ];
 
 /// What is left of the machine for these incidents.
-const USABLE_MB: u64 = 2_600;
-/// What stays: the stage gives up below three hundred.
-const SPARE_MB: u64 = 550;
+const USABLE_MB: u64 = 4_000;
+/// Bytes that the kernel keeps of a name that is not there.
+const DENTRY_BYTES: u64 = 192;
+/// Bytes of an inode of XFS with its name.
+const INODE_BYTES: u64 = 1_216;
+/// Bytes of two sockets with all that belongs to a file.
+const PAIR_BYTES: u64 = 5_300;
 
-/// A small machine on which a program uses a mapped file of so many MB.
-fn small_with_victim(stage: &mut Stage, usable_mb: u64, file_mb: u64) -> Result<Victim, Stop> {
+/// A small machine on which a program uses a mapped file of so many MB, and so many bytes are free beside it.
+fn small_with_victim(stage: &mut Stage, file_mb: u64, free_bytes: u64) -> Result<Victim, Stop> {
     let hot = stage.write_file("hot", file_mb << 20)?;
-    stage.small_memory(usable_mb << 20)?;
+    stage.small_memory(USABLE_MB << 20)?;
+    stage.leave_free((file_mb << 20) + free_bytes)?;
     let name = stage.draw().name();
     let victim = stage.role(&name, "map-file", hot.display().to_string(), &Place::default())?;
     let statm = format!("/proc/{}/statm", victim.pid());
@@ -107,20 +113,31 @@ fn small_with_victim(stage: &mut Stage, usable_mb: u64, file_mb: u64) -> Result<
     Ok(victim)
 }
 
-/// MB a second and MB in all that fill the machine in two thirds of the trouble.
-fn pace(stage: &mut Stage, file_mb: u64) -> (u64, u64) {
-    let all = USABLE_MB - SPARE_MB;
-    // Loud: most of the victim's file has to go. Faint: a part of it.
-    let share = stage.loud(0.1, 0.55);
-    let most = all - (file_mb as f64 * share) as u64;
+/// A small machine with a victim, and the MB a second and MB in all that fill it in two thirds of the trouble and then take
+/// some of the victim's pages.
+fn paced(stage: &mut Stage) -> Result<(Victim, u64, u64), Stop> {
+    let file_mb = stage.draw().between(700, 1_000);
+    // Loud: a large part of the victim's file has to go. Faint: of twenty pages one.
+    let (least, most) = stage.loud((0.3, 0.45), (0.03, 0.06));
+    let evicted_mb = (file_mb as f64 * stage.draw().real(least, most)) as u64;
+    let free_mb = stage.draw().between(1_000, 1_350);
+    let victim = small_with_victim(stage, file_mb, free_mb << 20)?;
+    let most_mb = free_mb + evicted_mb;
     let seconds = stage.length().as_secs_f64() * stage.draw().real(0.55, 0.8);
-    ((most as f64 / seconds) as u64, most)
+    Ok((victim, (most_mb as f64 / seconds) as u64, most_mb))
+}
+
+/// A small machine with a victim, and as much free as something that grows by so many bytes in the whole trouble takes in a
+/// part of that time. The rest is taken of the victim's file, of which half stays.
+fn small_for(stage: &mut Stage, file_mb: u64, bytes: u64) -> Result<Victim, Stop> {
+    let (least, most) = stage.loud((0.35, 0.45), (0.55, 0.65));
+    let share = stage.draw().real(least, most);
+    let evicted = ((file_mb << 20) / stage.loud(2, 4)).min((bytes as f64 * (1.0 - share)) as u64);
+    small_with_victim(stage, file_mb, bytes - evicted)
 }
 
 fn growth(stage: &mut Stage) -> Result<Truth, Stop> {
-    let file_mb = stage.draw().between(700, 1_000);
-    let victim = small_with_victim(stage, USABLE_MB, file_mb)?;
-    let (per_s, most) = pace(stage, file_mb);
+    let (victim, per_s, most) = paced(stage)?;
     let name = stage.draw().name();
     stage.healthy()?;
 
@@ -160,9 +177,7 @@ while True:
 ";
 
 fn python(stage: &mut Stage, program: &str, size: u64) -> Result<Truth, Stop> {
-    let file_mb = stage.draw().between(700, 1_000);
-    let victim = small_with_victim(stage, USABLE_MB, file_mb)?;
-    let (per_s, most) = pace(stage, file_mb);
+    let (victim, per_s, most) = paced(stage)?;
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -184,9 +199,7 @@ fn leak_objects(stage: &mut Stage) -> Result<Truth, Stop> {
 }
 
 fn tmpfs(stage: &mut Stage) -> Result<Truth, Stop> {
-    let file_mb = stage.draw().between(700, 1_000);
-    let victim = small_with_victim(stage, USABLE_MB, file_mb)?;
-    let (per_s, most) = pace(stage, file_mb);
+    let (victim, per_s, most) = paced(stage)?;
     let (name, folder) = (stage.draw().name(), stage.draw().name());
     let at = stage.dir().join(folder);
     stage.mount("tmpfs", &at, "tmpfs", "size=4g")?;
@@ -206,12 +219,12 @@ fn tmpfs(stage: &mut Stage) -> Result<Truth, Stop> {
 }
 
 fn missing_names(stage: &mut Stage) -> Result<Truth, Stop> {
-    // Names take two to four hundred bytes each: the machine has to be smaller than for megabytes.
+    // Names take two hundred bytes each: there is less free than for megabytes.
     let (least, most) = stage.loud((200_000, 400_000), (60_000, 90_000));
     let per_s = stage.draw().between(least, most);
     let file_mb = stage.draw().between(1_000, 1_200);
-    let usable_mb = stage.loud(2_300, 2_200);
-    let victim = small_with_victim(stage, usable_mb, file_mb)?;
+    let bytes = per_s * DENTRY_BYTES * stage.length().as_secs();
+    let victim = small_for(stage, file_mb, bytes)?;
     let name = stage.draw().name();
     let dir = stage.dir().join("spool");
     std::fs::create_dir_all(&dir)?;
@@ -231,7 +244,7 @@ fn missing_names(stage: &mut Stage) -> Result<Truth, Stop> {
 }
 
 fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
-    let (least, most) = stage.loud((300_000, 400_000), (180_000, 220_000));
+    let (least, most) = stage.loud((300_000, 380_000), (240_000, 280_000));
     let files = stage.draw().between(least, most);
     let fs = stage.loop_fs(1 << 30, Fs::Xfs)?;
     let maker = stage.draw().name();
@@ -239,10 +252,9 @@ fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
         stage.role(&maker, "make-files", format!("{files} {}", fs.mount().display()), &Place::default())?;
     stage.wait_for("the files", 90, |stage| stage.ended(making.handle()).is_some())?;
     stage.run(&mut Command::new("sync"))?;
-    let file_mb = stage.draw().between(1_000, 1_200);
+    let file_mb = stage.draw().between(450, 600);
     // Making it small drops what is cached of the files.
-    let usable_mb = stage.loud(2_100, 2_000);
-    let victim = small_with_victim(stage, usable_mb, file_mb)?;
+    let victim = small_for(stage, file_mb, files * INODE_BYTES)?;
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -256,16 +268,17 @@ fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
 
 fn sockets(stage: &mut Stage) -> Result<Truth, Stop> {
     let file_mb = stage.draw().between(1_000, 1_200);
-    let usable_mb = stage.loud(2_300, 2_200);
-    let victim = small_with_victim(stage, usable_mb, file_mb)?;
-    let (least, most) = stage.loud((30_000, 36_000), (24_000, 27_000));
+    let (least, most) = stage.loud((26_000, 36_000), (20_000, 25_000));
     let per_s = stage.draw().between(least, most);
+    let pairs = per_s * stage.length().as_secs();
+    let victim = small_for(stage, file_mb, pairs * PAIR_BYTES)?;
     let name = stage.draw().name();
     stage.healthy()?;
 
     stage.trouble_starts();
-    let culprit = stage.role(&name, "hold-sockets", format!("{per_s} 450000"), &Place::default())?;
+    stage.role(&name, "hold-sockets", format!("{per_s} {pairs}"), &Place::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(1.5, 1.1))?;
-    Ok(Truth { process: Some(name), pids: vec![culprit.pid()], ..Truth::default() })
+    // One process holds as many as it may have open, and the next one goes on.
+    Ok(Truth { process: Some(name), ..Truth::default() })
 }

@@ -143,15 +143,15 @@ fn either(stage: &mut Stage) -> Fs {
     stage.draw().pick(&[Fs::Ext4, Fs::Xfs])
 }
 
-/// Each request takes 25 ms or more: longer than any healthy disk's. The faint one is just beyond that, and its victim
-/// does twenty milliseconds of other work for each request.
+/// Loud: longer for each request than any healthy disk. Faint: what a disk with an arm may take, of one that was as fast as
+/// only one without can be; and its victim does twenty milliseconds of other work for each request.
 fn slow_device(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
     let fs = either(stage);
-    let base = Speed { micros: stage.draw().between(50, 400), bytes_per_s: 0 };
+    let base = Speed { micros: stage.draw().between(50, 300), bytes_per_s: 0 };
     let (disk, upper) = stage.slow_fs(512 << 20, fs, base)?;
     stage.watch_device(upper.device());
     let victim = victim(stage, kind, upper.mount(), &Place::default())?;
-    let (least, most) = stage.loud((40_000, 120_000), (26_000, 34_000));
+    let (least, most) = stage.loud((40_000, 120_000), (8_000, 18_000));
     let slow = Speed { micros: stage.draw().between(least, most), bytes_per_s: 0 };
     stage.healthy()?;
 

@@ -5,10 +5,12 @@ use std::hint::black_box;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Dice, Meter, PAGE, Role};
 
@@ -69,17 +71,27 @@ fn look_up_missing(argument: &str) -> io::Result<()> {
     })
 }
 
-/// Pairs a second, pairs in all.
+/// Pairs a second, pairs in all. Where one process may not have as many, the next one of the same name goes on.
 fn hold_sockets(argument: &str) -> io::Result<()> {
     let n = super::numbers(argument);
-    let most = Some(1 << 20);
-    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
+    let (per_s, most) = (at(&n, 0), at(&n, 1));
+    let limit = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit })?;
+    let own = most.min(limit.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES) / 2);
     let mut held = Vec::new();
-    paced(at(&n, 0), at(&n, 1), |_| {
+    paced(per_s, own.max(1), |i| {
         held.push(UnixDatagram::pair()?);
+        if i + 1 == own && own < most {
+            let mut next = Command::new(std::env::current_exe()?);
+            next.arg0(std::env::var(super::NAME).unwrap_or_default());
+            next.env(super::ARGUMENT, format!("{per_s} {}", most - own)).spawn()?;
+        }
         Ok(())
     })
 }
+
+/// What a process has open beside what it hoards.
+const OTHER_FILES: u64 = 64;
 
 /// MB a second, MB in all: memory that is kept.
 fn grow_until(argument: &str) -> io::Result<()> {

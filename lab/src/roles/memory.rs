@@ -45,12 +45,17 @@ fn touch_memory(mb: u64, pause: Duration) -> io::Result<()> {
     }
 }
 
-/// Keeps `mb` MB resident, and does nothing with them.
+/// What `hold` prints once it has all of it.
+pub const HOLDS: &str = "holds";
+
+/// Keeps `mb` MB resident, and does nothing with them. Whatever happens, it dies before others do.
 fn hold(mb: u64) -> io::Result<()> {
+    std::fs::write("/proc/self/oom_score_adj", "1000")?;
     let mut memory = vec![1_u8; usize::try_from(mb << 20).map_err(io::Error::other)?];
     // SAFETY: the memory is this process' own and stays until it ends.
     unsafe { rustix::mm::mlock(memory.as_mut_ptr().cast(), memory.len())? };
     black_box(&memory);
+    println!("{HOLDS} {mb} MB");
     loop {
         sleep(Duration::from_secs(3600));
     }

@@ -22,6 +22,7 @@ mod udp;
 use std::io;
 
 pub use dice::Dice;
+pub use memory::HOLDS;
 pub use meter::{Latency, Meter, latency};
 pub use slow_disk::IMAGE;
 

@@ -61,6 +61,8 @@ pub struct Stage {
     until: SystemTime,
     finished: bool,
     hurt: Vec<Hurt>,
+    /// What holds memory, to be there at the end.
+    ballast: Vec<Handle>,
 }
 
 /// What a victim measured, before and during.
@@ -105,6 +107,7 @@ impl Stage {
             until: now,
             finished: false,
             hurt: Vec::new(),
+            ballast: Vec::new(),
         })
     }
 
@@ -238,6 +241,9 @@ impl Stage {
         }
         let length = self.length();
         self.pass_with(length, &mut tick)?;
+        for holder in self.ballast.clone() {
+            self.must_run(holder, "the process that holds memory")?;
+        }
         self.finished = true;
         self.until = self.conductor.finished()?;
         Ok(())

@@ -5,11 +5,13 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Netns, Place, Stage};
-use crate::counters::mem_available_bytes;
+use crate::counters::{self, mem_available_bytes};
 use crate::incident::Stop;
 use crate::journal::Undo;
 use crate::machine;
+use crate::roles::HOLDS;
 
+const PAGE: u64 = 4096;
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 /// So often huge pages are asked for: each time the kernel compacts a little more.
 const RESERVE_TRIES: u32 = 4;
@@ -71,16 +73,40 @@ impl Stage {
                 return Ok(());
             }
         }
-        let ballast_mb = left.saturating_sub(usable_bytes) >> 20;
-        if ballast_mb > BALLAST_MB_MAX {
-            return Err(Stop::Skipped(format!("memory could not be made small: {} MB are left", left >> 20)));
+        self.hold(left.saturating_sub(usable_bytes))
+    }
+
+    /// Lets so many bytes be taken before the kernel evicts a single page: what is free above the watermarks and is more
+    /// than that is held. To be called when everything that the healthy time needs is in memory.
+    ///
+    /// `MemAvailable` cannot say that: it counts the victim's cache as free.
+    pub fn leave_free(&mut self, bytes: u64) -> Result<(), Stop> {
+        let free = counters::mem_free_bytes().unwrap_or(0);
+        let kept = fs::read_to_string("/proc/zoneinfo").map(|text| watermarks(&text)).unwrap_or(0);
+        let spare = free.saturating_sub(kept);
+        if spare + (bytes / NEARLY) < bytes {
+            return Err(Stop::NotMade(format!("{} MB are free, {} wanted", spare >> 20, bytes >> 20)));
         }
-        let holder = self.role("ballast", "hold", ballast_mb.to_string(), &Place::default())?.handle();
+        self.hold(spare.saturating_sub(bytes))
+    }
+
+    /// Starts a process that keeps so many bytes in memory. It is the first that the kernel kills should memory run out.
+    fn hold(&mut self, bytes: u64) -> Result<(), Stop> {
+        let mb = bytes >> 20;
+        if mb > BALLAST_MB_MAX {
+            return Err(Stop::Skipped(format!("memory could not be made small: {mb} MB are too much")));
+        }
+        if mb == 0 {
+            return Ok(());
+        }
+        let holder = self.role("ballast", "hold", mb.to_string(), &Place::default())?.handle();
+        let holds = |stage: &Self| stage.output(holder).contains(HOLDS);
         self.wait_for("the memory that is too much to be held", 20, |stage| {
-            stage.ended(holder).is_some()
-                || mem_available_bytes().is_some_and(|left| left <= usable_bytes + usable_bytes / NEARLY)
+            stage.ended(holder).is_some() || holds(stage)
         })?;
-        self.must_run(holder, "the process that holds memory")
+        self.must_run(holder, "the process that holds memory")?;
+        self.ballast.push(holder);
+        Ok(())
     }
 
     /// Swaps to a zram device of its own. Returns the name of the device, `zram0`.
@@ -103,6 +129,26 @@ impl Stage {
     }
 }
 
+/// Bytes that allocations leave free: of each zone the high watermark and what is protected from those that may use a
+/// higher zone, as the kernel sums them up (`totalreserve_pages`).
+fn watermarks(zoneinfo: &str) -> u64 {
+    let number = |word: &str| word.trim_matches(['(', ')', ',']).parse::<u64>().ok();
+    let (mut pages, mut high, mut managed) = (0, 0, 0);
+    for line in zoneinfo.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("high"), Some(value)) => high = number(value).unwrap_or(0),
+            (Some("managed"), Some(value)) => managed = number(value).unwrap_or(0),
+            (Some("protection:"), Some(first)) => {
+                let most = words.chain([first]).filter_map(number).max().unwrap_or(0);
+                pages += (high + most).min(managed);
+            }
+            _ => {}
+        }
+    }
+    pages * PAGE
+}
+
 fn hugepage_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("Hugepagesize:"))?;
@@ -111,7 +157,21 @@ fn hugepage_bytes() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::sysctl_path;
+    use super::{sysctl_path, watermarks};
+
+    #[test]
+    fn what_stays_free_is_the_sum_over_the_zones() {
+        let zone = |name: &str, high: u32, managed: u32, protection: &str| {
+            format!(
+                "Node 0, zone {name}\n  pages free     9\n        high     {high}\n        managed  {managed}\n        \
+                 protection: ({protection})\n    cpu: 0\n              high: 9\n"
+            )
+        };
+        let text = zone("DMA", 16, 3840, "0, 2992, 24063")
+            + &zone("DMA32", 3660, 772_915, "0, 0, 21071")
+            + &zone("Normal", 25_557, 5_394_266, "0, 0, 0");
+        assert_eq!(watermarks(&text), (3840 + 3660 + 21_071 + 25_557) * 4096);
+    }
 
     #[test]
     fn a_setting_is_named_by_dots_or_by_its_path() {

@@ -148,12 +148,16 @@ fn held<'a>(
         }
     };
     let floor = view.threshold(PRESSURE, &base).max(MORE * pressure_before.unwrap_or(0.0)).min(0.9);
-    // Bursts of large requests pass in one second what the limit gives for several: a mean over three seconds tells.
-    let rate = smooth(&rate);
     let most = ABOVE_LIMIT * limit + SLICES_PER_S * request(view, group, metric);
+    let least = if metric.ends_with("_bytes") { limit } else { one_by_one(limit) };
     // Who also does something else than wait goes at the limit for as long as he waits.
-    let at_limit = |rate: f64, waiting: f64| (AT_LIMIT * limit * waiting.min(1.0)..=most).contains(&rate);
-    let both = pressure.zip(&rate, |p, rate| if at_limit(rate, p) { p } else { 0.0 });
+    let at_limit = |rate: f64, waiting: f64| {
+        (AT_LIMIT * least * waiting.min(1.0)..=most).contains(&rate).then_some(waiting)
+    };
+    let now = pressure.zip(&rate, |p, rate| at_limit(rate, p).unwrap_or(0.0));
+    // Bursts of large requests pass in one second what the limit gives for several: a mean over three seconds tells.
+    let mean = pressure.zip(&smooth(&rate), |p, rate| at_limit(rate, p).unwrap_or(0.0));
+    let both = now.zip(&mean, f64::max);
     let high = view.high_signal(&both, floor, 3.0, pressure_before)?;
     let span = high.run.span();
     let rate = view.of(metric, group)?.within(span).mean()?;
@@ -168,6 +172,14 @@ fn held<'a>(
         pressure_before: pressure_before.unwrap_or(0.0),
         high,
     })
+}
+
+/// Requests a second of who waits for each before the next, at a limit. A slice gives whole requests only, and what is
+/// left of a budget goes with it: a request at a limit of 9 waits for two slices, since one gives nine tenths of it.
+fn one_by_one(limit: f64) -> f64 {
+    let in_slice = limit / SLICES_PER_S;
+    let whole = if in_slice >= 1.0 { in_slice.floor() } else { 1.0 / in_slice.recip().ceil() };
+    whole * SLICES_PER_S
 }
 
 /// What one request counts in a metric of a group: one, or its bytes.

@@ -4,9 +4,11 @@
 //! sockets with full buffers, io_uring instances or cgroups that user space holds on to are kept here too.
 
 use mitra_model::report::{Next, Remedy};
+use mitra_model::time::SECOND;
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::growth;
+use crate::process::{self, Process};
 use crate::slabs;
 use crate::view::View;
 use crate::words;
@@ -17,7 +19,15 @@ pub const CONDITION: Condition = Condition {
     title: "kernel memory that cannot be reclaimed grows",
     role: Role::Root,
     area: "growth",
-    needs: &["mem.sunreclaim", "slab.num_objs", "slab.objsize", "slab.bytes", "mem.total", "task.fds"],
+    needs: &[
+        "mem.sunreclaim",
+        "slab.num_objs",
+        "slab.objsize",
+        "slab.bytes",
+        "mem.total",
+        "task.fds",
+        "task.rss_anon",
+    ],
     observe,
     remedies,
     next,
@@ -68,27 +78,30 @@ fn observe(view: &View<'_>) -> Observation {
 
 /// Most objects of the kernel are held by a descriptor of somebody.
 fn name_the_holder(view: &View<'_>, finding: &mut Finding) {
-    let opened = view.processes().iter().filter_map(|p| {
-        let series = view.set.get("task.fds", p.rows.first()?)?;
-        Some((p, series.first(view.window)?, series.max(view.window)?))
-    });
-    let most = opened.max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)));
-    if let Some((process, from, to)) = most.filter(|(_, from, to)| to - from >= FDS_MANY) {
-        finding.culprit.process = Some(process.comm.to_owned());
-        finding.culprit.pid = Some(process.pid);
-        finding.statement = format!(
-            "{}; {} ({}) went from {} to {} open descriptors",
-            finding.statement,
-            process.comm,
-            process.pid,
-            words::count(from),
-            words::count(to)
-        );
-        finding.evidence.push(view.task_evidence("task.fds", process, Some(from), to, view.window));
+    let begin = view.set.span().map_or(view.window.since, |s| s.since).max(view.window.since);
+    let opened = |p: &Process<'_>| {
+        let held = p.rows.first().and_then(|row| view.of("task.fds", row))?;
+        // One that came inside the view had none before. Descriptors are counted seldom, memory in every sample.
+        let came = p.series(view.set, "task.rss_anon").filter_map(|s| s.axis.t.first().copied()).min();
+        let is_new = came.is_some_and(|t| t > begin + NEW_NS);
+        let from = if is_new { 0.0 } else { held.v.first().copied()? };
+        Some(held.max()? - from)
+    };
+    // Of all processes of one name: one alone may not be allowed to have so many.
+    let tops = process::ranking(view.processes(), view.window, |p| opened(p).unwrap_or(0.0).max(0.0));
+    if let Some(top) = tops.first().filter(|top| top.total >= FDS_MANY) {
+        finding.culprit.process = Some(top.comm.to_owned());
+        finding.culprit.pid = Some(top.pid());
+        let (who, more) = (top.words(), words::count(top.total));
+        finding.statement =
+            format!("{}; {who} opened {more} descriptors more than it closed", finding.statement);
+        finding.evidence.push(view.task_evidence("task.fds", &top.lead, None, top.total, view.window));
         finding.confidence = 0.85;
     }
 }
 
+/// Who is first seen so long after the view began came inside it.
+const NEW_NS: i64 = 3 * SECOND;
 /// An object behind a descriptor takes about a kilobyte: from here on it is tens of megabytes.
 const FDS_MANY: f64 = 2e4;
 

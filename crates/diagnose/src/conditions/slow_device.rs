@@ -7,6 +7,10 @@
 //! Large requests take longer by nature, so what they may take grows with their size, and only requests of about the same
 //! size are compared.
 //!
+//! What the device says of itself is not always so: virtual disks call themselves rotational and answer in a tenth of a
+//! millisecond. One that answered faster than an arm moves is held to what it did, as long as it is asked for no more than
+//! then and for the same kind of thing: a true disk with a cache answers as fast until the cache is full.
+//!
 //! Of devices that stand on each other the lowest one that is slow is named.
 
 use mitra_model::report::{Next, Remedy};
@@ -14,6 +18,7 @@ use mitra_model::report::{Next, Remedy};
 use super::disk_saturated::is_stacked;
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::device::{self, Cost};
+use crate::signal::Signal;
 use crate::view::{High, View};
 use crate::words;
 
@@ -54,8 +59,14 @@ const FLASH_BYTES_S: f64 = 100e6;
 /// So many times as long as before, where that was known: the slowest tenth of a device's requests may take three times as
 /// long as the others, not all of them.
 const SLOWER: f64 = 3.0;
-/// A device that says it has no moving parts and is faster than any that has: there it takes more to be sure.
+/// A device that says it has no moving parts, or shows it: below what an arm needs it takes more to be sure.
 const FLASH_SLOWER: f64 = 10.0;
+/// Half a turn of the fastest spindle: who answers sooner on average did not wait for a sector to come by.
+const NO_TURN_S: f64 = 0.002;
+/// As many requests as before, give or take the scatter of seconds.
+const SAME_RATE: f64 = 1.5;
+/// Reads are as large a part of the requests as before, to within this.
+const SAME_MIX: f64 = 0.25;
 /// Requests are of one size if they are within this factor.
 const SAME_SIZE: f64 = 4.0;
 /// Requests up to this size need no comparison of sizes: moving them takes less than the rest.
@@ -93,31 +104,50 @@ enum Verdict<'a> {
 
 fn judge<'a>(view: &'a View<'_>, device: &'a str) -> Option<Verdict<'a>> {
     let service = device::service(view, device)?;
-    let before = view.baseline.and_then(|b| device::cost(view.base_set, device, b));
-    let is_flash = view.set.get("disk.rotational", device).and_then(|s| s.last(view.window)) == Some(0.0);
-    // The lower of the two bars stands first; how much it takes is asked below.
-    let floor = if is_flash && before.is_some() { FLASH_S } else { ARM_S };
-    let least = before.map_or(0.0, |b| b.service_s * SLOWER);
-    let high = view.high_signal(&service, floor.max(least), 3.0, before.map(|b| b.service_s))?;
-    let now = device::cost(view.set, device, high.run.span())?;
-    let slow = Slow { device, now, before, high };
-    let allowed = |base: f64, bytes_s: f64| base + now.size / bytes_s;
-    let Some(before) = before else {
-        let is_beyond = now.service_s >= BEYOND * allowed(ARM_S, ARM_BYTES_S);
-        return Some(match is_beyond && now.size <= SMALL_BYTES {
-            true => Verdict::Slow(Box::new(slow)),
-            false if now.service_s >= allowed(ARM_S, ARM_BYTES_S) => Verdict::Unknown(device),
-            false => Verdict::Fast,
-        });
+    let Some(before) = view.baseline.and_then(|b| device::cost(view.base_set, device, b)) else {
+        return unknown_before(view, device, &service);
     };
-    let times = now.service_s / before.service_s.max(1e-9);
-    let is_slow = now.service_s >= allowed(ARM_S, ARM_BYTES_S) && times >= SLOWER
-        || is_flash && now.service_s >= allowed(FLASH_S, FLASH_BYTES_S) && times >= FLASH_SLOWER;
-    if !is_slow {
-        return Some(Verdict::Fast);
+    let is_flash = view.set.get("disk.rotational", device).and_then(|s| s.last(view.window)) == Some(0.0);
+    let mut verdict = None;
+    // Slower than any disk; or than any flash, where the device is one or was as fast.
+    let bars = [(ARM_S, ARM_BYTES_S, SLOWER, true), (FLASH_S, FLASH_BYTES_S, FLASH_SLOWER, is_flash)];
+    for (base_s, bytes_s, slower, holds) in bars {
+        if !holds && before.service_s > NO_TURN_S {
+            continue;
+        }
+        let floor = base_s.max(slower * before.service_s);
+        let Some(high) = view.high_signal(&service, floor, 3.0, Some(before.service_s)) else { continue };
+        let Some(now) = device::cost(view.set, device, high.run.span()) else { continue };
+        let is_slow = now.service_s >= base_s + now.size / bytes_s
+            && now.service_s >= slower * before.service_s
+            && (holds || is_same_load(&now, &before));
+        if is_slow {
+            let is_alike = now.size <= SMALL_BYTES || now.size <= SAME_SIZE * before.size;
+            let slow = Slow { device, now, before: Some(before), high };
+            return Some(if is_alike { Verdict::Slow(Box::new(slow)) } else { Verdict::Unknown(device) });
+        }
+        verdict = Some(Verdict::Fast);
     }
-    let is_alike = now.size <= SMALL_BYTES || now.size <= SAME_SIZE * before.size;
-    Some(if is_alike { Verdict::Slow(Box::new(slow)) } else { Verdict::Unknown(device) })
+    verdict
+}
+
+/// Whether a device is asked for no more than before, and for the same kind of thing.
+fn is_same_load(now: &Cost, before: &Cost) -> bool {
+    now.requests_s <= SAME_RATE * before.requests_s
+        && (now.read_share - before.read_share).abs() <= SAME_MIX
+        && (before.size / SAME_SIZE..=before.size * SAME_SIZE).contains(&now.size)
+}
+
+/// The verdict on a device of which nothing is known before.
+fn unknown_before<'a>(view: &View<'_>, device: &'a str, service: &Signal) -> Option<Verdict<'a>> {
+    let high = view.high_signal(service, ARM_S, 3.0, None)?;
+    let now = device::cost(view.set, device, high.run.span())?;
+    let allowed_s = ARM_S + now.size / ARM_BYTES_S;
+    Some(match now.service_s >= BEYOND * allowed_s && now.size <= SMALL_BYTES {
+        true => Verdict::Slow(Box::new(Slow { device, now, before: None, high })),
+        false if now.service_s >= allowed_s => Verdict::Unknown(device),
+        false => Verdict::Fast,
+    })
 }
 
 /// The slow devices, the one that explains the others first; and those of which it cannot be told.
@@ -209,6 +239,12 @@ fn finding(view: &View<'_>, slow: &Slow<'_>, waited: f64, waited_before: f64) ->
         finding
             .remarks
             .push(format!("{} stands on {file}: what holds that file may be what is slow", slow.device));
+    }
+    if slow.now.service_s < ARM_S && view.reading("disk.rotational", slow.device) == Some(1.0) {
+        finding.remarks.push(format!(
+            "{} says that it rotates; asked for no more and for the same, it answered faster than any disk that does",
+            slow.device
+        ));
     }
     finding.loss_s = Some((waited - waited_before).max(0.0) * slow.high.run.seconds());
     finding.confidence = match slow.before {

@@ -12,7 +12,7 @@ use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::page_cache;
 use crate::process::{self, Process};
-use crate::signal::Signal;
+use crate::signal::{Run, Signal};
 use crate::view::View;
 use crate::words;
 
@@ -56,8 +56,13 @@ pub const CONDITION: Condition = Condition {
 
 /// The reader fetches more than all others together.
 const SHARE: f64 = 0.5;
+/// What is evicted makes room for what is read: half of it at least, since reclaim takes a little more than it must.
+const MADE_ROOM: f64 = 0.5;
 /// Four megabytes a second of eviction: below, a machine trims its cache in passing.
 pub const EVICTION_PAGES_S: f64 = 1000.0;
+/// Pages that have to go in a stretch of eviction: forty megabytes. Fetched again, one by one from a fast SSD, they are a
+/// second of somebody's time.
+const EVICTED_PAGES: f64 = 10_000.0;
 /// Pages a second that others fetch again. A page takes 0.1 ms from a fast SSD and 8 ms from a disk, so this is between
 /// a hundredth and most of a task's time. Starting programs causes fewer.
 pub const HARM_PAGES_S: f64 = 100.0;
@@ -109,20 +114,31 @@ fn observe(view: &View<'_>) -> Observation {
         // What sar prints has no pages that come back; what devices did is there.
         return page_cache::flood::observe(view);
     };
-    let Some(eviction) = view.high_signal(&steal, EVICTION_PAGES_S, 2.0, None) else {
+    let Some(eviction) = largest_eviction(&steal) else {
         return Observation::Inactive(format!(
             "next to nothing was evicted: {} pages/s at most",
             words::count(steal.max().unwrap_or(0.0))
         ));
     };
-    let during = Span { since: eviction.run.onset, until: view.window.until };
-    let tops = process::ranking(view.processes(), during, |p| p.total(view.set, "task.read_bytes", during));
+    let (evicting, during) = (eviction.span(), Span { since: eviction.onset, until: view.window.until });
+    // Who read while pages were evicted: those who fetch theirs again may do so for much longer.
+    let read = |p: &Process<'_>| p.total(view.set, "task.read_bytes", evicting);
+    let tops = process::ranking(view.processes(), evicting, read);
     let Some(reader) = tops.first().filter(|t| t.share >= SHARE) else {
         return Observation::Inactive(
             "no program did most of the reading while pages were evicted".to_owned(),
         );
     };
-    let Some(pages) = Return::of(view, eviction.run.span()) else {
+    let evicted = steal.within(evicting).total() * view.page_bytes();
+    if reader.total < MADE_ROOM * evicted {
+        return Observation::Inactive(format!(
+            "{} read {} while {} were evicted: room was made for something else",
+            reader.comm,
+            words::bytes(reader.total),
+            words::bytes(evicted)
+        ));
+    }
+    let Some(pages) = Return::of(view, evicting) else {
         return Observation::CannotTell("vm.workingset_refault_file".to_owned());
     };
     if pages.is_thrash() {
@@ -148,7 +164,6 @@ fn observe(view: &View<'_>) -> Observation {
     };
     let mut finding = view.finding(&run);
     let total = reads.within(run.span()).total();
-    let evicted = steal.within(during).total() * view.page_bytes();
     finding.statement = format!(
         "{} read {} once and {} of pages were evicted for it; {} had to fetch {} pages/s again ({} before)",
         reader.words(),
@@ -167,9 +182,8 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let rate = total / run.seconds().max(1.0);
     finding.evidence.push(view.task_evidence("task.read_bytes", &reader.lead, None, rate, run.span()));
-    let span = eviction.run.span();
     for metric in ["vm.pgsteal_file", "vm.pgscan_kswapd", "vm.pgmajfault", "vm.workingset_refault_file"] {
-        finding.evidence.extend(view.evidence(metric, "", span).filter(|e| e.during > 0.0));
+        finding.evidence.extend(view.evidence(metric, "", evicting).filter(|e| e.during > 0.0));
     }
     finding.loss_s = view.excess(&["tasks.d_io"], during);
     let sequential = pages.request_bytes.is_some_and(|bytes| bytes >= SEQUENTIAL_BYTES);
@@ -178,6 +192,14 @@ fn observe(view: &View<'_>) -> Observation {
         + 0.3 * if sequential { 1.0 } else { 0.5 };
     captured::name_file(view, &mut finding);
     Observation::Active(Box::new(finding))
+}
+
+/// The stretch in which most pages were evicted. A fast device empties the cache within two seconds, and what comes back
+/// afterwards may evict a little for much longer.
+fn largest_eviction(steal: &Signal) -> Option<Run> {
+    let pages = |run: &Run| steal.within(run.span()).total();
+    let runs = steal.runs(EVICTION_PAGES_S).into_iter().filter(|run| pages(run) >= EVICTED_PAGES);
+    runs.max_by(|a, b| pages(a).total_cmp(&pages(b)))
 }
 
 /// What some processes fetched, over the whole window.
