@@ -117,8 +117,8 @@ fn small_with_victim(stage: &mut Stage, file_mb: u64, free_bytes: u64) -> Result
 /// some of the victim's pages.
 fn paced(stage: &mut Stage) -> Result<(Victim, u64, u64), Stop> {
     let file_mb = stage.draw().between(700, 1_000);
-    // Loud: a large part of the victim's file has to go. Faint: of twenty pages one.
-    let (least, most) = stage.loud((0.3, 0.45), (0.03, 0.06));
+    // Loud: a large part of the victim's file has to go. Faint: one page of ten.
+    let (least, most) = stage.loud((0.3, 0.45), (0.08, 0.14));
     let evicted_mb = (file_mb as f64 * stage.draw().real(least, most)) as u64;
     let free_mb = stage.draw().between(1_000, 1_350);
     let victim = small_with_victim(stage, file_mb, free_mb << 20)?;
