@@ -14,6 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::ask::{Asker, Sockets};
 use super::owner;
+use super::spaces::File;
 use crate::file::Buffer;
 
 /// Of one namespace as many devices and listening sockets are kept.
@@ -48,6 +49,42 @@ pub struct Place {
     pub door: Door,
 }
 
+/// The files of a namespace, as they were read inside.
+#[derive(Debug, Default)]
+pub struct Files {
+    texts: [Vec<u8>; File::ALL.len()],
+}
+
+impl Files {
+    /// The text of one; `None` where it is not there.
+    pub fn get(&self, file: File) -> Option<&[u8]> {
+        self.texts.get(file as usize).filter(|text| !text.is_empty()).map(Vec::as_slice)
+    }
+
+    /// Reads one of the thread's namespace anew; whether it is another text than the one before.
+    fn read(&mut self, file: File, buffer: &mut Buffer) -> bool {
+        let Some(text) = self.texts.get_mut(file as usize) else { return false };
+        let opened = open(&format!("/proc/thread-self/{}", file.below()));
+        let read = opened.ok().and_then(|fd| buffer.fill(fd.as_fd()).ok()).unwrap_or_default();
+        if text.as_slice() == read {
+            return false;
+        }
+        text.clear();
+        text.extend_from_slice(read);
+        true
+    }
+
+    /// Reads all of them. As long as no device has passed a packet, the others have nothing new to say.
+    fn read_all(&mut self, buffer: &mut Buffer, thoroughly: bool) {
+        let is_new = File::ALL.first().is_some_and(|dev| self.read(*dev, buffer));
+        if is_new || thoroughly {
+            for file in File::ALL.into_iter().skip(1) {
+                self.read(file, buffer);
+            }
+        }
+    }
+}
+
 /// What was found in one.
 #[derive(Debug, Default)]
 pub struct Findings {
@@ -63,6 +100,8 @@ pub struct Findings {
     pub conntrack_max: Option<i64>,
     /// `net.ipv4.ip_local_port_range`, of other namespaces than the own one.
     pub port_range: Option<String>,
+    /// Its files, where no process is in it through whose directory they could be read.
+    pub files: Option<Files>,
     /// Why something is missing.
     pub failed: Option<io::Error>,
 }
@@ -258,6 +297,10 @@ impl Worker {
         found.qdiscs.clear();
         found.listeners.clear();
         found.receivers.clear();
+        match &place.door {
+            Door::Named(_) => _ = found.files.get_or_insert_default(),
+            Door::Own | Door::Process(_) => found.files = None,
+        }
         let inside = match &place.door {
             Door::Own => {
                 found.failed = self.look_around_home(found).err();
@@ -295,6 +338,9 @@ impl Worker {
 
     /// The sockets are closed before the return, and hold nothing of the namespace beyond it.
     fn look_inside(&mut self, found: &mut Findings, thoroughly: bool) -> io::Result<()> {
+        if let Some(files) = &mut found.files {
+            files.read_all(&mut self.buffer, thoroughly);
+        }
         let at = self.known.iter().position(|known| known.inum == found.inum);
         let known = at.map(|at| self.known.swap_remove(at)).filter(|_| !thoroughly);
         let is_new = known.is_none();

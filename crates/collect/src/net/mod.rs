@@ -154,6 +154,9 @@ impl Network {
     }
 
     fn fill_other(&mut self, findings: &Findings, io: &mut Io, frame: &mut Frame) {
+        if let Some(files) = &findings.files {
+            self.bad_lines += self.spaces.fill(findings.inum, files, io, frame);
+        }
         let Some(space) = self.spaces.followed.iter_mut().find(|space| space.inum == findings.inum) else {
             return;
         };

@@ -13,7 +13,7 @@ use mitra_parse::snmp::Snmp;
 use mitra_parse::sockstat::SockStat;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::helper::{Door, Place};
+use super::helper::{Door, Files, Place};
 use super::names::unnamed;
 use crate::cells::{col, row, set};
 use crate::file::{Buffer, each_entry, inode_in_link};
@@ -79,6 +79,53 @@ impl Space {
         match &self.dir {
             Some(dir) => Door::Process(Arc::clone(dir)),
             None => Door::Named(format!("/{RUN_NETNS}/{}", self.name)),
+        }
+    }
+}
+
+/// The files of a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum File {
+    Dev,
+    Snmp,
+    Netstat,
+    Sockstat,
+    Conntrack,
+}
+
+impl File {
+    /// All of them; the first says whether there is anything new in the others.
+    pub const ALL: [File; 5] = [File::Dev, File::Snmp, File::Netstat, File::Sockstat, File::Conntrack];
+
+    /// Its place below the directory of a process.
+    pub fn below(self) -> &'static str {
+        match self {
+            File::Dev => "net/dev",
+            File::Snmp => "net/snmp",
+            File::Netstat => "net/netstat",
+            File::Sockstat => "net/sockstat",
+            File::Conntrack => "net/stat/nf_conntrack",
+        }
+    }
+}
+
+/// Where the files of a namespace come from.
+#[derive(Clone, Copy)]
+enum Source<'f> {
+    /// The directory of a process in it.
+    Process(&'f OwnedFd),
+    /// They were read inside.
+    Read(&'f Files),
+}
+
+impl<'f> Source<'f> {
+    fn bytes<'b>(self, file: File, buffer: &'b mut Buffer) -> Option<&'b [u8]>
+    where
+        'f: 'b,
+    {
+        match self {
+            Source::Process(dir) => read_below(dir, file.below(), buffer),
+            Source::Read(files) => files.get(file),
         }
     }
 }
@@ -217,50 +264,77 @@ impl Spaces {
     /// As long as no device has passed or dropped a packet its protocols have nothing new to say; they are read then
     /// on slow ticks only, which is four fifths of the cost.
     fn read_one(&mut self, space: &mut Space, io: &mut Io, frame: &mut Frame, is_slow: bool) -> Option<u32> {
-        let comm = io.strings.intern(&space.comm);
-        if let Some(dir) = &space.dir {
-            self.scratch.clear();
-            let (buffer, strings, scratch) = (&mut io.buffer, &mut io.strings, &mut self.scratch);
-            let mut bad = 0;
-            let mut parse =
-                |below: &str, parse: &mut dyn FnMut(&[u8], &mut Strings, &mut Frame) -> Outcome| {
-                    let bytes = read_below(dir, below, buffer)?;
-                    bad += parse(bytes, strings, scratch).bad_lines;
-                    Some(())
-                };
-            let mut packets = 0;
-            parse("net/dev", &mut |b, s, f| {
-                let outcome = self.devices.parse(b, s, f);
-                packets = passed(f, &self.packets);
-                outcome
-            })?;
-            if packets == space.packets && !is_slow && !space.cells.is_empty() {
-                self.copy_devices(space, io, frame);
-                row(frame.table_mut(Entity::Netns), Key::named(space.id)).copy_from_slice(&space.cells);
-                return Some(bad);
-            }
-            space.packets = packets;
-            parse("net/snmp", &mut |b, s, f| self.snmp.parse(b, s, f))?;
-            parse("net/netstat", &mut |b, s, f| self.netstat.parse(b, s, f))?;
-            parse("net/sockstat", &mut |b, s, f| self.sockstat.parse(b, s, f))?;
-            // Not every kernel has it.
-            let _tracked = parse("net/stat/nf_conntrack", &mut |b, s, f| self.conntrack.parse(b, s, f));
-            self.copy(space, comm, io, frame);
+        let Some(dir) = space.dir.clone() else {
+            // Nobody is in it: its row is filled with what the helper read inside.
+            row(frame.table_mut(Entity::Netns), Key::named(space.id));
+            return Some(0);
+        };
+        self.parse(space, Source::Process(&dir), io, frame, is_slow)
+    }
+
+    /// Fills the row of a namespace in which no process is, with what was read inside.
+    pub fn fill(&mut self, inum: u32, files: &Files, io: &mut Io, frame: &mut Frame) -> u32 {
+        let Some(at) = self.followed.iter().position(|space| space.inum == inum && space.dir.is_none())
+        else {
+            return 0;
+        };
+        let mut followed = std::mem::take(&mut self.followed);
+        let bad = followed.get_mut(at).and_then(|space| {
+            // What it could not open is not there.
+            self.parse(space, Source::Read(files), io, frame, false)
+        });
+        self.followed = followed;
+        bad.unwrap_or(0)
+    }
+
+    fn parse(
+        &mut self,
+        space: &mut Space,
+        source: Source<'_>,
+        io: &mut Io,
+        frame: &mut Frame,
+        is_slow: bool,
+    ) -> Option<u32> {
+        self.scratch.clear();
+        let (buffer, strings, scratch) = (&mut io.buffer, &mut io.strings, &mut self.scratch);
+        let mut bad = 0;
+        let mut parse = |file: File, parse: &mut dyn FnMut(&[u8], &mut Strings, &mut Frame) -> Outcome| {
+            bad += parse(source.bytes(file, buffer)?, strings, scratch).bad_lines;
+            Some(())
+        };
+        let mut packets = 0;
+        parse(File::Dev, &mut |b, s, f| {
+            let outcome = self.devices.parse(b, s, f);
+            packets = passed(f, &self.packets);
+            outcome
+        })?;
+        if packets == space.packets && !is_slow && !space.cells.is_empty() {
+            self.copy_devices(space, io, frame);
+            row(frame.table_mut(Entity::Netns), Key::named(space.id)).copy_from_slice(&space.cells);
             return Some(bad);
         }
-        row(frame.table_mut(Entity::Netns), Key::named(space.id));
-        Some(0)
+        space.packets = packets;
+        parse(File::Snmp, &mut |b, s, f| self.snmp.parse(b, s, f))?;
+        parse(File::Netstat, &mut |b, s, f| self.netstat.parse(b, s, f))?;
+        parse(File::Sockstat, &mut |b, s, f| self.sockstat.parse(b, s, f))?;
+        // Not every kernel has it.
+        let _tracked = parse(File::Conntrack, &mut |b, s, f| self.conntrack.parse(b, s, f));
+        self.copy(space, io, frame);
+        Some(bad)
     }
 
     /// From the scratch frame into the rows of the namespace.
-    fn copy(&mut self, space: &mut Space, comm: StrId, io: &mut Io, frame: &mut Frame) {
+    fn copy(&mut self, space: &mut Space, io: &mut Io, frame: &mut Frame) {
+        let comm = io.strings.intern(&space.comm);
         let to = row(frame.table_mut(Entity::Netns), Key::named(space.id));
         let from = self.scratch.system_mut();
         for (system, column) in &self.copies {
             set(to, *column, from.get(*system).copied().unwrap_or(NA));
         }
-        set(to, self.pid, i64::from(space.pid));
-        set(to, self.comm, i64::from(comm));
+        if space.dir.is_some() {
+            set(to, self.pid, i64::from(space.pid));
+            set(to, self.comm, i64::from(comm));
+        }
         space.cells.clear();
         space.cells.extend_from_slice(to);
         self.copy_devices(space, io, frame);

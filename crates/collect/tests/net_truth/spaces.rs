@@ -45,6 +45,36 @@ fn counters_of_a_namespace_are_those_that_it_prints() {
 }
 
 #[test]
+fn a_namespace_without_a_process_is_read_from_inside() {
+    let Some((mut bench, space)) = bench_with("bare", 36) else { return };
+    // The first sample finds it, and from the next on it is looked into.
+    bench.sample();
+    if !bench.has("netns.inside") {
+        return;
+    }
+    bench.sample();
+    let device = format!("{}@{}", space.inside, space.name);
+    let seen = |bench: &Bench| {
+        let came = bench.cell(Entity::Nic, &device, "nic.rx_packets");
+        (came, bench.cell(Entity::Netns, &space.name, "netns.udp_NoPorts"))
+    };
+    let (Some(came), Some(no_ports)) = seen(&bench) else { panic!("{:?}", seen(&bench)) };
+    let sender = UdpSocket::bind("0.0.0.0:0").unwrap();
+    for _ in 0..7 {
+        sender.send_to(b"nobody", (space.address.as_str(), 9)).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bench.sample();
+    let (Some(came_now), Some(no_ports_now)) = seen(&bench) else { panic!("{:?}", seen(&bench)) };
+    assert!(came_now >= came + 7, "{came} {came_now}");
+    assert_eq!(no_ports_now, no_ports + 7);
+    assert_eq!(bench.cell(Entity::Netns, &space.name, "netns.pid"), None, "nobody is in it");
+    // As it stays when nothing comes.
+    bench.sample();
+    assert_eq!(seen(&bench).1, Some(no_ports_now));
+}
+
+#[test]
 fn a_namespace_that_vanishes_loses_its_row_and_nothing_else() {
     let Some((mut bench, space)) = bench_with("gone", 32) else { return };
     let inside = space.start("sleep", &["60"]);

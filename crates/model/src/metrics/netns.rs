@@ -53,6 +53,20 @@ pub const NETNS: &[Metric] = &[
     ),
     netstat("netns.tcpext_TCPSynRetrans", Kernel(3, 15), "SYNs and replies to SYNs sent again."),
     netstat("netns.tcpext_TCPTimeouts", Kernel(2, 6), "Retransmission timers that ran out."),
+    netstat("netns.tcpext_TCPLossProbes", Kernel(3, 10), "Tail loss probes sent."),
+    netstat("netns.tcpext_TCPLossProbeRecovery", Kernel(3, 10), "Losses repaired by a tail loss probe."),
+    netstat("netns.tcpext_TCPFastRetrans", Kernel(2, 6), "Segments repeated in fast recovery."),
+    netstat(
+        "netns.tcpext_TCPSlowStartRetrans",
+        Kernel(2, 6),
+        "Segments repeated in slow start after a timeout.",
+    ),
+    netstat(
+        "netns.tcpext_TCPDSACKRecv",
+        Kernel(2, 6),
+        "Duplicates that a peer reported: we repeated for nothing.",
+    ),
+    netstat("netns.tcpext_TCPDSACKRecvSegs", Kernel(5, 9), "Segments that a peer reported as duplicates."),
     netstat(
         "netns.tcpext_TCPAbortOnMemory",
         Kernel(2, 6),
