@@ -21,8 +21,8 @@ use crate::view::{High, View};
 /// The first time-out of a connection that is being set up (RFC 6298, `TCP_TIMEOUT_INIT`): whoever loses a SYN waits for
 /// that long at least.
 pub const SYN_WAIT_S: f64 = 1.0;
-/// Of what hardly sends anything a share says nothing: one segment a second that is sent again.
-pub const RETRANSMITS_S: f64 = 1.0;
+/// Of what hardly sends anything a share says nothing: one segment in two seconds that is sent again.
+pub const RETRANSMITS_S: f64 = 0.5;
 /// A hundredth of the segments. The Internet loses a tenth of that on an ordinary day, and TCP's own search for the
 /// limit of a link about as much.
 pub const RETRANSMITS_SHARE: f64 = 0.01;
@@ -39,6 +39,10 @@ const RESOLVER_REACH_S: f64 = 30.0;
 pub const RTO_MIN_S: f64 = 0.2;
 /// Waiting for time-outs that is felt: a tenth of a task's time, one in two seconds.
 pub const TIMEOUTS_FELT: f64 = 0.1;
+/// Ends of what was sent that get lost, of all segments: what a connection with a window of a hundred segments, which
+/// fills a link of 1 Gbit/s over a millisecond, loses to find the limit (1.5 / 100²), were it all ends. Of what sends that
+/// much, less is nobody's time.
+pub const TAILS_SHARE: f64 = 1.5e-4;
 
 /// One network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,13 +178,36 @@ pub fn retransmits(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> 
     Some(all.zip(&syn, |all, syn| (all - syn).max(0.0)))
 }
 
-/// Time-outs of open connections: the end of a request or an answer was lost, and nothing came after it that would have
-/// told. Those of connections that are being set up are left out.
+/// Of the data that were sent again, what was lost: without what the peer says had arrived the first time (D-SACK). Those
+/// were late or out of order.
 #[must_use]
-pub fn timeouts(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> {
-    let all = net.sum(set, &["tcpext.TCPTimeouts"], span)?;
-    let Some(syn) = net.sum(set, &["tcpext.TCPSynRetrans"], span) else { return Some(all) };
-    Some(all.zip(&syn, |all, syn| (all - syn).max(0.0)))
+pub fn lost(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> {
+    let again = retransmits(set, net, span)?;
+    let Some(in_vain) = in_vain(set, net, span) else { return Some(again) };
+    Some(again.zip(&in_vain, |again, in_vain| (again - in_vain).max(0.0)))
+}
+
+/// Segments that the peers said to have twice. Kernels before 5.9 count such answers and not the segments.
+fn in_vain(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> {
+    let of = |metric| net.sum(set, &[metric], span);
+    of("tcpext.TCPDSACKRecvSegs").or_else(|| of("tcpext.TCPDSACKRecv"))
+}
+
+/// Ends of requests and answers of open connections that were lost, so that nothing came after them that would have told:
+/// time-outs, and losses that a probe repaired, which is sent in place of the time-out (RFC 8985). For what fits into one
+/// segment it is as late as the time-out. Those of connections that are being set up are left out.
+#[must_use]
+pub fn tails(set: &SeriesSet, net: Net<'_>, span: Span) -> Option<Signal> {
+    let probed = net.sum(set, &["tcpext.TCPLossProbeRecovery"], span);
+    let Some(all) = net.sum(set, &["tcpext.TCPTimeouts"], span) else { return probed };
+    let late = match net.sum(set, &["tcpext.TCPSynRetrans"], span) {
+        Some(syn) => all.zip(&syn, |all, syn| (all - syn).max(0.0)),
+        None => all,
+    };
+    Some(match probed {
+        Some(probed) => late.zip(&probed, |late, probed| late + probed),
+        None => late,
+    })
 }
 
 /// The first and the last of the ports from which connections of a namespace begin.
@@ -205,6 +232,12 @@ pub const SHARES: &[&str] = &[
     "tcpext.TCPSynRetrans",
     "tcpext.TCPTimeouts",
     "netns.tcpext_TCPTimeouts",
+    "tcpext.TCPLossProbeRecovery",
+    "netns.tcpext_TCPLossProbeRecovery",
+    "tcpext.TCPDSACKRecv",
+    "netns.tcpext_TCPDSACKRecv",
+    "tcpext.TCPDSACKRecvSegs",
+    "netns.tcpext_TCPDSACKRecvSegs",
     "netns.tcp_RetransSegs",
     "netns.tcp_OutSegs",
     "netns.tcpext_TCPSynRetrans",
@@ -231,16 +264,17 @@ pub fn shares(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let step = |is_high: bool| if is_high { 1.0 } else { 0.0 };
     let mut list: Vec<Signal> = tcp_limits::under_pressure(set, window).into_iter().collect();
     for net in nets(set, "tcp.RetransSegs") {
-        let again = retransmits(set, net, window);
-        let Some((again, sent)) = again.zip(net.sum(set, &["tcp.OutSegs"], window)) else { continue };
-        list.push(again.zip(&sent, |again, sent| {
-            step(again >= RETRANSMITS_S && share_of(again, sent) >= RETRANSMITS_SHARE)
+        let Some(sent) = net.sum(set, &["tcp.OutSegs"], window) else { continue };
+        list.extend(lost(set, net, window).map(|lost| {
+            lost.zip(&sent, |lost, sent| {
+                step(lost >= RETRANSMITS_S && share_of(lost, sent) >= RETRANSMITS_SHARE)
+            })
         }));
-    }
-    for net in nets(set, "tcpext.TCPTimeouts") {
-        list.extend(
-            timeouts(set, net, window).map(|late| late.map(|n| step(n * RTO_MIN_S >= TIMEOUTS_FELT))),
-        );
+        list.extend(tails(set, net, window).map(|tails| {
+            tails.zip(&sent, |n, sent| {
+                step(n * RTO_MIN_S >= TIMEOUTS_FELT && share_of(n, sent) >= TAILS_SHARE)
+            })
+        }));
     }
     for net in nets(set, "sock.tcp_tw") {
         let Some(((low, high), used)) =

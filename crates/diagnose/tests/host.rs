@@ -191,6 +191,30 @@ fn interrupts_on_one_cpu_that_make_its_tasks_wait() {
 }
 
 #[test]
+fn a_task_that_is_charged_for_the_interrupts_of_its_cpu_suffers_from_them() {
+    // A part of the interrupts comes while the CPU idles, without a tick, and is nowhere counted.
+    let machine = |charged: f64| {
+        let mut m = Machine::idle();
+        for (cpu, [user, idle], [user_now, softirq, idle_now]) in
+            [("0", [0.4, 0.595], [0.41, 0.2, 0.26]), ("1", [0.02, 0.97], [0.05, 0.01, 0.93])]
+        {
+            m.row("cpu.user", cpu, user, user_now).row("cpu.softirq", cpu, 0.0, softirq);
+            m.row("cpu.idle", cpu, idle, idle_now);
+        }
+        m.task(60, "quoted", 0).task_rate(60, "task.cpu", 0.0, 0.0).task_rate(
+            60,
+            "task.cpu_time",
+            0.4,
+            charged,
+        );
+        m.values("task.cpus_allowed_count", &row(60), 0, vec![1.0; N]);
+        m
+    };
+    assert_eq!(ids(&machine(0.61).explain()), ["interrupt-imbalance"]);
+    assert!(machine(0.42).explain().incidents.is_empty(), "nobody suffers");
+}
+
+#[test]
 fn stolen_time_counts_when_it_was_wanted() {
     let steal = |stolen: f64, idle: f64| {
         let mut m = Machine::idle();

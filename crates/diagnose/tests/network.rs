@@ -211,6 +211,44 @@ fn what_is_always_lost_and_what_is_hardly_lost_is_no_storm() {
     }
 }
 
+/// Losses of small requests to a server; the server's own namespace sends its answers again because their
+/// confirmations are lost.
+fn small_losses(sent: f64) -> Machine {
+    let mut m = serving();
+    m.row("netns.tcp_OutSegs", "web", sent, sent).row("netns.tcp_RetransSegs", "web", 0.0, 1.2);
+    m.row("netns.tcpext_TCPLossProbeRecovery", "web", 0.0, 1.1);
+    m.row("netns.tcp_OutSegs", "db", 1.5 * sent, 1.5 * sent).row("netns.tcp_RetransSegs", "db", 0.0, 2.1);
+    m.row("netns.tcpext_TCPDSACKRecvSegs", "db", 0.0, 2.0);
+    m.row("peer.retransmits", "10.9.0.1:*", 0.0, 2.1).row("peer.retransmits", "10.9.0.2:5432", 0.0, 1.2);
+    m
+}
+
+#[test]
+fn few_losses_hurt_who_waits_for_each_answer() {
+    let report = small_losses(240.0).explain();
+    assert_eq!(root(&report), ("retransmit-storm", None, None));
+    assert_eq!(culprit(&report).address.as_deref(), Some("10.9.0.2:5432"));
+    // A server that sends two hundred times as much is no slower for it.
+    is_silent(&small_losses(50_000.0));
+}
+
+#[test]
+fn a_full_link_loses_to_find_its_limit_and_what_was_late_is_not_lost() {
+    let bulk = |sent: f64, again: f64, in_vain: f64| {
+        let mut m = serving();
+        m.sys("tcp.OutSegs", 400.0, sent).sys("tcp.RetransSegs", 0.0, again);
+        m.sys("tcpext.TCPDSACKRecvSegs", 0.0, in_vain).sys("tcp.CurrEstab", 1.0, 1.0);
+        m
+    };
+    is_silent(&bulk(1_800_000.0, 25_000.0, 0.0));
+    is_silent(&bulk(40_000.0, 600.0, 500.0));
+    // Chance losses of the same share, of a connection that they hold up.
+    assert_eq!(root(&bulk(4_000.0, 60.0, 2.0).explain()).0, "retransmit-storm");
+    let mut m = bulk(1_800_000.0, 25_000.0, 0.0);
+    m.sys("tcp.CurrEstab", 500.0, 500.0);
+    assert_eq!(root(&m.explain()).0, "retransmit-storm", "each of many connections sends little");
+}
+
 /// A queue that drops a fifth of what is to be sent.
 fn qdisc(m: &mut Machine) {
     m.row("nic.qdisc_dropped", "eth0@web", 0.0, 1200.0).row("nic.tx_packets", "eth0@web", 500.0, 4800.0);

@@ -2,10 +2,12 @@
 //!
 //! A network card with one queue, or receive steering (RPS, the affinity of an interrupt) that names a single CPU, puts all packet
 //! work on it. The CPU is busy without a process to show for it; the others idle. It becomes a trouble when the CPU has
-//! nothing left: packets are dropped at its backlog, and tasks on it wait although there is room elsewhere.
+//! nothing left: packets are dropped at its backlog, and tasks on it wait although there is room elsewhere. A task that is
+//! pinned to it suffers before that: each interrupt comes out of its time, and where the kernel does not tell interrupts
+//! from the task that they interrupt (`CONFIG_IRQ_TIME_ACCOUNTING`), it is charged for them.
 
-use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
+use mitra_model::{SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::signal::Signal;
@@ -23,6 +25,10 @@ pub const CONDITION: Condition = Condition {
         "cpu.irq",
         "cpu.idle",
         "cpu.iowait",
+        "cpu.user",
+        "cpu.nice",
+        "cpu.system",
+        "cpu.steal",
         "softnet.dropped",
         "softnet.time_squeeze",
         "softnet.processed",
@@ -33,6 +39,7 @@ pub const CONDITION: Condition = Condition {
         "task.cpu",
         "task.run_delay",
         "task.cpu_time",
+        "task.cpus_allowed_count",
     ],
     observe,
     remedies,
@@ -52,6 +59,12 @@ const ROOM_IDLE: f64 = 0.25;
 const SPARE: f64 = 0.5;
 /// A tenth of a task's time.
 const HARM: f64 = 0.1;
+/// Beside so many interrupts, time that is nowhere counted belongs to them.
+const SOME: f64 = 0.1;
+/// Where the time of tasks is counted, and all the time that there is. Guests are in `user`.
+const TASKS: [&str; 3] = ["cpu.user", "cpu.nice", "cpu.system"];
+const ALL: [&str; 8] =
+    ["cpu.user", "cpu.nice", "cpu.system", "cpu.idle", "cpu.iowait", "cpu.irq", "cpu.softirq", "cpu.steal"];
 
 fn observe(view: &View<'_>) -> Observation {
     if view.each("cpu.softirq").next().is_none() {
@@ -61,9 +74,6 @@ fn observe(view: &View<'_>) -> Observation {
     if cpus.len() < 2 {
         return Observation::Inactive("the machine has one CPU".to_owned());
     }
-    let interrupts = |cpu: &str, set: &mitra_model::SeriesSet, span: Span| {
-        Signal::sum(["cpu.softirq", "cpu.irq"].iter().filter_map(|m| set.get(m, cpu)), span)
-    };
     let mut because = "no CPU had much more interrupt work than the others".to_owned();
     for cpu in &cpus {
         let Some(own) = interrupts(cpu, view.set, view.window) else { continue };
@@ -116,6 +126,37 @@ fn observe(view: &View<'_>) -> Observation {
     Observation::Inactive(because)
 }
 
+/// The time of a CPU in interrupts.
+///
+/// They are counted at the tick where the kernel does not look at the clock for each, and an idle CPU has no tick. What is
+/// missing to a whole second beside them is theirs.
+fn interrupts(cpu: &str, set: &SeriesSet, span: Span) -> Option<Signal> {
+    let sum = |metrics: &[&str]| Signal::sum(metrics.iter().filter_map(|m| set.get(m, cpu)), span);
+    let counted = sum(&["cpu.softirq", "cpu.irq"])?;
+    // What stands still is left out of a recording; these two never do.
+    if ["cpu.user", "cpu.idle"].iter().any(|m| set.get(m, cpu).is_none()) {
+        return Some(counted);
+    }
+    let all = sum(&ALL)?;
+    Some(
+        counted
+            .zip(&all, |counted, all| if counted >= SOME { counted + (1.0 - all).max(0.0) } else { counted }),
+    )
+}
+
+/// Task-seconds in a second that tasks which may not leave a CPU were charged with and did not run: they were interrupted.
+fn charged(cpu: &str, number: f64, set: &SeriesSet, span: Span) -> Option<f64> {
+    let last = |metric: &str, row: &str| set.get(metric, row).and_then(|s| s.last(span));
+    let pinned = set.each("task.cpu_time").filter(|(row, _)| {
+        last("task.cpus_allowed_count", row) == Some(1.0)
+            && last("task.cpu", row) == Some(number)
+            && last("task.kthread", row) != Some(1.0)
+    });
+    let of_pinned: f64 = pinned.filter_map(|(_, s)| s.total(span)).sum();
+    let ran = Signal::sum(TASKS.iter().filter_map(|m| set.get(m, cpu)), span)?.total();
+    Some(((of_pinned - ran) / span.seconds().max(1e-9)).max(0.0))
+}
+
 /// Who suffers, in words, and the task-seconds lost.
 fn harm(view: &View<'_>, cpu: &str, span: Span, idle: Option<f64>) -> Option<(String, Option<f64>)> {
     let softnet = |metric: &str| view.set.get(metric, cpu).and_then(|s| s.mean(span)).unwrap_or(0.0);
@@ -125,7 +166,7 @@ fn harm(view: &View<'_>, cpu: &str, span: Span, idle: Option<f64>) -> Option<(St
         return Some((format!("{} packets/s are dropped at its backlog", words::count(dropped)), None));
     }
     let number: f64 = cpu.parse().ok()?;
-    let delay = |set: &mitra_model::SeriesSet, span: Span| -> f64 {
+    let delay = |set: &SeriesSet, span: Span| -> f64 {
         let rows = set
             .each("task.cpu")
             .filter(|(row, _)| set.get("task.kthread", row).and_then(|s| s.last(span)) != Some(1.0));
@@ -139,6 +180,15 @@ fn harm(view: &View<'_>, cpu: &str, span: Span, idle: Option<f64>) -> Option<(St
     if waited >= HARM {
         let text = format!("tasks on it wait {} of a task's time", words::percent(waited));
         return Some((text, Some(waited * span.seconds())));
+    }
+    let charged = |set: &SeriesSet, span: Span| charged(cpu, number, set, span).unwrap_or(0.0);
+    let interrupted = charged(view.set, span) - view.baseline.map_or(0.0, |b| charged(view.base_set, b));
+    if interrupted >= HARM {
+        let text = format!(
+            "tasks that may run nowhere else lose {} of a task's time to them",
+            words::percent(interrupted)
+        );
+        return Some((text, Some(interrupted * span.seconds())));
     }
     idle.filter(|idle| *idle < FULL_IDLE).map(|_| ("it has no time left".to_owned(), None))
 }
