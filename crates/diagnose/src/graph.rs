@@ -143,6 +143,11 @@ static EDGES: &[Edge] = &[
     edge("numa-imbalance", "kswapd-scanning", "the full node reclaims while the other has room"),
     edge("user-lock-contention", "cpu-saturated", "threads that race for a lock wake each other"),
     explains("user-lock-contention", "cpu-hog", "the CPU goes into waking and sleeping"),
+    edge(
+        "user-lock-contention",
+        "runqueue-wait",
+        "who is woken queues behind the one that goes on with the lock",
+    ),
     edge("fork-stall", "mmap-lock-contention", "page tables are copied under the lock"),
     // Faults and the lock of the address space.
     explains(

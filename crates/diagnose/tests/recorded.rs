@@ -154,6 +154,60 @@ fn threads_that_wake_each_other_for_nothing_from_outside_race_for_a_lock() {
     assert!(racing(12, 100.0, 5.0).explain().incidents.is_empty(), "little of it");
 }
 
+/// A program of four threads that use so much of a CPU each, switch so often, and wait for a CPU.
+fn queueing(each: f64, switches: f64, wait: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.task(100, "quoted", 0);
+    for tid in 101..105 {
+        m.thread(100, tid, "quoted", 0).task_rate(tid, "task.nvcsw", 50.0, switches);
+        m.task_rate(tid, "task.cpu_time", 0.001, each).task_rate(tid, "task.run_delay", 0.001, wait);
+    }
+    m.sys("sys.cpu_idle", 1.96, 1.96 - 4.0 * each).sys("tasks.run_delay", 0.01, 4.0 * wait);
+    m.sys("tasks.cpu_time", 0.04, 4.0 * each).sys("psi.cpu_some", 0.0, 0.5);
+    m
+}
+
+#[test]
+fn threads_that_queue_beside_an_idle_cpu_and_use_one_together_take_turns() {
+    let report = queueing(0.25, 900.0, 0.25).explain();
+    assert_eq!(ids(&report), ["user-lock-contention"]);
+    assert_eq!(culprit(&report), (Some("quoted"), Some(100)));
+    assert!(queueing(0.34, 900.0, 0.25).explain().incidents.is_empty(), "they compute side by side");
+    assert!(queueing(0.25, 20.0, 0.25).explain().incidents.is_empty(), "they compute for long at a time");
+    assert!(queueing(0.25, 900.0, 0.05).explain().incidents.is_empty(), "they hardly wait");
+    let mut m = queueing(0.25, 900.0, 0.25);
+    m.row("softnet.processed", "0", 5.0, 2_000.0);
+    assert!(m.explain().incidents.is_empty(), "a server and its packets");
+    // What a probe saw counts for more than what all of it adds up to.
+    let mut m = queueing(0.34, 900.0, 0.25);
+    let top = |count: f64| CaptureRow {
+        pid: Some(100),
+        comm: "quoted".into(),
+        what: "futex 0x55aa: do_futex".into(),
+        device: String::new(),
+        count,
+        amount: 6.0,
+    };
+    for (count, is_lock) in [(12.0, false), (9_000.0, true)] {
+        m.set.events.clear();
+        m.event(
+            HEALTHY + 6,
+            EventKind::Capture {
+                capture: "locks".into(),
+                why: String::new(),
+                seconds: 3.0,
+                events: 9_000,
+                lost: 0,
+                ended: "time".into(),
+                cost_ns: None,
+                file: None,
+                tops: vec![top(count)],
+            },
+        );
+        assert_eq!(m.explain().incidents.len(), usize::from(is_lock), "{count} waits");
+    }
+}
+
 #[test]
 fn a_capture_of_locks_makes_it_sure() {
     let mut m = racing(12, 3_000.0, 5.0);

@@ -120,6 +120,18 @@ pub const SUSPICIONS: &[Suspicion] = &[
               is busy with nothing but that: a switch there and back costs 3 to 5 microseconds.",
     },
     Suspicion {
+        name: "threads-that-take-turns",
+        suspects: "user-lock-contention",
+        when: "sum(task.run_delay) by pid > 40% and sys.cpu_idle > 15% * sys.cpus_online and sum(task.nvcsw) by pid > 500/s \
+               and max(task.threads) by pid >= 4 and max(task.cpu_time) by pid < 80% for 3s",
+        arm: &["locks", "syscalls"],
+        pid_of: "culprit",
+        seconds: 3.0,
+        cool_down_s: USUAL_S,
+        why: "Threads of one process wait for a CPU while another one is idle, and none of them nearly fills one: they are woken \
+              onto the CPU of the one that woke them, which goes on with the lock.",
+    },
+    Suspicion {
         name: "system-time-of-a-process",
         suspects: "cpu-hog",
         when: "sys.cpu_system > 60% and sum(task.system_time{kthread=0}) by pid > 60% for 3s",

@@ -1,6 +1,7 @@
 //! Troubles of the machine as a whole: interrupts, settings, schedules, hardware.
 
 use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::journal::Undo;
@@ -116,20 +117,27 @@ fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
 fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, scheduler, job) = (stage.draw().name(), stage.draw().name(), stage.draw().name());
     let victim = stage.role(&bystander, "work", "", &Place::default())?;
-    // Three seconds apart, so that three come within the shortest trouble.
-    let period = 3_u64;
-    let workers = machine::cpus() as u64 * stage.loud(4, 2);
+    let period = stage.draw().between(5, 6);
     let cpus = machine::cpus() as u64;
-    let millis = stage.loud(1_500, 1_200) * cpus / workers;
+    let workers = cpus * stage.loud(4, 2);
+    // A third to a fourth of the time all CPUs are busy; faint: a seventh.
+    let millis = stage.loud(1_500, 850) * cpus / workers;
     stage.healthy()?;
 
+    // The first burst comes within half a second.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    machine::nap(Duration::from_secs((now.as_secs() / period + 1) * period).saturating_sub(now + BEFORE))?;
     stage.trouble_starts();
-    let argument = format!("{period} {millis} {workers} {job}");
-    stage.role(&scheduler, "start-jobs", argument, &Place::default())?;
+    stage.role(&scheduler, "start-jobs", format!("{period} {millis} {workers} {job}"), &Place::default())?;
+    // A rhythm is three bursts: longer than most troubles last.
+    machine::nap(Duration::from_secs(period))?;
     stage.trouble()?;
-    stage.suffered(&victim, stage.loud(1.3, 1.15))?;
+    stage.suffered(&victim, stage.loud(1.3, 1.12))?;
     Ok(Truth { process: Some(job), ..Truth::default() })
 }
+
+/// For the scheduler to be there in time.
+const BEFORE: Duration = Duration::from_millis(500);
 
 fn bad_disk(stage: &mut Stage) -> Result<Truth, Stop> {
     let fs = stage.loop_fs(256 << 20, Fs::None)?;

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::cpu::redis_server;
-use crate::incident::{Incident, Need, Stop, Truth};
+use crate::incident::{Form, Incident, Need, Stop, Truth};
 use crate::machine;
 use crate::stage::{Place, Stage};
 
@@ -95,10 +95,10 @@ fn mmap_storm(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some(name), pids: vec![victim.pid()], ..Truth::default() })
 }
 
-/// Processes that build a list of so many words, drop it and collect, at a pause.
-fn erlang_program(processes: u64, words: u64, pause_ms: u64, go: &str) -> String {
+/// Processes that build a list of so many words, drop it and collect.
+fn erlang_program(processes: u64, words: u64, go: &str) -> String {
     format!(
-        "W = fun W() -> L = lists:seq(1, {words}), _ = lists:sum(L), erlang:garbage_collect(), timer:sleep({pause_ms}), W() end, \
+        "W = fun W() -> L = lists:seq(1, {words}), _ = lists:sum(L), erlang:garbage_collect(), timer:sleep(0), W() end, \
          P = fun P() -> case filelib:is_file(\"{go}\") of true -> [spawn(W) || _ <- lists:seq(1, {processes})], \
          timer:sleep(infinity); false -> timer:sleep(50), P() end end, P()."
     )
@@ -107,10 +107,11 @@ fn erlang_program(processes: u64, words: u64, pause_ms: u64, go: &str) -> String
 fn erlang(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, go) = (stage.draw().name(), stage.file("go"));
     let victim = stage.role(&bystander, "work", "", &Place::default())?;
-    let (processes, pause) = stage.loud((24, 0), (4, 4));
+    // With fewer, or with pauses, the carriers that are free at a time fit into the cache that the allocator has for them.
+    let processes = stage.loud(24, 8);
     // Two words an element: one to eight megabytes.
     let words = stage.draw().between(80_000, 400_000);
-    let program = erlang_program(processes, words, pause, &go);
+    let program = erlang_program(processes, words, &go);
     let beam = stage.spawn(Command::new("erl").args(["-noshell", "-eval", &program]))?;
     stage.wait_for("erl", 10, |_| {
         std::fs::read_to_string(format!("/proc/{}/comm", beam.pid())).is_ok_and(|c| c.starts_with("beam"))
@@ -134,6 +135,7 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
     };
     let (least, most) = stage.loud((1_200_000, 1_600_000), (850_000, 1_000_000));
     let keys = stage.draw().between(least, most);
+    let name = stage.draw().name();
     // Under the names that redis-benchmark will write to.
     let fill = format!(
         "local v = string.rep('x', 512) for i = 0, {keys} do redis.call('set', string.format('key:%012d', i), v) end"
@@ -143,8 +145,11 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
     if held.trim().parse::<u64>().unwrap_or(0) < keys {
         return Err(Stop::Failed(format!("redis holds {} keys, not {keys}", held.trim())));
     }
-    let name = stage.draw().name();
-    let victim = stage.role(&name, "redis-ping", port.clone(), &Place::default())?;
+    // Loud: who only asks is hurt. Faint: who writes too, since the server copies each page that it writes to.
+    let victim = match stage.form() {
+        Form::Loud => stage.role(&name, "redis-ping", port.clone(), &Place::default())?,
+        Form::Faint => stage.role(&name, "redis-write", format!("{port} {keys}"), &Place::default())?,
+    };
     // Somebody writes all over the data set, at a pace that one CPU can take.
     let writer = format!(
         "while :; do redis-benchmark -p {port} -q -c 4 -n 20000 -r {keys} setrange key:__rand_int__ 0 x >/dev/null; sleep 0.2; done"
@@ -162,6 +167,6 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
         }
         Ok(())
     })?;
-    stage.suffered(&victim, stage.loud(1.3, 1.1))?;
+    stage.suffered(&victim, stage.loud(1.3, 1.15))?;
     Ok(Truth { process: Some("redis-server".into()), pids: vec![server.pid()], ..Truth::default() })
 }

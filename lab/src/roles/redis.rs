@@ -1,14 +1,17 @@
-//! A client of a redis server.
+//! Clients of a redis server.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Meter, Role};
+use super::{Dice, Meter, Role, numbers};
 
-/// The roles of this file. The argument is a port.
-pub const ROLES: &[Role] = &[("redis-ping", redis_ping)];
+/// The roles of this file. The argument is a port, and of those that write the number of keys.
+pub const ROLES: &[Role] = &[("redis-ping", redis_ping), ("redis-write", redis_write)];
+
+/// What a client that writes sends in one go.
+const BATCH: usize = 64;
 
 /// Asks a redis server `PING` a hundred times a second.
 fn redis_ping(port: &str) -> io::Result<()> {
@@ -23,5 +26,31 @@ fn redis_ping(port: &str) -> io::Result<()> {
         answers.read_line(&mut line)?;
         meter.record(start.elapsed())?;
         sleep(Duration::from_millis(10));
+    }
+}
+
+/// Writes one byte each into so many values at once, all over the data set, fifty times a second: each lies on a page of its
+/// own. The keys are named as by `redis-benchmark -r`.
+fn redis_write(argument: &str) -> io::Result<()> {
+    let n = numbers(argument);
+    let [port, keys] = n[..] else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}"))?;
+    stream.set_nodelay(true)?;
+    let mut answers = BufReader::new(stream.try_clone()?);
+    let (mut meter, mut dice, mut line) = (Meter::create()?, Dice::new(), String::new());
+    loop {
+        let mut batch = String::new();
+        for _ in 0..BATCH {
+            let key = dice.below(usize::try_from(keys).unwrap_or(1));
+            batch.push_str(&format!("SETRANGE key:{key:012} 0 y\r\n"));
+        }
+        let start = Instant::now();
+        stream.write_all(batch.as_bytes())?;
+        for _ in 0..BATCH {
+            line.clear();
+            answers.read_line(&mut line)?;
+        }
+        meter.record(start.elapsed())?;
+        sleep(Duration::from_millis(20));
     }
 }

@@ -137,7 +137,8 @@ fn start_threads(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Period in seconds, milliseconds of work, workers, name: at each full period it starts so many jobs that compute.
+/// Period in seconds, milliseconds of work for each worker, workers, name: at each full period it starts so many jobs that
+/// compute.
 fn start_jobs(argument: &str) -> io::Result<()> {
     let (n, name) = split(argument);
     let (period, millis, workers) = (at(&n, 0).max(1), at(&n, 1), at(&n, 2));
@@ -157,14 +158,19 @@ fn start_jobs(argument: &str) -> io::Result<()> {
     }
 }
 
-/// Computes for so many milliseconds.
+/// Computes for so many milliseconds of CPU time: a job is an amount of work, however long it has to wait for a CPU.
 fn burn(argument: &str) -> io::Result<()> {
     let time = Duration::from_millis(numbers(argument).first().copied().unwrap_or(0));
-    let start = Instant::now();
-    while start.elapsed() < time {
+    while cpu_time() < time {
         black_box(compute(1_000));
     }
     Ok(())
+}
+
+/// CPU time of this process.
+fn cpu_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(used.tv_sec).unwrap_or(0), u32::try_from(used.tv_nsec).unwrap_or(0))
 }
 
 /// The numbers of an argument and its last word.

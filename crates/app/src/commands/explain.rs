@@ -103,7 +103,7 @@ fn imported(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Rep
 }
 
 /// Reads what the second look needs. Of ten thousand tasks nearly all sleep all the time: only those that ran, or
-/// were in D state, are read.
+/// were in D state, are read, and their leaders, which have the name and the memory of the process.
 fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, mitra_archive::Error> {
     let signs =
         ["task.cpu_time", "task.run_delay", "task.kstack"].into_iter().filter_map(mitra_model::lookup);
@@ -118,12 +118,36 @@ fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, mitra_archive::Error
         }
     }
     drop(seen);
-    let rows: RowFilter = Arc::new(move |entity, row| entity != Entity::Task || awake.contains(row));
+    let awake = Arc::new(awake);
+    let leaders = leaders(reader, span, &awake)?;
+    let rows: RowFilter = Arc::new(move |entity, row| {
+        entity != Entity::Task
+            || awake.contains(row)
+            || thread_id(row).is_some_and(|id| leaders.contains(&id))
+    });
     reader.read(&Query {
         rows: Some(rows),
         moving_only: true,
         ..Query::new(span, mitra_diagnose::detail_metrics())
     })
+}
+
+/// The id of the thread that a row is of.
+fn thread_id(row: &str) -> Option<u32> {
+    row.split_once('@')?.0.parse().ok()
+}
+
+/// The processes that threads belong to.
+fn leaders(
+    reader: &Reader,
+    span: Span,
+    threads: &Arc<HashSet<Arc<str>>>,
+) -> Result<HashSet<u32>, mitra_archive::Error> {
+    let threads = Arc::clone(threads);
+    let rows: RowFilter = Arc::new(move |entity, row| entity != Entity::Task || threads.contains(row));
+    let metrics = mitra_model::lookup("task.tgid").into_iter().collect();
+    let set = reader.read(&Query { rows: Some(rows), ..Query::new(span, metrics) })?;
+    Ok(set.each("task.tgid").filter_map(|(_, s)| s.last(Span::ALL)).map(|tgid| tgid as u32).collect())
 }
 
 /// The plain words for a condition.

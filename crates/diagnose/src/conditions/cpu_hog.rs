@@ -1,7 +1,7 @@
 //! One program takes most of the CPU and others wait for it.
 //!
 //! The program is one process with any number of threads, or a handful of processes of one name, about as many as
-//! there are CPUs; a crowd is `runqueue-saturation`. It must have lived for a while (a compiler that runs for two
+//! there are CPUs; a crowd, of which each gets less than a third of a CPU, is `runqueue-saturation`. It must have lived for a while (a compiler that runs for two
 //! seconds is part of a job), no CPU may be idle, and others must lose time that they did not lose before.
 
 use mitra_model::Span;
@@ -40,6 +40,8 @@ const SHARE: f64 = 0.5;
 const BUSY: f64 = 0.9;
 /// Others lose a tenth of a task's time more than before.
 const HARM: f64 = 0.1;
+/// Two wait for each one that runs: where `runqueue-saturation` begins.
+const CROWD_PER_CPU: f64 = 3.0;
 /// A job of a build or a script rarely lives as long.
 const LIVED_S: f64 = 8.0;
 
@@ -70,7 +72,7 @@ fn observe(view: &View<'_>) -> Observation {
         return Observation::Inactive("no program that stayed took half of the CPU".to_owned());
     };
     let single = top.lead_share >= 0.8;
-    if !single && top.processes as f64 > 2.0 * cpus {
+    if !single && top.processes as f64 > CROWD_PER_CPU * cpus {
         return Observation::Inactive(format!(
             "{} processes named {} share the CPU: a crowd",
             top.processes, top.comm

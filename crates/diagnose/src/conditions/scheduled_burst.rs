@@ -51,12 +51,15 @@ const TIMES: usize = 3;
 const JITTER_S: f64 = 1.5;
 /// What comes more often is a loop, not a schedule.
 const PERIOD_LEAST_S: f64 = 3.0;
+/// Samples are that much late at times.
+const SLACK_NS: i64 = SECOND / 10;
 /// Daemons whose children are scheduled whatever the rhythm.
 const SCHEDULERS: &[&str] = &["cron", "crond", "CRON", "atd", "anacron", "fcron"];
 /// Cron starts its jobs in the first seconds of a minute.
 const ROUND_S: i64 = 60;
-/// Between the first and the last burst a fifth of the time at least is none.
-const PAUSE_SHARE: f64 = 0.2;
+/// Between the first and the last burst a tenth of the samples at least lie in none for certain: what is not known to the
+/// second, when a job began and ended, counts as burst.
+const PAUSE_SHARE: f64 = 0.1;
 /// Of what the machine does during the bursts the jobs do two fifths.
 const SHARE: f64 = 0.4;
 /// Others lose three tenths of a task's time more than between the bursts, and three times as much.
@@ -70,7 +73,7 @@ struct Jobs<'a> {
     child: &'a str,
     /// When they were started.
     starts: Vec<i64>,
-    /// When one of them lived.
+    /// When one of them lived, at most: from after the one to the other.
     lived: Vec<Span>,
     /// Seconds between two, where there is a rhythm.
     period_s: Option<f64>,
@@ -115,7 +118,8 @@ fn jobs<'a>(view: &'a View<'_>) -> Vec<Jobs<'a>> {
         by_job
             .entry((parent, process.comm))
             .or_default()
-            .push(Span { since: born - SECOND, until: last + 1 });
+            // It ended before the next sample.
+            .push(Span { since: born - SECOND, until: last + SECOND });
     }
     for (row, series) in view.each("exited.count") {
         let Some((pid, child)) = row.split_once(':') else { continue };
@@ -129,7 +133,7 @@ fn jobs<'a>(view: &'a View<'_>) -> Vec<Jobs<'a>> {
             let span = Span { since: t - 1, until: t + 1 };
             let lifetime = lifetimes.and_then(|s| s.total(span)).unwrap_or(0.0) / count;
             let born = t - (lifetime.min(600.0) * SECOND as f64) as i64;
-            by_job.entry((parent, child)).or_default().push(Span { since: born - SECOND, until: t + 1 });
+            by_job.entry((parent, child)).or_default().push(Span { since: born - SECOND, until: t });
         }
     }
     // A rhythm is seen over many bursts, of which each may be an episode of its own.
@@ -178,7 +182,8 @@ fn period(starts: &[i64]) -> Option<f64> {
 /// Whether the jobs are the load of their bursts and others pay for it; the loss and the finding, or why not.
 fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
     let name = format!("{} of {} ({})", jobs.child, jobs.parent, jobs.parent_pid);
-    let in_burst = |t: i64| jobs.lived.iter().any(|s| s.since <= t && t < s.until + SECOND);
+    // A sample tells of the time before it.
+    let in_burst = |t: i64| jobs.lived.iter().any(|s| s.since < t && t <= s.until + SLACK_NS);
     let waits =
         Signal::sum(["tasks.run_delay", "tasks.d_io"].iter().filter_map(|m| view.set.system(m)), Span::ALL)
             .ok_or_else(|| "how long tasks waited is not known".to_owned())?;

@@ -3,14 +3,20 @@
 //! They sleep interruptibly in `futex`, so they are neither runnable nor in D state, the machine has idle CPUs, and nothing in
 //! /proc says what they wait for. A trace of system calls or stacks of what leaves the CPU does: most of the calls, or most of
 //! the time, is futex at few addresses.
+//!
+//! Two things of it show without any probe. Where those that are woken find an idle CPU, they lose the race and sleep again:
+//! tens of thousands of switches a second. Where the kernel queues them behind the one that woke them, which goes on and takes
+//! the lock again, they switch less and wait for a CPU while another one is idle, and all of them together use one CPU,
+//! second after second, since only the holder of the lock gets anything done.
 
-use mitra_model::report::{Next, Remedy};
+use mitra_model::Span;
+use mitra_model::report::{Evidence, Next, Remedy};
 
 use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::process::Process;
 use crate::signal::Signal;
-use crate::view::View;
+use crate::view::{High, View};
 use crate::words;
 
 /// The condition.
@@ -27,6 +33,8 @@ pub const CONDITION: Condition = Condition {
         "path.time",
         "task.nvcsw",
         "task.cpu_time",
+        "task.run_delay",
+        "task.cpus_allowed_count",
         "task.system_time",
         "task.syscr",
         "task.syscw",
@@ -36,6 +44,7 @@ pub const CONDITION: Condition = Condition {
         "softnet.processed",
         "disk.reads",
         "disk.writes",
+        "cgroup.throttled_time",
     ],
     observe,
     remedies,
@@ -112,12 +121,14 @@ fn live(view: &View<'_>) -> Observation {
     let mut because = "the threads of no process wake each other by the ten thousand".to_owned();
     let mut best: Option<(f64, Finding)> = None;
     for process in view.processes().iter().filter(|p| !p.kthread && p.rows.len() >= RACERS) {
-        match race(view, process, &idle) {
-            Ok(Some((rate, finding))) if best.as_ref().is_none_or(|(b, _)| rate > *b) => {
-                best = Some((rate, finding))
+        for look in [race, queue] {
+            match look(view, process, &idle) {
+                Ok(Some((rate, finding))) if best.as_ref().is_none_or(|(b, _)| rate > *b) => {
+                    best = Some((rate, finding))
+                }
+                Ok(_) => {}
+                Err(reason) => because = reason,
             }
-            Ok(_) => {}
-            Err(reason) => because = reason,
         }
     }
     match best {
@@ -142,27 +153,22 @@ fn race(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option<
     }
     let total = |metric: &str| process.total(view.set, metric, span);
     let (cpu, system) = (total("task.cpu_time"), total("task.system_time"));
-    if system < SYSTEM_SHARE * cpu {
+    let seen = locks(view, process);
+    let is_sure = seen.as_ref().is_some_and(|s| s.is_fought_for);
+    if system < SYSTEM_SHARE * cpu && !is_sure {
         return Err(format!(
             "{name} computes: {} of its time is in the kernel",
             words::percent(system / cpu.max(1e-9))
         ));
     }
-    let calls = total("task.syscr") + total("task.syscw");
-    let sum = |metric: &str| view.each(metric).filter_map(|(_, s)| s.total(span)).sum::<f64>();
-    let outside = calls.max(sum("softnet.processed")).max(sum("disk.reads") + sum("disk.writes"));
-    if outside >= OTHER_WAITS * all {
+    if waits_for_others(view, process, all, span) && !is_sure {
         return Err(format!("the threads of {name} wait for reads, requests or packets"));
     }
     let spare = idle.within(span).mean().unwrap_or(0.0);
-    let locks = locks(view, process);
-    if spare < SPARE && locks.is_none() {
+    if spare < SPARE && seen.is_none() {
         return Err(format!("the threads of {name} leave no CPU idle"));
     }
-    let mut finding = view.finding(&high.run);
-    finding.culprit.process = Some(process.comm.to_owned());
-    finding.culprit.pid = Some(process.pid);
-    finding.culprit.cgroup = process.cgroup.filter(|c| *c != "/").map(str::to_owned);
+    let mut finding = found(view, process, &high);
     finding.statement = format!(
         "{racers} threads of {name} go to sleep and are woken {} times a second ({} before), {} of their CPU time is in the \
          kernel, and {spare:.1} CPUs are idle",
@@ -176,12 +182,137 @@ fn race(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option<
     for metric in ["sys.ctxt", "sys.cpu_idle"] {
         finding.evidence.extend(view.evidence(metric, "", span));
     }
+    tell(&mut finding, seen);
+    Ok(Some((high.during, finding)))
+}
+
+fn found(view: &View<'_>, process: &Process<'_>, high: &High) -> Finding {
+    let mut finding = view.finding(&high.run);
+    finding.culprit.process = Some(process.comm.to_owned());
+    finding.culprit.pid = Some(process.pid);
+    finding.culprit.cgroup = process.cgroup.filter(|c| *c != "/").map(str::to_owned);
+    finding
+}
+
+/// Whether a fourth of the switches of a process, or more, may be waits for something from outside.
+fn waits_for_others(view: &View<'_>, process: &Process<'_>, switches: f64, span: Span) -> bool {
+    let calls = process.total(view.set, "task.syscr", span) + process.total(view.set, "task.syscw", span);
+    let sum = |metric: &str| view.each(metric).filter_map(|(_, s)| s.total(span)).sum::<f64>();
+    let outside = calls.max(sum("softnet.processed")).max(sum("disk.reads") + sum("disk.writes"));
+    outside >= OTHER_WAITS * switches
+}
+
+/// Half of a task waits for a CPU all the time, beside an idle one. Of requests that come by chance and take half of two
+/// CPUs a third would.
+const QUEUED: f64 = 0.5;
+/// Those that take turns use one CPU together, whatever their number; to an eighth of it.
+const ONE_CPU: f64 = 0.12;
+/// Second after second: a load that is one CPU's worth by chance varies by more than a twentieth.
+const STEADY: f64 = 0.05;
+/// A thread that nearly fills a CPU is another story: `single-thread-bottleneck`.
+const ALONE: f64 = 0.8;
+/// Who holds a lock for longer than this works in portions, and the others wait for those.
+const TURN_S: f64 = 0.005;
+
+/// In a recording: the threads of one process wait for a CPU beside an idle one that they may use, and all together use just
+/// one.
+fn queue(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option<(f64, Finding)>, String> {
+    let Some(waits) = process.signal(view.set, "task.run_delay", view.window) else { return Ok(None) };
+    let base =
+        view.baseline.and_then(|b| process.signal(view.base_set, "task.run_delay", b)).unwrap_or_default();
+    let beside = waits.zip(idle, |waits, idle| if idle >= SPARE { waits } else { 0.0 });
+    let Some(high) = view.high_signal(&beside, view.threshold(QUEUED, &base.v), 3.0, base.mean()) else {
+        return Ok(None);
+    };
+    let span = high.run.span();
+    let name = format!("{} ({})", process.comm, process.pid);
+    let of_row =
+        |metric: &str, row: &str| view.set.get(metric, row).and_then(|s| s.total(span)).unwrap_or(0.0);
+    let total = |metric: &str| process.total(view.set, metric, span);
+    let (waited, cpu, switches) = (total("task.run_delay"), total("task.cpu_time"), total("task.nvcsw"));
+    let is_free = |row: &&&str| {
+        let allowed = view.set.get("task.cpus_allowed_count", row).and_then(|s| s.last(span));
+        allowed.is_some_and(|allowed| allowed >= view.cpus())
+    };
+    let racers: Vec<&str> = process
+        .rows
+        .iter()
+        .filter(|row| of_row("task.run_delay", row) >= RACER_SHARE * waited)
+        .filter(is_free)
+        .copied()
+        .collect();
+    if racers.len() < RACERS {
+        return Err(format!("fewer than {RACERS} threads of {name} waited beside a CPU that they may use"));
+    }
+    let throttled: f64 = view.each("cgroup.throttled_time").filter_map(|(_, s)| s.total(span)).sum();
+    if throttled > 0.5 * waited {
+        return Err(format!("the threads of {name} waited for CPU quota"));
+    }
+    let seconds = high.run.seconds().max(1e-9);
+    let busiest = racers.iter().map(|row| of_row("task.cpu_time", row) / seconds).fold(0.0, f64::max);
+    if busiest >= ALONE || switches * TURN_S < cpu {
+        return Err(format!("the threads of {name} compute for long at a time"));
+    }
+    let seen = locks(view, process);
+    let is_sure = seen.as_ref().is_some_and(|s| s.is_fought_for);
+    if !is_sure && !takes_turns(view, process, span) {
+        return Err(format!("the threads of {name} use {:.1} CPUs: they do not take turns", cpu / seconds));
+    }
+    if waits_for_others(view, process, switches, span) && !is_sure {
+        return Err(format!("the threads of {name} wait for reads, requests or packets"));
+    }
+    let mut finding = found(view, process, &high);
+    finding.statement = format!(
+        "{} threads of {name} waited {:.1} task-seconds a second for a CPU ({:.1} before) while {:.1} CPUs that they may use were \
+         idle, and together they used {:.2}: one goes on, the others take turns",
+        racers.len(),
+        high.during,
+        high.before.unwrap_or(0.0),
+        idle.within(span).mean().unwrap_or(0.0),
+        cpu / seconds
+    );
+    finding.evidence.push(view.task_evidence("task.run_delay", process, high.before, high.during, span));
+    for metric in ["task.cpu_time", "task.nvcsw"] {
+        finding.evidence.push(view.task_evidence(metric, process, None, total(metric) / seconds, span));
+    }
+    finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
+    finding.loss_s = Some(waited - high.before.unwrap_or(0.0) * seconds);
+    tell(&mut finding, seen);
+    Ok(Some((switches / seconds, finding)))
+}
+
+/// Whether a process uses just one CPU, all the time.
+fn takes_turns(view: &View<'_>, process: &Process<'_>, span: Span) -> bool {
+    let Some(cpu) = process.signal(view.set, "task.cpu_time", span) else { return false };
+    // The first sample of a run lies half before it.
+    let v = cpu.v.get(1..).unwrap_or_default();
+    let mean = v.iter().sum::<f64>() / v.len() as f64;
+    let spread = v.iter().map(|v| (v - mean).abs()).sum::<f64>() / v.len() as f64;
+    (mean - 1.0).abs() <= ONE_CPU && spread <= STEADY * mean
+}
+
+/// What an armed probe saw of the waits of a process for locks of its own.
+struct Locks {
+    text: String,
+    address: Option<String>,
+    evidence: Evidence,
+    /// Whether many short waits at one place were seen; idle threads that wait for work make few and long ones.
+    is_fought_for: bool,
+}
+
+/// So many waits a second at one futex.
+const WAITS_S: f64 = 100.0;
+/// At each moment half a thread or more waits there.
+const WAITING: f64 = 0.5;
+
+/// Says in a finding what a probe saw, or that none did.
+fn tell(finding: &mut Finding, seen: Option<Locks>) {
     finding.confidence = 0.65;
-    match locks {
-        Some((text, address, evidence)) => {
-            finding.culprit.address = address;
-            finding.statement = format!("{}; {text}", finding.statement);
-            finding.evidence.push(evidence);
+    match seen {
+        Some(seen) => {
+            finding.culprit.address = seen.address;
+            finding.statement = format!("{}; {}", finding.statement, seen.text);
+            finding.evidence.push(seen.evidence);
             finding.confidence = 0.95;
         }
         None => finding.remarks.push(
@@ -189,14 +320,10 @@ fn race(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option<
                 .to_owned(),
         ),
     }
-    Ok(Some((high.during, finding)))
 }
 
 /// What an armed probe saw of its waits for locks.
-fn locks(
-    view: &View<'_>,
-    process: &Process<'_>,
-) -> Option<(String, Option<String>, mitra_model::report::Evidence)> {
+fn locks(view: &View<'_>, process: &Process<'_>) -> Option<Locks> {
     let rows = captured::of_process(view, &["locks", "offcpu", "syscalls"], process.pid, process.comm);
     // Locks of the kernel are another condition's.
     let is_futex = |r: &&captured::Row<'_>| match r.kind {
@@ -215,7 +342,13 @@ fn locks(
     // `futex 0x7f00aa10: do_futex < …`.
     let address = most.row.what.strip_prefix("futex ").and_then(|rest| rest.split([':', ' ']).next());
     let evidence = view.event_evidence("event.capture", process.comm, most.row.amount, "s", most.event);
-    Some((text, address.map(str::to_owned), evidence))
+    let seconds = most.seconds.max(1e-9);
+    Some(Locks {
+        text,
+        address: address.map(str::to_owned),
+        evidence,
+        is_fought_for: most.row.count / seconds >= WAITS_S && most.row.amount / seconds >= WAITING,
+    })
 }
 
 fn remedies(_: &Finding) -> Vec<Remedy> {
