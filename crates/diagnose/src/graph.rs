@@ -163,6 +163,11 @@ static EDGES: &[Edge] = &[
     explains("fork-storm", "minor-fault-storm", "each new process touches its pages for the first time"),
     edge("minor-fault-storm", "mmap-lock-contention", "each fault takes the lock for reading"),
     explains("minor-fault-storm", "cpu-hog", "the CPU goes into faults"),
+    explains(
+        "allocator-carrier-misfit",
+        "cpu-hog",
+        "the CPU goes into faults and into the maps of the blocks",
+    ),
     explains("minor-fault-storm", "single-thread-bottleneck", "the thread is busy with faults"),
     edge("mmap-lock-contention", "tasks-in-d-state", "who waits for the lock sleeps uninterruptibly"),
     edge("minor-fault-storm", "cpu-saturated", "faults cost CPU"),

@@ -157,8 +157,8 @@ fn threads(stage: &mut Stage) -> Result<Truth, Stop> {
     let victim = stage.role(&bystander, "work", "", &Place::default())?;
     let (least, most) = stage.loud((120, 240), (60, 80));
     let per_s = stage.draw().between(least, most);
-    // What they compute adds up to two CPUs at the end of the shortest time, so that the bystander feels it.
-    let (pause, turns) = stage.loud((60, 60_000), (60, 150_000));
+    // What they compute adds up to about one CPU at the end of the shortest time, so that the bystander feels it.
+    let (pause, turns) = stage.loud((60, 60_000), (60, 90_000));
     stage.healthy()?;
 
     stage.trouble_starts();

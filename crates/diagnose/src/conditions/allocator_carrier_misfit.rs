@@ -95,6 +95,9 @@ fn observe(view: &View<'_>) -> Observation {
 
 /// The run time whose allocators map large blocks one by one, by the names of its process.
 const RUN_TIMES: &[&str] = &["beam.smp", "beam"];
+/// Two hundred megabytes are mapped, cleared and given back each second, a tenth of a CPU. Less than of any other program's
+/// faults is enough, since the allocators of a run time are made to keep what it needs again.
+const FAULTS_S: f64 = 50_000.0;
 /// What a program that only grows touches stays with it.
 const KEPT_SHARE: f64 = 0.2;
 
@@ -102,7 +105,7 @@ const KEPT_SHARE: f64 = 0.2;
 /// again; of its allocators only the single-block carriers do that.
 fn live(view: &View<'_>) -> Observation {
     let needs = "carriers of the run time's allocators: recon_alloc:sbcs_to_mbcs(current)";
-    let Some(high) = minor_fault_storm::storm(view) else {
+    let Some(high) = minor_fault_storm::storm_above(view, FAULTS_S) else {
         return Observation::CannotTell(needs.to_owned());
     };
     let span = high.run.span();

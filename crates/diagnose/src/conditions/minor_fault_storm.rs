@@ -47,12 +47,17 @@ const SHARE: f64 = 0.5;
 
 /// Faults beyond those of new processes.
 pub fn storm(view: &View<'_>) -> Option<High> {
+    storm_above(view, FAULTS_S)
+}
+
+/// Faults beyond those of new processes, and beyond so many a second.
+pub fn storm_above(view: &View<'_>, faults_s: f64) -> Option<High> {
     let faults = view.system("vm.pgfault")?;
     let own = match view.system("sys.forks") {
         Some(forks) => faults.zip(&forks, |faults, forks| faults - FAULTS_PER_FORK * forks),
         None => faults,
     };
-    let floor = if waits_for_the_lock(view) { FAULTS_WAITED_S } else { FAULTS_S };
+    let floor = if waits_for_the_lock(view) { FAULTS_WAITED_S } else { faults_s };
     let threshold = view.threshold(floor, &view.base_values("vm.pgfault", ""));
     let mut high = view.high_signal(&own, threshold, 3.0, None)?;
     high.before = view.before_span("vm.pgfault", "", high.run.span());
