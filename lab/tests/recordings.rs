@@ -34,7 +34,17 @@ fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, mitra_archive::Error
     let mut awake: HashSet<Arc<str>> = seen.metrics().flat_map(|(_, rows)| rows.keys().cloned()).collect();
     let stuck = seen.each_text("task.kstack").filter(|(_, stack)| stack.last().is_some());
     awake.extend(stuck.map(|(row, _)| Arc::from(row)));
-    let rows: RowFilter = Arc::new(move |entity, row| entity != Entity::Task || awake.contains(row));
+    let awake = Arc::new(awake);
+    let threads = Arc::clone(&awake);
+    let rows: RowFilter = Arc::new(move |entity, row| entity != Entity::Task || threads.contains(row));
+    let tgid = mitra_model::lookup("task.tgid").into_iter().collect();
+    let set = reader.read(&Query { rows: Some(rows), ..Query::new(span, tgid) })?;
+    let leaders: HashSet<String> =
+        set.each("task.tgid").filter_map(|(_, s)| s.last(Span::ALL)).map(|tgid| format!("{tgid}")).collect();
+    let rows: RowFilter = Arc::new(move |entity, row| {
+        let is_leader = row.split_once('@').is_some_and(|(tid, _)| leaders.contains(tid));
+        entity != Entity::Task || awake.contains(row) || is_leader
+    });
     let metrics = mitra_diagnose::detail_metrics();
     reader.read(&Query { rows: Some(rows), moving_only: true, ..Query::new(span, metrics) })
 }
