@@ -110,6 +110,8 @@ fn small_with_victim(stage: &mut Stage, file_mb: u64, free_bytes: u64) -> Result
         let text = std::fs::read_to_string(&statm).unwrap_or_default();
         text.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0) * 4096 >= file_mb << 20
     })?;
+    // What others gave back meanwhile.
+    stage.leave_free(free_bytes)?;
     Ok(victim)
 }
 

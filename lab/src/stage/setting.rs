@@ -17,6 +17,8 @@ const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 const RESERVE_TRIES: u32 = 4;
 /// A twentieth more than was asked for is near enough.
 const NEARLY: u64 = 20;
+/// And so many bytes, which come and go with whatever runs.
+const NEARLY_BYTES: u64 = 64 << 20;
 /// Memory so scattered that more than this cannot be reserved is left alone.
 const BALLAST_MB_MAX: u64 = 6_000;
 
@@ -84,7 +86,7 @@ impl Stage {
         let free = counters::mem_free_bytes().unwrap_or(0);
         let kept = fs::read_to_string("/proc/zoneinfo").map(|text| watermarks(&text)).unwrap_or(0);
         let spare = free.saturating_sub(kept);
-        if spare + (bytes / NEARLY) < bytes {
+        if spare + (bytes / NEARLY).max(NEARLY_BYTES) < bytes {
             return Err(Stop::NotMade(format!("{} MB are free, {} wanted", spare >> 20, bytes >> 20)));
         }
         self.hold(spare.saturating_sub(bytes))
