@@ -2,7 +2,7 @@
 //!
 //! Each of these may be refused to a process without privileges, and then the recorder runs as everybody else does.
 
-use std::fs;
+use std::{fs, io};
 
 /// Before most of what else wants a CPU. The sampler needs a few milliseconds of each second, so nobody misses them.
 const NICE: libc::c_int = -10;
@@ -10,7 +10,7 @@ const NICE: libc::c_int = -10;
 const OOM_SCORE_ADJ: &str = "-900";
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
-/// Secures the calling thread's place on the CPU and the process' place in memory; returns what was refused.
+/// Secures the places of all threads there are on the CPU, and that of the process in memory; returns what was refused.
 pub fn secure() -> Vec<String> {
     let mut refused = Vec::new();
     // Pages that are in use stay, those that never were are not fetched: while the machine thrashes the recorder would
@@ -18,11 +18,10 @@ pub fn secure() -> Vec<String> {
     let lock = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: it changes how the kernel treats pages of this process, and no memory.
     if unsafe { libc::mlockall(lock) } != 0 {
-        refused.push(format!("its memory cannot be kept resident: {}", std::io::Error::last_os_error()));
+        refused.push(format!("its memory cannot be kept resident: {}", io::Error::last_os_error()));
     }
-    // SAFETY: on Linux this sets the nice value of the calling thread; it touches no memory.
-    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } != 0 {
-        refused.push(format!("it has no precedence on the CPU: {}", std::io::Error::last_os_error()));
+    if let Err(error) = precede() {
+        refused.push(format!("it has no precedence on the CPU: {error}"));
     }
     // Whoever set another value meant it.
     let is_default = fs::read_to_string(OOM_SCORE_FILE).is_ok_and(|text| text.trim() == "0");
@@ -30,4 +29,41 @@ pub fn secure() -> Vec<String> {
         refused.push(format!("it may be killed when memory runs out: {error}"));
     }
     refused
+}
+
+/// Each thread has a nice value of its own: the one that writes the archive and the one that asks about the network are
+/// waited for.
+fn precede() -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/task")? {
+        let Some(tid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // SAFETY: on Linux this sets the nice value of one thread, of this process; it touches no memory.
+        if unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, NICE) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_were_there_before_have_precedence_too() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (done, end) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            // SAFETY: it asks for a number.
+            sender.send(unsafe { libc::gettid() }).unwrap();
+            _ = end.recv();
+        });
+        let tid: libc::id_t = receiver.recv().unwrap().try_into().unwrap();
+        match precede() {
+            // SAFETY: it asks for a number.
+            Ok(()) => assert_eq!(unsafe { libc::getpriority(libc::PRIO_PROCESS, tid) }, NICE),
+            Err(error) => println!("skipped: {error}"),
+        }
+        drop(done);
+        other.join().unwrap();
+    }
 }
