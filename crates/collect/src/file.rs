@@ -107,12 +107,21 @@ impl Buffer {
     /// Reads at most `bytes_max` in one call. For files whose reader the kernel makes wait, or whose buffer it
     /// zeroes, by the size asked for: sysctls, records of the kernel log.
     pub fn fill_once(&mut self, fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<&[u8]> {
-        if self.bytes.len() < bytes_max {
-            self.bytes.resize(bytes_max, 0);
-        }
-        let room = self.bytes.get_mut(..bytes_max).unwrap_or_default();
-        let read = rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut *room))?;
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(fd, self.room(bytes_max)))?;
         Ok(self.bytes.get(..read).unwrap_or_default())
+    }
+
+    /// The same of a file that stays open, from its beginning.
+    pub fn refill_once(&mut self, fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<&[u8]> {
+        let read = rustix::io::retry_on_intr(|| rustix::io::pread(fd, self.room(bytes_max), 0))?;
+        Ok(self.bytes.get(..read).unwrap_or_default())
+    }
+
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.bytes.len() < bytes {
+            self.bytes.resize(bytes, 0);
+        }
+        self.bytes.get_mut(..bytes).unwrap_or_default()
     }
 }
 

@@ -208,6 +208,7 @@ impl Sampler {
         self.network.ask();
         self.sources.repeat_slow(frame);
         self.sources.read_fast(is_retry, &mut self.io, frame);
+        self.bad_lines += i64::from(self.settings.read(&mut self.io, frame));
         self.space.read_fast(&mut self.io, frame);
         if self.nodes.is_fast() {
             self.bad_lines += i64::from(self.nodes.read(&mut self.io, frame));
@@ -260,7 +261,7 @@ impl Sampler {
     fn read_slow(&mut self, is_retry: bool) {
         self.sources.read_slow(is_retry, &mut self.io);
         let frame = self.sources.slow_frame();
-        self.bad_lines += i64::from(self.settings.read(&mut self.io, frame));
+        self.bad_lines += i64::from(self.settings.read_slow(&mut self.io, frame));
         self.tasks.set_delays_on(self.settings.delays_on(frame));
         self.finder.set_delays_since_boot(self.settings.delays_since_boot());
         self.disk_facts.read(&mut self.io, frame);

@@ -101,6 +101,11 @@ pub struct Finding {
     pub loss_s: Option<f64>,
     /// Whether it is no incident but something to do better.
     pub is_advice: bool,
+    /// The states that it can bring about, where this one reaches less far than the edges of its condition: a limit
+    /// of dirty pages delays writers and no connection.
+    pub governs: Option<&'static [&'static str]>,
+    /// Causes that may be there and without which it would be there just as well.
+    pub despite: &'static [&'static str],
     /// Whose doing it is.
     pub culprit: Culprit,
     /// One sentence with the numbers.

@@ -212,6 +212,10 @@ impl Links {
             if edge.same_process && !is_same_process(&cause.finding, &effect.finding) {
                 continue;
             }
+            let is_out_of_reach = cause.finding.governs.is_some_and(|list| !list.contains(&edge.effect));
+            if is_out_of_reach || effect.finding.despite.contains(&edge.cause) {
+                continue;
+            }
             let step_s = cause.finding.step_s.max(effect.finding.step_s).max(1.0);
             // Three samples: counters of a node are folded once a second, and an onset is known to a sample.
             let tolerance = (3.0 * step_s * SECOND as f64) as i64;

@@ -10,7 +10,7 @@ use crate::record::{Kind, State};
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#1c2430}\
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .6rem;border-bottom:1px solid #dde2e8;text-align:left;\
 vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.y{color:#12702f}.x{color:#b3261e;font-weight:600}\
-.m td{text-align:center;padding:.15rem .35rem}.m th.v{writing-mode:vertical-rl;transform:rotate(180deg);font-weight:400}\
+.w{overflow-x:auto}.m td{text-align:center;padding:.15rem .35rem}.m th.v{writing-mode:vertical-rl;transform:rotate(180deg);font-weight:400}\
 .d{background:#d9f0df}.e{background:#f9d9d6}small{color:#5a6675}\
 @media(prefers-color-scheme:dark){body{background:#14181d;color:#dde3ea}td,th{border-color:#323a44}.d{background:#1d4a2b}.e{background:#5c2320}}";
 
@@ -131,7 +131,7 @@ fn pairs(text: &mut String, runs: &[Judged]) {
 fn matrix(text: &mut String, summary: &Summary) {
     let truths: BTreeSet<&str> = summary.confusion.keys().map(|(t, _)| t.as_str()).collect();
     let answers: BTreeSet<&str> = summary.confusion.keys().map(|(_, a)| a.as_str()).collect();
-    text.push_str("<h2>Truth (rows) and answer (columns)</h2><table class=m><tr><th>");
+    text.push_str("<h2>Truth (rows) and answer (columns)</h2><div class=w><table class=m><tr><th>");
     for answer in &answers {
         _ = write!(text, "<th class=v>{}", escape(answer));
     }
@@ -147,7 +147,7 @@ fn matrix(text: &mut String, summary: &Summary) {
             }
         }
     }
-    text.push_str("</table>");
+    text.push_str("</table></div>");
 }
 
 fn untold(text: &mut String, summary: &Summary) {

@@ -78,6 +78,7 @@ const KEPT_FREE: &[&str] = &[
     "page-cache-eviction",
     "mass-reclaim",
     "refaults",
+    "page-cache-thrash",
 ];
 
 static TABLE: &[Feeds] = &[
@@ -104,9 +105,14 @@ static TABLE: &[Feeds] = &[
 /// A change may need so long until its effect is seen: a limit is reached, a cache is shrunk.
 const EFFECT_WITHIN_S: f64 = 60.0;
 
+/// Where a setting is read more seldom than this, its change cannot be put in order with what it may have done.
+const READ_EVERY_MAX_NS: i64 = 10 * SECOND;
+
 /// A setting that changed.
 struct Change {
     at: i64,
+    /// When it still had the old value: it was changed somewhere between.
+    not_before: i64,
     from: String,
     to: String,
     up: Option<bool>,
@@ -139,7 +145,7 @@ fn observe(view: &View<'_>) -> Observation {
         if best.as_ref().is_some_and(|(b, _)| *b <= lag) {
             continue;
         }
-        best = Some((lag, finding(view, row.setting, &change, effect, &found)));
+        best = Some((lag, finding(view, row, &change, effect, &found)));
     }
     match best {
         Some((_, finding)) => Observation::Active(Box::new(finding)),
@@ -157,14 +163,26 @@ fn last_change(view: &View<'_>, setting: &str) -> Option<Change> {
         let samples: Vec<(i64, f64)> = series.samples(known).map(|(t, _, v)| (t, v)).collect();
         let pair = samples.windows(2).rev().find(|w| w[0].1 != w[1].1)?;
         let (from, to) = (pair[0].1, pair[1].1);
-        return Some(Change { at: pair[1].0, from: exact(from), to: exact(to), up: Some(to > from) });
+        return Some(Change {
+            at: pair[1].0,
+            not_before: pair[0].0,
+            from: exact(from),
+            to: exact(to),
+            up: Some(to > from),
+        });
     }
     let text = view.set.text(setting, "")?;
     let list: Vec<(i64, &str)> = text.changes.iter().filter_map(|(t, v)| Some((*t, v.as_deref()?))).collect();
     let pair = list.windows(2).rev().find(|w| w[0].1 != w[1].1 && w[1].0 < view.window.until)?;
     let last = |text: &str| text.split_whitespace().last().and_then(|v| v.parse::<f64>().ok());
     let up = last(pair[0].1).zip(last(pair[1].1)).map(|(from, to)| to > from);
-    Some(Change { at: pair[1].0, from: pair[0].1.to_owned(), to: pair[1].1.to_owned(), up })
+    Some(Change {
+        at: pair[1].0,
+        not_before: pair[1].0,
+        from: pair[0].1.to_owned(),
+        to: pair[1].1.to_owned(),
+        up,
+    })
 }
 
 /// Of a limit as a share and the same in bytes one holds, and the kernel sets the other one to 0.
@@ -193,7 +211,8 @@ fn effect_of(view: &View<'_>, row: &Feeds, change: &Change) -> Option<(&'static 
         let Observation::Active(found) = (super::get(id)?.observe)(view) else { continue };
         let step = (found.step_s.max(1.0) * 2.0 * SECOND as f64) as i64;
         let lag = words::between(change.at, found.onset);
-        let follows = found.onset >= change.at - step && lag <= EFFECT_WITHIN_S;
+        let earliest = change.not_before.max(change.at - READ_EVERY_MAX_NS);
+        let follows = found.onset >= earliest - step && lag <= EFFECT_WITHIN_S;
         if follows && first.as_ref().is_none_or(|(_, f)| found.onset < f.onset) {
             first = Some((id, *found));
         }
@@ -201,10 +220,12 @@ fn effect_of(view: &View<'_>, row: &Feeds, change: &Change) -> Option<(&'static 
     first
 }
 
-fn finding(view: &View<'_>, setting: &str, change: &Change, effect: &str, found: &Finding) -> Finding {
+fn finding(view: &View<'_>, row: &Feeds, change: &Change, effect: &str, found: &Finding) -> Finding {
+    let setting = row.setting;
     let name = setting.trim_start_matches("sysctl.");
     let mut finding = view.finding_at(change.at.min(found.onset));
     finding.end = found.end;
+    finding.governs = Some(row.effects);
     finding.seen = found.seen.or(Some(view.window));
     finding.culprit.sysctl = Some(name.to_owned());
     let lag = words::between(change.at, found.onset).max(0.0);

@@ -5,6 +5,7 @@
 //! thousand times each; that is a price of starting them, see `fork-storm`. What remains is memory that a program asks
 //! for and returns again and again: an allocator that maps each large block by itself.
 
+use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
@@ -26,6 +27,7 @@ pub const CONDITION: Condition = Condition {
         "sys.forks",
         "sys.cpu_system",
         "task.minflt",
+        "task.majflt",
         "task.system_time",
         "tasks.d_lock",
         "task.kstack",
@@ -40,8 +42,8 @@ pub const CONDITION: Condition = Condition {
 pub const FAULTS_S: f64 = 100_000.0;
 /// What the start of a large program touches: twenty megabytes.
 const FAULTS_PER_FORK: f64 = 5_000.0;
-/// Faults that wait for a device are another story.
-const MAJOR_SHARE: f64 = 0.001;
+/// Faults that wait for a device are another story: one takes 100 µs and more, as long as a hundred that do not.
+const MAJOR_SHARE: f64 = 0.01;
 /// One program does most of the faulting.
 const SHARE: f64 = 0.5;
 
@@ -84,20 +86,31 @@ fn observe(view: &View<'_>) -> Observation {
     };
     let span = high.run.span();
     let major = view.system("vm.pgmajfault").and_then(|s| s.within(span).mean());
-    if major.is_some_and(|major| major > MAJOR_SHARE * high.during && major > 100.0) {
-        return Observation::Inactive(format!(
-            "{} of the faults each second wait for a device",
-            words::count(major.unwrap_or(0.0))
-        ));
-    }
     let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.minflt", span));
     let top = tops.first();
+    // Whose pages come from a device may be somebody else.
+    let waits = match top {
+        Some(top) => Some(waits_of(view, top.comm, span)).filter(|w| *w > MAJOR_SHARE * top.rate),
+        None => major.filter(|m| *m > MAJOR_SHARE * high.during),
+    };
+    if let Some(waits) = waits {
+        return Observation::Inactive(format!(
+            "{} of the faults each second wait for a device",
+            words::count(waits)
+        ));
+    }
     if top.is_some_and(|t| t.share < SHARE) {
         return Observation::Inactive(
             "the faults are spread over many programs, none does half of them".to_owned(),
         );
     }
     Observation::Active(Box::new(finding(view, &high, top, major)))
+}
+
+/// Major faults a second of the processes of a name.
+fn waits_of(view: &View<'_>, comm: &str, span: Span) -> f64 {
+    let list = view.processes().iter().filter(|p| p.comm == comm);
+    list.map(|p| p.total(view.set, "task.majflt", span)).sum::<f64>() / span.seconds().max(1e-9)
 }
 
 fn finding(view: &View<'_>, high: &High, top: Option<&process::Top<'_>>, major: Option<f64>) -> Finding {
