@@ -111,7 +111,7 @@ mod tests {
         let mut io = Io::new(Root::open(dir.path()).unwrap());
         let mut frame = Frame::new();
         let mut settings = Settings::new();
-        assert_eq!(settings.read(&mut io, &mut frame), 1, "a ratio is no word");
+        assert_eq!(settings.read_slow(&mut io, &mut frame), 1, "a ratio is no word");
         let cell = |frame: &mut Frame, name: &str| frame.system_mut()[column(name).unwrap()];
         assert_eq!(cell(&mut frame, "sysctl.vm.swappiness"), 60);
         assert_eq!(cell(&mut frame, "sysctl.vm.dirty_ratio"), NA);

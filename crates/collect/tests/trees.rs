@@ -106,20 +106,22 @@ fn slow_sources_are_repeated_in_between() {
     let tree = Tree::new();
     let mut sampler = tree.sampler();
     let mut frame = Frame::new();
-    let mut swappiness = |at: i64| {
+    tree.put("proc/sys/kernel/task_delayacct", "0\n");
+    let mut cells = |at: i64| {
         if at > 0 {
             tree.clock.advance(SECOND);
         }
         sampler.sample(&mut frame).expect("a sample");
-        (system(&mut frame, "sysctl.vm.swappiness"), system(&mut frame, "sys.load1"))
+        ["sys.delayacct", "sys.load1", "sysctl.vm.swappiness"].map(|name| system(&mut frame, name))
     };
-    assert_eq!(swappiness(0), (60, 50));
-    tree.put("proc/sys/vm/swappiness", "10\n");
+    assert_eq!(cells(0), [0, 50, 60]);
+    tree.put("proc/sys/kernel/task_delayacct", "1\n");
     tree.put("proc/loadavg", "2.00 0.25 0.10 1/100 4242\n");
+    tree.put("proc/sys/vm/swappiness", "10\n");
     for at in 1..10 {
-        assert_eq!(swappiness(at), (60, 200));
+        assert_eq!(cells(at), [0, 200, 10]);
     }
-    assert_eq!(swappiness(10), (10, 200));
+    assert_eq!(cells(10), [1, 200, 10]);
 }
 
 #[test]
