@@ -3,50 +3,32 @@
 //!
 //! `lab/recordings` is filled by `mitra-lab ship`. No root is needed: only archives are read.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use mitra_archive::{Query, Reader, RowFilter};
+use mitra_archive::{Awake, Query, Reader};
 use mitra_diagnose::Request;
 use mitra_lab::baselines::Answers;
 use mitra_lab::disguise::{Renames, disguise};
 use mitra_lab::score::{self, Judged, Summary};
 use mitra_lab::ship::{Shipped, miss};
 use mitra_model::time::SECOND;
-use mitra_model::{Entity, SeriesSet, Span};
+use mitra_model::{SeriesSet, Span};
 
 /// What `mitra explain` reads first and second; see `crates/app/src/commands/explain.rs`.
 fn explain(archive: &Path, window: Span) -> serde_json::Value {
     let reader = Reader::open(archive).unwrap();
     let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics())).unwrap();
-    let mut detail = |span: Span| detail(&reader, span).map_err(|e| e.to_string());
-    let report = mitra_diagnose::explain(&Request { window, baseline: None }, &scan, &mut detail);
+    let report =
+        mitra_diagnose::explain(&Request { window, baseline: None }, &scan, &mut |span| detail(&reader, span));
     serde_json::to_value(report).unwrap()
 }
 
-fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, mitra_archive::Error> {
-    let signs = ["task.cpu_time", "task.run_delay", "task.kstack"];
-    let signs = signs.into_iter().filter_map(mitra_model::lookup).collect();
-    let seen = reader.read(&Query { moving_only: true, ..Query::new(span, signs) })?;
-    let mut awake: HashSet<Arc<str>> = seen.metrics().flat_map(|(_, rows)| rows.keys().cloned()).collect();
-    let stuck = seen.each_text("task.kstack").filter(|(_, stack)| stack.last().is_some());
-    awake.extend(stuck.map(|(row, _)| Arc::from(row)));
-    let awake = Arc::new(awake);
-    let threads = Arc::clone(&awake);
-    let rows: RowFilter = Arc::new(move |entity, row| entity != Entity::Task || threads.contains(row));
-    let tgid = mitra_model::lookup("task.tgid").into_iter().collect();
-    let set = reader.read(&Query { rows: Some(rows), ..Query::new(span, tgid) })?;
-    let leaders: HashSet<String> =
-        set.each("task.tgid").filter_map(|(_, s)| s.last(Span::ALL)).map(|tgid| format!("{tgid}")).collect();
-    let rows: RowFilter = Arc::new(move |entity, row| {
-        let is_leader = row.split_once('@').is_some_and(|(tid, _)| leaders.contains(tid));
-        entity != Entity::Task || awake.contains(row) || is_leader
-    });
-    let metrics = mitra_diagnose::detail_metrics();
-    reader.read(&Query { rows: Some(rows), moving_only: true, ..Query::new(span, metrics) })
+fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
+    let awake = Awake { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
+    reader.read_awake(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
 }
 
 fn judged(folder: &Path) -> (Shipped, Judged) {

@@ -4,6 +4,7 @@
 //! Nothing here looks at the meaning of a metric; columns go by name, so files outlive the metric table.
 
 mod arena;
+mod awake;
 mod back;
 mod block;
 mod captures;
@@ -33,6 +34,7 @@ mod track;
 mod varint;
 pub mod writer;
 
+pub use awake::Awake;
 pub use captures::{CaptureFile, captures, read_capture, store_capture};
 pub use error::{Error, Skipped};
 pub use reader::{Query, Reader, RowFilter};

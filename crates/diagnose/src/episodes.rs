@@ -45,6 +45,8 @@ const TRIGGERS: &[Trigger] = &[
     // Waiting for memory costs more than waiting for a device: it is work done twice.
     system(&["psi.memory_some"], 0.05),
     system(&["tasks.run_delay"], 0.4),
+    // For a whole second each CPU had a task more than it could run: a burst, however short.
+    Trigger { need_s: 0.0, ..per_cpu(&["tasks.run_delay"], 1.0) },
     // A thread near its limit: from 90 % on, queueing makes waits ten times the service time.
     system(&["tasks.busiest"], 0.9),
     system(&["tasks.d_io", "tasks.d_lock", "tasks.d_memory", "tasks.d_throttle"], 2.0),

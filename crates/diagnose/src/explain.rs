@@ -31,6 +31,11 @@ pub(crate) const LEAD_NS: i64 = 5 * SECOND;
 /// Ranges up to this are read whole, with their tasks, so that the ledger can name who waited.
 const WHOLE_NS: i64 = 900 * SECOND;
 
+/// By what a task is known to have done something in a time: of the others the second look needs nothing.
+pub const AWAKE: &[&str] = &["task.cpu_time", "task.run_delay", "task.kstack"];
+/// Who leads the process of a task, and has its name and its memory.
+pub const LEADER: &str = "task.tgid";
+
 /// The metrics of the first look, over the whole window.
 #[must_use]
 pub fn scan_metrics() -> Vec<&'static Metric> {

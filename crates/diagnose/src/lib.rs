@@ -42,5 +42,5 @@ pub mod words;
 pub use case::explain_files;
 pub use condition::{Condition, Finding, Observation, Role};
 pub use conditions::all as conditions;
-pub use explain::{Request, detail_metrics, explain, scan_metrics};
+pub use explain::{AWAKE, LEADER, Request, detail_metrics, explain, scan_metrics};
 pub use graph::{Edge, edges as graph};

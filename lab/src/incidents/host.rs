@@ -117,11 +117,13 @@ fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
 fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, scheduler, job) = (stage.draw().name(), stage.draw().name(), stage.draw().name());
     let victim = stage.role(&bystander, "work", "", &Place::default())?;
-    let period = stage.draw().between(5, 6);
+    // Three bursts are a rhythm: those of the loud form come within ten seconds.
+    let (least, most) = stage.loud((4, 4), (5, 6));
+    let period = stage.draw().between(least, most);
     let cpus = machine::cpus() as u64;
     let workers = cpus * stage.loud(4, 2);
-    // A third to a fourth of the time all CPUs are busy; faint: a seventh.
-    let millis = stage.loud(1_500, 850) * cpus / workers;
+    // A third of the time all CPUs are busy; faint: a fifth.
+    let millis = stage.loud(1_300, 1_050) * cpus / workers;
     stage.healthy()?;
 
     // The first burst comes within half a second.

@@ -108,7 +108,7 @@ fn erlang(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, go) = (stage.draw().name(), stage.file("go"));
     let victim = stage.role(&bystander, "work", "", &Place::default())?;
     // With fewer, or with pauses, the carriers that are free at a time fit into the cache that the allocator has for them.
-    let processes = stage.loud(24, 8);
+    let processes = stage.loud(24, 12);
     // Two words an element: one to eight megabytes.
     let words = stage.draw().between(80_000, 400_000);
     let program = erlang_program(processes, words, &go);

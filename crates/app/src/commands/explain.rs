@@ -1,10 +1,7 @@
 //! `mitra explain`: from the archive to a report.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use anyhow::{Context, Result, anyhow};
-use mitra_archive::{Query, Reader, RowFilter};
+use mitra_archive::{Awake, Query, Reader};
 use mitra_diagnose::Request;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
@@ -89,8 +86,7 @@ pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<
         return imported(reader, window, baseline);
     }
     let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics()))?;
-    let mut detail = |span: Span| detail(reader, span).map_err(|e| e.to_string());
-    Ok(mitra_diagnose::explain(&Request { window, baseline }, &scan, &mut detail))
+    Ok(mitra_diagnose::explain(&Request { window, baseline }, &scan, &mut |span| detail(reader, span)))
 }
 
 /// Explains what was imported as the files that it was: lost time and pressure, by which a recording is searched, are not
@@ -102,52 +98,10 @@ fn imported(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Rep
     Ok(mitra_diagnose::explain_files(&set, good.as_ref(), Vec::new()))
 }
 
-/// Reads what the second look needs. Of ten thousand tasks nearly all sleep all the time: only those that ran, or
-/// were in D state, are read, and their leaders, which have the name and the memory of the process.
-fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, mitra_archive::Error> {
-    let signs =
-        ["task.cpu_time", "task.run_delay", "task.kstack"].into_iter().filter_map(mitra_model::lookup);
-    let seen = reader.read(&Query { moving_only: true, ..Query::new(span, signs.collect()) })?;
-    let mut awake: HashSet<Arc<str>> = HashSet::new();
-    for (_, rows) in seen.metrics() {
-        awake.extend(rows.keys().cloned());
-    }
-    for (row, stack) in seen.each_text("task.kstack") {
-        if stack.last().is_some() {
-            awake.insert(row.into());
-        }
-    }
-    drop(seen);
-    let awake = Arc::new(awake);
-    let leaders = leaders(reader, span, &awake)?;
-    let rows: RowFilter = Arc::new(move |entity, row| {
-        entity != Entity::Task
-            || awake.contains(row)
-            || thread_id(row).is_some_and(|id| leaders.contains(&id))
-    });
-    reader.read(&Query {
-        rows: Some(rows),
-        moving_only: true,
-        ..Query::new(span, mitra_diagnose::detail_metrics())
-    })
-}
-
-/// The id of the thread that a row is of.
-fn thread_id(row: &str) -> Option<u32> {
-    row.split_once('@')?.0.parse().ok()
-}
-
-/// The processes that threads belong to.
-fn leaders(
-    reader: &Reader,
-    span: Span,
-    threads: &Arc<HashSet<Arc<str>>>,
-) -> Result<HashSet<u32>, mitra_archive::Error> {
-    let threads = Arc::clone(threads);
-    let rows: RowFilter = Arc::new(move |entity, row| entity != Entity::Task || threads.contains(row));
-    let metrics = mitra_model::lookup("task.tgid").into_iter().collect();
-    let set = reader.read(&Query { rows: Some(rows), ..Query::new(span, metrics) })?;
-    Ok(set.each("task.tgid").filter_map(|(_, s)| s.last(Span::ALL)).map(|tgid| tgid as u32).collect())
+/// What the second look needs.
+fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
+    let awake = Awake { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
+    reader.read_awake(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
 }
 
 /// The plain words for a condition.
