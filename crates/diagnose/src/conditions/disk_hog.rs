@@ -82,10 +82,14 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     }
     let disk = nearest(&saturated, top.rate);
+    let by_requests = others_requests(view, &top.members, disk);
     let harm = if has_states {
-        Some(others_in_d_state(view, &top.members, span))
+        // States are seen once a second: of a wait that is short and comes often a few samples tell little.
+        let by_states = others_in_d_state(view, &top.members, span);
+        let more = |(now, before): &(f64, f64)| now - before;
+        by_requests.filter(|r| more(r) > more(&by_states)).or(Some(by_states))
     } else {
-        others_requests(view, &top.members, disk)
+        by_requests
     };
     let Some((waiting, waited_before)) = harm else {
         return Observation::CannotTell(
@@ -171,9 +175,18 @@ fn others_requests(view: &View<'_>, these: &[u32], disk: &Saturated) -> Option<(
     let usual = |of: &[&str]| {
         usual_ratio(view, disk, of, both).or_else(|| usual_ratio(view, disk, of, &["disk.transfers"]))
     };
-    let await_s = usual(&["disk.read_time", "disk.write_time"]).or_else(|| usual(&["disk.transfer_time"]))?;
-    let bytes = usual(&["disk.read_bytes", "disk.write_bytes"]).filter(|bytes| *bytes > 0.0)?;
-    let (seconds, longer_s) = (span.seconds().max(1e-9), (disk.await_s - await_s).max(0.0));
+    let of_reads = || -> Option<(f64, f64, f64)> {
+        let now = |metric: &str| view.of(metric, &disk.device)?.within(span).mean();
+        let (reads, time) = (now("disk.reads")?, now("disk.read_time")?);
+        let usual = |of: &str| usual_ratio(view, disk, &[of], &["disk.reads"]);
+        Some(((reads > 0.0).then(|| time / reads)?, usual("disk.read_time")?, usual("disk.read_bytes")?))
+    };
+    let of_all = || -> Option<(f64, f64, f64)> {
+        let before = usual(&["disk.read_time", "disk.write_time"]).or_else(|| usual(&["disk.transfer_time"]))?;
+        Some((disk.await_s, before, usual(&["disk.read_bytes", "disk.write_bytes"])?))
+    };
+    let (await_s, before_s, bytes) = of_reads().or_else(of_all).filter(|(.., bytes)| *bytes > 0.0)?;
+    let (seconds, longer_s) = (span.seconds().max(1e-9), (await_s - before_s).max(0.0));
     let waited: f64 = view
         .processes()
         .iter()
