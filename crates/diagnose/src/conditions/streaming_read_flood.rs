@@ -75,7 +75,7 @@ pub const THRASH_PER_STEAL: f64 = 0.25;
 
 /// How pages come back, by which flood and thrash are told apart.
 pub struct Return {
-    /// Pages that come back for each page that is evicted.
+    /// Pages that come back for each page that is evicted, over all or in the last third, where there are more.
     pub per_steal: f64,
     /// Pages that are activated at once for each that comes back; `None` where the kernel does not count.
     pub activated: Option<f64>,
@@ -89,10 +89,15 @@ impl Return {
         let mean = |signal: Option<Signal>| signal.and_then(|s| s.within(span).mean());
         let refault = mean(view.refault_file())?;
         let steal = mean(view.steal())?;
+        // What is read for the first time cannot come back: the more of a working set is known the more of it does.
+        let last = Span { since: span.until - (span.until - span.since) / 3, until: span.until };
+        let late = |signal: Option<Signal>| signal.and_then(|s| s.within(last).mean());
+        let late_per_steal =
+            late(view.refault_file()).zip(late(view.steal())).map_or(0.0, |(back, gone)| back / gone.max(1.0));
         let sum = |metric: &str| -> f64 { view.each(metric).filter_map(|(_, s)| s.mean(span)).sum() };
         let (bytes, reads) = (sum("disk.read_bytes"), sum("disk.reads"));
         Some(Return {
-            per_steal: refault / steal.max(1.0),
+            per_steal: (refault / steal.max(1.0)).max(late_per_steal),
             activated: mean(view.system("vm.workingset_activate_file")).map(|a| a / refault.max(1.0)),
             request_bytes: (reads > 0.0).then(|| bytes / reads),
         })
