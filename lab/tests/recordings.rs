@@ -5,8 +5,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mitra_archive::{Awake, Query, Reader};
 use mitra_diagnose::Request;
@@ -21,8 +21,9 @@ use mitra_model::{SeriesSet, Span};
 fn explain(archive: &Path, window: Span) -> serde_json::Value {
     let reader = Reader::open(archive).unwrap();
     let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics())).unwrap();
-    let report =
-        mitra_diagnose::explain(&Request { window, baseline: None }, &scan, &mut |span| detail(&reader, span));
+    let report = mitra_diagnose::explain(&Request { window, baseline: None }, &scan, &mut |span| {
+        detail(&reader, span)
+    });
     serde_json::to_value(report).unwrap()
 }
 

@@ -57,7 +57,8 @@ impl Reader {
     ) -> Result<HashSet<u32>, Error> {
         let threads = Arc::clone(threads);
         let rows: RowFilter = Arc::new(move |entity, row| entity != Entity::Task || threads.contains(row));
-        let set = self.read(&Query { rows: Some(rows), ..Query::new(span, lookup(leader).into_iter().collect()) })?;
+        let set =
+            self.read(&Query { rows: Some(rows), ..Query::new(span, lookup(leader).into_iter().collect()) })?;
         Ok(set.each(leader).filter_map(|(_, s)| s.last(Span::ALL)).map(|id| id as u32).collect())
     }
 }

@@ -182,7 +182,8 @@ fn others_requests(view: &View<'_>, these: &[u32], disk: &Saturated) -> Option<(
         Some(((reads > 0.0).then(|| time / reads)?, usual("disk.read_time")?, usual("disk.read_bytes")?))
     };
     let of_all = || -> Option<(f64, f64, f64)> {
-        let before = usual(&["disk.read_time", "disk.write_time"]).or_else(|| usual(&["disk.transfer_time"]))?;
+        let before =
+            usual(&["disk.read_time", "disk.write_time"]).or_else(|| usual(&["disk.transfer_time"]))?;
         Some((disk.await_s, before, usual(&["disk.read_bytes", "disk.write_bytes"])?))
     };
     let (await_s, before_s, bytes) = of_reads().or_else(of_all).filter(|(.., bytes)| *bytes > 0.0)?;

@@ -92,8 +92,9 @@ impl Return {
         // What is read for the first time cannot come back: the more of a working set is known the more of it does.
         let last = Span { since: span.until - (span.until - span.since) / 3, until: span.until };
         let late = |signal: Option<Signal>| signal.and_then(|s| s.within(last).mean());
-        let late_per_steal =
-            late(view.refault_file()).zip(late(view.steal())).map_or(0.0, |(back, gone)| back / gone.max(1.0));
+        let late_per_steal = late(view.refault_file())
+            .zip(late(view.steal()))
+            .map_or(0.0, |(back, gone)| back / gone.max(1.0));
         let sum = |metric: &str| -> f64 { view.each(metric).filter_map(|(_, s)| s.mean(span)).sum() };
         let (bytes, reads) = (sum("disk.read_bytes"), sum("disk.reads"));
         Some(Return {
