@@ -1,6 +1,6 @@
 //! The files of an archive: the half of the writer that touches the disk.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,9 @@ struct OpenLog {
     is_synced: bool,
 }
 
+/// Names that somebody else took are passed over up to this many at a time.
+const TAKEN_MAX: u64 = 100;
+
 /// What the archive has taken so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Totals {
@@ -40,6 +43,8 @@ pub(crate) struct Back {
     max_age: Duration,
     level: i32,
     log: Option<OpenLog>,
+    /// A log whose header could not be written, and that could not be removed either: the next one.
+    begun: Option<OpenLog>,
     shelf: Shelf,
     /// What captures took when a segment was closed last.
     capture_bytes: u64,
@@ -61,6 +66,7 @@ impl Back {
             max_age: options.max_age,
             level: options.level,
             log: None,
+            begun: None,
             shelf: Shelf::default(),
             capture_bytes: 0,
             waiting: Vec::new(),
@@ -123,19 +129,37 @@ impl Back {
 
     /// Begins a log with its header.
     pub(crate) fn create(&mut self, header: &[u8]) -> Result<(), Error> {
-        let number = self.next_number;
-        let path = dir::path(&self.dir, number, Role::Log);
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create_new(true).open(&path).map_err(Error::io("create", &path))?;
-        let mut log = OpenLog { number, path, file, bytes: 0, is_synced: false };
+        let mut log = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.next_log()?,
+        };
         if let Err(error) = write_whole(&mut log, header) {
-            let _ = fs::remove_file(&log.path);
+            let is_left = fs::remove_file(&log.path).is_err();
+            self.begun = is_left.then_some(log);
             return Err(error);
         }
         self.written_bytes += header.len() as u64;
-        self.next_number += 1;
+        self.next_number = log.number + 1;
         self.log = Some(log);
         Ok(())
+    }
+
+    /// An empty log with the next number that nobody has taken.
+    fn next_log(&mut self) -> Result<OpenLog, Error> {
+        let mut number = self.next_number;
+        loop {
+            let path = dir::path(&self.dir, number, Role::Log);
+            match dir::create(&path) {
+                Ok(file) => return Ok(OpenLog { number, path, file, bytes: 0, is_synced: false }),
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists
+                        && number - self.next_number < TAKEN_MAX =>
+                {
+                    number += 1;
+                }
+                Err(error) => return Err(Error::io("create", &path)(error)),
+            }
+        }
     }
 
     /// Appends a record to the log, and lets go of files that are too many, or whose last frame is before `oldest_us`.
@@ -187,6 +211,15 @@ impl Back {
         if self.trouble.is_none() {
             self.seal_waiting(&mut Vec::new());
         }
+    }
+
+    /// Makes a segment of the log as the disk has it: what it holds is not in memory any more.
+    pub(crate) fn close(&mut self, last_real_us: Option<i64>) {
+        self.trim_captures(last_real_us);
+        if let Some(OpenLog { number, path, bytes, .. }) = self.log.take() {
+            self.waiting.push(Kept { number, path, bytes, last_real_us: last_real_us.unwrap_or(i64::MAX) });
+        }
+        self.seal_waiting(&mut Vec::new());
     }
 
     /// Lets go of captures that are too many, and at `now_us` of those that are too old. Once for each segment is often

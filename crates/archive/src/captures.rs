@@ -51,7 +51,7 @@ pub struct CaptureFile {
 /// oldest captures go where there are too many.
 pub fn store_capture(dir: &Path, captured: &Captured) -> Result<String, Error> {
     let folder = dir.join(FOLDER);
-    fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
+    dir::make(&folder)?;
     let json = serde_json::to_vec(captured).map_err(|error| Error::io("pack", &folder)(error.into()))?;
     let packed = zstd::bulk::compress(&json, LEVEL).map_err(Error::io("pack", &folder))?;
     drop(json);
@@ -60,9 +60,7 @@ pub fn store_capture(dir: &Path, captured: &Captured) -> Result<String, Error> {
         let name = if attempt == 1 { format!("{stem}{ENDING}") } else { format!("{stem}.{attempt}{ENDING}") };
         let temporary = folder.join(format!("{name}.{}{UNFINISHED}", std::process::id()));
         let path = folder.join(&name);
-        let written = write(&temporary, &packed).and_then(|()| fs::hard_link(&temporary, &path));
-        _ = fs::remove_file(&temporary);
-        match written {
+        match write(&temporary, &path, &packed) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::io("write", &path)(error)),
             Ok(()) => {
@@ -75,10 +73,13 @@ pub fn store_capture(dir: &Path, captured: &Captured) -> Result<String, Error> {
     Err(Error::io("name a capture in", &folder)(io::ErrorKind::AlreadyExists.into()))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_data()
+/// Gives a file its name when it is complete. Whatever has the temporary name already is another's.
+fn write(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = dir::create(temporary)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_data());
+    let linked = written.and_then(|()| fs::hard_link(temporary, path));
+    _ = fs::remove_file(temporary);
+    linked
 }
 
 /// The captures of an archive, the oldest first. An archive without any is none the worse.
@@ -284,6 +285,22 @@ mod tests {
         assert_eq!(captures(dir.path()).unwrap(), files[3..]);
         fs::write(&files[3].path, b"not zstd").unwrap();
         assert!(read_capture(&files[3].path).is_err());
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join(FOLDER);
+        dir::make(&folder).unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, b"mine").unwrap();
+        let name = format!("{}{ENDING}", stem(&captured(0)));
+        let trap = folder.join(format!("{name}.{}{UNFINISHED}", std::process::id()));
+        std::os::unix::fs::symlink(&victim, &trap).unwrap();
+        let stored = store_capture(dir.path(), &captured(0)).unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"mine");
+        assert_ne!(stored, name);
+        assert_eq!(read_capture(&folder.join(stored)).unwrap(), captured(0));
     }
 
     #[test]

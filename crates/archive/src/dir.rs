@@ -1,9 +1,16 @@
 //! The files of an archive.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+
+/// A recording holds the command lines of everybody: whoever records reads it, and the group of the directory.
+const DIR_MODE: u32 = 0o750;
+/// The same for a file.
+pub(crate) const FILE_MODE: u32 = 0o640;
 
 /// What a file of the archive is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +56,16 @@ pub(crate) fn path(dir: &Path, number: u64, role: Role) -> PathBuf {
         Role::Unfinished => "tmp",
     };
     dir.join(format!("{number:010}.{ending}"))
+}
+
+/// Makes a directory, and what is missing above it, unless it is there.
+pub(crate) fn make(dir: &Path) -> Result<(), Error> {
+    DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(Error::io("create", dir))
+}
+
+/// Makes a file. Where the name is taken, if only by a link to somewhere else, that is an error.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
 }
 
 /// Makes names that were created, renamed or removed last.

@@ -17,6 +17,8 @@ use crate::open::OpenSegment;
 
 /// What the disk refused is tried again after this time.
 const RETRY: Duration = Duration::from_secs(1);
+/// What is said when the thread is gone. Nobody ended it, so it met a bug.
+const DIED: &str = "the thread that writes it has died of a bug";
 /// At the end of a recording a disk that takes nothing is given up after this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -26,6 +28,8 @@ enum Job {
     Append(Vec<u8>, i64),
     Sync,
     Seal(Box<OpenSegment>),
+    /// The same by the log alone, with the wall clock at its last frame.
+    Close(Option<i64>),
 }
 
 impl Job {
@@ -38,14 +42,26 @@ impl Job {
                 back.seal(segment);
                 Ok(())
             }
+            Job::Close(last_real_us) => {
+                back.close(*last_real_us);
+                Ok(())
+            }
         }
     }
 
+    /// What of the room for frames it takes.
     fn bytes(&self) -> usize {
         match self {
             Job::Create(bytes) | Job::Append(bytes, _) => bytes.len(),
-            // Bounded by the limit of a segment, and there is at most one that waits for each log.
-            Job::Sync | Job::Seal(_) => 0,
+            Job::Sync | Job::Seal(_) | Job::Close(_) => 0,
+        }
+    }
+
+    /// What it takes beside that.
+    fn segment_bytes(&self) -> usize {
+        match self {
+            Job::Seal(segment) => segment.bytes(),
+            _ => 0,
         }
     }
 }
@@ -91,13 +107,27 @@ impl Lane {
         }
     }
 
-    /// Seals what the segment holds; afterwards it is empty, or another one.
+    /// Whether there is room for so much.
+    pub(crate) fn check_room(&self, bytes: usize) -> Result<(), Error> {
+        match self {
+            Lane::Straight(_) => Ok(()),
+            Lane::Queued(queue) => queue.check_room(&queue.shared.state(), bytes),
+        }
+    }
+
+    /// Seals what the segment holds; afterwards it is to be cleared, or another one.
+    ///
+    /// A segment is some megabytes. One that does not wait for anything is handed over; while the disk is behind it is let go,
+    /// and made of its log when that is on the disk: so no more than one waits, however long the disk takes.
     pub(crate) fn seal(&mut self, segment: &mut OpenSegment) {
         match self {
             Lane::Straight(back) => back.seal(segment),
-            Lane::Queued(queue) => {
+            Lane::Queued(queue) if queue.is_idle() => {
                 let next = OpenSegment::new(segment.meta.clone());
                 queue.put_small(Job::Seal(Box::new(std::mem::replace(segment, next))));
+            }
+            Lane::Queued(queue) => {
+                queue.put_small(Job::Close(segment.times.last().map(|times| times.real_us())));
             }
         }
     }
@@ -105,6 +135,7 @@ impl Lane {
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
             Lane::Straight(back) => back.trouble().map(ToString::to_string),
+            Lane::Queued(queue) if queue.has_died() => Some(DIED.to_owned()),
             Lane::Queued(queue) => queue.shared.state().trouble.clone(),
         }
     }
@@ -120,7 +151,10 @@ impl Lane {
     pub(crate) fn waiting_bytes(&self) -> usize {
         match self {
             Lane::Straight(_) => 0,
-            Lane::Queued(queue) => queue.shared.state().bytes,
+            Lane::Queued(queue) => {
+                let state = queue.shared.state();
+                state.bytes + state.segment_bytes
+            }
         }
     }
 
@@ -136,7 +170,10 @@ impl Lane {
 /// What both threads know.
 struct State {
     jobs: VecDeque<Job>,
+    /// Of the frames that wait.
     bytes: usize,
+    /// Of the segment that waits.
+    segment_bytes: usize,
     totals: Totals,
     trouble: Option<String>,
     /// No more jobs come.
@@ -169,6 +206,7 @@ impl Queue {
         let state = State {
             jobs: VecDeque::new(),
             bytes: 0,
+            segment_bytes: 0,
             totals: back.totals(),
             trouble: back.trouble().map(ToString::to_string),
             is_ending: false,
@@ -183,10 +221,7 @@ impl Queue {
 
     fn put(&mut self, job: Job) -> Result<(), Error> {
         let mut state = self.shared.state();
-        if state.bytes + job.bytes() > self.bytes_max {
-            let why = state.trouble.clone().unwrap_or_else(|| "it is too slow".to_owned());
-            return Err(Error::Behind { bytes: state.bytes, why });
-        }
+        self.check_room(&state, job.bytes())?;
         state.bytes += job.bytes();
         state.jobs.push_back(job);
         drop(state);
@@ -194,12 +229,36 @@ impl Queue {
         Ok(())
     }
 
-    /// For what takes no room; a sync that follows another one is the same sync.
+    /// What is larger than all of the room has to fit as well, by itself.
+    fn check_room(&self, state: &State, bytes: usize) -> Result<(), Error> {
+        let why = if self.has_died() {
+            DIED.to_owned()
+        } else if state.bytes == 0 || state.bytes + bytes <= self.bytes_max {
+            return Ok(());
+        } else {
+            state.trouble.clone().unwrap_or_else(|| "it is too slow".to_owned())
+        };
+        Err(Error::Behind { bytes: state.bytes, why })
+    }
+
+    /// Whether the thread is gone, and nobody ended it.
+    fn has_died(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// Whether no frame and no segment waits.
+    fn is_idle(&self) -> bool {
+        let state = self.shared.state();
+        state.bytes == 0 && state.segment_bytes == 0
+    }
+
+    /// For what takes no room among the frames; a sync that follows another one is the same sync.
     fn put_small(&mut self, job: Job) {
         let mut state = self.shared.state();
         if matches!((state.jobs.back(), &job), (Some(Job::Sync), Job::Sync)) {
             return;
         }
+        state.segment_bytes += job.segment_bytes();
         state.jobs.push_back(job);
         drop(state);
         self.shared.changed.notify_all();
@@ -219,10 +278,14 @@ impl Queue {
                 }
                 return ended;
             }
+            if self.has_died() {
+                return Err(Error::Behind { bytes: state.bytes, why: DIED.to_owned() });
+            }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return Err(Error::Behind { bytes: state.bytes, why: "the disk takes nothing".to_owned() });
             };
-            let waited = self.shared.changed.wait_timeout(state, left);
+            // A thread that dies wakes nobody.
+            let waited = self.shared.changed.wait_timeout(state, left.min(RETRY));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -256,6 +319,7 @@ fn work(mut back: Back, shared: &Shared) {
         state.totals = back.totals();
         let Err(error) = done else {
             state.bytes -= job.bytes();
+            state.segment_bytes -= job.segment_bytes();
             state.trouble = back.trouble().map(ToString::to_string);
             continue;
         };
@@ -271,4 +335,32 @@ fn work(mut back: Back, shared: &Shared) {
     state.ended = Some(ended);
     drop(state);
     shared.changed.notify_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_died_is_noticed() {
+        let state = State {
+            jobs: VecDeque::new(),
+            bytes: 0,
+            segment_bytes: 0,
+            totals: Totals::default(),
+            trouble: None,
+            is_ending: false,
+            ended: None,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let thread = std::thread::spawn(|| ());
+        while !thread.is_finished() {
+            std::thread::yield_now();
+        }
+        let mut lane = Lane::Queued(Queue { shared, bytes_max: 1 << 20, thread: Some(thread) });
+        assert!(lane.append(&[1], 0).unwrap_err().to_string().contains("died"));
+        assert!(lane.trouble().is_some_and(|why| why.contains("died")));
+        let began = Instant::now();
+        assert!(lane.finish().is_err() && began.elapsed() < PATIENCE / 2);
+    }
 }

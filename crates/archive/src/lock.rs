@@ -2,12 +2,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
+use crate::dir::FILE_MODE;
 use crate::error::Error;
 
 const FILE: &str = "lock";
@@ -30,6 +31,8 @@ impl Lock {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(FILE_MODE)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&path)
             .map_err(Error::io("open", &path))?;
         for attempt in 1.. {

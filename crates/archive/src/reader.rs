@@ -141,15 +141,14 @@ impl Reader {
         Ok(status)
     }
 
+    /// The events of the frames in a span. Unlike [`Reader::read`] it opens no captures.
+    pub fn events(&self, span: Span) -> Result<Vec<Event>, Error> {
+        Ok(self.read_frames(&Query::new(span, Vec::new()))?.events)
+    }
+
     /// Reads series. Only blocks of the metrics asked for are read, and only of segments in the span.
     pub fn read(&self, query: &Query) -> Result<SeriesSet, Error> {
-        let mut timeline = Timeline::default();
-        let frames_max = self.in_span(query.span).map(|i| self.segments[i].index.frames as usize).sum();
-        let mut builder = series::Builder::new(query, frames_max);
-        self.walk(query.span, &mut timeline, &mut |opened, part, timeline| {
-            builder.segment(opened, &self.schemas, part, timeline);
-        })?;
-        let mut set = builder.finish(timeline, &self.host);
+        let mut set = self.read_frames(query)?;
         let mut cache = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
         let by_hand = captures::events(&self.dir, query.span, &set.events, &mut cache);
         if !by_hand.is_empty() {
@@ -157,6 +156,16 @@ impl Reader {
             set.events.sort_by_key(|event| event.real);
         }
         Ok(set)
+    }
+
+    fn read_frames(&self, query: &Query) -> Result<SeriesSet, Error> {
+        let mut timeline = Timeline::default();
+        let frames_max = self.in_span(query.span).map(|i| self.segments[i].index.frames as usize).sum();
+        let mut builder = series::Builder::new(query, frames_max);
+        self.walk(query.span, &mut timeline, &mut |opened, part, timeline| {
+            builder.segment(opened, &self.schemas, part, timeline);
+        })?;
+        Ok(builder.finish(timeline, &self.host))
     }
 
     /// Hands every frame in the span to `each`, with all cells as they were recorded: the columns are those of this

@@ -1,6 +1,6 @@
 //! The open segment, or the log of one, to a sealed segment.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -28,7 +28,9 @@ pub(crate) fn seal(dir: &Path, number: u64, segment: &OpenSegment, level: i32) -
 }
 
 fn write(path: &Path, segment: &OpenSegment, level: i32) -> Result<u64, Error> {
-    let file = File::create(path).map_err(Error::io("create", path))?;
+    // Of an attempt before, which could not be removed then.
+    let _ = fs::remove_file(path);
+    let file = dir::create(path).map_err(Error::io("create", path))?;
     let mut out = BufWriter::with_capacity(32 << 10, file);
     let bytes = encode::write(segment, Some(level), &mut |bytes| out.write_all(bytes))
         .map_err(Error::io("write", path))?;

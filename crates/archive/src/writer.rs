@@ -53,13 +53,13 @@
 //! columns is read by itself; the columns of one area are in one block, see `schema.rs`. If the index is damaged the
 //! blocks are found by their headers. `segment/encode.rs` describes the payloads where it writes them.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use mitra_model::{Frame, HostInfo, Strings};
 
 use crate::back::Back;
+use crate::dir;
 use crate::error::{Error, Skipped};
 use crate::lane::Lane;
 use crate::lock::Lock;
@@ -94,9 +94,9 @@ pub struct Options {
     pub max_age: Duration,
     /// The zstd level of sealed blocks.
     pub level: i32,
-    /// Writes in a thread of its own, and keeps so many bytes of frames in memory while the disk takes none: a disk that
-    /// stalls for seconds is what a recorder has to tell of, not what stops it. 0 writes in the caller's thread, who then
-    /// gets every error at once.
+    /// Writes in a thread of its own, and keeps so many bytes of frames in memory while the disk takes none, beside one
+    /// segment that is being sealed: a disk that stalls for seconds is what a recorder has to tell of, not what stops it. 0
+    /// writes in the caller's thread, who then gets every error at once.
     pub behind_bytes: usize,
 }
 
@@ -128,12 +128,14 @@ pub struct Writer {
     log: Option<OpenLog>,
     repaired: Vec<Skipped>,
     lane: Lane,
+    /// The size of the last frame, if there was no room for it.
+    refused_bytes: usize,
 }
 
 impl Writer {
     /// Opens the archive in `dir`, which is created if need be, for appending. What a crash left is repaired.
     pub fn open(dir: &Path, host: &HostInfo, options: Options) -> Result<Writer, Error> {
-        fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
+        dir::make(dir)?;
         let lock = Lock::take(dir)?;
         let session = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let session = session.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(std::process::id()) << 48;
@@ -142,7 +144,8 @@ impl Writer {
         let (back, repaired) = Back::open(dir, &options, lock)?;
         let lane =
             Lane::new(back, options.behind_bytes).map_err(Error::io("start the thread that writes", dir))?;
-        Ok(Writer { options, segment: OpenSegment::new(meta), encoder, log: None, repaired, lane })
+        let segment = OpenSegment::new(meta);
+        Ok(Writer { options, segment, encoder, log: None, repaired, lane, refused_bytes: 0 })
     }
 
     /// What of earlier recordings could not be saved when the archive was opened.
@@ -170,7 +173,7 @@ impl Writer {
         self.lane.totals().disk_bytes
     }
 
-    /// Roughly the memory that the open segment takes, and what waits for the disk.
+    /// Roughly the memory that the open segment takes, and what waits for the disk, sealed or not.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.segment.bytes() + self.lane.waiting_bytes()
@@ -193,11 +196,22 @@ impl Writer {
                 return Err(Error::TooLarge { what: format!("{} {} rows", table.len(), table.entity()) });
             }
         }
+        // What a frame brings along is remembered although it is refused, so one that has no chance is not looked at. Half of
+        // the room has to do for the largest: a frame may be larger than all of it.
+        self.lane.check_room(self.refused_bytes.min(self.options.behind_bytes / 2))?;
         self.segment.observe(frame, strings);
         let Some(log) = &mut self.log else { return Ok(()) };
         let bytes = self.encoder.encode(&self.segment, frame, times);
         let oldest_us = i64::try_from(self.options.max_age.as_micros()).unwrap_or(i64::MAX);
-        self.lane.append(bytes, times.real_us().saturating_sub(oldest_us))?;
+        if let Err(error) = self.lane.append(bytes, times.real_us().saturating_sub(oldest_us)) {
+            self.refused_bytes = bytes.len();
+            // A segment without frames is never full, and would grow for as long as its first one is refused.
+            if self.segment.frames() == 0 {
+                self.segment.clear();
+            }
+            return Err(error);
+        }
+        self.refused_bytes = 0;
         log.bytes += bytes.len() as u64;
         let is_base = self.encoder.is_base();
         self.segment.commit(frame, times);

@@ -129,3 +129,22 @@ fn killed_at_two_hundred_moments() {
     }
     assert!(acknowledged > i64::from(ROUNDS), "the child got to work: {acknowledged}");
 }
+
+/// A header that could not be written and a file that could not be removed, on a disk that is full and broken: the name is
+/// taken, and the next one is not.
+#[test]
+fn a_name_that_is_taken_is_passed_over() {
+    let dir = scratch();
+    let mut writer = Writer::open(dir.path(), &Machine::host(), Options::default()).unwrap();
+    for name in ["0000000001.log", "0000000002.log"] {
+        std::fs::write(dir.path().join(name), b"").unwrap();
+    }
+    let (mut frame, mut strings) = (Frame::new(), Strings::new());
+    fill(&mut frame, &mut strings, 7);
+    writer.append(&frame, &strings).unwrap();
+    writer.finish().unwrap();
+    assert!(dir.path().join("0000000003.seg").exists());
+    drop(Writer::open(dir.path(), &Machine::host(), Options::default()).unwrap());
+    assert!(crate::common::files(dir.path(), "log").is_empty());
+    assert_eq!(check(dir.path()), Some((7, 7)));
+}

@@ -1,12 +1,14 @@
 //! A full disk costs the frames of that time and nothing else.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mitra_archive::simulate::Machine;
 use mitra_archive::{Options, Reader, Writer};
+use mitra_model::{Entity, Frame, Key, Span, Stamp, Strings};
 
 /// A small filesystem in a file, unmounted when it goes.
 struct Disk {
@@ -53,12 +55,26 @@ fn fill(path: &Path) {
     }
 }
 
+/// Takes the last block too: what a file system sets aside for a file is free again when the file is on the disk.
+fn fill_to_the_last(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    for round in 0..4 {
+        let mut file = fs::File::create(dir.join(round.to_string())).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        let _ = file.sync_all();
+    }
+}
+
 fn small_disk() -> Option<Disk> {
+    disk(2048)
+}
+
+fn disk(kib: u64) -> Option<Disk> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root may mount a filesystem");
         return None;
     }
-    Disk::new(2048).inspect_err(|why| eprintln!("skipped: no loop filesystem: {why}")).ok()
+    Disk::new(kib).inspect_err(|why| eprintln!("skipped: no loop filesystem: {why}")).ok()
 }
 
 #[test]
@@ -192,4 +208,86 @@ fn frames_are_turned_away_only_when_there_is_no_more_room_for_them() {
     assert!(taken > 0 && refused.is_full(), "{taken} taken, {refused}");
     assert!(writer.memory_bytes() < 16 << 20);
     assert!(writer.finish().unwrap_err().is_full());
+}
+
+/// A frame of tasks that nobody has seen before.
+fn strangers(frame: &mut Frame, number: i64) {
+    const TASKS: u32 = 500;
+    frame.clear();
+    let ns = number * 1_000_000_000;
+    frame.time = Stamp { real: 1_700_000_000_000_000_000 + ns, mono: ns, boot: ns };
+    for task in 0..TASKS {
+        frame.table_mut(Entity::Task).push(Key::task(number as u32 * TASKS + task, 5)).fill(7);
+    }
+}
+
+/// A storm of forks while the disk is full: what is turned away may not be remembered.
+#[test]
+fn frames_that_are_turned_away_leave_nothing_behind() {
+    let Some(disk) = small_disk() else { return };
+    let (mut frame, strings) = (Frame::new(), Strings::new());
+    strangers(&mut frame, 1);
+    let first = {
+        let dir = crate::common::scratch();
+        let mut writer = Writer::open(dir.path(), &Machine::host(), Options::default()).unwrap();
+        writer.append(&frame, &strings).unwrap();
+        writer.written_bytes()
+    };
+    // Room for the header and not for the first frame as well; and for some frames, and then no more.
+    for (name, room) in [("none", first - 100), ("some", 8 * first)] {
+        let options = Options { behind_bytes: room as usize, ..Options::default() };
+        let mut writer = Writer::open(&disk.mounted.join(name), &Machine::host(), options).unwrap();
+        let filler = disk.mounted.join("filler");
+        fill_to_the_last(&filler);
+        let mut number = 1;
+        let mut append = |writer: &mut Writer| {
+            number += 1;
+            strangers(&mut frame, number);
+            writer.append(&frame, &strings)
+        };
+        for _ in 0..2 {
+            while append(&mut writer).is_ok() {}
+            // What the disk still has in hand is done by then.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let before = writer.memory_bytes();
+        for _ in 0..100 {
+            assert!(append(&mut writer).unwrap_err().is_full());
+            let now = writer.memory_bytes();
+            assert!(now <= before, "{name}: {now} bytes, {before} when the first was turned away");
+        }
+        fs::remove_dir_all(&filler).unwrap();
+        writer.finish().unwrap();
+    }
+}
+
+#[test]
+fn one_segment_at_most_waits_while_the_disk_hangs() {
+    const SEGMENTS: usize = 10;
+    let Some(disk) = disk(16 << 10) else { return };
+    let frozen = Frozen(&disk.mounted);
+    let dir = disk.mounted.join("archive");
+    let (mut frame, strings, mut number) = (Frame::new(), Strings::new(), 0);
+    let options = Options { segment_frames: 10, behind_bytes: 64 << 20, ..Options::default() };
+    let mut writer = Writer::open(&dir, &Machine::host(), options).unwrap();
+    let mut append = |writer: &mut Writer| {
+        number += 1;
+        strangers(&mut frame, number);
+        writer.append(&frame, &strings).unwrap();
+    };
+    (0..10).for_each(|_| append(&mut writer));
+    // The disk has all of it, and the segment is full.
+    std::thread::sleep(Duration::from_millis(300));
+    let one = writer.memory_bytes();
+    run(Command::new("fsfreeze").arg("-f").arg(frozen.0)).unwrap();
+    (0..SEGMENTS * 10).for_each(|_| append(&mut writer));
+    let grown = writer.memory_bytes() - one;
+    run(Command::new("fsfreeze").arg("-u").arg(frozen.0)).unwrap();
+    writer.finish().unwrap();
+    // Frames on their way to the log are packed, and take far less than a segment.
+    assert!(grown < SEGMENTS * one / 2, "{grown} more bytes, where a segment has {one}");
+    let mut frames = 0;
+    Reader::open(&dir).unwrap().frames(Span::ALL, &mut |_, _| frames += 1).unwrap();
+    assert_eq!(frames, 10 + SEGMENTS * 10);
+    assert!(crate::common::files(&dir, "log").is_empty());
 }

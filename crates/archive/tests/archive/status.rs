@@ -1,5 +1,7 @@
 //! What an archive says of itself.
 
+use std::os::unix::fs::PermissionsExt;
+
 use mitra_archive::simulate::Machine;
 use mitra_archive::{Options, Query, Reader, Writer, captures, store_capture};
 use mitra_model::{Captured, Event, EventKind};
@@ -76,4 +78,28 @@ fn captures_are_counted_become_events_and_go_when_they_are_old() {
     let left: Vec<String> = captures(dir.path()).unwrap().into_iter().map(|file| file.name).collect();
     assert_eq!(left, [young]);
     assert!(writer.disk_bytes() > 0);
+}
+
+/// Command lines of everybody are in it.
+#[test]
+fn only_the_owner_and_a_group_may_read_a_recording() {
+    let dir = scratch();
+    let dir = dir.path().join("archive");
+    let options = Options { segment_frames: 3, ..Options::default() };
+    let mut writer = Writer::open(&dir, &Machine::host(), options).unwrap();
+    let mut machine = Machine::new(5, 2, 1);
+    for _ in 0..5 {
+        machine.tick();
+        writer.append(machine.frame(), machine.strings()).unwrap();
+    }
+    store_capture(&dir, &Captured { kind: "offcpu".into(), ..Captured::default() }).unwrap();
+    let mut found = vec![dir.clone()];
+    for folder in [dir.clone(), dir.join("captures")] {
+        found.extend(std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    assert!(found.len() >= 6, "the directories, the lock, a segment, a log and a capture: {found:?}");
+    for path in found {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o027, 0, "{}: {mode:o}", path.display());
+    }
 }
