@@ -42,6 +42,12 @@ impl Strings {
         id
     }
 
+    /// The id of a text, if the table has it.
+    #[must_use]
+    pub fn find(&self, text: &str) -> Option<StrId> {
+        self.ids.get(text).copied()
+    }
+
     /// The text of an id, if the table has it.
     #[must_use]
     pub fn get(&self, id: StrId) -> Option<&str> {

@@ -163,15 +163,21 @@ impl<S: Source> Evaluation<'_, S> {
                     }
                 }
             }
-            Domain::Groups(by) => {
-                let Some(slot) = self.program.aggregates.iter().position(|a| a.by == Some(by)) else {
-                    return;
-                };
-                self.fill(slot);
-                let Some(filled) = self.memo.slots.get(slot) else { return };
-                let filled = filled.borrow();
-                for group in filled.groups.keys() {
-                    // The other functions of the program are in other slots.
+            Domain::Groups(_) => self.each_group(each),
+        }
+    }
+
+    /// Hands each group that some leading function of the program has to `each`, once.
+    fn each_group(&self, each: &mut dyn FnMut(At<S::Row>, f64)) {
+        let leads = &self.program.leads;
+        leads.iter().for_each(|slot| self.fill(*slot));
+        let filled = |slot: &usize| self.memo.slots.get(*slot).map(RefCell::borrow);
+        for (i, slot) in leads.iter().enumerate() {
+            let Some(groups) = filled(slot) else { return };
+            for group in groups.groups.keys() {
+                let has = |slot: &usize| filled(slot).is_some_and(|before| before.groups.contains_key(group));
+                // The other functions of the program are in other slots.
+                if !leads.iter().take(i).any(has) {
                     each(At::Group(*group), self.value(&self.program.root, At::Group(*group)));
                 }
             }

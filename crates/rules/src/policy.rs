@@ -80,6 +80,19 @@ impl Policy {
         Policy { states: rules.map(state).collect(), budget_s, spent: VecDeque::new() }
     }
 
+    /// Counts what a recorder before this one did within the hour before `now_s`, so that one that ends and begins again and
+    /// again keeps to the limits as well. To be told in the order of time.
+    pub fn remember(&mut self, rule: usize, at_s: f64, now_s: f64, seconds: f64) {
+        let is_of_the_hour = (0.0..HOUR_S).contains(&(now_s - at_s));
+        let Some(state) = self.states.get_mut(rule).filter(|_| is_of_the_hour) else { return };
+        if state.acted.len() < state.per_hour as usize {
+            state.acted.push_back(at_s);
+        }
+        if seconds > 0.0 && self.spent.len() < SPENT_MAX {
+            self.spent.push_back((at_s, seconds));
+        }
+    }
+
     /// Whether a rule that holds now is to be looked at. Told in every sample.
     pub fn wants(&mut self, rule: usize, now_s: f64) -> bool {
         let Some(state) = self.states.get_mut(rule) else { return false };
@@ -160,6 +173,20 @@ mod tests {
         // What costs no probe has no budget.
         assert_eq!(policy.decide(1, 3599.0, 0.0, false), Verdict::Go);
         assert!(!acts(&mut policy, 1, 4300, 4400, 3.0).is_empty());
+    }
+
+    #[test]
+    fn limits_of_the_hour_outlive_a_recorder() {
+        let mut policy = Policy::new([(1.0, 3), (1.0, 1000)].into_iter(), 30.0);
+        for (rule, at_s) in [(0, -4000.0), (0, -1800.0), (0, -900.0), (1, -60.0), (1, 1.0)] {
+            policy.remember(rule, at_s, 0.0, 9.0);
+        }
+        // Once more of three times, and one second of thirty: three times nine are spent.
+        assert_eq!(policy.decide(0, 10.0, 5.0, false), Verdict::OverBudget);
+        assert_eq!(policy.decide(0, 20.0, 3.0, false), Verdict::Go);
+        assert_eq!(policy.decide(0, 30.0, 0.0, false), Verdict::TooOften);
+        // What was half an hour ago is not of this hour any more.
+        assert_eq!(policy.decide(0, 1801.0, 3.0, false), Verdict::Go);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::watch::Details;
 
 /// Different files sample at different moments: a value holds for so many of its own steps.
 const FRESH_STEPS: f64 = 2.0;
+/// What other tools wrote in another unit is not the same to the last bit.
+const ROUNDING: f64 = 1e-9;
 
 /// A stretch in which a rule held for as long as it has to.
 #[derive(Debug, Clone, PartialEq)]
@@ -162,7 +164,9 @@ impl<'a> SetSource<'a> {
     fn passes(&self, entity: Entity, test: &Test, row: usize) -> bool {
         let name = self.row(entity, row);
         let fits = |text: Option<&str>| text.is_some_and(|text| glob::matches(&test.pattern, text));
-        let equals = |number: Option<f64>| number.zip(test.number).is_some_and(|(n, want)| n == want as f64);
+        let equals = |number: Option<f64>| {
+            number.is_some_and(|n| (n - test.value).abs() <= ROUNDING * test.value.abs())
+        };
         let fits = match test.of {
             Attribute::Name if entity == Entity::Exited => fits(name.split_once(':').map(|(_, comm)| comm)),
             Attribute::Name => fits(Some(name)),

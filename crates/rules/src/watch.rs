@@ -29,9 +29,11 @@ struct Watched {
 }
 
 /// A row for which the rule holds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Held {
     key: Subject,
+    /// The text whose id is part of the key: in another table of texts it has another one.
+    text: Option<Box<str>>,
     seconds: f64,
     unknown: u32,
     /// Whether it was seen in this sample.
@@ -47,6 +49,35 @@ pub enum Subject {
     Row(Entity, Key),
     /// A process, name or control group; the last two by the ids of their texts.
     Group(GroupBy, u64),
+}
+
+impl Subject {
+    /// The id of a text, where that is part of what the row is known by.
+    fn text_id(&mut self) -> Option<&mut u64> {
+        match self {
+            Subject::Machine | Subject::Row(Entity::System | Entity::Task, _) => None,
+            Subject::Row(Entity::Exited, key) => Some(&mut key.born),
+            Subject::Row(_, key) => Some(&mut key.id),
+            Subject::Group(GroupBy::Pid, _) => None,
+            Subject::Group(GroupBy::Comm | GroupBy::Cgroup, id) => Some(id),
+        }
+    }
+}
+
+impl Held {
+    fn new(mut key: Subject, seconds: f64, strings: &Strings) -> Held {
+        let id = key.text_id().and_then(|id| StrId::try_from(*id).ok());
+        let text = id.and_then(|id| strings.get(id)).map(Into::into);
+        Held { key, text, seconds, unknown: 0, is_fresh: true }
+    }
+
+    /// Gives the row the id that its text has now; false where nobody has that text any more.
+    fn follow(&mut self, strings: &Strings) -> bool {
+        let Some(id) = self.key.text_id() else { return true };
+        let Some(now) = self.text.as_deref().and_then(|text| strings.find(text)) else { return false };
+        *id = u64::from(now);
+        true
+    }
 }
 
 /// What is known of a rule in one sample.
@@ -89,6 +120,8 @@ pub struct Watcher {
     past: Past,
     columns: TaskColumns,
     page_bytes: f64,
+    /// Of the texts by whose ids rows are known.
+    generation: u32,
 }
 
 impl Watcher {
@@ -113,7 +146,7 @@ impl Watcher {
                 was_told: false,
             })
             .collect();
-        Watcher { rules, past, columns: TaskColumns::default(), page_bytes }
+        Watcher { rules, past, columns: TaskColumns::default(), page_bytes, generation: 0 }
     }
 
     /// Takes the next frame. `wants` is asked before the details of a rule that holds are gathered; `each` gets them.
@@ -127,6 +160,9 @@ impl Watcher {
         each: &mut dyn FnMut(usize, News),
     ) {
         self.past.compare(frame, strings.generation());
+        if std::mem::replace(&mut self.generation, strings.generation()) != strings.generation() {
+            self.rules.iter_mut().for_each(|rule| rule.held.retain_mut(|held| held.follow(strings)));
+        }
         let (past, columns, page_bytes) = (&self.past, self.columns, self.page_bytes);
         for (number, rule) in self.rules.iter_mut().enumerate() {
             rule.texts.check(strings);
@@ -184,7 +220,7 @@ fn step(run: &Evaluation<'_, FrameSource<'_>>, held: &mut Vec<Held>, unknown: &m
                 (one.unknown, one.is_fresh) = (0, true);
             }
             None if value == 1.0 && has_room => {
-                held.push(Held { key, seconds: dt_s, unknown: 0, is_fresh: true });
+                held.push(Held::new(key, dt_s, run.source.strings));
             }
             None => {}
         }

@@ -292,6 +292,75 @@ fn other_ids_of_texts_are_no_other_rows() {
 }
 
 #[test]
+fn a_stretch_is_of_a_name_and_not_of_its_id() {
+    let mut machine = Machine::new();
+    let mut watcher = watcher(&["disk.in_flight > 4 for 3s"]);
+    machine.disk("vda", "disk.in_flight", 5);
+    for _ in 0..2 {
+        assert_eq!(holds(&machine.observe(&mut watcher)), None);
+        machine.pass(1);
+    }
+    // The names get other ids: what had the id of vda is vdb now.
+    machine.strings.clear();
+    machine.frame.clear();
+    machine.disk("vdb", "disk.in_flight", 9);
+    machine.disk("vda", "disk.in_flight", 5);
+    assert_eq!(holds(&machine.observe(&mut watcher)), None);
+    machine.pass(1);
+    let news = machine.observe(&mut watcher);
+    let details = holds(&news).unwrap();
+    assert_eq!((details.row.as_deref(), details.rows), (Some("vda"), 1));
+    // A name that is nowhere any more holds for nobody.
+    machine.strings.clear();
+    machine.frame.clear();
+    machine.pass(1);
+    machine.disk("vdc", "disk.in_flight", 9);
+    assert_eq!(holds(&machine.observe(&mut watcher)), None);
+}
+
+#[test]
+fn groups_of_each_side_are_looked_at() {
+    let mut machine = Machine::new();
+    for (tid, comm, fds) in [(1, "a", 0), (2, "b", 50), (3, "c", 50)] {
+        machine.task(tid, i64::from(tid), comm, "task.fds", fds);
+    }
+    let (a, b) = ("sum(task.fds{comm=a}) by pid", "sum(task.fds{comm=b}) by pid");
+    for (rule, pid, rows) in [
+        (format!("{a} > 1 or {b} > 1"), Some(2), 1),
+        (format!("{a} > 1 and {b} > 1"), None, 0),
+        // Of the second it is known that one side does not hold, whatever the other would be.
+        (format!("not ({a} > 1 and {b} > 100)"), Some(2), 2),
+        (format!("not ({a} > 1 or {b} > 100)"), None, 0),
+    ] {
+        let news = machine.observe(&mut watcher(&[rule.as_str()]));
+        let found = holds(&news);
+        assert_eq!(found.map_or(0, |details| details.rows), rows, "{rule}");
+        assert!(pid.is_none() || rows > 1 || found.unwrap().pid == pid, "{rule}");
+    }
+}
+
+/// A number selects as the kernel writes it, wherever it was read: a quota is microseconds.
+#[test]
+fn numbers_select_the_same_rows_in_frames_and_series() {
+    let rule = "cgroup.memory_current{cpu_quota=100000} > 1";
+    let mut machine = Machine::new();
+    let mut set = SeriesSet::default();
+    for (name, quota) in [("/a", 50_000), ("/b", 100_000)] {
+        let key = Key::named(machine.strings.intern(name));
+        machine.row("cgroup.cpu_quota", key, quota);
+        machine.row("cgroup.memory_current", key, 4096);
+        let metric = lookup("cgroup.cpu_quota").unwrap();
+        set.insert(metric, name.into(), series(1, &[mitra_model::series::level(metric, quota); 3]));
+        set.insert(lookup("cgroup.memory_current").unwrap(), name.into(), series(1, &[4096.0; 3]));
+    }
+    let news = machine.observe(&mut watcher(&[rule]));
+    assert_eq!((holds(&news).unwrap().row.as_deref(), holds(&news).unwrap().rows), (Some("/b"), 1));
+    let found = replay(rule, &set);
+    assert_eq!(found.stretches.len(), 1);
+    assert_eq!(found.stretches[0].details.row.as_deref(), Some("/b"));
+}
+
+#[test]
 fn the_process_that_is_meant_is_chosen() {
     let mut rule = Rule::new("x", "sys.procs_running > 1").unwrap();
     rule.set_pid_of("sum(task.fds) by pid").unwrap();

@@ -2,6 +2,7 @@
 
 mod program;
 
+use mitra_model::series::level;
 use mitra_model::{Entity, Kind as MetricKind, column, lookup};
 
 use crate::ast::{Expression, Function, GroupBy, Kind, Match, Node, Operator};
@@ -70,6 +71,7 @@ fn program(expression: &Expression, is_condition: bool) -> Result<Program, Mista
         return Err(Mistake::new(expression.root.place.0.clone(), format!("{found}; wanted {wanted}")));
     }
     Ok(Program {
+        leads: program::leads(&root.op, &compiler.aggregates, true),
         root: root.op,
         domain: root.domain,
         hold_s: expression.hold.map_or(0.0, |hold| hold.value()),
@@ -172,9 +174,13 @@ impl Compiler {
             if number.is_none() && matches!(of, Attribute::Tid | Attribute::Number(..)) {
                 return Err(at(node, &format!("`{}` is no number", one.pattern)));
             }
+            let value = number.map_or(f64::NAN, |n: i64| match of {
+                Attribute::Number(_, name) => lookup(name).map_or(f64::NAN, |metric| level(metric, n)),
+                _ => n as f64,
+            });
             let cache = self.caches;
             self.caches += 1;
-            tests.push(Test { of, negated: one.negated, pattern: one.pattern.clone(), number, cache });
+            tests.push(Test { of, negated: one.negated, pattern: one.pattern.clone(), number, value, cache });
         }
         self.selectors.push(Selector { entity, tests });
         Ok(Some(self.selectors.len() - 1))

@@ -56,8 +56,10 @@ pub struct Test {
     pub negated: bool,
     /// The pattern of a text.
     pub pattern: String,
-    /// The pattern as a number, where it is one.
+    /// The pattern as a number, where it is one: as the kernel writes it.
     pub number: Option<i64>,
+    /// The same in base units, as series have it.
+    pub value: f64,
     /// The position among all tests of texts of the program, for what is remembered of each text.
     pub cache: usize,
 }
@@ -135,10 +137,31 @@ pub struct Program {
     pub selectors: Vec<Selector>,
     /// The functions over rows, inner ones before outer ones.
     pub aggregates: Vec<Aggregate>,
+    /// Of these the ones whose groups have to be looked at: for a group that none of them has it cannot hold.
+    pub leads: Vec<usize>,
     /// The numbers that it compares.
     pub shown: Vec<Shown>,
     /// What orders rows for which it holds, most first; -1 where less is more.
     pub score: Option<(Op, f64)>,
     /// Tests of texts.
     pub caches: usize,
+}
+
+/// The functions whose groups have to be looked at to find all for which a part is as wanted. What is not known of a group
+/// is not known of the part, unless one side of `or`, or of an `and` that is not to hold, settles it alone.
+pub(super) fn leads(op: &Op, aggregates: &[Aggregate], wanted: bool) -> Vec<usize> {
+    let settles = if wanted { Operator::Or } else { Operator::And };
+    match op {
+        Op::Aggregate(slot) if aggregates.get(*slot).is_some_and(|a| a.by.is_some()) => vec![*slot],
+        Op::Not(of) => leads(of, aggregates, !wanted),
+        Op::Negative(of) | Op::Abs(of) => leads(of, aggregates, wanted),
+        Op::Binary(operator, left, right) => {
+            let mut of = leads(left, aggregates, wanted);
+            if of.is_empty() || *operator == settles {
+                of.extend(leads(right, aggregates, wanted));
+            }
+            of
+        }
+        _ => Vec::new(),
+    }
 }
