@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::cli::LiveArgs;
 use crate::commands;
 use crate::place;
-use crate::render::style::{Color, Style};
+use crate::render::style::{Color, Style, clean};
 use crate::render::units;
 use crate::signals::{self, Hangup, STOP};
 use crate::tui;
@@ -177,7 +177,7 @@ fn repeat(dir: &Path, state: &Shared, every: Duration, body: Body) {
 fn plain(headline: &str, state: &Shared, child: Option<&Child>, style: &Style) -> Result<()> {
     let mut out = std::io::stdout();
     // Whoever closed the pipe has seen enough.
-    if writeln!(out, "{headline}").and_then(|()| out.flush()).is_err() {
+    if writeln!(out, "{}", clean(headline)).and_then(|()| out.flush()).is_err() {
         return Ok(());
     }
     let mut trouble = None;
@@ -187,7 +187,7 @@ fn plain(headline: &str, state: &Shared, child: Option<&Child>, style: &Style) -
             (std::mem::take(&mut state.changes), state.trouble.clone())
         };
         for (change, seen) in changes {
-            if writeln!(out, "{}", line(change, &seen, style)).and_then(|()| out.flush()).is_err() {
+            if writeln!(out, "{}", clean(&line(change, &seen, style))).and_then(|()| out.flush()).is_err() {
                 return Ok(());
             }
         }

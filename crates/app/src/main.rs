@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mitra: {error:#}");
+            eprintln!("mitra: {}", render::style::clean_lines(&format!("{error:#}")));
             ExitCode::from(errors::exit_code(&error))
         }
     }

@@ -13,10 +13,10 @@ use crate::when::Here;
 /// The daemon's archive.
 const SYSTEM_ARCHIVE: &str = "/var/lib/mitra";
 
-/// The archive that is meant.
+/// The archive that is meant, by a path that means the same in every directory: what a recorder starts runs in another.
 pub fn archive_dir(args: &ArchiveArgs) -> Result<PathBuf> {
     if let Some(dir) = &args.archive {
-        return Ok(dir.clone());
+        return std::path::absolute(dir).with_context(|| format!("cannot tell where {} is", dir.display()));
     }
     if rustix::process::geteuid().is_root() {
         return Ok(SYSTEM_ARCHIVE.into());
@@ -68,4 +68,17 @@ pub fn span(args: &RangeArgs, known: Span, usual_ns: i64, here: &Here) -> Result
         )));
     }
     Ok(Span { since, until })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_is_where_it_is_wherever_one_goes() {
+        let dir = archive_dir(&ArchiveArgs { archive: Some("some/where".into()) }).unwrap();
+        assert!(dir.is_absolute() && dir.ends_with("some/where"), "{}", dir.display());
+        let dir = archive_dir(&ArchiveArgs { archive: Some("/some/where".into()) }).unwrap();
+        assert_eq!(dir, Path::new("/some/where"));
+    }
 }

@@ -13,6 +13,7 @@ use mitra_model::{Event, EventKind, Frame};
 use crate::cli::SamplingArgs;
 use crate::errors::usage;
 use crate::escalation::{Escalation, settings};
+use crate::render::style::clean_lines;
 use crate::render::units;
 
 /// The same trouble is not told more often than this.
@@ -66,7 +67,8 @@ impl Recorder {
         for lost in writer.repaired() {
             log(&format!("{} at byte {}: {}", lost.file.display(), lost.offset, lost.why));
         }
-        let escalation = Escalation::new(rules, sampler.host(), dir, !args.no_arm, !args.no_bpf);
+        let mut escalation = Escalation::new(rules, sampler.host(), dir, !args.no_arm, !args.no_bpf);
+        escalation.remember(clock.now());
         Ok(Recorder {
             escalation,
             dir: dir.to_path_buf(),
@@ -137,13 +139,16 @@ impl Recorder {
                             .tell(&format!("{error}; what was recorded since is kept and tried again"));
                     }
                     None if self.waiting.told.is_some() => {
-                        log("the archive is written again; nothing was lost");
+                        log(self.waiting.caught_up());
                         self.waiting = Trouble::default();
                     }
                     None => {}
                 }
             }
-            Err(error) => self.trouble.happened(&format!("{error}; the recorder goes on trying")),
+            Err(error) => {
+                self.trouble.happened(&format!("{error}; the recorder goes on trying"));
+                self.waiting.lost += u64::from(self.waiting.told.is_some());
+            }
         }
         self.sampler.note_written(self.writer.written_bytes());
     }
@@ -159,6 +164,14 @@ impl Trouble {
         if self.told.is_none_or(|told| told.elapsed() >= COMPLAINT_EVERY) {
             self.told = Some(Instant::now());
             log(what);
+        }
+    }
+
+    /// What is said when the disk has taken all that was kept for it.
+    fn caught_up(&self) -> &'static str {
+        match self.lost {
+            0 => "the archive is written again; nothing was lost",
+            _ => "all that was kept has been written",
         }
     }
 
@@ -184,5 +197,16 @@ fn every(interval: Duration) -> String {
 
 /// A line of log. Standard error may be closed; that stops no recorder.
 pub fn log(line: &str) {
-    _ = writeln!(std::io::stderr(), "mitra: {line}");
+    _ = writeln!(std::io::stderr(), "mitra: {}", clean_lines(line));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_was_lost_is_said_only_where_it_is_so() {
+        assert!(Trouble::default().caught_up().contains("nothing was lost"));
+        assert!(!Trouble { lost: 1, told: None }.caught_up().contains("lost"));
+    }
 }

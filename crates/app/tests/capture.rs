@@ -1,8 +1,10 @@
 //! `mitra capture` as a program: what was kept is listed, read and drawn; what cannot be done is said. Arming itself needs
 //! root, and is skipped with a word otherwise.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use mitra_archive::{captures, store_capture};
 use mitra_model::capture::{Captured, Profile, Raw, RawStack, SCHEMA};
@@ -102,4 +104,46 @@ fn a_capture_by_hand_is_kept_and_counted() {
     let files = captures(dir.path()).unwrap();
     assert_eq!(files.len(), 1);
     assert_eq!(mitra_archive::read_capture(&files[0].path).unwrap(), captured);
+}
+
+/// A recorder that ends tells the probes that it armed, and has no time for them.
+#[test]
+fn what_probes_saw_is_kept_when_they_are_told_to_end() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // By a relative path, as somebody types it.
+    let mut armed = Command::new(env!("CARGO_BIN_EXE_mitra"))
+        .args(["armed", "--archive", "here", "--why", "a test", "--seconds", "30", "tachyons", "oncpu"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(armed.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert!(line.contains("unavailable") && line.contains("tachyons"), "{line}");
+    std::thread::sleep(Duration::from_secs(2));
+    let began = Instant::now();
+    let pid = rustix::process::Pid::from_child(&armed);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    line.clear();
+    out.read_line(&mut line).unwrap();
+    let end = armed.wait().unwrap();
+    // So long a recorder waits for it; on a machine that compiles meanwhile it may take longer.
+    assert!(end.success() && began.elapsed() < Duration::from_secs(10), "{end} after {:?}", began.elapsed());
+    if line.contains("unavailable") {
+        println!("skipped: {line}");
+        return;
+    }
+    let files = captures(&dir.path().join("here")).unwrap();
+    assert_eq!(files.len(), 1, "{line}");
+    let captured = mitra_archive::read_capture(&files[0].path).unwrap();
+    assert_eq!(
+        (captured.kind.as_str(), captured.ended.clone()),
+        ("oncpu", mitra_model::capture::Ended::Stopped)
+    );
+    assert!(captured.notes.iter().any(|note| note.contains("not looked up")), "{:?}", captured.notes);
 }

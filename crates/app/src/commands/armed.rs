@@ -18,54 +18,118 @@ pub fn run(args: &ArmedArgs) -> Result<()> {
 
 #[cfg(feature = "bpf")]
 mod bpf {
-    use std::path::Path;
-    use std::time::Duration;
+    use std::path::PathBuf;
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
 
     use anyhow::{Context, Result, anyhow};
     use mitra_collect::capture::{Armed, Capture, Request};
     use mitra_inspect::Symbols;
+    use mitra_model::capture::RawStack;
     use mitra_model::{Event, EventKind};
     use mitra_rules::Probe;
 
     use crate::cli::ArmedArgs;
     use crate::commands::print;
     use crate::place;
+    use crate::signals::{self, Hangup, STOP};
     use crate::when::duration;
 
     /// Between two looks at what is armed. Programs that end within it leave addresses without names.
     const LOOK: Duration = Duration::from_millis(100);
+    /// Said of what was stored in a hurry.
+    const UNNAMED: &str = "it was ended from outside: addresses of programs were not looked up";
 
     pub fn run(args: &ArmedArgs) -> Result<()> {
+        signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
         let dir = place::archive_dir(&args.archive)?;
-        let mut armed = Vec::new();
+        let mut watch = Watch {
+            dir,
+            armed: Vec::new(),
+            ended: Vec::new(),
+            symbols: Symbols::new(),
+            looks: 0,
+            looked: Instant::now(),
+        };
         for text in &args.probes {
             // What cannot be armed keeps nothing else from being armed.
             match arm(args, text) {
-                Ok(one) => armed.push(one),
+                Ok(one) => watch.armed.push(one),
                 Err(error) => say_unavailable(text, &error)?,
             }
         }
-        let mut symbols = Symbols::new();
-        let mut is_going_on = !armed.is_empty();
-        let mut looks = 0_u32;
-        while is_going_on {
-            std::thread::sleep(LOOK);
-            is_going_on = false;
+        watch.until_all_have_ended()
+    }
+
+    fn is_stopped() -> bool {
+        STOP.load(Ordering::Relaxed)
+    }
+
+    /// The probes, and what is known of the programs that they see.
+    struct Watch {
+        dir: PathBuf,
+        armed: Vec<Armed>,
+        /// Those that are still to be stored.
+        ended: Vec<Armed>,
+        symbols: Symbols,
+        looks: u32,
+        looked: Instant,
+    }
+
+    impl Watch {
+        /// Stores each as soon as it has ended, and all at once when the recorder ends: what is not stored is lost.
+        fn until_all_have_ended(&mut self) -> Result<()> {
+            let mut result = Ok(());
+            loop {
+                self.look();
+                while let Some(one) = self.ended.pop() {
+                    // One that cannot be stored is no reason to lose the others.
+                    result = result.and(self.store(one));
+                }
+                if self.armed.is_empty() {
+                    return result;
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+
+        fn look(&mut self) {
             let mut images = Vec::new();
-            for one in &mut armed {
-                is_going_on |= one.poll().is_none();
+            let has_ended = |one: &mut Armed| {
+                let has_ended = one.poll().is_some();
                 images.extend(one.take_images());
-            }
-            looks += 1;
+                has_ended || is_stopped()
+            };
+            self.ended.extend(self.armed.extract_if(.., has_ended));
+            self.looks += 1;
+            self.looked = Instant::now();
             // New programs at once; each second those of before again, which have loaded libraries since.
-            if !images.is_empty() || looks.is_multiple_of(10) {
-                symbols.remember(&images);
+            if !images.is_empty() || self.looks.is_multiple_of(10) {
+                self.symbols.remember(&images);
             }
         }
-        for one in armed {
-            store(one, &mut symbols, &dir)?;
+
+        fn store(&mut self, one: Armed) -> Result<()> {
+            let mut captured = one.finish().resolve(&mut |stack| self.names(stack));
+            captured.notes.extend(self.symbols.notes());
+            let is_unnamed = is_stopped() && captured.profile.is_some();
+            captured.notes.extend(is_unnamed.then(|| UNNAMED.to_owned()));
+            let stored = mitra_archive::store_capture(&self.dir, &captured);
+            say(&captured.event(Some(stored.context("what the probes saw is lost")?)))
         }
-        Ok(())
+
+        /// The others go on meanwhile, and have to be looked at. Whoever is to end has no time to open the files of programs.
+        fn names(&mut self, stack: &RawStack) -> Vec<String> {
+            if self.looked.elapsed() >= LOOK {
+                self.look();
+            }
+            if !is_stopped() {
+                return self.symbols.names(stack);
+            }
+            let kernel = RawStack { user: Vec::new(), ..stack.clone() };
+            let user = stack.user.iter().rev().map(|address| format!("[unknown {address:#x}]"));
+            user.chain(self.symbols.names(&kernel)).collect()
+        }
     }
 
     fn arm(args: &ArmedArgs, text: &str) -> Result<Armed> {
@@ -82,13 +146,6 @@ mod bpf {
             }
         }
         Ok(Capture::arm(&request)?)
-    }
-
-    fn store(armed: Armed, symbols: &mut Symbols, dir: &Path) -> Result<()> {
-        let mut captured = armed.finish().resolve(&mut |stack| symbols.names(stack));
-        captured.notes.extend(symbols.notes());
-        let file = mitra_archive::store_capture(dir, &captured).context("what the probes saw is lost")?;
-        say(&captured.event(Some(file)))
     }
 
     fn say_unavailable(probe: &str, error: &anyhow::Error) -> Result<()> {

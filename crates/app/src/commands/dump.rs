@@ -1,6 +1,6 @@
 //! `mitra dump`: recorded values as a table, CSV or lines of JSON.
 
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
@@ -70,7 +70,9 @@ pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
         DumpFormat::Table => dump.table(span, &mut out)?,
         DumpFormat::Csv => {
             writeln!(out, "time,metric,entity,row,value")?;
-            dump.each(span, &mut |t, column, value| csv_line(&mut out, t, column, value))?;
+            // Programs get what was recorded; a terminal would do what it says.
+            let is_shown = std::io::stdout().is_terminal();
+            dump.each(span, &mut |t, column, value| csv_line(&mut out, t, column, value, is_shown))?;
         }
         DumpFormat::Json => dump.each(span, &mut |t, column, value| json_line(&mut out, t, column, value))?,
     }
@@ -309,12 +311,19 @@ fn for_each_value(
     Ok(())
 }
 
-fn csv_line(out: &mut dyn Write, t: i64, column: &Column<'_>, value: &Value<'_>) -> std::io::Result<()> {
+fn csv_line(
+    out: &mut dyn Write,
+    t: i64,
+    column: &Column<'_>,
+    value: &Value<'_>,
+    is_shown: bool,
+) -> std::io::Result<()> {
     let quoted = |text: &str| {
+        let text = if is_shown { clean(text) } else { text.into() };
         if text.contains(['"', ',', '\n', '\r']) {
             format!("\"{}\"", text.replace('"', "\"\""))
         } else {
-            text.to_owned()
+            text.into_owned()
         }
     };
     let metric = column.metric;

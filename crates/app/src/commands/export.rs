@@ -62,8 +62,9 @@ pub fn run(args: &ExportArgs) -> Result<()> {
 
 fn target(path: &Path, reader: &Reader) -> Result<PathBuf> {
     if path.is_dir() {
-        let host = &reader.host().hostname;
-        return Ok(path.join(format!("{}.parquet", if host.is_empty() { "mitra" } else { host })));
+        // The name is the recording's, and leads nowhere else.
+        let host = reader.host().hostname.replace(|c: char| c == '/' || c.is_control(), "_");
+        return Ok(path.join(format!("{}.parquet", if host.is_empty() { "mitra" } else { &host })));
     }
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {

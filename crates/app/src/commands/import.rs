@@ -69,7 +69,7 @@ fn refuse_recorded(dir: &Path) -> Result<()> {
 fn report(dir: &Path, done: &Imported) -> Result<()> {
     for (what, things) in done.left_out.iter().take(NAMED_MAX) {
         let of = if *things == 1 { String::new() } else { format!(" ({things} of them)") };
-        eprintln!("mitra: not imported, without a date: {what}{of}");
+        eprintln!("mitra: not imported, without a date: {}{of}", clean(what));
     }
     if let Some(more) = done.left_out.len().checked_sub(NAMED_MAX).filter(|n| *n > 0) {
         eprintln!("mitra: not imported, without a date: {more} more metrics");

@@ -18,8 +18,8 @@ use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Between two looks at the clock and the stop flag.
 const LOOK: Duration = Duration::from_millis(100);
-/// After a polite end is asked for, until it is made.
-const GRACE: Duration = Duration::from_secs(1);
+/// After a polite end is asked for, until it is made: probes store what they saw.
+const GRACE: Duration = Duration::from_secs(2);
 /// The thread only reads and waits.
 const STACK_BYTES: usize = 256 * 1024;
 /// What others do comes first.

@@ -5,6 +5,7 @@
 //! saw in the archive and prints one event for each, which becomes part of the next frame.
 
 mod job;
+mod plan;
 pub mod settings;
 
 use std::path::{Path, PathBuf};
@@ -15,19 +16,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA};
-use mitra_model::{Event, EventKind, Frame, HostInfo, Stamp, Strings};
+use mitra_model::{Event, EventKind, Frame, HostInfo, Span, Stamp, Strings};
 use mitra_rules::{Config, Details, News, Policy, Rule, Verdict, Watcher, in_words};
 
 use crate::recorder::log;
 use job::{End, Job, Outcome};
+pub use plan::Plan;
 
 /// Loading and attaching, symbols and writing, on a machine in trouble.
 const BEYOND: Duration = Duration::from_secs(60);
 /// Events of probes are a few kilobytes each.
 const EVENTS_BYTES: usize = 1 << 20;
-/// At the end the recorder waits this long at most for what it started: a job is ended within a second or so.
+/// At the end the recorder waits this long at most for what it started: a job is ended within two seconds.
 const END_LOOKS: u32 = 60;
 const END_LOOK: Duration = Duration::from_millis(50);
+/// Of the limits of the policy.
+const HOUR_NS: i64 = 3600 * mitra_model::time::SECOND;
 /// Lines of a command's output that are stored.
 const LINES_MAX: usize = 20_000;
 
@@ -78,6 +82,23 @@ impl Escalation {
         }
     }
 
+    /// Counts what recorders before this one started within the last hour: a new one begins no new hour.
+    pub fn remember(&mut self, now: Stamp) {
+        let span = Span { since: now.real.saturating_sub(HOUR_NS), until: now.real };
+        // What cannot be read was told by whoever opened the archive to write.
+        let read = mitra_archive::Reader::open(&self.dir).and_then(|reader| reader.events(span));
+        for event in read.unwrap_or_default() {
+            let EventKind::Suspicion { rule, armed, .. } = &event.kind else { continue };
+            let found =
+                self.rules.iter().enumerate().find(|(_, known)| known.name == *rule && !armed.is_empty());
+            let Some((number, rule)) = found else { continue };
+            let has_probes = rule.arm.iter().any(|probe| armed.contains(&probe.to_string()));
+            let now_s = now.mono as f64 * 1e-9;
+            let at_s = now_s - now.real.saturating_sub(event.real) as f64 * 1e-9;
+            self.policy.remember(number, at_s, now_s, if has_probes { rule.seconds } else { 0.0 });
+        }
+    }
+
     /// Evaluates the rules on a sample, starts what they want, and adds to the sample's events what came of it.
     pub fn look(&mut self, frame: &mut Frame, strings: &Strings) {
         frame.events.extend(self.receiver.try_iter());
@@ -108,24 +129,17 @@ impl Escalation {
 
     fn act(&mut self, number: usize, details: &Details, frame: &mut Frame, now_s: f64) {
         let Some(rule) = self.rules.get(number) else { return };
-        let probes: Vec<String> = if self.is_armed {
-            let known = rule.arm.iter().filter(|probe| self.kinds.contains(&probe.kind.as_str()));
-            known.map(ToString::to_string).collect()
-        } else {
-            Vec::new()
-        };
-        let seconds = if probes.is_empty() { 0.0 } else { rule.seconds };
-        let has_command = self.is_armed && !rule.command.is_empty();
-        let is_busy = !self.running.is_empty() && (seconds > 0.0 || has_command);
-        let verdict = self.policy.decide(number, now_s, seconds, is_busy);
+        let plan = Plan::of(rule, &self.kinds, self.is_armed);
+        let is_busy = !self.running.is_empty() && plan.is_something();
+        let verdict = self.policy.decide(number, now_s, plan.seconds, is_busy);
         let mut text = in_words(details);
         let mut armed = Vec::new();
         if verdict == Verdict::Go {
-            if !probes.is_empty() {
-                let started = self.arm(rule, &probes, details);
-                note(&mut self.running, started, probes, &mut armed, &mut text);
+            if !plan.probes.is_empty() {
+                let started = self.arm(rule, &plan.probes, details);
+                note(&mut self.running, started, plan.probes, &mut armed, &mut text);
             }
-            if has_command {
+            if plan.has_command {
                 let started = self.run_command(rule, details, frame.time);
                 let what = vec![rule.command.join(" ")];
                 note(&mut self.running, started, what, &mut armed, &mut text);
@@ -279,5 +293,51 @@ fn command_output(argv: &[String], why: &str, host: &HostInfo, began: Stamp, out
         notes,
         tables: vec![CaptureTable { name: "output".to_owned(), columns: vec![column], rows, left_out }],
         ..Captured::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mitra_archive::{Options, Writer};
+    use mitra_model::time::SECOND;
+
+    use super::*;
+
+    /// One that fails and is started again and again keeps to its limits.
+    #[test]
+    fn a_recorder_that_begins_anew_begins_no_new_hour() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = HostInfo::default();
+        let mut frame = Frame::new();
+        let at = |seconds: i64| {
+            let ns = seconds * SECOND;
+            Stamp { real: 1_790_000_000 * SECOND + ns, mono: ns, boot: ns }
+        };
+        let mut writer = Writer::open(dir.path(), &host, Options::default()).unwrap();
+        for (seconds, armed) in [(10_000, vec!["/bin/true"]), (10_010, vec![]), (10_020, vec!["/bin/true"])] {
+            frame.time = at(seconds);
+            let kind = EventKind::Suspicion {
+                rule: "always".to_owned(),
+                condition: None,
+                text: String::new(),
+                armed: armed.into_iter().map(str::to_owned).collect(),
+            };
+            frame.events = vec![event(frame.time, kind)];
+            writer.append(&frame, &Strings::new()).unwrap();
+        }
+        writer.finish().unwrap();
+        let mut rule = Rule::new("always", "mem.free > 0").unwrap();
+        rule.command = vec!["/bin/true".to_owned()];
+        let verdict = |per_hour: u32, seconds: i64| {
+            let rules = vec![Rule { per_hour, ..rule.clone() }];
+            let config = Config { rules, ..Config::default() };
+            let mut escalation = Escalation::new(config, &host, dir.path(), true, false);
+            escalation.remember(at(seconds));
+            escalation.policy.decide(0, seconds as f64, 0.0, false)
+        };
+        assert_eq!(verdict(2, 10_030), Verdict::TooOften);
+        assert_eq!(verdict(3, 10_030), Verdict::Go);
+        // The first is more than an hour ago.
+        assert_eq!(verdict(2, 13_610), Verdict::Go);
     }
 }

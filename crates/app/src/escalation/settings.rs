@@ -30,9 +30,13 @@ pub fn load(named: Option<&Path>) -> Result<Config> {
         Err(error) => return Err(error).with_context(|| format!("cannot open {}", path.display())),
     };
     let meta = file.metadata().with_context(|| format!("cannot look at {}", path.display()))?;
-    let mut text = String::new();
-    let read = file.by_ref().take(BYTES_MAX).read_to_string(&mut text);
+    let mut bytes = Vec::new();
+    let read = file.by_ref().take(BYTES_MAX + 1).read_to_end(&mut bytes);
     read.with_context(|| format!("cannot read {}", path.display()))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(usage(format!("{}: has more than {BYTES_MAX} bytes", path.display())));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| usage(format!("{}: {error}", path.display())))?;
     let config = parse(&path.display().to_string(), &text)?;
     let runs = config.rules.iter().any(|rule| !rule.command.is_empty());
     if let Some(why) = untrusted(&meta).filter(|_| runs && rustix::process::geteuid().is_root()) {
@@ -62,18 +66,17 @@ pub fn parse(name: &str, text: &str) -> Result<Config> {
         .map_err(|error| usage(error.to_string()))
 }
 
-/// For the recorder, which records whatever the file says: a mistake in the file that nobody named costs the user's
-/// rules and is told.
+/// For the recorder, which records whatever the file says. Where the file that nobody named cannot be used, what it
+/// forbids is not known: nothing is armed or run then, and that is told.
 pub fn load_or_complain(named: Option<&PathBuf>) -> Result<Config> {
-    match load(named.map(PathBuf::as_path)) {
-        Ok(config) => Ok(config),
-        Err(error) if named.is_none() => {
-            log(&format!("{error:#}"));
-            log("only the built-in rules are used");
-            Ok(Config::default())
-        }
-        Err(error) => Err(error),
-    }
+    let loaded = load(named.map(PathBuf::as_path));
+    if named.is_some() { loaded } else { Ok(loaded.unwrap_or_else(|error| complain(&error))) }
+}
+
+fn complain(error: &anyhow::Error) -> Config {
+    log(&format!("{error:#}"));
+    log("only the built-in rules are evaluated, and nothing is armed until the file is right");
+    Config { arm: false, ..Config::default() }
 }
 
 /// The kinds of probes with their options; none where this program has none.
@@ -91,4 +94,31 @@ pub fn probes() -> Vec<(&'static str, Vec<&'static str>)> {
 #[must_use]
 pub fn probes() -> Vec<(&'static str, Vec<&'static str>)> {
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load_text(text: &str) -> Result<Config> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("mitra.toml");
+        std::fs::write(&path, text)?;
+        load(Some(&path))
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_arms_nothing() {
+        assert!(!load_text("[escalation]\narm = false\n").unwrap().arm);
+        // A slip of the pen must not allow what the file forbids.
+        let error = load_text("[escalation]\narm = false\nof = []\n").unwrap_err();
+        let config = complain(&error);
+        assert!(!config.arm && config.rules.iter().all(|rule| rule.is_builtin));
+    }
+
+    #[test]
+    fn a_file_is_read_whole_or_not_at_all() {
+        let long = format!("{}\n[escalation]\narm = false\n", "#".repeat(BYTES_MAX as usize));
+        assert!(load_text(&long).unwrap_err().to_string().contains("more than"));
+    }
 }

@@ -8,7 +8,7 @@ use mitra_model::Captured;
 use mitra_model::capture::{CaptureColumn, CaptureHistogram, CaptureTable, Cell, Profile};
 
 use crate::render::page::Page;
-use crate::render::style::{Ink, Style};
+use crate::render::style::{Ink, Style, clean};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 
@@ -38,7 +38,7 @@ pub fn text(captured: &Captured, file: Option<&str>, rows_max: usize, style: &St
         out.push_str(&heaviest(profile, style));
     }
     if let Some(file) = file {
-        out.push_str(&format!("\n{}\n", style.paint(Ink::Faint, &format!("kept in {file}"))));
+        out.push_str(&format!("\n{}\n", style.paint(Ink::Faint, &clean(&format!("kept in {file}")))));
     }
     out
 }
@@ -134,7 +134,7 @@ fn histogram_text(histogram: &CaptureHistogram, style: &Style) -> String {
     let used = |(_, count): &&(Option<f64>, u64)| *count > 0;
     let first = histogram.buckets.iter().position(|bucket| used(&bucket)).unwrap_or(0);
     let last = histogram.buckets.iter().rposition(|bucket| used(&bucket)).unwrap_or(0);
-    let mut out = format!("\n{}\n", style.paint(Ink::Strong, &histogram.name.to_uppercase()));
+    let mut out = format!("\n{}\n", style.paint(Ink::Strong, &clean(&histogram.name.to_uppercase())));
     let mut below = first.checked_sub(1).and_then(|i| histogram.buckets.get(i)).and_then(|(max, _)| *max);
     for (max, count) in histogram.buckets.iter().take(last + 1).skip(first) {
         let label = match (max, below) {

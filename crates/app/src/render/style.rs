@@ -194,6 +194,12 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The same for what has lines and tabs of its own: messages.
+#[must_use]
+pub fn clean_lines(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
+}
+
 /// Breaks a text into lines of at most `width` columns. A word that is longer stays whole.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -234,6 +240,7 @@ mod tests {
     fn escape_sequences_do_not_reach_the_terminal() {
         assert_eq!(clean("evil\x1b[2J\n"), "evil?[2J?");
         assert_eq!(clean("bash"), "bash");
+        assert_eq!(clean_lines("a\x1b]0;b\x07\n\t^\u{9b}"), "a?]0;b?\n\t^?");
     }
 
     #[test]

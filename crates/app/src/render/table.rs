@@ -22,7 +22,7 @@ impl Table {
     #[must_use]
     pub fn new(heads: &[(&str, Align)]) -> Self {
         Table {
-            heads: heads.iter().map(|(head, align)| ((*head).to_owned(), *align)).collect(),
+            heads: heads.iter().map(|(head, align)| (clean(head).into_owned(), *align)).collect(),
             rows: Vec::new(),
         }
     }

@@ -1,0 +1,262 @@
+//! What a recorder would have done: the same rules, limits and budget, over what was recorded.
+
+use mitra_model::time::SECOND;
+use mitra_model::{Frame, SeriesSet, Span, Stamp, Strings};
+use mitra_rules::{Config, Details, News, Policy, Rule, Verdict, Watcher};
+
+use crate::escalation::{Plan, settings};
+
+/// Stretches that are kept; a rule that holds more often is no rule.
+const STRETCHES_MAX: usize = 100_000;
+
+/// A stretch in which a rule held, and when it would have acted.
+pub struct Stretch {
+    /// The rule's position.
+    pub rule: usize,
+    /// When it had held for long enough.
+    pub fired: i64,
+    /// The last moment of it.
+    pub until: i64,
+    /// Of which row, and by which numbers when it fired.
+    pub details: Details,
+    /// When it would have acted.
+    pub acts: Vec<i64>,
+    /// The command that would have been run, or why none.
+    pub command: Option<Result<Vec<String>, String>>,
+}
+
+/// What came out.
+#[derive(Default)]
+pub struct Tested {
+    /// What each rule would have started.
+    pub plans: Vec<Plan>,
+    /// The stretches, by time.
+    pub stretches: Vec<Stretch>,
+    /// Rules that cannot be told, and the metrics that are missing.
+    pub cannot_tell: Vec<(usize, Vec<&'static str>)>,
+    /// Stretches beyond those that are kept.
+    pub left_out: usize,
+}
+
+/// What a recorder with this configuration keeps to.
+struct Limits {
+    policy: Policy,
+    armed_until_s: f64,
+}
+
+impl Limits {
+    fn new(config: &Config) -> Limits {
+        let of_rules = config.rules.iter().map(|rule| (rule.cool_down_s, rule.per_hour));
+        Limits { policy: Policy::new(of_rules, config.budget_s), armed_until_s: f64::NEG_INFINITY }
+    }
+
+    /// Whether a rule that holds acts now.
+    fn act(&mut self, rule: usize, plan: &Plan, now_s: f64) -> bool {
+        let is_busy = plan.is_something() && now_s < self.armed_until_s;
+        let acts = self.policy.wants(rule, now_s)
+            && self.policy.decide(rule, now_s, plan.seconds, is_busy) == Verdict::Go;
+        if acts && plan.seconds > 0.0 {
+            self.armed_until_s = now_s + plan.seconds;
+        }
+        acts
+    }
+}
+
+fn plans(config: &Config) -> Vec<Plan> {
+    let probes = settings::probes();
+    let kinds: Vec<&str> = probes.iter().map(|(kind, _)| *kind).collect();
+    config.rules.iter().map(|rule| Plan::of(rule, &kinds, config.arm)).collect()
+}
+
+/// Seconds that do not go back, whatever was done to the clock on the wall.
+#[derive(Default)]
+struct Steady {
+    last: Option<Stamp>,
+    now_s: f64,
+}
+
+impl Steady {
+    fn at(&mut self, time: Stamp) -> f64 {
+        if let Some(last) = self.last.replace(time) {
+            let of_one_boot = time.mono.saturating_sub(last.mono);
+            // Between two boots the clock on the wall is the only one that went on.
+            let ns = if of_one_boot > 0 { of_one_boot } else { time.real.saturating_sub(last.real) };
+            self.now_s += ns.max(0) as f64 * 1e-9;
+        }
+        self.now_s
+    }
+}
+
+/// A recorder's part, frame by frame.
+pub struct Replay<'a> {
+    rules: &'a [Rule],
+    watcher: Watcher,
+    limits: Limits,
+    clock: Steady,
+    /// For each rule the stretch that goes on.
+    going_on: Vec<Option<usize>>,
+    tested: Tested,
+}
+
+impl<'a> Replay<'a> {
+    /// Before the first frame.
+    pub fn new(config: &'a Config, page_bytes: f64) -> Self {
+        let programs = config
+            .rules
+            .iter()
+            .map(|rule| (rule.program.clone(), rule.choice.as_ref().map(|(_, program)| program.clone())));
+        Replay {
+            rules: &config.rules,
+            watcher: Watcher::new(programs.collect(), page_bytes),
+            limits: Limits::new(config),
+            clock: Steady::default(),
+            going_on: vec![None; config.rules.len()],
+            tested: Tested { plans: plans(config), ..Tested::default() },
+        }
+    }
+
+    /// Takes the next frame.
+    pub fn look(&mut self, frame: &Frame, strings: &Strings) {
+        let (t, now_s) = (frame.time.real, self.clock.at(frame.time));
+        let mut held = vec![false; self.rules.len()];
+        let mut news = Vec::new();
+        let (policy, going_on) = (&mut self.limits.policy, &self.going_on);
+        let mut wants = |rule: usize| {
+            if let Some(held) = held.get_mut(rule) {
+                *held = true;
+            }
+            policy.wants(rule, now_s) | going_on.get(rule).is_some_and(Option::is_none)
+        };
+        self.watcher.observe(frame, strings, &mut wants, &mut |rule, one| news.push((rule, one)));
+        for (number, one) in news {
+            match one {
+                News::CannotTell { missing } => self.tested.cannot_tell.push((number, missing)),
+                News::Holds(details) => self.hold(number, details, t, now_s),
+            }
+        }
+        for (stretch, held) in self.going_on.iter_mut().zip(held) {
+            *stretch = stretch.filter(|_| held);
+            if let Some(stretch) = stretch.and_then(|i| self.tested.stretches.get_mut(i)) {
+                stretch.until = t;
+            }
+        }
+    }
+
+    fn hold(&mut self, number: usize, details: Details, t: i64, now_s: f64) {
+        let tested = &mut self.tested;
+        let parts = (self.rules.get(number), tested.plans.get(number), self.going_on.get_mut(number));
+        let (Some(rule), Some(plan), Some(going_on)) = parts else { return };
+        let acts = self.limits.act(number, plan, now_s);
+        if going_on.is_none() {
+            if tested.stretches.len() >= STRETCHES_MAX {
+                tested.left_out += 1;
+                return;
+            }
+            *going_on = Some(tested.stretches.len());
+            let command = plan.has_command.then(|| rule.argv(&details, t / SECOND));
+            let stretch = Stretch { rule: number, fired: t, until: t, details, acts: Vec::new(), command };
+            tested.stretches.push(stretch);
+        }
+        if let Some(stretch) = going_on.and_then(|i| tested.stretches.get_mut(i)).filter(|_| acts) {
+            stretch.acts.push(t);
+        }
+    }
+
+    /// After the last frame.
+    pub fn finish(self) -> Tested {
+        self.tested
+    }
+}
+
+/// The same of other tools' output, which tells no more than when a stretch begins.
+pub fn on_series(config: &Config, set: &SeriesSet) -> Tested {
+    let mut tested = Tested { plans: plans(config), ..Tested::default() };
+    for (number, rule) in config.rules.iter().enumerate() {
+        let found = mitra_rules::series::replay(&rule.program, set, Span::ALL);
+        // What is not there matters only where nothing was found without it.
+        if found.stretches.is_empty() && !found.missing.is_empty() {
+            tested.cannot_tell.push((number, found.missing));
+        }
+        tested.left_out += found.stretches.len().saturating_sub(STRETCHES_MAX);
+        let has_command = tested.plans.get(number).is_some_and(|plan| plan.has_command);
+        for found in found.stretches.into_iter().take(STRETCHES_MAX) {
+            let command = has_command.then(|| rule.argv(&found.details, found.fired / SECOND));
+            let mitra_rules::series::Stretch { fired, until, details } = found;
+            tested.stretches.push(Stretch { rule: number, fired, until, details, acts: Vec::new(), command });
+        }
+    }
+    tested.stretches.sort_by_key(|stretch| stretch.fired);
+    let mut limits = Limits::new(config);
+    for stretch in &mut tested.stretches {
+        let plan = tested.plans.get(stretch.rule);
+        if plan.is_some_and(|plan| limits.act(stretch.rule, plan, stretch.fired as f64 * 1e-9)) {
+            stretch.acts.push(stretch.fired);
+        }
+    }
+    tested
+}
+
+#[cfg(test)]
+mod tests {
+    use mitra_model::column;
+
+    use super::*;
+
+    /// A configuration with one rule that always holds and runs something, and what a recorder does with it in so many
+    /// seconds.
+    fn acts(seconds: i64, change: impl FnOnce(&mut Config), clock: impl Fn(i64, &mut Stamp)) -> Vec<i64> {
+        let mut rule = Rule::new("always", "mem.free > 0").unwrap();
+        rule.command = vec!["/bin/true".to_owned()];
+        (rule.cool_down_s, rule.per_hour) = (5.0, 3);
+        let mut config = Config { rules: vec![rule], ..Config::default() };
+        change(&mut config);
+        let mut replay = Replay::new(&config, 4096.0);
+        let (mut frame, strings) = (Frame::new(), Strings::new());
+        frame.system_mut()[column("mem.free").unwrap()] = 1;
+        for second in 0..seconds {
+            let ns = second * SECOND;
+            frame.time = Stamp { real: 1_790_000_000 * SECOND + ns, mono: ns, boot: ns };
+            clock(second, &mut frame.time);
+            replay.look(&frame, &strings);
+        }
+        let tested = replay.finish();
+        let acts = tested.stretches.iter().flat_map(|stretch| &stretch.acts);
+        acts.map(|t| t / SECOND - 1_790_000_000).collect()
+    }
+
+    #[test]
+    fn it_rests_by_a_clock_that_does_not_go_back() {
+        assert_eq!(acts(30, |_| {}, |_, _| {}), [0, 5, 15]);
+        // Somebody sets the clock back by an hour: the rest is no longer for that.
+        let set_back =
+            |second: i64, time: &mut Stamp| time.real -= if second > 2 { 3600 * SECOND } else { 0 };
+        assert_eq!(acts(30, |_| {}, set_back), [0, 5 - 3600, 15 - 3600]);
+        // Another boot, three minutes later.
+        let boots = |second: i64, time: &mut Stamp| {
+            if second > 2 {
+                (time.real, time.mono) = (time.real + 180 * SECOND, time.mono - 2 * SECOND);
+            }
+        };
+        assert_eq!(acts(8, |_| {}, boots), [0, 183]);
+    }
+
+    #[test]
+    fn what_starts_nothing_is_not_busy_and_what_is_forbidden_is_not_started() {
+        let mut arms = Rule::new("arms", "mem.free > 0").unwrap();
+        arms.arm.extend(mitra_rules::Probe::parse("offcpu"));
+        (arms.seconds, arms.cool_down_s) = (20.0, 5.0);
+        let rules = vec![arms, Rule::new("notes", "mem.free > 0").unwrap()];
+        for (arm, seconds) in [(true, 20.0), (false, 0.0)] {
+            let config = Config { rules: rules.clone(), arm, ..Config::default() };
+            let plans = plans(&config);
+            let has_probes = !settings::probes().is_empty();
+            assert_eq!(plans[0].seconds, if has_probes { seconds } else { 0.0 });
+            let mut limits = Limits::new(&config);
+            assert!(limits.act(0, &plans[0], 0.0) && limits.act(1, &plans[1], 1.0));
+        }
+        // The budget is the file's.
+        let mut limits = Limits::new(&Config { rules, budget_s: 10.0, arm: true });
+        let plan = Plan { probes: vec!["offcpu".to_owned()], seconds: 20.0, has_command: false };
+        assert!(!limits.act(0, &plan, 0.0));
+    }
+}

@@ -1,0 +1,164 @@
+//! `mitra rules test`: when rules would have held in what was recorded, and what a recorder would have done.
+
+use anyhow::{Context, Result, anyhow};
+use mitra_model::Era;
+use mitra_model::series::seconds_between;
+use mitra_rules::{Config, Rule, in_words};
+use serde_json::{Value, json};
+
+use super::named;
+use super::replay::{Replay, Stretch, Tested, on_series};
+use crate::cli::RulesTestArgs;
+use crate::commands::{print, print_json};
+use crate::errors::usage;
+use crate::escalation::{Plan, settings};
+use crate::evidence;
+use crate::place;
+use crate::progress::Progress;
+use crate::render::style::{Ink, Style, clean, rfc3339};
+use crate::render::units;
+use crate::when::Here;
+
+/// Evaluates and prints.
+pub fn run(args: &RulesTestArgs, style: &Style) -> Result<()> {
+    let config = config(args)?;
+    let tested = if args.paths.is_empty() {
+        on_archive(args, &config)?
+    } else {
+        let loaded = {
+            let _progress = Progress::new("reading");
+            evidence::load(&args.paths, None, None)?
+        };
+        on_series(&config, &loaded.set)
+    };
+    let rules = &config.rules;
+    if args.json { print_json(&as_json(rules, &tested)) } else { print(&as_text(rules, &tested, style)) }
+}
+
+/// What the file says, of the rules that are meant.
+fn config(args: &RulesTestArgs) -> Result<Config> {
+    let Some(when) = &args.when else {
+        let config = settings::load(args.config.config.as_deref())?;
+        let rules = named(&config, args.rule.as_deref())?.into_iter().cloned().collect();
+        return Ok(Config { rules, ..config });
+    };
+    let rule = Rule::new("condition", when)
+        .map_err(|m| usage(format!("{m}\n  {}", m.caret(when).replace('\n', "\n  "))))?;
+    Ok(Config { rules: vec![rule], ..Config::default() })
+}
+
+/// As the recorder would have seen it, frame by frame.
+fn on_archive(args: &RulesTestArgs, config: &Config) -> Result<Tested> {
+    let (dir, reader) = place::open(&args.archive)?;
+    let known = reader.span().ok_or_else(|| anyhow!("{}: the archive is empty", dir.display()))?;
+    let whole = known.until.saturating_sub(known.since);
+    let span = place::span(&args.range, known, whole, &Here::system())?;
+    let page_bytes = if reader.host().page_bytes == 0 { 4096.0 } else { reader.host().page_bytes as f64 };
+    let mut replay = Replay::new(config, page_bytes);
+    let _progress = Progress::new("reading");
+    let walked = reader.frames(span, &mut |frame, strings| replay.look(frame, strings));
+    walked.with_context(|| format!("cannot read the archive {}", dir.display()))?;
+    Ok(replay.finish())
+}
+
+fn as_json(rules: &[Rule], tested: &Tested) -> Value {
+    let name = |rule: usize| rules.get(rule).map(|rule| rule.name.as_str());
+    let when = |t: i64| (Era::of(t) == Era::Dated).then(|| rfc3339(t));
+    let stretches = tested.stretches.iter().map(|stretch| {
+        let values: serde_json::Map<String, Value> =
+            stretch.details.values.iter().map(|(text, value, _)| (text.clone(), json!(value))).collect();
+        let rule = rules.get(stretch.rule);
+        json!({
+            "rule": name(stretch.rule),
+            "since": when(stretch.fired),
+            "until": when(stretch.until),
+            "seconds": seconds_between(stretch.fired, stretch.until),
+            "held_s": stretch.details.seconds,
+            "row": stretch.details.row,
+            "rows": stretch.details.rows,
+            "pid": stretch.details.pid,
+            "comm": stretch.details.comm,
+            "cgroup": stretch.details.cgroup,
+            "values": values,
+            "acts": stretch.acts.iter().map(|t| when(*t)).collect::<Vec<_>>(),
+            "arm": tested.plans.get(stretch.rule).map(|plan| &plan.probes),
+            "suspects": rule.and_then(|rule| rule.suspects.clone()),
+            "command": stretch.command.as_ref().and_then(|c| c.as_ref().ok()),
+            "command_refused": stretch.command.as_ref().and_then(|c| c.as_ref().err()),
+        })
+    });
+    json!({
+        "schema": "mitra.rules-test/1",
+        "rules": rules.iter().map(|rule| &rule.name).collect::<Vec<_>>(),
+        "fired": stretches.collect::<Vec<_>>(),
+        "left_out": tested.left_out,
+        "cannot_tell": tested.cannot_tell.iter().map(|(rule, missing)| {
+            json!({ "rule": name(*rule), "missing": missing })
+        }).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(rules: &[Rule], tested: &Tested, style: &Style) -> String {
+    let mut out = String::new();
+    for stretch in &tested.stretches {
+        let Some(rule) = rules.get(stretch.rule) else { continue };
+        let time = if Era::of(stretch.fired) == Era::Dated {
+            style.date_clock(stretch.fired)
+        } else {
+            String::new()
+        };
+        let length = seconds_between(stretch.fired, stretch.until);
+        let went_on =
+            if length > 0.0 { format!("; went on for {}", units::length(length)) } else { String::new() };
+        // Names of processes are in both.
+        let text = in_words(&stretch.details);
+        let did = tested.plans.get(stretch.rule).map_or_else(String::new, |plan| action(rule, plan, stretch));
+        let name = style.paint(Ink::Strong, &clean(&rule.name));
+        out.push_str(&format!("{time} {name}  {}{went_on}\n    {}\n", clean(&text), clean(&did)));
+    }
+    if tested.stretches.is_empty() {
+        let which = if rules.len() == 1 { "the rule" } else { "no rule" };
+        let held = if rules.len() == 1 { "never held" } else { "ever held" };
+        out.push_str(&format!("{which} {held}\n"));
+    }
+    if tested.left_out > 0 {
+        out.push_str(&format!("and {} more times\n", tested.left_out));
+    }
+    for (rule, missing) in &tested.cannot_tell {
+        let name = rules.get(*rule).map_or("?", |rule| rule.name.as_str());
+        out.push_str(&format!("{} cannot be told: {} is not there\n", clean(name), missing.join(", ")));
+    }
+    out
+}
+
+/// What a rule would have done in a stretch.
+fn action(rule: &Rule, plan: &Plan, stretch: &Stretch) -> String {
+    let times = match stretch.acts.len() {
+        0 => {
+            return "would have done nothing: it had acted not long before, or something else was armed"
+                .to_owned();
+        }
+        1 => String::new(),
+        n => format!(", {n} times"),
+    };
+    let mut parts = Vec::new();
+    if !plan.probes.is_empty() {
+        let whose = match stretch.details.pid.filter(|_| rule.is_of_pid) {
+            Some(pid) => format!(" of {} ({pid})", stretch.details.comm.as_deref().unwrap_or("?")),
+            None => String::new(),
+        };
+        parts.push(format!("armed {}{whose} for {}", plan.probes.join(" and "), units::length(plan.seconds)));
+    }
+    match &stretch.command {
+        Some(Ok(argv)) => parts.push(format!("run {}", argv.join(" "))),
+        Some(Err(why)) => parts.push(format!("run nothing: {why}")),
+        None => {}
+    }
+    if parts.is_empty() {
+        let is_kept_from_it = !rule.arm.is_empty() || !rule.command.is_empty();
+        let why =
+            if is_kept_from_it { ", and nothing started: that is switched off, or not there" } else { "" };
+        parts.push(format!("been recorded{why}"));
+    }
+    format!("would have {}{times}", parts.join(", and "))
+}
