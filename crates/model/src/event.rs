@@ -111,7 +111,7 @@ pub enum EventKind {
     },
     /// A piece of hardware or a file system reported an error, a loss or an end of service.
     DeviceError {
-        /// `io-error`, `link-down`, `machine-check`, `filesystem-error`, `device-lost`.
+        /// `io-error`, `link-down`, `machine-check`, `corrected-error`, `filesystem-error`, `device-lost`.
         what: String,
         /// The device, interface or CPU, where named.
         device: String,

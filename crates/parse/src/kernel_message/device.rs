@@ -8,7 +8,8 @@
 //! EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x7 …)
 //! ```
 //!
-//! A failed request has several lines; the one that names the device of the block layer counts.
+//! A failed request has several lines; the one that names the device of the block layer counts. What the hardware corrected
+//! by itself lost nothing, and is told apart from what it could not correct.
 
 use mitra_model::EventKind;
 
@@ -17,6 +18,7 @@ use super::{after, contains, kept};
 const IO_ERROR: &str = "io-error";
 const LINK_DOWN: &str = "link-down";
 const MACHINE_CHECK: &str = "machine-check";
+const CORRECTED: &str = "corrected-error";
 const FILESYSTEM_ERROR: &str = "filesystem-error";
 const DEVICE_LOST: &str = "device-lost";
 
@@ -27,7 +29,8 @@ pub(super) fn device_error(text: &str) -> Option<EventKind> {
         .or_else(|| nvme(text))
         .or_else(|| scsi(text))
         .or_else(|| link(text))
-        .or_else(|| hardware(text))?;
+        .or_else(|| hardware(text))
+        .filter(|(_, device)| !is_empty_drive(device))?;
     Some(EventKind::DeviceError {
         what: what.to_owned(),
         device: device.trim_start_matches("/dev/").to_owned(),
@@ -41,6 +44,12 @@ type Found<'a> = Option<(&'static str, &'a str)>;
 fn name(text: &str) -> &str {
     let end = text.find(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ')' | ']' | ';'));
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
+}
+
+/// Whether it is a drive for floppy disks or CDs: it fails whenever somebody looks for a disk and there is none.
+fn is_empty_drive(device: &str) -> bool {
+    let number = device.strip_prefix("fd").or_else(|| device.strip_prefix("sr"));
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn block(text: &str) -> Found<'_> {
@@ -182,28 +191,41 @@ fn name_of_function(text: &str) -> &str {
     text.split_ascii_whitespace().nth(1).unwrap_or_default().trim_end_matches(':')
 }
 
+/// Memory, buses and processors: what they report is corrected or not.
 fn hardware(text: &str) -> Found<'_> {
+    let kind = |is_corrected: bool| if is_corrected { CORRECTED } else { MACHINE_CHECK };
     if let Some(rest) = after(text, "[Hardware Error]: ") {
-        const FIRST: [&str; 6] = [
-            "Hardware error from APEI",
-            "Machine check events logged",
-            "Corrected error",
-            "Uncorrected error",
-            "Uncorrected, ",
-            "Deferred error",
-        ];
-        let cpu = rest.split_once(": Machine Check").map(|(cpu, _)| cpu).filter(|c| c.starts_with("CPU"));
-        let is_first = cpu.is_some() || FIRST.iter().any(|words| rest.starts_with(words));
-        return is_first.then(|| (MACHINE_CHECK, cpu.unwrap_or_default()));
+        // Of a report of the firmware the line with its severity counts.
+        if let Some(severity) = rest.trim_start().strip_prefix("event severity: ") {
+            let is_error = !severity.starts_with("info");
+            return is_error.then(|| (kind(severity.starts_with("corrected")), ""));
+        }
+        // Of a processor the line with its name and the register of status, whose bit 61 says that it was not corrected.
+        let cpu = rest.split_once(": Machine Check").filter(|(cpu, _)| cpu.starts_with("CPU"));
+        if let Some((cpu, words)) = cpu {
+            let status = words.rsplit_once(": ").and_then(|(_, status)| u64::from_str_radix(status, 16).ok());
+            return Some((kind(status.is_some_and(|status| status & NOT_CORRECTED == 0)), cpu));
+        }
+        // "logged" is said of those that did not stop the machine; what was lost with them has lines of its own.
+        if ["Corrected error", "Machine check events logged"].iter().any(|words| rest.starts_with(words)) {
+            return Some((CORRECTED, ""));
+        }
+        const NOT: [&str; 3] = ["Uncorrected error", "Uncorrected, ", "Deferred error"];
+        return NOT.iter().any(|words| rest.starts_with(words)).then_some((MACHINE_CHECK, ""));
     }
     // `EDAC MC0: 1 CE …`, before 3.6 `EDAC MC0: CE page 0x283, …`
     if let Some(rest) = text.strip_prefix("EDAC ") {
         let (controller, rest) = rest.split_once(": ")?;
-        let is_count = rest.split_ascii_whitespace().take(2).any(|w| matches!(w, "CE" | "UE"));
-        return is_count.then_some((MACHINE_CHECK, controller));
+        let word = rest.split_ascii_whitespace().take(2).find(|word| matches!(*word, "CE" | "UE"))?;
+        return Some((kind(word == "CE"), controller));
     }
     if let Some(rest) = text.strip_prefix("Memory failure: ") {
         return contains(rest, "recovery action").then_some((MACHINE_CHECK, "memory"));
     }
-    contains(text, "PCIe Bus Error: severity=").then(|| (IO_ERROR, name_of_function(text)))
+    // `severity=Corrected`, since 6.8 `Correctable`; the others are `Uncorrected (Fatal)` and so on.
+    let severity = after(text, "PCIe Bus Error: severity=")?;
+    Some((kind(severity.starts_with("Correct")), name_of_function(text)))
 }
+
+/// `MCI_STATUS_UC`.
+const NOT_CORRECTED: u64 = 1 << 61;
