@@ -9,6 +9,7 @@ use mitra_model::{SeriesSet, Span};
 use crate::conditions::disk_saturated::{is_partition, is_stacked};
 use crate::signal::Signal;
 use crate::view::View;
+use crate::words;
 
 /// Busy for this part of a sample without completing anything: its request takes longer than the sample.
 const STUCK: f64 = 0.9;
@@ -60,16 +61,27 @@ pub fn cost(set: &SeriesSet, device: &str, span: Span) -> Option<Cost> {
 /// the time and completed nothing stands for a request that takes as long as the sample.
 #[must_use]
 pub fn service(view: &View<'_>, device: &str) -> Option<Signal> {
+    of_each(view, device, |time, queue| time / queue.max(1.0))
+}
+
+/// The same from start to completion, the queue included.
+#[must_use]
+pub fn latency(view: &View<'_>, device: &str) -> Option<Signal> {
+    of_each(view, device, |time, _| time)
+}
+
+/// What a request took over time, of the time that all of a sample took and of the queue.
+fn of_each(view: &View<'_>, device: &str, part: impl Fn(f64, f64) -> f64) -> Option<Signal> {
     let sum =
         |metrics: &[&str]| Signal::sum(metrics.iter().filter_map(|m| view.set.get(m, device)), view.window);
     let requests = sum(&["disk.reads", "disk.writes"])?;
     let time = sum(&["disk.read_time", "disk.write_time"])?;
     let queue = view.of("disk.weighted_time", device)?;
     let busy = view.of("disk.io_time", device)?;
-    let alone = time.zip(&queue, |time, queue| time / queue.max(1.0));
-    let of_each = alone.zip(&requests, |time, n| if n > 0.0 { time / n } else { -1.0 });
+    let took = time.zip(&queue, part);
+    let of_each = took.zip(&requests, |time, n| if n > 0.0 { time / n } else { -1.0 });
     let step_s = requests.step_s();
-    let known = of_each.zip(&busy, |service, busy| match service {
+    let known = of_each.zip(&busy, |took, busy| match took {
         s if s >= 0.0 => s,
         _ if busy >= STUCK => step_s,
         _ => f64::NAN,
@@ -100,11 +112,62 @@ pub fn most_written<'a>(view: &'a View<'_>, span: Span) -> Option<(&'a str, f64)
     })
 }
 
-/// Seconds in each second in which somebody waited for I/O, in a span and before it; `None` where it is not known.
+/// Somebody waits for a twentieth of the time more than before.
+pub const HARM: f64 = 0.05;
+/// Where somebody waits for half of the time, more who wait hardly show in it any more.
+const FULL: f64 = 0.5;
+/// Their number does, once there are so many times as many: a count of once a second scatters.
+const MORE: f64 = 1.5;
+
+/// Who waits for I/O in a span, and who did before.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting {
+    /// The part of the time in which somebody waited, or how many tasks did at a time.
+    pub during: f64,
+    /// The same before.
+    pub before: f64,
+    /// Whether it is tasks that are counted.
+    pub is_tasks: bool,
+}
+
+impl Waiting {
+    /// How much more than before.
+    #[must_use]
+    pub fn more(&self) -> f64 {
+        self.during - self.before
+    }
+
+    /// `somebody waited for I/O 81 % of the time (0.4 % before)`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        if self.is_tasks {
+            return format!("{:.1} tasks waited for I/O at a time ({:.1} before)", self.during, self.before);
+        }
+        format!(
+            "somebody waited for I/O {} of the time ({} before)",
+            words::percent(self.during.min(1.0)),
+            words::percent(self.before)
+        )
+    }
+}
+
+/// Who waits for I/O; `None` where it is not known. The time in which somebody waits tells most, unless it was mostly so
+/// before: then how many they are does.
 #[must_use]
-pub fn waiting(view: &View<'_>, span: Span) -> Option<(f64, f64)> {
-    ["psi.io_some", "tasks.d_io"].iter().find_map(|metric| {
+pub fn waiting(view: &View<'_>, span: Span) -> Option<Waiting> {
+    let of = |metric: &str, is_tasks: bool| {
         let during = view.system(metric)?.within(span).mean()?;
-        Some((during, view.before_span(metric, "", span).unwrap_or(0.0)))
-    })
+        Some(Waiting { during, before: view.before_span(metric, "", span).unwrap_or(0.0), is_tasks })
+    };
+    let (time, tasks) = (of("psi.io_some", false), of("tasks.d_io", true));
+    let is_told_by_tasks = |time: &Waiting, tasks: &Waiting| {
+        time.more() < HARM
+            && time.before >= FULL
+            && tasks.more() >= HARM
+            && tasks.during >= MORE * tasks.before
+    };
+    match (time, tasks) {
+        (Some(time), Some(tasks)) if is_told_by_tasks(&time, &tasks) => Some(tasks),
+        (time, tasks) => time.or(tasks),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mitra_model::{Series, SeriesSet, Span, time::SECOND};
+use mitra_model::{Series, SeriesSet, Span, WaitKind, time::SECOND, wait_kind};
 
 use crate::signal::Signal;
 
@@ -117,6 +117,23 @@ impl<'a> Process<'a> {
             .flat_map(|series| series.samples(span))
             .filter(|(_, dt, state)| *state == f64::from(b'D') && dt.is_finite())
             .map(|(_, dt, _)| dt)
+            .sum()
+    }
+
+    /// Of these seconds those in which the thread waited for I/O or was held back by a rule, by its kernel stack; where that
+    /// was not recorded, all. D state is not disk: a lock makes it too.
+    #[must_use]
+    pub fn waiting_for_io_s(&self, set: &SeriesSet, span: Span) -> f64 {
+        let is_io = |row: &str, t: i64| {
+            let stack = set.text("task.kstack", row).and_then(|text| text.at(t));
+            stack.is_none_or(|stack| matches!(wait_kind(stack), WaitKind::Io | WaitKind::Throttle))
+        };
+        self.rows
+            .iter()
+            .filter_map(|row| Some((row, set.get("task.state", row)?)))
+            .flat_map(|(row, series)| series.samples(span).map(move |sample| (row, sample)))
+            .filter(|(row, (t, dt, state))| *state == f64::from(b'D') && dt.is_finite() && is_io(row, *t))
+            .map(|(_, (_, dt, _))| dt)
             .sum()
     }
 }

@@ -6,9 +6,11 @@ mod support;
 
 use std::sync::Arc;
 
+use mitra_diagnose::view::View;
+use mitra_diagnose::{Observation, conditions};
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
-use mitra_model::{TextSeries, lookup};
+use mitra_model::{Span, TextSeries, lookup};
 use support::{AFTER, HEALTHY, INCIDENT, Machine, START, root};
 
 const N: usize = HEALTHY + INCIDENT + AFTER;
@@ -131,6 +133,54 @@ fn the_slow_half_of_a_mirror_is_named() {
 }
 
 #[test]
+fn a_member_that_is_being_filled_is_not_the_one_to_take_out() {
+    let mut m = Machine::idle();
+    device(&mut m, "sda", (50.0, 16_384.0, 5e-4), (20.0, 16_384.0, 6e-4), "write");
+    device(&mut m, "sdb", (50.0, 16_384.0, 5e-4), (200.0, 524_288.0, 0.03), "write");
+    for member in ["sda", "sdb"] {
+        text(&mut m, "disk.mirror", member, "md0");
+    }
+    waits(&mut m, 0.9, 1.0);
+    assert!(!ids(&m.explain()).contains(&"mirror-member-slow"));
+}
+
+/// What a condition says of the incident, compared with the time before.
+fn observe(m: &Machine, id: &str) -> Observation {
+    let span = |from: usize, to: usize| Span {
+        since: START + from as i64 * SECOND + 1,
+        until: START + to as i64 * SECOND + 1,
+    };
+    let view = View::new(&m.set, span(HEALTHY - 5, HEALTHY + INCIDENT), &m.set, Some(span(0, HEALTHY - 5)));
+    (conditions().iter().find(|c| c.id == id).unwrap().observe)(&view)
+}
+
+#[test]
+fn a_volume_that_serves_a_tenth_behind_the_same_queue_is_slow() {
+    let slow = |during: (f64, f64, f64)| {
+        let mut m = Machine::idle();
+        device(&mut m, "vdb", (8_000.0, 4096.0, 0.004), during, "read");
+        m.row("disk.rotational", "vdb", 0.0, 0.0);
+        m.sys("psi.io_some", 0.99, 0.99).sys("tasks.d_io", 30.0, 31.0);
+        matches!(observe(&m, "slow-device"), Observation::Active(_))
+    };
+    assert!(slow((744.0, 4096.0, 0.043)));
+    assert!(!slow((744.0, 4096.0, 0.43)), "ten times as many wait");
+    assert!(!slow((744.0, 131_072.0, 0.043)), "larger requests");
+    assert!(!slow((6_000.0, 4096.0, 0.005)));
+}
+
+#[test]
+fn more_tasks_that_wait_count_where_somebody_always_did() {
+    let slow = |tasks: f64| {
+        let mut m = Machine::idle();
+        device(&mut m, "sda", (400.0, 8192.0, 1e-4), (33.0, 8192.0, 0.24), "read");
+        m.sys("psi.io_some", 0.97, 1.0).sys("tasks.d_io", 1.0, tasks);
+        matches!(observe(&m, "slow-device"), Observation::Active(_))
+    };
+    assert!(slow(7.5) && !slow(1.1));
+}
+
+#[test]
 fn two_disks_that_are_no_mirror_are_not_compared() {
     let mut m = Machine::idle();
     device(&mut m, "sda", (50.0, 16_384.0, 5e-4), (20.0, 16_384.0, 6e-4), "write");
@@ -250,6 +300,48 @@ fn only_a_limit_that_is_reached_and_waited_for_throttles() {
     limited(&mut m, 38.0, 0.9);
     device(&mut m, "loop2", (400.0, 4096.0, 5e-5), (38.0, 4096.0, 0.026), "read");
     assert_eq!(ids(&m.explain()), ["slow-device"]);
+}
+
+#[test]
+fn a_queue_of_others_does_not_excuse_the_rule_that_holds_a_group_back() {
+    // Another program keeps the device busy; of the group's wait it explains next to nothing.
+    let mut m = Machine::idle();
+    limited(&mut m, 40.0, 0.8);
+    device(&mut m, "loop2", (3_000.0, 4096.0, 1e-3), (3_000.0, 4096.0, 1e-3), "read");
+    assert!(matches!(observe(&m, "io-throttled"), Observation::Active(_)));
+    // The limit is one of a device that did hardly anything: the group was busy elsewhere.
+    let mut m = Machine::idle();
+    limited(&mut m, 40.0, 0.8);
+    device(&mut m, "loop2", (3.0, 4096.0, 5e-5), (3.0, 4096.0, 5e-5), "read");
+    assert!(!matches!(observe(&m, "io-throttled"), Observation::Active(_)));
+}
+
+#[test]
+fn a_rule_without_a_limit_is_suspected() {
+    let held = |stack: &str| {
+        let mut m = Machine::idle();
+        stuck(&mut m, 71, "batch", stack);
+        m.row("cgroup.io_reads", "/batch", 40.0, 4.0).sys("tasks.d_throttle", 0.0, 3.0);
+        observe(&m, "io-throttled")
+    };
+    assert!(matches!(
+        held("io_schedule;rq_qos_wait;ioc_rqos_throttle;submit_bio"),
+        Observation::Suspected(_)
+    ));
+    assert!(matches!(held("io_schedule_timeout;balance_dirty_pages"), Observation::Inactive(_)));
+}
+
+#[test]
+fn tasks_that_wait_for_a_lock_are_no_victims_of_who_fills_a_disk() {
+    let hog = |stack: &str| {
+        let mut m = Machine::idle();
+        device(&mut m, "vda", (100.0, 4096.0, 2e-4), (700.0, 1_048_576.0, 0.04), "read");
+        m.task(70, "fio", HEALTHY).task_during(70, "task.read_bytes", 7.3e8);
+        stuck(&mut m, 71, "shop", stack);
+        matches!(observe(&m, "disk-hog"), Observation::Active(_))
+    };
+    assert!(hog("folio_wait_bit_common;filemap_read"));
+    assert!(!hog("rwsem_down_read_slowpath;down_read;do_user_addr_fault"));
 }
 
 /// A filesystem of 64 MB: what is left of space and of inodes in each second.

@@ -10,8 +10,8 @@
 //! others read meanwhile, in requests of the size that the device served before, each of which took as much longer as
 //! requests took longer than before.
 
-use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
+use mitra_model::{SeriesSet, Span};
 
 use super::disk_saturated::{self, Saturated};
 use crate::condition::{Condition, Finding, Observation, Role};
@@ -39,6 +39,7 @@ pub const CONDITION: Condition = Condition {
         "task.read_bytes",
         "task.write_bytes",
         "task.state",
+        "task.kstack",
         "psi.io_some",
         "tasks.d_io",
     ],
@@ -85,7 +86,7 @@ fn observe(view: &View<'_>) -> Observation {
     let by_requests = others_requests(view, &top.members, disk);
     let harm = if has_states {
         // States are seen once a second: of a wait that is short and comes often a few samples tell little.
-        let by_states = others_in_d_state(view, &top.members, span);
+        let by_states = others_waiting_for_io(view, &top.members, span);
         let more = |(now, before): &(f64, f64)| now - before;
         by_requests.filter(|r| more(r) > more(&by_states)).or(Some(by_states))
     } else {
@@ -152,12 +153,27 @@ fn io_delay_is_known(view: &View<'_>) -> bool {
 /// Task-seconds per second in D state or, where that is known, waiting for I/O of user processes other than these, in the
 /// span and in the baseline.
 pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: Span) -> (f64, f64) {
-    let total = |set, span: Span, processes: &[Process<'_>]| {
+    others(view, these, span, |p, set, span| p.uninterruptible_s(set, span))
+}
+
+/// The same without those that wait for a lock or for memory, as far as their stacks are known: these may have nothing to do
+/// with a device.
+fn others_waiting_for_io(view: &View<'_>, these: &[u32], span: Span) -> (f64, f64) {
+    others(view, these, span, |p, set, span| p.waiting_for_io_s(set, span))
+}
+
+fn others(
+    view: &View<'_>,
+    these: &[u32],
+    span: Span,
+    of: impl Fn(&Process<'_>, &SeriesSet, Span) -> f64,
+) -> (f64, f64) {
+    let total = |set: &SeriesSet, span: Span, processes: &[Process<'_>]| {
         let seconds = (span.until - span.since) as f64 / 1e9;
         let waited: f64 = processes
             .iter()
             .filter(|p| !p.kthread && !these.contains(&p.pid))
-            .map(|p| p.uninterruptible_s(set, span).max(p.total(set, "task.blkio_delay", span)))
+            .map(|p| of(p, set, span).max(p.total(set, "task.blkio_delay", span)))
             .sum();
         if seconds > 0.0 { waited / seconds } else { 0.0 }
     };

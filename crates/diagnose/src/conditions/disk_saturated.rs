@@ -68,12 +68,17 @@ pub fn is_stacked(device: &str) -> bool {
 
 /// Whether the row is a partition of another row: its requests are counted on the whole device too.
 pub fn is_partition(view: &View<'_>, device: &str) -> bool {
-    view.each("disk.io_time").any(|(other, _)| {
-        device.strip_prefix(other).is_some_and(|rest| {
-            let rest = rest.strip_prefix('p').unwrap_or(rest);
-            !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())
-        })
-    })
+    whole_of(device).is_some_and(|whole| view.set.get("disk.io_time", whole).is_some())
+}
+
+/// The name that the whole device of a partition of this name has. The number of a partition follows the name at once, or
+/// after a `p` where the name itself ends with a digit (`disk_name` in block/): `sda1` of `sda`, `nvme0n1p1` of `nvme0n1`.
+fn whole_of(name: &str) -> Option<&str> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.is_empty() || stem.len() == name.len() {
+        return None;
+    }
+    Some(stem.strip_suffix('p').filter(|whole| whole.ends_with(|c: char| c.is_ascii_digit())).unwrap_or(stem))
 }
 
 /// The saturated devices, the one that explains the others first: a stacked one before the one below it.
@@ -195,6 +200,32 @@ fn observe(view: &View<'_>) -> Observation {
                 }
                 None => "no device did anything".to_owned(),
             })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_of;
+
+    #[test]
+    fn a_number_behind_a_name_is_not_always_a_partition() {
+        for (name, whole) in [
+            ("sda1", Some("sda")),
+            ("sdp12", Some("sdp")),
+            ("nvme0n1p2", Some("nvme0n1")),
+            ("mmcblk0p1", Some("mmcblk0")),
+            ("loop1p1", Some("loop1")),
+            ("sda", None),
+            ("", None),
+            ("7", None),
+        ] {
+            assert_eq!(whole_of(name), whole, "{name}");
+        }
+        for (name, other) in
+            [("dm-10", "dm-1"), ("nvme0n10", "nvme0n1"), ("loop10", "loop1"), ("md12", "md1")]
+        {
+            assert_ne!(whole_of(name), Some(other));
         }
     }
 }

@@ -4,6 +4,9 @@
 //! back has not reached it yet. `blkio.throttle.*` of version 1 and `io.max` of version 2 work that way, in requests and in
 //! bytes, for reads and for writes. A slow device shows long times of its own (`slow-device`), a full one a queue
 //! (`disk-hog`). A group that is kept at its limit while nobody waits does what it was meant to do.
+//!
+//! Other rules have no limit that could be compared: shares of a device (`io.cost`), a wanted latency (`io.latency`), the
+//! bound of what is written back (`wbt_lat_usec`). Who waits for them shows in its kernel stack alone.
 
 use mitra_model::report::{Next, Remedy};
 use mitra_model::{Span, lookup};
@@ -43,9 +46,12 @@ pub const CONDITION: Condition = Condition {
         "disk.writes",
         "disk.read_bytes",
         "disk.write_bytes",
+        "disk.read_merges",
+        "disk.write_merges",
         "task.read_bytes",
         "task.write_bytes",
         "task.state",
+        "task.kstack",
     ],
     observe,
     remedies,
@@ -53,7 +59,7 @@ pub const CONDITION: Condition = Condition {
     source: include_str!("io_throttled.rs"),
 };
 
-/// Each limit, what it limits, and how people say it.
+/// Each limit, what it limits, and how people say it. Of several devices a group has the smallest limit and the rate of all.
 const LIMITS: [(&str, &str, &str); 4] = [
     ("cgroup.io_limit_riops", "cgroup.io_reads", "reads"),
     ("cgroup.io_limit_wiops", "cgroup.io_writes", "writes"),
@@ -77,9 +83,22 @@ const MORE: f64 = 2.0;
 const QUEUE: f64 = 2.0;
 /// A request of the device takes this many times as long as before: then it is slow, whatever the rule does.
 const SLOWER: f64 = 3.0;
+/// The device has to be what is waited for during half of the wait to be what is to blame.
+const EXPLAINS: f64 = 0.5;
+/// What did less than half of a limit was not held by it.
+const ON_DEVICE: f64 = 0.5;
+/// A task in two seconds is found held back.
+const HELD: f64 = 0.5;
+/// Functions that hold requests back by other rules than a limit (block/blk-rq-qos.c, blk-iocost.c, blk-iolatency.c,
+/// blk-wbt.c, blk-cgroup.c). Who is made to wait for dirty pages is in none of them.
+const RULES: &[&str] = &["rq_qos", "ioc_rqos", "iolatency", "wbt_wait", "blkcg_maybe_throttle"];
 
 struct Held<'a> {
     group: &'a str,
+    /// The device that has the limit, of several the first one that did enough.
+    device: Option<&'a str>,
+    /// Whether no other device could be the one that has it.
+    is_sure: bool,
     limit: f64,
     rate: f64,
     metric: &'static str,
@@ -94,6 +113,9 @@ fn observe(view: &View<'_>) -> Observation {
     let knows = |metric: &&str| view.each(metric).next().is_some();
     let limits = LIMITS.map(|(limit, ..)| limit);
     if !limits.iter().any(knows) {
+        if let Some(suspicion) = without_limit(view) {
+            return suspicion;
+        }
         if view.each("cgroup.io_reads").next().is_some() {
             return Observation::Inactive("no control group that did I/O has a limit of it".to_owned());
         }
@@ -115,18 +137,46 @@ fn observe(view: &View<'_>) -> Observation {
         }
     }
     let Some(held) = best else {
+        if let Some(suspicion) = without_limit(view) {
+            return suspicion;
+        }
         return Observation::Inactive("no control group waited at its limit of I/O".to_owned());
     };
     let span = held.high.run.span();
-    if let Some(why) = view
-        .set
-        .text("cgroup.io_limit_device", held.group)
-        .and_then(|t| t.last())
-        .and_then(|devices| devices.split(',').find_map(|device| own_fault(view, device, span)))
-    {
+    if let Some(why) = devices_of(view, held.group).find_map(|device| own_fault(view, device, &held, span)) {
         return Observation::Inactive(why);
     }
     Observation::Active(Box::new(finding(view, &held)))
+}
+
+/// Tasks are held back by a rule that has no limit to compare with; `None` where none is.
+fn without_limit(view: &View<'_>) -> Option<Observation> {
+    let high = view.high("tasks.d_throttle", "", HELD, 3.0)?;
+    let span = high.run.span();
+    let is_rule = |stack: &str| RULES.iter().any(|name| stack.contains(name));
+    let mut stacks = view
+        .set
+        .each_text("task.kstack")
+        .flat_map(|(_, text)| &text.changes)
+        .filter_map(|(t, stack)| stack.as_deref().filter(|_| span.contains(*t)));
+    stacks.any(is_rule).then(|| {
+        Observation::Suspected(
+            "which rule holds I/O back, shares or a wanted latency: cat /sys/fs/cgroup/io.cost.qos \
+             /sys/fs/cgroup/GROUP/io.latency /sys/block/DEVICE/queue/wbt_lat_usec"
+                .to_owned(),
+        )
+    })
+}
+
+/// What a device did in the terms of a metric of a group: requests before they were put together, or bytes.
+fn of_device(view: &View<'_>, metric: &str, device: &str, span: Span) -> Option<f64> {
+    let mean = |metric: &str| view.set.get(metric, device).and_then(|s| s.mean(span));
+    match metric {
+        "cgroup.io_reads" => Some(mean("disk.reads")? + mean("disk.read_merges").unwrap_or(0.0)),
+        "cgroup.io_writes" => Some(mean("disk.writes")? + mean("disk.write_merges").unwrap_or(0.0)),
+        "cgroup.io_read_bytes" => mean("disk.read_bytes"),
+        _ => mean("disk.write_bytes"),
+    }
 }
 
 /// A group that runs at a limit while its tasks wait.
@@ -161,8 +211,18 @@ fn held<'a>(
     let high = view.high_signal(&both, floor, 3.0, pressure_before)?;
     let span = high.run.span();
     let rate = view.of(metric, group)?.within(span).mean()?;
+    // A group does I/O on devices without a limit too. On one that has a limit it did no more than that device did in all.
+    let devices: Vec<&str> = devices_of(view, group).collect();
+    let device = devices.iter().copied().find(|device| {
+        of_device(view, metric, device, span).is_none_or(|on_it| on_it >= ON_DEVICE * rate.min(limit))
+    });
+    if device.is_none() && !devices.is_empty() {
+        return None;
+    }
     Some(Held {
         group,
+        device,
+        is_sure: devices.len() <= 1,
         limit,
         rate,
         metric,
@@ -206,9 +266,24 @@ fn smooth(signal: &Signal) -> Signal {
     out
 }
 
-/// Why a device is itself what is waited for.
-fn own_fault(view: &View<'_>, device: &str, span: Span) -> Option<String> {
+/// The devices that a group has limits for.
+fn devices_of<'a>(view: &'a View<'_>, group: &str) -> impl Iterator<Item = &'a str> {
+    let devices = view.set.text("cgroup.io_limit_device", group).and_then(|t| t.last());
+    devices.into_iter().flat_map(|devices| devices.split(',')).filter(|device| !device.is_empty())
+}
+
+/// Why a device is itself what is waited for. Little's law: the requests of the group times what each took on the device are
+/// the part of the wait that the device explains; what others wait for it says nothing.
+fn own_fault(view: &View<'_>, device: &str, held: &Held<'_>, span: Span) -> Option<String> {
     let now = device::cost(view.set, device, span)?;
+    let mean = |metric: &str| view.set.get(metric, held.group).and_then(|s| s.mean(span));
+    let requests_s = match (mean("cgroup.io_reads"), mean("cgroup.io_writes")) {
+        (None, None) => now.requests_s,
+        (reads, writes) => reads.unwrap_or(0.0) + writes.unwrap_or(0.0),
+    };
+    if requests_s * now.await_s < EXPLAINS * held.pressure.min(1.0) {
+        return None;
+    }
     if now.queue >= QUEUE {
         return Some(format!("{device} had a queue of {:.0} requests itself", now.queue));
     }
@@ -227,8 +302,7 @@ fn finding(view: &View<'_>, held: &Held<'_>) -> Finding {
     let span = held.high.run.span();
     let mut finding = view.finding(&held.high.run);
     finding.culprit.cgroup = Some(held.group.to_owned());
-    let devices = view.set.text("cgroup.io_limit_device", held.group).and_then(|t| t.last());
-    let device = devices.and_then(|d| d.split(',').next());
+    let device = held.device;
     finding.culprit.device = device.map(str::to_owned);
     let inside = |cgroup: Option<&str>| {
         held.group == "/"
@@ -273,6 +347,14 @@ fn finding(view: &View<'_>, held: &Held<'_>) -> Finding {
     }
     finding.loss_s = Some((held.pressure - held.pressure_before).max(0.0) * held.high.run.seconds());
     finding.confidence = if (held.rate / held.limit - 1.0).abs() <= 0.1 { 0.95 } else { 0.8 };
+    if !held.is_sure {
+        finding.confidence = 0.6;
+        finding.remarks.push(
+            "the group has limits for several devices; the smallest is compared with all that it did, since what it did on \
+             each is not recorded"
+                .to_owned(),
+        );
+    }
     finding
 }
 

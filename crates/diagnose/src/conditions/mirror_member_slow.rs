@@ -3,6 +3,9 @@
 //! A mirror is as slow in writing as its worst member: the others show short times and idle. Seen from outside it is a slow
 //! device, and the whole array is suspected; the members side by side tell which disk to replace. The members of md
 //! mirrors and of btrfs filesystems that keep their data twice are known.
+//!
+//! A member that is being filled is written to while the others are read from: its writes are others than theirs, and it is
+//! the last one to take out.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +13,7 @@ use mitra_model::report::{Next, Remedy};
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
-use crate::device;
+use crate::device::{self, HARM, Waiting};
 use crate::signal::Signal;
 use crate::view::{High, View};
 use crate::words;
@@ -25,6 +28,7 @@ pub const CONDITION: Condition = Condition {
         "disk.mirror",
         "disk.write_time",
         "disk.writes",
+        "disk.write_bytes",
         "disk.read_time",
         "disk.reads",
         "disk.weighted_time",
@@ -44,8 +48,8 @@ const SLOWER: f64 = 3.0;
 const MORE_S: f64 = 0.005;
 /// Writes a second on each member below which a mean says nothing.
 const WRITES_S: f64 = 0.5;
-/// Somebody waits for a twentieth of the time more than before.
-const HARM: f64 = 0.05;
+/// What is written to a mirror is written to each of its members, give or take a second and what is put together on the way.
+const SAME_WRITES: f64 = 2.0;
 
 /// A member that is slower than all the others.
 struct Laggard<'a> {
@@ -55,6 +59,8 @@ struct Laggard<'a> {
     high: High,
     write_s: f64,
     peer_s: f64,
+    /// Whether both are written the same.
+    is_even: bool,
 }
 
 /// The members of each mirror.
@@ -99,9 +105,25 @@ fn laggard<'a>(view: &'a View<'_>, mirror: &'a str, members: &[&'a str]) -> Opti
                 .filter_map(|m| Some((*m, write_s(view.set, m, span)?)));
             let (peer, peer_s) = others.max_by(|a, b| a.1.total_cmp(&b.1))?;
             let is_slower = write >= SLOWER * peer_s && write >= peer_s + MORE_S;
-            is_slower.then_some(Laggard { mirror, device, peer, high, write_s: write, peer_s })
+            let is_even = ["disk.writes", "disk.write_bytes"]
+                .iter()
+                .all(|metric| is_alike(view.set, metric, device, peer, span));
+            is_slower.then_some(Laggard { mirror, device, peer, high, write_s: write, peer_s, is_even })
         })
-        .max_by(|a, b| (a.write_s - a.peer_s).total_cmp(&(b.write_s - b.peer_s)))
+        .max_by(worse)
+}
+
+/// Whether a metric of two devices is about the same, as far as it is known.
+fn is_alike(set: &SeriesSet, metric: &str, one: &str, other: &str, span: Span) -> bool {
+    let mean = |device: &str| set.get(metric, device).and_then(|s| s.mean(span));
+    let (Some(a), Some(b)) = (mean(one), mean(other)) else { return true };
+    a <= SAME_WRITES * b && b <= SAME_WRITES * a
+}
+
+/// What is written the same comes first, then what is slower.
+fn worse(a: &Laggard<'_>, b: &Laggard<'_>) -> std::cmp::Ordering {
+    let slower = |one: &Laggard<'_>| one.write_s - one.peer_s;
+    a.is_even.cmp(&b.is_even).then(slower(a).total_cmp(&slower(b)))
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -113,44 +135,48 @@ fn observe(view: &View<'_>) -> Observation {
         return Observation::Inactive("no device is a member of a mirror, as far as is known".to_owned());
     }
     let found = mirrors.iter().filter_map(|(mirror, members)| laggard(view, mirror, members));
-    let Some(worst) = found.max_by(|a, b| (a.write_s - a.peer_s).total_cmp(&(b.write_s - b.peer_s))) else {
+    let Some(worst) = found.max_by(worse) else {
         return Observation::Inactive("the members of each mirror took about as long for a write".to_owned());
     };
+    if !worst.is_even {
+        return Observation::Inactive(format!(
+            "{} and {} of {} are written different amounts: a resync",
+            worst.device, worst.peer, worst.mirror
+        ));
+    }
     let span = worst.high.run.span();
-    let Some((waited, waited_before)) = device::waiting(view, span) else {
+    let Some(waited) = device::waiting(view, span) else {
         return Observation::CannotTell("whether anybody waited: psi.io_some, tasks.d_io".to_owned());
     };
-    if waited - waited_before < HARM {
+    if waited.more() < HARM {
         return Observation::Inactive(format!(
             "{} is slower than its peers and nobody waited for it",
             worst.device
         ));
     }
-    Observation::Active(Box::new(finding(view, &worst, waited, waited_before)))
+    Observation::Active(Box::new(finding(view, &worst, &waited)))
 }
 
-fn finding(view: &View<'_>, worst: &Laggard<'_>, waited: f64, waited_before: f64) -> Finding {
+fn finding(view: &View<'_>, worst: &Laggard<'_>, waited: &Waiting) -> Finding {
     let span = worst.high.run.span();
     let mut finding = view.finding(&worst.high.run);
     finding.culprit.device = Some(worst.device.to_owned());
     finding.statement = format!(
-        "{}, a member of the mirror {}, took {} for a write while {} took {}; each write waits for the slowest, and \
-         somebody waited for I/O {} of the time ({} before)",
+        "{}, a member of the mirror {}, took {} for a write while {} took {}; each write waits for the slowest, and {}",
         worst.device,
         worst.mirror,
         words::seconds(worst.write_s),
         worst.peer,
         words::seconds(worst.peer_s),
-        words::percent(waited.min(1.0)),
-        words::percent(waited_before),
+        waited.words(),
     );
     for device in [worst.device, worst.peer] {
-        for metric in ["disk.write_time", "disk.writes", "disk.io_time"] {
+        for metric in ["disk.write_time", "disk.writes", "disk.write_bytes", "disk.io_time"] {
             finding.evidence.extend(view.evidence(metric, device, span));
         }
     }
     finding.evidence.extend(view.evidence("psi.io_some", "", span));
-    finding.loss_s = Some((waited - waited_before).max(0.0) * worst.high.run.seconds());
+    finding.loss_s = Some(waited.more().max(0.0) * worst.high.run.seconds());
     finding.confidence = 0.9;
     finding
 }
@@ -158,9 +184,11 @@ fn finding(view: &View<'_>, worst: &Laggard<'_>, waited: f64, waited_before: f64
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let device = finding.culprit.device.as_deref().unwrap_or("DEVICE");
     vec![Remedy {
-        action: format!("take {device} out of the mirror and replace it"),
+        action: format!(
+            "make sure that the mirror is whole and not being filled, then take {device} out of it and replace it"
+        ),
         command: format!(
-            "mdadm ARRAY --fail /dev/{device} --remove /dev/{device}   (btrfs: btrfs replace start /dev/{device} /dev/NEW MOUNT)"
+            "cat /proc/mdstat   (btrfs: btrfs balance status MOUNT; btrfs replace status MOUNT); mdadm ARRAY --fail /dev/{device} --remove /dev/{device}   (btrfs: btrfs replace start /dev/{device} /dev/NEW MOUNT)"
         ),
         verify: "iostat -x 1: the writes of the mirror take as long as those of the members that stay"
             .to_owned(),

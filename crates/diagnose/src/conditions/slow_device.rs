@@ -11,13 +11,16 @@
 //! millisecond. One that answered faster than an arm moves is held to what it did, as long as it is asked for no more than
 //! then and for the same kind of thing: a true disk with a cache answers as fast until the cache is full.
 //!
+//! Who keeps as many requests waiting as before and is served a tenth as fast waits ten times as long for each, although none
+//! alone may take longer than flash does: a volume at its limit, behind which a queue was always there.
+//!
 //! Of devices that stand on each other the lowest one that is slow is named.
 
 use mitra_model::report::{Next, Remedy};
 
 use super::disk_saturated::is_stacked;
 use crate::condition::{Condition, Finding, Observation, Role};
-use crate::device::{self, Cost};
+use crate::device::{self, Cost, HARM, Waiting};
 use crate::signal::Signal;
 use crate::view::{High, View};
 use crate::words;
@@ -73,9 +76,6 @@ const SAME_SIZE: f64 = 4.0;
 const SMALL_BYTES: f64 = 65_536.0;
 /// How far beyond the slowest disk a device has to be where nothing is known of it before.
 const BEYOND: f64 = 5.0;
-/// Somebody waits for a twentieth of the time more than before.
-const HARM: f64 = 0.05;
-
 /// A device that is slow.
 #[derive(Debug, Clone)]
 pub struct Slow<'a> {
@@ -87,12 +87,15 @@ pub struct Slow<'a> {
     pub now: Cost,
     /// What it did before.
     pub before: Option<Cost>,
+    /// Whether it shows in what a request takes with its queue, which is as long as it was, and not in what it takes alone.
+    pub with_queue: bool,
 }
 
 impl Slow<'_> {
     /// Seconds per second that its requests took longer than before.
     fn lost(&self) -> f64 {
-        self.now.requests_s * (self.now.service_s - self.before.map_or(0.0, |b| b.service_s)).max(0.0)
+        let took = |cost: Cost| if self.with_queue { cost.await_s } else { cost.service_s };
+        self.now.requests_s * (took(self.now) - self.before.map_or(0.0, took)).max(0.0)
     }
 }
 
@@ -123,12 +126,36 @@ fn judge<'a>(view: &'a View<'_>, device: &'a str) -> Option<Verdict<'a>> {
             && (holds || is_same_load(&now, &before));
         if is_slow {
             let is_alike = now.size <= SMALL_BYTES || now.size <= SAME_SIZE * before.size;
-            let slow = Slow { device, now, before: Some(before), high };
+            let slow = Slow { device, now, before: Some(before), high, with_queue: false };
             return Some(if is_alike { Verdict::Slow(Box::new(slow)) } else { Verdict::Unknown(device) });
         }
         verdict = Some(Verdict::Fast);
     }
-    verdict
+    match behind_its_queue(view, device, before, is_flash) {
+        Some(slow) => Some(Verdict::Slow(Box::new(slow))),
+        None => verdict,
+    }
+}
+
+/// Whether requests wait ten times as long as before behind a queue that is no longer than it was.
+fn behind_its_queue<'a>(
+    view: &'a View<'_>,
+    device: &'a str,
+    before: Cost,
+    is_flash: bool,
+) -> Option<Slow<'a>> {
+    if !is_flash && before.service_s > NO_TURN_S {
+        return None;
+    }
+    let (base_s, bytes_s) = if is_flash { (FLASH_S, FLASH_BYTES_S) } else { (ARM_S, ARM_BYTES_S) };
+    let floor = base_s.max(FLASH_SLOWER * before.await_s);
+    let high = view.high_signal(&device::latency(view, device)?, floor, 3.0, Some(before.await_s))?;
+    let now = device::cost(view.set, device, high.run.span())?;
+    let is_slow = now.await_s >= base_s + now.size / bytes_s
+        && now.await_s >= FLASH_SLOWER * before.await_s
+        && now.queue <= SAME_RATE * before.queue.max(1.0)
+        && is_same_load(&now, &before);
+    is_slow.then_some(Slow { device, now, before: Some(before), high, with_queue: true })
 }
 
 /// Whether a device is asked for no more than before, and for the same kind of thing.
@@ -144,7 +171,7 @@ fn unknown_before<'a>(view: &View<'_>, device: &'a str, service: &Signal) -> Opt
     let now = device::cost(view.set, device, high.run.span())?;
     let allowed_s = ARM_S + now.size / ARM_BYTES_S;
     Some(match now.service_s >= BEYOND * allowed_s && now.size <= SMALL_BYTES {
-        true => Verdict::Slow(Box::new(Slow { device, now, before: None, high })),
+        true => Verdict::Slow(Box::new(Slow { device, now, before: None, high, with_queue: false })),
         false if now.service_s >= allowed_s => Verdict::Unknown(device),
         false => Verdict::Fast,
     })
@@ -188,41 +215,46 @@ fn observe(view: &View<'_>) -> Observation {
         };
     };
     let span = first.high.run.span();
-    let Some((waited, waited_before)) = device::waiting(view, span) else {
+    let Some(waited) = device::waiting(view, span) else {
         return Observation::CannotTell("whether anybody waited: psi.io_some, tasks.d_io".to_owned());
     };
-    if waited - waited_before < HARM {
+    // Behind a queue that is as long as before the same tasks wait all the time, and are served a tenth as often.
+    let waits_in_vain = first.with_queue && first.lost().min(waited.during) >= HARM;
+    if waited.more() < HARM && !waits_in_vain {
         return Observation::Inactive(format!(
             "{} took {} for a request and nobody waited for it",
             first.device,
             words::seconds(first.now.service_s)
         ));
     }
-    Observation::Active(Box::new(finding(view, first, waited, waited_before)))
+    Observation::Active(Box::new(finding(view, first, &waited)))
 }
 
-fn finding(view: &View<'_>, slow: &Slow<'_>, waited: f64, waited_before: f64) -> Finding {
+fn finding(view: &View<'_>, slow: &Slow<'_>, waited: &Waiting) -> Finding {
     let span = slow.high.run.span();
     let mut finding = view.finding(&slow.high.run);
     finding.culprit.device = Some(slow.device.to_owned());
+    let took = |cost: Cost| if slow.with_queue { cost.await_s } else { cost.service_s };
     let before = match slow.before {
         Some(before) => format!(
             " after {} before ({} of {} each)",
-            words::seconds(before.service_s),
+            words::seconds(took(before)),
             "requests",
             words::bytes(before.size)
         ),
         None => ", and nothing is known of the time before".to_owned(),
     };
+    let as_before = match slow.before.filter(|_| slow.with_queue) {
+        Some(before) => format!(" as {:.1} did before", before.queue),
+        None => String::new(),
+    };
     finding.statement = format!(
-        "{} took {} for each request of {}{before}, with {:.1} waiting at a time; somebody waited for I/O {} of the time \
-         ({} before)",
+        "{} took {} for each request of {}{before}, with {:.1} waiting at a time{as_before}; {}",
         slow.device,
-        words::seconds(slow.now.service_s),
+        words::seconds(took(slow.now)),
         words::bytes(slow.now.size),
         slow.now.queue,
-        words::percent(waited.min(1.0)),
-        words::percent(waited_before),
+        waited.words(),
     );
     for metric in [
         "disk.read_time",
@@ -234,7 +266,9 @@ fn finding(view: &View<'_>, slow: &Slow<'_>, waited: f64, waited_before: f64) ->
     ] {
         finding.evidence.extend(view.evidence(metric, slow.device, span));
     }
-    finding.evidence.extend(view.evidence("psi.io_some", "", span));
+    for metric in ["psi.io_some", "tasks.d_io"] {
+        finding.evidence.extend(view.evidence(metric, "", span));
+    }
     if let Some(file) = view.set.text("disk.backing", slow.device).and_then(|t| t.last()) {
         finding
             .remarks
@@ -246,8 +280,10 @@ fn finding(view: &View<'_>, slow: &Slow<'_>, waited: f64, waited_before: f64) ->
             slow.device
         ));
     }
-    finding.loss_s = Some((waited - waited_before).max(0.0) * slow.high.run.seconds());
+    let lost = waited.more().max(if slow.with_queue { slow.lost().min(waited.during) } else { 0.0 });
+    finding.loss_s = Some(lost.max(0.0) * slow.high.run.seconds());
     finding.confidence = match slow.before {
+        Some(_) if slow.with_queue => 0.75,
         Some(before) if slow.now.service_s >= FLASH_SLOWER * before.service_s => 0.95,
         Some(_) => 0.8,
         None => 0.6,
