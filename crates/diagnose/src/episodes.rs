@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, SeriesSet, Span};
 
+use crate::deaths;
 use crate::network;
 use crate::signal::Signal;
 use crate::space::{self, Room};
@@ -70,6 +71,7 @@ const TRIGGERS: &[Trigger] = &[
     each(&["netns.conntrack_drop", "netns.conntrack_early_drop"], 0.5),
     // Packets that this machine itself lost. A single burst is short.
     each(&["udp.RcvbufErrors", "netns.udp_RcvbufErrors", "nic.qdisc_dropped"], 1.0),
+    each(&["udp.MemErrors", "netns.udp_MemErrors"], 1.0),
     each(&["tcpext.TCPBacklogDrop", "netns.tcpext_TCPBacklogDrop"], 1.0),
     each(&["tcpext.TCPRcvQDrop", "netns.tcpext_TCPRcvQDrop"], 1.0),
     each(&["softnet.dropped", "nic.rx_fifo", "nic.rx_ring_drops", "nic.rx_drop"], 5.0),
@@ -119,11 +121,6 @@ const CLIMBS: &[Climb] = &[
     Climb { metric: "inode.nr", is_far: |from, to| to - from >= 100_000.0 && to >= 2.0 * from, falls: false },
 ];
 
-/// Deaths of one program under one parent within a minute that make a loop.
-const DEATHS: usize = 3;
-const DEATHS_WITHIN_NS: i64 = 60 * SECOND;
-const DEATHS_METRIC: &str = "exited.failed";
-
 /// What the files of other tools have instead of pressure and of the states of tasks.
 const IN_FILES: &[Trigger] = &[
     // A CPU that idles for a quarter of the time because a task waits for a device.
@@ -144,7 +141,7 @@ const JOIN_STEPS: f64 = 2.5;
 /// The metrics that the triggers need.
 pub fn metrics() -> impl Iterator<Item = &'static str> {
     let triggers = TRIGGERS.iter().flat_map(|t| t.metrics.iter().copied());
-    let levels = CLIMBS.iter().map(|c| c.metric).chain([DEATHS_METRIC]);
+    let levels = CLIMBS.iter().map(|c| c.metric).chain([deaths::METRIC, deaths::PARENT]);
     let rooms = Room::ALL.into_iter().flat_map(|room| <[&str; 2]>::from(room.metrics()));
     triggers.chain(network::SHARES.iter().copied()).chain(levels).chain(rooms)
 }
@@ -212,8 +209,8 @@ fn search<'t>(triggers: impl Iterator<Item = &'t Trigger>, set: &SeriesSet, wind
             collect_climbs(climb, &signal, &mut found);
         }
     }
-    for (_, series) in set.each(DEATHS_METRIC) {
-        collect_deaths(&Signal::of(series, window), &mut found);
+    for span in deaths::stretches(set, window) {
+        found.push(Found { span, reach: (JOIN_S * SECOND as f64) as i64 });
     }
     for room in Room::ALL {
         for full in space::filled(set, window, room) {
@@ -277,19 +274,6 @@ fn collect_climbs(climb: &Climb, signal: &Signal, found: &mut Vec<Found>) {
         }
         let reach = (JOIN_S.max(JOIN_STEPS * signal.step_s()) * SECOND as f64) as i64;
         found.push(Found { span: Span { since: signal.t[low], until: signal.t[i] }, reach });
-    }
-}
-
-/// The stretches in which one program died again and again.
-fn collect_deaths(signal: &Signal, found: &mut Vec<Found>) {
-    let times: Vec<i64> = (0..signal.t.len()).filter(|i| signal.v[*i] > 0.0).map(|i| signal.t[i]).collect();
-    for some in times.windows(DEATHS) {
-        if let (Some(first), Some(last)) = (some.first(), some.last())
-            && last - first <= DEATHS_WITHIN_NS
-        {
-            let span = Span { since: first - SECOND, until: *last };
-            found.push(Found { span, reach: (JOIN_S * SECOND as f64) as i64 });
-        }
     }
 }
 

@@ -37,16 +37,16 @@ const NEEDS: &[&str] = &[
     "sysctl.vm.nr_hugepages",
     "sysctl.vm.zone_reclaim_mode",
     "sysctl.vm.compaction_proactiveness",
-    "sysctl.kernel.threads-max",
-    "sysctl.kernel.pid_max",
     "sysctl.fs.file-max",
     "sysctl.net.ipv4.tcp_max_orphans",
     "sysctl.net.ipv4.tcp_mem",
     "sysctl.net.core.somaxconn",
-    "sysctl.net.ipv4.tcp_max_syn_backlog",
     "sysctl.net.netfilter.nf_conntrack_max",
-    "sysctl.net.ipv4.ip_local_port_range",
+    PORT_RANGE,
 ];
+
+/// Two ports. What counts is how many lie between them.
+const PORT_RANGE: &str = "sysctl.net.ipv4.ip_local_port_range";
 
 /// Which way a setting has to go to do its harm.
 #[derive(Clone, Copy, PartialEq)]
@@ -97,9 +97,8 @@ static TABLE: &[Feeds] = &[
     feeds("sysctl.net.ipv4.tcp_max_orphans", Way::Down, &["tcp-orphan-pressure"]),
     feeds("sysctl.net.ipv4.tcp_mem", Way::Down, &["tcp-memory-pressure"]),
     feeds("sysctl.net.core.somaxconn", Way::Down, &["listen-overflow"]),
-    feeds("sysctl.net.ipv4.tcp_max_syn_backlog", Way::Down, &["listen-overflow"]),
     feeds("sysctl.net.netfilter.nf_conntrack_max", Way::Down, &["conntrack-full"]),
-    feeds("sysctl.net.ipv4.ip_local_port_range", Way::Down, &["port-exhaustion"]),
+    feeds(PORT_RANGE, Way::Down, &["port-exhaustion"]),
 ];
 
 /// A change may need so long until its effect is seen: a limit is reached, a cache is shrunk.
@@ -135,10 +134,8 @@ fn observe(view: &View<'_>) -> Observation {
         };
         let name = row.setting.trim_start_matches("sysctl.");
         let Some((effect, found)) = fits.then(|| effect_of(view, row, &change)).flatten() else {
-            because = format!(
-                "{name} was changed from {} to {}, and what it governs is well",
-                change.from, change.to
-            );
+            because =
+                format!("{}, and what it governs is well", change_in_words(name, &change.from, &change.to));
             continue;
         };
         let lag = words::between(change.at, found.onset).max(0.0);
@@ -174,15 +171,47 @@ fn last_change(view: &View<'_>, setting: &str) -> Option<Change> {
     let text = view.set.text(setting, "")?;
     let list: Vec<(i64, &str)> = text.changes.iter().filter_map(|(t, v)| Some((*t, v.as_deref()?))).collect();
     let pair = list.windows(2).rev().find(|w| w[0].1 != w[1].1 && w[1].0 < view.window.until)?;
-    let last = |text: &str| text.split_whitespace().last().and_then(|v| v.parse::<f64>().ok());
-    let up = last(pair[0].1).zip(last(pair[1].1)).map(|(from, to)| to > from);
-    Some(Change {
-        at: pair[1].0,
-        not_before: pair[1].0,
-        from: pair[0].1.to_owned(),
-        to: pair[1].1.to_owned(),
-        up,
-    })
+    let (from, to) = (words_of(pair[0].1), words_of(pair[1].1));
+    let up = is_more(setting, &from, &to);
+    Some(Change { at: pair[1].0, not_before: pair[1].0, from, to, up })
+}
+
+/// Whether a setting grew; `None` where it is as large as before. Of several limits the last one decides, or else all of them.
+fn is_more(setting: &str, from: &str, to: &str) -> Option<bool> {
+    let all = |text: &str| text.split_ascii_whitespace().map(|v| v.parse::<f64>().ok()).sum::<Option<f64>>();
+    let by_size = size(setting, to)?.partial_cmp(&size(setting, from)?)?;
+    let order = match by_size.is_eq() && setting != PORT_RANGE {
+        true => all(to)?.partial_cmp(&all(from)?)?,
+        false => by_size,
+    };
+    order.is_ne().then(|| order.is_gt())
+}
+
+/// A setting of several numbers as one would write it.
+fn words_of(text: &str) -> String {
+    text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// How large a setting is. Of a range of ports how many there are, of several limits the last one, which holds.
+fn size(setting: &str, text: &str) -> Option<f64> {
+    let mut numbers = text.split_ascii_whitespace().map(|v| v.parse::<f64>().ok());
+    if setting == PORT_RANGE {
+        let (low, high) = (numbers.next()??, numbers.next()??);
+        return Some((high - low + 1.0).max(0.0));
+    }
+    numbers.next_back()?
+}
+
+/// What was changed, in words from which [`old_value`] has the old value again: a remedy sees nothing but the finding, and a
+/// number of its evidence is not all of a setting.
+fn change_in_words(name: &str, from: &str, to: &str) -> String {
+    format!("{name} was changed from {from} to {to}")
+}
+
+/// The old value out of a statement that begins with the words of a change.
+fn old_value<'a>(name: &str, statement: &'a str) -> Option<&'a str> {
+    let rest = statement.strip_prefix(name)?.strip_prefix(" was changed from ")?;
+    rest.split_once(" to ").map(|(from, _)| from)
 }
 
 /// Of a limit as a share and the same in bytes one holds, and the kernel sets the other one to 0.
@@ -231,12 +260,11 @@ fn finding(view: &View<'_>, row: &Feeds, change: &Change, effect: &str, found: &
     let lag = words::between(change.at, found.onset).max(0.0);
     let at = Moment(change.at);
     finding.statement = format!(
-        "{name} was changed from {} to {} at {at}, and {} after it {effect} began",
-        change.from,
-        change.to,
+        "{} at {at}, and {} after it {effect} began",
+        change_in_words(name, &change.from, &change.to),
         words::seconds(lag)
     );
-    let number = |text: &str| text.split_whitespace().last().and_then(|v| v.parse::<f64>().ok());
+    let number = |text: &str| size(setting, text);
     finding.evidence.push(Evidence {
         metric: setting.to_owned(),
         before: number(&change.from),
@@ -255,7 +283,7 @@ fn finding(view: &View<'_>, row: &Feeds, change: &Change, effect: &str, found: &
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let name = finding.culprit.sysctl.as_deref().unwrap_or("SETTING");
-    let old = finding.evidence.first().and_then(|e| e.before).map_or_else(|| "OLD".to_owned(), exact);
+    let old = old_value(name, &finding.statement).unwrap_or("OLD");
     vec![Remedy {
         action: format!("set {name} back to what it was, and find what sets it"),
         command: format!(
@@ -276,6 +304,34 @@ fn next(_: &Finding) -> Vec<Next> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_of_ports_is_as_large_as_it_is_wide() {
+        let size = |text: &str| size(PORT_RANGE, text);
+        assert_eq!(size("32768\t60999"), Some(28_232.0));
+        assert!(size("1024 60000") > size("32768 60999"), "its end fell, and there are more");
+        assert!(size("40000 65535") < size("1024 65535"));
+        assert_eq!(size("60999"), None);
+        assert_eq!(super::size("sysctl.net.ipv4.tcp_mem", "1 2 3"), Some(3.0));
+        assert_eq!(is_more(PORT_RANGE, "32768 60999", "1024 60000"), Some(true));
+        assert_eq!(is_more(PORT_RANGE, "32768 60999", "32767 60998"), None);
+        assert_eq!(is_more("sysctl.net.ipv4.tcp_mem", "10 20 30", "5 9 30"), Some(false));
+    }
+
+    #[test]
+    fn a_remedy_writes_back_all_of_what_was_there() {
+        let statement = change_in_words("net.ipv4.tcp_mem", "380000 507000 760000", "1000 1500 2000");
+        let finding = Finding {
+            culprit: mitra_model::report::Culprit {
+                sysctl: Some("net.ipv4.tcp_mem".to_owned()),
+                ..Default::default()
+            },
+            statement: format!("{statement} at noon, and it hurt"),
+            ..Finding::default()
+        };
+        let command = &remedies(&finding)[0].command;
+        assert!(command.contains("net.ipv4.tcp_mem='380000 507000 760000'"), "{command}");
+    }
 
     #[test]
     fn every_effect_is_a_condition_with_an_edge() {

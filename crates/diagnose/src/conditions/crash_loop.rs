@@ -2,7 +2,11 @@
 //!
 //! Its supervisor does what it was told, so the service is "active" most of the time and answers nobody. Each life ends the same
 //! way: by a signal, or with a status that is not zero. A script whose commands fail looks alike; it starts many different
-//! programs, and did so before; a script that waits for something asks for it with a command that fails at once. A program that crashes once, or here and there, is `process-crash`.
+//! programs, and did so before; a script that waits for something asks for it with a command that fails at once. A program that
+//! crashes once, or here and there, is `process-crash`.
+//!
+//! A supervisor of containers starts each life under a new parent, and one that waits for minutes between two starts has few
+//! deaths to show: then it is the rhythm that tells, and that what died had run before or was broken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +14,7 @@ use mitra_model::report::{Next, Remedy};
 use mitra_model::{Event, EventKind, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
-use crate::signal::Signal;
+use crate::deaths::{self, Deaths, INIT};
 use crate::view::View;
 use crate::words;
 
@@ -34,8 +38,8 @@ pub const CONDITION: Condition = Condition {
     source: include_str!("crash_loop.rs"),
 };
 
-/// Once is a crash, twice may be an accident.
-const TIMES: f64 = 3.0;
+/// Lives are short beside the time that a supervisor waits: half of the distance of two deaths.
+const SHORT: f64 = 0.5;
 /// Nearly all of its lives end so.
 const FAILED_SHARE: f64 = 0.9;
 /// Beside the program a supervisor starts little else: a `sleep`, or a check. A script starts many.
@@ -43,16 +47,16 @@ const OTHER_PROGRAMS: usize = 2;
 /// Processes that fail as fast are a storm of commands, not a service that comes up.
 const TOO_FAST_S: f64 = 20.0;
 
-/// One program of one parent that fails.
+/// One program that fails again and again.
 struct Loop<'a> {
-    row: &'a str,
-    parent_pid: u32,
-    child: &'a str,
+    group: Deaths<'a>,
     failed: f64,
     lifetime_s: f64,
     onset: i64,
     end: i64,
-    last: bool,
+    lasts: bool,
+    /// Where to look for single ends and for the last process.
+    known: Span,
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -69,8 +73,9 @@ fn observe(view: &View<'_>) -> Observation {
     }
     let mut because = "no program failed again and again".to_owned();
     let mut best: Option<Loop<'_>> = None;
-    for (row, _) in view.each("exited.failed") {
-        match failing(view, row) {
+    let known = Span { since: i64::MIN, until: view.window.until };
+    for group in deaths::all(view.set, known) {
+        match failing(view, group, known) {
             Ok(Some(one)) if best.as_ref().is_none_or(|b| one.failed > b.failed) => best = Some(one),
             Ok(_) => {}
             Err(reason) => because = reason,
@@ -82,91 +87,96 @@ fn observe(view: &View<'_>) -> Observation {
     }
 }
 
-/// Whether a program of a parent is in a loop; an error is a reason why one that fails often is not.
-fn failing<'a>(view: &'a View<'_>, row: &'a str) -> Result<Option<Loop<'a>>, String> {
-    let Some((pid, child)) = row.split_once(':') else { return Ok(None) };
-    let Ok(parent_pid) = pid.parse::<u32>() else { return Ok(None) };
-    let Some(failed) = view.of("exited.failed", row) else { return Ok(None) };
-    let deaths = failed.total();
-    if deaths < TIMES {
-        return Ok(None);
-    }
-    let times: Vec<usize> = (0..failed.t.len()).filter(|i| failed.v[*i] * failed.dt[*i] > 0.5).collect();
-    let (Some(first), Some(last)) = (times.first().copied(), times.last().copied()) else { return Ok(None) };
-    let onset = failed.t[first] - (failed.dt[first] * 1e9) as i64;
-    let end = failed.t[last];
-    let span = Span { since: onset, until: end + 1 };
-    let name = format!("{child} of process {parent_pid}");
+/// Whether a program is in a loop; an error is a reason why one that fails often is not.
+fn failing<'a>(view: &'a View<'_>, group: Deaths<'a>, known: Span) -> Result<Option<Loop<'a>>, String> {
+    let count = |span: Span| group.total(view.set, deaths::METRIC, span);
+    let Some(all) = group.signal(view.set, deaths::METRIC, known) else { return Ok(None) };
+    let near = deaths::times(&all.within(view.window));
     // Three deaths within one second are one event with several processes.
-    if times.len() < TIMES as usize {
+    let is_near = near.len() >= deaths::LEAST && !group.has_many_parents();
+    let times = if is_near { near } else { deaths::in_rhythm(&deaths::times(&all)).to_vec() };
+    let (Some(first), Some(last)) = (times.first().copied(), times.last().copied()) else { return Ok(None) };
+    if times.len() < deaths::LEAST || last < view.window.since {
         return Ok(None);
     }
-    let seconds = words::between(onset, end).max(1e-9);
-    if deaths / seconds > TOO_FAST_S {
+    let step_ns = (all.step_s() * 1e9) as i64;
+    let (onset, end) = (first - step_ns, last);
+    let span = Span { since: onset + 1, until: end + 1 };
+    let (failed, seconds) = (count(span), words::between(onset, end).max(1e-9));
+    let name = match group.parents.as_slice() {
+        [parent] => format!("{} of process {parent}", group.child),
+        parents => format!("{} of {} processes", group.child, parents.len()),
+    };
+    if failed / seconds > TOO_FAST_S {
         return Err(format!(
             "{name} fails {} times a second: commands, not a service",
-            words::count(deaths / seconds)
+            words::count(failed / seconds)
         ));
     }
-    let total = |metric: &str| view.set.get(metric, row).map_or(0.0, |s| Signal::of(s, span).total());
-    if deaths < FAILED_SHARE * total("exited.count") {
+    let total = |metric: &str| group.total(view.set, metric, span);
+    if failed < FAILED_SHARE * total("exited.count") {
         return Err(format!("{name} fails now and then"));
     }
     let siblings: BTreeSet<&str> = view
         .each("exited.count")
-        .filter(|(r, s)| {
-            r.split_once(':').is_some_and(|(p, c)| p == pid && c != child)
-                && s.total(span).unwrap_or(0.0) > 0.5
+        .filter_map(|(row, series)| Some((row.split_once(':')?, series)))
+        .filter(|((parent, child), series)| {
+            *child != group.child
+                && parent.parse::<u32>().is_ok_and(|parent| group.parents.contains(&parent))
+                && series.total(span).unwrap_or(0.0) > 0.5
         })
-        .map(|(r, _)| r)
+        .map(|((_, child), _)| child)
         .collect();
     if siblings.len() > OTHER_PROGRAMS {
         return Err(format!("the parent of {name} starts many programs: a script"));
     }
-    let rate_before = view.before("exited.failed", row).unwrap_or(0.0);
-    if rate_before > 0.3 * deaths / seconds {
+    let before = || group.rows.iter().filter_map(|row| view.before(deaths::METRIC, row)).sum::<f64>();
+    if is_near && before() > 0.3 * failed / seconds {
         return Err(format!("{name} failed as often before"));
     }
-    // Nobody knows how it was before, and it is so for as long as anything is known.
-    let known = view.set.span().map_or(view.window.since, |s| s.since);
-    let count = total("exited.count").max(1.0);
-    let is_service = parent_pid == INIT || was_up(view, child, parent_pid, onset);
-    let works = total("exited.cpu_time") / count >= STARTS_CPU_S;
-    if !is_service && !works && !by_signal(view, child) {
+    let lives = total("exited.count").max(1.0);
+    let lifetime_s = total("exited.lifetime") / lives;
+    if !is_near && lifetime_s > SHORT * seconds / failed {
+        return Err(format!("{name} ran for {} each time", words::seconds(lifetime_s)));
+    }
+    let is_service = group.parents == [INIT] || was_up(view, &group, onset);
+    // What has another parent each time may be the command of a script that is started again.
+    let works = total("exited.cpu_time") / lives >= STARTS_CPU_S && !group.has_many_parents();
+    let by_signal = by_signal(view, group.child);
+    if !is_service && !works && !by_signal {
         return Err(format!(
             "{name} fails at once, and had not run before: a command that asks for something"
         ));
     }
-    let since_ever = words::between(known, onset) < 2.0 * seconds / deaths;
-    if since_ever && !by_signal(view, child) {
+    // Nobody knows how it was before, and it is so for as long as anything is known.
+    let since = view.set.span().map_or(view.window.since, |s| s.since);
+    let since_ever = words::between(since, onset) < 2.0 * seconds / failed;
+    if since_ever && !by_signal {
         return Err(format!("{name} has failed for as long as it is known"));
     }
-    if is_asked_to(view, child, parent_pid) {
+    let looked_at = if is_near { view.window } else { Span { since: onset, ..known } };
+    if is_asked_to(view, &group, looked_at) {
         return Err(format!("{name} was made to end, by a signal that somebody sent"));
     }
-    Ok(Some(Loop {
-        row,
-        parent_pid,
-        child,
-        failed: deaths,
-        lifetime_s: total("exited.lifetime") / count,
-        onset,
-        end,
-        last: last + 3 >= failed.t.len(),
-    }))
+    // Between two starts a supervisor waits for longer than the last of them.
+    let rest_s = words::between(end, view.window.until);
+    let lasts = if is_near { rest_s <= 3.0 * all.step_s() } else { rest_s <= 2.0 * seconds / failed };
+    Ok(Some(Loop { group, failed, lifetime_s, onset, end, lasts, known: looked_at }))
 }
 
 /// Whether most of the ends that are known were asked for: a signal that a process sends to another one to end it. Whom the
 /// kernel kills for lack of memory is the matter of `oom-kill`.
-fn is_asked_to(view: &View<'_>, child: &str, parent_pid: u32) -> bool {
+fn is_asked_to(view: &View<'_>, group: &Deaths<'_>, span: Span) -> bool {
     const ASKED: &[i32] = &[1, 2, 9, 13, 15];
     let (mut asked, mut all) = (0, 0);
-    for event in view.set.events.iter().filter(|e| view.window.contains(e.real)) {
+    for event in view.set.events.iter().filter(|e| span.contains(e.real)) {
         let signal = match &event.kind {
-            EventKind::Exit { comm, parent_pid: of, status, .. } if comm == child && *of == parent_pid => {
+            EventKind::Exit { comm, parent_pid, status, .. }
+                if comm == group.child && group.parents.contains(parent_pid) =>
+            {
                 status & 0x7f
             }
-            EventKind::FatalSignal { comm, signal, .. } if comm == child => *signal,
+            EventKind::FatalSignal { comm, signal, .. } if comm == group.child => *signal,
             _ => continue,
         };
         all += 1;
@@ -188,55 +198,65 @@ fn by_signal(view: &View<'_>, child: &str) -> bool {
 
 fn finding(view: &View<'_>, one: &Loop<'_>) -> Finding {
     let mut finding = view.finding_at(one.onset);
-    // Between two starts a supervisor waits for longer than the last of them.
-    finding.end = (!one.last).then_some(one.end);
-    finding.seen = Some(view.window);
-    let parent = view.set.text("exited.parent_comm", one.row).and_then(|t| t.last()).unwrap_or("?");
-    finding.culprit.process = Some(one.child.to_owned());
-    finding.culprit.pid =
-        view.set.get("exited.last_pid", one.row).and_then(|s| s.last(view.window)).map(|p| p as u32);
+    let group = &one.group;
+    finding.end = (!one.lasts).then_some(one.end);
+    finding.seen = Some(Span { since: view.window.since.min(one.onset), ..view.window });
+    let parent = group.parent_comm(view.set).unwrap_or("?");
+    finding.culprit.process = Some(group.child.to_owned());
+    let last = |row: &&str| view.set.get("exited.last_pid", row)?.last(one.known);
+    finding.culprit.pid = group.rows.iter().rev().find_map(last).map(|p| p as u32);
     let ends = ends(view, one);
     let how = ends.first().map(|(how, _)| format!(", {how}")).unwrap_or_default();
+    let who = match group.parents.as_slice() {
+        [pid] => format!("{parent} ({pid}) started it again"),
+        parents => format!("it was started again, by {} processes named {parent}", parents.len()),
+    };
     finding.statement = format!(
-        "{} died {} times in {}{how}, after {} each, and {parent} ({}) started it again",
-        one.child,
+        "{} died {} times in {}{how}, after {} each, and {who}",
+        group.child,
         words::count(one.failed),
         words::seconds(words::between(one.onset, one.end)),
         words::seconds(one.lifetime_s),
-        one.parent_pid
     );
     let span = Span { since: one.onset + 1, until: one.end + 1 };
-    for metric in ["exited.failed", "exited.count", "exited.lifetime"] {
-        finding.evidence.extend(view.evidence(metric, one.row, span));
+    for row in group.rows.iter().take(2) {
+        for metric in ["exited.failed", "exited.count", "exited.lifetime"] {
+            finding.evidence.extend(view.evidence(metric, row, span));
+        }
     }
     for (_, event) in ends.iter().take(4) {
         let EventKind::Exit { status, .. } = event.kind else { continue };
-        finding.evidence.push(view.event_evidence(
-            "event.exit",
-            one.child,
-            f64::from(status),
-            "wait status",
-            event,
-        ));
+        let status = f64::from(status);
+        finding.evidence.push(view.event_evidence("event.exit", group.child, status, "wait status", event));
     }
     // It ran well before: then it is a service that broke, and what changed is worth asking.
-    let was_up = was_up(view, one.child, one.parent_pid, one.onset);
+    let was_up = was_up(view, group, one.onset);
     if was_up {
         finding.remarks.push(format!(
             "{} ran until then: what was changed at that time is the first thing to look at",
-            one.child
+            group.child
         ));
     }
     finding.confidence = 0.7 + if was_up { 0.15 } else { 0.0 } + if ends.is_empty() { 0.0 } else { 0.1 };
     finding
 }
 
-/// Whether the same parent had the program running before it began to die.
-fn was_up(view: &View<'_>, child: &str, parent_pid: u32, onset: i64) -> bool {
+/// Whether the same parent had the program running before it began to die, or another one of its name where each had its
+/// own.
+fn was_up(view: &View<'_>, group: &Deaths<'_>, onset: i64) -> bool {
     let before = Span { since: i64::MIN, until: onset };
+    let parent_comm = group.parent_comm(view.set).filter(|_| group.has_many_parents());
+    let is_parent = |pid: u32| {
+        group.parents.contains(&pid)
+            || parent_comm.is_some_and(|comm| view.processes().iter().any(|p| p.pid == pid && p.comm == comm))
+    };
     view.set.each_text("task.comm").any(|(row, comm)| {
-        comm.last() == Some(child)
-            && view.set.get("task.ppid", row).and_then(|s| s.last(Span::ALL)) == Some(f64::from(parent_pid))
+        comm.last() == Some(group.child)
+            && view
+                .set
+                .get("task.ppid", row)
+                .and_then(|s| s.last(Span::ALL))
+                .is_some_and(|p| is_parent(p as u32))
             && view.set.get("task.tgid", row).is_some_and(|s| s.samples(before).count() >= UP_SAMPLES)
     })
 }
@@ -245,20 +265,18 @@ fn was_up(view: &View<'_>, child: &str, parent_pid: u32, onset: i64) -> bool {
 const UP_SAMPLES: usize = 4;
 /// What a service does until it fails costs more than a command that asks whether something is there yet.
 const STARTS_CPU_S: f64 = 0.02;
-/// The first process, which keeps services.
-const INIT: u32 = 1;
 
 /// How its lives ended, as far as single ends were recorded.
 fn ends<'a>(view: &'a View<'_>, one: &Loop<'_>) -> Vec<(String, &'a Event)> {
     let mut by_how: BTreeMap<String, Vec<&Event>> = BTreeMap::new();
-    for event in view.set.events.iter().filter(|e| view.window.contains(e.real)) {
+    for event in view.set.events.iter().filter(|e| one.known.contains(e.real)) {
         match &event.kind {
             EventKind::Exit { comm, parent_pid, status, .. }
-                if comm == one.child && *parent_pid == one.parent_pid =>
+                if comm == one.group.child && one.group.parents.contains(parent_pid) =>
             {
                 by_how.entry(how(*status)).or_default().push(event);
             }
-            EventKind::FatalSignal { comm, signal, .. } if comm == one.child => {
+            EventKind::FatalSignal { comm, signal, .. } if comm == one.group.child => {
                 by_how.entry(how(*signal & 0x7f)).or_default().push(event);
             }
             _ => {}

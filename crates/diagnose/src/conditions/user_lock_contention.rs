@@ -9,8 +9,8 @@
 //! the lock again, they switch less and wait for a CPU while another one is idle, and all of them together use one CPU,
 //! second after second, since only the holder of the lock gets anything done.
 
-use mitra_model::Span;
 use mitra_model::report::{Evidence, Next, Remedy};
+use mitra_model::{SeriesSet, Span};
 
 use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
@@ -35,12 +35,15 @@ pub const CONDITION: Condition = Condition {
         "task.cpu_time",
         "task.run_delay",
         "task.cpus_allowed_count",
+        "task.cpus_allowed",
         "task.system_time",
         "task.syscr",
         "task.syscw",
         "sys.ctxt",
         "sys.cpu_idle",
         "sys.cpu_iowait",
+        "cpu.idle",
+        "cpu.iowait",
         "softnet.processed",
         "disk.reads",
         "disk.writes",
@@ -161,7 +164,9 @@ fn race(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option<
             words::percent(system / cpu.max(1e-9))
         ));
     }
-    if waits_for_others(view, process, all, span) && !is_sure {
+    // What they did before besides needs no new reason.
+    let new = all - high.before.unwrap_or(0.0) * span.seconds();
+    if waits_for_others(view, process, new, span) && !is_sure {
         return Err(format!("the threads of {name} wait for reads, requests or packets"));
     }
     let spare = idle.within(span).mean().unwrap_or(0.0);
@@ -182,7 +187,7 @@ fn race(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option<
     for metric in ["sys.ctxt", "sys.cpu_idle"] {
         finding.evidence.extend(view.evidence(metric, "", span));
     }
-    tell(&mut finding, seen);
+    tell(&mut finding, seen, has_many_packets(view, process, span));
     Ok(Some((high.during, finding)))
 }
 
@@ -194,12 +199,32 @@ fn found(view: &View<'_>, process: &Process<'_>, high: &High) -> Finding {
     finding
 }
 
-/// Whether a fourth of the switches of a process, or more, may be waits for something from outside.
+/// Whether a fourth of some switches of a process, or more, may be waits for something from outside that did not come before:
+/// reads and writes of its own, requests of devices, packets. Whose the packets are is not known; those that came before and
+/// come now are no reason why the threads switch more.
 fn waits_for_others(view: &View<'_>, process: &Process<'_>, switches: f64, span: Span) -> bool {
-    let calls = process.total(view.set, "task.syscr", span) + process.total(view.set, "task.syscw", span);
-    let sum = |metric: &str| view.each(metric).filter_map(|(_, s)| s.total(span)).sum::<f64>();
-    let outside = calls.max(sum("softnet.processed")).max(sum("disk.reads") + sum("disk.writes"));
-    outside >= OTHER_WAITS * switches
+    let more = |count: &dyn Fn(&SeriesSet, Span) -> f64| {
+        let per_s = |set: &SeriesSet, span: Span| count(set, span) / span.seconds().max(1e-9);
+        (per_s(view.set, span) - view.baseline.map_or(0.0, |b| per_s(view.base_set, b))) * span.seconds()
+    };
+    let calls = more(&|set: &SeriesSet, span: Span| {
+        process.total(set, "task.syscr", span) + process.total(set, "task.syscw", span)
+    });
+    let packets = more(&|set: &SeriesSet, span: Span| sum(set, "softnet.processed", span));
+    let requests =
+        more(&|set: &SeriesSet, span: Span| sum(set, "disk.reads", span) + sum(set, "disk.writes", span));
+    calls.max(packets).max(requests) >= OTHER_WAITS * switches
+}
+
+/// What a rate of everything that has it came to.
+fn sum(set: &SeriesSet, metric: &str, span: Span) -> f64 {
+    set.each(metric).filter_map(|(_, s)| s.total(span)).sum()
+}
+
+/// Whether as many packets came, new or not, as would explain a fourth of the switches of a process.
+fn has_many_packets(view: &View<'_>, process: &Process<'_>, span: Span) -> bool {
+    let switches = process.total(view.set, "task.nvcsw", span);
+    sum(view.set, "softnet.processed", span) >= OTHER_WAITS * switches
 }
 
 /// Half of a task waits for a CPU all the time, beside an idle one. Of requests that come by chance and take half of two
@@ -230,10 +255,7 @@ fn queue(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option
         |metric: &str, row: &str| view.set.get(metric, row).and_then(|s| s.total(span)).unwrap_or(0.0);
     let total = |metric: &str| process.total(view.set, metric, span);
     let (waited, cpu, switches) = (total("task.run_delay"), total("task.cpu_time"), total("task.nvcsw"));
-    let is_free = |row: &&&str| {
-        let allowed = view.set.get("task.cpus_allowed_count", row).and_then(|s| s.last(span));
-        allowed.is_some_and(|allowed| allowed >= view.cpus())
-    };
+    let is_free = |row: &&&str| has_room(view, row, span);
     let racers: Vec<&str> = process
         .rows
         .iter()
@@ -277,8 +299,24 @@ fn queue(view: &View<'_>, process: &Process<'_>, idle: &Signal) -> Result<Option
     }
     finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
     finding.loss_s = Some(waited - high.before.unwrap_or(0.0) * seconds);
-    tell(&mut finding, seen);
+    tell(&mut finding, seen, has_many_packets(view, process, span));
     Ok(Some((switches / seconds, finding)))
+}
+
+/// Whether a quarter of a CPU was free of those that a task may use, and it may use more than one.
+fn has_room(view: &View<'_>, row: &str, span: Span) -> bool {
+    let last = |metric: &str| view.set.get(metric, row).and_then(|s| s.last(span));
+    let Some(count) = last("task.cpus_allowed_count") else { return false };
+    if count >= view.cpus() {
+        return true;
+    }
+    let Some(mask) = last("task.cpus_allowed").map(|mask| mask as u64).filter(|_| count > 1.0) else {
+        return false;
+    };
+    // The mask is one of the CPUs 0 to 62.
+    let is_allowed = |cpu: &str| cpu.parse::<u32>().is_ok_and(|cpu| cpu < 63 && mask & (1 << cpu) != 0);
+    let idle = ["cpu.idle", "cpu.iowait"].iter().flat_map(|metric| view.each(metric));
+    idle.filter(|(cpu, _)| is_allowed(cpu)).filter_map(|(_, s)| s.mean(span)).sum::<f64>() >= SPARE
 }
 
 /// Whether a process uses just one CPU, all the time.
@@ -305,9 +343,9 @@ const WAITS_S: f64 = 100.0;
 /// At each moment half a thread or more waits there.
 const WAITING: f64 = 0.5;
 
-/// Says in a finding what a probe saw, or that none did.
-fn tell(finding: &mut Finding, seen: Option<Locks>) {
-    finding.confidence = 0.65;
+/// Says in a finding what a probe saw, or that none did. Beside many packets less is sure.
+fn tell(finding: &mut Finding, seen: Option<Locks>, has_many_packets: bool) {
+    finding.confidence = if has_many_packets { 0.5 } else { 0.65 };
     match seen {
         Some(seen) => {
             finding.culprit.address = seen.address;
@@ -315,6 +353,11 @@ fn tell(finding: &mut Finding, seen: Option<Locks>) {
             finding.evidence.push(seen.evidence);
             finding.confidence = 0.95;
         }
+        None if has_many_packets => finding.remarks.push(
+            "that it is a lock is taken from what it is not: no more packets, reads and requests than before; a capture of \
+             locks would show it"
+                .to_owned(),
+        ),
         None => finding.remarks.push(
             "that it is a lock is taken from what it is not: no packets, no reads, no disk; a capture of locks would show it"
                 .to_owned(),

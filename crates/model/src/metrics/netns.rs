@@ -118,6 +118,11 @@ pub const NETNS: &[Metric] = &[
         "Packets not sent for lack of buffer, or dropped by the queue of the device.",
     ),
     snmp(
+        "netns.udp_MemErrors",
+        Kernel(5, 11),
+        "Packets dropped because all UDP sockets together were at net.ipv4.udp_mem.",
+    ),
+    snmp(
         "netns.ip_InDiscards",
         Kernel(2, 6),
         "Good packets dropped on receive, for lack of memory for instance.",
