@@ -119,6 +119,57 @@ fn commands_that_fail_are_no_crash_loop() {
     assert!(m.explain().incidents.is_empty());
 }
 
+/// Each life of the program has a parent of its own, as under a supervisor of containers; one of them had it up before.
+fn under_shims(m: &mut Machine, was_up: bool) {
+    if was_up {
+        m.task(60, "shim", 0).task(71, "ledgerd", 0);
+        let of_parent = [("task.ppid", 60.0), ("task.tgid", 71.0)];
+        for (metric, value) in of_parent {
+            m.values(metric, &row(71), 0, vec![value; HEALTHY]);
+        }
+    }
+    for (i, second) in (HEALTHY..HEALTHY + INCIDENT).step_by(4).enumerate() {
+        let name = format!("{}:ledgerd", 700 + i);
+        let once = |n: f64| each(move |i| if i == second { n } else { 0.0 });
+        m.values("exited.count", &name, 0, once(1.0)).values("exited.failed", &name, 0, once(1.0));
+        m.values("exited.lifetime", &name, 0, once(0.4)).values("exited.cpu_time", &name, 0, once(0.002));
+        set_text(m, "exited.parent_comm", &name, 0, "shim");
+    }
+}
+
+#[test]
+fn a_loop_under_a_new_parent_each_time_is_one() {
+    let mut m = Machine::idle();
+    under_shims(&mut m, true);
+    let report = m.explain();
+    assert_eq!(ids(&report), ["crash-loop"]);
+    let root = &report.incidents[0].root_cause;
+    assert_eq!(root.culprit.process.as_deref(), Some("ledgerd"));
+    assert!(root.statement.contains("died 10 times"), "{}", root.statement);
+    // A command that had not run before, of shells that come and go.
+    let mut m = Machine::idle();
+    under_shims(&mut m, false);
+    assert!(m.explain().incidents.is_empty());
+}
+
+#[test]
+fn a_slow_loop_is_told_by_its_rhythm() {
+    let slow = |seconds: [usize; 3]| {
+        let mut m = Machine::idle();
+        let name = "70:ledgerd";
+        let at = |n: f64| each(move |i| if seconds.contains(&i) { n } else { 0.0 });
+        m.values("exited.count", name, 0, at(1.0)).values("exited.failed", name, 0, at(1.0));
+        m.values("exited.lifetime", name, 0, at(0.4)).values("exited.cpu_time", name, 0, at(0.05));
+        set_text(&mut m, "exited.parent_comm", name, 0, "runsv");
+        let (comm, sender_comm) = ("ledgerd".into(), String::new());
+        m.event(seconds[2], EventKind::FatalSignal { pid: 99, comm, signal: 11, sender_pid: 0, sender_comm });
+        m.explain()
+    };
+    let report = slow([20, 62, 110]);
+    assert_eq!(ids(&report), ["crash-loop"], "{:#?}", report.incidents);
+    assert!(!ids(&slow([20, 30, 110])).contains(&"crash-loop"), "no rhythm");
+}
+
 fn threads(f: impl Fn(usize) -> f64) -> Machine {
     let mut m = Machine::idle();
     m.task(80, "poold", 0).values("task.threads", &row(80), 0, each(&f));
@@ -191,6 +242,31 @@ fn interrupts_on_one_cpu_that_make_its_tasks_wait() {
 }
 
 #[test]
+fn the_device_whose_interrupt_is_there_is_named_and_the_loopback_last() {
+    let mut m = interrupts(0.8, 0.02, 0.4);
+    m.row("nic.rx_packets", "lo", 100.0, 400_000.0).row("nic.rx_packets", "br0", 100.0, 260_000.0);
+    m.row("irq.count", "24", 10.0, 9_000.0).row("irq.busiest_cpu", "24", 0.0, 0.0);
+    set_text(&mut m, "irq.description", "24", 0, "IR-PCI-MSI 524288-edge eth0-TxRx-0");
+    let nic = |m: &Machine| m.explain().incidents[0].root_cause.culprit.nic.clone();
+    assert_eq!(nic(&m).as_deref(), Some("eth0"));
+    // Only a pair of virtual devices brings that many.
+    m.row("nic.rx_packets", "eth0", 10.0, 10.0).row("nic.rx_packets", "br0", 10.0, 10.0);
+    m.row("nic.rx_packets", "veth3@web", 10.0, 240_000.0);
+    assert_eq!(nic(&m).as_deref(), Some("veth3"));
+}
+
+#[test]
+fn two_queues_of_a_card_on_two_of_many_cpus_are_not_shared() {
+    let mut m = interrupts(0.8, 0.75, 0.4);
+    m.set.host.cpus = 8;
+    for cpu in ["2", "3", "4", "5", "6", "7"] {
+        m.row("cpu.softirq", cpu, 0.005, 0.01).row("cpu.irq", cpu, 0.0, 0.0).row("cpu.idle", cpu, 0.97, 0.95);
+    }
+    m.sys("sys.cpu_idle", 7.8, 6.0);
+    assert_eq!(ids(&m.explain()), ["interrupt-imbalance"]);
+}
+
+#[test]
 fn a_task_that_is_charged_for_the_interrupts_of_its_cpu_suffers_from_them() {
     // A part of the interrupts comes while the CPU idles, without a tick, and is nowhere counted.
     let machine = |charged: f64| {
@@ -249,6 +325,18 @@ fn errors_and_losses_of_devices() {
     let report = error("io-error", "sdb");
     assert_eq!(ids(&report), ["hardware-error"]);
     assert_eq!(report.incidents[0].root_cause.culprit.device.as_deref(), Some("sdb"));
+    // What was corrected now and then lost nothing.
+    assert!(error("corrected-error", "MC0").incidents.is_empty());
+    let mut m = Machine::idle();
+    for second in 70..95 {
+        let (what, device, text) = ("corrected-error".into(), "MC0".into(), "EDAC MC0: 1 CE".into());
+        m.event(second, EventKind::DeviceError { what, device, text });
+    }
+    let report = m.explain();
+    assert_eq!(ids(&report), ["hardware-error"]);
+    let incident = &report.incidents[0];
+    assert_eq!(incident.root_cause.culprit.address.as_deref(), Some("MC0"));
+    assert!(incident.remedies.iter().all(|r| !r.command.contains("smartctl")), "{:?}", incident.remedies);
     let report = error("link-down", "eth1");
     assert_eq!(ids(&report), ["device-lost"]);
     assert_eq!(report.incidents[0].root_cause.culprit.nic.as_deref(), Some("eth1"));

@@ -349,6 +349,45 @@ fn drops_with_no_harmless_reason_are_the_ring() {
 }
 
 #[test]
+fn each_device_and_each_cpu_is_judged_by_what_came_for_it() {
+    // A tenth of what comes for one device, beside another one that takes a thousand times as much; and a backlog that lost
+    // next to nothing of what it took.
+    let mut m = serving();
+    m.row("nic.rx_fifo", "eth0", 0.0, 50.0).row("nic.rx_packets", "eth1", 500.0, 300_000.0);
+    m.row("softnet.dropped", "1", 0.0, 20.0).row("softnet.processed", "1", 500.0, 300_000.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "nic-drops");
+    assert_eq!(culprit(&report).nic.as_deref(), Some("eth0"));
+    // What is in no column of a device excuses nothing.
+    let mut m = serving();
+    m.row("nic.rx_drop", "eth0", 0.0, 900.0).row("nic.rx_packets", "eth0", 500.0, 60_000.0);
+    m.row("drop.packets", "otherhost", 0.0, 5_000.0);
+    assert_eq!(root(&m.explain()).0, "nic-drops");
+}
+
+#[test]
+fn a_queue_that_drops_more_and_harms_nobody_hides_none_that_does() {
+    let mut m = serving();
+    qdisc(&mut m);
+    m.row("nic.qdisc_dropped", "eth1", 0.0, 3_000.0).row("nic.tx_packets", "eth1", 500.0, 900_000.0);
+    assert_eq!(culprit(&m.explain()).nic.as_deref(), Some("eth0@web"));
+}
+
+#[test]
+fn sockets_without_memory_are_the_limit_of_all_of_them() {
+    let mut m = serving();
+    m.sys("udp.MemErrors", 0.0, 900.0).sys("udp.InDatagrams", 100.0, 2_000.0);
+    m.row("listener.drops", "10.9.0.2:5000/udp", 0.0, 900.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("socket-buffer-overflow", None, None));
+    assert_eq!(culprit(&report).sysctl.as_deref(), Some("net.ipv4.udp_mem"));
+    // A few of them beside a reader that is slow are not.
+    let mut m = serving();
+    m.sys("udp.MemErrors", 0.0, 9.0).sys("udp.RcvbufErrors", 0.0, 900.0);
+    assert_eq!(culprit(&m.explain()).sysctl, None);
+}
+
+#[test]
 fn a_full_table_of_connections_is_named_with_its_setting() {
     let mut m = serving();
     m.row("netns.conntrack_drop", "web", 0.0, 40.0).row("netns.conntrack_count", "web", 900.0, 2000.0);
@@ -435,6 +474,21 @@ fn a_busy_server_has_many_connections_in_time_wait() {
     }
 }
 
+#[test]
+fn ports_of_connections_that_came_in_and_one_fast_second_are_no_exhaustion() {
+    // As many TIME-WAITs as ports, of which few were begun here.
+    let mut m = serving();
+    no_ports(&mut m);
+    m.row("netns.tcp_ActiveOpens", "web", 40.0, 20.0);
+    is_silent(&m);
+    // A server that is steady but for one second.
+    let mut m = serving();
+    no_ports(&mut m);
+    let opens = (0..HEALTHY + INCIDENT + 20).map(|i| if i == HEALTHY - 2 { 900.0 } else { 500.0 }).collect();
+    m.values("netns.tcp_ActiveOpens", "web", 0, opens);
+    is_silent(&m);
+}
+
 /// A name server that takes a second and a half for some questions.
 fn resolver(m: &mut Machine, wait: f64, answers: f64, unanswered: f64) {
     let row = "10.9.0.1:53@web";
@@ -456,6 +510,34 @@ fn a_name_server_that_got_slow_is_named_by_its_address() {
         assert_eq!(culprit(&report).process, None, "who waits is a victim");
         assert!(report.incidents[0].root_cause.remarks.join(" ").contains("orderd (50)"));
     }
+}
+
+#[test]
+fn one_lost_datagram_and_servers_that_hardly_anybody_asked_are_no_slow_server() {
+    // Two questions of five seconds each.
+    let mut m = serving();
+    let row = "10.9.0.1:53@web";
+    resolver(&mut m, 0.0, 2.0, 0.0);
+    let once = |n: f64| {
+        (0..HEALTHY + INCIDENT + 20)
+            .map(|i| if i == HEALTHY + 6 || i == HEALTHY + 12 { n } else { 0.0 })
+            .collect::<Vec<f64>>()
+    };
+    m.values("resolver.unanswered", row, 0, once(1.0)).values("resolver.wait_time", row, 0, once(5.0));
+    m.row("resolver.latency_le_256ms", row, 0.0, 0.0);
+    is_silent(&m);
+    // One of the many servers that a resolver asks.
+    let mut m = serving();
+    resolver(&mut m, 9.0, 6.0, 0.0);
+    m.row("resolver.queries", row, 0.1, 6.0).row("resolver.answers", row, 0.1, 6.0);
+    m.row("resolver.wait_time", row, 0.001, 9.0);
+    m.row("resolver.queries", "10.9.0.7:53@web", 300.0, 300.0);
+    is_silent(&m);
+    // A program that answers others itself asks it.
+    let mut m = serving();
+    resolver(&mut m, 9.0, 6.0, 0.0);
+    m.values("listener.pid", "0.0.0.0:53/udp@web", HEALTHY, vec![50.0; INCIDENT]);
+    is_silent(&m);
 }
 
 #[test]

@@ -10,7 +10,9 @@ use mitra_model::report::{Next, Remedy};
 use mitra_model::{SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::network;
 use crate::signal::Signal;
+use crate::stats;
 use crate::view::View;
 use crate::words;
 
@@ -49,7 +51,8 @@ pub const CONDITION: Condition = Condition {
 
 /// Three tenths of a CPU: what runs there is slowed by half as much again.
 const BUSY: f64 = 0.3;
-/// Interrupts that are shared out differ by less than this from CPU to CPU.
+/// Interrupts that are shared out differ by less than this from CPU to CPU. Compared is the median of the others: a card with
+/// two queues fills two of many CPUs.
 const RATIO: f64 = 3.0;
 /// A CPU that idles for less than a tenth of the time has no room for more.
 const FULL_IDLE: f64 = 0.1;
@@ -82,10 +85,10 @@ fn observe(view: &View<'_>) -> Observation {
         let before = base.mean();
         let Some(high) = view.high_signal(&own, threshold, 3.0, before) else { continue };
         let span = high.run.span();
-        let others: Vec<f64> =
+        let mut others: Vec<f64> =
             cpus.iter().filter(|c| *c != cpu).filter_map(|c| interrupts(c, view.set, span)?.mean()).collect();
-        let most = others.iter().copied().fold(0.0, f64::max);
-        if high.during < RATIO * most {
+        let usual = stats::median(&mut others).unwrap_or(0.0);
+        if high.during < RATIO * usual {
             because = "the interrupt work is shared by the CPUs".to_owned();
             continue;
         }
@@ -102,10 +105,10 @@ fn observe(view: &View<'_>) -> Observation {
             Some((harm, loss)) => {
                 let mut finding = view.finding(&high.run);
                 finding.statement = format!(
-                    "CPU {cpu} spends {} of its time in interrupts ({} before), the others {} at most while {} of one is idle; {harm}",
+                    "CPU {cpu} spends {} of its time in interrupts ({} before), the others {} in the median while {} of one is idle; {harm}",
                     words::percent(high.during),
                     words::percent(high.before.unwrap_or(0.0)),
-                    words::percent(most),
+                    words::percent(usual),
                     words::percent(spare)
                 );
                 finding.evidence.extend(view.evidence("cpu.softirq", cpu, span));
@@ -195,39 +198,64 @@ fn harm(view: &View<'_>, cpu: &str, span: Span, idle: Option<f64>) -> Option<(St
 
 /// The interrupt and the network device that the work comes from, where one stands out.
 fn name_the_source(view: &View<'_>, finding: &mut Finding, cpu: &str, span: Span) {
-    let busiest = |metric: &str| {
-        view.each(metric)
-            .filter_map(|(row, s)| Some((row, s.mean(span)?)))
-            .filter(|(_, rate)| *rate > 0.0)
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-    };
     let packets = view.set.get("softnet.processed", cpu).and_then(|s| s.mean(span)).unwrap_or(0.0);
-    let nic = busiest("nic.rx_packets").filter(|(name, rate)| *name != "lo" || *rate > 0.0);
-    if let Some((name, rate)) = nic.filter(|(_, rate)| *rate >= 0.5 * packets && *rate >= 1000.0) {
-        finding.culprit.nic = Some(name.split('@').next().unwrap_or(name).to_owned());
-        finding.statement = format!("{}; {name} brings {} packets/s", finding.statement, words::count(rate));
-        finding.evidence.extend(view.evidence("nic.rx_packets", name, span));
+    let here = irqs_here(view, cpu, span);
+    // Of devices on top of each other all count a packet, and the one whose interrupt is here is where it came in. Virtual
+    // ones have no interrupt: they are named where nothing else brings as many, and the loopback last.
+    let rank = |row: &str| {
+        let has_irq = here.iter().any(|(_, what, _)| names_device(what, row));
+        (has_irq, network::device(row).0 != LOOPBACK)
+    };
+    let nic = view
+        .each("nic.rx_packets")
+        .filter_map(|(row, s)| Some((row, s.mean(span)?)))
+        .filter(|(_, rate)| *rate >= 0.5 * packets && *rate >= 1000.0)
+        .max_by(|a, b| rank(a.0).cmp(&rank(b.0)).then(a.1.total_cmp(&b.1)));
+    if let Some((row, rate)) = nic {
+        finding.culprit.nic = Some(network::device(row).0.to_owned());
+        finding.statement = format!("{}; {row} brings {} packets/s", finding.statement, words::count(rate));
+        finding.evidence.extend(view.evidence("nic.rx_packets", row, span));
         finding.confidence = 0.9;
     }
-    let on_it =
-        |row: &str| view.set.get("irq.busiest_cpu", row).and_then(|s| s.last(span)).map(|c| c.to_string());
-    let irq = view
-        .each("irq.count")
-        .filter(|(row, _)| on_it(row).as_deref() == Some(cpu) && row.parse::<u32>().is_ok())
-        .filter_map(|(row, s)| Some((row, s.mean(span)?)))
-        .max_by(|a, b| a.1.total_cmp(&b.1))
-        .filter(|(_, rate)| *rate >= 1000.0);
-    if let Some((row, rate)) = irq {
-        let what = view.set.text("irq.description", row).and_then(|t| t.last()).unwrap_or_default();
+    if let Some((row, what, rate)) = here.first().filter(|(.., rate)| *rate >= 1000.0) {
         finding.remarks.push(format!(
             "interrupt {row} ({what}) came {} times a second, on CPU {cpu}",
-            words::count(rate)
+            words::count(*rate)
         ));
         finding.evidence.extend(view.evidence("irq.count", row, span));
     }
     for metric in ["softnet.processed", "softnet.time_squeeze", "softnet.dropped"] {
         finding.evidence.extend(view.evidence(metric, cpu, span).filter(|e| e.during > 0.0));
     }
+}
+
+/// The loopback has no interrupt, and what it carries is this machine's own.
+const LOOPBACK: &str = "lo";
+
+/// The numbered interrupts that come to a CPU, what they are and how often they come, the most frequent first.
+fn irqs_here<'a>(view: &'a View<'_>, cpu: &str, span: Span) -> Vec<(&'a str, &'a str, f64)> {
+    let number: Option<f64> = cpu.parse().ok();
+    let is_here = |row: &str| {
+        let busiest = view.set.get("irq.busiest_cpu", row).and_then(|s| s.last(span));
+        number.is_some() && busiest == number && row.parse::<u32>().is_ok()
+    };
+    let mut list: Vec<(&str, &str, f64)> = view
+        .each("irq.count")
+        .filter(|(row, _)| is_here(row))
+        .filter_map(|(row, s)| Some((row, s.mean(span)?)))
+        .map(|(row, rate)| {
+            (row, view.set.text("irq.description", row).and_then(|t| t.last()).unwrap_or(""), rate)
+        })
+        .collect();
+    list.sort_by(|a, b| b.2.total_cmp(&a.2));
+    list
+}
+
+/// Whether what an interrupt is called names a device: `eth0-TxRx-3`, `i40e-eth0-TxRx-3`, `eth0`. Devices of other network
+/// namespaces, which are virtual mostly, are never named.
+fn names_device(what: &str, row: &str) -> bool {
+    let is_inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    what.split(|c: char| !is_inside(c)).any(|word| !word.is_empty() && word == row)
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {

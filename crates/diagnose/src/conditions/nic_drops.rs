@@ -9,8 +9,10 @@
 //! speaks, which harms nobody. The kernel's reason for each drop tells, where it is recorded: `unhandled_proto` is
 //! harmless. Drops on send are `qdisc-drops`; those of a socket that nobody reads are `socket-buffer-overflow`.
 
-use mitra_model::Span;
+use std::collections::BTreeSet;
+
 use mitra_model::report::{Next, Remedy};
+use mitra_model::{SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::network;
@@ -53,19 +55,19 @@ const NEED_S: f64 = 2.0;
 /// A CPU that takes packets has no time left from here on.
 const BUSY: f64 = 0.8;
 
-/// Reasons for which a packet is dropped that was not meant for this machine or that nobody on it wants.
-const HARMLESS: &[&str] = &[
-    "unhandled_proto",
-    "otherhost",
-    "ip_noproto",
-    "packet_sock_error",
-    "tc_ingress",
-    "vlan_filter",
-    "mac_invalid_source",
-    "ipv6disabled",
-];
+/// Of the reasons for which packets are dropped, the one that is in the column `drop` of a device and harms nobody: nobody
+/// on this machine speaks the protocol. What is not meant for the machine, or refused by a filter, is in no column.
+const HARMLESS: &str = "unhandled_proto";
+
+/// What a full backlog is counted under.
+const BACKLOG: &[&str] = &["softnet.dropped"];
+/// What a full ring is counted under.
+const RING: &[&str] = &["nic.rx_ring_drops", "nic.rx_fifo"];
+/// The column `drop`.
+const COLUMN: &[&str] = &["nic.rx_drop"];
 
 /// Where packets were lost.
+#[derive(Clone, Copy)]
 enum Place {
     /// In the backlog of the CPUs.
     Backlog,
@@ -75,12 +77,24 @@ enum Place {
     Column,
 }
 
-/// Packets that were lost.
-struct Lost {
+/// Packets that were lost: in the backlogs, or of one device.
+struct Lost<'a> {
     place: Place,
+    device: Option<&'a str>,
     high: High,
     lost: f64,
     passed: f64,
+}
+
+impl Lost<'_> {
+    fn share(&self) -> f64 {
+        network::share_of(self.lost, self.passed)
+    }
+
+    /// Whether it is a part of what came that hurts.
+    fn hurts(&self) -> bool {
+        self.share() >= SHARE
+    }
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -88,98 +102,118 @@ fn observe(view: &View<'_>) -> Observation {
     if !has_any {
         return Observation::CannotTell("/proc/net/softnet_stat, /proc/net/dev".to_owned());
     }
-    let found = backlog(view).or_else(|| ring(view));
-    let found = match found {
-        Some(found) => found,
-        None => match column(view) {
-            Ok(found) => found,
-            Err(observation) => return observation,
-        },
-    };
-    let share = network::share_of(found.lost, found.passed);
-    if share < SHARE {
-        return Observation::Inactive(format!(
-            "{} packets were lost on arrival, {} of all",
-            words::count(found.lost),
-            words::percent(share)
-        ));
+    match backlog(view).or_else(|| ring(view)).map_or_else(|| column(view), Ok) {
+        Ok(found) => Observation::Active(Box::new(finding(view, &found))),
+        Err(observation) => observation,
     }
-    Observation::Active(Box::new(finding(view, &found, share)))
 }
 
-/// A sum of a metric over everything that has it.
-fn sum(view: &View<'_>, metrics: &[&str], span: Span) -> Option<Signal> {
-    Signal::sum(metrics.iter().flat_map(|m| view.set.each(m)).map(|(_, series)| series), span)
+/// A sum of metrics over some of the rows that have them.
+fn sum(set: &SeriesSet, metrics: &[&str], rows: &[&str], span: Span) -> Option<Signal> {
+    let series = rows.iter().flat_map(|row| metrics.iter().filter_map(move |metric| set.get(metric, row)));
+    Signal::sum(series, span)
 }
 
-/// The stretch in which a sum over everything that has some metrics was high.
-fn high(view: &View<'_>, metrics: &[&str]) -> Option<High> {
-    let base = view.baseline.and_then(|b| {
-        Signal::sum(metrics.iter().flat_map(|m| view.base_set.each(m)).map(|(_, series)| series), b)
-    });
-    let base = base.unwrap_or_default();
-    let threshold = view.threshold(RATE_S, &base.v);
-    view.high_signal(&sum(view, metrics, view.window)?, threshold, NEED_S, base.mean())
-}
-
-fn backlog(view: &View<'_>) -> Option<Lost> {
-    let high = high(view, &["softnet.dropped"])?;
-    let span = high.run.span();
-    let total = |metric: &str| sum(view, &[metric], span).map_or(0.0, |s| s.total());
-    Some(Lost {
-        lost: total("softnet.dropped"),
-        passed: total("softnet.processed"),
-        place: Place::Backlog,
-        high,
-    })
-}
-
-fn ring(view: &View<'_>) -> Option<Lost> {
-    let high = high(view, &["nic.rx_ring_drops", "nic.rx_fifo"])?;
-    let span = high.run.span();
-    let total = |metrics: &[&str]| sum(view, metrics, span).map_or(0.0, |s| s.total());
-    Some(Lost {
-        lost: total(&["nic.rx_ring_drops", "nic.rx_fifo"]),
-        passed: total(&["nic.rx_packets"]),
-        place: Place::Ring,
-        high,
-    })
-}
-
-/// What the column `drop` says of received packets, without those that were dropped for a harmless reason.
-fn column(view: &View<'_>) -> Result<Lost, Observation> {
-    let Some(high) = high(view, &["nic.rx_drop"]) else {
-        let peak = sum(view, &["softnet.dropped", "nic.rx_drop"], view.window).and_then(|s| s.max());
-        return Err(Observation::Inactive(format!(
-            "devices and their queues lost at most {} packets/s",
-            words::count(peak.unwrap_or(0.0))
-        )));
+/// What was lost of some rows while it was high against a floor and against what it was before, and what passed.
+fn lost<'a>(view: &View<'_>, place: Place, rows: &[&'a str]) -> Option<Lost<'a>> {
+    let (metrics, passed, is_device): (&[&str], &str, bool) = match place {
+        Place::Backlog => (BACKLOG, "softnet.processed", false),
+        Place::Ring => (RING, "nic.rx_packets", true),
+        Place::Column => (COLUMN, "nic.rx_packets", true),
     };
-    let span = high.run.span();
-    let lost = sum(view, &["nic.rx_drop"], span).map_or(0.0, |s| s.total());
-    let reasons: Vec<(&str, f64)> =
-        view.each("drop.packets").filter_map(|(row, s)| Some((row, s.total(span)?))).collect();
-    if reasons.is_empty() {
+    let base = view.baseline.and_then(|b| sum(view.base_set, metrics, rows, b)).unwrap_or_default();
+    let signal = sum(view.set, metrics, rows, view.window)?;
+    let high = view.high_signal(&signal, view.threshold(RATE_S, &base.v), NEED_S, base.mean())?;
+    let total = |metrics: &[&str]| sum(view.set, metrics, rows, high.run.span()).map_or(0.0, |s| s.total());
+    Some(Lost {
+        place,
+        device: rows.first().copied().filter(|_| is_device),
+        lost: total(metrics),
+        passed: total(&[passed]),
+        high,
+    })
+}
+
+/// The rows that have one of some metrics.
+fn rows<'a>(view: &View<'a>, metrics: &[&str]) -> Vec<&'a str> {
+    let set: &'a SeriesSet = view.set;
+    let all: BTreeSet<&'a str> = metrics.iter().flat_map(|m| set.each(m).map(|(row, _)| row)).collect();
+    all.into_iter().collect()
+}
+
+/// The one that lost most.
+fn worst<'a>(all: impl Iterator<Item = Lost<'a>>) -> Option<Lost<'a>> {
+    all.max_by(|a, b| a.lost.total_cmp(&b.lost))
+}
+
+/// What the backlogs of all CPUs lost; or one of them, which may be few beside what the others took.
+fn backlog<'a>(view: &View<'a>) -> Option<Lost<'a>> {
+    let cpus = rows(view, BACKLOG);
+    let of = |cpus: &[&'a str]| lost(view, Place::Backlog, cpus).filter(Lost::hurts);
+    of(&cpus).or_else(|| worst(cpus.iter().filter_map(|cpu| of(&[*cpu]))))
+}
+
+/// What the ring of a device lost: of several devices the one that lost most of those that lost a part that hurts.
+fn ring<'a>(view: &View<'a>) -> Option<Lost<'a>> {
+    let devices = rows(view, RING);
+    let of_each = devices.iter().filter_map(|row| lost(view, Place::Ring, &[*row]));
+    worst(of_each.filter(Lost::hurts))
+}
+
+/// What the column `drop` says of received packets of a device, without those that were dropped for a harmless reason.
+fn column<'a>(view: &View<'a>) -> Result<Lost<'a>, Observation> {
+    let devices = rows(view, COLUMN);
+    let mut all: Vec<Lost<'a>> =
+        devices.iter().filter_map(|row| lost(view, Place::Column, &[*row])).filter(Lost::hurts).collect();
+    if all.is_empty() {
+        let peak = |metric: &str| {
+            sum(view.set, &[metric], &rows(view, &[metric]), view.window).and_then(|s| s.max()).unwrap_or(0.0)
+        };
+        return Err(Observation::Inactive(format!(
+            "no device and no queue behind one lost a thousandth of what came for it for long; at most {} packets/s in all",
+            words::count(peak("softnet.dropped") + peak("nic.rx_drop"))
+        )));
+    }
+    let together: f64 = all.iter().map(|one| one.lost).sum();
+    if view.each("drop.packets").next().is_none() {
         return Err(Observation::Suspected(format!(
             "the reason for {} packets in the column drop of /proc/net/dev, which may be harmless: perf trace -e \
              skb:kfree_skb, or dropwatch",
-            words::count(lost)
+            words::count(together)
         )));
     }
-    let harmless: f64 = reasons.iter().filter(|(reason, _)| HARMLESS.contains(reason)).map(|(_, n)| n).sum();
-    let rest = lost - harmless;
-    if rest < RATE_S * high.run.high_s || rest < lost / 2.0 {
-        let most = reasons.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("?", |(reason, _)| reason);
-        return Err(Observation::Inactive(format!(
-            "{} packets in the column drop of /proc/net/dev were of no use to this machine ({most})",
-            words::count(lost)
+    // The kernel counts the reasons for all devices together: each may have had all of the harmless ones.
+    let mut harmless: f64 = 0.0;
+    for one in &mut all {
+        let span = one.high.run.span();
+        let of_span = sum(view.set, &["drop.packets"], &[HARMLESS], span).map_or(0.0, |s| s.total());
+        harmless = harmless.max(of_span);
+        let rest = one.lost - of_span;
+        one.lost = if rest >= one.lost / 2.0 { rest } else { 0.0 };
+    }
+    let is_left = |one: &Lost<'_>| one.lost >= RATE_S * one.high.run.high_s && one.hurts();
+    if let Some(mut found) = worst(all.into_iter().filter(is_left)) {
+        let span = found.high.run.span();
+        let cpus = rows(view, BACKLOG);
+        let queued = sum(view.set, BACKLOG, &cpus, span).map_or(0.0, |s| s.total());
+        if queued >= found.lost / 2.0 {
+            found.place = Place::Backlog;
+        }
+        return Ok(found);
+    }
+    if harmless < together / 2.0 {
+        return Err(Observation::Suspected(format!(
+            "which of several devices lost {} packets for a reason that harms: ip -s link, ethtool -S DEVICE",
+            words::count(together - harmless)
         )));
     }
-    let passed = sum(view, &["nic.rx_packets"], span).map_or(0.0, |s| s.total());
-    Ok(Lost { place: Place::Column, high, lost: rest, passed })
+    Err(Observation::Inactive(format!(
+        "{} packets in the column drop of /proc/net/dev were of no use to this machine ({HARMLESS})",
+        words::count(together)
+    )))
 }
 
-fn finding(view: &View<'_>, found: &Lost, share: f64) -> Finding {
+fn finding(view: &View<'_>, found: &Lost<'_>) -> Finding {
     let span = found.high.run.span();
     let mut finding = view.finding(&found.high.run);
     let place = match found.place {
@@ -187,12 +221,17 @@ fn finding(view: &View<'_>, found: &Lost, share: f64) -> Finding {
         Place::Ring => "the ring of a device was full",
         Place::Column => "a device or its driver dropped packets on receive",
     };
-    let nic = worst_nic(view, span);
+    let nic = match found.device {
+        Some(row) => {
+            most_lost(view, &[RING, COLUMN].concat(), Some(row), span).or(Some((row, "nic.rx_drop")))
+        }
+        None => worst_nic(view, span),
+    };
     let at = nic.as_ref().map(|(row, _)| format!(" for {row}")).unwrap_or_default();
     finding.statement = format!(
         "{place}{at}: {} packets were lost, {} of those that came ({}/s)",
         words::count(found.lost),
-        words::percent(share),
+        words::percent(found.share()),
         words::count(found.high.during)
     );
     if let Some((row, metric)) = nic {
@@ -200,7 +239,9 @@ fn finding(view: &View<'_>, found: &Lost, share: f64) -> Finding {
         finding.evidence.extend(view.evidence(metric, row, span));
         finding.evidence.extend(view.evidence("nic.rx_packets", row, span));
     }
-    add_cpus(view, &mut finding, span);
+    if !matches!(found.place, Place::Ring) {
+        add_cpus(view, &mut finding, span);
+    }
     for (reason, _) in view.each("drop.packets").filter(|(reason, _)| *reason == "cpu_backlog") {
         finding.evidence.extend(view.evidence("drop.packets", reason, span).filter(|e| e.during > 0.0));
     }
@@ -216,15 +257,24 @@ fn finding(view: &View<'_>, found: &Lost, share: f64) -> Finding {
 /// The device that lost most. What the backlog refuses counts as dropped on receive of the device that it came from, and
 /// on the other end of a pair of virtual devices as dropped on send.
 fn worst_nic<'a>(view: &View<'a>, span: Span) -> Option<(&'a str, &'static str)> {
-    let set: &'a mitra_model::SeriesSet = view.set;
-    let most = |metrics: &[&'static str]| {
-        let rows = metrics.iter().flat_map(|m| set.each(m).map(move |(row, series)| (row, *m, series)));
-        rows.filter_map(|(row, metric, series)| Some((row, metric, series.total(span)?)))
-            .filter(|(_, _, total)| *total >= 1.0)
-            .max_by(|a, b| a.2.total_cmp(&b.2))
-            .map(|(row, metric, _)| (row, metric))
-    };
-    most(&["nic.rx_ring_drops", "nic.rx_fifo", "nic.rx_drop"]).or_else(|| most(&["nic.tx_drop"]))
+    let received = [RING, COLUMN].concat();
+    most_lost(view, &received, None, span).or_else(|| most_lost(view, &["nic.tx_drop"], None, span))
+}
+
+/// Of a device, or of all, the row and the metric that counts most.
+fn most_lost<'a>(
+    view: &View<'a>,
+    metrics: &[&'static str],
+    only: Option<&str>,
+    span: Span,
+) -> Option<(&'a str, &'static str)> {
+    let set: &'a SeriesSet = view.set;
+    let rows = metrics.iter().flat_map(|m| set.each(m).map(move |(row, series)| (row, *m, series)));
+    rows.filter(|(row, ..)| only.is_none_or(|only| only == *row))
+        .filter_map(|(row, metric, series)| Some((row, metric, series.total(span)?)))
+        .filter(|(_, _, total)| *total >= 1.0)
+        .max_by(|a, b| a.2.total_cmp(&b.2))
+        .map(|(row, metric, _)| (row, metric))
 }
 
 /// Which CPUs dropped, and whether they had any time left.

@@ -8,9 +8,12 @@
 //!
 //! The kernel counts no such failure. It is known where the calls that fail were watched; otherwise it is read from the
 //! ports: as many connections and TIME-WAITs as there are ports, no more and no less, and fewer connections than before.
-//! Many TIME-WAITs by themselves are no harm, above all on a server, whose port is always the same.
+//! Many TIME-WAITs by themselves are no harm, above all on a server, whose port is always the same: the connections that were
+//! begun here within the last minute have to explain them. Where others came in besides, as at a proxy, there may be more
+//! than there are ports, and it can only be suspected.
 
 use mitra_model::report::{Next, Remedy};
+use mitra_model::time::SECOND;
 use mitra_model::{CaptureRow, Event, EventKind, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
@@ -49,8 +52,16 @@ pub const CONDITION: Condition = Condition {
 const MORE: f64 = 1.15;
 /// In how many seconds at least.
 const NEED_S: f64 = 3.0;
-/// Connections per second have to fall to this part of what they were before the ports were used up.
+/// Connections per second have to fall to this part of what they were while the ports were used up.
 const FEWER: f64 = 0.7;
+/// From half of the ports on they are being used up.
+const FILLING: f64 = 0.5;
+/// How long a TIME-WAIT lasts (`TCP_TIMEWAIT_LEN`).
+const TIME_WAIT_NS: i64 = 60 * SECOND;
+/// The rate before is the mean of as many seconds at least.
+const LEAD_NS: i64 = 5 * SECOND;
+/// Half of the TIME-WAITs at least are of connections that were begun here.
+const EXPLAINS: f64 = 0.5;
 /// Fewer connections per second leave their ports in time whatever the range.
 const OPENS_S: f64 = 0.5;
 /// A few failures may be a program that tries out an address.
@@ -81,8 +92,16 @@ fn observe(view: &View<'_>) -> Observation {
             "ss -s, sysctl net.ipv4.ip_local_port_range; or calls that fail: strace -fe connect".to_owned(),
         );
     }
-    match all.iter().find_map(|ports| exhausted(view, ports)) {
-        Some(finding) => Observation::Active(Box::new(finding)),
+    let mut suspicion = None;
+    for ports in &all {
+        match exhausted(view, ports) {
+            Some(Found::Sure(finding)) => return Observation::Active(finding),
+            Some(Found::Suspected(needs)) => suspicion = Some(needs),
+            None => {}
+        }
+    }
+    match suspicion {
+        Some(needs) => Observation::Suspected(needs),
         None => {
             let part = |ports: &Ports<'_>| ports.used.max().unwrap_or(0.0) / ports.count();
             let most = all.iter().map(part).fold(0.0, f64::max);
@@ -116,23 +135,31 @@ fn failures<'a>(view: &'a View<'_>) -> Vec<(&'a Event, &'a CaptureRow)> {
     rows
 }
 
-fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Finding> {
+/// What the ports of a namespace say.
+enum Found {
+    Sure(Box<Finding>),
+    /// It may be; what would tell.
+    Suspected(String),
+}
+
+fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Found> {
     let count = ports.count();
     let run = ports.used.run(PORTS_NEARLY_ALL * count, NEED_S)?;
     let span = run.span();
-    if ports.used.within(span).max()? > MORE * count {
-        return None;
-    }
     let opens = |span: Span| ports.net.sum(view.set, &["tcp.ActiveOpens"], span);
     let during = opens(span)?.mean()?;
-    // They were used up at a higher rate than the one at which they come back.
-    let before = opens(Span { since: view.window.since, until: span.since })
-        .and_then(|s| s.max())
-        .into_iter()
-        .chain(opens(span)?.v.first().copied())
-        .fold(0.0, f64::max);
-    if before < OPENS_S || during > FEWER * before {
+    let before = rate_before(view, ports, span, &opens)?;
+    if before < OPENS_S || during > FEWER * before || !are_begun_here(view, ports, span, &opens) {
         return None;
+    }
+    if ports.used.within(span).max()? > MORE * count {
+        return Some(Found::Suspected(format!(
+            "whether connect() fails{}: more connections than ports, of which others came in, and {} new ones a second \
+             instead of {}: mitra capture errors; nstat -az TcpActiveOpens, ss -tan state time-wait",
+            ports.net.place(),
+            words::count(during),
+            words::count(before)
+        )));
     }
     let mut finding = view.finding(&run);
     describe(view, &mut finding, ports, span);
@@ -152,7 +179,43 @@ fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Finding> {
         finding.culprit.process = Some(comm);
         finding.culprit.pid = Some(pid);
     }
-    Some(finding)
+    Some(Found::Sure(Box::new(finding)))
+}
+
+/// Connections a second that were begun while the ports were used up, which was faster than they come back: the mean of the
+/// time from half of the ports on, or of the seconds before. The first sample of the run holds the last of them.
+fn rate_before(
+    view: &View<'_>,
+    ports: &Ports<'_>,
+    span: Span,
+    opens: &dyn Fn(Span) -> Option<Signal>,
+) -> Option<f64> {
+    let first = opens(span)?.t.first().copied()?;
+    let past = Span { since: span.since.saturating_sub(TIME_WAIT_NS), until: span.since };
+    let used = ports.net.sum(view.set, &["sock.tcp_tw", "sock.tcp_inuse"], past).unwrap_or_default();
+    let empty = used.t.iter().zip(&used.v).rev().find(|(_, used)| **used < FILLING * ports.count());
+    let since = empty.map_or(past.since, |(t, _)| t + 1);
+    let means = [(since, first + 1), (span.since.saturating_sub(LEAD_NS), span.since)]
+        .into_iter()
+        .filter_map(|(since, until)| opens(Span { since, until })?.mean());
+    means.max_by(f64::total_cmp)
+}
+
+/// Whether the connections that were begun here in the minute before the ports were used up explain the TIME-WAITs. Of less
+/// than a minute that is known the rate counts.
+fn are_begun_here(
+    view: &View<'_>,
+    ports: &Ports<'_>,
+    span: Span,
+    opens: &dyn Fn(Span) -> Option<Signal>,
+) -> bool {
+    let first = opens(span).and_then(|s| s.t.first().copied()).unwrap_or(span.since);
+    let minute = Span { since: first.saturating_sub(TIME_WAIT_NS), until: first + 1 };
+    let Some(begun) = opens(minute) else { return false };
+    let known_s: f64 = begun.dt.iter().sum();
+    let in_minute = begun.total() * (TIME_WAIT_NS as f64 / SECOND as f64 / known_s.max(1.0)).max(1.0);
+    let waiting = ports.net.sum(view.set, &["sock.tcp_tw"], Span { since: first, until: first + 1 });
+    in_minute >= EXPLAINS * waiting.and_then(|s| s.max()).unwrap_or(0.0)
 }
 
 fn by_failures(view: &View<'_>, all: &[Ports<'_>], event: &Event, row: &CaptureRow) -> Finding {

@@ -63,24 +63,23 @@ fn observe(view: &View<'_>) -> Observation {
         peak = peak.max(series.max(view.window).unwrap_or(0.0));
         all.extend(dropping(view, row));
     }
-    let Some(worst) = all.iter().max_by(|a, b| a.dropped.total_cmp(&b.dropped)) else {
-        return if any {
-            Observation::Inactive(format!(
+    let most = |a: &&Dropping<'_>, b: &&Dropping<'_>| a.dropped.total_cmp(&b.dropped);
+    let hurts = |one: &&Dropping<'_>| one.share >= SHARE && one.dropped >= LEAST;
+    let Some(worst) = all.iter().filter(hurts).max_by(most) else {
+        return match all.iter().max_by(most) {
+            Some(most) => Observation::Inactive(format!(
+                "{} dropped {} of its packets ({}), which is how TCP finds the limit of a link",
+                most.row,
+                words::percent(most.share),
+                words::count(most.dropped)
+            )),
+            None if any => Observation::Inactive(format!(
                 "queueing disciplines dropped at most {} packets/s",
                 words::count(peak)
-            ))
-        } else {
-            Observation::CannotTell("drops of the queueing disciplines: tc -s qdisc".to_owned())
+            )),
+            None => Observation::CannotTell("drops of the queueing disciplines: tc -s qdisc".to_owned()),
         };
     };
-    if worst.share < SHARE || worst.dropped < LEAST {
-        return Observation::Inactive(format!(
-            "{} dropped {} of its packets ({}), which is how TCP finds the limit of a link",
-            worst.row,
-            words::percent(worst.share),
-            words::count(worst.dropped)
-        ));
-    }
     Observation::Active(Box::new(finding(view, worst)))
 }
 

@@ -8,6 +8,9 @@
 //!
 //! Where packets of the machine itself are lost (`qdisc-drops`, `conntrack-full`, `socket-buffer-overflow`) that is the
 //! root, and the server is not to blame.
+//!
+//! A program that looks names up for others asks servers all over the world, and some of them are always slow or gone: the
+//! servers that it asks are not judged, nor are those that carried no share of the questions before.
 
 use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
@@ -30,6 +33,15 @@ pub const CONDITION: Condition = Condition {
         "resolver.wait_time",
         "resolver.pid",
         "resolver.comm",
+        "resolver.latency_le_128ms",
+        "resolver.latency_le_256ms",
+        "resolver.latency_le_512ms",
+        "resolver.latency_le_1s",
+        "resolver.latency_le_2s",
+        "resolver.latency_le_4s",
+        "resolver.latency_le_8s",
+        "resolver.latency_inf",
+        "listener.pid",
     ],
     observe,
     remedies,
@@ -43,6 +55,25 @@ const GROWTH: f64 = 3.0;
 const UNANSWERED: f64 = 0.05;
 /// In how many seconds at least.
 const NEED_S: f64 = 2.0;
+/// One datagram is lost now and then, and a second one with it where both kinds of address are asked for at once.
+const LEAST: f64 = 3.0;
+/// Answers that took longer than `RESOLVER_SLOW_S`, as far as the steps of the histogram allow: from 65 ms on.
+const LATE: &[&str] = &[
+    "resolver.latency_le_128ms",
+    "resolver.latency_le_256ms",
+    "resolver.latency_le_512ms",
+    "resolver.latency_le_1s",
+    "resolver.latency_le_2s",
+    "resolver.latency_le_4s",
+    "resolver.latency_le_8s",
+    "resolver.latency_inf",
+];
+/// Of the questions of a namespace before: one in twenty is a server that programs rely on.
+const CARRIED: f64 = 0.05;
+/// Of fewer questions a share says nothing.
+const QUESTIONS: f64 = 20.0;
+/// Where name servers answer.
+const DNS_PORT: &str = ":53";
 
 /// What programs had of one server.
 struct Served<'a> {
@@ -79,32 +110,83 @@ impl Served<'_> {
 
 fn observe(view: &View<'_>) -> Observation {
     let mut any = false;
-    let mut all: Vec<Served<'_>> = Vec::new();
+    let mut because = "programs hardly waited for name servers".to_owned();
+    let mut best: Option<Served<'_>> = None;
     for (row, _) in view.each("resolver.wait_time") {
         any = true;
-        all.extend(served(view, row));
+        let Some(one) = served(view, row) else { continue };
+        match fault(view, &one) {
+            Ok(()) if best.as_ref().is_none_or(|b| one.waited_s > b.waited_s) => best = Some(one),
+            Ok(()) => {}
+            Err(reason) => because = reason,
+        }
     }
-    let Some(worst) = all.iter().max_by(|a, b| a.waited_s.total_cmp(&b.waited_s)) else {
-        return if any {
-            Observation::Inactive("programs hardly waited for name servers".to_owned())
-        } else {
-            Observation::CannotTell("times of DNS questions: tcpdump -ni any port 53".to_owned())
-        };
-    };
-    let (mean, unanswered) = (worst.mean_s(view), worst.unanswered_share(view));
-    let before = worst.before.as_ref();
+    match best {
+        Some(worst) => Observation::Active(Box::new(finding(view, &worst))),
+        None if any => Observation::Inactive(because),
+        None => Observation::CannotTell("times of DNS questions: tcpdump -ni any port 53".to_owned()),
+    }
+}
+
+/// Whether it is the fault of a server that programs waited for it; an error is the reason why it is not.
+fn fault(view: &View<'_>, one: &Served<'_>) -> Result<(), String> {
+    let (mean, unanswered) = (one.mean_s(view), one.unanswered_share(view));
+    let before = one.before.as_ref();
     let is_late = mean >= RESOLVER_SLOW_S && before.is_none_or(|b| mean >= GROWTH * b.mean_s);
     let is_silent = unanswered >= UNANSWERED && before.is_none_or(|b| unanswered >= GROWTH * b.unanswered);
     if !is_late && !is_silent {
-        return Observation::Inactive(format!(
+        return Err(format!(
             "{} answered in {} in the mean{}, {} of the questions had no answer",
-            worst.row,
+            one.row,
             words::seconds(mean),
             before.map(|b| format!(" ({} before)", words::seconds(b.mean_s))).unwrap_or_default(),
             words::percent(unanswered)
         ));
     }
-    Observation::Active(Box::new(finding(view, worst)))
+    let hurt = one.unanswered + late(view, one);
+    if hurt < LEAST {
+        return Err(format!("{:.0} questions to {} were late or had no answer", hurt.ceil(), one.row));
+    }
+    if !carried(view, one.row) {
+        return Err(format!("{} had hardly been asked before, and others had", one.row));
+    }
+    if asks_for_others(view, one) {
+        return Err(format!("{} is asked by a program that looks names up for others", one.row));
+    }
+    Ok(())
+}
+
+/// How many answers came late. Where only the mean is known it may have been all of them.
+fn late(view: &View<'_>, one: &Served<'_>) -> f64 {
+    let span = one.high.run.span();
+    let counts = LATE.iter().filter_map(|metric| view.set.get(metric, one.row)?.total(span));
+    counts.reduce(|a, b| a + b).unwrap_or_else(|| one.ended(view) - one.unanswered)
+}
+
+/// Whether a server had its share of the questions of its namespace before, as far as there were any.
+fn carried(view: &View<'_>, row: &str) -> bool {
+    let Some(baseline) = view.baseline else { return true };
+    let (_, net) = network::device(row);
+    let (mut own, mut all) = (0.0, 0.0);
+    for (other, series) in view.base_set.each("resolver.queries") {
+        if network::device(other).1 == net {
+            let asked = series.total(baseline).unwrap_or(0.0);
+            all += asked;
+            own += if other == row { asked } else { 0.0 };
+        }
+    }
+    all < QUESTIONS || own >= CARRIED * all
+}
+
+/// Whether the program that waits for a server is itself one that others ask: it answers at the port of name servers.
+fn asks_for_others(view: &View<'_>, one: &Served<'_>) -> bool {
+    let span = one.high.run.span();
+    let Some(asker) = view.set.get("resolver.pid", one.row).and_then(|s| s.last(span)) else { return false };
+    view.each("listener.pid").any(|(row, series)| {
+        let (address, _) = network::device(row);
+        address.strip_suffix("/udp").unwrap_or(address).ends_with(DNS_PORT)
+            && series.last(Span::ALL) == Some(asker)
+    })
 }
 
 fn served<'a>(view: &View<'_>, row: &'a str) -> Option<Served<'a>> {

@@ -4,8 +4,13 @@
 //! (`RcvbufErrors`); TCP has a window so that it does not come to this, and drops only where the peer sent before it knew
 //! of the small window or where the kernel may not grow the buffer (`TCPRcvQDrop`, `TCPBacklogDrop`).
 //!
+//! Where all UDP sockets together have reached `net.ipv4.udp_mem`, datagrams that find no memory are counted apart
+//! (`MemErrors`). Then the socket that drops need not be the one that is not read.
+//!
 //! /proc/net/dev shows none of it, so it is no `nic-drops`; drops on send are `qdisc-drops`. Where the kernel's limit for
 //! all sockets together was reached the root is `tcp-memory-pressure`.
+
+use std::collections::BTreeSet;
 
 use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
@@ -30,6 +35,7 @@ pub const CONDITION: Condition = Condition {
         "tcp.InSegs",
         "netns.udp_RcvbufErrors",
         "netns.udp_InDatagrams",
+        "netns.udp_MemErrors",
         "netns.tcpext_TCPBacklogDrop",
         "netns.tcpext_TCPRcvQDrop",
         "netns.tcp_InSegs",
@@ -37,6 +43,7 @@ pub const CONDITION: Condition = Condition {
         "listener.pid",
         "listener.comm",
         "sysctl.net.core.rmem_max",
+        "sysctl.net.ipv4.udp_mem",
     ],
     observe,
     remedies,
@@ -44,8 +51,10 @@ pub const CONDITION: Condition = Condition {
     source: include_str!("socket_buffer_overflow.rs"),
 };
 
-/// Datagrams.
-const UDP: &[&str] = &["udp.RcvbufErrors"];
+/// Datagrams. The kernel counts each under one of the two (`__udp_enqueue_schedule_skb`).
+const UDP: &[&str] = &["udp.RcvbufErrors", NO_MEMORY];
+/// Those for which all UDP sockets together had no memory left.
+const NO_MEMORY: &str = "udp.MemErrors";
 /// Segments.
 const TCP: &[&str] = &["tcpext.TCPBacklogDrop", "tcpext.TCPRcvQDrop"];
 /// A hundredth: below that voice and video hide it, and a resolver asks again.
@@ -57,6 +66,9 @@ const NEED_S: f64 = 2.0;
 /// Fewer are chance.
 const LEAST: f64 = 10.0;
 
+/// The setting for the memory of all UDP sockets together.
+const UDP_MEM: &str = "net.ipv4.udp_mem";
+
 /// Drops of one protocol in one namespace.
 struct Overflow<'a> {
     net: Net<'a>,
@@ -67,44 +79,72 @@ struct Overflow<'a> {
     share: f64,
 }
 
+impl Overflow<'_> {
+    /// What its packets are called.
+    fn what(&self) -> &'static str {
+        if self.protocol == "UDP" { "UDP datagrams" } else { "TCP segments" }
+    }
+}
+
 fn observe(view: &View<'_>) -> Observation {
     let kinds = [("UDP", UDP, "udp.InDatagrams"), ("TCP", TCP, "tcp.InSegs")];
     let mut all: Vec<Overflow<'_>> = Vec::new();
     for (protocol, metrics, received) in kinds {
-        let Some((net, high)) = network::worst(view, metrics, RATE_S, NEED_S) else { continue };
-        let span = high.run.span();
-        let dropped = net.total(view, metrics, span).unwrap_or(0.0);
-        // `InDatagrams` are those that a program took; `InSegs` are all that came.
-        let rest = net.total(view, &[received], span).unwrap_or(0.0);
-        let rest = if protocol == "TCP" { (rest - dropped).max(0.0) } else { rest };
-        all.push(Overflow { net, high, protocol, metrics, dropped, share: network::share_of(dropped, rest) });
+        let nets: BTreeSet<Net<'_>> = metrics.iter().flat_map(|m| network::nets(view.set, m)).collect();
+        for net in nets {
+            let Some(high) = net.high(view, metrics, RATE_S, NEED_S) else { continue };
+            let span = high.run.span();
+            let dropped = net.total(view, metrics, span).unwrap_or(0.0);
+            // `InDatagrams` are those that a program took; `InSegs` are all that came.
+            let rest = net.total(view, &[received], span).unwrap_or(0.0);
+            let rest = if protocol == "TCP" { (rest - dropped).max(0.0) } else { rest };
+            let share = network::share_of(dropped, rest);
+            all.push(Overflow { net, high, protocol, metrics, dropped, share });
+        }
     }
-    let Some(worst) = all.iter().max_by(|a, b| a.dropped.total_cmp(&b.dropped)) else {
-        return match network::peak(view, &["udp.RcvbufErrors", "tcpext.TCPBacklogDrop", "tcpext.TCPRcvQDrop"])
-        {
-            Some(peak) => {
-                Observation::Inactive(format!("sockets dropped at most {} packets/s", words::count(peak)))
-            }
-            None => Observation::CannotTell("UdpRcvbufErrors, TcpExtTCPRcvQDrop (nstat)".to_owned()),
-        };
-    };
-    if worst.share < SHARE || worst.dropped < LEAST {
+    let most = |a: &&Overflow<'_>, b: &&Overflow<'_>| a.dropped.total_cmp(&b.dropped);
+    let hurts = |one: &&Overflow<'_>| one.share >= SHARE && one.dropped >= LEAST;
+    if let Some(worst) = all.iter().filter(hurts).max_by(most) {
+        return Observation::Active(Box::new(finding(view, worst)));
+    }
+    if let Some(most) = all.iter().max_by(most) {
         return Observation::Inactive(format!(
-            "sockets dropped {} of what came ({} packets)",
-            words::percent(worst.share),
-            words::count(worst.dropped)
+            "sockets dropped {} of the {}{} ({} packets)",
+            words::percent(most.share),
+            most.what(),
+            most.net.place(),
+            words::count(most.dropped)
         ));
     }
-    Observation::Active(Box::new(finding(view, worst)))
+    match network::peak(
+        view,
+        &["udp.RcvbufErrors", "udp.MemErrors", "tcpext.TCPBacklogDrop", "tcpext.TCPRcvQDrop"],
+    ) {
+        Some(peak) => {
+            Observation::Inactive(format!("sockets dropped at most {} packets/s", words::count(peak)))
+        }
+        None => Observation::CannotTell("UdpRcvbufErrors, TcpExtTCPRcvQDrop (nstat)".to_owned()),
+    }
 }
 
 fn finding(view: &View<'_>, worst: &Overflow<'_>) -> Finding {
     let (net, span) = (worst.net, worst.high.run.span());
     let mut finding = view.finding(&worst.high.run);
+    let no_memory = match worst.protocol {
+        "UDP" => net.total(view, &[NO_MEMORY], span).filter(|n| *n >= 1.0).unwrap_or(0.0),
+        _ => 0.0,
+    };
+    let is_limit = no_memory > worst.dropped / 2.0;
+    let cause = if is_limit {
+        "all UDP sockets together had reached net.ipv4.udp_mem".to_owned()
+    } else {
+        format!("the receive buffer of a {} socket was full", worst.protocol)
+    };
+    // What came for a single socket is not counted, so the share is one of the namespace.
     finding.statement = format!(
-        "the receive buffer of a {} socket was full: {} of what came for it{} was dropped, {} packets in all ({}/s)",
-        worst.protocol,
+        "{cause}: {} of the {}{} were dropped, {} in all ({}/s)",
         words::percent(worst.share),
+        worst.what(),
         net.place(),
         words::count(worst.dropped),
         words::count(worst.high.during)
@@ -114,18 +154,17 @@ fn finding(view: &View<'_>, worst: &Overflow<'_>) -> Finding {
     for metric in worst.metrics.iter().chain(others) {
         finding.evidence.extend(net.evidence(view, metric, span).filter(|e| e.during > 0.0));
     }
-    if let Some(all) =
-        net.total(view, &["udp.MemErrors"], span).filter(|n| *n >= 1.0 && worst.protocol == "UDP")
-    {
+    if is_limit {
+        finding.culprit.sysctl = Some(UDP_MEM.to_owned());
+    } else if no_memory > 0.0 {
         finding.remarks.push(format!(
-            "{} were dropped because all UDP sockets together had reached net.ipv4.udp_mem",
-            words::count(all)
+            "{} more were dropped because all UDP sockets together had reached net.ipv4.udp_mem",
+            words::count(no_memory)
         ));
-        finding.culprit.sysctl = Some("net.ipv4.udp_mem".to_owned());
-        finding.evidence.extend(net.evidence(view, "udp.MemErrors", span));
     }
     finding.confidence = 0.8;
-    if worst.protocol == "UDP" {
+    // Where it is the limit of all, the socket that finds no memory need not be the one that has it.
+    if worst.protocol == "UDP" && !is_limit {
         name_socket(view, &mut finding, net, span);
     }
     finding
@@ -146,8 +185,11 @@ fn name_socket(view: &View<'_>, finding: &mut Finding, net: Net<'_>, span: Span)
     if let (Some(comm), Some(pid)) = (comm, pid) {
         finding.culprit.process = Some(comm.to_owned());
         finding.culprit.pid = Some(pid as u32);
-        finding.statement =
-            format!("{comm} ({pid:.0}) does not read {address} fast enough: {}", finding.statement);
+        finding.statement = format!(
+            "{comm} ({pid:.0}) does not read {address} fast enough, which dropped {}: {}",
+            words::count(drops),
+            finding.statement
+        );
         finding.confidence = 0.95;
     } else {
         finding.statement.push_str(&format!(", {} of them at {address}", words::count(drops)));
@@ -157,6 +199,17 @@ fn name_socket(view: &View<'_>, finding: &mut Finding, net: Net<'_>, span: Span)
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let verify = "nstat -az UdpRcvbufErrors TcpExtTCPRcvQDrop: stop growing".to_owned();
     let who = finding.culprit.process.as_deref().unwrap_or("the program");
+    if finding.culprit.sysctl.as_deref() == Some(UDP_MEM) {
+        return vec![Remedy {
+            action:
+                "find the sockets that hold so much and let their programs read; or let UDP have more memory"
+                    .to_owned(),
+            command: "ss -uanmp | grep -B1 skmem; sysctl -w net.ipv4.udp_mem='LOW PRESSURE MAX' (in pages)"
+                .to_owned(),
+            verify: "nstat -az UdpMemErrors: stops growing".to_owned(),
+            risk: "this memory cannot be swapped".to_owned(),
+        }];
+    }
     vec![
         Remedy {
             action: format!(
