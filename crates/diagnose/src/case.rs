@@ -7,6 +7,7 @@
 use mitra_model::report::{FileRead, Moment, Report, SCHEMA, Window};
 use mitra_model::{Era, SeriesSet, Span};
 
+use crate::parts::{self, Part};
 use crate::verdict::{self, Observed};
 use crate::view::View;
 use crate::{areas, compare, episodes, explain, ledger};
@@ -59,11 +60,12 @@ fn episodes_of(set: &SeriesSet, report: &mut Report) {
     let Some(known) = known_span(set) else { return };
     let found = episodes::find_in_files(set, known);
     let step_s = episodes::step_s(set, known);
-    for episode in explain::worst(&found, set, known) {
+    let all = found.iter().map(|episode| Part::whole(*episode)).collect();
+    for Part { span: episode, .. } in parts::worst(all, |_| false, set, known) {
         let lead = explain::LEAD_NS;
         let window =
             Span { since: (episode.since - lead).max(known.since - lead), until: episode.until + lead };
-        let baseline = explain::quiet(&found, window, known, step_s);
+        let baseline = parts::quiet(&found, window, known, step_s);
         let mut view = View::new(set, window, set, baseline);
         view.is_case = true;
         let mut observed = verdict::observe(&view);

@@ -106,6 +106,8 @@ pub struct Finding {
     pub governs: Option<&'static [&'static str]>,
     /// Causes that may be there and without which it would be there just as well.
     pub despite: &'static [&'static str],
+    /// The network namespace that it was seen in, where that is known; empty is the recorder's own.
+    pub netns: Option<String>,
     /// Whose doing it is.
     pub culprit: Culprit,
     /// One sentence with the numbers.

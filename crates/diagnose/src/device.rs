@@ -6,7 +6,7 @@
 
 use mitra_model::{SeriesSet, Span};
 
-use crate::conditions::disk_saturated::{is_partition, is_stacked};
+use crate::conditions::disk_saturated::{is_part_of, is_partition, is_stacked};
 use crate::signal::Signal;
 use crate::view::View;
 use crate::words;
@@ -169,5 +169,97 @@ pub fn waiting(view: &View<'_>, span: Span) -> Option<Waiting> {
     match (time, tasks) {
         (Some(time), Some(tasks)) if is_told_by_tasks(&time, &tasks) => Some(tasks),
         (time, tasks) => time.or(tasks),
+    }
+}
+
+/// Devices that stand on each other are looked through to this depth: encryption on volumes on a mirror on partitions.
+const STACK_MAX: usize = 6;
+
+/// Whether what happens to one device may show on the other: they are one, or parts of one, or one stands on the other or
+/// may do so for all that is known, or both are members of one mirror.
+#[must_use]
+pub fn is_one_place(set: &SeriesSet, a: &str, b: &str) -> bool {
+    // Members are often partitions.
+    let mirrors = |device: &str| -> Vec<&str> {
+        let members = set.each_text("disk.mirror").filter(|(member, _)| is_same_disk(member, device));
+        members.filter_map(|(_, mirror)| mirror.last()).collect()
+    };
+    let of_a = mirrors(a);
+    is_same_disk(a, b)
+        || mirrors(b).iter().any(|name| of_a.contains(name))
+        || may_stand_on(set, a, b, STACK_MAX)
+        || may_stand_on(set, b, a, STACK_MAX)
+}
+
+fn is_same_disk(a: &str, b: &str) -> bool {
+    a == b || is_part_of(a, b) || is_part_of(b, a)
+}
+
+fn may_stand_on(set: &SeriesSet, upper: &str, lower: &str, depth: usize) -> bool {
+    if depth == 0 || !is_stacked(upper) {
+        return false;
+    }
+    let members: Vec<&str> = set
+        .each_text("disk.mirror")
+        .filter(|(_, mirror)| mirror.last() == Some(upper))
+        .map(|(member, _)| member)
+        .collect();
+    let below = if members.is_empty() { below(set, upper).into_iter().collect() } else { members };
+    // Nobody knows what it stands on.
+    below.is_empty() || below.iter().any(|d| is_same_disk(d, lower) || may_stand_on(set, d, lower, depth - 1))
+}
+
+/// The device with the file system on which the file of a loop device lies; `None` where that is not known.
+fn below<'a>(set: &'a SeriesSet, device: &str) -> Option<&'a str> {
+    let file = set.text("disk.backing", device)?.last()?;
+    let holds =
+        |mount: &str| mount == "/" || file.strip_prefix(mount).is_some_and(|rest| rest.starts_with('/'));
+    let mounts = set.each_text("fs.device").filter(|(mount, _)| holds(mount));
+    let (_, device) = mounts.max_by_key(|(mount, _)| mount.len())?;
+    let name = device.last()?.strip_prefix("/dev/")?;
+    set.each("disk.io_time").any(|(known, _)| is_same_disk(name, known)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mitra_model::{Axis, Series, TextSeries, lookup};
+
+    use super::*;
+
+    #[test]
+    fn disks_that_have_nothing_to_do_with_each_other_are_two_places() {
+        let mut set = SeriesSet::default();
+        let axis = Arc::new(Axis { t: vec![1], dt: vec![1.0], places: Vec::new() });
+        for disk in ["sda", "sdb", "nvme0n1", "loop1", "loop2", "loop10", "md0", "dm-0"] {
+            let series = Series { axis: Arc::clone(&axis), start: 0, values: vec![0.0] };
+            set.insert(lookup("disk.io_time").unwrap(), disk.into(), series);
+        }
+        let mut text = |metric: &str, row: &str, text: &str| {
+            let series = TextSeries { changes: vec![(0, Some(text.into()))], place: None };
+            set.insert_text(lookup(metric).unwrap(), row.into(), series);
+        };
+        text("disk.backing", "loop1", "/srv/images/a.img");
+        text("fs.device", "/", "/dev/nvme0n1p2");
+        text("fs.device", "/srv", "/dev/sda1");
+        text("disk.mirror", "sda", "md0");
+        text("disk.mirror", "sdb", "md0");
+        for (a, b, is_one) in [
+            ("sda", "sda", true),
+            ("sda1", "sda", true),
+            ("sda", "nvme0n1", false),
+            ("sda", "sdb", true),
+            ("md0", "sdb", true),
+            ("md0", "nvme0n1", false),
+            ("loop1", "sda", true),
+            ("loop1", "nvme0n1", false),
+            ("loop10", "loop1", true),
+            ("dm-0", "nvme0n1", true),
+        ] {
+            assert_eq!(is_one_place(&set, a, b), is_one, "{a} and {b}");
+            assert_eq!(is_one_place(&set, b, a), is_one, "{b} and {a}");
+        }
+        assert!(!is_part_of("loop10", "loop1") && is_part_of("nvme0n1p1", "nvme0n1"));
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! The triggers are generous. They decide only where the conditions look, and whether a machine that is merely
 //! busy has an incident is for the conditions to say.
+//!
+//! A large machine may be above a floor all day. Such a stretch is its usual state: it is looked at too, since the trouble
+//! may be older than what is known, but it hides nothing that begins meanwhile, and what begins is compared with it.
 
 use std::collections::VecDeque;
 
@@ -12,6 +15,7 @@ use crate::deaths;
 use crate::network;
 use crate::signal::Signal;
 use crate::space::{self, Room};
+use crate::usual;
 
 /// What makes a stretch worth looking at.
 struct Trigger {
@@ -21,22 +25,47 @@ struct Trigger {
     floor: f64,
     /// Whether each thing that has the metric counts for itself.
     each: bool,
-    /// Whether the floor is meant for each CPU.
-    per_cpu: bool,
+    /// For how many CPUs the floor is meant; with more of them it is that much higher, with fewer no lower.
+    scale: Scale,
     /// For how many seconds at least; one sample of a coarser history is long enough.
     need_s: f64,
 }
 
+/// How a floor grows with the machine.
+#[derive(Clone, Copy)]
+enum Scale {
+    /// One program, one device or one task that waits is trouble on any machine.
+    Fixed,
+    /// It is a share of each CPU.
+    PerCpu,
+    /// It is meant for two CPUs: what is spread over many makes as much on each of them.
+    PerPair,
+}
+
+impl Scale {
+    fn factor(self, cpus: f64) -> f64 {
+        match self {
+            Scale::Fixed => 1.0,
+            Scale::PerCpu => cpus,
+            Scale::PerPair => (cpus / 2.0).max(1.0),
+        }
+    }
+}
+
 const fn system(metrics: &'static [&'static str], floor: f64) -> Trigger {
-    Trigger { metrics, floor, each: false, per_cpu: false, need_s: 2.0 }
+    Trigger { metrics, floor, each: false, scale: Scale::Fixed, need_s: 2.0 }
 }
 
 const fn per_cpu(metrics: &'static [&'static str], floor: f64) -> Trigger {
-    Trigger { metrics, floor, each: false, per_cpu: true, need_s: 2.0 }
+    Trigger { metrics, floor, each: false, scale: Scale::PerCpu, need_s: 2.0 }
+}
+
+const fn per_pair(metrics: &'static [&'static str], floor: f64) -> Trigger {
+    Trigger { metrics, floor, each: false, scale: Scale::PerPair, need_s: 2.0 }
 }
 
 const fn each(metrics: &'static [&'static str], floor: f64) -> Trigger {
-    Trigger { metrics, floor, each: true, per_cpu: false, need_s: 2.0 }
+    Trigger { metrics, floor, each: true, scale: Scale::Fixed, need_s: 2.0 }
 }
 
 const TRIGGERS: &[Trigger] = &[
@@ -45,14 +74,15 @@ const TRIGGERS: &[Trigger] = &[
     system(&["psi.io_some"], 0.25),
     // Waiting for memory costs more than waiting for a device: it is work done twice.
     system(&["psi.memory_some"], 0.05),
-    system(&["tasks.run_delay"], 0.4),
+    // Each CPU keeps somebody waiting for a fifth of the time. That a single task waits is seen by `psi.cpu_some`.
+    per_pair(&["tasks.run_delay"], 0.4),
     // For a whole second each CPU had a task more than it could run: a burst, however short.
     Trigger { need_s: 0.0, ..per_cpu(&["tasks.run_delay"], 1.0) },
     // A thread near its limit: from 90 % on, queueing makes waits ten times the service time.
     system(&["tasks.busiest"], 0.9),
     system(&["tasks.d_io", "tasks.d_lock", "tasks.d_memory", "tasks.d_throttle"], 2.0),
-    // A fork, exec and exit costs about a millisecond: from here on a tenth of a CPU goes into them.
-    system(&["sys.forks"], 100.0),
+    // A fork, exec and exit costs about a millisecond: from here on a twentieth of each CPU goes into them.
+    per_pair(&["sys.forks"], 100.0),
     // Four megabytes a second of reclaim, and eight of pages that come back.
     system(&["vm.pgscan_kswapd", "vm.pgscan_direct"], 1000.0),
     system(&["vm.workingset_refault_file"], 2000.0),
@@ -61,7 +91,8 @@ const TRIGGERS: &[Trigger] = &[
     system(&["vm.pswpin"], 100.0),
     Trigger { need_s: 0.0, ..system(&["vm.oom_kill"], f64::MIN_POSITIVE) },
     Trigger { need_s: 0.0, ..system(&["tasks.oom_kills"], f64::MIN_POSITIVE) },
-    // A fault takes a microsecond or two: from here on a twentieth of a CPU goes into them.
+    // A fault takes a microsecond or two: from here on a twentieth of a CPU goes into them. They are mostly those of one
+    // program, whatever the machine.
     system(&["vm.pgfault"], 30_000.0),
     // Each is a connection that was reset.
     each(&["tcpext.TCPAbortOnMemory", "netns.tcpext_TCPAbortOnMemory"], 0.1),
@@ -88,7 +119,8 @@ const TRIGGERS: &[Trigger] = &[
     per_cpu(&["sys.cpu_steal"], 0.1),
     // A third of a CPU goes into interrupts; those that come while it idles are not all counted.
     Trigger { need_s: 3.0, ..each(&["cpu.softirq"], 0.15) },
-    // A switch costs two microseconds or more with what it does to the caches: a twentieth of a CPU.
+    // A switch costs two microseconds or more with what it does to the caches: a twentieth of a CPU. Threads of one
+    // program that race for a lock make as many, whatever the machine.
     system(&["sys.ctxt"], 25_000.0),
     // A process that cannot open anything any more.
     system(&["tasks.fds_fullest"], 0.98),
@@ -146,14 +178,34 @@ pub fn metrics() -> impl Iterator<Item = &'static str> {
     triggers.chain(network::SHARES.iter().copied()).chain(levels).chain(rooms)
 }
 
-/// The stretches inside the window that are worth looking at, in order of time.
+/// The stretches that are worth looking at, in order of time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Episodes {
+    /// Those that are unlike the rest of what is known.
+    pub news: Vec<Span>,
+    /// Those in which the machine is as it is most of the time, and that is above some floor. They may overlap the others.
+    pub usual: Vec<Span>,
+}
+
+impl Episodes {
+    /// Both, put together.
+    #[must_use]
+    pub fn all(&self) -> Vec<Span> {
+        let found = self.news.iter().chain(&self.usual).map(|span| Found { span: *span, reach: 0 });
+        joined(found.collect())
+    }
+}
+
+/// The stretches inside the window that are worth looking at.
 #[must_use]
-pub fn find(set: &SeriesSet, window: Span) -> Vec<Span> {
-    search(TRIGGERS.iter(), set, window)
+pub fn find(set: &SeriesSet, window: Span) -> Episodes {
+    let mut usual = Vec::new();
+    let news = search(TRIGGERS.iter(), set, window, Some(&mut usual));
+    Episodes { news, usual: joined(usual) }
 }
 
 /// What the kernel's log tells of that hurts somebody, however short it is.
-fn is_trouble(kind: &EventKind) -> bool {
+pub(crate) fn is_trouble(kind: &EventKind) -> bool {
     matches!(
         kind,
         EventKind::OomKill { .. }
@@ -168,7 +220,7 @@ fn is_trouble(kind: &EventKind) -> bool {
 /// As [`find`], in what other tools left behind.
 #[must_use]
 pub fn find_in_files(set: &SeriesSet, window: Span) -> Vec<Span> {
-    search(TRIGGERS.iter().chain(IN_FILES), set, window)
+    search(TRIGGERS.iter().chain(IN_FILES), set, window, None)
 }
 
 /// The distance of the samples that stretches are found by, in seconds; of the coarsest where there are several, and a
@@ -186,23 +238,33 @@ struct Found {
     reach: i64,
 }
 
-fn search<'t>(triggers: impl Iterator<Item = &'t Trigger>, set: &SeriesSet, window: Span) -> Vec<Span> {
+/// Searches; what is usual goes to a list of its own, where there is one.
+fn search<'t>(
+    triggers: impl Iterator<Item = &'t Trigger>,
+    set: &SeriesSet,
+    window: Span,
+    mut usual: Option<&mut Vec<Found>>,
+) -> Vec<Span> {
     let cpus = f64::from(set.host.cpus.max(1));
     let mut found: Vec<Found> = Vec::new();
     for trigger in triggers {
-        let floor = if trigger.per_cpu { trigger.floor * cpus } else { trigger.floor };
+        let floor = trigger.floor * trigger.scale.factor(cpus);
         if trigger.each {
             for metric in trigger.metrics {
                 for (_, series) in set.each(metric) {
-                    collect(&Signal::of(series, window), floor, trigger.need_s, &mut found);
+                    let signal = Signal::of(series, window);
+                    collect(&signal, floor, trigger.need_s, &mut found, usual.as_deref_mut());
                 }
             }
         } else if let Some(sum) = Signal::sum(trigger.metrics.iter().filter_map(|m| set.system(m)), window) {
-            collect(&sum, floor, trigger.need_s, &mut found);
+            collect(&sum, floor, trigger.need_s, &mut found, usual.as_deref_mut());
         }
     }
     for share in network::shares(set, window) {
-        collect(&share, 1.0, network::SHARES_NEED_S, &mut found);
+        collect(&share, 1.0, network::SHARES_NEED_S, &mut found, None);
+    }
+    for full in groups_without_room(set, window) {
+        collect(&full, 1.0, 2.0, &mut found, usual.as_deref_mut());
     }
     for climb in CLIMBS {
         if let Some(signal) = set.system(climb.metric).map(|series| Signal::of(series, window)) {
@@ -224,6 +286,10 @@ fn search<'t>(triggers: impl Iterator<Item = &'t Trigger>, set: &SeriesSet, wind
             found.push(Found { span, reach: (JOIN_S * SECOND as f64) as i64 });
         }
     }
+    joined(found)
+}
+
+fn joined(mut found: Vec<Found>) -> Vec<Span> {
     found.sort_unstable_by_key(|found| found.span.since);
     let mut joined: Vec<Found> = Vec::new();
     for found in found {
@@ -238,7 +304,15 @@ fn search<'t>(triggers: impl Iterator<Item = &'t Trigger>, set: &SeriesSet, wind
     joined.into_iter().map(|found| found.span).collect()
 }
 
-fn collect(signal: &Signal, floor: f64, need_s: f64, found: &mut Vec<Found>) {
+fn collect(signal: &Signal, floor: f64, need_s: f64, news: &mut Vec<Found>, usual: Option<&mut Vec<Found>>) {
+    let Some((usual, level)) = usual.zip(usual::level(signal, floor)) else {
+        return collect_runs(signal, floor, need_s, news);
+    };
+    collect_runs(signal, level, need_s, news);
+    collect_runs(signal, floor, need_s, usual);
+}
+
+fn collect_runs(signal: &Signal, floor: f64, need_s: f64, found: &mut Vec<Found>) {
     for run in signal.runs(floor) {
         // One sample of a ten-minute history is long enough; of a one-second history it takes two.
         if run.high_s >= need_s {
@@ -246,6 +320,24 @@ fn collect(signal: &Signal, floor: f64, need_s: f64, found: &mut Vec<Found>) {
             found.push(Found { span: Span { since: run.onset, until: run.end }, reach: reach as i64 });
         }
     }
+}
+
+/// Tasks of a control group and how many it may have. There may be hundreds of groups: of a day they are not read for this,
+/// only where everything is.
+const PIDS: &str = "cgroup.pids_current";
+const PIDS_MAX: &str = "cgroup.pids_max";
+/// All but a few: who fails to start the next one ends some.
+const PIDS_FULL: f64 = 0.98;
+
+/// For each control group with a limit of tasks: one where it is at the limit.
+fn groups_without_room(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let limited = set.each(PIDS_MAX).filter_map(|(group, max)| Some((max, set.get(PIDS, group)?)));
+    limited
+        .map(|(max, now)| {
+            let (now, max) = (Signal::of(now, window), Signal::of(max, window));
+            now.zip(&max, |now, max| f64::from(u8::from(max > 0.0 && now >= PIDS_FULL * max)))
+        })
+        .collect()
 }
 
 /// The stretches in which a level went far and was still on its way.
@@ -312,13 +404,13 @@ mod tests {
     fn what_eats_half_of_memory_is_looked_at_while_it_eats() {
         let known = Span { since: 0, until: 2000 * SECOND };
         let leak = level("mem.available", (0..300).map(|i| 1e9 - 8e6 * f64::from((i - 100).clamp(0, 100))));
-        let found = find(&leak, known);
+        let found = find(&leak, known).news;
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].since <= 101 * SECOND && found[0].until >= 199 * SECOND, "{found:?}");
         assert!(found[0].until <= 203 * SECOND, "it stands still from then on: {found:?}");
         // As much over a whole day is a trend.
         let trend = level("mem.available", (0..1900).map(|i| 1e9 - 4e5 * f64::from(i)));
-        assert!(find(&trend, known).is_empty());
+        assert_eq!(find(&trend, known), Episodes::default());
     }
 
     #[test]
@@ -330,8 +422,56 @@ mod tests {
             let found = find_in_files(&set, known);
             assert_eq!(found, [Span { since: 6 * step * SECOND, until: 11 * step * SECOND }], "{step} s");
             assert_eq!(step_s(&set, known), step as f64);
-            let quiet = crate::explain::quiet(&found, found[0], known, step as f64).unwrap();
+            let quiet = crate::parts::quiet(&found, found[0], known, step as f64).unwrap();
             assert!(quiet.until <= found[0].since && quiet.seconds() >= 3.0 * step as f64, "{quiet:?}");
         }
+    }
+
+    #[test]
+    fn what_is_usual_hides_nothing_and_is_no_news() {
+        let known = Span { since: 0, until: 2000 * SECOND };
+        let switches = |i: i32| 60_000.0 + 500.0 * f64::from(i % 7);
+        let steady = find(&level("sys.ctxt", (0..900).map(switches)), known);
+        assert!(steady.news.is_empty(), "{steady:?}");
+        assert_eq!(steady.usual.len(), 1);
+        let more = level("sys.ctxt", (0..900).map(|i| if i < 700 { switches(i) } else { 150_000.0 }));
+        let found = find(&more, known);
+        assert_eq!(found.news, [Span { since: 700 * SECOND, until: 900 * SECOND }]);
+        assert_eq!(found.all().len(), 1);
+        // What came in the middle of what is known is not usual, however long it lasts; and of a minute nobody knows.
+        let came =
+            find(&level("sys.ctxt", (0..900).map(|i| if i < 300 { 900.0 } else { switches(i) })), known);
+        assert!(came.usual.is_empty() && came.news.len() == 1, "{came:?}");
+        let short = find(&level("sys.ctxt", (0..120).map(switches)), known);
+        assert!(short.usual.is_empty() && short.news.len() == 1, "{short:?}");
+    }
+
+    #[test]
+    fn what_is_spread_over_the_cpus_grows_with_them_and_one_program_does_not() {
+        let known = Span { since: 0, until: 100 * SECOND };
+        for (metric, value) in [("sys.forks", 150.0), ("tasks.run_delay", 0.5)] {
+            for (cpus, is_found) in [(1, true), (2, true), (64, false)] {
+                let mut set = level(metric, (0..60).map(|_| value));
+                set.host.cpus = cpus;
+                assert_eq!(!find(&set, known).news.is_empty(), is_found, "{metric} on {cpus}");
+            }
+        }
+        let mut set = level("sys.ctxt", (0..60).map(|_| 30_000.0));
+        set.host.cpus = 64;
+        assert_eq!(find(&set, known).news.len(), 1);
+    }
+
+    #[test]
+    fn a_group_that_may_have_no_more_tasks_is_looked_at() {
+        let mut set = level("tasks.total", (0..60).map(|_| 400.0));
+        let t = (1..=60).map(|i| i * SECOND).collect();
+        let axis = Arc::new(Axis { t, dt: vec![1.0; 60], places: Vec::new() });
+        let now = (0..60).map(|i| if i < 40 { 30.0 } else { 100.0 }).collect();
+        for (metric, values) in [("cgroup.pids_current", now), ("cgroup.pids_max", vec![100.0; 60])] {
+            let series = Series { axis: Arc::clone(&axis), start: 0, values };
+            set.insert(lookup(metric).unwrap(), "/app".into(), series);
+        }
+        let found = find(&set, Span { since: 0, until: 100 * SECOND }).news;
+        assert_eq!(found, [Span { since: 40 * SECOND, until: 60 * SECOND }]);
     }
 }

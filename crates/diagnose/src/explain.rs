@@ -8,8 +8,9 @@ use mitra_model::report::{
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, Metric, SeriesSet, Span, lookup};
 
+use crate::parts::{self, BASELINE_NS, Part};
 use crate::view::View;
-use crate::{areas, conditions, episodes, ledger, verdict};
+use crate::{areas, conditions, episodes, growth, ledger, verdict};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
@@ -20,12 +21,6 @@ pub struct Request {
     pub baseline: Option<Span>,
 }
 
-/// Episodes that are looked at, the worst first. A range with more has its rest in the ledger only.
-const EPISODES_MAX: usize = 24;
-/// How much of a long episode single tasks are read for.
-const FOCUS_NS: i64 = 600 * SECOND;
-/// Quiet time that is compared with.
-const BASELINE_NS: i64 = 60 * SECOND;
 /// Causes build up before they hurt, so the look begins a little before the first trigger.
 pub(crate) const LEAD_NS: i64 = 5 * SECOND;
 /// Ranges up to this are read whole, with their tasks, so that the ledger can name who waited.
@@ -39,7 +34,8 @@ pub const LEADER: &str = "task.tgid";
 /// The metrics of the first look, over the whole window.
 #[must_use]
 pub fn scan_metrics() -> Vec<&'static Metric> {
-    named(episodes::metrics().chain(ledger::METRICS.iter().copied()).chain(areas::metrics()))
+    let levels = ledger::METRICS.iter().chain(growth::LEVELS).copied();
+    named(episodes::metrics().chain(levels).chain(areas::metrics()))
 }
 
 /// The metrics of the second look, at one episode.
@@ -61,12 +57,67 @@ fn named(names: impl Iterator<Item = &'static str>) -> Vec<&'static Metric> {
     names.into_iter().filter_map(lookup).collect()
 }
 
+/// What was loaded for a second look.
+struct Loader<'d> {
+    detail: &'d mut dyn FnMut(Span) -> Result<SeriesSet, String>,
+    sets: Vec<SeriesSet>,
+    /// Quiet times that were loaded by themselves, each once for all parts that are compared with it.
+    alone: Vec<(Span, usize)>,
+    troubles: Vec<(String, String)>,
+}
+
+impl Loader<'_> {
+    fn load(&mut self, span: Span) -> Option<usize> {
+        match (self.detail)(span) {
+            Ok(set) => {
+                self.sets.push(set);
+                Some(self.sets.len() - 1)
+            }
+            Err(why) => {
+                self.troubles.push(("archive".to_owned(), why));
+                None
+            }
+        }
+    }
+
+    fn load_alone(&mut self, span: Span) -> Option<usize> {
+        if let Some((_, i)) = self.alone.iter().find(|(s, _)| *s == span) {
+            return Some(*i);
+        }
+        let i = self.load(span)?;
+        self.alone.push((span, i));
+        Some(i)
+    }
+
+    /// What is looked at and what it is compared with: one set where they are near each other.
+    fn both(&mut self, window: Span, quiet: Option<Span>) -> Option<(usize, Option<Span>, Option<usize>)> {
+        match quiet {
+            Some(quiet) if is_far(quiet, window) => {
+                let set = self.load(window)?;
+                // What cannot be loaded is nothing to compare with.
+                let alone = self.load_alone(quiet);
+                Some((set, alone.map(|_| quiet), alone))
+            }
+            Some(quiet) => {
+                let since = window.since.min(quiet.since);
+                let set = self.load(Span { since, until: window.until.max(quiet.until) })?;
+                Some((set, Some(quiet), None))
+            }
+            None => Some((self.load(window)?, None, None)),
+        }
+    }
+}
+
 /// A part of an episode with what was loaded for it.
 struct Focus {
+    part: Part,
     window: Span,
-    episode: Span,
+    /// Whether the next part of the same episode is looked at too.
+    goes_on: bool,
     baseline: Option<Span>,
     set: usize,
+    /// The set of the baseline, where that is another one.
+    base: Option<usize>,
 }
 
 /// Explains a window. `scan` holds [`scan_metrics`] of the window; `detail` loads [`detail_metrics`] of any span.
@@ -77,72 +128,37 @@ pub fn explain(
 ) -> Report {
     let known = scan.span().unwrap_or(request.window);
     let window = request.window.intersect(known).unwrap_or(request.window);
-    let mut troubles: Vec<(String, String)> = Vec::new();
-    let mut sets: Vec<SeriesSet> = Vec::new();
-    let mut load = |span: Span, sets: &mut Vec<SeriesSet>| -> Option<usize> {
-        match detail(span) {
-            Ok(set) => {
-                sets.push(set);
-                Some(sets.len() - 1)
-            }
-            Err(why) => {
-                troubles.push(("archive".to_owned(), why));
-                None
-            }
-        }
-    };
+    let mut loader = Loader { detail, sets: Vec::new(), alone: Vec::new(), troubles: Vec::new() };
     let margin = BASELINE_NS + LEAD_NS;
     let whole = if window.until - window.since <= WHOLE_NS {
-        load(Span { since: window.since - margin, until: window.until.saturating_add(1) }, &mut sets)
+        loader.load(Span { since: window.since - margin, until: window.until.saturating_add(1) })
     } else {
         None
     };
-    let base = request.baseline.and_then(|span| load(span, &mut sets));
+    let focuses = focuses(request, scan, window, whole, &mut loader);
+    let Loader { sets, troubles, .. } = loader;
 
-    // An incident may have begun in the window's first seconds: the time before it is the better baseline.
-    let before = whole
-        .and_then(|i| sets[i].span())
-        .map_or(window, |s| Span { since: s.since.min(window.since), ..window });
-    let episodes = match whole {
-        Some(i) => episodes::find(&sets[i], before),
-        None => episodes::find(scan, window),
-    };
-    let mut focuses: Vec<Focus> = Vec::new();
-    for episode in worst(&episodes, scan, window) {
-        let part = focus(episode, scan);
-        let since = (part.since - LEAD_NS).max(before.since);
-        let view_window = Span { since, until: (part.until + LEAD_NS).min(window.until.saturating_add(1)) };
-        let step_s = episodes::step_s(scan, view_window);
-        let baseline = request.baseline.or_else(|| quiet(&episodes, view_window, before, step_s));
-        let wanted = baseline.map_or(view_window, |b| Span {
-            since: view_window.since.min(b.since),
-            until: view_window.until.max(b.until),
-        });
-        let wanted = if request.baseline.is_some() { view_window } else { wanted };
-        let Some(set) = whole.or_else(|| load(wanted, &mut sets)) else { continue };
-        focuses.push(Focus { window: view_window, episode, baseline, set });
-    }
-
-    let mut incidents: Vec<Incident> = Vec::new();
+    let mut found: Vec<(Part, Incident)> = Vec::new();
     let mut baseline_used = request.baseline;
     for focus in &focuses {
         let set = &sets[focus.set];
-        let base_set = base.map_or(set, |i| &sets[i]);
-        let view = View::new(set, focus.window, base_set, focus.baseline);
+        let mut view = View::new(set, focus.window, focus.base.map_or(set, |i| &sets[i]), focus.baseline);
+        view.around = whole.map_or(scan, |i| &sets[i]);
         let mut observed = verdict::observe(&view);
-        // What lasts to the end of a long episode's first part ends with the episode.
-        if view.window.until < window.until {
-            observed.end_at(focus.episode.until);
+        // What lasts to the end of a part of which the next one is not looked at ends with the episode.
+        if view.window.until < window.until && !focus.goes_on {
+            observed.end_at(focus.part.episode.until);
         }
         if scan.span().is_some_and(|s| s.until > view.window.until + LEAD_NS) {
             observed.end_at(view.window.until);
         }
-        let found = observed.incidents(&view, window.since);
-        if !found.is_empty() && baseline_used.is_none() {
+        let incidents = observed.incidents(&view, window.since);
+        if !incidents.is_empty() && baseline_used.is_none() {
             baseline_used = focus.baseline;
         }
-        incidents.extend(found);
+        found.extend(incidents.into_iter().map(|incident| (focus.part, incident)));
     }
+    let mut incidents = parts::join(found);
     incidents.sort_by_key(|i| i.onset);
     // What comes in bursts is found again in each of them.
     incidents.dedup_by(|later, first| {
@@ -168,69 +184,57 @@ pub fn explain(
     }
 }
 
+/// The parts of the episodes that are looked at, with what was loaded for each.
+fn focuses(
+    request: &Request,
+    scan: &SeriesSet,
+    window: Span,
+    whole: Option<usize>,
+    loader: &mut Loader<'_>,
+) -> Vec<Focus> {
+    let base = request.baseline.and_then(|span| loader.load(span));
+    let everything = whole.map_or(scan, |i| &loader.sets[i]);
+    // An incident may have begun in the window's first seconds: the time before it is the better baseline.
+    let before = whole
+        .and_then(|_| everything.span())
+        .map_or(window, |s| Span { since: s.since.min(window.since), ..window });
+    let found = episodes::find(everything, before);
+    let is_trouble =
+        |span: Span| everything.events.iter().any(|e| span.contains(e.real) && episodes::is_trouble(&e.kind));
+    let chosen = parts::worst(parts::cut(&found), is_trouble, scan, window);
+    let (all, end) = (found.all(), window.until.saturating_add(1));
+    let with_lead = |span: Span| Span {
+        since: (span.since - LEAD_NS).max(before.since),
+        until: (span.until + LEAD_NS).min(end),
+    };
+    let mut focuses = Vec::new();
+    for part in &chosen {
+        let view_window = with_lead(part.span);
+        let goes_on = chosen.iter().any(|next| part.goes_on_in(next));
+        let focus = Focus { part: *part, window: view_window, goes_on, baseline: None, set: 0, base: None };
+        if let Some(baseline) = request.baseline {
+            let Some(set) = whole.or_else(|| loader.load(view_window)) else { continue };
+            focuses.push(Focus { baseline: Some(baseline), set, base, ..focus });
+            continue;
+        }
+        let step_s = episodes::step_s(scan, view_window);
+        let loud = if part.is_usual { &all } else { &found.news };
+        // All parts of an episode are compared with what was before the whole of it.
+        let quiet = parts::quiet(loud, with_lead(part.episode), before, step_s);
+        let loaded = whole.map(|set| (set, quiet, None)).or_else(|| loader.both(view_window, quiet));
+        let Some((set, baseline, base)) = loaded else { continue };
+        focuses.push(Focus { baseline, set, base, ..focus });
+    }
+    focuses
+}
+
+/// Whether quiet time lies so far from a stretch that it is loaded by itself.
+fn is_far(quiet: Span, window: Span) -> bool {
+    (window.since - quiet.until).max(quiet.since - window.until) > BASELINE_NS
+}
+
 pub(crate) fn as_window(span: Span) -> Window {
     Window { since: Moment(span.since), until: Moment(span.until) }
-}
-
-/// The episodes that touch the window, those with most lost time first, as many as may be looked at.
-pub(crate) fn worst(episodes: &[Span], scan: &SeriesSet, window: Span) -> Vec<Span> {
-    let mut list: Vec<Span> = episodes.iter().copied().filter(|e| e.intersect(window).is_some()).collect();
-    if list.len() > EPISODES_MAX {
-        let lost = ledger::lost(scan, window);
-        let weight = |span: &Span| lost.as_ref().map_or(span.seconds(), |l| l.within(*span).total());
-        list.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
-        list.truncate(EPISODES_MAX);
-    }
-    list.sort_by_key(|span| span.since);
-    list
-}
-
-/// The part of an episode that is looked at closely: all of it, or of a long one the stretch that begins where most
-/// time was being lost.
-fn focus(episode: Span, scan: &SeriesSet) -> Span {
-    if episode.until - episode.since <= FOCUS_NS {
-        return episode;
-    }
-    let first = Span { since: episode.since, until: episode.since + FOCUS_NS };
-    let Some(lost) = ledger::lost(scan, episode) else { return first };
-    // Where the mean of the following stretch is largest, unless the beginning is about as bad.
-    let at = |since: i64| lost.within(Span { since, until: since + FOCUS_NS }).total();
-    let steps = (episode.until - episode.since) / FOCUS_NS;
-    let best = (0..=steps).map(|i| episode.since + i * FOCUS_NS).max_by(|a, b| at(*a).total_cmp(&at(*b)));
-    match best {
-        Some(since) if at(since) > 1.5 * at(episode.since) => {
-            Span { since, until: (since + FOCUS_NS).min(episode.until) }
-        }
-        _ => first,
-    }
-}
-
-/// Quiet time to compare with: right before, or else the nearest free stretch before, or else after. Of samples that are
-/// `step_s` apart it takes three at least, and ten are wanted.
-pub(crate) fn quiet(episodes: &[Span], window: Span, known: Span, step_s: f64) -> Option<Span> {
-    let steps = |n: f64| (n * step_s * SECOND as f64) as i64;
-    let (least_ns, baseline_ns) = (steps(3.0).max(3 * SECOND), steps(10.0).max(BASELINE_NS));
-    let edge_ns = steps(1.0).max(2 * SECOND);
-    let mut until = window.since;
-    for episode in episodes.iter().rev().filter(|e| e.since < window.since) {
-        // The triggers' own edges are no quiet time.
-        let free_from = episode.until + edge_ns;
-        if until - free_from >= least_ns {
-            return Some(Span { since: free_from.max(until - baseline_ns), until });
-        }
-        until = until.min(episode.since - edge_ns);
-        if window.since - until > baseline_ns {
-            break;
-        }
-    }
-    let since = known.since.max(until - baseline_ns);
-    if until - since >= least_ns && episodes.iter().all(|e| e.until <= since || e.since >= until) {
-        return Some(Span { since, until });
-    }
-    let since = window.until + edge_ns;
-    let next = episodes.iter().map(|e| e.since).find(|s| *s > window.until).unwrap_or(known.until);
-    let until = known.until.min(next).min(since + baseline_ns);
-    (until - since >= least_ns).then_some(Span { since, until })
 }
 
 pub(crate) fn recorder_state(

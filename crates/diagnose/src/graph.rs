@@ -14,20 +14,27 @@ pub struct Edge {
     pub any_order: bool,
     /// Whether it holds only within one process: a busy thread keeps its own server from accepting and no other.
     pub same_process: bool,
+    /// Whether it holds only in one place: the queue of one disk, or of one network namespace, is not that of another.
+    pub same_place: bool,
 }
 
 const fn edge(cause: &'static str, effect: &'static str, because: &'static str) -> Edge {
-    Edge { cause, effect, because, any_order: false, same_process: false }
+    Edge { cause, effect, because, any_order: false, same_process: false, same_place: false }
+}
+
+/// An edge that holds only where both are in one place, or it is not known where they are.
+const fn here(edge: Edge) -> Edge {
+    Edge { same_place: true, ..edge }
 }
 
 /// The effect is a coarser name of the same state; where both are active the cause is the better word.
 const fn explains(cause: &'static str, effect: &'static str, because: &'static str) -> Edge {
-    Edge { cause, effect, because, any_order: true, same_process: false }
+    Edge { cause, effect, because, any_order: true, same_process: false, same_place: false }
 }
 
 /// An edge that holds only where both are the doing of one process.
 const fn within(cause: &'static str, effect: &'static str, because: &'static str) -> Edge {
-    Edge { cause, effect, because, any_order: true, same_process: true }
+    Edge { cause, effect, because, any_order: true, same_process: true, same_place: false }
 }
 
 /// Every edge.
@@ -52,7 +59,11 @@ static EDGES: &[Edge] = &[
         "page-cache-thrash",
         "what was pushed out is read again, and while memory is full each page that comes back pushes another one out",
     ),
-    explains("streaming-read-flood", "disk-hog", "the reads that evict are the reads that fill the device"),
+    here(explains(
+        "streaming-read-flood",
+        "disk-hog",
+        "the reads that evict are the reads that fill the device",
+    )),
     explains(
         "streaming-read-flood",
         "cgroup-memory-limit",
@@ -63,8 +74,12 @@ static EDGES: &[Edge] = &[
     edge("page-cache-thrash", "page-cache-eviction", "each page that comes back pushes another one out"),
     edge("page-cache-thrash", "direct-reclaim", "pages are wanted faster than kswapd frees them"),
     explains("page-cache-thrash", "refaults", "the pages that were pushed out are read again"),
-    explains("page-cache-thrash", "disk-hog", "the reads that fill the device are the same pages again"),
-    explains("page-cache-thrash", "disk-saturated", "the same pages are read again and again"),
+    here(explains(
+        "page-cache-thrash",
+        "disk-hog",
+        "the reads that fill the device are the same pages again",
+    )),
+    here(explains("page-cache-thrash", "disk-saturated", "the same pages are read again and again")),
     explains(
         "page-cache-thrash",
         "cgroup-memory-limit",
@@ -187,29 +202,37 @@ static EDGES: &[Edge] = &[
     edge("oom-kill", "page-cache-eviction", "reclaim was tried in vain before the kill"),
     edge("oom-kill", "major-faults", "program text was evicted before the kill"),
     // Disk.
-    edge("disk-hog", "disk-saturated", "one process keeps the device's queue full"),
-    explains("mirror-member-slow", "slow-device", "the member is the device that is slow"),
-    explains("mirror-member-slow", "disk-hog", "the queue is long because one member is slow"),
-    explains("mirror-member-slow", "disk-saturated", "each write waits for the slowest member"),
-    edge("mirror-member-slow", "dirty-writeback-stall", "a mirror takes no more than its slowest member"),
+    here(edge("disk-hog", "disk-saturated", "one process keeps the device's queue full")),
+    here(explains("mirror-member-slow", "slow-device", "the member is the device that is slow")),
+    here(explains("mirror-member-slow", "disk-hog", "the queue is long because one member is slow")),
+    here(explains("mirror-member-slow", "disk-saturated", "each write waits for the slowest member")),
+    here(edge(
+        "mirror-member-slow",
+        "dirty-writeback-stall",
+        "a mirror takes no more than its slowest member",
+    )),
     edge("mirror-member-slow", "pressure-io", "each write waits for the slowest member"),
     edge("mirror-member-slow", "tasks-in-d-state", "each write waits for the slowest member"),
-    explains("slow-device", "disk-saturated", "the same requests take longer, so they queue"),
-    explains(
+    here(explains("slow-device", "disk-saturated", "the same requests take longer, so they queue")),
+    here(explains(
         "slow-device",
         "disk-hog",
         "the queue is long because the device is slow, not because of who uses it most",
-    ),
-    edge("slow-device", "dirty-writeback-stall", "a device that takes less leaves the backlog to grow"),
+    )),
+    here(edge("slow-device", "dirty-writeback-stall", "a device that takes less leaves the backlog to grow")),
     edge("slow-device", "pressure-io", "each request takes longer"),
     edge("slow-device", "tasks-in-d-state", "each request takes longer"),
-    explains("dirty-writeback-stall", "disk-hog", "the bytes that fill the queue come from the page cache"),
-    explains("dirty-writeback-stall", "disk-saturated", "the backlog keeps the device's queue full"),
+    here(explains(
+        "dirty-writeback-stall",
+        "disk-hog",
+        "the bytes that fill the queue come from the page cache",
+    )),
+    here(explains("dirty-writeback-stall", "disk-saturated", "the backlog keeps the device's queue full")),
     edge("dirty-writeback-stall", "pressure-io", "writers and syncs wait for the backlog"),
     edge("dirty-writeback-stall", "tasks-in-d-state", "writers and syncs wait for the backlog"),
     edge("dirty-writeback-stall", "direct-reclaim", "pages that wait to be written cannot be dropped"),
-    explains("io-throttled", "disk-hog", "who waits is held back by a rule"),
-    edge("io-throttled", "dirty-writeback-stall", "what a rule holds back stays dirty"),
+    here(explains("io-throttled", "disk-hog", "who waits is held back by a rule")),
+    here(edge("io-throttled", "dirty-writeback-stall", "what a rule holds back stays dirty")),
     edge("io-throttled", "pressure-io", "requests wait for their turn by the rule"),
     edge("io-throttled", "tasks-in-d-state", "requests wait for their turn by the rule"),
     edge("filesystem-full", "process-crash", "a program that cannot write ends"),
@@ -248,8 +271,12 @@ static EDGES: &[Edge] = &[
     edge("runqueue-wait", "pressure-cpu", "waiting for a CPU is CPU pressure"),
     edge("runqueue-wait", "load-high", "the load average counts runnable tasks"),
     // Network.
-    edge("qdisc-drops", "retransmit-storm", "what the device's own queue drops is sent again"),
-    edge("qdisc-drops", "resolver-slow", "questions that are dropped before they are sent have no answer"),
+    here(edge("qdisc-drops", "retransmit-storm", "what the device's own queue drops is sent again")),
+    here(edge(
+        "qdisc-drops",
+        "resolver-slow",
+        "questions that are dropped before they are sent have no answer",
+    )),
     edge("qdisc-drops", "session-drop", "heartbeats are dropped with the rest"),
     edge(
         "nic-drops",
@@ -329,25 +356,29 @@ static EDGES: &[Edge] = &[
     explains("thread-explosion", "anonymous-growth", "each thread touches a stack of its own"),
     explains("thread-explosion", "mmap-lock-contention", "each start of a thread maps a stack"),
     explains("thread-explosion", "minor-fault-storm", "each thread touches a stack of its own"),
-    explains("hardware-error", "slow-device", "requests are tried again until they time out"),
-    edge("hardware-error", "dirty-writeback-stall", "what cannot be written stays dirty"),
-    edge("device-lost", "dirty-writeback-stall", "what cannot be written stays dirty"),
+    here(explains("hardware-error", "slow-device", "requests are tried again until they time out")),
+    here(edge("hardware-error", "dirty-writeback-stall", "what cannot be written stays dirty")),
+    here(edge("device-lost", "dirty-writeback-stall", "what cannot be written stays dirty")),
     edge("config-drift", "dirty-writeback-stall", "writers are made to wait at the new limit"),
     explains("scheduled-burst", "dirty-writeback-stall", "the jobs are what writes"),
-    explains(
-        "hung-task",
-        "dirty-writeback-stall",
-        "what cannot be written to a frozen file system stays dirty",
-    ),
     edge("hung-task", "tasks-in-d-state", "a task that hangs sleeps uninterruptibly"),
     edge("hung-task", "pressure-io", "what waits behind the one that hangs waits for the device"),
     edge("hung-task", "session-drop", "a program that hangs misses its heartbeats"),
+    explains("hung-task", "disk-hog", "who is found waiting waits for a frozen file system to be thawed"),
+    // The watchdog speaks minutes later, of a sleep that began at some time before.
+    explains(
+        "slow-device",
+        "hung-task",
+        "each request takes longer, and who waits for many waits for minutes",
+    ),
+    explains("io-throttled", "hung-task", "who waits for a turn by the rule waits for minutes"),
+    explains("dirty-writeback-stall", "hung-task", "who syncs waits for the whole backlog"),
     edge("device-lost", "hung-task", "requests to a device that is gone never end"),
     edge("device-lost", "pressure-io", "requests to a device that is gone never end"),
     edge("device-lost", "session-drop", "the link is what the session runs over"),
-    edge("device-lost", "hardware-error", "requests to a device that is gone fail"),
+    here(edge("device-lost", "hardware-error", "requests to a device that is gone fail")),
     edge("hardware-error", "hung-task", "requests are tried again until they time out"),
-    edge("hardware-error", "disk-saturated", "requests are tried again until they time out"),
+    here(edge("hardware-error", "disk-saturated", "requests are tried again until they time out")),
     edge("hardware-error", "pressure-io", "requests are tried again until they time out"),
     edge("hardware-error", "tasks-in-d-state", "requests are tried again until they time out"),
     explains(

@@ -1,6 +1,10 @@
 //! Sizes that grow: by how much, and whether they level off. A warm-up levels off, a leak does not.
+//!
+//! A look ends soon after the size has stopped to grow, so whether it levelled off is seen by what comes after the look. A
+//! program that touches all its memory when it starts grows as fast and as straight as a leak, and then stands still.
 
-use mitra_model::Span;
+use mitra_model::time::SECOND;
+use mitra_model::{SeriesSet, Span};
 
 use crate::signal::{Run, Signal};
 use crate::view::View;
@@ -15,22 +19,52 @@ pub struct Growth {
     pub per_s: f64,
     /// Whether the last third grew at less than a quarter of that.
     pub levels_off: bool,
+    /// What became of it, as far as is known beyond the view.
+    pub then: Then,
+    /// For how many seconds it climbed, as far as is known beyond the view.
+    pub climb_s: f64,
     /// The stretch.
     pub run: Run,
 }
 
-/// Less than half a minute says nothing of a trend, and neither do fewer samples than make thirds.
+/// What a size did when it had grown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// It stood still for a third of the time that it had taken to grow.
+    Stood,
+    /// It went back.
+    Fell,
+    /// Nobody knows: too little is known of the time after.
+    Unknown,
+}
+
+/// Fewer samples than make thirds say nothing of a trend.
 const LEAST_SAMPLES: usize = 6;
+
+/// What is read of the whole recording to see what became of a growth.
+pub const LEVELS: &[&str] = &["mem.anon", "mem.swap_total", "mem.swap_free", "mem.shmem", "mem.sunreclaim"];
 
 /// How a metric of the whole machine, or of one thing, grew; `None` where it did not or is not known.
 #[must_use]
 pub fn of(view: &View<'_>, metric: &str, row: &str) -> Option<Growth> {
-    climb(&view.of(metric, row)?)
+    climb(view, |set, span| Some(Signal::of(set.get(metric, row)?, span)))
 }
 
-/// How a signal grew until it was largest: what came after (the process ended, memory was freed) is not part of the growth.
+/// How a signal grew until it was largest, and what became of it after the view.
 #[must_use]
-pub fn climb(signal: &Signal) -> Option<Growth> {
+pub fn climb(view: &View<'_>, signal: impl Fn(&SeriesSet, Span) -> Option<Signal>) -> Option<Growth> {
+    let mut growth = until_top(&signal(view.set, view.window)?)?;
+    let since = Span { since: growth.run.onset, until: i64::MAX };
+    // What was loaded for a longer time may lack single things.
+    let known = [view.around, view.set].map(|set| signal(set, since)).into_iter().flatten();
+    if let Some(known) = known.max_by_key(|known| known.t.last().copied()) {
+        (growth.climb_s, growth.then) = became(&growth, &known);
+    }
+    Some(growth)
+}
+
+/// What came after the top (the process ended, memory was freed) is not part of the growth.
+fn until_top(signal: &Signal) -> Option<Growth> {
     let most = signal.max()?;
     let least = signal.v.iter().copied().fold(f64::INFINITY, f64::min);
     // A level that it holds with some noise belongs to it.
@@ -40,6 +74,38 @@ pub fn climb(signal: &Signal) -> Option<Growth> {
     growth.run.lasts = top + 2 >= signal.t.len();
     growth.run.seen = signal.seen();
     Some(growth)
+}
+
+/// A tenth of the growth more or less is still the same level.
+const SAME: f64 = 0.1;
+/// It is reached when a twentieth is missing.
+const REACHED: f64 = 0.95;
+/// So much of the time of the climb it has to stand still.
+const STOOD_SHARE: f64 = 1.0 / 3.0;
+
+/// For how long a size climbed, and what it did then. `known` begins with the growth and goes on beyond the view.
+fn became(growth: &Growth, known: &Signal) -> (f64, Then) {
+    let seconds = |from: i64, to: i64| to.saturating_sub(from) as f64 / SECOND as f64;
+    // It may have gone on to grow after the view.
+    let (mut reached, mut top, mut then) = (growth.run.onset, growth.to, Then::Unknown);
+    for (t, v) in known.t.iter().zip(&known.v) {
+        let grown = top - growth.from;
+        if *v > top + SAME * grown || reached == growth.run.onset {
+            if *v >= growth.from + REACHED * grown {
+                (reached, top) = (*t, top.max(*v));
+            }
+            continue;
+        }
+        if *v < top - SAME * grown {
+            then = Then::Fell;
+            break;
+        }
+        if seconds(reached, *t) >= STOOD_SHARE * seconds(growth.run.onset, reached) {
+            then = Then::Stood;
+            break;
+        }
+    }
+    (seconds(growth.run.onset, reached), then)
 }
 
 /// A fiftieth of all the growth is noise.
@@ -66,10 +132,33 @@ pub fn matters(view: &View<'_>, growth: &Growth, memory_share: f64) -> bool {
         || (grew >= LEAST_BYTES && room(view).is_some_and(|room| grew >= ROOM_SHARE * room))
 }
 
-/// Whether something that grows will have taken everything sooner than it has been growing: half of what was to be had.
+/// No program takes so long to start: what touches a gigabyte a second has filled any machine by then.
+const TREND_S: f64 = 600.0;
+
+/// Whether something that grows will have taken everything sooner than it has been growing, half of what was to be had.
+/// Of what grew for a few minutes only nobody can tell whether it would have gone on; memory that runs short tells.
 #[must_use]
 pub fn runs_out(view: &View<'_>, growth: &Growth) -> bool {
-    !growth.levels_off && room(view).is_some_and(|room| growth.to - growth.from >= 0.5 * room)
+    growth.then != Then::Stood
+        && !growth.levels_off
+        && growth.climb_s >= TREND_S
+        && room(view).is_some_and(|room| growth.to - growth.from >= 0.5 * room)
+}
+
+/// Whether it stood still by itself: it was not memory that stopped it.
+#[must_use]
+pub fn settled(view: &View<'_>, growth: &Growth) -> bool {
+    if memory_short(view) != Some(true) {
+        return growth.levels_off || growth.then == Then::Stood;
+    }
+    growth.levels_off && !(took_the_room(view, growth) && pays(view) == Some(true))
+}
+
+/// Whether most of what grew is missing from what was to be had before.
+fn took_the_room(view: &View<'_>, growth: &Growth) -> bool {
+    let left = view.system("mem.available").map(|s| s.v.into_iter().fold(f64::INFINITY, f64::min));
+    let before = view.before("mem.available", "");
+    before.zip(left).is_some_and(|(before, left)| before - left >= 0.5 * (growth.to - growth.from))
 }
 
 fn growth(signal: &Signal) -> Option<Growth> {
@@ -94,28 +183,69 @@ fn growth(signal: &Signal) -> Option<Growth> {
     let step_s = signal.step_s();
     let onset = signal.t[begin] - (signal.dt[begin] * 1e9) as i64;
     let run = Run { onset, end: signal.t[n - 1], high_s: seconds, lasts: true, step_s, seen: signal.seen() };
-    Some(Growth { from, to, per_s, levels_off: last < 0.25 * per_s, run })
+    let levels_off = last < 0.25 * per_s;
+    Some(Growth { from, to, per_s, levels_off, then: Then::Unknown, climb_s: run.seconds(), run })
 }
 
-/// Whether memory ran short inside the view, by any of the signs that there are; `None` where there are none.
+/// A single sample of a second is chance.
+const SHORT_NEED_S: f64 = 1.5;
+/// Four megabytes of pages that were looked at in one second are no chance.
+const SCANS_AT_ONCE: f64 = 1000.0;
+/// While as large a part of memory is to be had, who waits for memory waits inside a limit of its own.
+const LOW_SHARE: f64 = 0.2;
+/// A twentieth of memory is next to nothing.
+const NOTHING_SHARE: f64 = 0.05;
+
+/// Whether memory of the whole machine ran short inside the view, by any of the signs that there are; `None` where there
+/// are none.
 #[must_use]
 pub fn memory_short(view: &View<'_>) -> Option<bool> {
-    // One per cent of the time, a few pages a second, a twentieth of memory: each is nothing on a machine with room.
-    let signs =
-        [("psi.memory_some", 0.01), ("vm.pgscan_direct", 10.0), ("vm.pswpout", 10.0), ("vm.oom_kill", 1e-9)];
-    let mut any = None;
-    for (metric, limit) in signs {
-        if let Some(high) = view.system(metric).and_then(|s| s.max()) {
-            any = Some(any.unwrap_or(false) || high >= limit);
-        }
+    let least = left_share(view).map(|share| share.v.into_iter().fold(f64::INFINITY, f64::min));
+    match (pays(view), least.map(|least| least < NOTHING_SHARE)) {
+        (Some(a), Some(b)) => Some(a || b),
+        (one, other) => one.or(other),
     }
+}
+
+/// What is to be had of memory, as a share of all of it.
+fn left_share(view: &View<'_>) -> Option<Signal> {
     let available = view.system("mem.available").or_else(|| view.system("mem.free"));
-    if let (Some(least), Some(memory)) =
-        (available.map(|s| s.v.into_iter().fold(f64::INFINITY, f64::min)), view.memory_bytes())
-    {
-        any = Some(any.unwrap_or(false) || least < 0.05 * memory);
+    available.zip(view.memory_bytes()).map(|(signal, memory)| signal.map(|left| left / memory))
+}
+
+/// Whether somebody pays for a shortage of the whole machine. Control groups at limits of their own wait and swap too,
+/// while the machine has room.
+fn pays(view: &View<'_>) -> Option<bool> {
+    let share = left_share(view);
+    let scans = view.system_sum(&["vm.pgscan_kswapd", "vm.pgscan_direct"]);
+    // Files of other tools may have one sample of all that matters.
+    let need_s = if view.is_case { 0.0 } else { SHORT_NEED_S };
+    let mut signs: Vec<bool> = Vec::new();
+    // One per cent of the time, a few pages a second: each is nothing on a machine with room.
+    for (metric, limit) in [("psi.memory_some", 0.01), ("vm.pswpout", 10.0)] {
+        let Some(signal) = view.system(metric) else { continue };
+        let signal = match (&share, &scans) {
+            (None, None) => signal,
+            (share, scans) => where_low(&signal, share.as_ref(), scans.as_ref()),
+        };
+        signs.push(signal.run(limit, need_s).is_some());
     }
-    any
+    if let Some(direct) = view.system("vm.pgscan_direct") {
+        signs.push(direct.run(10.0, need_s).is_some() || direct.max() >= Some(SCANS_AT_ONCE));
+    }
+    signs.extend(view.system("vm.oom_kill").and_then(|s| s.max()).map(|kills| kills > 0.0));
+    (!signs.is_empty()).then(|| signs.contains(&true))
+}
+
+/// A signal where the machine has little left or looks for pages to free, and nothing elsewhere.
+fn where_low(signal: &Signal, share: Option<&Signal>, scans: Option<&Signal>) -> Signal {
+    let at = |other: Option<&Signal>, is_low: fn(f64) -> bool| {
+        other.map(|other| signal.zip(other, |v, other| if is_low(other) { v } else { 0.0 }))
+    };
+    match (at(share, |share| share < LOW_SHARE), at(scans, |scans| scans >= 10.0)) {
+        (Some(a), Some(b)) => a.zip(&b, f64::max),
+        (one, other) => one.or(other).unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]
@@ -135,8 +265,35 @@ mod tests {
         assert!(warm.levels_off);
         assert!(growth(&signal((0..60).map(|i| 60.0 - f64::from(i)))).is_none());
         let ended = signal((0..60).map(|i| if i < 40 { f64::from(i) } else { 0.0 }));
-        let until = climb(&ended).unwrap();
+        let until = until_top(&ended).unwrap();
         assert!(!until.levels_off && !until.run.lasts && until.to > 36.0 && until.run.end == 40_000_000_000);
+        assert_eq!(became(&until, &ended).1, Then::Fell);
         assert!(growth(&signal((0..3).map(f64::from))).is_none());
+    }
+
+    #[test]
+    fn what_came_after_the_look_tells_a_start_from_a_leak() {
+        // Grows for eight seconds from the fifth on, and then?
+        let grown = |then: fn(f64) -> f64| {
+            signal((0..40).map(move |i| match f64::from(i) {
+                i if i < 5.0 => 0.0,
+                i if i < 13.0 => i - 5.0,
+                i => then(i),
+            }))
+        };
+        let look = |all: &Signal| until_top(&all.within(Span { since: 0, until: 19 * SECOND })).unwrap();
+        for (then, what) in [
+            (grown(|_| 8.0), Then::Stood),
+            (grown(|i| i - 5.0), Then::Unknown),
+            (grown(|i| if i < 15.0 { 8.0 } else { 0.0 }), Then::Fell),
+        ] {
+            let growth = look(&then);
+            let known = then.within(Span { since: growth.run.onset, until: i64::MAX });
+            assert_eq!(became(&growth, &known).1, what);
+        }
+        let goes_on = grown(|i| i - 5.0);
+        let growth = look(&goes_on);
+        let known = goes_on.within(Span { since: growth.run.onset, until: i64::MAX });
+        assert!(became(&growth, &known).0 > 30.0, "the climb is as long as what is known of it");
     }
 }

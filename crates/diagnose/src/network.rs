@@ -152,6 +152,12 @@ impl<'a> Net<'a> {
         view.set.get(metric, row)?.max(span)
     }
 
+    /// The name, and nothing for the recorder's own: what a [`Finding`](crate::Finding) has.
+    #[must_use]
+    pub fn id(self) -> String {
+        self.name.unwrap_or_default().to_owned()
+    }
+
     /// ` in the network namespace web`, or nothing for the recorder's own.
     #[must_use]
     pub fn place(self) -> String {

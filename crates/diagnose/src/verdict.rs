@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::report::{Advice, Incident, Link, Moment, Root, RuledOut, Unknown};
 use mitra_model::time::SECOND;
-use mitra_model::{Era, Span};
+use mitra_model::{Era, SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::view::View;
-use crate::{conditions, graph, ledger, words};
+use crate::{conditions, device, graph, ledger, words};
 
 /// An active condition with its number in the list.
 struct Active {
@@ -58,7 +58,7 @@ impl Observed {
 
     /// The incidents that go on after `since`, each with the roots that overlap in time.
     pub(crate) fn incidents(&self, view: &View<'_>, since: i64) -> Vec<Incident> {
-        let links = Links::new(&self.active);
+        let links = Links::new(&self.active, view.set);
         let mut roots: Vec<&Active> = self
             .active
             .values()
@@ -182,6 +182,15 @@ fn is_same_process(a: &Finding, b: &Finding) -> bool {
     }
 }
 
+/// Whether the cause may reach where the effect is, for all that is known: it is on the same device, or in the same
+/// network namespace. What other namespaces send goes through the recorder's own.
+fn is_one_place(set: &SeriesSet, cause: &Finding, effect: &Finding) -> bool {
+    let disks = cause.culprit.device.as_ref().zip(effect.culprit.device.as_ref());
+    let nets = cause.netns.as_ref().zip(effect.netns.as_ref());
+    disks.is_none_or(|(a, b)| device::is_one_place(set, a, b))
+        && nets.is_none_or(|(cause, effect)| cause == effect || cause.is_empty())
+}
+
 fn link(a: &Active, root: Option<&Finding>) -> Link {
     let lag = root
         .filter(|root| is_ordered(root, &a.finding))
@@ -203,13 +212,16 @@ struct Links {
 }
 
 impl Links {
-    fn new(active: &BTreeMap<&'static str, Active>) -> Links {
+    fn new(active: &BTreeMap<&'static str, Active>, set: &SeriesSet) -> Links {
         let mut next: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
         for edge in graph::edges() {
             let (Some(cause), Some(effect)) = (active.get(edge.cause), active.get(edge.effect)) else {
                 continue;
             };
             if edge.same_process && !is_same_process(&cause.finding, &effect.finding) {
+                continue;
+            }
+            if edge.same_place && !is_one_place(set, &cause.finding, &effect.finding) {
                 continue;
             }
             let is_out_of_reach = cause.finding.governs.is_some_and(|list| !list.contains(&edge.effect));

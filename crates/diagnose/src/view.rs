@@ -21,6 +21,9 @@ pub struct View<'a> {
     pub base_set: &'a SeriesSet,
     /// The good time.
     pub baseline: Option<Span>,
+    /// What is known of the machine over a longer time, before the stretch and after it: levels, but no tasks. The same
+    /// set where nothing else was loaded.
+    pub around: &'a SeriesSet,
     /// Whether the set is the evidence of one case, gathered from files whose times may not compare: then what a series
     /// was before is asked of the series itself where there is no baseline.
     pub is_case: bool,
@@ -44,7 +47,7 @@ impl<'a> View<'a> {
     /// A view of `window`, to be compared with `baseline`.
     #[must_use]
     pub fn new(set: &'a SeriesSet, window: Span, base_set: &'a SeriesSet, baseline: Option<Span>) -> Self {
-        View { set, window, base_set, baseline, is_case: false, processes: OnceCell::new() }
+        View { set, window, base_set, baseline, around: set, is_case: false, processes: OnceCell::new() }
     }
 
     /// A view of everything that is known of one case, to be compared with everything of the good side.
@@ -55,6 +58,7 @@ impl<'a> View<'a> {
             window: Span::ALL,
             base_set: good.unwrap_or(set),
             baseline: good.map(|_| Span::ALL),
+            around: set,
             is_case: true,
             processes: OnceCell::new(),
         }

@@ -1,7 +1,6 @@
 //! Troubles of disks and filesystems as a recording has them, and what looks like them.
 
 #[path = "support/mod.rs"]
-#[expect(dead_code, reason = "each test program uses its own part of the support")]
 mod support;
 
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use mitra_diagnose::view::View;
 use mitra_diagnose::{Observation, conditions};
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
-use mitra_model::{Span, TextSeries, lookup};
+use mitra_model::{EventKind, Span, TextSeries, lookup};
 use support::{AFTER, HEALTHY, INCIDENT, Machine, START, root};
 
 const N: usize = HEALTHY + INCIDENT + AFTER;
@@ -401,4 +400,73 @@ fn inodes_may_run_out_with_space_left() {
     let left = |i: usize| if is_on(i) { 0.0 } else { 4e7 };
     filesystem(&mut m, left, left);
     assert_eq!(ids(&m.explain()), ["filesystem-full"]);
+}
+
+/// The roots of all incidents, also of those that stand beside another one.
+fn all_roots(report: &Report) -> Vec<&str> {
+    let roots = report.incidents.iter().flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots));
+    let mut ids: Vec<&str> = roots.map(|root| root.condition.as_str()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn a_slow_disk_does_not_explain_the_queue_of_another_one() {
+    let trouble = |hogged: &str| {
+        let mut m = Machine::idle();
+        device(&mut m, "sdb", (50.0, 16_384.0, 5e-4), (20.0, 16_384.0, 0.045), "write");
+        device(&mut m, hogged, (100.0, 4096.0, 2e-4), (700.0, 1_048_576.0, 0.04), "read");
+        m.task(70, "fio", HEALTHY).task_during(70, "task.read_bytes", 7.3e8);
+        stuck(&mut m, 71, "shop", "folio_wait_bit_common;filemap_read");
+        waits(&mut m, 1.0, 2.9);
+        m
+    };
+    assert_eq!(all_roots(&trouble("nvme0n1").explain()), ["disk-hog", "slow-device"]);
+    // Nobody knows what this one stands on.
+    assert_eq!(all_roots(&trouble("dm-0").explain()), ["slow-device"]);
+    let mut m = trouble("loop3");
+    text(&mut m, "disk.backing", "loop3", "/srv/images/a.img");
+    text(&mut m, "fs.device", "/srv", "/dev/sdb1");
+    assert_eq!(all_roots(&m.explain()), ["slow-device"]);
+    text(&mut m, "fs.device", "/srv", "/dev/vda1");
+    assert_eq!(all_roots(&m.explain()), ["disk-hog", "slow-device"]);
+}
+
+/// What the kernel's watchdog says of a task that has slept for two minutes.
+fn watchdog(m: &mut Machine) {
+    let what = "hung-task".to_owned();
+    m.event(HEALTHY + 30, EventKind::Stuck { what, pid: 71, comm: "shop".into(), seconds: 122.0 });
+}
+
+#[test]
+fn who_waits_for_a_slow_device_for_minutes_is_not_its_own_cause() {
+    let mut m = Machine::idle();
+    device(&mut m, "sda", (400.0, 8192.0, 1e-4), (33.0, 8192.0, 0.24), "read");
+    stuck(&mut m, 71, "shop", "folio_wait_bit_common;filemap_read");
+    waits(&mut m, 1.0, 7.5);
+    watchdog(&mut m);
+    assert_eq!(all_roots(&m.explain()), ["slow-device"]);
+    let mut m = Machine::idle();
+    backlog(&mut m, 8e6);
+    stuck(&mut m, 71, "shop", "folio_wait_bit_common;folio_wait_writeback");
+    watchdog(&mut m);
+    assert_eq!(all_roots(&m.explain()), ["dirty-writeback-stall"]);
+    let mut m = Machine::idle();
+    watchdog(&mut m);
+    assert_eq!(all_roots(&m.explain()), ["hung-task"], "nothing else explains it");
+}
+
+#[test]
+fn a_frozen_file_system_hangs_its_writers_whatever_else_is_slow() {
+    const FROZEN: &str = "percpu_rwsem_wait;__percpu_down_read;ext4_file_write_iter;vfs_write";
+    let mut m = Machine::idle();
+    device(&mut m, "sda", (400.0, 8192.0, 1e-4), (33.0, 8192.0, 0.24), "read");
+    waits(&mut m, 1.0, 7.5);
+    stuck(&mut m, 71, "shop", FROZEN);
+    assert_eq!(all_roots(&m.explain()), ["hung-task", "slow-device"]);
+    // What is meant for it stays dirty.
+    let mut m = Machine::idle();
+    backlog(&mut m, 8e6);
+    stuck(&mut m, 71, "shop", FROZEN);
+    assert_eq!(all_roots(&m.explain()), ["hung-task"]);
 }

@@ -188,6 +188,24 @@ fn threads_that_become_ever_more_are_an_explosion_and_a_pool_is_not() {
     assert!(threads(|i| 12.0 + i as f64).explain().incidents.is_empty());
 }
 
+#[test]
+fn threads_that_come_to_the_limit_of_a_group_above_theirs_are_too_many_however_few() {
+    let grows = |i: usize| 12.0 + 2.2 * i.saturating_sub(HEALTHY).min(INCIDENT) as f64;
+    let limited = |max: f64| {
+        let mut m = threads(grows);
+        m.set.host.cpus = 8;
+        m.cgroup(80, "/shop/worker");
+        m.values("cgroup.pids_current", "/shop", 0, each(|i| grows(i) + 3.0));
+        m.values("cgroup.pids_max", "/shop", 0, each(|_| max));
+        m.explain()
+    };
+    let report = limited(102.0);
+    assert_eq!(ids(&report), ["thread-explosion"]);
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(statement.contains("pids.max 102 of /shop"), "{statement}");
+    assert!(limited(400.0).incidents.is_empty(), "there is room");
+}
+
 /// A task that sleeps in D for the length of the incident, with a stack, and switches so often a second.
 fn sleeper(stack: &str, switches: f64) -> Machine {
     let mut m = Machine::idle();

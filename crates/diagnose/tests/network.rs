@@ -579,3 +579,21 @@ fn orphans_of_the_machine_reset_connections_of_a_namespace() {
     assert_eq!(root(&report).0, "tcp-orphan-pressure");
     assert!(report.incidents[0].root_cause.remarks.join(" ").contains("web"));
 }
+
+#[test]
+fn what_one_namespace_drops_is_not_lost_in_another() {
+    let roots = |nic: &str| {
+        let mut m = serving();
+        m.row("nic.tx_packets", nic, 500.0, 500.0).row("nic.tx_bytes", nic, 2e5, 2e5);
+        m.row("nic.qdisc_dropped", nic, 0.0, 60.0);
+        m.row("netns.tcp_RetransSegs", "web", 0.0, 30.0);
+        let report = m.explain();
+        let all = report.incidents.iter().flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots));
+        let mut ids: Vec<String> = all.map(|root| root.condition.clone()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(roots("eth0@web"), ["qdisc-drops"]);
+    assert_eq!(roots("eth0"), ["qdisc-drops"], "what the namespaces send goes through the machine's own");
+    assert_eq!(roots("eth0@blue"), ["qdisc-drops", "retransmit-storm"]);
+}

@@ -110,11 +110,44 @@ fn names(per_s: f64, inodes: f64) -> Machine {
 
 #[test]
 fn names_that_do_not_exist_and_who_asks_for_them() {
-    for per_s in [200_000.0, 6_000.0] {
-        let report = names(per_s, 0.0).explain();
-        assert_eq!(ids(&report), ["slab-dentry-bloat"]);
-        assert_eq!(culprit(&report), (Some("probed"), Some(73)));
-    }
+    let report = names(200_000.0, 0.0).explain();
+    assert_eq!(ids(&report), ["slab-dentry-bloat"]);
+    assert_eq!(culprit(&report), (Some("probed"), Some(73)));
+    // Fifty megabytes are nothing on a machine of 24 GB, but a part of one of 2 GB, or of what is left.
+    assert!(names(6_000.0, 0.0).explain().incidents.is_empty());
+    let mut m = names(6_000.0, 0.0);
+    m.set.host.memory_bytes = 2_000_000_000;
+    assert_eq!(ids(&m.explain()), ["slab-dentry-bloat"]);
+    let mut m = names(15_000.0, 0.0);
+    m.values("mem.available", "", 0, ramp(900.0 * MB, 780.0 * MB));
+    assert_eq!(ids(&m.explain()), ["slab-dentry-bloat"]);
+    // What a probe saw of the lookups is its cost in time.
+    let mut m = names(6_000.0, 0.0);
+    let tops = vec![CaptureRow {
+        pid: Some(73),
+        comm: "probed".into(),
+        what: "/srv/spool".into(),
+        device: String::new(),
+        count: 18_000.0,
+        amount: 0.0,
+    }];
+    let (capture, ended) = ("lookups".to_owned(), "time".to_owned());
+    let (why, cost_ns, file) = (String::new(), None, None);
+    m.event(
+        HEALTHY + 10,
+        EventKind::Capture {
+            capture,
+            why,
+            seconds: 3.0,
+            events: 18_000,
+            lost: 0,
+            ended,
+            cost_ns,
+            file,
+            tops,
+        },
+    );
+    assert_eq!(ids(&m.explain()), ["slab-dentry-bloat"]);
     assert!(names(1_000.0, 0.0).explain().incidents.is_empty(), "a build with a long search path");
     assert!(names(30_000.0, 30_000.0).explain().incidents.is_empty(), "names of files");
 }
@@ -273,4 +306,43 @@ fn erlang_that_faults_and_does_not_grow() {
     assert_eq!(ids(&beam("beam.smp", 0.0)), ["allocator-carrier-misfit"]);
     assert_eq!(ids(&beam("beam.smp", 9e6)), ["minor-fault-storm"]);
     assert_eq!(ids(&beam("renderd", 0.0)), ["minor-fault-storm"]);
+}
+
+/// A machine of 24 GB of which 20 GB are to be had. Within seconds something takes so many GB and keeps them.
+fn takes(metric: &str, gb: f64, seconds: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.set.host.memory_bytes = 24_000_000_000;
+    let taken = move |i: usize| 1e9 * gb * (i.saturating_sub(HEALTHY) as f64 / seconds).min(1.0);
+    m.values("mem.available", "", 0, each(|i| 20e9 - taken(i)));
+    m.values(metric, "", 0, each(|i| 4e8 + taken(i)));
+    m
+}
+
+#[test]
+fn a_program_that_touches_its_memory_when_it_starts_does_not_leak() {
+    for metric in ["mem.anon", "mem.shmem"] {
+        // Half of what there is within seconds; and then it stands still, or the recording ends.
+        for (gb, seconds) in [(12.0, 8.0), (12.0, 20.0), (14.0, 40.0), (14.0, 60.0)] {
+            let report = takes(metric, gb, seconds).explain();
+            assert_eq!(ids(&report), Vec::<&str>::new(), "{metric}: {gb} GB in {seconds} s");
+        }
+    }
+    // Until nothing is left.
+    let mut m = takes("mem.anon", 19.5, 20.0);
+    m.sys("vm.pgscan_direct", 0.0, 5_000.0);
+    assert_eq!(ids(&m.explain()), ["anonymous-growth"]);
+    let report = takes("mem.shmem", 19.5, 20.0).explain();
+    assert_eq!(ids(&report), ["shmem-growth"]);
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(statement.contains("memory ran short"), "{statement}");
+}
+
+#[test]
+fn a_group_that_waits_at_its_own_limit_is_no_shortage_of_the_machine() {
+    let mut m = takes("mem.anon", 3.5, 40.0);
+    m.sys("psi.memory_some", 0.0, 0.3).sys("vm.pswpout", 0.0, 400.0);
+    assert_eq!(ids(&m.explain()), Vec::<&str>::new());
+    // The same where the machine itself looks for pages.
+    m.sys("vm.pgscan_kswapd", 0.0, 5_000.0);
+    assert_eq!(ids(&m.explain()), ["anonymous-growth"]);
 }

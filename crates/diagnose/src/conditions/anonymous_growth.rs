@@ -1,12 +1,14 @@
 //! The memory that processes asked for themselves grows, does not level off, and memory runs short for it.
 //!
-//! Growth alone is how programs start and caches warm up. It counts here when it is a tenth of memory or more, when it goes on
-//! at the end of what was seen, and when somebody pays: reclaim, swap, memory pressure, next to nothing left.
+//! Growth alone is how programs start and caches warm up. It counts here when it is a tenth of memory or more and when
+//! somebody pays: reclaim, swap, memory pressure, next to nothing left. What stood still after it had grown was a start. While
+//! there is room, only a growth of many minutes that takes half of it is taken for one that does not end.
 
 use mitra_model::report::{Next, Remedy};
+use mitra_model::{SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
-use crate::growth;
+use crate::growth::{self, Then};
 use crate::page_cache::Fall;
 use crate::process::Process;
 use crate::signal::Signal;
@@ -53,12 +55,7 @@ fn observe(view: &View<'_>) -> Observation {
     if view.memory_bytes().is_none() {
         return Observation::CannotTell("mem.total".to_owned());
     }
-    // What went to swap is still what processes asked for.
-    let wanted = match swapped(view) {
-        Some(swapped) => anon.zip(&swapped, |anon, swapped| anon + swapped),
-        None => anon,
-    };
-    let Some(growth) = growth::climb(&wanted).filter(|g| growth::matters(view, g, GREW_SHARE)) else {
+    let Some(growth) = growth::climb(view, wanted).filter(|g| growth::matters(view, g, GREW_SHARE)) else {
         return Observation::Inactive(
             "anonymous memory grew by less than a tenth of memory and a third of what was left".to_owned(),
         );
@@ -69,13 +66,16 @@ fn observe(view: &View<'_>) -> Observation {
         words::bytes(growth.to),
         words::bytes(growth.per_s)
     );
-    if growth.levels_off {
+    if growth::settled(view, &growth) {
         return Observation::Inactive(format!("{grew}, and levelled off"));
     }
     match growth::memory_short(view) {
         Some(true) => {}
         Some(false) if growth::runs_out(view, &growth) => {}
-        Some(false) => return Observation::Inactive(format!("{grew}; there is still room")),
+        Some(false) if growth.then == Then::Unknown => {
+            return Observation::CannotTell(format!("whether it goes on: {grew} and there is still room"));
+        }
+        Some(false) => return Observation::Inactive(format!("{grew}; there was still room")),
         None => return Observation::CannotTell("whether memory ran short: sar -B 1, free -m".to_owned()),
     }
     let mut finding = view.finding(&growth.run);
@@ -101,10 +101,13 @@ fn observe(view: &View<'_>) -> Observation {
     Observation::Active(Box::new(finding))
 }
 
-/// Bytes in swap.
-fn swapped(view: &View<'_>) -> Option<Signal> {
-    let (total, free) = (view.system("mem.swap_total")?, view.system("mem.swap_free")?);
-    Some(total.zip(&free, |total, free| (total - free).max(0.0)))
+/// What processes asked for; what went to swap is still that.
+fn wanted(set: &SeriesSet, span: Span) -> Option<Signal> {
+    let of = |metric: &str| set.get(metric, "").map(|s| Signal::of(s, span)).filter(|s| !s.t.is_empty());
+    let anon = of("mem.anon")?;
+    let Some((total, free)) = of("mem.swap_total").zip(of("mem.swap_free")) else { return Some(anon) };
+    let swapped = total.zip(&free, |total, free| (total - free).max(0.0));
+    Some(anon.zip(&swapped, |anon, swapped| anon + swapped))
 }
 
 /// While file pages fell, anonymous ones hardly moved: nobody's own demand pushed them out.

@@ -14,6 +14,7 @@ use mitra_model::time::SECOND;
 use mitra_model::{Span, WaitKind, wait_kind};
 
 use super::disk_hog::others_in_d_state;
+use super::hung_task::is_frozen;
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::device;
 use crate::process::{self, Process, Top};
@@ -104,6 +105,12 @@ fn observe(view: &View<'_>) -> Observation {
             words::bytes(high.peak),
             words::bytes(under_way),
             words::bytes(written_s)
+        ));
+    }
+    if is_frozen(view, span) {
+        return Observation::Inactive(format!(
+            "{} of dirty pages at most; a file system is frozen, and what is meant for it stays dirty",
+            words::bytes(high.peak)
         ));
     }
     if view.each("task.write_bytes").next().is_none() || view.each("task.state").next().is_none() {

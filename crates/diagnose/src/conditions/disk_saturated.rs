@@ -71,6 +71,11 @@ pub fn is_partition(view: &View<'_>, device: &str) -> bool {
     whole_of(device).is_some_and(|whole| view.set.get("disk.io_time", whole).is_some())
 }
 
+/// Whether one device is a partition of the other, by their names.
+pub fn is_part_of(device: &str, whole: &str) -> bool {
+    whole_of(device) == Some(whole)
+}
+
 /// The name that the whole device of a partition of this name has. The number of a partition follows the name at once, or
 /// after a `p` where the name itself ends with a digit (`disk_name` in block/): `sda1` of `sda`, `nvme0n1p1` of `nvme0n1`.
 fn whole_of(name: &str) -> Option<&str> {

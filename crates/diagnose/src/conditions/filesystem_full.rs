@@ -43,7 +43,7 @@ fn observe(view: &View<'_>) -> Observation {
     if view.each("fs.avail_bytes").next().is_none() {
         return Observation::CannotTell("free space of the filesystems: df -B1".to_owned());
     }
-    let filled = space::filled(view.set, view.window, Room::Bytes);
+    let filled = space::filled(view.around, view.window, Room::Bytes);
     let Some(full) = filled.iter().min_by_key(|full| full.run.onset) else {
         return Observation::Inactive("no filesystem ran out of space".to_owned());
     };

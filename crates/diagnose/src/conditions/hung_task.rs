@@ -87,6 +87,13 @@ impl Meaning {
     }
 }
 
+/// What a task that hangs brings about. It is itself one of those who wait.
+const GOVERNS: &[&str] = &["tasks-in-d-state", "pressure-io", "session-drop"];
+/// Those who wait for a thaw are found waiting, as if it were for a device.
+const FROZEN_GOVERNS: &[&str] = &["tasks-in-d-state", "pressure-io", "session-drop", "disk-hog"];
+/// What makes tasks wait for very long that are served in the end.
+const SLOW: &[&str] = &["slow-device", "io-throttled", "dirty-writeback-stall"];
+
 struct Hung<'v, 'a> {
     process: &'v Process<'a>,
     row: &'a str,
@@ -147,6 +154,12 @@ fn hung<'v, 'a>(view: &'v View<'a>) -> Vec<Hung<'v, 'a>> {
         }
     }
     list
+}
+
+/// Whether tasks hang because a file system is frozen, at some time inside a span.
+pub(super) fn is_frozen(view: &View<'_>, span: Span) -> bool {
+    let hung = hung(view);
+    hung.iter().any(|h| h.meaning == Meaning::Frozen && h.run.span().intersect(span).is_some())
 }
 
 /// Whether it was asleep at every sample of the run.
@@ -210,6 +223,12 @@ fn finding(view: &View<'_>, first: &Hung<'_, '_>, all: &[Hung<'_, '_>]) -> Findi
                 .to_owned(),
         );
     }
+    finding.governs = Some(if first.meaning == Meaning::Frozen { FROZEN_GOVERNS } else { GOVERNS });
+    // A slow device ends each request at last: who waits for something else would hang without it.
+    let is_victim = matches!(first.meaning, Meaning::Io | Meaning::Other) || io_beside(view, &first.run);
+    if first.meaning == Meaning::Frozen || !is_victim {
+        finding.despite = SLOW;
+    }
     finding.loss_s = Some(all.iter().map(|h| h.run.high_s).sum());
     finding.confidence = if first.stack.is_some() { 0.85 } else { 0.6 };
     finding
@@ -240,6 +259,7 @@ fn by_watchdog(view: &View<'_>) -> Option<Finding> {
         if by_name.len() > 1 { format!(", and {} other programs", by_name.len() - 1) } else { String::new() }
     );
     finding.evidence.push(view.event_evidence("event.stuck", comm, seconds, "s", event));
+    finding.governs = Some(GOVERNS);
     finding.confidence = 0.75;
     Some(finding)
 }

@@ -46,8 +46,8 @@ fn observe(view: &View<'_>) -> Observation {
     if view.each("fs.inodes_free").next().is_none() {
         return Observation::CannotTell("free inodes of the filesystems: df -i".to_owned());
     }
-    let without_space = space::filled(view.set, view.window, Room::Bytes);
-    let filled = space::filled(view.set, view.window, Room::Inodes);
+    let without_space = space::filled(view.around, view.window, Room::Bytes);
+    let filled = space::filled(view.around, view.window, Room::Inodes);
     let of_files = |full: &&Full<'_>| !without_space.iter().any(|other| other.mount == full.mount);
     match filled.iter().filter(of_files).min_by_key(|full| full.run.onset) {
         Some(full) => Observation::Active(Box::new(finding(view, full))),
@@ -71,9 +71,10 @@ fn finding(view: &View<'_>, full: &Full<'_>) -> Finding {
         words::seconds(took_s),
     );
     finding.confidence = 0.85;
-    let making = mitra_model::Span { since: full.had_at, until: full.run.onset.saturating_add(1) };
+    let (since, left) = full.known(view);
+    let making = mitra_model::Span { since, until: full.run.onset.saturating_add(1) };
     let tops = process::ranking(view.processes(), making, |p| p.total(view.set, "task.system_time", making));
-    if let Some(top) = tops.first().filter(|top| top.share >= SHARE && top.total >= MAKE_S * full.had) {
+    if let Some(top) = tops.first().filter(|top| top.share >= SHARE && top.total >= MAKE_S * left) {
         finding.culprit.process = Some(top.comm.to_owned());
         finding.culprit.pid = Some(top.pid());
         finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);

@@ -96,6 +96,7 @@ fn finding(view: &View<'_>, worst: &Dropping<'_>) -> Finding {
     let (row, span) = (worst.row, worst.high.run.span());
     let (device, net) = network::device(row);
     let mut finding = view.finding(&worst.high.run);
+    finding.netns = Some(net.id());
     finding.culprit.nic = Some(row.to_owned());
     finding.statement = format!(
         "the queueing discipline of {device}{} dropped {} of the packets that were to be sent, {} in all ({}/s)",

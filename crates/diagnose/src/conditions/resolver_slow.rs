@@ -226,6 +226,7 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
     let (row, span) = (worst.row, worst.high.run.span());
     let (address, net) = network::device(row);
     let mut finding = view.finding(&worst.high.run);
+    finding.netns = Some(net.id());
     finding.culprit.address = Some(address.to_owned());
     let before =
         worst.before.as_ref().map(|b| format!(" ({} before)", words::seconds(b.mean_s))).unwrap_or_default();

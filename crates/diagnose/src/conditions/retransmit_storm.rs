@@ -201,6 +201,7 @@ fn losses<'a>(view: &View<'_>, net: Net<'a>) -> Option<Losses<'a>> {
 fn finding(view: &View<'_>, losses: &Losses<'_>, is_seen_twice: bool) -> Finding {
     let (net, span) = (losses.net, losses.high.run.span());
     let mut finding = view.finding(&losses.high.run);
+    finding.netns = Some(net.id());
     let before = losses.share_before.map(|s| format!(" ({} before)", words::percent(s))).unwrap_or_default();
     finding.statement = format!(
         "TCP lost {} of its segments{before} and sent them again, {} in all{}",

@@ -5,7 +5,7 @@
 use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
-use crate::growth::{self, Growth};
+use crate::growth::{self, Growth, Then};
 use crate::process;
 use crate::view::View;
 use crate::words;
@@ -52,19 +52,27 @@ fn observe(view: &View<'_>) -> Observation {
             "shared memory grew by less than a tenth of memory and a third of what was left".to_owned(),
         );
     };
-    if growth::memory_short(view) != Some(true) && !growth::runs_out(view, &growth) {
-        return Observation::Inactive(format!(
-            "shared memory grew to {}; there is still room",
-            words::bytes(growth.to)
-        ));
-    }
-    let mut finding = view.finding(&growth.run);
-    finding.statement = format!(
-        "shared memory grew from {} to {}, {}/s, and memory ran short",
+    let grew = format!(
+        "shared memory grew from {} to {}, {}/s",
         words::bytes(growth.from),
         words::bytes(growth.to),
         words::bytes(growth.per_s)
     );
+    if growth::settled(view, &growth) {
+        return Observation::Inactive(format!("{grew}, and levelled off"));
+    }
+    let is_short = growth::memory_short(view) == Some(true);
+    if !is_short && !growth::runs_out(view, &growth) {
+        return match growth.then {
+            Then::Unknown => {
+                Observation::CannotTell(format!("whether it goes on: {grew} and there is still room"))
+            }
+            _ => Observation::Inactive(format!("{grew}; there was still room")),
+        };
+    }
+    let mut finding = view.finding(&growth.run);
+    let then = if is_short { "and memory ran short" } else { "half of what was to be had" };
+    finding.statement = format!("{grew}, {then}");
     finding.evidence.extend(view.evidence("mem.shmem", "", growth.run.span()));
     finding.confidence = 0.8;
     name_the_place(view, &mut finding, &growth);

@@ -10,8 +10,10 @@ use mitra_model::report::{Next, Remedy};
 
 use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::growth;
 use crate::lookups::{self, Failing, Lookups};
 use crate::process;
+use crate::signal::Signal;
 use crate::slabs::{self, Cache};
 use crate::view::View;
 use crate::words;
@@ -31,6 +33,8 @@ pub const CONDITION: Condition = Condition {
         "mem.slab",
         "mem.cached",
         "mem.total",
+        "mem.available",
+        "mem.free",
         "dentry.nr",
         "dentry.negative",
         "inode.nr",
@@ -66,6 +70,14 @@ const CAPTURED_S: f64 = 1_000.0;
 const STEADY_S: f64 = 4_000.0;
 const STEADY_NEED_S: f64 = 8.0;
 const STEADY_GROWN: f64 = 50_000.0;
+
+/// Bytes of the kernel's object for a name (`struct dentry`, 64-bit).
+const DENTRY_BYTES: f64 = 192.0;
+/// A hundredth of memory: below, nobody misses what the names take.
+const GROWN_SHARE: f64 = 0.01;
+/// The same of what was to be had, where most of memory is taken already; and as much comes and goes with any program.
+const ROOM_SHARE: f64 = 0.1;
+const LEAST_BYTES: f64 = 1e8;
 
 /// What speaks for it.
 #[derive(Default)]
@@ -169,8 +181,11 @@ fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
     let negative = view.system("dentry.negative").or_else(|| view.system("dentry.nr"))?;
     let metric = if view.system("dentry.negative").is_some() { "dentry.negative" } else { "dentry.nr" };
     let slope = negative.slope()?;
-    let fast = slope.run(NEGATIVE_S, 5.0);
-    let run = fast.or_else(|| slope.run(STEADY_S, STEADY_NEED_S))?;
+    // Names that are made all the time are how the machine is.
+    let base = view.baseline.zip(view.base_set.get(metric, ""));
+    let base = base.and_then(|(span, series)| Signal::of(series, span).slope()).unwrap_or_default();
+    let fast = slope.run(view.threshold(NEGATIVE_S, &base.v), 5.0);
+    let run = fast.or_else(|| slope.run(view.threshold(STEADY_S, &base.v), STEADY_NEED_S))?;
     let grown = slope.within(run.span()).total();
     let before = view.before(metric, "").or_else(|| negative.v.first().copied()).unwrap_or(0.0);
     if fast.is_none() && grown < STEADY_GROWN.max(before) {
@@ -182,6 +197,9 @@ fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
         inside.last().copied().unwrap_or(0.0) - inside.first().copied().unwrap_or(0.0)
     });
     if inodes.is_some_and(|inodes| inodes > INODE_PER_DENTRY * grown) {
+        return None;
+    }
+    if !is_felt(view, grown * DENTRY_BYTES) && looked_up(view).is_none() && signs.failing.is_none() {
         return None;
     }
     let mut finding = view.finding(&run);
@@ -204,11 +222,30 @@ fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
     Some(finding)
 }
 
+/// Whether so many bytes of names are missed by somebody: a part of memory, of what was to be had of it, or of the page cache,
+/// beside which the caches of the kernel have become as large.
+fn is_felt(view: &View<'_>, bytes: f64) -> bool {
+    if view.memory_bytes().is_some_and(|memory| bytes >= GROWN_SHARE * memory) {
+        return true;
+    }
+    let last = |metric: &str| view.set.get(metric, "").and_then(|s| s.last(view.window));
+    let rivals = last("mem.sreclaimable").zip(last("mem.cached")).is_some_and(|(slab, files)| slab >= files);
+    bytes >= LEAST_BYTES
+        && (rivals
+            || view.memory_bytes().is_none()
+            || growth::room(view).is_some_and(|room| bytes >= ROOM_SHARE * room))
+}
+
+/// The most failing lookups of one program in one directory that a capture saw, if they are many.
+fn looked_up<'a>(view: &'a View<'_>) -> Option<captured::Row<'a>> {
+    let looked = captured::rows(view, &["lookups"]);
+    let many = looked.into_iter().filter(|r| r.row.count >= CAPTURED_S * r.seconds);
+    many.max_by(|a, b| a.row.count.total_cmp(&b.row.count))
+}
+
 /// Who looks the names up: by a capture of lookups, or else who spent the kernel's time meanwhile.
 fn name_by_a_probe_or_time(view: &View<'_>, finding: &mut Finding, span: Span) {
-    let looked = captured::rows(view, &["lookups"]);
-    let many = looked.iter().filter(|r| r.row.count >= CAPTURED_S * r.seconds);
-    if let Some(most) = many.max_by(|a, b| a.row.count.total_cmp(&b.row.count)) {
+    if let Some(most) = looked_up(view) {
         finding.culprit.process = Some(most.row.comm.clone()).filter(|c| !c.is_empty());
         finding.culprit.pid = most.row.pid;
         finding.culprit.path = Some(most.row.what.clone()).filter(|w| w.starts_with('/'));

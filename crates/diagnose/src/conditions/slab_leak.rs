@@ -49,7 +49,7 @@ fn observe(view: &View<'_>) -> Observation {
     else {
         return Observation::Inactive("kernel memory that cannot be reclaimed hardly grew".to_owned());
     };
-    if growth.levels_off {
+    if growth::settled(view, &growth) {
         return Observation::Inactive(format!("it grew to {} and levelled off", words::bytes(growth.to)));
     }
     let mut finding = view.finding(&growth.run);

@@ -5,8 +5,8 @@
 //! at `pids.max`, `RLIMIT_NPROC` or `kernel.threads-max` the next one fails. A program that starts with a large pool has them at
 //! once and then no more: that is its size, not an explosion.
 
-use mitra_model::Span;
 use mitra_model::report::{Next, Remedy};
+use mitra_model::{SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::growth;
@@ -41,6 +41,10 @@ const PER_CPU: f64 = 32.0;
 const LEAST: f64 = 200.0;
 /// A program's threads at the start and under load differ by less.
 const GREW: f64 = 3.0;
+/// At a limit the number matters less: who brought half of it made the next one fail.
+const OF_LIMIT: f64 = 0.5;
+/// The limit is reached, give or take those that end at the moment.
+const AT_LIMIT: f64 = 0.98;
 
 fn observe(view: &View<'_>) -> Observation {
     if view.each("task.threads").next().is_none() {
@@ -54,18 +58,33 @@ fn observe(view: &View<'_>) -> Observation {
         let Some(series) = view.set.get("task.threads", row) else { continue };
         let signal = Signal::of(series, view.window);
         let most = signal.max().unwrap_or(0.0);
-        let before = view.before("task.threads", row);
+        if most < GREW {
+            continue;
+        }
+        let limit = limit(view, process.cgroup, most);
+        // What comes to a limit slowly may have begun long before anybody looked.
+        let long = Span { since: i64::MIN, until: view.window.until };
+        let signal = if limit.is_some() { Signal::of(series, long) } else { signal };
+        let before = view.before("task.threads", row).filter(|_| limit.is_none());
         let least = before.or_else(|| signal.v.first().copied()).unwrap_or(1.0).max(1.0);
-        if most - least < floor || most < GREW * least {
+        if most < GREW * least {
+            continue;
+        }
+        let needed = limit.as_ref().map_or(floor, |limit| floor.min(OF_LIMIT * limit.max));
+        if most - least < needed {
             continue;
         }
         let name = format!("{} ({})", process.comm, process.pid);
-        let Some(grown) = growth::climb(&signal).filter(|g| !jumped(&signal, g.run.span(), least, most))
+        let of_leader = |set: &SeriesSet, span: Span| {
+            let since = if limit.is_some() { i64::MIN } else { span.since };
+            Some(Signal::of(set.get("task.threads", row)?, Span { since, ..span }))
+        };
+        let Some(grown) =
+            growth::climb(view, of_leader).filter(|g| !jumped(&signal, g.run.span(), least, most))
         else {
             because = format!("{name} has {} threads since it started them at once", words::count(most));
             continue;
         };
-        let limit = limit(view, process.cgroup, most);
         if grown.levels_off && limit.is_none() {
             because = format!("{name} went to {} threads and stayed there", words::count(most));
             continue;
@@ -77,7 +96,7 @@ fn observe(view: &View<'_>) -> Observation {
         finding.culprit.process = Some(process.comm.to_owned());
         finding.culprit.pid = Some(process.pid);
         finding.culprit.cgroup = process.cgroup.filter(|c| *c != "/").map(str::to_owned);
-        let at = limit.as_deref().map(|l| format!(", which is the limit ({l})")).unwrap_or_default();
+        let at = limit.map(|l| format!(", which is the limit ({})", l.words)).unwrap_or_default();
         finding.statement = format!(
             "{name} went from {} to {} threads in {}{at}",
             words::count(least),
@@ -106,18 +125,32 @@ fn jumped(signal: &Signal, span: Span, least: f64, most: f64) -> bool {
     steps.fold(0.0, f64::max) >= 0.75 * (most - least)
 }
 
-/// The limit that a number of threads has come to, in words.
-fn limit(view: &View<'_>, cgroup: Option<&str>, threads: f64) -> Option<String> {
+/// A limit of threads that was reached.
+struct Limit {
+    max: f64,
+    words: String,
+}
+
+/// The limit that a number of threads has come to: of its group, of one above it, or of the machine.
+fn limit(view: &View<'_>, cgroup: Option<&str>, threads: f64) -> Option<Limit> {
+    let largest = |metric: &str, row: &str| view.set.get(metric, row).and_then(|s| s.max(view.window));
     let last = |metric: &str, row: &str| view.set.get(metric, row).and_then(|s| s.last(view.window));
-    let group = cgroup.unwrap_or("/");
-    let max = last("cgroup.pids_max", group).filter(|max| *max > 0.0);
-    let now = last("cgroup.pids_current", group).unwrap_or(threads);
-    if let Some(max) = max.filter(|max| now >= 0.98 * max) {
-        return Some(format!("pids.max {max:.0} of {group}"));
+    let mut group = cgroup.unwrap_or("/");
+    loop {
+        let max = last("cgroup.pids_max", group).filter(|max| *max > 0.0);
+        let now = largest("cgroup.pids_current", group).unwrap_or(threads);
+        if let Some(max) = max.filter(|max| now >= AT_LIMIT * max) {
+            return Some(Limit { max, words: format!("pids.max {max:.0} of {group}") });
+        }
+        match group.rsplit_once('/') {
+            None | Some(("", "")) => break,
+            Some(("", _)) => group = "/",
+            Some((above, _)) => group = above,
+        }
     }
-    let all = last("tasks.total", "")?;
-    let max = last("sysctl.kernel.threads-max", "").filter(|max| all >= 0.98 * max)?;
-    Some(format!("kernel.threads-max {max:.0}"))
+    let all = largest("tasks.total", "")?;
+    let max = last("sysctl.kernel.threads-max", "").filter(|max| *max > 0.0 && all >= AT_LIMIT * max)?;
+    Some(Limit { max, words: format!("kernel.threads-max {max:.0}") })
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {

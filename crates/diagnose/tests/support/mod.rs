@@ -24,7 +24,11 @@ pub struct Machine {
 impl Machine {
     /// Two CPUs, all idle, nothing going on.
     pub fn idle() -> Machine {
-        let n = HEALTHY + INCIDENT + AFTER;
+        Machine::lasting(HEALTHY + INCIDENT + AFTER)
+    }
+
+    /// The same for so many seconds.
+    pub fn lasting(n: usize) -> Machine {
         let axis = Arc::new(Axis {
             t: (1..=n as i64).map(|i| START + i * SECOND).collect(),
             dt: vec![1.0; n],
@@ -164,7 +168,8 @@ impl Machine {
     }
 
     pub fn explain(&self) -> Report {
-        let window = Span { since: START, until: START + 1_000 * SECOND };
+        let seconds = self.axis.len().max(1_000) as i64 + 1;
+        let window = Span { since: START, until: START + seconds * SECOND };
         explain(&Request { window, baseline: None }, &self.set, &mut |_| Ok(self.set.clone()))
     }
 }
