@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use mitra_model::series::Gap;
 use mitra_model::{Entity, Event, Frame, HostInfo, Metric, SeriesSet, Span, Strings};
@@ -58,6 +59,8 @@ impl Query {
 /// An archive as it was when it was opened, or refreshed.
 pub struct Reader {
     dir: PathBuf,
+    /// Files that were written before that are left out.
+    since: Option<SystemTime>,
     segments: Vec<Segment>,
     placed: Vec<Placed>,
     host: HostInfo,
@@ -70,8 +73,19 @@ pub struct Reader {
 impl Reader {
     /// Opens an archive. A writer may be active.
     pub fn open(dir: &Path) -> Result<Reader, Error> {
+        Reader::open_files(dir, None)
+    }
+
+    /// Opens the files that were written since a moment, for whoever wants the end of a recording and not the memory that all
+    /// of it takes. The first of them may begin long before.
+    pub fn open_since(dir: &Path, since: SystemTime) -> Result<Reader, Error> {
+        Reader::open_files(dir, Some(since))
+    }
+
+    fn open_files(dir: &Path, since: Option<SystemTime>) -> Result<Reader, Error> {
         let mut reader = Reader {
             dir: dir.to_path_buf(),
+            since,
             segments: Vec::new(),
             placed: Vec::new(),
             host: HostInfo::default(),
@@ -89,7 +103,7 @@ impl Reader {
         let mut listing = 1;
         self.segments = loop {
             skipped.clear();
-            match load(&self.dir, &mut skipped) {
+            match load(&self.dir, self.since, &mut skipped) {
                 Err(error) if error.is_missing() && self.dir.is_dir() && listing < LISTINGS_MAX => {
                     listing += 1
                 }
@@ -265,10 +279,14 @@ pub(crate) struct Part {
     pub(crate) position: usize,
 }
 
-fn load(dir: &Path, skipped: &mut Vec<Skipped>) -> Result<Vec<Segment>, Error> {
+fn load(dir: &Path, since: Option<SystemTime>, skipped: &mut Vec<Skipped>) -> Result<Vec<Segment>, Error> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut sealed = None;
     for (number, role, path) in dir::list(dir)? {
+        let written = || fs::metadata(&path).and_then(|meta| meta.modified());
+        if since.is_some_and(|since| written().is_ok_and(|written| written < since)) {
+            continue;
+        }
         match role {
             Role::Unfinished => {}
             Role::Sealed => {

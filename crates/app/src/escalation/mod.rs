@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use mitra_archive::Reader;
 use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA};
 use mitra_model::{Event, EventKind, Frame, HostInfo, Span, Stamp, Strings};
 use mitra_rules::{Config, Details, News, Policy, Rule, Verdict, Watcher, in_words};
@@ -85,8 +86,9 @@ impl Escalation {
     /// Counts what recorders before this one started within the last hour: a new one begins no new hour.
     pub fn remember(&mut self, now: Stamp) {
         let span = Span { since: now.real.saturating_sub(HOUR_NS), until: now.real };
+        let since = UNIX_EPOCH + Duration::from_nanos(span.since.try_into().unwrap_or(0));
         // What cannot be read was told by whoever opened the archive to write.
-        let read = mitra_archive::Reader::open(&self.dir).and_then(|reader| reader.events(span));
+        let read = Reader::open_since(&self.dir, since).and_then(|reader| reader.events(span));
         for event in read.unwrap_or_default() {
             let EventKind::Suspicion { rule, armed, .. } = &event.kind else { continue };
             let found =

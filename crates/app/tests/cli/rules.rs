@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use mitra_archive::{Options, Writer};
+use mitra_model::{Entity, Frame, HostInfo, Key, Stamp, Strings, column};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -107,6 +109,58 @@ fn what_would_have_been_is_told_and_nothing_is_done() {
     assert!(text.contains("would have armed oncpu for 3 s, and run /bin/touch"), "{text}");
     let none = good(&["rules", "test", "--archive", archive(), "--when", "sys.load1 > 1e6"]);
     assert!(none.contains("the rule never held"), "{none}");
+}
+
+#[test]
+fn what_the_file_forbids_would_not_have_been_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = "[[rule]]\nname = \"always\"\nwhen = 'mem.free > 0'\narm = [\"oncpu\"]\nseconds = 3\n\
+                 command = [\"/bin/true\"]\n";
+    let test = |escalation: &str| {
+        let file = write(dir.path(), &format!("[escalation]\n{escalation}\n{rules}"));
+        let args = ["rules", "test", "--archive", archive(), "--config", &file, "--rule", "always"];
+        (json(&[&args[..], &["--json"]].concat())["fired"][0].clone(), good(&args))
+    };
+    let (fired, text) = test("arm = false");
+    assert_eq!((&fired["arm"], &fired["command"]), (&serde_json::json!([]), &Value::Null), "{fired}");
+    assert!(text.contains("nothing started") && !text.contains("/bin/true"), "{text}");
+    let (fired, text) = test("seconds-per-hour = 2");
+    assert_eq!(fired["acts"], serde_json::json!([]), "three seconds are more than the budget: {fired}");
+    assert!(text.contains("would have done nothing"), "{text}");
+}
+
+/// A process may call itself anything.
+#[test]
+fn names_of_processes_do_not_reach_a_terminal_raw() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut frame, mut strings) = (Frame::new(), Strings::new());
+    let mut writer = Writer::open(dir.path(), &HostInfo::default(), Options::default()).unwrap();
+    let name = "\u{1b}]0;evil\u{7}";
+    for second in 1..4 {
+        frame.clear();
+        let ns = second * 1_000_000_000;
+        frame.time = Stamp { real: 1_790_000_000_000_000_000 + ns, mono: ns, boot: ns };
+        let row = frame.table_mut(Entity::Task).push(Key::task(7, 5));
+        row[column("task.threads").unwrap()] = 9;
+        row[column("task.tgid").unwrap()] = 7;
+        row[column("task.comm").unwrap()] = i64::from(strings.intern(name));
+        writer.append(&frame, &strings).unwrap();
+    }
+    writer.finish().unwrap();
+    let path = dir.path().to_str().unwrap();
+    for args in [
+        &["rules", "test", "--when", "task.threads > 5"][..],
+        &["dump", "--metric", "task.comm"],
+        &["dump", "--metric", "task.comm", "--list"],
+        &["status"],
+    ] {
+        let said = good(&[args, &["--archive", path]].concat());
+        assert!(!said.contains(['\u{1b}', '\u{7}']), "{args:?}: {said:?}");
+        assert!(said.contains("?]0;evil?") || args == ["status"], "{args:?}: {said}");
+    }
+    // What is meant for programs is what was recorded.
+    let csv = good(&["dump", "--metric", "task.comm", "--format", "csv", "--archive", path]);
+    assert!(csv.contains(name), "{csv:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Rates, levels, texts, gaps and the time axis.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use crate::common::{files, scratch};
 use mitra_archive::simulate::Machine;
@@ -420,8 +421,7 @@ fn old_segments_go_by_size_and_by_age_and_the_open_one_stays() {
     );
     drop(writer);
 
-    let options =
-        Options { segment_frames: 20, max_age: std::time::Duration::from_secs(100), ..Options::default() };
+    let options = Options { segment_frames: 20, max_age: Duration::from_secs(100), ..Options::default() };
     let mut writer = Writer::open(dir.path(), &Machine::host(), options).unwrap();
     machine.tick();
     writer.append(machine.frame(), machine.strings()).unwrap();
@@ -469,4 +469,30 @@ fn an_archive_that_is_not_there_is_an_error_and_an_empty_one_is_not() {
     let error = Reader::open(&dir.path().join("nothing")).err().unwrap();
     assert!(error.to_string().contains("nothing"), "{error}");
     assert!(lookup("task.cpu_time").is_some_and(|metric| metric.entity == Entity::Task));
+}
+
+#[test]
+fn the_end_of_a_recording_is_opened_by_itself() {
+    let dir = scratch();
+    let mut machine = Machine::new(5, 2, 1);
+    let options = Options { segment_frames: 10, ..Options::default() };
+    let mut writer = Writer::open(dir.path(), &Machine::host(), options).unwrap();
+    for _ in 0..25 {
+        machine.tick();
+        writer.append(machine.frame(), machine.strings()).unwrap();
+    }
+    let now = SystemTime::now();
+    let hour = Duration::from_secs(3600);
+    let first = std::fs::File::open(dir.path().join("0000000001.seg")).unwrap();
+    first.set_modified(now - hour * 2).unwrap();
+    let frames = |reader: &Reader| {
+        let mut frames = 0;
+        reader.frames(Span::ALL, &mut |_, _| frames += 1).unwrap();
+        frames
+    };
+    let mut reader = Reader::open_since(dir.path(), now - hour).unwrap();
+    assert_eq!(frames(&reader), 15, "a segment and the log");
+    reader.refresh().unwrap();
+    assert_eq!(frames(&reader), 15);
+    assert_eq!(frames(&Reader::open(dir.path()).unwrap()), 25);
 }
