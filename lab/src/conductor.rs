@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::draw::Draw;
 use crate::incident::Stop;
 use crate::machine;
-use crate::recorder::{Mitra, Recorder};
+use crate::recorder::{Mitra, Recorder, Said};
 
 /// What a stage may take to set itself up.
 const SETUP_PATIENCE: Duration = Duration::from_secs(120);
@@ -31,7 +31,8 @@ pub struct Times {
     pub since: SystemTime,
     /// The trouble is started: nothing may be said to begin before.
     pub started: SystemTime,
-    /// It begins to hurt: the true onset.
+    /// The true onset: the cause begins to act. Where it uses up a reserve first (descriptors, ports, blocks, inodes, the
+    /// memory of a group), this is the measured moment at which the reserve is used up.
     pub onset: SystemTime,
     /// The recorder was told to end.
     pub until: SystemTime,
@@ -54,11 +55,12 @@ struct State {
     left: usize,
     noise: usize,
     noise_left: usize,
-    onset: Option<SystemTime>,
+    /// When the first trouble was started.
+    started: Option<SystemTime>,
 }
 
 /// Tells whether an answer names the true roots.
-pub type Named<'a> = dyn Fn(&[String]) -> bool + Sync + 'a;
+pub type Named<'a> = dyn Fn(&Said) -> bool + Sync + 'a;
 
 /// One run.
 pub struct Conductor {
@@ -76,8 +78,8 @@ pub struct Conductor {
 pub struct LiveAnswer {
     /// When the answer was there.
     pub at: SystemTime,
-    /// The roots it named.
-    pub roots: Vec<String>,
+    /// What it named.
+    pub said: Said,
 }
 
 impl Conductor {
@@ -142,9 +144,9 @@ impl Conductor {
         self.update(|s| s.noise += 1);
     }
 
-    /// The trouble of a stage begins; from the first such moment on live explanations are asked for.
-    pub fn onset(&self, at: SystemTime) {
-        self.update(|s| s.onset = Some(at));
+    /// The trouble of a stage is started; from the first such moment on live explanations are asked for.
+    pub fn trouble_starts(&self, at: SystemTime) {
+        self.update(|s| s.started = Some(s.started.map_or(at, |first| first.min(at))));
     }
 
     /// A stage has had its time. Returns when the recorder has stopped, with the end of the window.
@@ -238,7 +240,7 @@ impl Conductor {
         Ok(answers)
     }
 
-    /// Asks `mitra explain` about the growing archive once a second from the onset on.
+    /// Asks `mitra explain` about the growing archive once a second from the start of the trouble on.
     fn ask_live(
         &self,
         mitra: &Mitra,
@@ -252,11 +254,11 @@ impl Conductor {
         let Some(named) = named else { return answers };
         while !over.load(Ordering::Relaxed) && !machine::interrupted() {
             let started = Instant::now();
-            if self.lock().onset.is_some()
-                && let Some(roots) = mitra.roots_now(archive, dir, since, over)
-            {
-                answers.push(LiveAnswer { at: SystemTime::now(), roots });
-                if answers.last().is_some_and(|a| named(&a.roots)) {
+            let trouble = self.lock().started;
+            if let Some(said) = trouble.and_then(|at| mitra.roots_now(archive, dir, since, at, over)) {
+                let is_right = named(&said);
+                answers.push(LiveAnswer { at: SystemTime::now(), said });
+                if is_right {
                     break;
                 }
             }

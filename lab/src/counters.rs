@@ -214,6 +214,20 @@ pub fn mem_free_bytes() -> Option<u64> {
     meminfo_bytes("MemFree:")
 }
 
+/// Huge pages that are reserved.
+pub fn huge_pages() -> Option<u64> {
+    fs::read_to_string(NR_HUGEPAGES).ok()?.trim().parse().ok()
+}
+
+/// The setting that reserves huge pages.
+pub const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+/// Pages of a process' file mappings and memory that are resident, in bytes.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    text.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
 fn meminfo_bytes(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;

@@ -56,6 +56,11 @@ impl Draw {
         (value as u64).clamp(lo, hi)
     }
 
+    /// A whole number from `lo` to `hi`, both included, uniform: which of several, such as CPUs.
+    pub fn uniform(&mut self, lo: u64, hi: u64) -> u64 {
+        lo + self.number() % (hi.saturating_sub(lo) + 1)
+    }
+
     /// A real number from `lo` to `hi`, uniform.
     pub fn real(&mut self, lo: f64, hi: f64) -> f64 {
         lo + self.unit() * (hi - lo)
@@ -67,7 +72,7 @@ impl Draw {
         choices[at].clone()
     }
 
-    /// A plausible process name of at most 15 characters, never the same twice in a run.
+    /// A plausible process name of at most 15 characters, never the same twice on a stage.
     pub fn name(&mut self) -> String {
         loop {
             let mut name = self.pick(WORDS).to_owned() + self.pick(ENDINGS);
@@ -117,6 +122,14 @@ mod tests {
         let mut d = Draw::new(3, "t");
         let small = (0..10_000).filter(|_| d.between(1, 1 << 20) < 1 << 10).count();
         assert!((4_500..5_500).contains(&small), "{small} of 10000 below the geometric middle");
+    }
+
+    #[test]
+    fn uniform_takes_each_as_often() {
+        let mut d = Draw::new(2, "t");
+        let zeros = (0..10_000).filter(|_| d.uniform(0, 1) == 0).count();
+        assert!((4_700..5_300).contains(&zeros), "{zeros}");
+        assert!((0..100).all(|_| (3..=5).contains(&d.uniform(3, 5))));
     }
 
     #[test]

@@ -54,17 +54,24 @@ pub enum Need {
     DiskBytes(u64),
     /// Available memory.
     MemoryBytes(u64),
-    /// A feature of the kernel, by a name for people and a test.
-    Kernel(&'static str, fn() -> bool),
+    /// A machine that can be made small: huge pages that nobody uses yet take most of its memory. Two at once cannot.
+    SmallMachine,
+}
+
+impl Incident {
+    /// Whether a condition is the true root, or equally true.
+    pub fn is_true(&self, condition: &str) -> bool {
+        self.condition == condition || self.also.contains(&condition)
+    }
 }
 
 /// How hard it is to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// What anybody notices: the victim is 5 to 100 times slower.
+    /// What anybody notices. How much slower the victim has to be at least is said in each incident.
     Loud,
-    /// What a careful engineer would find: 1.5 to 3 times slower, or a limit just being hit.
+    /// What a careful engineer would find: somewhat slower, or a limit just being hit.
     Faint,
 }
 
@@ -125,7 +132,9 @@ pub enum Stop {
     Skipped(String),
     /// It was tried, but nobody was hurt: neither right nor wrong.
     NotMade(String),
-    /// The laboratory or the recorder broke.
+    /// The recorder died, or an explanation failed or did not end: a wrong answer.
+    Mitra(String),
+    /// The laboratory broke.
     Failed(String),
     /// The user had enough.
     Interrupted,
@@ -136,6 +145,7 @@ impl fmt::Display for Stop {
         match self {
             Self::Skipped(why) => write!(f, "skipped: {why}"),
             Self::NotMade(why) => write!(f, "not made: {why}"),
+            Self::Mitra(why) => write!(f, "Mitra broke: {why}"),
             Self::Failed(why) => write!(f, "FAILED: {why}"),
             Self::Interrupted => write!(f, "interrupted"),
         }
@@ -166,7 +176,9 @@ pub fn missing(needs: &[Need], dir: &std::path::Path) -> Option<String> {
         Need::MemoryBytes(bytes) if crate::counters::mem_available_bytes().unwrap_or(0) < *bytes => {
             Some(format!("needs {} MB of free memory", bytes >> 20))
         }
-        Need::Kernel(what, there) if !there() => Some(format!("the kernel has no {what}")),
+        Need::SmallMachine if crate::counters::huge_pages() != Some(0) => {
+            Some("huge pages are in use, or there are none, on this machine".into())
+        }
         _ => None,
     })
 }

@@ -94,21 +94,13 @@ fn thaw(path: &Path) -> io::Result<()> {
     }
 }
 
-/// One line of the file.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Line {
-    Note(u64, Undo),
-    Done(u64),
-}
-
 /// The notes of one stage.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
-    next: u64,
-    pending: Vec<(u64, Undo)>,
+    /// In the order of the changes.
+    pending: Vec<Undo>,
 }
 
 impl Journal {
@@ -117,32 +109,16 @@ impl Journal {
         fs::create_dir_all(dir)?;
         let path = dir.join(format!("{name}.journal"));
         let file = fs::OpenOptions::new().create_new(true).append(true).open(&path)?;
-        Ok(Self { path, file, next: 0, pending: Vec::new() })
+        Ok(Self { path, file, pending: Vec::new() })
     }
 
     /// To be called before the change is made.
-    pub fn note(&mut self, undo: Undo) -> io::Result<u64> {
-        let number = self.next;
-        self.write(&Line::Note(number, undo.clone()))?;
-        self.next += 1;
-        self.pending.push((number, undo));
-        Ok(number)
-    }
-
-    /// Undoes one change before the end.
-    pub fn undo(&mut self, number: u64) -> io::Result<()> {
-        if let Some(at) = self.pending.iter().position(|(n, _)| *n == number) {
-            let (_, undo) = self.pending.remove(at);
-            undo.perform()?;
-            self.write(&Line::Done(number))?;
-        }
+    pub fn note(&mut self, undo: Undo) -> io::Result<()> {
+        let mut line = serde_json::to_string(&undo)?;
+        line.push('\n');
+        self.file.write_all(line.as_bytes())?;
+        self.pending.push(undo);
         Ok(())
-    }
-
-    fn write(&mut self, line: &Line) -> io::Result<()> {
-        let mut text = serde_json::to_string(line)?;
-        text.push('\n');
-        self.file.write_all(text.as_bytes())
     }
 
     /// Undoes everything and removes the file. Returns what could not be undone; that stays noted.
@@ -156,10 +132,11 @@ impl Journal {
 }
 
 /// Performs in the right order. What failed stays in `pending`.
-fn perform_all(pending: &mut Vec<(u64, Undo)>) -> Vec<String> {
-    pending.sort_by_key(|(number, undo)| (undo.rank(), std::cmp::Reverse(*number)));
+fn perform_all(pending: &mut Vec<Undo>) -> Vec<String> {
+    pending.reverse();
+    pending.sort_by_key(Undo::rank);
     let mut failed = Vec::new();
-    pending.retain(|(_, undo)| match undo.perform() {
+    pending.retain(|undo| match undo.perform() {
         Ok(()) => false,
         Err(e) => {
             failed.push(format!("{undo:?}: {e}"));
@@ -170,16 +147,8 @@ fn perform_all(pending: &mut Vec<(u64, Undo)>) -> Vec<String> {
 }
 
 /// What a journal says is still to be undone. A torn last line is a change that was not made.
-pub fn pending(text: &str) -> Vec<(u64, Undo)> {
-    let mut pending = Vec::new();
-    for line in text.lines() {
-        match serde_json::from_str(line) {
-            Ok(Line::Note(number, undo)) => pending.push((number, undo)),
-            Ok(Line::Done(number)) => pending.retain(|(n, _)| *n != number),
-            Err(_) => {}
-        }
-    }
-    pending
+pub fn pending(text: &str) -> Vec<Undo> {
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// Undoes what killed runs have left behind. The caller holds the machine-wide lock. Returns what failed.
@@ -323,10 +292,8 @@ mod tests {
         journal.note(Undo::Lift(throttle.clone(), "0".into())).unwrap();
         let seen = format!("cat {} >>{}", throttle.display(), log.display());
         journal.note(Undo::Command(vec!["sh".into(), "-c".into(), seen])).unwrap();
-        let undone = journal.note(say("early")).unwrap();
-        journal.undo(undone).unwrap();
         assert_eq!(journal.undo_all(), Vec::<String>::new());
-        assert_eq!(fs::read_to_string(&log).unwrap(), "early\n0first\n");
+        assert_eq!(fs::read_to_string(&log).unwrap(), "0first\n");
         assert!(!dir.path().join("t.journal").exists());
     }
 
@@ -349,9 +316,7 @@ mod tests {
 
     #[test]
     fn a_torn_line_is_a_change_that_was_not_made() {
-        let note = r#"{"note":[0,{"write":["/proc/sys/vm/x","1"]}]}"#;
-        let other = r#"{"note":[1,{"remove":"/tmp/y"}]}"#;
-        let text = format!("{note}\n{other}\n{{\"done\":1}}\n{{\"note\":[2,{{\"rem");
-        assert_eq!(pending(&text), vec![(0, Undo::Write("/proc/sys/vm/x".into(), "1".into()))]);
+        let text = "{\"write\":[\"/proc/sys/vm/x\",\"1\"]}\n{\"rem";
+        assert_eq!(pending(text), vec![Undo::Write("/proc/sys/vm/x".into(), "1".into())]);
     }
 }

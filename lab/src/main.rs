@@ -173,7 +173,7 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
         Command::Run { names, form, seed, keep, together, witnesses, control_seconds } => {
             let mut pieces = select(&names, form, control_seconds)?;
             if together {
-                pieces = vec![at_once(&pieces, form.unwrap_or(Form::Loud))];
+                pieces = vec![at_once(&pieces, form.unwrap_or(Form::Loud))?];
             }
             return run(&pieces, seed, &mitra()?, keep, witnesses);
         }
@@ -219,6 +219,10 @@ fn list() {
     for c in controls::all() {
         println!("{:<26} {:<28} {}", c.name, "(healthy)", c.what);
     }
+    println!("\nconditions that are not made");
+    for (condition, why) in incidents::NOT_MADE {
+        println!("{:<26} {:<28} {why}", "", condition);
+    }
 }
 
 fn select(names: &[String], form: Option<Form>, control_seconds: u64) -> anyhow::Result<Vec<Vec<Piece>>> {
@@ -243,26 +247,31 @@ fn select(names: &[String], form: Option<Form>, control_seconds: u64) -> anyhow:
 }
 
 /// One run of all pieces.
-fn at_once(pieces: &[Vec<Piece>], form: Form) -> Vec<Piece> {
+fn at_once(pieces: &[Vec<Piece>], form: Form) -> anyhow::Result<Vec<Piece>> {
     let mut all: Vec<Piece> = pieces.concat();
     all.retain(|p| !matches!(p, Piece::Incident(_, other) if *other != form));
-    if all.iter().any(|p| matches!(p, Piece::Incident(..))) {
+    let has_incident = all.iter().any(|p| matches!(p, Piece::Incident(..)));
+    anyhow::ensure!(
+        has_incident || all.len() == 1,
+        "two controls at once cannot be judged; name an incident for them to be the noise of"
+    );
+    if has_incident {
         for piece in &mut all {
             if let Piece::Control(control, _) = *piece {
                 *piece = Piece::Noise(control);
             }
         }
     }
-    all
+    Ok(all)
 }
 
 /// True if there is nothing to complain about.
 fn is_right(judged: &Judged) -> bool {
-    let early = judged.verdicts.iter().any(|v| !v.false_incidents.is_empty());
+    let early = !judged.early.is_empty();
     match judged.record.state {
         State::Made => ship::miss(judged).is_none() && !early,
         State::Skipped => true,
-        State::NotMade | State::Failed => false,
+        State::NotMade | State::Failed | State::Broke => false,
     }
 }
 

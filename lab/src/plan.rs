@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::draw::Draw;
-use crate::incident::{Form, Incident, Stop};
+use crate::incident::{Form, Incident, Need, Stop};
 use crate::journal::{self, Journal, Undo};
 use crate::machine;
-use crate::record::{Results, State, key, record};
+use crate::record::{Results, key, record};
 use crate::recorder::Mitra;
 use crate::run::{Piece, play};
 use crate::{controls, incidents};
@@ -31,10 +31,8 @@ pub fn round(seed: u64, control_seconds: u64) -> Vec<Vec<Piece>> {
 /// Incidents that can be made at the same time and still be two: they belong to different areas, and at most one of
 /// them reserves most of the machine's memory.
 pub fn compatible(a: &Incident, b: &Incident) -> bool {
-    a.area != b.area
-        && a.condition != b.condition
-        && !a.also.contains(&b.condition)
-        && !b.also.contains(&a.condition)
+    let reserves = |i: &Incident| i.needs.iter().any(|n| matches!(n, Need::SmallMachine));
+    a.area != b.area && !a.is_true(b.condition) && !b.is_true(a.condition) && !(reserves(a) && reserves(b))
 }
 
 /// `count` pairs of loud incidents, and half as many incidents in the noise of a control.
@@ -122,9 +120,11 @@ pub fn execute(
         let added = results.add(made, outcome.as_ref().ok());
         journal.undo_all();
         added?;
-        match (state, why) {
-            (State::Made, _) => told(results, &key),
-            (_, why) => println!("  {}", why.unwrap_or_default()),
+        if let Some(why) = why {
+            println!("  {why}");
+        }
+        if state.is_judged() {
+            told(results, &key);
         }
         taken_s += start.elapsed().as_secs_f64();
         guessed_s += guess_s(pieces);

@@ -36,12 +36,21 @@ pub enum Kind {
 pub enum State {
     /// It was made, and is judged.
     Made,
+    /// Mitra broke over it: judged, as a wrong answer.
+    Broke,
     /// It was tried, but nobody was hurt; of a control: somebody was.
     NotMade,
     /// This machine cannot make it.
     Skipped,
-    /// The laboratory or Mitra broke.
+    /// The laboratory broke.
     Failed,
+}
+
+impl State {
+    /// Whether it counts in the score.
+    pub fn is_judged(self) -> bool {
+        matches!(self, Self::Made | Self::Broke)
+    }
 }
 
 /// What was played on one stage.
@@ -81,8 +90,18 @@ pub struct ActRecord {
 pub struct LiveRecord {
     /// When the answer was there.
     pub at_s: f64,
-    /// The roots it named.
+    /// The roots it named, those in first place before the others.
     pub roots: Vec<String>,
+    /// The root in first place, of the first incident that overlaps the trouble.
+    #[serde(default)]
+    pub first: Option<String>,
+}
+
+impl LiveRecord {
+    /// The root in first place. Older results have it as the first of all.
+    pub fn first(&self) -> Option<&str> {
+        self.first.as_deref().or_else(|| self.roots.first().map(String::as_str))
+    }
 }
 
 /// One run.
@@ -158,6 +177,7 @@ fn state_of(stop: &Stop) -> State {
     match stop {
         Stop::Skipped(_) => State::Skipped,
         Stop::NotMade(_) => State::NotMade,
+        Stop::Mitra(_) => State::Broke,
         Stop::Failed(_) | Stop::Interrupted => State::Failed,
     }
 }
@@ -181,6 +201,23 @@ fn act_record(act: &Act) -> ActRecord {
         onset_s: epoch_s(act.times.onset),
         victims: act.hurts.clone(),
     }
+}
+
+/// Why a run is not what it should be.
+fn why_not(played: &Played) -> Option<Stop> {
+    let stops: Vec<&Stop> = played.acts.iter().filter_map(|a| a.outcome.as_ref().err()).collect();
+    // A recorder that dies makes all stages end.
+    let broke = stops.iter().copied().find(|s| matches!(s, Stop::Mitra(_)));
+    // A stage that could not be set up makes the others fail: its reason comes first.
+    let weak = || stops.iter().copied().find(|s| !matches!(s, Stop::Failed(_) | Stop::Interrupted));
+    let stop = broke.or_else(weak).or(played.stop.as_ref()).or_else(|| stops.first().copied());
+    stop.cloned().or_else(|| {
+        let says_nothing = |a: &&Act| {
+            matches!(a.piece, Piece::Incident(..)) && a.outcome.as_ref().is_ok_and(|t| *t == Truth::default())
+        };
+        let act = played.acts.iter().find(says_nothing)?;
+        Some(Stop::Failed(format!("{} does not say who did it", act.piece.name())))
+    })
 }
 
 /// Makes a record of what was played, or of why it was not.
@@ -209,12 +246,13 @@ pub fn record(pieces: &[Piece], seed: u64, mitra: &str, played: Result<&Played, 
             record.live = played
                 .live
                 .iter()
-                .map(|l| LiveRecord { at_s: epoch_s(l.at), roots: l.roots.clone() })
+                .map(|l| LiveRecord {
+                    at_s: epoch_s(l.at),
+                    roots: l.said.roots.clone(),
+                    first: l.said.first.clone(),
+                })
                 .collect();
-            // A stage that could not be set up makes the others fail: its reason comes first.
-            let stops: Vec<&Stop> = played.acts.iter().filter_map(|a| a.outcome.as_ref().err()).collect();
-            let weak = stops.iter().copied().find(|s| !matches!(s, Stop::Failed(_) | Stop::Interrupted));
-            weak.or(played.stop.as_ref()).or_else(|| stops.first().copied()).cloned()
+            why_not(played)
         }
     };
     if let Some(stop) = stop {
@@ -235,10 +273,16 @@ impl Results {
     /// Reads what is there; an empty or missing folder has no results.
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
         let path = dir.join(RESULTS);
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        // A run that was killed while it wrote leaves half a line: that run is made again.
+        let text = match fs::read_to_string(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read.with_context(|| path.display().to_string())?,
+        };
         let mut results = Self { dir: dir.to_owned(), records: Vec::new() };
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).for_each(|r| results.put(r));
+        for (i, line) in whole_lines(&text).lines().enumerate() {
+            let record =
+                serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), i + 1))?;
+            results.put(record);
+        }
         Ok(results)
     }
 
@@ -253,9 +297,9 @@ impl Results {
         self.records.push(record);
     }
 
-    /// True if the run is there already. With `retry`, only what was made or skipped is.
+    /// True if the run is there already. With `retry`, only what was judged or skipped is: what broke Mitra is told once.
     pub fn has(&self, key: &str, retry: bool) -> bool {
-        let told = |state: State| !retry || matches!(state, State::Made | State::Skipped);
+        let told = |state: State| !retry || state.is_judged() || state == State::Skipped;
         self.records.iter().any(|r| r.key == key && told(r.state))
     }
 
@@ -288,11 +332,19 @@ impl Results {
         }
         let mut line = serde_json::to_string(&record)?;
         line.push('\n');
-        let mut file = fs::OpenOptions::new().create(true).append(true).open(self.dir.join(RESULTS))?;
+        let path = self.dir.join(RESULTS);
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&path)?;
+        let there = whole_lines(&fs::read_to_string(&path)?).len();
+        file.set_len(u64::try_from(there)?)?;
         file.write_all(line.as_bytes())?;
         self.put(record);
         Ok(())
     }
+}
+
+/// Without the half line that a run leaves which is killed while it writes: that run is made again.
+fn whole_lines(text: &str) -> &str {
+    text.rfind('\n').and_then(|end| text.get(..=end)).unwrap_or_default()
 }
 
 /// Copies a directory with what is in it; nothing if it is not there.
@@ -316,9 +368,10 @@ pub fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{Results, State, key, record};
-    use crate::incident::{Form, Stop};
+    use crate::conductor::Times;
+    use crate::incident::{Form, Stop, Truth};
     use crate::incidents;
-    use crate::run::Piece;
+    use crate::run::{Act, Piece, Played};
 
     #[test]
     fn a_run_is_known_again_and_half_a_line_is_no_run() {
@@ -336,6 +389,48 @@ mod tests {
         assert_eq!(again.records.len(), 1);
         assert!(again.has(&key(&pieces, 7), true) && !again.has(&key(&pieces, 8), false));
         assert_eq!(again.records[0].state, State::Skipped);
+        // What comes after half a line stands on a line of its own.
+        let mut again = again;
+        again.add(record(&pieces, 8, "mitra 1", Err(&stop)), None).unwrap();
+        assert_eq!(Results::open(dir.path()).unwrap().records.len(), 2);
+    }
+
+    #[test]
+    fn a_line_in_the_middle_that_cannot_be_read_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("results.jsonl"), "{\"key\":\"torn\n{}\n").unwrap();
+        let error = Results::open(dir.path()).err().map(|e| format!("{e:#}")).unwrap_or_default();
+        assert!(error.contains("line 1"), "{error}");
+    }
+
+    fn played(outcome: Result<Truth, Stop>, stop: Option<Stop>) -> Played {
+        let now = std::time::SystemTime::now();
+        let piece = Piece::Incident(incidents::all().next().unwrap(), Form::Loud);
+        let times = Times { since: now, started: now, onset: now, until: now };
+        Played { acts: vec![Act { piece, outcome, times, hurts: Vec::new() }], stop, ..Played::default() }
+    }
+
+    #[test]
+    fn what_mitra_breaks_over_is_judged_and_not_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let died = Stop::Mitra("mitra record ended by itself".into());
+        let truth = Truth { process: Some("dd".into()), ..Truth::default() };
+        let cases = [
+            (Err(died.clone()), None, State::Broke),
+            (Ok(truth.clone()), Some(died.clone()), State::Broke),
+            (Err(Stop::NotMade("nobody was hurt".into())), Some(died), State::NotMade),
+            (Ok(truth), None, State::Made),
+            (Ok(Truth::default()), None, State::Failed),
+        ];
+        for (seed, (outcome, stop, state)) in (0..).zip(cases) {
+            let played = played(outcome, stop);
+            let pieces = [played.acts[0].piece];
+            let record = record(&pieces, seed, "", Ok(&played));
+            assert_eq!(record.state, state);
+            let mut results = Results::open(dir.path()).unwrap();
+            results.add(record, None).unwrap();
+            assert_eq!(results.has(&key(&pieces, seed), true), state.is_judged());
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use std::os::unix::process::CommandExt;
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use serde_json::Value;
 
 use crate::incident::Stop;
 use crate::machine::nap;
@@ -28,10 +29,19 @@ pub struct Mitra(pub PathBuf);
 
 /// What `mitra explain` said about the window.
 pub struct Answer {
-    /// Standard output with `--json`.
-    pub json: String,
+    /// With `--json`; it keeps to its contract.
+    pub report: Value,
     /// Standard output without it.
     pub text: String,
+}
+
+/// What it said about an archive that still grows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// The root in first place, of the first incident that overlaps the trouble.
+    pub first: Option<String>,
+    /// All roots.
+    pub roots: Vec<String>,
 }
 
 impl Mitra {
@@ -68,28 +78,33 @@ impl Mitra {
         }
         let text = said.pop().unwrap_or_default();
         let json = said.pop().unwrap_or_default();
-        Ok(Answer { json, text })
+        let report = report::parse(&json).map_err(Stop::Mitra)?;
+        report::check_contract(&report).map_err(Stop::Mitra)?;
+        Ok(Answer { report, text })
     }
 
     /// What the files of a folder tell, in a line.
     pub fn explain_files(&self, folder: &Path, dir: &Path) -> Result<String, Stop> {
         let mut command = Command::new(&self.0);
         let text = run_bounded(command.arg("explain").arg(folder).arg("--json"), dir, "files", None)?;
-        Ok(report::summary(&report::parse(&text).map_err(Stop::Failed)?))
+        Ok(report::summary(&report::parse(&text).map_err(Stop::Mitra)?))
     }
 
-    /// The roots that are named now; nothing when it does not answer before `over`.
+    /// The roots that are named now of a trouble that was started then; nothing when it does not answer before `over`.
     pub fn roots_now(
         &self,
         archive: &Path,
         dir: &Path,
         since: SystemTime,
+        started: SystemTime,
         over: &AtomicBool,
-    ) -> Option<Vec<String>> {
+    ) -> Option<Said> {
         let mut command = Command::new(&self.0);
         command.args(["explain", "--archive"]).arg(archive).args(["--since", &rfc3339(since), "--json"]);
         let text = run_bounded(&mut command, dir, "live", Some(over)).ok()?;
-        Some(report::all_roots(&report::parse(&text).ok()?))
+        let report = report::parse(&text).ok()?;
+        let top = report::top(&report, report::epoch_s(started), f64::MAX);
+        Some(Said { first: top.and_then(report::root), roots: report::all_roots(&report) })
     }
 }
 
@@ -148,7 +163,7 @@ impl Recorder {
 
     fn complain(&self, what: &str) -> Stop {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
-        Stop::Failed(format!("mitra record {what}: {}", log.trim()))
+        Stop::Mitra(format!("mitra record {what}: {}", log.trim()))
     }
 }
 
@@ -175,9 +190,14 @@ fn run_bounded(
             break status;
         }
         let unwanted = over.is_some_and(|o| o.load(Ordering::Relaxed)) || crate::machine::interrupted();
-        if start.elapsed() > EXPLAIN_PATIENCE || unwanted {
+        let is_late = start.elapsed() > EXPLAIN_PATIENCE;
+        if is_late || unwanted {
             child.kill()?;
-            break child.wait()?;
+            child.wait()?;
+            return Err(match is_late {
+                true => Stop::Mitra(format!("{command:?}: no answer within {EXPLAIN_PATIENCE:?}")),
+                false => Stop::Interrupted,
+            });
         }
         std::thread::sleep(STEP);
     };
@@ -186,5 +206,5 @@ fn run_bounded(
         return Ok(text);
     }
     let said = fs::read_to_string(&err)?;
-    Err(Stop::Failed(format!("{command:?}: {status}: {}\n{text}", said.trim())))
+    Err(Stop::Mitra(format!("{command:?}: {status}: {}\n{text}", said.trim())))
 }

@@ -29,10 +29,24 @@ pub fn incidents(report: &Value) -> &[Value] {
     report["incidents"].as_array().map_or(&[], Vec::as_slice)
 }
 
+/// The first incident that overlaps a time; seconds since the epoch.
+pub fn top(report: &Value, since_s: f64, until_s: f64) -> Option<&Value> {
+    incidents(report).iter().find(|incident| {
+        let onset_s = time_of(incident, "onset").unwrap_or(f64::MAX);
+        let end_s = time_of(incident, "end").unwrap_or(f64::MAX);
+        // Times of a report are whole seconds, rounded down.
+        onset_s <= until_s && end_s + 1.0 > since_s
+    })
+}
+
+/// The root condition of an incident.
+pub fn root(incident: &Value) -> Option<String> {
+    incident["root_cause"]["condition"].as_str().map(str::to_owned)
+}
+
 /// The root conditions of all incidents.
-pub fn roots(report: &Value) -> Vec<String> {
-    let root = |i: &Value| i["root_cause"]["condition"].as_str().unwrap_or("?").to_owned();
-    incidents(report).iter().map(root).collect()
+fn roots(report: &Value) -> Vec<String> {
+    incidents(report).iter().map(|i| root(i).unwrap_or_else(|| "?".to_owned())).collect()
 }
 
 /// The root conditions of all incidents, the first ones and the others.

@@ -4,6 +4,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ use crate::draw::Draw;
 use crate::incident::{Control, Form, Incident, Stop, Truth, missing};
 use crate::journal;
 use crate::machine;
-use crate::recorder::Mitra;
+use crate::recorder::{Mitra, Said};
 use crate::stage::{Hurt, Part, Stage};
 use crate::witness::Witnesses;
 
@@ -33,6 +34,13 @@ impl Piece {
         match self {
             Self::Incident(i, _) => i.name,
             Self::Control(c, _) | Self::Noise(c) => c.name,
+        }
+    }
+
+    fn incident(&self) -> Option<&'static Incident> {
+        match self {
+            Self::Incident(i, _) => Some(*i),
+            Self::Control(..) | Self::Noise(_) => None,
         }
     }
 
@@ -72,11 +80,21 @@ pub struct Act {
     pub hurts: Vec<Hurt>,
 }
 
+impl Act {
+    /// What is known of one until it has ended.
+    fn panicked(piece: Piece) -> Self {
+        let now = SystemTime::now();
+        let times = Times { since: now, started: now, onset: now, until: now };
+        Self { piece, outcome: Err(Stop::Failed("panicked".into())), times, hurts: Vec::new() }
+    }
+}
+
 /// All that is known of a run.
+#[derive(Default)]
 pub struct Played {
     /// One for each stage.
     pub acts: Vec<Act>,
-    /// Why nothing could be recorded.
+    /// Why nothing could be recorded, or explained.
     pub stop: Option<Stop>,
     /// `mitra explain --json` over the window.
     pub report: Value,
@@ -104,9 +122,12 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
     let mut draw = Draw::new(seed, &what.join("+"));
     let conductor = Arc::new(Conductor::new(pieces.len() - noises, noises, &mut draw));
     let archive = dir.join("archive");
-    let wanted: Vec<Vec<&str>> = pieces.iter().map(conditions).filter(|c| !c.is_empty()).collect();
-    // Of two at once both have to be named.
-    let named = |roots: &[String]| wanted.iter().all(|any| roots.iter().any(|r| any.contains(&r.as_str())));
+    let wanted: Vec<&Incident> = pieces.iter().filter_map(Piece::incident).collect();
+    // One has to be in first place; of two at once both have to be named.
+    let named = |said: &Said| match wanted.as_slice() {
+        [one] => said.first.as_ref().is_some_and(|root| one.is_true(root)),
+        many => many.iter().all(|i| said.roots.iter().any(|root| i.is_true(root))),
+    };
     let named: Option<&Named<'_>> = if wanted.is_empty() { None } else { Some(&named) };
     let witnesses = if witnesses { Some(Witnesses::start(dir)?) } else { None };
     let (acts, live) = std::thread::scope(|scope| {
@@ -118,18 +139,12 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
             })
             .collect();
         let live = conductor.conduct(mitra, &archive, dir, named);
-        let acts = threads.into_iter().filter_map(|t| t.join().ok()).collect::<Vec<Act>>();
+        let joined = pieces.iter().zip(threads);
+        let acts =
+            joined.map(|(piece, t)| t.join().unwrap_or_else(|_| Act::panicked(*piece))).collect::<Vec<_>>();
         (acts, live)
     });
-    let mut played = Played {
-        acts,
-        stop: None,
-        report: Value::Null,
-        text: String::new(),
-        live: Vec::new(),
-        archive,
-        witnesses: None,
-    };
+    let mut played = Played { acts, archive, ..Played::default() };
     match live {
         Ok(live) => played.live = live,
         Err(stop) => played.stop = Some(stop),
@@ -148,45 +163,28 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
     Ok(played)
 }
 
-/// The names under which a piece may be found.
-pub fn conditions(piece: &Piece) -> Vec<&'static str> {
-    match piece {
-        Piece::Incident(i, _) => std::iter::once(i.condition).chain(i.also.iter().copied()).collect(),
-        Piece::Control(..) | Piece::Noise(_) => Vec::new(),
-    }
-}
-
 fn explain(played: &mut Played, mitra: &Mitra, dir: &Path) {
     let spans = played.acts.iter().filter(|a| !matches!(a.piece, Piece::Noise(_)) && a.outcome.is_ok());
     let Some(times) = spans.map(|a| a.times).next() else { return };
     match mitra.explain(&played.archive, dir, times.since, times.until) {
-        Ok(answer) => match crate::report::parse(&answer.json) {
-            Ok(report) => {
-                played.report = report;
-                played.text = answer.text;
-            }
-            Err(why) => played.stop = Some(Stop::Failed(why)),
-        },
+        Ok(answer) => {
+            played.report = answer.report;
+            played.text = answer.text;
+        }
         Err(stop) => played.stop = Some(stop),
     }
 }
 
 /// Plays one piece in this thread and cleans up after it.
 fn act(piece: Piece, seed: u64, conductor: Arc<Conductor>) -> Act {
-    let now = std::time::SystemTime::now();
-    let mut act = Act {
-        piece,
-        outcome: Err(Stop::Failed("panicked".into())),
-        times: Times { since: now, started: now, onset: now, until: now },
-        hurts: Vec::new(),
-    };
+    let mut act = Act::panicked(piece);
     let form = match piece {
         Piece::Incident(_, form) => form.to_string(),
         _ => String::new(),
     };
     let draw = Draw::new(seed, &format!("{}/{form}", piece.name()));
     let journals = Path::new(journal::DIR);
-    let mut stage = match Stage::new(piece.name(), piece.part(), draw, Arc::clone(&conductor), journals) {
+    let mut stage = match Stage::new(piece.part(), draw, Arc::clone(&conductor), journals) {
         Ok(stage) => stage,
         Err(stop) => {
             conductor.left(matches!(piece, Piece::Noise(_)));

@@ -37,6 +37,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ("mem.sunreclaim", "slab-leak"),
     // Faults and locks.
     ("vm.pgfault", "minor-fault-storm"),
+    ("tasks.wpcopy_delay", "fork-stall"),
     // CPU.
     ("sys.forks", "fork-storm"),
     ("sys.cpu_steal", "cpu-steal"),
@@ -45,7 +46,6 @@ pub const TABLE: &[(&str, &str)] = &[
     ("psi.cpu", "runqueue-saturation"),
     ("sys.cpu_user", "cpu-hog"),
     ("cpu.user", "single-thread-bottleneck"),
-    ("cpu.idle", "cpu-affinity-misplaced"),
     ("cpu.softirq", "interrupt-imbalance"),
     ("cgroup.throttled_time", "cpu-quota-throttled"),
     ("cgroup.nr_throttled", "cpu-quota-throttled"),
@@ -94,6 +94,9 @@ pub const TABLE: &[(&str, &str)] = &[
     ("sock.tcp_tw", "port-exhaustion"),
     ("resolver.", "resolver-slow"),
     // Processes and host.
+    ("tasks.uninterruptible", "hung-task"),
+    ("tasks.d_other", "hung-task"),
+    ("tasks.exited", "crash-loop"),
     ("files.nr", "fd-exhaustion"),
     ("tasks.fds_fullest", "fd-exhaustion"),
     ("tasks.total", "thread-explosion"),

@@ -3,9 +3,10 @@
 //! Four of them. All get the true moment at which the trouble was started, which Mitra does not; and of a ranking, the
 //! first metric that stands for any condition counts, see [`conditions`].
 //!
-//! - *Most frequent*: always says what is the truth most often in the other runs.
+//! - *Most frequent*: always says what is the truth most often in all the runs, this one included.
 //! - *Largest z*: mean and standard deviation of the healthy time; the metric with the largest mean |z| since.
-//! - *N-sigma*: the metric that leaves three standard deviations first; of several, the one that leaves furthest.
+//! - *N-sigma*: the metric that leaves three standard deviations first, by the clock; of several, the one that leaves
+//!   furthest.
 //! - *BARO*: median and interquartile range of the healthy time; the metric with the largest |x − median| / IQR in any
 //!   sample since (the scorer of Pham, Ha, Zhang: BARO, FSE 2024).
 //!
@@ -58,15 +59,16 @@ pub struct Answers {
 struct Column {
     metric: &'static str,
     normal: Vec<f64>,
-    since: Vec<f64>,
+    /// With the times, nanoseconds: not everything is sampled at the same moments.
+    since: Vec<(i64, f64)>,
 }
 
 /// How far a metric went, by each method; larger is further.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Score {
     z_mean: f64,
-    /// Position of the first sample outside, and how far outside it was.
-    first: Option<(usize, f64)>,
+    /// Second of the first sample outside, and how far outside it was.
+    first: Option<(i64, f64)>,
     robust: f64,
 }
 
@@ -88,25 +90,26 @@ fn scale(spread: f64) -> f64 {
 /// `None` for what has no healthy spread or never moves.
 fn score(column: &Column) -> Option<Score> {
     let normal: Vec<f64> = column.normal.iter().copied().filter(|v| v.is_finite()).collect();
-    let since: Vec<f64> = column.since.iter().copied().filter(|v| v.is_finite()).collect();
+    let since: Vec<(i64, f64)> = column.since.iter().copied().filter(|(_, v)| v.is_finite()).collect();
     if normal.len() < NORMAL_MIN || since.is_empty() {
         return None;
     }
     let first_value = *normal.first()?;
-    if normal.iter().chain(&since).all(|v| *v == first_value) {
+    if normal.iter().chain(since.iter().map(|(_, v)| v)).all(|v| *v == first_value) {
         return None;
     }
     let middle = mean(&normal);
     let sd = scale((normal.iter().map(|v| (v - middle).powi(2)).sum::<f64>() / normal.len() as f64).sqrt());
-    let z: Vec<f64> = since.iter().map(|v| ((v - middle) / sd).abs()).collect();
+    let z: Vec<(i64, f64)> = since.iter().map(|(t, v)| (*t, ((v - middle) / sd).abs())).collect();
     let mut sorted = normal;
     sorted.sort_by(f64::total_cmp);
     let iqr = scale(quantile(&sorted, 0.75) - quantile(&sorted, 0.25));
     let median = quantile(&sorted, 0.5);
     Some(Score {
-        z_mean: mean(&z),
-        first: z.iter().copied().enumerate().find(|(_, z)| *z > SIGMAS),
-        robust: since.iter().map(|v| (v - median).abs() / iqr).fold(0.0, f64::max),
+        z_mean: z.iter().map(|(_, z)| z).sum::<f64>() / z.len() as f64,
+        // What is read within the same second is read at once: the order of the files is nobody's merit.
+        first: z.iter().find(|(_, z)| *z > SIGMAS).map(|(t, z)| (t.div_euclid(SECOND), *z)),
+        robust: since.iter().map(|(_, v)| (v - median).abs() / iqr).fold(0.0, f64::max),
     })
 }
 
@@ -152,16 +155,20 @@ fn columns(archive: &Path, since_s: f64, started_s: f64, until_s: f64) -> anyhow
     let column = |metric: &'static str, series: &Series| Column {
         metric,
         normal: series.values(healthy),
-        since: series.values(trouble),
+        since: series.samples(trouble).map(|(t, _, value)| (t, value)).collect(),
     };
     Ok(set.metrics().flat_map(|(metric, rows)| rows.values().map(move |s| column(metric, s))).collect())
 }
 
-/// The truth that is most frequent among the runs other than `this`; of several, the first by name.
-fn most_frequent(others: &[Record], this: &Record) -> String {
+/// Whether the methods that look at the recording can say this at all.
+pub fn can_name(condition: &str) -> bool {
+    conditions::TABLE.iter().any(|(_, named)| *named == condition)
+}
+
+/// The truth that is most frequent; of several, the first by name.
+fn most_frequent(all: &[Record]) -> String {
     let mut counts = std::collections::BTreeMap::<&str, usize>::new();
-    let told =
-        others.iter().filter(|r| r.kind == Kind::Incident && r.state == State::Made && r.key != this.key);
+    let told = all.iter().filter(|r| r.kind == Kind::Incident && r.state.is_judged());
     for act in told.flat_map(|r| &r.acts) {
         *counts.entry(&act.condition).or_default() += 1;
     }
@@ -169,8 +176,8 @@ fn most_frequent(others: &[Record], this: &Record) -> String {
     top.map(|(name, _)| (*name).to_owned()).unwrap_or_default()
 }
 
-/// What all four say of a run with one incident.
-pub fn answers(record: &Record, archive: &Path, others: &[Record]) -> Answers {
+/// What all four say of a run with one incident; `all` are the runs that it belongs to.
+pub fn answers(record: &Record, archive: &Path, all: &[Record]) -> Answers {
     let Some(act) =
         record.acts.first().filter(|_| record.kind == Kind::Incident && record.state == State::Made)
     else {
@@ -179,9 +186,9 @@ pub fn answers(record: &Record, archive: &Path, others: &[Record]) -> Answers {
     let Ok(columns) = columns(archive, record.since_s, act.started_s, record.until_s) else {
         return Answers::default();
     };
-    let mut said = vec![most_frequent(others, record)];
+    let mut said = vec![most_frequent(all)];
     said.extend(rank(&columns));
-    let right = said.iter().map(|s| *s == act.condition || act.also.contains(s)).collect();
+    let right = said.iter().map(|s| crate::score::is_true(act, s)).collect();
     Answers { said, right }
 }
 
@@ -190,7 +197,8 @@ mod tests {
     use super::{Column, conditions, rank, score};
 
     fn column(metric: &'static str, normal: &[f64], since: &[f64]) -> Column {
-        Column { metric, normal: normal.to_vec(), since: since.to_vec() }
+        let times = (0..).map(|i| i * mitra_model::time::SECOND);
+        Column { metric, normal: normal.to_vec(), since: times.zip(since.iter().copied()).collect() }
     }
 
     #[test]
@@ -201,6 +209,15 @@ mod tests {
         assert_eq!(s.first.map(|(i, _)| i), Some(1));
         // The quartiles are 2 and 4, the median 3.
         assert!((s.robust - 4.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_first_is_the_first_by_the_clock() {
+        let quiet = [0.0, 1.0, 0.0, 1.0, 0.0];
+        let mut late = column("vm.pswpin", &quiet, &[900.0]);
+        late.since[0].0 = 5 * mitra_model::time::SECOND;
+        let columns = [late, column("vm.oom_kill", &quiet, &[0.0, 9.0])];
+        assert_eq!(rank(&columns)[1], "oom-kill");
     }
 
     #[test]

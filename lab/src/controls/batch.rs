@@ -173,7 +173,7 @@ fn backup(stage: &mut Stage) -> Result<(), Stop> {
     busy(stage, |stage, _| {
         again_and_again(stage, &mut tar, "tar", |stage| {
             let line = "nice -n 10 tar -cf - tree | nice -n 10 gzip -6 >backup.tar.gz; sleep 0.5";
-            stage.spawn(Command::new("sh").args(["-c", line]).current_dir(stage.dir()))
+            stage.spawn(Command::new("sh").args(["-c", line]))
         })
     })
 }
@@ -196,7 +196,7 @@ fn ci_jobs(stage: &mut Stage) -> Result<(), Stop> {
         again_and_again(stage, &mut job, "a job", |stage| {
             let line = format!("{}; sleep {pause_s:.1}", jobs[turn % jobs.len()]);
             turn += 1;
-            stage.spawn(Command::new("sh").args(["-c", &line]).current_dir(stage.dir()))
+            stage.spawn(Command::new("sh").args(["-c", &line]))
         })
     })
 }
@@ -225,7 +225,7 @@ fn busy_script(stage: &mut Stage, line: &str) -> Result<(), Stop> {
     let mut shell = None;
     busy(stage, |stage, _| {
         again_and_again(stage, &mut shell, "bash", |stage| {
-            stage.spawn(Command::new("bash").args(["-c", line]).current_dir(stage.dir()))
+            stage.spawn(Command::new("bash").args(["-c", line]))
         })
     })
 }

@@ -36,8 +36,10 @@ pub fn of_a_round() -> impl Iterator<Item = &'static Control> {
     BUSY.iter().copied().flatten()
 }
 
-/// Times that a bystander on a machine that has work to do may slow down: it shares a CPU with someone.
-const BUSY_FACTOR: f64 = 3.0;
+/// Times that a bystander on a machine that has work to do may slow down. On a full machine it shares a CPU with one other,
+/// and a fair scheduler gives each half of it: a millisecond takes two. The rest is for the wake-up, and for moments in which
+/// a job has a helper (a pipe's other end, an assembler). With two others all the time it would be three.
+const BUSY_FACTOR: f64 = 2.5;
 
 /// Somebody who needs the CPU for a millisecond, a hundred times a second.
 fn bystander(stage: &mut Stage) -> Result<Victim, Stop> {

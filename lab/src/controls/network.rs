@@ -49,7 +49,7 @@ fn full_link(stage: &mut Stage) -> Result<(), Stop> {
     stage.healthy()?;
 
     stage.trouble_starts();
-    full.client(stage, "tcp-pour", &format!("{sink} 1"))?;
+    full.client(stage, "tcp-stream", &sink)?;
     stage.trouble()?;
     stage.unharmed(&bystander, BUSY_FACTOR)
 }

@@ -9,6 +9,7 @@ use crate::incident::{Control, Need, Stop};
 use crate::incidents::redis_server;
 use crate::machine;
 use crate::stage::{Handle, Place, Stage};
+use rustix::process::Signal;
 
 /// The controls of this file.
 pub const CONTROLS: &[Control] = &[
@@ -72,14 +73,24 @@ fn database(stage: &mut Stage) -> Result<(), Stop> {
             .env("LC_ALL", "C")
             .env("PGHOST", &dir)
             .env("PGUSER", "lab")
-            .current_dir("/");
+            .current_dir(&dir);
     };
     let mut init = tool("initdb")?;
     as_nobody(init.args(["-U", "lab", "-A", "trust", "-D"]).arg(&data));
     stage.run(&mut init).map_err(|e| Stop::Skipped(format!("initdb: {e}")))?;
+    // Its shared memory lies in its directory, and goes with it whatever happens.
+    let settings = ["-c", "listen_addresses=", "-c", "dynamic_shared_memory_type=mmap", "-k"];
     let mut server = tool("postgres")?;
-    as_nobody(server.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-k"]).arg(&dir));
+    as_nobody(server.arg("-D").arg(&data).args(settings).arg(&dir));
     let server = stage.spawn(&mut server)?;
+    let outcome = transactions(stage, server, &as_nobody);
+    // Killed, it would leave a segment behind by which it knows itself again.
+    stage.end(server, Signal::INT, 10)?;
+    outcome
+}
+
+/// A steady load on a server that has just been started.
+fn transactions(stage: &mut Stage, server: Handle, as_nobody: &dyn Fn(&mut Command)) -> Result<(), Stop> {
     stage.wait_for("postgres", 15, |stage| stage.dir().join(".s.PGSQL.5432").exists())?;
     let mut fill = tool("pgbench")?;
     as_nobody(fill.args(["-i", "-q", "-s", "10", "postgres"]));
@@ -108,7 +119,7 @@ fn cache_warm_up(stage: &mut Stage) -> Result<(), Stop> {
     );
     stage.run(Command::new("bash").args(["-c", &limit]))?;
     let name = stage.draw().name();
-    stage.role(&name, "redis-ping", port, &Place::default())?;
+    let client = stage.role(&name, "redis-ping", port, &Place::default())?;
     let mut next_s = 0.0;
     let mut burst: Option<Handle> = None;
     busy(stage, |stage, elapsed_s| {
@@ -118,7 +129,8 @@ fn cache_warm_up(stage: &mut Stage) -> Result<(), Stop> {
             burst = Some(stage.spawn(Command::new("redis-benchmark").args(["-p", &port_arg]).args(args))?);
         }
         Ok(())
-    })
+    })?;
+    stage.unharmed(&client, BUSY_FACTOR)
 }
 
 const ERLANG: &str = "F = fun G(N) -> L = [{I rem 977, integer_to_list(I), I * 1.5} || I <- lists:seq(1, 20000)], \
@@ -182,9 +194,9 @@ fn network_test(stage: &mut Stage) -> Result<(), Stop> {
     let address = format!("{address}:{}", stage.draw().between(5_000, 9_000));
     stage.healthy()?;
     stage.trouble_starts();
-    stage.role(&server, "swallow", address.clone(), &Place { cgroup: None, netns: Some(&b) })?;
+    stage.role(&server, "tcp-drain", address.clone(), &Place { cgroup: None, netns: Some(&b) })?;
     stage.wait(std::time::Duration::from_millis(300))?;
-    let sender = stage.role(&client, "pour", address, &Place { cgroup: None, netns: Some(&a) })?;
+    let sender = stage.role(&client, "tcp-stream", address, &Place { cgroup: None, netns: Some(&a) })?;
     stage.trouble_on(|stage, _| stage.must_run(sender.handle(), "the sender"))?;
     stage.unharmed(&bystander, BUSY_FACTOR)
 }

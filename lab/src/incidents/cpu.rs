@@ -52,13 +52,22 @@ pub const INCIDENTS: &[Incident] = &[
     Incident {
         name: "runqueue",
         condition: "runqueue-saturation",
-        // One program hogs, and very many of its processes wait: both names are true.
-        also: &["cpu-hog"],
+        also: &[],
         area: "cpu",
-        what: "many spinners of one program for each CPU",
+        what: "a crowd of spinners, of which none gets a third of a CPU",
         needs: &[Need::Tool("stress-ng")],
         chain: &["cpu-saturated"],
         make: runqueue,
+    },
+    Incident {
+        name: "busy-threads",
+        condition: "cpu-hog",
+        also: &[],
+        area: "cpu",
+        what: "a program computes with a few threads for each CPU, and others wait for one",
+        needs: &[],
+        chain: &["cpu-saturated"],
+        make: busy_threads,
     },
 ];
 
@@ -69,7 +78,7 @@ fn compress_zeros(args: &[String]) -> Command {
 }
 
 fn affinity(stage: &mut Stage) -> Result<Truth, Stop> {
-    let cpu = stage.draw().between(0, machine::cpus() as u64 - 1);
+    let cpu = stage.draw().uniform(0, machine::cpus() as u64 - 1);
     let (least, most) = stage.loud((4, 8), (2, 2));
     let workers = stage.draw().between(least, most);
     let level = stage.draw().between(5, 9);
@@ -100,7 +109,7 @@ pub fn redis_server(stage: &mut Stage) -> Result<(Handle, String), Stop> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
     let mut command = Command::new("redis-server");
     command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
-    let server = stage.spawn(command.current_dir(stage.dir()))?;
+    let server = stage.spawn(&mut command)?;
     stage.wait_for("redis-server", 10, |_| TcpStream::connect(format!("127.0.0.1:{port}")).is_ok())?;
     Ok((server, port))
 }
@@ -168,16 +177,29 @@ fn fork_storm(stage: &mut Stage) -> Result<Truth, Stop> {
 fn runqueue(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     let victim = stage.role(&name, "work", "", &Place::default())?;
-    let (least, most) = stage.loud((10, 24), (2, 3));
+    // With three for each CPU it would still be a few that hog.
+    let (least, most) = stage.loud((10, 24), (4, 5));
     let spinners = stage.draw().between(least, most) * machine::cpus() as u64;
     stage.healthy()?;
 
     stage.trouble_starts();
     let count = spinners.to_string();
-    stage.spawn(
-        Command::new("stress-ng").args(["--cpu", &count, "--timeout", "60"]).current_dir(stage.dir()),
-    )?;
+    stage.spawn(Command::new("stress-ng").args(["--cpu", &count, "--timeout", "60"]))?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(2.0, 1.3))?;
     Ok(Truth { process: Some("stress-ng".into()), ..Truth::default() })
+}
+
+fn busy_threads(stage: &mut Stage) -> Result<Truth, Stop> {
+    let (bystander, name) = (stage.draw().name(), stage.draw().name());
+    let victim = stage.role(&bystander, "work", "", &Place::default())?;
+    let (least, most) = stage.loud((2, 3), (1, 1));
+    let threads = stage.draw().uniform(least, most) * machine::cpus() as u64;
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let hog = stage.role(&name, "spin-threads", threads.to_string(), &Place::default())?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(2.0, 1.3))?;
+    Ok(Truth { process: Some(name), pids: vec![hog.pid()], ..Truth::default() })
 }

@@ -1,7 +1,6 @@
 //! Troubles of the disk.
 
-use std::process::Command;
-
+use super::common::fio_queue;
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::stage::{Place, Stage};
 
@@ -46,26 +45,11 @@ fn disk_hog(stage: &mut Stage, direction: &str) -> Result<Truth, Stop> {
     let block_kb = stage.draw().between(least_kb, most_kb);
     let name = stage.draw().name();
     let victim = stage.role(&name, "read-direct", small.display().to_string(), &Place::default())?;
+    let mut load = fio_queue(stage, &big, direction, block_kb, depth, jobs);
     stage.healthy()?;
 
     stage.trouble_starts();
-    let fio = stage.spawn(
-        Command::new("fio")
-            .args([
-                "--name=hog",
-                "--ioengine=libaio",
-                "--direct=1",
-                "--thread",
-                "--time_based",
-                "--runtime=60",
-            ])
-            .args(["--allow_file_create=0", "--output-format=terse"])
-            .arg(format!("--bs={block_kb}k"))
-            .arg(format!("--iodepth={depth}"))
-            .arg(format!("--numjobs={jobs}"))
-            .arg(format!("--rw={direction}"))
-            .arg(format!("--filename={}", big.display())),
-    )?;
+    let fio = stage.spawn(&mut load)?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(5.0, 1.5))?;
     Ok(Truth { process: Some("fio".into()), pids: vec![fio.pid()], devices, ..Truth::default() })

@@ -5,6 +5,7 @@
 
 use std::process::Command;
 
+use super::common::wait_for_pages;
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::stage::{Fs, Place, Stage, Victim};
 
@@ -17,28 +18,38 @@ pub const INCIDENTS: &[Incident] = &[
         also: &["memory-leak-native"],
         area: "growth",
         what: "a program keeps ever more memory, until the files that another one has mapped are evicted",
-        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine],
         chain: &["page-cache-eviction"],
         make: growth,
     },
     Incident {
         name: "leak-malloc",
         condition: "anonymous-growth",
-        // Without a census of the heap a leak of native code and one of objects look alike from outside.
-        also: &["memory-leak-native", "memory-leak-managed"],
+        // That is what it is.
+        also: &["memory-leak-native"],
         area: "growth",
         what: "a Python program leaks what a C library allocates for it",
-        needs: &[Need::Tool("python3"), Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[
+            Need::Tool("python3"),
+            Need::MemoryBytes(5 << 30),
+            Need::DiskBytes(2 << 30),
+            Need::SmallMachine,
+        ],
         chain: &[],
         make: leak_malloc,
     },
     Incident {
         name: "leak-objects",
         condition: "anonymous-growth",
-        also: &["memory-leak-native", "memory-leak-managed"],
+        also: &["memory-leak-managed"],
         area: "growth",
         what: "a Python program keeps all its objects in a dictionary",
-        needs: &[Need::Tool("python3"), Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[
+            Need::Tool("python3"),
+            Need::MemoryBytes(5 << 30),
+            Need::DiskBytes(2 << 30),
+            Need::SmallMachine,
+        ],
         chain: &[],
         make: leak_objects,
     },
@@ -48,7 +59,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "growth",
         what: "a program fills a tmpfs, until the files that another one has mapped are evicted",
-        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine],
         chain: &[],
         make: tmpfs,
     },
@@ -58,7 +69,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "growth",
         what: "a program looks up names that do not exist, each only once",
-        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine],
         chain: &[],
         make: missing_names,
     },
@@ -73,6 +84,7 @@ pub const INCIDENTS: &[Incident] = &[
             Need::Tool("find"),
             Need::MemoryBytes(5 << 30),
             Need::DiskBytes(3 << 30),
+            Need::SmallMachine,
         ],
         chain: &[],
         make: many_inodes,
@@ -83,7 +95,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "growth",
         what: "a program opens sockets and never closes them: the kernel's own memory grows",
-        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30)],
+        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine],
         chain: &[],
         make: sockets,
     },
@@ -105,11 +117,7 @@ fn small_with_victim(stage: &mut Stage, file_mb: u64, free_bytes: u64) -> Result
     stage.leave_free((file_mb << 20) + free_bytes)?;
     let name = stage.draw().name();
     let victim = stage.role(&name, "map-file", hot.display().to_string(), &Place::default())?;
-    let statm = format!("/proc/{}/statm", victim.pid());
-    stage.wait_for("the victim's file in memory", 20, |_| {
-        let text = std::fs::read_to_string(&statm).unwrap_or_default();
-        text.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0) * 4096 >= file_mb << 20
-    })?;
+    wait_for_pages(stage, &victim, file_mb << 20)?;
     // What others gave back meanwhile.
     stage.leave_free(free_bytes)?;
     Ok(victim)
@@ -228,7 +236,8 @@ fn missing_names(stage: &mut Stage) -> Result<Truth, Stop> {
     let bytes = per_s * DENTRY_BYTES * stage.length().as_secs();
     let victim = small_for(stage, file_mb, bytes)?;
     let name = stage.draw().name();
-    let dir = stage.dir().join("spool");
+    let folder = stage.draw().name();
+    let dir = stage.dir().join(folder);
     std::fs::create_dir_all(&dir)?;
     stage.healthy()?;
 
@@ -261,11 +270,10 @@ fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     let line = format!("while :; do find {} -size +1 >/dev/null; done", fs.mount().display());
-    let shell = stage.spawn(Command::new("sh").args(["-c", &line]))?;
+    stage.spawn(Command::new("sh").args(["-c", &line]))?;
     stage.trouble()?;
-    _ = shell;
     stage.suffered(&victim, stage.loud(1.5, 1.1))?;
-    Ok(Truth { process: Some("find".into()), ..Truth::default() })
+    Ok(Truth { process: Some("find".into()), slab: Some("xfs_inode".into()), ..Truth::default() })
 }
 
 fn sockets(stage: &mut Stage) -> Result<Truth, Stop> {
@@ -281,6 +289,7 @@ fn sockets(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.role(&name, "hold-sockets", format!("{per_s} {pairs}"), &Place::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(1.5, 1.1))?;
-    // One process holds as many as it may have open, and the next one goes on.
+    // One process holds as many as it may have open, and the next one goes on. A socket is objects of several caches, and
+    // those of one size share one under the name of either: which is largest nobody can know.
     Ok(Truth { process: Some(name), ..Truth::default() })
 }

@@ -4,7 +4,6 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::journal::Undo;
 use crate::machine;
 use crate::stage::{Fs, Place, Stage};
 
@@ -55,7 +54,7 @@ pub const INCIDENTS: &[Incident] = &[
 fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     let (near, far) = (stage.netns()?, stage.netns()?);
     let (_, device, _, address) = stage.veth(&near, &far)?;
-    let cpu = stage.draw().between(0, machine::cpus() as u64 - 1).min(31);
+    let cpu = stage.draw().uniform(0, machine::cpus() as u64 - 1).min(31);
     let other = (cpu + 1) % machine::cpus() as u64;
     // `ip netns exec` mounts the namespace's own view of /sys.
     let steer = format!("echo {:x} > /sys/class/net/{device}/queues/rx-0/rps_cpus", 1_u64 << cpu);
@@ -76,14 +75,14 @@ fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     let victim = stage.role(&name, "work", "", &Place::default())?;
     stage.run(Command::new("taskset").args(["-pc", &cpu.to_string(), &victim.pid().to_string()]))?;
-    let per_s = stage.loud(40_000, 25_000);
+    let (least, most) = stage.loud((38_000, 42_000), (24_000, 26_000));
+    let per_s = stage.draw().between(least, most);
     stage.healthy()?;
 
     stage.trouble_starts();
     let sender = stage.draw().name();
-    let argument = format!("{per_s} {address}:9");
-    let sender =
-        stage.role(&sender, "send-packets", argument, &Place { cgroup: None, netns: Some(&near) })?;
+    let argument = format!("{address}:9 {per_s} 18 8");
+    let sender = stage.role(&sender, "udp-load", argument, &Place { cgroup: None, netns: Some(&near) })?;
     stage.run(Command::new("taskset").args(["-pc", &other.to_string(), &sender.pid().to_string()]))?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(2.0, 1.25))?;
@@ -101,14 +100,7 @@ fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     let (least, most) = stage.loud((8 << 10, 32 << 10), (128 << 10, 256 << 10));
     let bytes = stage.draw().between(least, most);
-    // Nobody may write 0 to it; to write the share that held before lifts it.
-    let share = "/proc/sys/vm/dirty_ratio";
-    let before = std::fs::read_to_string(share)?.trim().to_owned();
-    if before == "0" {
-        return Err(Stop::Skipped("vm.dirty_bytes is set on this machine".into()));
-    }
-    stage.on_cleanup(Undo::Write(share.into(), before))?;
-    std::fs::write("/proc/sys/vm/dirty_bytes", bytes.to_string())?;
+    stage.bound_dirty("dirty", bytes)?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(3.0, 1.5))?;
     Ok(Truth { sysctl: Some("vm.dirty_bytes".into()), ..Truth::default() })
@@ -126,7 +118,7 @@ fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let millis = stage.loud(1_300, 1_050) * cpus / workers;
     stage.healthy()?;
 
-    // The first burst comes within half a second.
+    // The first burst comes half a second after the start.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     machine::nap(Duration::from_secs((now.as_secs() / period + 1) * period).saturating_sub(now + BEFORE))?;
     stage.trouble_starts();

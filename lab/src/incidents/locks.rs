@@ -32,8 +32,7 @@ pub const INCIDENTS: &[Incident] = &[
     Incident {
         name: "erlang-carriers",
         condition: "allocator-carrier-misfit",
-        // The faults are what it does; who makes them is told by the run time alone.
-        also: &["minor-fault-storm"],
+        also: &[],
         area: "locks",
         what: "Erlang's allocators map and unmap a carrier for each heap above half a megabyte",
         needs: &[Need::Tool("erl")],
@@ -108,7 +107,8 @@ fn erlang(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, go) = (stage.draw().name(), stage.file("go"));
     let victim = stage.role(&bystander, "work", "", &Place::default())?;
     // With fewer, or with pauses, the carriers that are free at a time fit into the cache that the allocator has for them.
-    let processes = stage.loud(24, 12);
+    let (least, most) = stage.loud((20, 28), (11, 14));
+    let processes = stage.draw().between(least, most);
     // Two words an element: one to eight megabytes.
     let words = stage.draw().between(80_000, 400_000);
     let program = erlang_program(processes, words, &go);
@@ -159,7 +159,8 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     let mut next = 0.0;
-    let every = stage.loud(2.5, 3.0);
+    let (least, most) = stage.loud((2.3, 2.7), (2.8, 3.2));
+    let every = stage.draw().real(least, most);
     stage.trouble_on(|_, seconds| {
         if seconds >= next {
             next = seconds + every;

@@ -1,10 +1,10 @@
 //! Troubles of memory: a flood of the page cache, thrashing, the OOM killer, swapping.
 
-use std::fs;
 use std::process::Command;
 
+use super::common::{fio, wait_for_pages};
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::stage::{Place, Stage, Victim};
+use crate::stage::{Place, Stage};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
@@ -14,7 +14,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "page-cache",
         what: "one large read, once, evicts what another program has mapped",
-        needs: &[Need::Tool("dd"), Need::DiskBytes(14 << 30), Need::MemoryBytes(4 << 30)],
+        needs: &[Need::Tool("dd"), Need::DiskBytes(14 << 30), Need::MemoryBytes(4 << 30), Need::SmallMachine],
         chain: &["major-faults"],
         make: flood_once,
     },
@@ -94,16 +94,14 @@ fn cache_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     let jobs = stage.draw().between(2, 4);
     let name = stage.draw().name();
     let victim = stage.role(&name, "read-file", hot.display().to_string(), &place)?;
+    let mut load = fio(stage, &big);
     stage.healthy()?;
 
     stage.trouble_starts();
     let fio = stage.spawn_in(
-        Command::new("fio")
-            .args(["--name=thrash", "--rw=randread", "--bs=4k", "--ioengine=psync", "--direct=0"])
-            .args(["--thread", "--time_based", "--runtime=60", "--allow_file_create=0"])
-            .args(["--output-format=terse", "--norandommap", "--fadvise_hint=random"])
-            .arg(format!("--numjobs={jobs}"))
-            .arg(format!("--filename={}", big.display())),
+        load.args(["--rw=randread", "--bs=4k", "--ioengine=psync", "--direct=0"])
+            .args(["--norandommap", "--fadvise_hint=random"])
+            .arg(format!("--numjobs={jobs}")),
         &place,
     )?;
     stage.trouble()?;
@@ -122,10 +120,10 @@ fn oom_kill(stage: &mut Stage) -> Result<Truth, Stop> {
     let limit_mb = stage.draw().between(160, 320);
     cgroup.limit_memory(limit_mb << 20)?;
     // Loud: killed again and again. Faint: once, in the middle of the trouble.
-    let seconds = stage.loud(3.5, 7.0);
+    let (least, most) = stage.loud((2.5, 4.0), (6.0, 8.0));
+    let seconds = stage.draw().real(least, most);
     let mb_per_s = (limit_mb as f64 / seconds) as u64;
-    let (bystander, hungry) = (stage.draw().name(), stage.draw().name());
-    stage.role(&bystander, "touch-gently", "64", &Place::default())?;
+    let hungry = stage.draw().name();
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -134,7 +132,7 @@ fn oom_kill(stage: &mut Stage) -> Result<Truth, Stop> {
     let mut killed = false;
     stage.trouble_on(|stage, _| {
         if stage.ended(now.handle()).is_some() {
-            // Nothing is wrong before the first kill.
+            // The memory of the group is used up at the first kill.
             if !killed {
                 stage.onset_is_now();
             }
@@ -144,9 +142,8 @@ fn oom_kill(stage: &mut Stage) -> Result<Truth, Stop> {
         }
         Ok(())
     })?;
-    if !killed {
-        return Err(Stop::NotMade("nothing was killed".into()));
-    }
+    // It may have ended for other reasons. One kill in the whole trouble is enough.
+    stage.must_move("vm.oom_kill", 0.5 / stage.length().as_secs_f64())?;
     Ok(Truth { process: Some(hungry), pids, cgroup: Some(cgroup.name().to_owned()), ..Truth::default() })
 }
 
@@ -166,20 +163,12 @@ fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     let toucher = stage.role(&toucher, "touch-memory", set_mb.to_string(), &place)?;
     stage.trouble()?;
     stage.must_move("vm.pswpin", stage.loud(1_000.0, 300.0))?;
-    _ = stage.suffered(&victim, 1.0);
+    // It uses a quarter of what the group may have, and its pages are swapped out too.
+    stage.suffered(&victim, stage.loud(2.0, 1.3))?;
     Ok(Truth {
         process: Some(toucher.name().to_owned()),
         pids: vec![toucher.pid()],
         cgroup: Some(cgroup.name().to_owned()),
         ..Truth::default()
-    })
-}
-
-/// Waits until the victim has its file in memory.
-fn wait_for_pages(stage: &mut Stage, victim: &Victim, bytes: u64) -> Result<(), Stop> {
-    let statm = format!("/proc/{}/statm", victim.pid());
-    stage.wait_for("the victim's file in memory", 20, |_| {
-        let text = fs::read_to_string(&statm).unwrap_or_default();
-        text.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0) * 4096 >= bytes
     })
 }

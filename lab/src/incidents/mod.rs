@@ -1,5 +1,6 @@
 //! The incidents, one file per area. Each file has a list of its own; a new file is one line here.
 
+mod common;
 mod cpu;
 mod disk;
 mod growth;
@@ -30,6 +31,28 @@ const AREAS: &[&[Incident]] = &[
     storage::INCIDENTS,
 ];
 
+/// Root conditions that no incident makes, and why.
+pub const NOT_MADE: &[(&str, &str)] = &[
+    (
+        "cgroup-memory-limit",
+        "what makes a group wait at its limit has a nearer name: thrashing, swapping, a kill",
+    ),
+    ("clock-step", "the clock is the whole machine's, and results are timed by it"),
+    ("cpu-steal", "only the host of a virtual machine can take its CPUs"),
+    ("device-lost", "no disk here can be pulled without the machine's own"),
+    (
+        "memory-fragmentation",
+        "memory that has been scattered cannot be put together again by undoing anything",
+    ),
+    (
+        "memory-leak-managed",
+        "needs a census of a run time's heap; leak-objects makes what is seen from outside",
+    ),
+    ("memory-leak-native", "needs a census of the mappings; leak-malloc makes what is seen from outside"),
+    ("numa-imbalance", "needs two memory nodes"),
+    ("stripe-misaligned", "needs a disk with stripes, and its geometry"),
+];
+
 /// All incidents.
 pub fn all() -> impl Iterator<Item = &'static Incident> {
     AREAS.iter().copied().flatten()
@@ -39,6 +62,20 @@ pub fn all() -> impl Iterator<Item = &'static Incident> {
 mod tests {
     use super::all;
     use crate::controls;
+
+    #[test]
+    fn each_root_is_made_or_has_a_reason_why_not() {
+        let roots = mitra_diagnose::conditions().iter().filter(|c| c.role == mitra_diagnose::Role::Root);
+        let roots: Vec<&str> = roots.map(|c| c.id).collect();
+        let made = |id: &str| all().any(|i| i.condition == id);
+        let excused = |id: &str| super::NOT_MADE.iter().any(|(not, _)| *not == id);
+        for id in &roots {
+            assert!(made(id) != excused(id), "{id}: made {}, excused {}", made(id), excused(id));
+        }
+        for (id, _) in super::NOT_MADE {
+            assert!(roots.contains(id), "{id} is no root");
+        }
+    }
 
     #[test]
     fn names_are_unique_and_ids_are_ids() {

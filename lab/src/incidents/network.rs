@@ -2,7 +2,8 @@
 //! the kernel. Each has two network namespaces of its own with a cable between them.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -277,6 +278,8 @@ fn lossy_link(stage: &mut Stage) -> Result<Truth, Stop> {
 /// The firewall on the right tracks; somebody holds as many connections open as it may have.
 fn tracking_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let max = stage.draw().between(500, 3_000);
+    let count = fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").unwrap_or_default();
+    leaves_room("tracked connections", count.trim().parse().ok(), max)?;
     stage.sysctl("net.netfilter.nf_conntrack_max", &max.to_string())?;
     let cable = cable(stage)?;
     firewall(stage, &cable.right, &["ct state invalid counter"])?;
@@ -284,12 +287,12 @@ fn tracking_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let file = stage.file("pace");
     cable.serve(stage, "tcp-mute", &held)?;
     cable.serve(stage, "tcp-serve", &format!("{served} 128 {file}"))?;
-    // Faint: most of the work of the victim is done on a connection that it has.
     let patient = cable.client(stage, "tcp-visit", &format!("{served} 200 4000"))?;
     stage.healthy()?;
 
     stage.trouble_starts();
-    let per_s = stage.loud(2_000, 400);
+    let (least, most) = stage.loud((1_500, 2_500), (300, 500));
+    let per_s = stage.draw().between(least, most);
     cable.client(stage, "tcp-hold", &format!("{held} {} {per_s}", max + 50))?;
     stage.trouble()?;
     stage.suffered(&patient, 5.0)?;
@@ -305,21 +308,26 @@ fn no_ports(stage: &mut Stage) -> Result<Truth, Stop> {
     let (address, file) = (cable.address(stage), stage.file("pace"));
     cable.serve(stage, "tcp-serve", &format!("{address} 512 {file}"))?;
     let victim = cable.client(stage, "tcp-visit", &format!("{address} 100 2000"))?;
-    let seconds = stage.loud(1.0, 4.0);
+    let (least, most) = stage.loud((0.8, 1.5), (3.5, 4.5));
+    let seconds = stage.draw().real(least, most);
+    let there =
+        address.parse::<SocketAddr>().map_err(|_| Stop::Failed(format!("{address} is no address")))?;
     stage.healthy()?;
 
     stage.trouble_starts();
     let per_s = (ports as f64 / seconds) as u64;
     let churn = cable.client(stage, "tcp-churn", &format!("{address} {per_s}"))?;
-    // It hurts from the moment on at which the last port is taken.
-    let mut hurts = false;
-    stage.trouble_on(|stage, at| {
-        if !hurts && at >= seconds {
-            hurts = true;
+    let mut is_over = false;
+    stage.trouble_on(|stage, _| {
+        if !is_over && no_port_is_left(&cable.left, there)? {
+            is_over = true;
             stage.onset_is_now();
         }
         Ok(())
     })?;
+    if !is_over {
+        return Err(Stop::NotMade("there was a port left all the time".into()));
+    }
     stage.failed(&victim, stage.loud(5.0, 2.0))?;
     Ok(Truth {
         process: Some(churn.name().to_owned()),
@@ -329,9 +337,33 @@ fn no_ports(stage: &mut Stage) -> Result<Truth, Stop> {
     })
 }
 
+/// Whether the next connection from a namespace finds no local port.
+fn no_port_is_left(netns: &Netns, to: SocketAddr) -> Result<bool, Stop> {
+    let tried = netns.inside(|| TcpStream::connect_timeout(&to, Duration::from_millis(50)))?;
+    Ok(tried.is_err_and(|e| e.kind() == ErrorKind::AddrNotAvailable))
+}
+
+/// What TCP uses on the whole machine, by a word of `/proc/net/sockstat`.
+fn tcp_use(word: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/net/sockstat").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("TCP:"))?;
+    line.split_whitespace().skip_while(|w| *w != word).nth(1)?.parse().ok()
+}
+
+/// A limit of the whole machine is not set near to what the machine itself uses.
+fn leaves_room(what: &str, used: Option<u64>, limit: u64) -> Result<(), Stop> {
+    match used {
+        Some(used) if used > limit / 4 => {
+            Err(Stop::Skipped(format!("the machine has {used} {what}, too near to {limit}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A program closes connections whose peer does not read; the answers of another one are cut off for it.
 fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
     let most = stage.draw().between(64, 512);
+    leaves_room("orphaned sockets", tcp_use("orphan"), most)?;
     stage.sysctl("net.ipv4.tcp_max_orphans", &most.to_string())?;
     let cable = cable(stage)?;
     let (held, served) = (cable.address(stage), cable.address(stage));
@@ -352,6 +384,7 @@ fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
 /// Somebody pours into connections that nobody reads; everybody's segments find no memory.
 fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     let high = stage.draw().between(4_000, 8_000);
+    leaves_room("pages of TCP's memory", tcp_use("mem"), high)?;
     // The kernel slows down at the second number, and refuses at the third. Close together they are reached at once.
     let pressure = (high as f64 * stage.draw().real(0.90, 0.98)) as u64;
     stage.sysctl("net.ipv4.tcp_mem", &format!("{} {pressure} {high}", high / 2))?;
@@ -384,12 +417,13 @@ fn short_backlog(stage: &mut Stage) -> Result<Truth, Stop> {
     let sink = cable.address(stage);
     cable.serve(stage, "udp-swallow", &sink)?;
     long_firewall(stage, &cable.right)?;
-    let sending = stage.draw().between(0, 1);
+    let sending = stage.draw().uniform(0, 1);
     let taking = 1 - sending;
     let steer = format!("echo {} > /sys/class/net/{}/queues/rx-0/rps_cpus", 1 << taking, cable.right_device);
     stage.run(cable.right.command("sh").args(["-c", &steer]))?;
     let (bytes, burst) = (stage.draw().between(60, 400), stage.draw().between(150, 300));
-    let per_s = stage.loud(40_000, 12_000);
+    let (least, most) = stage.loud((35_000, 45_000), (11_000, 13_000));
+    let per_s = stage.draw().between(least, most);
     stage.healthy()?;
 
     stage.trouble_starts();

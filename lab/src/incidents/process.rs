@@ -78,7 +78,8 @@ fn fd_leak(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     let limit = stage.draw().between(96, 512);
     // Loud: nothing is ever closed. Faint: at the limit a few are, after a while, as by a garbage collector.
-    let frees_after = stage.loud(0, 1_200);
+    let while_ms = stage.draw().between(1_000, 1_400);
+    let frees_after = stage.loud(0, while_ms);
     // All of them are leaked from the start: a program does not begin to have a bug. The healthy time is long enough only
     // because few requests come then.
     let leaks = 1_000;
@@ -122,8 +123,9 @@ fn crash(stage: &mut Stage) -> Result<Truth, Stop> {
     let mut pids = vec![server.pid()];
     // Loud: nobody starts it again. Faint: somebody does, once, after a second.
     let again = stage.loud(false, true);
+    let after_s = stage.draw().real(0.8, 1.3);
     stage.trouble_on(|stage, seconds| {
-        if again && pids.len() == 1 && seconds > 1.0 {
+        if again && pids.len() == 1 && seconds > after_s {
             _ = std::fs::remove_file(&trap);
             pids.push(stage.role(&name, "serve", argument.clone(), &Place::default())?.pid());
         }
@@ -158,7 +160,8 @@ fn threads(stage: &mut Stage) -> Result<Truth, Stop> {
     let (least, most) = stage.loud((120, 240), (60, 80));
     let per_s = stage.draw().between(least, most);
     // What they compute adds up to about one CPU at the end of the shortest time, so that the bystander feels it.
-    let (pause, turns) = stage.loud((60, 60_000), (60, 90_000));
+    let turns = stage.loud(60_000, 90_000);
+    let pause = stage.draw().between(55, 65);
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -172,9 +175,13 @@ fn threads(stage: &mut Stage) -> Result<Truth, Stop> {
 fn frozen(stage: &mut Stage) -> Result<Truth, Stop> {
     let fs = stage.loop_fs(256 << 20, Fs::Ext4)?;
     let mount = fs.mount().display().to_string();
-    // Before it is unmounted; that it may be thawed already is no error.
-    let thaw = format!("fsfreeze --unfreeze '{mount}' 2>/dev/null || true");
-    stage.on_cleanup(Undo::Command(vec!["sh".into(), "-c".into(), thaw]))?;
+    let thaw = Undo::Thaw(fs.mount().to_owned());
+    stage.on_cleanup(thaw.clone())?;
+    // Faint: it is thawed, and everything goes on. Not before nobody could take it for a journal's commit any more, which
+    // may be five seconds late.
+    let early = stage.draw().real(9.0, 9.8);
+    let thaws = stage.loud(f64::INFINITY, early);
+    let mut is_frozen = true;
     let name = stage.draw().name();
     let per_s = stage.draw().between(20, 200);
     let victim =
@@ -183,19 +190,14 @@ fn frozen(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     stage.run(Command::new("fsfreeze").args(["--freeze", &mount]))?;
-    // Faint: it is thawed after nine seconds, and everything goes on.
-    let thaws = stage.loud(f64::INFINITY, 9.5);
-    let mut is_frozen = true;
-    stage.trouble_on(|stage, seconds| {
+    stage.trouble_with(|seconds| {
         if is_frozen && seconds > thaws {
             is_frozen = false;
-            stage.run(Command::new("fsfreeze").args(["--unfreeze", &mount]))?;
+            thaw.perform()?;
         }
         Ok(())
     })?;
-    if is_frozen {
-        stage.run(Command::new("fsfreeze").args(["--unfreeze", &mount]))?;
-    }
+    thaw.perform()?;
     stage.suffered(&victim, 100.0)?;
     Ok(Truth { process: Some(name), pids: vec![victim.pid()], ..Truth::default() })
 }

@@ -2,12 +2,11 @@
 //!
 //! The slow disks are our own ([`Stage::slow_disk`]): a loop device on a file whose requests take as long as the stage says.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::common::fio_queue;
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::journal::Undo;
 use crate::stage::{Fs, IoLimit, LoopFs, Place, SlowDisk, Speed, Stage};
 
 /// The incidents of this file.
@@ -184,8 +183,9 @@ fn mirror_member_slow(stage: &mut Stage) -> Result<Truth, Stop> {
             .args(["-q", "-f", "-d", "raid1", "-m", "raid1"])
             .args([first.node(), second.node()]),
     )?;
+    let folder = stage.draw().name();
     let (mount, options) =
-        (stage.dir().join("mirror"), format!("device={},device={}", first.node(), second.node()));
+        (stage.dir().join(folder), format!("device={},device={}", first.node(), second.node()));
     stage.mount(&first.node(), &mount, "btrfs", &options)?;
     healthy.set(base)?;
     sick.set(base)?;
@@ -237,10 +237,10 @@ fn dirty_writeback_stall(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     // Limits of a machine with little memory: here a tenth of it would be two gigabytes.
     let dirty = stage.draw().between(96 << 20, 256 << 20);
-    bound_dirty(stage, "dirty_background", dirty / 4)?;
-    bound_dirty(stage, "dirty", dirty)?;
-    let times = stage.loud(8, 3);
-    let megabytes_s = speed.bytes_per_s * times / 1_000_000;
+    stage.bound_dirty("dirty_background", dirty / 4)?;
+    stage.bound_dirty("dirty", dirty)?;
+    let (least, most) = stage.loud((6.0, 10.0), (2.5, 3.5));
+    let megabytes_s = (speed.bytes_per_s as f64 * stage.draw().real(least, most) / 1e6) as u64;
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -257,38 +257,26 @@ fn dirty_writeback_stall(stage: &mut Stage) -> Result<Truth, Stop> {
     })
 }
 
-/// Bounds dirty pages in bytes. The kernel forgets the bound in parts of memory then, and takes no bytes of 0: writing the
-/// parts again is what undoes it.
-fn bound_dirty(stage: &mut Stage, which: &str, bytes: u64) -> Result<(), Stop> {
-    let path = |unit: &str| Path::new("/proc/sys/vm").join(format!("{which}_{unit}"));
-    let read = |unit: &str| fs::read_to_string(path(unit)).map(|text| text.trim().to_owned());
-    let (by_bytes, by_ratio) = (read("bytes")?, read("ratio")?);
-    let undo = match by_bytes.as_str() {
-        "0" => Undo::Write(path("ratio"), by_ratio),
-        _ => Undo::Write(path("bytes"), by_bytes),
-    };
-    stage.on_cleanup(undo)?;
-    Ok(fs::write(path("bytes"), bytes.to_string())?)
-}
-
-/// The trouble begins to hurt when the last block is taken.
+/// A log takes the last block.
 fn filesystem_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let fs = either(stage);
     let least = if fs == Fs::Xfs { 320 } else { 96 };
     let megabytes = stage.draw().between(least, least * 3 / 2);
     let upper = stage.loop_fs(megabytes << 20, fs)?;
     let victim_name = stage.draw().name();
-    let pause_us = stage.loud(10_000, 120_000);
+    let (least, most) = stage.loud((8_000, 15_000), (100_000, 150_000));
+    let pause_us = stage.draw().between(least, most);
     let file = upper.mount().join("orders.db");
     let victim =
         stage.role(&victim_name, "append", format!("{} {pause_us}", file.display()), &Place::default())?;
     let name = stage.draw().name();
-    let fill_s = stage.loud(2, 5);
+    let (least, most) = stage.loud((1.5, 2.5), (4.0, 6.0));
+    let mb_per_s = (megabytes as f64 / stage.draw().real(least, most)) as u64;
     stage.healthy()?;
 
     stage.trouble_starts();
     let log = upper.mount().join(format!("{name}.log"));
-    let argument = format!("{} {} 0", log.display(), megabytes / fill_s);
+    let argument = format!("{} {mb_per_s} 0", log.display());
     let writer = stage.role(&name, "write-buffered", argument, &Place::default())?;
     trouble_from_full(stage, upper.mount(), |s| s.f_bavail < 64)?;
     stage.failed(&victim, stage.loud(5.0, 1.0))?;
@@ -300,7 +288,7 @@ fn filesystem_full(stage: &mut Stage) -> Result<Truth, Stop> {
     })
 }
 
-/// The time of the trouble, whose true onset is when the file system is full: nobody is hurt before.
+/// The time of the trouble, whose true onset is when the file system is seen to be full: a reserve is used up first.
 fn trouble_from_full(
     stage: &mut Stage,
     mount: &Path,
@@ -321,7 +309,8 @@ fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
     let megabytes = stage.draw().between(64, 128);
     let upper = stage.loop_fs(megabytes << 20, Fs::Ext4)?;
     let victim_name = stage.draw().name();
-    let pause_us = stage.loud(10_000, 150_000);
+    let (least, most) = stage.loud((8_000, 15_000), (100_000, 170_000));
+    let pause_us = stage.draw().between(least, most);
     let spool = upper.mount().join("spool");
     let victim = stage.role(
         &victim_name,
@@ -331,8 +320,8 @@ fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
     )?;
     let name = stage.draw().name();
     let inodes = rustix::fs::statvfs(upper.mount()).map_err(|e| Stop::Failed(e.to_string()))?.f_ffree;
-    let fill_s = stage.loud(2, 5);
-    let per_s = inodes / fill_s;
+    let (least, most) = stage.loud((1.5, 2.5), (4.0, 6.0));
+    let per_s = (inodes as f64 / stage.draw().real(least, most)) as u64;
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -362,24 +351,11 @@ fn disk_hog_on_loop(stage: &mut Stage) -> Result<Truth, Stop> {
     disk.set(speed)?;
     let (depths, kilobytes) = stage.loud(([16, 24, 32], [256, 512]), ([3, 4, 5], [64, 128]));
     let (depth, block_kb) = (stage.draw().pick(&depths), stage.draw().pick(&kilobytes));
+    let mut load = fio_queue(stage, &big, "read", block_kb, depth, 1);
     stage.healthy()?;
 
     stage.trouble_starts();
-    let fio = stage.spawn(
-        Command::new("fio")
-            .args([
-                "--name=hog",
-                "--ioengine=libaio",
-                "--direct=1",
-                "--thread",
-                "--time_based",
-                "--runtime=60",
-            ])
-            .args(["--allow_file_create=0", "--output-format=terse", "--rw=read"])
-            .arg(format!("--bs={block_kb}k"))
-            .arg(format!("--iodepth={depth}"))
-            .arg(format!("--filename={}", big.display())),
-    )?;
+    let fio = stage.spawn(&mut load)?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(5.0, 1.4))?;
     Ok(Truth {

@@ -77,7 +77,7 @@ fn kernel_log(stage: &mut Stage) -> Result<(), Stop> {
     stage.wait_for("the rule that logs", 10, |stage| stage.ended(nft).is_some())?;
     stage.healthy()?;
     stage.trouble_starts();
-    let talker = stage.role("talker", "send-udp", "20000", &place)?;
+    let talker = stage.role("talker", "udp-load", "127.0.0.1:9 20000 1 20", &place)?;
     stage.trouble()?;
     stage.must_run(talker.handle(), "the sender of packets that are logged")
 }

@@ -1,7 +1,7 @@
 //! Ordeals: what the recorder itself has to live through, without losing a sample.
 //!
 //! Nothing is diagnosed here. An ordeal passes when the recorder is alive at its end, ends orderly, and no two samples
-//! in its archive are further apart than [`GAP_S_MAX`].
+//! in its archive are further apart than [`GAP_S`].
 
 mod crowds;
 mod disks;
@@ -17,13 +17,11 @@ use mitra_model::lookup;
 use crate::conductor::Conductor;
 use crate::draw::Draw;
 use crate::incident::{Need, Stop, missing};
-use crate::journal;
+use crate::journal::{self, Journal, Undo};
 use crate::machine;
 use crate::recorder::Mitra;
+use crate::score::GAP_S;
 use crate::stage::{Fs, Part, Stage};
-
-/// One sample may be missed; two are a hole in the story.
-pub const GAP_S_MAX: f64 = 2.0;
 
 /// Where the archive is during an ordeal.
 #[derive(Clone, Copy)]
@@ -66,7 +64,7 @@ pub struct Endured {
 impl Endured {
     /// Whether no sample is missing.
     pub fn is_whole(&self) -> bool {
-        self.samples > 1 && self.longest_gap_s <= GAP_S_MAX
+        self.samples > 1 && self.longest_gap_s <= GAP_S
     }
 }
 
@@ -77,8 +75,7 @@ pub fn endure_all(names: &[String], length: Duration, mitra: &Mitra) -> bool {
     let mut all_well = true;
     for ordeal in all().filter(|o| takes(o.name)) {
         let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
-        let outcome = endure(ordeal, length, mitra, &dir);
-        std::fs::remove_dir_all(&dir).ok();
+        let outcome = with_dir(&dir, || endure(ordeal, length, mitra, &dir));
         let (is_well, said) = match &outcome {
             Ok(endured) => {
                 let word = if endured.is_whole() { "ok" } else { "GAP" };
@@ -99,6 +96,18 @@ pub fn endure_all(names: &[String], length: Duration, mitra: &Mitra) -> bool {
     all_well
 }
 
+/// Does something that has its files in a directory, which is removed, be it by who cleans up.
+fn with_dir<T>(dir: &Path, work: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
+    let name = format!("{}-run", std::process::id());
+    let mut journal = Journal::create(Path::new(journal::DIR), &name)?;
+    journal.note(Undo::Remove(dir.to_owned()))?;
+    let outcome = work();
+    for failed in journal.undo_all() {
+        println!("could not be undone: {failed}");
+    }
+    outcome
+}
+
 /// Puts a recorder through an ordeal of that length, with files in `dir`.
 pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> Result<Endured, Stop> {
     if let Some(why) = missing(ordeal.needs, &machine::base_dir()) {
@@ -109,7 +118,7 @@ pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> R
     // The disk outlives the ordeal's stage: the archive is read when that has been undone.
     let mut draw = Draw::new(1, ordeal.name);
     let nobody = Arc::new(Conductor::new(0, 0, &mut draw));
-    let mut holder = Stage::new("home", Part::Noise, Draw::new(1, "home"), nobody, journals)?;
+    let mut holder = Stage::new(Part::Noise, Draw::new(1, "home"), nobody, journals)?;
     let home = match ordeal.home {
         Home::Disk => dir.to_path_buf(),
         Home::SmallDisk(bytes) => holder.loop_fs(bytes, Fs::Ext4)?.mount().to_path_buf(),
@@ -119,7 +128,7 @@ pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> R
     let (made, conducted) = std::thread::scope(|scope| {
         let act = scope.spawn(|| {
             let conductor = Arc::clone(&conductor);
-            let mut stage = Stage::new(ordeal.name, Part::Control(length), draw, conductor, journals)?;
+            let mut stage = Stage::new(Part::Control(length), draw, conductor, journals)?;
             (ordeal.make)(&mut stage, &home)
         });
         let conducted = conductor.conduct(mitra, &archive, dir, None);

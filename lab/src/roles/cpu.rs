@@ -2,26 +2,30 @@
 
 use std::hint::black_box;
 use std::io;
-use std::thread::sleep;
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use super::{Meter, Role};
+use super::words::numbers;
+use super::{Meter, Role, compute};
 
 /// The roles of this file.
-pub const ROLES: &[Role] = &[("work", work), ("tick", tick)];
+pub const ROLES: &[Role] = &[("work", work), ("tick", tick), ("spin-threads", spin_threads)];
+
+/// How many turns take so long. Sized by the fastest of a few tries: a request is an amount of work, not of time.
+fn turns_of(time: Duration) -> u64 {
+    const TRIED: u64 = 100_000;
+    let fastest = (0..20).map(|_| {
+        let start = Instant::now();
+        black_box(compute(TRIED));
+        start.elapsed()
+    });
+    let fastest_s = fastest.min().unwrap_or_default().as_secs_f64();
+    (TRIED as f64 * time.as_secs_f64() / fastest_s.max(1e-6)) as u64
+}
 
 /// Serves a request of about 4 ms of computing every 10 ms.
 fn work(_: &str) -> io::Result<()> {
-    let mut turns = 100_000_u64;
-    let compute = |turns: u64| (0..turns).fold(1_u64, |a, i| black_box(a.wrapping_mul(i | 1)));
-    // Sized by the fastest of a few tries: a request is an amount of work, not of time.
-    let fastest = (0..20).map(|_| {
-        let start = Instant::now();
-        black_box(compute(turns));
-        start.elapsed()
-    });
-    let fastest_us = fastest.min().unwrap_or_default().as_secs_f64() * 1e6;
-    turns = (turns as f64 * 4_000.0 / fastest_us.max(1.0)) as u64;
+    let turns = turns_of(Duration::from_millis(4));
     let mut meter = Meter::create()?;
     loop {
         let start = Instant::now();
@@ -32,16 +36,30 @@ fn work(_: &str) -> io::Result<()> {
     }
 }
 
-/// Wakes up every 10 ms, and then needs the CPU for a millisecond.
+/// Wakes up every 10 ms and then needs the CPU for a millisecond. What counts is all but the sleep: to be woken late is to
+/// be served late.
 fn tick(_: &str) -> io::Result<()> {
+    const PAUSE: Duration = Duration::from_millis(10);
+    let turns = turns_of(Duration::from_millis(1));
     let mut meter = Meter::create()?;
     loop {
         let start = Instant::now();
-        sleep(Duration::from_millis(10));
-        let mut sum = 0_u64;
-        while start.elapsed() < Duration::from_millis(11) {
-            sum = black_box(sum.wrapping_add(1));
-        }
-        meter.record(start.elapsed())?;
+        sleep(PAUSE);
+        black_box(compute(turns));
+        meter.record(start.elapsed().saturating_sub(PAUSE))?;
     }
+}
+
+/// So many threads that compute for ever.
+fn spin_threads(argument: &str) -> io::Result<()> {
+    let spin = || -> () {
+        loop {
+            black_box(compute(100_000));
+        }
+    };
+    for _ in 1..numbers(argument).first().copied().unwrap_or(1) {
+        spawn(spin);
+    }
+    spin();
+    Ok(())
 }

@@ -1,8 +1,8 @@
 //! Roles that use files.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
-use std::io;
+use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread::sleep;
@@ -10,10 +10,18 @@ use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-use super::{Dice, Meter, PAGE, Role};
+use super::words::{at, split};
+use super::{AlignedPage, Dice, Meter, PAGE, Role};
 
 /// The roles of this file.
-pub const ROLES: &[Role] = &[("map-file", map_file), ("read-file", read_file), ("read-direct", read_direct)];
+pub const ROLES: &[Role] = &[
+    ("map-file", map_file),
+    ("read-file", read_file),
+    ("read-direct", read_direct),
+    ("write-file", write_file),
+    ("read-pages", read_pages),
+    ("make-files", make_files),
+];
 
 /// Maps a file, reads all of it once, then one byte of 20,000 random pages of it a second.
 ///
@@ -70,13 +78,10 @@ fn read_file(path: &str) -> io::Result<()> {
     }
 }
 
-#[repr(align(4096))]
-struct AlignedPage([u8; PAGE]);
-
 /// Reads 100 random pages of a file a second from the device itself.
 fn read_direct(path: &str) -> io::Result<()> {
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).map_err(io::Error::other)?;
-    let file = fs::OpenOptions::new().read(true).custom_flags(direct).open(path)?;
+    let file = OpenOptions::new().read(true).custom_flags(direct).open(path)?;
     let pages = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)? / PAGE;
     let (mut dice, mut meter) = (Dice::new(), Meter::create()?);
     let mut page = AlignedPage([0; PAGE]);
@@ -87,4 +92,55 @@ fn read_direct(path: &str) -> io::Result<()> {
         meter.record(start.elapsed())?;
         sleep(Duration::from_millis(10));
     }
+}
+
+/// Kilobytes at a time, writes a second, MB after which it begins anew, path: buffered writes, as of a log.
+fn write_file(argument: &str) -> io::Result<()> {
+    let (n, path) = split(argument);
+    let (block, per_s, most) = (vec![0x2e_u8; (at(&n, 0) as usize) << 10], at(&n, 1).max(1), at(&n, 2) << 20);
+    let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(path)?;
+    let (mut meter, mut written) = (Meter::create()?, 0);
+    let pause = Duration::from_micros(1_000_000 / per_s);
+    loop {
+        let start = Instant::now();
+        meter.measure(|| file.write_all(&block))?;
+        written += block.len() as u64;
+        if written >= most {
+            written = 0;
+            file = File::create(path)?;
+        }
+        sleep(pause.saturating_sub(start.elapsed()));
+    }
+}
+
+/// Reads a second, path: random pages of a file or a device, past the page cache's help.
+fn read_pages(argument: &str) -> io::Result<()> {
+    let (n, path) = split(argument);
+    let mut file = File::open(path)?;
+    let pages = (io::Seek::seek(&mut file, io::SeekFrom::End(0))? / PAGE as u64) as usize;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random)?;
+    let (mut dice, mut meter, mut page) = (Dice::new(), Meter::create()?, [0_u8; PAGE]);
+    let pause = Duration::from_micros(1_000_000 / at(&n, 0).max(1));
+    loop {
+        let offset = (dice.below(pages.max(1)) * PAGE) as u64;
+        meter.measure(|| {
+            // Not from memory: what was read before is dropped first.
+            rustix::fs::fadvise(&file, offset, NonZeroU64::new(PAGE as u64), rustix::fs::Advice::DontNeed)?;
+            file.read_exact_at(&mut page, offset)
+        })?;
+        sleep(pause);
+    }
+}
+
+/// Files, directory: makes empty files, a thousand to a directory, and ends.
+fn make_files(argument: &str) -> io::Result<()> {
+    let (n, dir) = split(argument);
+    for i in 0..at(&n, 0) {
+        let folder = format!("{dir}/{:04}", i / 1000);
+        if i % 1000 == 0 {
+            fs::create_dir_all(&folder)?;
+        }
+        File::create(format!("{folder}/item-{i}"))?;
+    }
+    Ok(())
 }

@@ -1,15 +1,12 @@
-//! Roles that make very many of something: children, threads, packets.
+//! Roles that make very many of something: children, threads.
 
 use std::io;
-use std::net::UdpSocket;
-use std::thread::sleep;
-use std::time::Duration;
 
-use super::{Meter, Role, numbers};
+use super::words::numbers;
+use super::{Meter, Role};
 
-/// The roles of this file. The argument is a number: of threads, of packets a second.
-pub const ROLES: &[Role] =
-    &[("fork-fast", |_| fork_fast()), ("many-threads", many_threads), ("send-udp", send_udp)];
+/// The roles of this file.
+pub const ROLES: &[Role] = &[("fork-fast", |_| fork_fast()), ("many-threads", many_threads)];
 
 /// The least that the C library takes: nobody does anything on it.
 const STACK_BYTES: usize = 16 << 10;
@@ -59,17 +56,4 @@ fn many_threads(argument: &str) -> io::Result<()> {
     }
     wait_for_ever(std::ptr::null_mut());
     Ok(())
-}
-
-/// Sends so many small packets a second to nobody.
-fn send_udp(argument: &str) -> io::Result<()> {
-    let per_s = numbers(argument).first().copied().unwrap_or(1).max(100);
-    let socket = UdpSocket::bind("127.0.0.1:0")?;
-    loop {
-        for _ in 0..per_s / 100 {
-            // Nobody listens, and that is said at times.
-            _ = socket.send_to(b"x", "127.0.0.1:9");
-        }
-        sleep(Duration::from_millis(10));
-    }
 }

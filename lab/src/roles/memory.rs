@@ -5,7 +5,8 @@ use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Dice, Meter, PAGE, Role, numbers};
+use super::words::numbers;
+use super::{Dice, Meter, PAGE, Role};
 
 /// The roles of this file. The argument is a number of MB, of `grow` MB a second.
 pub const ROLES: &[Role] = &[

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use super::LOG;
+use crate::report::epoch_s;
 
 /// A line is late when an operation takes long; within this it is only the writer's second.
 const LATE_S: f64 = 1.5;
@@ -33,10 +34,6 @@ impl fmt::Display for Latency {
         }
         f.write_str(")")
     }
-}
-
-fn epoch_s(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
 /// Adds up the lines between two moments. An operation that has not ended at `until` counts with the time that it

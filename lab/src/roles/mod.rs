@@ -15,10 +15,11 @@ mod serve;
 mod slow_disk;
 mod storage;
 mod storm;
-mod stream;
 mod tcp;
 mod udp;
+mod words;
 
+use std::hint::black_box;
 use std::io;
 
 pub use dice::Dice;
@@ -36,6 +37,15 @@ pub const ARGUMENT: &str = "MITRA_LAB_ARGUMENT";
 pub const LOG: &str = "MITRA_LAB_LOG";
 const PAGE: usize = 4096;
 
+/// Where a page of a device is read to past the page cache.
+#[repr(align(4096))]
+struct AlignedPage([u8; PAGE]);
+
+/// So many turns of work for the CPU, and none for memory.
+fn compute(turns: u64) -> u64 {
+    (0..turns).fold(1_u64, |a, i| black_box(a.wrapping_mul(i | 1)))
+}
+
 /// A name and the function that plays it, for ever: the parent ends it.
 pub type Role = (&'static str, fn(&str) -> io::Result<()>);
 
@@ -51,7 +61,6 @@ const ROLES: &[&[Role]] = &[
     slow_disk::ROLES,
     storage::ROLES,
     storm::ROLES,
-    stream::ROLES,
     tcp::ROLES,
     udp::ROLES,
 ];
@@ -65,11 +74,6 @@ pub fn play(role: &str) -> io::Result<()> {
     let found = ROLES.iter().copied().flatten().find(|(name, _)| *name == role);
     let (_, play) = found.ok_or_else(|| io::Error::other(format!("no such role: {role}")))?;
     play(&argument)
-}
-
-/// The words of an argument as numbers; a role that needs one says which is missing.
-pub fn numbers(argument: &str) -> Vec<u64> {
-    argument.split_whitespace().filter_map(|w| w.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Dice, Meter, Role, numbers};
+use super::words::numbers;
+use super::{Dice, Meter, Role};
 
 /// The roles of this file. The argument is a port, and of those that write the number of keys.
 pub const ROLES: &[Role] = &[("redis-ping", redis_ping), ("redis-write", redis_write)];

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{ARGUMENT, Dice, LOG, Meter, NAME, ROLE, Role, numbers};
+use super::words::numbers;
+use super::{ARGUMENT, Dice, LOG, Meter, NAME, ROLE, Role};
 
 /// The roles of this file.
 pub const ROLES: &[Role] = &[("serve", serve), ("ask", ask), ("keep", keep)];

@@ -236,7 +236,7 @@ impl Server<'_> {
     fn take_time(&self, bytes: usize) {
         let mut text = [0; 64];
         let read = self.control.read_at(&mut text, 0).unwrap_or(0);
-        let numbers = super::numbers(&String::from_utf8_lossy(text.get(..read).unwrap_or_default()));
+        let numbers = super::words::numbers(&String::from_utf8_lossy(text.get(..read).unwrap_or_default()));
         let [micros, bytes_per_s] = numbers[..] else { return };
         let moving_us = (bytes as u64 * 1_000_000).checked_div(bytes_per_s).unwrap_or(0);
         if micros + moving_us > 0 {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Dice, Meter, PAGE, Role, numbers};
+use super::words::numbers;
+use super::{AlignedPage, Dice, Meter, PAGE, Role};
 
 /// The roles of this file.
 pub const ROLES: &[Role] = &[
@@ -22,9 +23,6 @@ pub const ROLES: &[Role] = &[
 
 /// Files that `keep-files` makes and removes.
 const KEPT: u64 = 20;
-
-#[repr(align(4096))]
-struct AlignedPage([u8; PAGE]);
 
 /// The path and the numbers of an argument.
 fn path_and_numbers(argument: &str) -> (PathBuf, Vec<u64>) {

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::{ARGUMENT, LOG, Meter, NAME, PAGE, ROLE, Role, numbers};
+use super::words::{at, numbers, split};
+use super::{ARGUMENT, LOG, Meter, NAME, PAGE, ROLE, Role, compute};
 
 /// The roles of this file.
 pub const ROLES: &[Role] = &[
@@ -26,10 +27,6 @@ pub const ROLES: &[Role] = &[
 
 /// Threads of a storm need little of a stack.
 const STACK: usize = 64 << 10;
-
-fn compute(turns: u64) -> u64 {
-    (0..turns).fold(1_u64, |a, i| black_box(a.wrapping_mul(i | 1)))
-}
 
 /// Sets a flag once the file is there.
 fn watch(path: &str) -> Arc<AtomicBool> {
@@ -171,13 +168,4 @@ fn burn(argument: &str) -> io::Result<()> {
 fn cpu_time() -> Duration {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(used.tv_sec).unwrap_or(0), u32::try_from(used.tv_nsec).unwrap_or(0))
-}
-
-/// The numbers of an argument and its last word.
-fn split(argument: &str) -> (Vec<u64>, &str) {
-    (numbers(argument), argument.split_whitespace().last().unwrap_or_default())
-}
-
-fn at(numbers: &[u64], i: usize) -> u64 {
-    numbers.get(i).copied().unwrap_or(0)
 }

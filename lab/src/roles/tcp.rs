@@ -8,7 +8,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::words::{address, number};
 use super::{Meter, Role};
 
 /// The roles of this file.
@@ -22,6 +24,7 @@ pub const ROLES: &[Role] = &[
     ("tcp-hold", hold),
     ("tcp-churn", churn),
     ("tcp-pour", pour),
+    ("tcp-stream", stream),
     ("tcp-abandon", abandon),
     ("tcp-drain", drain),
     ("tcp-push", push),
@@ -33,32 +36,10 @@ const WORD: &[u8; 8] = b"12345678";
 /// Connections that a crowd waits for at once; a limit for the laboratory.
 const CROWD_MAX: usize = 2_000;
 
-/// The words of an argument; a role that needs one says so.
-fn words(argument: &str) -> io::Result<(SocketAddr, Vec<u64>, Vec<&str>)> {
-    let mut all = argument.split_whitespace();
-    let address = all.next().and_then(|w| w.parse().ok());
-    let rest: Vec<&str> = all.collect();
-    let numbers = rest.iter().filter_map(|w| w.parse().ok()).collect();
-    Ok((address.ok_or_else(|| io::Error::other("no address"))?, numbers, rest))
-}
-
-/// The number at a place of the argument, or what is usual.
-fn number(numbers: &[u64], at: usize, usual: u64) -> u64 {
-    numbers.get(at).copied().unwrap_or(usual)
-}
-
 /// Lets this process have as many connections as it may.
 fn many_files() -> io::Result<()> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a plain system call that fills a structure on the stack.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: a plain system call that reads a structure on the stack.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let most = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
     Ok(())
 }
 
@@ -78,8 +59,8 @@ pub fn delay(file: &str) -> Duration {
 /// `ADDR BACKLOG FILE`: takes one connection after the other, waits as long as the file says before each, answers a word
 /// and lets the client close first.
 fn serve(argument: &str) -> io::Result<()> {
-    let (address, numbers, words) = words(argument)?;
-    let listener = listen(address, number(&numbers, 0, 128))?;
+    let (address, words) = address(argument)?;
+    let listener = listen(address, number(&words, 0, 128))?;
     let file = words.get(1).copied().unwrap_or_default();
     let mut word = [0_u8; 8];
     loop {
@@ -107,9 +88,9 @@ fn one_visit(address: SocketAddr, patience: Duration) -> io::Result<()> {
 
 /// `ADDR EVERY_MS PATIENCE_MS`: visits a server again and again, one connection each.
 fn visit(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
-    let every = Duration::from_millis(number(&numbers, 0, 20));
-    let patience = Duration::from_millis(number(&numbers, 1, 5_000));
+    let (address, words) = address(argument)?;
+    let every = Duration::from_millis(number(&words, 0, 20));
+    let patience = Duration::from_millis(number(&words, 1, 5_000));
     let mut meter = Meter::create()?;
     loop {
         meter.measure(|| one_visit(address, patience))?;
@@ -155,10 +136,10 @@ impl Visitor {
 
 /// `ADDR PER_S PATIENCE_MS`: so many visits a second, whether or not the ones before are over.
 fn crowd(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
+    let (address, words) = address(argument)?;
     many_files()?;
-    let per_s = number(&numbers, 0, 50).max(1) as f64;
-    let patience = Duration::from_millis(number(&numbers, 1, 4_000));
+    let per_s = number(&words, 0, 50).max(1) as f64;
+    let patience = Duration::from_millis(number(&words, 1, 4_000));
     let (start, mut begun) = (Instant::now(), 0_u64);
     let mut visitors: VecDeque<Visitor> = VecDeque::new();
     loop {
@@ -175,8 +156,8 @@ fn crowd(argument: &str) -> io::Result<()> {
 
 /// `ADDR BYTES`: answers each word on a connection with so many bytes; a thread for each connection.
 fn answer(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
-    let bytes = usize::try_from(number(&numbers, 0, 1_000)).unwrap_or(1_000);
+    let (address, words) = address(argument)?;
+    let bytes = usize::try_from(number(&words, 0, 1_000)).unwrap_or(1_000);
     let listener = listen(address, 128)?;
     loop {
         let (mut stream, _) = listener.accept()?;
@@ -194,9 +175,9 @@ fn answer(argument: &str) -> io::Result<()> {
 
 /// `ADDR BYTES EVERY_MS`: asks on one connection again and again; begins a new one when it breaks.
 fn ask(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
-    let mut body = vec![0_u8; usize::try_from(number(&numbers, 0, 1_000)).unwrap_or(1_000)];
-    let every = Duration::from_millis(number(&numbers, 1, 10));
+    let (address, words) = address(argument)?;
+    let mut body = vec![0_u8; usize::try_from(number(&words, 0, 1_000)).unwrap_or(1_000)];
+    let every = Duration::from_millis(number(&words, 1, 10));
     let mut meter = Meter::create()?;
     let mut stream: Option<TcpStream> = None;
     loop {
@@ -221,7 +202,7 @@ fn ask(argument: &str) -> io::Result<()> {
 
 /// `ADDR`: accepts everything and never reads.
 fn mute(argument: &str) -> io::Result<()> {
-    let (address, ..) = words(argument)?;
+    let (address, _) = address(argument)?;
     many_files()?;
     let listener = listen(address, 1_024)?;
     let mut all = Vec::new();
@@ -232,12 +213,12 @@ fn mute(argument: &str) -> io::Result<()> {
 
 /// `ADDR COUNT PER_S`: opens so many connections and keeps them.
 fn hold(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
+    let (address, words) = address(argument)?;
     many_files()?;
-    let pause = Duration::from_secs_f64(1.0 / number(&numbers, 1, 500).max(1) as f64);
+    let pause = Duration::from_secs_f64(1.0 / number(&words, 1, 500).max(1) as f64);
     let mut all = Vec::new();
     loop {
-        if (all.len() as u64) < number(&numbers, 0, 100)
+        if (all.len() as u64) < number(&words, 0, 100)
             && let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_secs(3))
         {
             all.push(stream);
@@ -248,8 +229,8 @@ fn hold(argument: &str) -> io::Result<()> {
 
 /// `ADDR PER_S`: a connection for each of so many requests a second, closed by this side.
 fn churn(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
-    let per_s = number(&numbers, 0, 100).max(1) as f64;
+    let (address, words) = address(argument)?;
+    let per_s = number(&words, 0, 100).max(1) as f64;
     let (start, mut done) = (Instant::now(), 0_u64);
     loop {
         while (done as f64) < start.elapsed().as_secs_f64() * per_s {
@@ -262,10 +243,10 @@ fn churn(argument: &str) -> io::Result<()> {
 
 /// `ADDR COUNT`: writes into so many connections as much as they take, to somebody who does not read.
 fn pour(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
+    let (address, words) = address(argument)?;
     many_files()?;
     let mut all = Vec::new();
-    for _ in 0..number(&numbers, 0, 10) {
+    for _ in 0..number(&words, 0, 10) {
         let stream = TcpStream::connect(address)?;
         stream.set_nonblocking(true)?;
         all.push(stream);
@@ -279,19 +260,33 @@ fn pour(argument: &str) -> io::Result<()> {
     }
 }
 
+/// `ADDR`: sends as fast as the other end takes it; an operation is 256 KB.
+fn stream(argument: &str) -> io::Result<()> {
+    let (address, _) = address(argument)?;
+    let mut stream = TcpStream::connect(address)?;
+    let (mut meter, block) = (Meter::create()?, vec![7_u8; 256 << 10]);
+    loop {
+        let start = Instant::now();
+        stream.write_all(&block)?;
+        meter.record(start.elapsed())?;
+    }
+}
+
 /// `ADDR`: accepts one connection after the other and reads all that comes.
 fn drain(argument: &str) -> io::Result<()> {
-    let (address, ..) = words(argument)?;
+    let (address, _) = address(argument)?;
     let listener = listen(address, 16)?;
+    let mut buffer = vec![0_u8; 256 << 10];
     loop {
-        io::copy(&mut listener.accept()?.0, &mut io::sink()).ok();
+        let (mut stream, _) = listener.accept()?;
+        while stream.read(&mut buffer).is_ok_and(|n| n > 0) {}
     }
 }
 
 /// `ADDR PER_S`: fills connections to somebody who does not read, and closes them with the data unsent.
 fn abandon(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
-    let pause = Duration::from_secs_f64(1.0 / number(&numbers, 0, 50).max(1) as f64);
+    let (address, words) = address(argument)?;
+    let pause = Duration::from_secs_f64(1.0 / number(&words, 0, 50).max(1) as f64);
     let body = vec![b'.'; 64 << 10];
     loop {
         if let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
@@ -309,8 +304,8 @@ fn abandon(argument: &str) -> io::Result<()> {
 
 /// `ADDR BYTES`: writes so many bytes to whoever comes and closes, with what the other side has not taken still to send.
 fn push(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
-    let body = vec![b'.'; usize::try_from(number(&numbers, 0, 100_000)).unwrap_or(100_000)];
+    let (address, words) = address(argument)?;
+    let body = vec![b'.'; usize::try_from(number(&words, 0, 100_000)).unwrap_or(100_000)];
     let listener = listen(address, 128)?;
     loop {
         let (mut stream, _) = listener.accept()?;
@@ -322,9 +317,9 @@ fn push(argument: &str) -> io::Result<()> {
 
 /// `ADDR BYTES EVERY_MS`: reads so many bytes, slowly, as over a thin line; an answer that is cut off is a failure.
 fn fetch(argument: &str) -> io::Result<()> {
-    let (address, numbers, _) = words(argument)?;
-    let bytes = usize::try_from(number(&numbers, 0, 100_000)).unwrap_or(100_000);
-    let every = Duration::from_millis(number(&numbers, 1, 50));
+    let (address, words) = address(argument)?;
+    let bytes = usize::try_from(number(&words, 0, 100_000)).unwrap_or(100_000);
+    let every = Duration::from_millis(number(&words, 1, 50));
     let mut meter = Meter::create()?;
     let mut piece = vec![0_u8; 8 << 10];
     loop {

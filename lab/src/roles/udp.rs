@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt;
 
 use super::tcp::delay;
+use super::words::{address, number};
 use super::{Dice, Meter, Role};
 
 /// The roles of this file.
@@ -25,19 +26,9 @@ pub const ROLES: &[Role] = &[
 /// The first byte of a datagram that wants an answer.
 const WANTS_ANSWER: u8 = 1;
 
-fn words(argument: &str) -> io::Result<(SocketAddr, Vec<&str>)> {
-    let mut all = argument.split_whitespace();
-    let address = all.next().and_then(|w| w.parse().ok());
-    Ok((address.ok_or_else(|| io::Error::other("no address"))?, all.collect()))
-}
-
-fn number(words: &[&str], at: usize, usual: u64) -> u64 {
-    words.get(at).and_then(|w| w.parse().ok()).unwrap_or(usual)
-}
-
 /// `ADDR RCVBUF FILE`: takes one datagram after the other, works as long as the file says on each, answers if it is asked.
 fn serve(argument: &str) -> io::Result<()> {
-    let (address, words) = words(argument)?;
+    let (address, words) = address(argument)?;
     let socket = UdpSocket::bind(address)?;
     let bytes = usize::try_from(number(&words, 0, 65_536)).unwrap_or(65_536);
     sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
@@ -54,7 +45,7 @@ fn serve(argument: &str) -> io::Result<()> {
 
 /// `ADDR EVERY_MS PATIENCE_MS`: asks and waits for the answer to just that question; asks up to three times.
 fn ask(argument: &str) -> io::Result<()> {
-    let (address, words) = words(argument)?;
+    let (address, words) = address(argument)?;
     let every = Duration::from_millis(number(&words, 0, 20));
     let patience = Duration::from_millis(number(&words, 1, 250));
     let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -86,7 +77,7 @@ fn asked(socket: &UdpSocket, question: &[u8; 16]) -> io::Result<()> {
 
 /// `ADDR PER_S BYTES BURST`: so many datagrams a second in bursts, of which nobody expects anything.
 fn load(argument: &str) -> io::Result<()> {
-    let (address, words) = words(argument)?;
+    let (address, words) = address(argument)?;
     let per_s = number(&words, 0, 100).max(1) as f64;
     let body = vec![0_u8; usize::try_from(number(&words, 1, 1_000)).unwrap_or(1_000)];
     let burst = number(&words, 2, 1).max(1);
@@ -94,9 +85,15 @@ fn load(argument: &str) -> io::Result<()> {
     socket.connect(address)?;
     let (start, mut sent) = (Instant::now(), 0_u64);
     loop {
-        while (sent as f64) < start.elapsed().as_secs_f64() * per_s {
+        let due = (start.elapsed().as_secs_f64() * per_s) as u64;
+        // What was missed for more than a tenth of a second is not made up for.
+        sent = sent.max(due.saturating_sub((per_s / 10.0) as u64));
+        while sent < due {
             for _ in 0..burst {
-                _ = socket.send(&body);
+                // That nobody listened to the one before is told instead of sending this one.
+                if socket.send(&body).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+                    _ = socket.send(&body);
+                }
             }
             sent += burst;
         }
@@ -106,7 +103,7 @@ fn load(argument: &str) -> io::Result<()> {
 
 /// `ADDR`: reads what comes and drops it.
 fn swallow(argument: &str) -> io::Result<()> {
-    let (address, _) = words(argument)?;
+    let (address, _) = address(argument)?;
     let socket = UdpSocket::bind(address)?;
     _ = sockopt::set_socket_recv_buffer_size(&socket, 4 << 20);
     let mut datagram = [0_u8; 2048];
@@ -181,7 +178,7 @@ fn reply(datagram: &[u8]) -> Option<(Vec<u8>, bool, bool)> {
 
 /// `ADDR FILE`: a name server with the manners that the file says. A late answer holds up no other.
 fn dns_serve(argument: &str) -> io::Result<()> {
-    let (address, words) = words(argument)?;
+    let (address, words) = address(argument)?;
     let file = words.first().copied().unwrap_or_default();
     let socket = Arc::new(UdpSocket::bind(address)?);
     let (mut datagram, mut dice) = ([0_u8; 1500], Dice::new());

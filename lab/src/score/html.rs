@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::page::remark;
 use super::{Judged, Summary, Verdict};
-use crate::record::{Kind, State};
+use crate::record::Kind;
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#1c2430}\
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .6rem;border-bottom:1px solid #dde2e8;text-align:left;\
@@ -45,6 +45,7 @@ pub fn html(runs: &[Judged], summary: &Summary) -> String {
     controls(&mut text, runs);
     pairs(&mut text, runs);
     matrix(&mut text, summary);
+    early(&mut text, runs);
     untold(&mut text, summary);
     text.push_str("</html>\n");
     text
@@ -65,6 +66,9 @@ fn goals(text: &mut String, summary: &Summary) {
         _ = write!(text, "<tr><td>{}<td class=n>{right}<td class=n>{all}", escape(name));
     }
     text.push_str("</table>");
+    if let Some(line) = summary.unnameable() {
+        _ = write!(text, "<p><small>{}</small>", escape(&line));
+    }
 }
 
 fn row(text: &mut String, v: &Verdict) {
@@ -100,7 +104,7 @@ fn incidents(text: &mut String, runs: &[Judged]) {
 
 fn controls(text: &mut String, runs: &[Judged]) {
     text.push_str("<h2>Healthy machines</h2><table>");
-    for run in runs.iter().filter(|r| r.record.kind == Kind::Control && r.record.state == State::Made) {
+    for run in runs.iter().filter(|r| r.record.kind == Kind::Control && r.record.state.is_judged()) {
         let said = match run.found_on_control.as_slice() {
             [] => "<span class=y>silent</span>".to_owned(),
             found => format!("<span class=x>{}</span>", escape(&found.join("; "))),
@@ -121,7 +125,7 @@ fn pairs(text: &mut String, runs: &[Judged]) {
                 escape(&run.record.key),
                 escape(&v.condition),
                 mark(v.named),
-                escape(v.answer.as_deref().unwrap_or("nothing"))
+                escape(v.answer.as_deref().or(v.broke.as_deref()).unwrap_or("nothing"))
             );
         }
     }
@@ -148,6 +152,19 @@ fn matrix(text: &mut String, summary: &Summary) {
         }
     }
     text.push_str("</table></div>");
+}
+
+fn early(text: &mut String, runs: &[Judged]) {
+    if runs.iter().all(|r| r.early.is_empty()) {
+        return;
+    }
+    text.push_str("<h2>Before the trouble</h2><table>");
+    for run in runs {
+        for said in &run.early {
+            _ = write!(text, "<tr><td>{}<td>{}", escape(&run.record.key), escape(said));
+        }
+    }
+    text.push_str("</table>");
 }
 
 fn untold(text: &mut String, summary: &Summary) {

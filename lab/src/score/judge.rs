@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::{GAP_S, Judged, judge};
 use crate::baselines;
+use crate::incident::Stop;
 use crate::machine;
 use crate::record::{Kind, Record, Results, State};
 use crate::recorder::Mitra;
-use crate::report;
 
 /// Judges all runs of a folder. With `mitra` the archives are explained anew, else the stored reports count.
 pub fn judge_all(results: &Results, mitra: Option<&Mitra>) -> anyhow::Result<Vec<Judged>> {
@@ -32,40 +32,81 @@ pub fn judge_one(
     baselines: bool,
 ) -> anyhow::Result<Judged> {
     let archive = results.archive(record);
-    let report = match mitra {
-        Some(mitra) if record.state == State::Made => explain(mitra, record, &archive)?,
-        _ => results.report(record).unwrap_or(Value::Null),
+    let (record, report) = match mitra {
+        Some(mitra) if record.state.is_judged() => explain(mitra, record, &archive)?,
+        _ => (record.clone(), results.report(record).unwrap_or(Value::Null)),
     };
-    let gaps_s = if record.state == State::Made { gaps_s(record, &archive) } else { Vec::new() };
+    let gaps_s = if record.state == State::Made { gaps_s(&record, &archive) } else { Vec::new() };
     let answers = if baselines && record.kind == Kind::Incident {
-        baselines::answers(record, &archive, &results.records)
+        baselines::answers(&record, &archive, &results.records)
     } else {
         baselines::Answers::default()
     };
-    Ok(judge(record, &report, gaps_s, answers))
+    Ok(judge(&record, &report, gaps_s, answers))
 }
 
-fn explain(mitra: &Mitra, record: &Record, archive: &Path) -> anyhow::Result<Value> {
+/// The report of now, and the record with what became of it: what Mitra broke over may be explained now, and the other way
+/// round. A run whose recorder died was not finished, and stays what it is.
+fn explain(mitra: &Mitra, record: &Record, archive: &Path) -> anyhow::Result<(Record, Value)> {
+    let mut record = record.clone();
+    if record.acts.iter().any(|a| a.truth.is_none()) {
+        return Ok((record, Value::Null));
+    }
     let (since, until) = record.window();
     let dir = machine::base_dir().join(format!("mitra-lab-score-{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;
     let answer = mitra.explain(archive, &dir, since, until);
     _ = std::fs::remove_dir_all(&dir);
-    let answer = answer.map_err(|stop| anyhow::anyhow!("{stop}")).with_context(|| record.key.clone())?;
-    report::parse(&answer.json).map_err(|e| anyhow::anyhow!("{}: {e}", record.key))
+    match answer {
+        Ok(answer) => {
+            (record.state, record.why) = (State::Made, None);
+            Ok((record, answer.report))
+        }
+        Err(stop @ Stop::Mitra(_)) => {
+            (record.state, record.why) = (State::Broke, Some(stop.to_string()));
+            Ok((record, Value::Null))
+        }
+        Err(stop) => Err(anyhow::anyhow!("{stop}")).with_context(|| record.key.clone()),
+    }
 }
 
-/// Stretches of the window without a frame that are longer than they may be.
+/// Stretches of the window without a frame that are longer than they may be. An archive that cannot be read, or has nothing
+/// of the run, is without a frame all the time.
 fn gaps_s(record: &Record, archive: &Path) -> Vec<f64> {
-    let Ok(reader) = Reader::open(archive) else { return Vec::new() };
     let at = |s: f64| (s * SECOND as f64) as i64;
     let span = Span { since: at(record.since_s), until: at(record.until_s) };
     let mut times = vec![span.since];
-    let read = reader.frames(span, &mut |frame, _| times.push(frame.time.real));
-    if read.is_err() || times.len() < 2 {
-        return Vec::new();
+    let frames = Reader::open(archive)
+        .and_then(|reader| reader.frames(span, &mut |frame, _| times.push(frame.time.real)));
+    if frames.is_err() {
+        times.truncate(1);
     }
     times.push(span.until);
     let gaps = times.windows(2).filter_map(|w| Some((w.last()? - w.first()?) as f64 / SECOND as f64));
     gaps.filter(|s| *s > GAP_S).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::record::{Kind, Record, State};
+
+    #[test]
+    fn an_archive_that_is_not_there_is_a_gap_of_the_whole_run() {
+        let record = Record {
+            key: "a".into(),
+            kind: Kind::Incident,
+            seed: 1,
+            state: State::Made,
+            why: None,
+            acts: Vec::new(),
+            since_s: 100.0,
+            until_s: 120.0,
+            mitra: String::new(),
+            machine: String::new(),
+            live: Vec::new(),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(super::gaps_s(&record, &dir.path().join("nothing")), [20.0]);
+        assert_eq!(super::gaps_s(&record, dir.path()), [20.0]);
+    }
 }

@@ -14,12 +14,12 @@ pub use summary::{Goal, Summary};
 
 use crate::baselines::Answers;
 use crate::incident::{Form, Truth};
-use crate::record::{ActRecord, Kind, Record, State};
+use crate::record::{ActRecord, Kind, LiveRecord, Record, State};
 use crate::report::{incidents, time_of};
 
 /// An incident that starts this long before the trouble is not about the trouble.
 const EARLY_S: f64 = 3.0;
-/// The recorder must not be without a sample for longer.
+/// The recorder must not be without a sample for longer: one may be missed, two are a hole in the story.
 pub const GAP_S: f64 = 2.0;
 
 /// What was right and what was wrong about one incident.
@@ -39,17 +39,17 @@ pub struct Verdict {
     pub root: bool,
     /// It stands anywhere, as a root of any incident.
     pub named: bool,
-    /// The one in first place did it.
+    /// The root is right, and the one in first place did it.
     pub culprit: bool,
     /// What is wrong about the culprit.
     pub culprit_wrong: Vec<String>,
     /// Said minus true.
     pub onset_error_s: Option<f64>,
+    /// Why there was no answer at all.
+    pub broke: Option<String>,
     /// Conditions that the chain should show and does not.
     pub chain_missing: Vec<String>,
-    /// Incidents that begin before the trouble was started.
-    pub false_incidents: Vec<String>,
-    /// Seconds from the true onset until a live answer named the root.
+    /// Seconds from the true onset until a live answer named the root; none if that was before.
     pub live_s: Option<f64>,
     /// What the victim's time was multiplied with.
     pub slower: Option<f64>,
@@ -66,74 +66,128 @@ pub struct Judged {
     pub record: Record,
     /// One for each incident in it.
     pub verdicts: Vec<Verdict>,
-    /// Incidents found on a healthy machine.
+    /// Incidents found on a healthy machine, or that Mitra broke.
     pub found_on_control: Vec<String>,
+    /// Incidents that begin before the trouble was started.
+    pub early: Vec<String>,
+    /// Roots named during the trouble, not in first place, that are none of the run.
+    pub besides: Vec<String>,
     /// Gaps of the recorder.
     pub gaps_s: Vec<f64>,
 }
 
 /// Judges a run by its report. `gaps_s` come from the frames of its archive.
 pub fn judge(record: &Record, report: &Value, gaps_s: Vec<f64>, baselines: Answers) -> Judged {
-    let mut judged =
-        Judged { record: record.clone(), verdicts: Vec::new(), found_on_control: Vec::new(), gaps_s };
-    if record.state != State::Made {
-        return judged;
-    }
-    if record.kind == Kind::Control {
-        judged.found_on_control = incidents(report).iter().map(crate::report::describe).collect();
-        return judged;
-    }
-    for act in record.acts.iter().filter(|a| !a.noise) {
-        let mut verdict = judge_act(record, act, report);
-        verdict.gaps_s.clone_from(&judged.gaps_s);
-        verdict.baselines = baselines.clone();
-        judged.verdicts.push(verdict);
+    let mut judged = Judged {
+        record: record.clone(),
+        verdicts: Vec::new(),
+        found_on_control: Vec::new(),
+        early: Vec::new(),
+        besides: Vec::new(),
+        gaps_s,
+    };
+    let acts = || record.acts.iter().filter(|a| !a.noise);
+    match (record.state, record.kind) {
+        (State::Made, Kind::Control) => {
+            judged.found_on_control = incidents(report).iter().map(crate::report::describe).collect();
+        }
+        (State::Made, _) => {
+            for act in acts() {
+                let mut verdict = judge_act(record, act, report);
+                verdict.gaps_s.clone_from(&judged.gaps_s);
+                verdict.baselines = baselines.clone();
+                judged.verdicts.push(verdict);
+            }
+            look_around(&mut judged, report);
+        }
+        (State::Broke, Kind::Control) => judged.found_on_control.extend(record.why.clone()),
+        (State::Broke, _) => judged.verdicts.extend(acts().map(|act| broken(record, act))),
+        (State::NotMade | State::Skipped | State::Failed, _) => {}
     }
     judged
 }
 
-fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
-    let right = |root: &str| act.condition == root || act.also.iter().any(|a| a == root);
-    let mut verdict = Verdict {
+/// Whether a root is true of an act. What is equally true is said by the incident as it is declared now.
+pub fn is_true(act: &ActRecord, root: &str) -> bool {
+    match crate::incidents::all().find(|i| i.name == act.name) {
+        Some(incident) => act.condition == root || incident.also.contains(&root),
+        None => act.condition == root || act.also.iter().any(|a| a == root),
+    }
+}
+
+/// When the trouble was started: of two at once, the first.
+fn started_s(record: &Record) -> f64 {
+    record.acts.iter().filter(|a| !a.noise).map(|a| a.started_s).fold(f64::MAX, f64::min)
+}
+
+fn verdict_of(act: &ActRecord) -> Verdict {
+    Verdict {
         name: act.name.clone(),
         form: act.form,
         area: act.area.clone(),
         condition: act.condition.clone(),
-        named: crate::report::all_roots(report).iter().any(|r| right(r)),
         slower: act.victims.first().map(|h| h.during.mean_us / h.before.mean_us),
         ..Verdict::default()
-    };
-    // Of two at once, the first begins the trouble.
-    let started_s =
-        record.acts.iter().filter(|a| !a.noise).map(|a| a.started_s).fold(act.started_s, f64::min);
-    let live = record.live.iter().find(|l| l.at_s >= act.onset_s && l.roots.iter().any(|r| right(r)));
-    verdict.live_s = live.map(|l| l.at_s - act.onset_s);
-    for incident in incidents(report) {
-        if time_of(incident, "onset").is_some_and(|onset_s| onset_s < started_s - EARLY_S) {
-            verdict.false_incidents.push(crate::report::describe(incident));
-        }
     }
-    let overlaps = |incident: &&Value| {
-        let onset_s = time_of(incident, "onset").unwrap_or(f64::MAX);
-        let end_s = time_of(incident, "end").unwrap_or(f64::MAX);
-        // Times of a report are whole seconds, rounded down.
-        onset_s <= record.until_s && end_s + 1.0 > started_s
+}
+
+/// An answer that never came is a wrong one.
+fn broken(record: &Record, act: &ActRecord) -> Verdict {
+    Verdict { broke: record.why.clone().or_else(|| Some("Mitra broke".into())), ..verdict_of(act) }
+}
+
+/// What else was said of a run: incidents before the trouble, and roots beside the first one.
+fn look_around(judged: &mut Judged, report: &Value) {
+    let (record, started_s) = (&judged.record, started_s(&judged.record));
+    let is_early = |i: &&Value| time_of(i, "onset").is_some_and(|onset_s| onset_s < started_s - EARLY_S);
+    judged.early = incidents(report).iter().filter(is_early).map(crate::report::describe).collect();
+    let top = crate::report::top(report, started_s, record.until_s);
+    let mut besides = Vec::new();
+    for incident in incidents(report).iter().filter(|i| !is_early(i)) {
+        if top.is_none_or(|top| !std::ptr::eq(top, incident)) {
+            besides.extend(crate::report::root(incident));
+        }
+        let others = incident["other_roots"].as_array().into_iter().flatten();
+        besides.extend(others.filter_map(|o| o["condition"].as_str().map(str::to_owned)));
+    }
+    let is_true = |root: &String| record.acts.iter().filter(|a| !a.noise).any(|a| is_true(a, root));
+    besides.retain(|root| !is_true(root));
+    judged.besides = besides;
+}
+
+fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
+    let right = |root: &str| is_true(act, root);
+    let mut verdict = Verdict {
+        named: crate::report::all_roots(report).iter().any(|r| right(r)),
+        live_s: live_s(record, act),
+        ..verdict_of(act)
     };
-    let Some(top) = incidents(report).iter().find(overlaps) else {
+    let Some(top) = crate::report::top(report, started_s(record), record.until_s) else {
         verdict.culprit_wrong.push("no incident".into());
         return verdict;
     };
     let root = &top["root_cause"];
-    verdict.answer = root["condition"].as_str().map(str::to_owned);
+    verdict.answer = crate::report::root(top);
     verdict.root = verdict.answer.as_deref().is_some_and(right);
     verdict.onset_error_s = time_of(top, "onset").map(|onset_s| onset_s - act.onset_s);
     verdict.culprit_wrong =
         act.truth.as_ref().map(|t| wrong_culprit(&root["culprit"], t)).unwrap_or_default();
-    verdict.culprit = verdict.culprit_wrong.is_empty();
+    verdict.culprit = verdict.root && verdict.culprit_wrong.is_empty();
     let links: Vec<&str> =
         top["chain"].as_array().into_iter().flatten().filter_map(|l| l["condition"].as_str()).collect();
     verdict.chain_missing = act.chain.iter().filter(|c| !links.contains(&c.as_str())).cloned().collect();
     verdict
+}
+
+/// Seconds from the onset until a live answer was right: in first place, of two at once anywhere. One that came while a
+/// reserve was still being used up was there in time.
+fn live_s(record: &Record, act: &ActRecord) -> Option<f64> {
+    let is_right = |live: &LiveRecord| match record.kind {
+        Kind::Pair => live.roots.iter().any(|r| is_true(act, r)),
+        Kind::Incident | Kind::Control | Kind::Noise => live.first().is_some_and(|r| is_true(act, r)),
+    };
+    let live = record.live.iter().find(|l| l.at_s >= act.started_s && is_right(l))?;
+    Some((live.at_s - act.onset_s).max(0.0))
 }
 
 /// What a culprit lacks. Only what the truth has is asked for.

@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 
 use super::{Judged, Summary, Verdict};
-use crate::record::{Kind, State};
+use crate::record::Kind;
 
 /// What is wrong about a verdict, in a few words; empty if nothing is.
 pub fn remark(v: &Verdict) -> String {
+    if let Some(why) = &v.broke {
+        return why.lines().next().unwrap_or_default().to_owned();
+    }
     let mut parts = Vec::new();
     if !v.root {
         parts.push(format!("said {}", v.answer.as_deref().unwrap_or("nothing")));
@@ -20,7 +23,6 @@ pub fn remark(v: &Verdict) -> String {
     if !v.chain_missing.is_empty() {
         parts.push(format!("chain lacks {}", v.chain_missing.join(", ")));
     }
-    parts.extend(v.false_incidents.iter().map(|f| format!("before the trouble: {f}")));
     if !v.gaps_s.is_empty() {
         parts.push(format!("{} gaps of the recorder", v.gaps_s.len()));
     }
@@ -64,7 +66,7 @@ pub fn page(runs: &[Judged], summary: &Summary) -> String {
         _ = writeln!(text, "{}", line(v));
     }
     for kind in [Kind::Pair, Kind::Noise] {
-        for run in runs.iter().filter(|r| r.record.kind == kind && r.record.state == State::Made) {
+        for run in runs.iter().filter(|r| r.record.kind == kind && r.record.state.is_judged()) {
             let named = |v: &Verdict| if v.named { "named" } else { "NOT named" };
             let parts: Vec<String> = run
                 .verdicts
@@ -74,19 +76,24 @@ pub fn page(runs: &[Judged], summary: &Summary) -> String {
                         "{} {} (first: {})",
                         v.condition,
                         named(v),
-                        v.answer.as_deref().unwrap_or("nothing")
+                        v.answer.as_deref().or(v.broke.as_deref()).unwrap_or("nothing")
                     )
                 })
                 .collect();
             _ = writeln!(text, "{:<52} {}", run.record.key, parts.join("; "));
         }
     }
-    for run in runs.iter().filter(|r| r.record.kind == Kind::Control && r.record.state == State::Made) {
+    for run in runs.iter().filter(|r| r.record.kind == Kind::Control && r.record.state.is_judged()) {
         let said = match run.found_on_control.as_slice() {
             [] => "silent".to_owned(),
             found => format!("FALSE: {}", found.join("; ")),
         };
         _ = writeln!(text, "{:<52} {said}", run.record.key);
+    }
+    for run in runs {
+        for said in &run.early {
+            _ = writeln!(text, "{:<52} before the trouble: {said}", run.record.key);
+        }
     }
     _ = writeln!(text);
     for goal in &summary.goals {
@@ -100,6 +107,9 @@ pub fn page(runs: &[Judged], summary: &Summary) -> String {
     _ = writeln!(text, "\nroot in first place, by others on the same recordings");
     for (name, right, all) in &summary.baselines {
         _ = writeln!(text, "  {name:<50} {right} of {all}");
+    }
+    if let Some(line) = summary.unnameable() {
+        _ = writeln!(text, "  {line}");
     }
     if !summary.untold.is_empty() {
         _ = writeln!(text, "\nnot counted");

@@ -1,9 +1,9 @@
 //! Many verdicts in a few numbers, beside the goals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Judged, Verdict};
-use crate::baselines::NAMES;
+use crate::baselines::{self, NAMES};
 use crate::incident::Form;
 use crate::record::{Kind, State};
 
@@ -37,6 +37,8 @@ pub struct Summary {
     pub confusion: BTreeMap<(String, String), usize>,
     /// Right roots of each baseline among the incidents.
     pub baselines: Vec<(&'static str, usize, usize)>,
+    /// True roots that no metric stands for in the table of the baselines.
+    pub unnamed: BTreeSet<String>,
     /// Incidents that were made.
     pub made: usize,
     /// Runs that tell nothing, by reason.
@@ -75,7 +77,11 @@ impl Summary {
         summary.goals.extend(incident_goals(&single));
         summary.goals.extend(run_goals(runs));
         for v in &single {
-            let answer = v.answer.clone().unwrap_or_else(|| "(nothing)".into());
+            let nothing = if v.broke.is_some() { "(broke)" } else { "(nothing)" };
+            let answer = v.answer.clone().unwrap_or_else(|| nothing.into());
+            if !baselines::can_name(&v.condition) {
+                summary.unnamed.insert(v.condition.clone());
+            }
             *summary.confusion.entry((v.condition.clone(), answer)).or_default() += 1;
         }
         for (i, name) in NAMES.iter().enumerate() {
@@ -83,11 +89,25 @@ impl Summary {
             let answered = single.iter().filter(|v| !v.baselines.said.is_empty());
             summary.baselines.push((name, single.iter().filter(right).count(), answered.count()));
         }
-        for run in runs.iter().filter(|r| r.record.state != State::Made) {
+        for run in runs.iter().filter(|r| !r.record.state.is_judged()) {
             let why = run.record.why.clone().unwrap_or_default();
             summary.untold.push((run.record.key.clone(), run.record.state, why));
         }
         summary
+    }
+
+    /// What the baselines cannot say, since nobody names it at the sight of one metric.
+    pub fn unnameable(&self) -> Option<String> {
+        let truths: BTreeSet<&str> = self.confusion.keys().map(|(truth, _)| truth.as_str()).collect();
+        let list: Vec<&str> = self.unnamed.iter().map(String::as_str).collect();
+        (!list.is_empty()).then(|| {
+            format!(
+                "{} of {} true roots are behind no metric of their table: {}",
+                list.len(),
+                truths.len(),
+                list.join(", ")
+            )
+        })
     }
 }
 
@@ -126,20 +146,28 @@ fn incident_goals(single: &[&Verdict]) -> Vec<Goal> {
         should: "",
         reached: None,
     });
-    let early = count(&|v| !v.false_incidents.is_empty());
-    goals.push(Goal {
-        what: "runs with an incident before the trouble",
-        is: early.to_string(),
-        should: "0",
-        reached: (all > 0).then_some(early == 0),
-    });
     goals
 }
 
 fn run_goals(runs: &[Judged]) -> Vec<Goal> {
-    let made =
-        |kind: Kind| runs.iter().filter(move |r| r.record.kind == kind && r.record.state == State::Made);
+    let made = |kind: Kind| runs.iter().filter(move |r| r.record.kind == kind && r.record.state.is_judged());
+    let troubled = || runs.iter().filter(|r| r.record.kind != Kind::Control && r.record.state == State::Made);
     let mut goals = Vec::new();
+    let early = troubled().filter(|r| !r.early.is_empty()).count();
+    goals.push(Goal {
+        what: "runs with an incident before the trouble",
+        is: format!("{early} of {}", troubled().count()),
+        should: "0",
+        reached: (troubled().count() > 0).then_some(early == 0),
+    });
+    let besides: usize = troubled().map(|r| r.besides.len()).sum();
+    let with = troubled().filter(|r| !r.besides.is_empty()).count();
+    goals.push(Goal {
+        what: "wrong roots beside the first one in the trouble",
+        is: format!("{besides} in {with} of {} runs", troubled().count()),
+        should: "",
+        reached: None,
+    });
     let found: usize = made(Kind::Control).map(|r| r.found_on_control.len()).sum();
     let controls = made(Kind::Control).count();
     goals.push(Goal {

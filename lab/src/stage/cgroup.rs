@@ -79,11 +79,6 @@ impl Cgroup {
         })
     }
 
-    /// Limits the number of tasks (controller `pids`).
-    pub fn limit_tasks(&self, tasks: u64) -> Result<(), Stop> {
-        self.write(&["pids.max"], &tasks.to_string())
-    }
-
     /// Limits I/O on a device (controller `io`).
     pub fn limit_io(&self, stage: &mut Stage, device: &str, limit: IoLimit) -> Result<(), Stop> {
         if let Some(dir) = self.dirs.iter().find(|d| d.join("blkio.throttle.read_iops_device").exists()) {
@@ -128,19 +123,25 @@ impl Cgroup {
 }
 
 impl Stage {
-    /// A group under a drawn name with the given controllers: `memory`, `cpu`, `io`, `pids`.
+    /// A group under a drawn name with the given controllers: `memory`, `cpu`, `io`.
     ///
     /// The counters of the last group made are among those of [`Stage::moved`]: `cgroup.cpu.nr_throttled`.
     pub fn cgroup(&mut self, controllers: &[&str]) -> Result<Cgroup, Stop> {
-        let name = format!("{}-{}", self.draw.name(), self.draw.between(10, 9_999));
-        let mut group = Cgroup { name, dirs: Vec::new() };
-        for controller in controllers {
-            let parent = controller_root(controller)?;
-            self.add_dir(&mut group, &parent)?;
-        }
+        let mut parents = controllers.iter().map(|c| controller_root(c)).collect::<Result<Vec<_>, _>>()?;
         let beside = Path::new(ROOT).join("unified");
         if beside.join("cgroup.procs").exists() {
-            self.add_dir(&mut group, &beside)?;
+            parents.push(beside);
+        }
+        // One that is there already is somebody else's, and would be removed at the end.
+        let name = loop {
+            let name = format!("{}-{}", self.draw.name(), self.draw.uniform(10, 9_999));
+            if !parents.iter().any(|p| p.join(&name).exists()) {
+                break name;
+            }
+        };
+        let mut group = Cgroup { name, dirs: Vec::new() };
+        for parent in &parents {
+            self.add_dir(&mut group, parent)?;
         }
         self.timeline.cgroups = group.counter_files();
         Ok(group)

@@ -18,8 +18,6 @@ pub enum Fs {
     Ext4,
     /// XFS; needs 300 MB.
     Xfs,
-    /// Btrfs, single.
-    Btrfs,
     /// Only the device.
     None,
 }
@@ -137,7 +135,6 @@ impl Stage {
         let (maker, fs_type): (&[&str], &str) = match kind {
             Fs::Ext4 => (&["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"], "ext4"),
             Fs::Xfs => (&["mkfs.xfs", "-q", "-f"], "xfs"),
-            Fs::Btrfs => (&["mkfs.btrfs", "-q", "-f"], "btrfs"),
             Fs::None => return Ok(LoopFs { device, mount, backing: backing.to_owned() }),
         };
         let Some((program, flags)) = maker.split_first() else { return Err(Stop::Failed("no mkfs".into())) };

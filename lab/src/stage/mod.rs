@@ -12,6 +12,7 @@ mod slow_disk;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use cgroup::{Cgroup, IoLimit};
@@ -33,6 +34,9 @@ use process::Children;
 const MEM_AVAILABLE_MIN_BYTES: u64 = 300 << 20;
 /// Period of ticks.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Stages of this process so far.
+static STAGES: AtomicU64 = AtomicU64::new(0);
 
 /// What the stage is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,15 +81,10 @@ pub struct Hurt {
 }
 
 impl Stage {
-    /// `name` is unique within the process, `journals` the directory of the journals.
-    pub fn new(
-        name: &str,
-        part: Part,
-        draw: Draw,
-        conductor: Arc<Conductor>,
-        journals: &Path,
-    ) -> Result<Self, Stop> {
-        let token = format!("{}-{name}", std::process::id());
+    /// `journals` is the directory of the journals.
+    pub fn new(part: Part, draw: Draw, conductor: Arc<Conductor>, journals: &Path) -> Result<Self, Stop> {
+        // What it is for must not be told by a path or a command line: the recorder sees both.
+        let token = format!("{}-{}", std::process::id(), STAGES.fetch_add(1, Ordering::Relaxed));
         let mut journal = Journal::create(journals, &token)?;
         let dir = machine::base_dir().join(format!("mitra-lab-{token}"));
         journal.note(Undo::Remove(dir.clone()))?;
@@ -158,7 +157,16 @@ impl Stage {
 
     /// Runs a helper command to its end and returns what it printed. Ctrl-C ends it.
     pub fn run(&mut self, command: &mut Command) -> Result<String, Stop> {
-        self.children.run(command.env(TOKEN, &self.token), &self.dir)
+        self.at_home(command);
+        self.children.run(command, &self.dir)
+    }
+
+    /// What is started here puts its files into the stage's directory, unless it was told another.
+    fn at_home(&self, command: &mut Command) {
+        command.env(TOKEN, &self.token).env("TMPDIR", &self.dir);
+        if command.get_current_dir().is_none() {
+            command.current_dir(&self.dir);
+        }
     }
 
     /// Sleeps, unless the run is interrupted.
@@ -200,19 +208,20 @@ impl Stage {
         self.pass(self.conductor.healthy(), &mut |_| Ok(()))
     }
 
-    /// To be called right before the trouble is started: this is the true onset.
+    /// To be called right before the trouble is started: the cause acts from now on, and this is the true onset.
     pub fn trouble_starts(&mut self) {
         self.timeline.start_phase();
         self.onset_is_now();
         self.trouble_since = self.onset;
+        if self.part != Part::Noise {
+            self.conductor.trouble_starts(self.onset);
+        }
     }
 
-    /// Moves the true onset to now, where the trouble begins to hurt only later than it was started.
+    /// Moves the true onset to now: a reserve that the cause used up first is used up. To be called when that is seen, not
+    /// when it should be by the clock.
     pub fn onset_is_now(&mut self) {
         self.onset = SystemTime::now();
-        if self.part != Part::Noise {
-            self.conductor.onset(self.onset);
-        }
     }
 
     /// Lets the time of the trouble pass.

@@ -62,7 +62,13 @@ fn ip(words: &[&str]) -> Result<String, Stop> {
 impl Stage {
     /// A new network namespace under a drawn name.
     pub fn netns(&mut self) -> Result<Netns, Stop> {
-        let name = format!("{}-{}", self.draw.name(), self.draw.between(100, 999));
+        // One that is there already is somebody else's, and would be removed at the end.
+        let name = loop {
+            let name = format!("{}-{}", self.draw.name(), self.draw.uniform(100, 999));
+            if !PathBuf::from("/run/netns").join(&name).exists() {
+                break name;
+            }
+        };
         let words = ["ip", "netns", "del", &name].map(str::to_owned);
         let exists = PathBuf::from("/run/netns").join(&name);
         // Deleting one that was never made is an error; so is leaving it.

@@ -5,13 +5,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal};
 
 use super::{Cgroup, Netns, Stage};
 use crate::incident::Stop;
-use crate::journal::TOKEN;
 use crate::machine;
 use crate::roles::{self, Latency};
 
@@ -146,7 +145,7 @@ impl Stage {
         let number = self.children.all.len();
         let log = File::create(self.dir.join(format!("process-{number}.log")))?;
         command.process_group(0).stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
-        command.env(TOKEN, &self.token);
+        self.at_home(command);
         let entries: Vec<File> = place.cgroup.map_or_else(|| Ok(Vec::new()), Cgroup::open_entries)?;
         let netns = place.netns.map(Netns::open).transpose()?;
         // SAFETY: the closure only makes plain system calls, on files opened before the fork.
@@ -203,13 +202,21 @@ impl Stage {
         Err(Stop::Failed(format!("{what} ended: {}", tail.join(" / "))))
     }
 
-    /// Sends a signal to the process and what it has started.
-    pub fn signal(&mut self, handle: Handle, signal: Signal) {
-        self.children.signal(handle, signal);
-    }
-
-    /// Kills the process and what it has started.
-    pub fn kill(&mut self, handle: Handle) {
-        self.children.signal(handle, Signal::KILL);
+    /// Sends a signal to the process alone and waits for its end, at most so many seconds and whatever happens: what is
+    /// ended this way has something to put in order.
+    pub fn end(&mut self, handle: Handle, signal: Signal, seconds: u64) -> Result<(), Stop> {
+        if self.ended(handle).is_none()
+            && let Some(pid) = i32::try_from(handle.pid).ok().and_then(Pid::from_raw)
+        {
+            kill_process(pid, signal)?;
+        }
+        let start = Instant::now();
+        while self.ended(handle).is_none() {
+            if start.elapsed().as_secs() >= seconds {
+                return Err(Stop::Failed(format!("a process did not end within {seconds} s")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 }

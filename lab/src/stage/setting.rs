@@ -5,14 +5,13 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Netns, Place, Stage};
-use crate::counters::{self, mem_available_bytes};
+use crate::counters::{self, NR_HUGEPAGES, mem_available_bytes};
 use crate::incident::Stop;
 use crate::journal::Undo;
 use crate::machine;
 use crate::roles::HOLDS;
 
 const PAGE: u64 = 4096;
-const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 /// So often huge pages are asked for: each time the kernel compacts a little more.
 const RESERVE_TRIES: u32 = 4;
 /// A twentieth more than was asked for is near enough.
@@ -53,17 +52,13 @@ impl Stage {
     /// Makes the machine small: huge pages that nobody uses leave about `usable_bytes`. What is too scattered for huge
     /// pages is held by a process of its own.
     pub fn small_memory(&mut self, usable_bytes: u64) -> Result<(), Stop> {
-        let before = fs::read_to_string(NR_HUGEPAGES)
-            .map_err(|e| Stop::Skipped(format!("{NR_HUGEPAGES}: {e}")))?
-            .trim()
-            .to_owned();
-        if before != "0" {
-            return Err(Stop::Skipped("huge pages are in use on this machine".into()));
+        if counters::huge_pages() != Some(0) {
+            return Err(Stop::Skipped("huge pages are in use, or there are none, on this machine".into()));
         }
         let page_bytes = hugepage_bytes().ok_or_else(|| Stop::Skipped("no huge page size".into()))?;
         let available = mem_available_bytes().unwrap_or(0);
         let pages = available.saturating_sub(usable_bytes) / page_bytes;
-        self.journal.note(Undo::Write(NR_HUGEPAGES.into(), before))?;
+        self.journal.note(Undo::Write(NR_HUGEPAGES.into(), "0".into()))?;
         // Huge pages need memory in one piece, and cached files lie all over it.
         let mut left = available;
         for _ in 0..RESERVE_TRIES {
@@ -109,6 +104,20 @@ impl Stage {
         self.must_run(holder, "the process that holds memory")?;
         self.ballast.push(holder);
         Ok(())
+    }
+
+    /// Bounds dirty pages (`dirty`, `dirty_background`) in bytes. The kernel forgets the bound in parts of memory then,
+    /// and takes no bytes of 0: writing the parts again is what undoes it.
+    pub fn bound_dirty(&mut self, which: &str, bytes: u64) -> Result<(), Stop> {
+        let path = |unit: &str| Path::new("/proc/sys/vm").join(format!("{which}_{unit}"));
+        let read = |unit: &str| fs::read_to_string(path(unit)).map(|text| text.trim().to_owned());
+        let (by_bytes, by_ratio) = (read("bytes")?, read("ratio")?);
+        let undo = match by_bytes.as_str() {
+            "0" => Undo::Write(path("ratio"), by_ratio),
+            _ => Undo::Write(path("bytes"), by_bytes),
+        };
+        self.journal.note(undo)?;
+        Ok(fs::write(path("bytes"), bytes.to_string())?)
     }
 
     /// Swaps to a zram device of its own. Returns the name of the device, `zram0`.

@@ -1,0 +1,36 @@
+//! What several incidents need.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::counters::resident_bytes;
+use crate::incident::Stop;
+use crate::stage::{Stage, Victim};
+
+/// `fio` with one job under a drawn name, which uses a file that is there until it is ended.
+pub fn fio(stage: &mut Stage, file: &Path) -> Command {
+    let mut command = Command::new("fio");
+    command
+        .arg(format!("--name={}", stage.draw().name()))
+        .args(["--thread", "--time_based", "--runtime=60", "--allow_file_create=0", "--output-format=terse"])
+        .arg(format!("--filename={}", file.display()));
+    command
+}
+
+/// The same past the page cache, with so many requests in the device's queue all the time.
+pub fn fio_queue(stage: &mut Stage, file: &Path, rw: &str, block_kb: u64, depth: u32, jobs: u32) -> Command {
+    let mut command = fio(stage, file);
+    command
+        .args(["--ioengine=libaio", "--direct=1"])
+        .arg(format!("--rw={rw}"))
+        .arg(format!("--bs={block_kb}k"))
+        .arg(format!("--iodepth={depth}"))
+        .arg(format!("--numjobs={jobs}"));
+    command
+}
+
+/// Waits until the victim has its file in memory.
+pub fn wait_for_pages(stage: &mut Stage, victim: &Victim, bytes: u64) -> Result<(), Stop> {
+    let pid = victim.pid();
+    stage.wait_for("the victim's file in memory", 20, |_| resident_bytes(pid) >= bytes)
+}
