@@ -31,8 +31,8 @@ pub struct Times {
     pub since: SystemTime,
     /// The trouble is started: nothing may be said to begin before.
     pub started: SystemTime,
-    /// The true onset: the cause begins to act. Where it uses up a reserve first (descriptors, ports, blocks, inodes, the
-    /// memory of a group), this is the measured moment at which the reserve is used up.
+    /// The true onset: the cause begins to act. Where it uses up a reserve first that has a limit (descriptors, ports,
+    /// blocks, inodes, tracked connections, …), this is the measured moment at which the reserve is used up.
     pub onset: SystemTime,
     /// The recorder was told to end.
     pub until: SystemTime,

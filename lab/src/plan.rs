@@ -32,7 +32,8 @@ pub fn round(seed: u64, control_seconds: u64) -> Vec<Vec<Piece>> {
 /// them reserves most of the machine's memory.
 pub fn compatible(a: &Incident, b: &Incident) -> bool {
     let reserves = |i: &Incident| i.needs.iter().any(|n| matches!(n, Need::SmallMachine));
-    a.area != b.area && !a.is_true(b.condition) && !b.is_true(a.condition) && !(reserves(a) && reserves(b))
+    let is_one = a.area == b.area || a.is_true(b.condition) || b.is_true(a.condition);
+    !(is_one || reserves(a) && reserves(b))
 }
 
 /// `count` pairs of loud incidents, and half as many incidents in the noise of a control.

@@ -34,3 +34,20 @@ pub fn wait_for_pages(stage: &mut Stage, victim: &Victim, bytes: u64) -> Result<
     let pid = victim.pid();
     stage.wait_for("the victim's file in memory", 20, |_| resident_bytes(pid) >= bytes)
 }
+
+/// The time of a trouble that uses up a reserve first: its true onset is when the reserve is seen to be used up, since nobody
+/// is hurt before. Returns whether it was.
+pub fn trouble_from_full(
+    stage: &mut Stage,
+    mut is_full: impl FnMut() -> Result<bool, Stop>,
+) -> Result<bool, Stop> {
+    let mut was_full = false;
+    stage.trouble_on(|stage, _| {
+        if !was_full && is_full()? {
+            was_full = true;
+            stage.onset_is_now();
+        }
+        Ok(())
+    })?;
+    Ok(was_full)
+}

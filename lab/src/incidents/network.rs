@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+use super::common::trouble_from_full;
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::stage::{Netns, Place, Stage, Victim};
 
@@ -278,8 +279,7 @@ fn lossy_link(stage: &mut Stage) -> Result<Truth, Stop> {
 /// The firewall on the right tracks; somebody holds as many connections open as it may have.
 fn tracking_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let max = stage.draw().between(500, 3_000);
-    let count = fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").unwrap_or_default();
-    leaves_room("tracked connections", count.trim().parse().ok(), max)?;
+    leaves_room("tracked connections", tracked(), max)?;
     stage.sysctl("net.netfilter.nf_conntrack_max", &max.to_string())?;
     let cable = cable(stage)?;
     firewall(stage, &cable.right, &["ct state invalid counter"])?;
@@ -294,7 +294,7 @@ fn tracking_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let (least, most) = stage.loud((1_500, 2_500), (300, 500));
     let per_s = stage.draw().between(least, most);
     cable.client(stage, "tcp-hold", &format!("{held} {} {per_s}", max + 50))?;
-    stage.trouble()?;
+    trouble_from_full(stage, || Ok(cable.right.inside(tracked)?.is_some_and(|n| n >= max)))?;
     stage.suffered(&patient, 5.0)?;
     Ok(Truth { sysctl: Some("net.netfilter.nf_conntrack_max".into()), ..Truth::default() })
 }
@@ -317,15 +317,7 @@ fn no_ports(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     let per_s = (ports as f64 / seconds) as u64;
     let churn = cable.client(stage, "tcp-churn", &format!("{address} {per_s}"))?;
-    let mut is_over = false;
-    stage.trouble_on(|stage, _| {
-        if !is_over && no_port_is_left(&cable.left, there)? {
-            is_over = true;
-            stage.onset_is_now();
-        }
-        Ok(())
-    })?;
-    if !is_over {
+    if !trouble_from_full(stage, || no_port_is_left(&cable.left, there))? {
         return Err(Stop::NotMade("there was a port left all the time".into()));
     }
     stage.failed(&victim, stage.loud(5.0, 2.0))?;
@@ -348,6 +340,11 @@ fn tcp_use(word: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/net/sockstat").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("TCP:"))?;
     line.split_whitespace().skip_while(|w| *w != word).nth(1)?.parse().ok()
+}
+
+/// Connections that the firewall tracks in the namespace of who asks.
+fn tracked() -> Option<u64> {
+    fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").ok()?.trim().parse().ok()
 }
 
 /// A limit of the whole machine is not set near to what the machine itself uses.
@@ -376,7 +373,7 @@ fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     cable.client(stage, "tcp-abandon", &format!("{held} {}", (most / seconds).max(5)))?;
-    stage.trouble()?;
+    trouble_from_full(stage, || Ok(tcp_use("orphan").is_some_and(|n| n >= most)))?;
     stage.failed(&victim, stage.loud(0.5, 0.2))?;
     Ok(Truth { sysctl: Some("net.ipv4.tcp_max_orphans".into()), ..Truth::default() })
 }
@@ -402,7 +399,7 @@ fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     cable.client(stage, "tcp-pour", &format!("{held} {connections}"))?;
-    stage.trouble()?;
+    trouble_from_full(stage, || Ok(tcp_use("mem").is_some_and(|n| n >= pressure)))?;
     stage.suffered(&victim, stage.loud(5.0, 1.5))?;
     Ok(Truth { sysctl: Some("net.ipv4.tcp_mem".into()), ..Truth::default() })
 }

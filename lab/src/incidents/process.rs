@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::process::Command;
 
+use super::common::trouble_from_full;
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::journal::Undo;
 use crate::stage::{Fs, Place, Stage, Victim};
@@ -93,15 +94,8 @@ fn fd_leak(stage: &mut Stage) -> Result<Truth, Stop> {
     let load = stage.draw().name();
     stage.role(&load, "ask", format!("{port} {}", limit / 2), &Place::default())?;
     let fds = format!("/proc/{}/fd", server.pid());
-    let mut is_full = false;
-    stage.trouble_on(|stage, _| {
-        if !is_full && std::fs::read_dir(&fds).is_ok_and(|list| list.count() as u64 >= limit) {
-            is_full = true;
-            stage.onset_is_now();
-        }
-        Ok(())
-    })?;
-    if !is_full {
+    let is_full = || Ok(std::fs::read_dir(&fds).is_ok_and(|list| list.count() as u64 >= limit));
+    if !trouble_from_full(stage, is_full)? {
         return Err(Stop::NotMade("the limit was not reached".into()));
     }
     if stage.suffered(&victim, stage.loud(3.0, 1.5)).is_err() {

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::common::fio_queue;
+use super::common::{fio_queue, trouble_from_full};
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::stage::{Fs, IoLimit, LoopFs, Place, SlowDisk, Speed, Stage};
 
@@ -278,29 +278,13 @@ fn filesystem_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let log = upper.mount().join(format!("{name}.log"));
     let argument = format!("{} {mb_per_s} 0", log.display());
     let writer = stage.role(&name, "write-buffered", argument, &Place::default())?;
-    trouble_from_full(stage, upper.mount(), |s| s.f_bavail < 64)?;
+    trouble_from_full(stage, || Ok(rustix::fs::statvfs(upper.mount()).is_ok_and(|s| s.f_bavail < 64)))?;
     stage.failed(&victim, stage.loud(5.0, 1.0))?;
     Ok(Truth {
         process: Some(name),
         pids: vec![writer.pid()],
         path: Some(upper.mount().display().to_string()),
         ..Truth::default()
-    })
-}
-
-/// The time of the trouble, whose true onset is when the file system is seen to be full: a reserve is used up first.
-fn trouble_from_full(
-    stage: &mut Stage,
-    mount: &Path,
-    is_full: fn(&rustix::fs::StatVfs) -> bool,
-) -> Result<(), Stop> {
-    let mut was_full = false;
-    stage.trouble_on(|stage, _| {
-        if !was_full && rustix::fs::statvfs(mount).is_ok_and(|s| is_full(&s)) {
-            was_full = true;
-            stage.onset_is_now();
-        }
-        Ok(())
     })
 }
 
@@ -327,7 +311,7 @@ fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     let argument = format!("{} {per_s}", upper.mount().display());
     let maker = stage.role(&name, "use-inodes", argument, &Place::default())?;
-    trouble_from_full(stage, upper.mount(), |s| s.f_ffree < 16)?;
+    trouble_from_full(stage, || Ok(rustix::fs::statvfs(upper.mount()).is_ok_and(|s| s.f_ffree < 16)))?;
     stage.failed(&victim, stage.loud(5.0, 1.0))?;
     Ok(Truth {
         process: Some(name),
