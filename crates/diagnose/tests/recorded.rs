@@ -346,3 +346,27 @@ fn a_group_that_waits_at_its_own_limit_is_no_shortage_of_the_machine() {
     m.sys("vm.pgscan_kswapd", 0.0, 5_000.0);
     assert_eq!(ids(&m.explain()), ["anonymous-growth"]);
 }
+
+#[test]
+fn a_working_set_that_no_longer_fits_beside_what_grows_is_its_victim() {
+    let machine = |gb: f64| {
+        let mut m = takes("mem.anon", gb, 20.0);
+        let from = HEALTHY + 12;
+        let late =
+            |value: f64| each(move |i| if (from..HEALTHY + INCIDENT).contains(&i) { value } else { 0.0 });
+        m.sys("vm.pgscan_direct", 0.0, 5_000.0);
+        m.values("vm.pgsteal_file", "", 0, late(55_000.0));
+        m.values("vm.workingset_refault_file", "", 0, late(52_000.0));
+        m.values("vm.workingset_activate_file", "", 0, late(9_000.0));
+        m.task(60, "fio", 0).values("task.read_bytes", &row(60), 0, late(2.2e8));
+        m.values("disk.read_bytes", "vda", 0, late(2.2e8)).values("disk.reads", "vda", 0, late(20_000.0));
+        m.values("psi.io_some", "", 0, late(0.6)).values("tasks.d_io", "", 0, late(1.2));
+        m.values("psi.memory_some", "", 0, late(0.2));
+        let report = m.explain();
+        let roots =
+            report.incidents.iter().flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots));
+        roots.map(|root| root.condition.clone()).collect::<Vec<String>>()
+    };
+    assert_eq!(machine(19.5), ["anonymous-growth"]);
+    assert_eq!(machine(0.0), ["page-cache-thrash"]);
+}
