@@ -19,6 +19,11 @@
 #define CALLS_MAX 512
 #define ERRNO_MAX 4095
 
+/* Classes of calls with a path: the position of its argument plus one; DIR_FIRST where a descriptor
+ * of a directory stands before it. */
+#define PATH_ARG 0x0f
+#define DIR_FIRST 0x10
+
 /* By number of the call. Numbers differ between machines, so user space fills it in before
  * anything is attached; what the values mean is said where they are used. */
 struct call_classes {
@@ -139,6 +144,12 @@ static __always_inline __u8 class_of(long number)
 		return 0;
 	classes = bpf_map_lookup_elem(&call_classes, &first);
 	return classes ? classes->of[i] : 0;
+}
+
+/* A number that can be a key: all that no table has become one. */
+static __always_inline __u32 known_number(__u64 number)
+{
+	return number < CALLS_MAX ? number : CALLS_MAX;
 }
 
 /* What the kind calls other, see where it is used. */

@@ -8,6 +8,9 @@
 
 #include "record.h"
 
+/* A state of a task that never comes back (include/linux/sched.h). */
+#define TASK_DEAD 0x0080
+
 enum { BPF_MAP_TYPE_STACK_TRACE = 7 };
 enum { BPF_F_USER_STACK = 1 << 8 };
 
@@ -22,8 +25,9 @@ struct capture_config {
 	__u64 cgroup; /* only this group of cgroup2; 0: all */
 	__u64 comm[2]; /* only threads of this name; 0: all */
 	__u64 arg; /* of the kind */
+	__u64 until_ns; /* nothing is done after it */
 };
-_Static_assert(sizeof(struct capture_config) == 64, "twin: src/capture/loader.rs");
+_Static_assert(sizeof(struct capture_config) == 72, "twin: src/capture/loader.rs");
 volatile const struct capture_config config = {};
 
 /* On each CPU, so that counting costs no cache line of another one. */
@@ -32,8 +36,12 @@ struct capture_counts {
 	__u64 lost; /* events without room */
 	__u64 stacks_lost; /* events that count, but whose stack had no room */
 	__u64 other; /* of the kind */
+	__u64 runs; /* of all programs, also those that found nothing to do */
+	__u64 stacks; /* that were taken */
+	__u64 looked; /* when the clock was read last, in ticks */
+	__u64 is_over;
 };
-_Static_assert(sizeof(struct capture_counts) == 32, "twin: src/capture/loader.rs");
+_Static_assert(sizeof(struct capture_counts) == 64, "twin: src/capture/loader.rs");
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -46,6 +54,26 @@ static __always_inline struct capture_counts *my_counts(void)
 	__u32 first = 0;
 
 	return bpf_map_lookup_elem(&counts, &first);
+}
+
+/*
+ * The first thing that every program asks: counts the run; false once the time is over. User space ends a
+ * capture, but it may have been stopped (Ctrl-Z), and nobody would. The clock, which costs more than all
+ * the rest of a run that finds nothing to do, is read once in a tick.
+ */
+static __always_inline bool goes_on(void)
+{
+	struct capture_counts *c = my_counts();
+	__u64 tick = bpf_jiffies64();
+
+	if (!c)
+		return false;
+	c->runs += 1;
+	if (c->looked != tick) {
+		c->looked = tick;
+		c->is_over = bpf_ktime_get_ns() >= config.until_ns;
+	}
+	return !c->is_over;
 }
 
 /* Counts an event; false once there were enough of them. */
@@ -138,10 +166,11 @@ static __always_inline __u32 current_image(void)
 	known = bpf_map_lookup_elem(&images, &tgid);
 	if (known && *known == mm)
 		return id;
-	bpf_map_update_elem(&images, &tgid, &mm, BPF_ANY);
+	/* Without room it is not known yet, and told the next time. */
 	rec = bpf_ringbuf_reserve(&image_ring, sizeof(*rec), 0);
 	if (!rec)
 		return id;
+	bpf_map_update_elem(&images, &tgid, &mm, BPF_ANY);
 	rec->id = id;
 	rec->tgid = tgid;
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
@@ -155,11 +184,11 @@ static __always_inline __u32 current_image(void)
 static __always_inline __s32 current_stack(void *ctx, __u64 flags)
 {
 	__s32 id = bpf_get_stackid(ctx, &stacks, flags);
+	struct capture_counts *c = my_counts();
 
-	if (id == -EEXIST) {
-		struct capture_counts *c = my_counts();
-
-		if (c)
+	if (c) {
+		c->stacks += 1;
+		if (id == -EEXIST)
 			c->stacks_lost += 1;
 	}
 	return id;

@@ -41,11 +41,14 @@ typedef struct {
 struct folio {
 	memdesc_flags_t flags; /* since 6.18 */
 	struct address_space *mapping;
-	unsigned long _flags_1; /* the order is in its low byte since 6.6 */
+	unsigned long _flags_1; /* since 6.1; the order is in its low byte since 6.6 */
 };
 struct folio___old {
 	unsigned long flags;
-	unsigned char _folio_order; /* 5.16 to 6.5 */
+	unsigned char _folio_order; /* 6.1 to 6.5 */
+};
+struct page___old {
+	unsigned char compound_order; /* of the second page, up to 6.5 */
 };
 enum pageflags { PG_head = 16 };
 
@@ -173,6 +176,17 @@ static __always_inline struct cache_sum *cache_sum(struct inode *inode, bool of_
 	return sum;
 }
 
+/* Before 6.1 a folio has no field for its order: the second of its pages has it. */
+static __always_inline __u8 order_of_second_page(struct folio *folio)
+{
+	__u64 at = (__u64)folio + bpf_core_type_size(struct page___old) +
+		   bpf_core_field_offset(struct page___old, compound_order);
+	__u8 order = 0;
+
+	bpf_probe_read_kernel(&order, sizeof(order), (void *)at);
+	return order;
+}
+
 static __always_inline __u64 folio_pages(struct folio *folio)
 {
 	struct folio___old *old = (void *)folio;
@@ -182,7 +196,14 @@ static __always_inline __u64 folio_pages(struct folio *folio)
 
 	if (!(flags & head))
 		return 1;
-	order = bpf_core_field_exists(old->_folio_order) ? old->_folio_order : folio->_flags_1 & 0xff;
+	if (bpf_core_field_exists(old->_folio_order))
+		order = old->_folio_order;
+	else if (bpf_core_field_exists(folio->_flags_1))
+		order = folio->_flags_1 & 0xff;
+	else if (bpf_core_field_exists(struct page___old, compound_order))
+		order = order_of_second_page(folio);
+	else
+		order = 0;
 	return 1ULL << (order & 31);
 }
 
@@ -196,20 +217,20 @@ int pages_looked_up(unsigned long long *ctx)
 	struct cache_sum *sum;
 	struct reading *r;
 	__u64 end;
-	bool goes_on;
+	bool continues;
 
-	if (!wanted() || !inode)
+	if (!goes_on() || !wanted() || !inode)
 		return 0;
 	r = bpf_task_storage_get(&reading, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!r) {
 		count_lost();
 		return 0;
 	}
-	goes_on = r->mapping == (__u64)mapping && r->last == last && index > r->index;
+	continues = r->mapping == (__u64)mapping && r->last == last && index > r->index;
 	r->mapping = (__u64)mapping;
 	r->index = index;
 	r->last = last;
-	if (goes_on)
+	if (continues)
 		return 0;
 	sum = cache_sum(inode, false);
 	if (!sum || inode->i_size <= 0)
@@ -235,7 +256,7 @@ SEC("tp_btf/mm_filemap_add_to_page_cache")
 int pages_added(unsigned long long *ctx)
 {
 	struct folio *folio = (struct folio *)ctx[0];
-	struct cache_sum *sum = cache_sum(folio->mapping->host, false);
+	struct cache_sum *sum = goes_on() ? cache_sum(folio->mapping->host, false) : 0;
 
 	if (sum)
 		__sync_fetch_and_add(is_writing() ? &sum->written : &sum->added, folio_pages(folio));
@@ -247,7 +268,7 @@ int pages_deleted(unsigned long long *ctx)
 {
 	struct folio *folio = (struct folio *)ctx[0];
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct cache_sum *sum = cache_sum(folio->mapping->host, true);
+	struct cache_sum *sum = goes_on() ? cache_sum(folio->mapping->host, true) : 0;
 
 	if (sum)
 		__sync_fetch_and_add(task->flags & PF_MEMALLOC ? &sum->evicted : &sum->dropped,
@@ -258,7 +279,8 @@ int pages_deleted(unsigned long long *ctx)
 SEC("tp_btf/mm_filemap_fault")
 int page_faulted(unsigned long long *ctx)
 {
-	struct cache_sum *sum = cache_sum(((struct address_space *)ctx[0])->host, false);
+	struct address_space *mapping = (struct address_space *)ctx[0];
+	struct cache_sum *sum = goes_on() ? cache_sum(mapping->host, false) : 0;
 
 	if (sum)
 		__sync_fetch_and_add(&sum->faults, 1);

@@ -129,7 +129,7 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, __u32 major)
 	struct fault_key key = { .major = major };
 	struct found found = { .key = &key, .addr = ctx->addr };
 
-	if (!wanted() || !count_event())
+	if (!goes_on() || !wanted() || !count_event())
 		return 0;
 	bpf_find_vma(bpf_get_current_task_btf(), found.addr, take_place, &found, 0);
 	count_fault(ctx, &key);
@@ -140,7 +140,7 @@ static __always_inline int fault_plain(struct bpf_perf_event_data *ctx, __u32 ma
 {
 	struct fault_key key = { .major = major };
 
-	if (!wanted() || !count_event())
+	if (!goes_on() || !wanted() || !count_event())
 		return 0;
 	count_fault(ctx, &key);
 	return 0;

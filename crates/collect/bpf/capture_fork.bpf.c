@@ -138,7 +138,7 @@ int fork_entered(unsigned long long *ctx)
 	__u8 class = class_of((long)ctx[1]);
 	struct forking *f;
 
-	if (!class || !wanted() || is_compat(regs))
+	if (!goes_on() || !class || !wanted() || is_compat(regs))
 		return 0;
 	f = bpf_task_storage_get(&forking, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!f) {
@@ -171,7 +171,7 @@ int fork_left(unsigned long long *ctx)
 	struct forking *f;
 	__u64 ns;
 
-	if (!class_of(call_number(regs)) || !wanted())
+	if (!goes_on() || !class_of(call_number(regs)) || !wanted())
 		return 0;
 	/* The child leaves the call too, and has entered none. */
 	f = bpf_task_storage_get(&forking, bpf_get_current_task_btf(), 0, 0);
@@ -228,7 +228,7 @@ int program_started(unsigned long long *ctx)
 	struct task_struct *parent = task->real_parent->group_leader;
 	struct program_sum *sum;
 
-	if (!starts_are_wanted(parent) || !count_event())
+	if (!goes_on() || !starts_are_wanted(parent) || !count_event())
 		return 0;
 	sum = program_sum(task, parent);
 	if (!sum)
@@ -269,7 +269,7 @@ static __always_inline int ended(struct task_struct *task)
 SEC("tp_btf/sched_process_exit")
 int program_ended(unsigned long long *ctx)
 {
-	return (bool)ctx[1] ? ended((struct task_struct *)ctx[0]) : 0;
+	return goes_on() && (bool)ctx[1] ? ended((struct task_struct *)ctx[0]) : 0;
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -277,5 +277,5 @@ int program_ended_old(unsigned long long *ctx)
 {
 	struct task_struct *task = (struct task_struct *)ctx[0];
 
-	return task->signal->live.counter == 0 ? ended(task) : 0;
+	return goes_on() && task->signal->live.counter == 0 ? ended(task) : 0;
 }

@@ -52,6 +52,7 @@ struct lock_wait {
 	__u64 at;
 	__u64 lock;
 	__u64 flags;
+	__u64 tid;
 };
 
 /* Waits that may sleep, by tid: neither allocation nor a lock of a hash that others wait for. */
@@ -146,15 +147,19 @@ SEC("tp_btf/contention_begin")
 int lock_begin(unsigned long long *ctx)
 {
 	struct lock_wait wait = { .lock = ctx[0], .flags = (__u32)ctx[1] };
+	bool is_spin = spins(wait.flags);
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
 	__u32 first = 0;
 	struct lock_wait *old;
 
-	if (!wanted())
+	if (!goes_on() || !wanted())
 		return 0;
-	if (spins(wait.flags)) {
+	wait.tid = tid;
+	if (is_spin) {
 		old = bpf_map_lookup_elem(&lock_spins, &first);
-		if (!old || old->at)
+		/* Who spins for a lock does not begin to, and nobody else runs on its CPU meanwhile: what says
+		 * so was left behind, as when the end was not seen. An interrupt spins for another lock. */
+		if (!old || (old->at && old->tid == tid && old->lock != wait.lock))
 			return 0;
 	} else {
 		old = bpf_map_lookup_elem(&lock_waits, &tid);
@@ -165,8 +170,8 @@ int lock_begin(unsigned long long *ctx)
 			count_lost();
 		return 0;
 	}
-	/* A mutex begins to spin and begins again to sleep: one wait. */
-	if (old->at && old->lock == wait.lock) {
+	/* A mutex begins to spin and begins again to sleep, and so on: one wait. Any other lock begins once. */
+	if (!is_spin && (wait.flags & LCB_F_MUTEX) && old->lock == wait.lock && old->flags != wait.flags) {
 		old->flags = wait.flags;
 		return 0;
 	}
@@ -224,10 +229,10 @@ int lock_end(unsigned long long *ctx)
 	__u32 first = 0;
 	struct lock_wait *wait;
 
-	if (!wanted())
+	if (!goes_on() || !wanted())
 		return 0;
 	wait = bpf_map_lookup_elem(&lock_spins, &first);
-	if (wait && wait->at && wait->lock == lock) {
+	if (wait && wait->at && wait->tid == tid && wait->lock == lock) {
 		count_lock(ctx, wait);
 		wait->at = 0;
 		return 0;
@@ -283,7 +288,7 @@ int futex_entered(unsigned long long *ctx)
 	struct futex_sum *sum;
 	struct futex_wait *wait;
 
-	if (!class || !wanted() || is_compat(regs))
+	if (!goes_on() || !class || !wanted() || is_compat(regs))
 		return 0;
 	if (class == CALL_FUTEX)
 		class = futex_class(call_arg(regs, 1));
@@ -317,7 +322,7 @@ int futex_left(unsigned long long *ctx)
 	struct futex_sum *sum;
 	__u64 ns;
 
-	if (!class || class == CALL_FUTEX_WAKE || !wanted())
+	if (!goes_on() || !class || class == CALL_FUTEX_WAKE || !wanted())
 		return 0;
 	wait = bpf_task_storage_get(&futex_waits, bpf_get_current_task_btf(), 0, 0);
 	if (!wait || !wait->at)

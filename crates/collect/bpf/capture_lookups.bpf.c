@@ -19,11 +19,6 @@ char LICENSE[] SEC("license") = "GPL";
 #define EXAMPLES 4
 #define EXAMPLE_BYTES 48
 
-/* Classes: the position of the path's argument plus one; DIR_FIRST where a descriptor of
- * a directory stands before it. */
-#define PATH_ARG 0x0f
-#define DIR_FIRST 0x10
-
 enum dir_flag {
 	DIR_CUT = 1, /* the directory's name is longer than there is room for */
 };
@@ -165,7 +160,7 @@ int lookup_failed(unsigned long long *ctx)
 	__u8 class;
 	long call;
 
-	if ((long)ctx[1] != -ENOENT)
+	if (!goes_on() || (long)ctx[1] != -ENOENT)
 		return 0;
 	tgid = current_tgid();
 	if (!wanted())

@@ -10,7 +10,6 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define FLAG_D_ONLY 1
 #define TASK_INTERRUPTIBLE 0x0001
-#define TASK_DEAD 0x0080
 
 enum off_state { OFF_RUNNABLE, OFF_SLEEPING, OFF_BLOCKED, OFF_IDLE, OFF_OTHER };
 
@@ -146,6 +145,8 @@ int off_switch(unsigned long long *ctx)
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
 
+	if (!goes_on())
+		return 0;
 	back_on_cpu(next->pid);
 	leave_cpu(ctx, prev, ctx[0], (__u32)ctx[3]);
 	return 0;
@@ -159,6 +160,8 @@ int off_switch_old(unsigned long long *ctx)
 	__u32 state = bpf_core_field_exists(prev->__state) ? prev->__state :
 							     ((struct task_struct___state *)prev)->state;
 
+	if (!goes_on())
+		return 0;
 	back_on_cpu(next->pid);
 	leave_cpu(ctx, prev, ctx[0], state);
 	return 0;

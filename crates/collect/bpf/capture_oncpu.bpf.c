@@ -30,6 +30,8 @@ int on_tick(void *ctx)
 	struct on_key key = {};
 	__u64 *sum;
 
+	if (!goes_on())
+		return 0;
 	/* The thread of id 0 is the idle one. */
 	if (!(__u32)id || !wanted() || !count_event())
 		return 0;

@@ -12,7 +12,6 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define RUN_TASKS 16384
 #define RUN_SUMS 4096
-#define TASK_DEAD 0x80
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -113,5 +112,7 @@ int switched(unsigned long long *ctx)
 {
 	__u32 state = (__u32)ctx[3];
 
+	if (!goes_on())
+		return 0;
 	return on_switch((struct task_struct *)ctx[1], ctx[0] || state == TASK_RUNNING, state & TASK_DEAD);
 }

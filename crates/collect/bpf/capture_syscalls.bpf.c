@@ -72,7 +72,7 @@ int call_entered(unsigned long long *ctx)
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	struct entered *e;
 
-	if (!wanted())
+	if (!goes_on() || !wanted())
 		return 0;
 	if (is_compat(regs)) {
 		/* A call of a 32-bit program. */
@@ -92,13 +92,14 @@ int call_entered(unsigned long long *ctx)
 SEC("tp_btf/sys_exit")
 int call_left(unsigned long long *ctx)
 {
+	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	long result = (long)ctx[1];
 	struct call_key key = { .tgid = current_tgid() };
 	struct call_sum *sum;
 	struct entered *e;
 	__u64 ns;
 
-	if (!wanted())
+	if (!goes_on() || !wanted())
 		return 0;
 	e = bpf_task_storage_get(&entered, bpf_get_current_task_btf(), 0, 0);
 	if (!e || !e->at)
@@ -107,14 +108,15 @@ int call_left(unsigned long long *ctx)
 	e->at = 0;
 	if (ns < config.min_ns || !count_event())
 		return 0;
-	key.call = e->call;
+	key.call = known_number(e->call);
 	sum = times_of(&call_sums, &first_sums, &key, bpf_get_current_task_btf());
 	if (!sum) {
 		count_lost();
 		return 0;
 	}
 	add_time(&sum->times, ns);
-	if (result < 0 && result >= -ERRNO_MAX)
+	/* After sigreturn a register of the program is where a result would be, and there is no number. */
+	if (result < 0 && result >= -ERRNO_MAX && call_number(regs) >= 0)
 		__sync_fetch_and_add(&sum->errors, 1);
 	return 0;
 }
@@ -126,8 +128,9 @@ int call_failed(unsigned long long *ctx)
 	long result = (long)ctx[1];
 	struct error_key key = {};
 	struct error_sum *sum;
+	long number;
 
-	if (result >= 0 || result < -ERRNO_MAX)
+	if (!goes_on() || result >= 0 || result < -ERRNO_MAX)
 		return 0;
 	key.tgid = current_tgid();
 	if (!wanted())
@@ -136,9 +139,11 @@ int call_failed(unsigned long long *ctx)
 		count_other();
 		return 0;
 	}
-	if (!count_event())
+	/* After sigreturn a register of the program is where a result would be. */
+	number = call_number(regs);
+	if (number < 0 || !count_event())
 		return 0;
-	key.call = call_number(regs);
+	key.call = known_number(number);
 	key.error = -result;
 	sum = bpf_map_lookup_elem(&error_sums, &key);
 	if (!sum) {

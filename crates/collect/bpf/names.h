@@ -65,7 +65,6 @@ struct task_struct___files {
 
 enum names_flag {
 	NAMES_DEEPER = 1, /* there are more directories above */
-	NAMES_OF_FS = 2,  /* up to the root of the file system, not of the tree */
 	NAMES_UNKNOWN = 4,
 };
 
@@ -88,7 +87,7 @@ static __always_inline void read_names(struct names *to, struct dentry *dentry, 
 	struct mount *mount = vfs ? (struct mount *)((__u64)vfs - offset) : 0;
 
 	to->count = 0;
-	to->flags = mount ? 0 : NAMES_OF_FS;
+	to->flags = 0;
 	for (int i = 0; i < STEPS_MAX && dentry; i++) {
 		/* From memory, so that the verifier does not follow its value through all turns. */
 		__u32 n = *(volatile __u32 *)&to->count;

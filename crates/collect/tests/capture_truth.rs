@@ -139,6 +139,8 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     assert!(
         refused(&Request { pid: Some(4_194_303), ..Request::new("offcpu", 1.0, "") }).contains("no process")
     );
+    let another = Request { pid_began: Some(1), ..own("offcpu", "mitra", 1.0) };
+    assert!(refused(&another).contains("another one has its number"));
     let mut odd = Request::new("offcpu", 1.0, "");
     odd.options.insert("hue".into(), "blue".into());
     assert!(refused(&odd).contains("no option"));

@@ -75,6 +75,11 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
+/// The memory that mappings take.
+pub(crate) fn bytes(mappings: &[Mapping]) -> u64 {
+    mappings.iter().map(|mapping| (size_of::<Mapping>() + mapping.path.capacity()) as u64).sum()
+}
+
 /// The mapping that an address lies in.
 pub(crate) fn find(mappings: &[Mapping], address: u64) -> Option<&Mapping> {
     let after = mappings.partition_point(|mapping| mapping.start <= address);

@@ -36,7 +36,15 @@ impl PerfMap {
         }
         // The order of the lines is kept where the starts are equal.
         map.functions.sort_by_key(|(start, ..)| *start);
+        map.functions.shrink_to_fit();
+        map.text.shrink_to_fit();
         map
+    }
+
+    /// The memory that it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let functions = self.functions.capacity() * size_of::<(u64, u64, u32, u32)>();
+        (functions + self.text.capacity()) as u64
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -14,7 +14,57 @@ use crate::perfmap::PerfMap;
 /// A maps file of more is cut off.
 const MAPS_BYTES_MAX: u64 = 16 << 20;
 /// A perf map of more is cut off.
-const PERF_MAP_BYTES_MAX: u64 = 128 << 20;
+const PERF_MAP_BYTES_MAX: u64 = 32 << 20;
+/// Perf maps of all processes together: any user can write one of any size.
+const PERF_MAPS_BYTES_MAX: u64 = 256 << 20;
+/// Mappings of all processes together: any user can make tens of thousands, of files with long names.
+const MAPPINGS_BYTES_MAX: u64 = 128 << 20;
+
+/// Memory that what processes say of themselves may take.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    perf_maps: u64,
+    mappings: u64,
+    /// Whether something was left out for it.
+    pub(crate) is_spent: bool,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { perf_maps: PERF_MAPS_BYTES_MAX, mappings: MAPPINGS_BYTES_MAX, is_spent: false }
+    }
+}
+
+impl Budget {
+    /// Mappings, if there is room for them in place of those before.
+    fn mappings(&mut self, before: &[Mapping], now: Vec<Mapping>) -> Vec<Mapping> {
+        self.mappings += maps::bytes(before);
+        match self.mappings.checked_sub(maps::bytes(&now)) {
+            Some(left) => {
+                self.mappings = left;
+                now
+            }
+            None => {
+                self.is_spent = true;
+                Vec::new()
+            }
+        }
+    }
+
+    /// A perf map, if there is room for it.
+    fn perf_map(&mut self, map: PerfMap) -> PerfMap {
+        match self.perf_maps.checked_sub(map.bytes()) {
+            Some(left) => {
+                self.perf_maps = left;
+                map
+            }
+            None => {
+                self.is_spent = true;
+                PerfMap::default()
+            }
+        }
+    }
+}
 
 /// The directory that a process sees as `/`.
 enum Root {
@@ -40,13 +90,13 @@ pub(crate) struct Process {
 
 impl Process {
     /// Reads what can be read of it. `may_hold_root` allows one open file.
-    pub(crate) fn read(pid: u32, may_hold_root: bool) -> Process {
+    pub(crate) fn read(pid: u32, may_hold_root: bool, budget: &mut Budget) -> Process {
         Process {
             pid,
             root: root(pid, may_hold_root),
             own_pid: own_pid(pid).unwrap_or(pid),
             user: fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid()),
-            mappings: mappings(pid),
+            mappings: budget.mappings(&[], mappings(pid)),
             perf_map: None,
         }
     }
@@ -57,7 +107,7 @@ impl Process {
     }
 
     /// Takes in what was mapped since, unless the process has ended or runs another program now.
-    pub(crate) fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self, budget: &mut Budget) {
         let now = mappings(self.pid);
         let is_same = match (self.mappings.first(), now.first()) {
             // The lowest code is the program's own, at another address each time that one starts.
@@ -66,7 +116,7 @@ impl Process {
             _ => false,
         };
         if is_same {
-            self.mappings = now;
+            self.mappings = budget.mappings(&self.mappings, now);
         }
     }
 
@@ -95,22 +145,25 @@ impl Process {
     }
 
     /// The name of a function that was compiled while the process ran.
-    pub(crate) fn compiled(&mut self, address: u64) -> Option<&str> {
+    pub(crate) fn compiled(&mut self, address: u64, budget: &mut Budget) -> Option<&str> {
         if self.perf_map.is_none() {
-            self.perf_map = Some(self.read_perf_map().unwrap_or_default());
+            let map = self.read_perf_map(budget).unwrap_or_default();
+            self.perf_map = Some(budget.perf_map(map));
         }
         self.perf_map.as_ref()?.name(address)
     }
 
     /// Whether its runtime writes names of compiled functions at all.
-    pub(crate) fn writes_perf_map(&mut self) -> bool {
-        _ = self.compiled(0);
+    pub(crate) fn writes_perf_map(&mut self, budget: &mut Budget) -> bool {
+        _ = self.compiled(0, budget);
         self.perf_map.as_ref().is_some_and(|map| !map.is_empty())
     }
 
-    fn read_perf_map(&self) -> Option<PerfMap> {
+    fn read_perf_map(&self, budget: &mut Budget) -> Option<PerfMap> {
         let path = format!("tmp/perf-{}.map", self.own_pid);
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        // Neither a symbolic link nor, below, another name of a file somewhere else: whoever can write to this directory
+        // could show a file that only we can read.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = match &self.root {
             Root::Ours => rustix::fs::open(format!("/{path}"), flags, Mode::empty()),
             // A link in a container leads to what the container sees there, not to our files.
@@ -120,11 +173,16 @@ impl Process {
             Root::Unknown => return None,
         };
         let file = fs::File::from(file.ok()?);
-        let owner = file.metadata().ok()?.uid();
-        if owner != 0 && Some(owner) != self.user {
+        let meta = file.metadata().ok()?;
+        let is_its_own = meta.uid() == 0 || Some(meta.uid()) == self.user;
+        if !is_its_own || !meta.is_file() || meta.nlink() != 1 {
             return None;
         }
-        Some(PerfMap::parse(&text(file, PERF_MAP_BYTES_MAX)?))
+        if budget.perf_maps == 0 {
+            budget.is_spent = true;
+            return None;
+        }
+        Some(PerfMap::parse(&text(file, PERF_MAP_BYTES_MAX.min(budget.perf_maps))?))
     }
 }
 
@@ -140,7 +198,11 @@ fn text(file: fs::File, bytes_max: u64) -> Option<String> {
     }
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    // What is not text is copied, with three bytes for one that makes no sense; what is, which is all but always, is not.
+    Some(
+        String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+    )
 }
 
 fn root(pid: u32, may_hold: bool) -> Root {
@@ -165,4 +227,27 @@ fn own_pid(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_whitespace().last()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_processes_say_of_themselves_takes_no_more_than_there_is_for_it() {
+        let map = |names: usize| PerfMap::parse(&"1000 10 name\n".repeat(names));
+        let mut budget = Budget { perf_maps: map(5).bytes(), ..Budget::default() };
+        assert!(budget.perf_map(map(6)).is_empty() && budget.is_spent);
+        budget.is_spent = false;
+        assert!(!budget.perf_map(map(3)).is_empty() && !budget.is_spent);
+        assert!(budget.perf_map(map(3)).is_empty() && budget.is_spent);
+
+        let own = mappings(std::process::id());
+        let mut budget = Budget { mappings: maps::bytes(&own) + 1, ..Budget::default() };
+        let first = budget.mappings(&[], own.clone());
+        assert_eq!(first, own);
+        // Of another process there is no room; in place of the first ones there is.
+        assert!(budget.mappings(&[], own.clone()).is_empty() && budget.is_spent);
+        assert_eq!(budget.mappings(&first, own.clone()), own);
+    }
 }

@@ -4,6 +4,7 @@
 //! symbol table, its debug information, or the debug file that its build id or debug link names), or in what a JIT
 //! compiler wrote. An address that nobody names stays `[module+0xoffset]`.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use mitra_model::capture::{Image, KERNEL_MARK, RawStack};
 
 use crate::kernel::KernelSymbols;
 use crate::maps;
-use crate::process::Process;
+use crate::process::{Budget, Process};
 
 /// Programs whose mappings are kept.
 const PROCESSES_MAX: usize = 8192;
@@ -47,9 +48,11 @@ const CUT_OFF: &str = "[cut off]";
 /// Names the addresses of stacks. Knows the programs that were shown to it, also after they ended.
 pub struct Symbols {
     symbolizer: Symbolizer,
-    kernel: KernelSymbols,
+    /// Read when the first name is wanted: what only watches has no use for it.
+    kernel: OnceCell<KernelSymbols>,
     hides_kernel: bool,
     processes: HashMap<(u32, u32), Known>,
+    budget: Budget,
     roots: usize,
     /// Runtimes that hide the names of their functions, by what would show them.
     hidden: HashSet<(&'static str, u32)>,
@@ -78,9 +81,10 @@ impl Symbols {
         let builder = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false);
         Symbols {
             symbolizer: builder.enable_auto_reload(false).build(),
-            kernel: KernelSymbols::read(Path::new("/proc/kallsyms")),
+            kernel: OnceCell::new(),
             hides_kernel: false,
             processes: HashMap::new(),
+            budget: Budget::default(),
             roots: 0,
             hidden: HashSet::new(),
             stacks: 0,
@@ -94,7 +98,7 @@ impl Symbols {
         for known in self.processes.values_mut() {
             if REFRESH_AFTER.get(known.refreshes).is_some_and(|after| known.seen.elapsed() >= *after) {
                 known.refreshes += 1;
-                known.process.refresh();
+                known.process.refresh(&mut self.budget);
             }
         }
         for image in images {
@@ -106,7 +110,7 @@ impl Symbols {
         if self.processes.len() >= PROCESSES_MAX || self.processes.contains_key(&(pid, image)) {
             return;
         }
-        let process = Process::read(pid, self.roots < ROOTS_MAX);
+        let process = Process::read(pid, self.roots < ROOTS_MAX, &mut self.budget);
         self.roots += usize::from(process.holds_root());
         let known =
             Known { process, names: HashMap::new(), seen: Instant::now(), refreshes: 0, is_final: false };
@@ -123,7 +127,7 @@ impl Symbols {
                 && !known.is_final
             {
                 known.is_final = true;
-                known.process.refresh();
+                known.process.refresh(&mut self.budget);
             }
         }
         // The kernel follows frame pointers. Where there is none it follows whatever stands in its place, and what it finds
@@ -163,7 +167,7 @@ impl Symbols {
         let interprets = names.iter().any(|name| name.starts_with("_PyEval_EvalFrame"));
         if interprets && !names.iter().any(|name| name.starts_with("py::")) {
             let known = self.processes.get_mut(&(stack.pid, stack.image));
-            let writes = known.is_some_and(|known| known.process.writes_perf_map());
+            let writes = known.is_some_and(|known| known.process.writes_perf_map(&mut self.budget));
             self.hidden.insert((if writes { PYTHON_CUT_OFF } else { PYTHON }, stack.pid));
         }
     }
@@ -173,12 +177,13 @@ impl Symbols {
         let Some(known) = self.processes.get_mut(&(stack.pid, stack.image)) else { return true };
         known.process.mappings.is_empty()
             || maps::find(&known.process.mappings, address).is_some()
-            || known.process.compiled(address).is_some()
+            || known.process.compiled(address, &mut self.budget).is_some()
     }
 
     fn in_kernel(&mut self, address: u64, is_leaf: bool) -> String {
-        self.hides_kernel |= self.kernel.is_empty();
-        match self.kernel.name(at_call(address, is_leaf)) {
+        let kernel = self.kernel.get_or_init(kernel);
+        self.hides_kernel |= kernel.is_empty();
+        match kernel.name(at_call(address, is_leaf)) {
             Some(name) => format!("{name}{KERNEL_MARK}"),
             None => format!("{address:#x}{KERNEL_MARK}"),
         }
@@ -193,13 +198,16 @@ impl Symbols {
             return name.clone();
         }
         let name = match maps::find(&known.process.mappings, called).cloned() {
-            None => known.process.compiled(called).map_or_else(|| format!("[unknown {address:#x}]"), bounded),
+            None => {
+                let name = known.process.compiled(called, &mut self.budget);
+                name.map_or_else(|| format!("[unknown {address:#x}]"), bounded)
+            }
             Some(mapping) => {
                 let offset = called - mapping.start + mapping.offset;
                 let file = known.process.file(&mapping);
                 let found = file.and_then(|file| in_file(&self.symbolizer, file, offset));
                 let is_file = mapping.is_file();
-                let found = found.or_else(|| known.process.compiled(called).map(bounded));
+                let found = found.or_else(|| known.process.compiled(called, &mut self.budget).map(bounded));
                 if found.is_none() && !is_file && mapping.path.is_empty() {
                     self.hidden.insert((runtime(&known.process.mappings), stack.pid));
                 }
@@ -216,6 +224,13 @@ impl Symbols {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.budget.is_spent {
+            notes.push(
+                "some functions have no names: the mappings of all processes, or what they say of code that was compiled \
+                 while they ran (/tmp/perf-PID.map), took more memory than there is for it"
+                    .to_owned(),
+            );
+        }
         if self.hides_kernel {
             notes.push("functions of the kernel have no names: kernel.kptr_restrict hides them".to_owned());
         }
@@ -240,6 +255,10 @@ impl Symbols {
         }
         notes
     }
+}
+
+fn kernel() -> KernelSymbols {
+    KernelSymbols::read(Path::new("/proc/kallsyms"))
 }
 
 const PYTHON: &str = "of CPython the interpreter is shown, not the functions of the program; from 3.12 on \
@@ -350,7 +369,7 @@ mod tests {
     #[test]
     fn the_probe_is_left_out() {
         let mut symbols = Symbols::new();
-        let kernel = &symbols.kernel;
+        let kernel = symbols.kernel.get_or_init(kernel);
         let (Some(schedule), Some(run)) = (kernel.address("__schedule"), kernel.address("bpf_trace_run4"))
         else {
             println!("skipped: this kernel hides its addresses");

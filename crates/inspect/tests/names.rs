@@ -133,6 +133,28 @@ fn what_a_jit_writes_is_read() {
     assert_eq!(inner, "py::inner:/srv/app.py");
 }
 
+/// Whoever may write to `/tmp` could show a file that only its reader may see.
+#[test]
+fn another_file_in_place_of_what_a_jit_writes_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(running) = start(dir.path(), &[("strip", &["it"])]) else { return };
+    let map = format!("/tmp/perf-{}.map", running.child.id());
+    let elsewhere = format!("/tmp/mitra-test-{}.map", running.child.id());
+    std::fs::write(&elsewhere, format!("{:x} 10 of_another_file\n", running.inner)).unwrap();
+    let mut found = Vec::new();
+    std::os::unix::fs::symlink(&elsewhere, &map).unwrap();
+    found.extend(names(&mut Symbols::new(), &running));
+    std::fs::remove_file(&map).unwrap();
+    std::fs::hard_link(&elsewhere, &map).unwrap();
+    found.extend(names(&mut Symbols::new(), &running));
+    std::fs::remove_file(&map).unwrap();
+    std::fs::rename(&elsewhere, &map).unwrap();
+    let [_, own] = names(&mut Symbols::new(), &running);
+    std::fs::remove_file(&map).unwrap();
+    assert_eq!(own, "of_another_file", "it is one that is read");
+    assert!(!found.contains(&own), "{found:?}");
+}
+
 #[test]
 fn what_somebody_else_writes_of_a_process_is_not_believed() {
     let dir = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ mod bpf {
     use std::time::{Duration, Instant};
 
     use anyhow::{Context, Result, anyhow};
-    use mitra_collect::capture::{Armed, Capture, Request};
+    use mitra_collect::capture::{Armed, Capture, Request, resolve};
     use mitra_inspect::Symbols;
     use mitra_model::capture::RawStack;
     use mitra_model::{Event, EventKind};
@@ -94,23 +94,24 @@ mod bpf {
         }
 
         fn look(&mut self) {
-            let mut images = Vec::new();
+            self.looks += 1;
+            let is_next_second = self.looks.is_multiple_of(10);
+            let symbols = &mut self.symbols;
             let has_ended = |one: &mut Armed| {
                 let has_ended = one.poll().is_some();
-                images.extend(one.take_images());
+                let images = one.take_images();
+                // New programs at once; each second those of before again, which have loaded libraries since.
+                if !images.is_empty() || is_next_second {
+                    one.charge(|| symbols.remember(&images));
+                }
                 has_ended || is_stopped()
             };
             self.ended.extend(self.armed.extract_if(.., has_ended));
-            self.looks += 1;
             self.looked = Instant::now();
-            // New programs at once; each second those of before again, which have loaded libraries since.
-            if !images.is_empty() || self.looks.is_multiple_of(10) {
-                self.symbols.remember(&images);
-            }
         }
 
         fn store(&mut self, one: Armed) -> Result<()> {
-            let mut captured = one.finish().resolve(&mut |stack| self.names(stack));
+            let mut captured = resolve(one.finish(), &mut |stack| self.names(stack));
             captured.notes.extend(self.symbols.notes());
             let is_unnamed = is_stopped() && captured.profile.is_some();
             captured.notes.extend(is_unnamed.then(|| UNNAMED.to_owned()));

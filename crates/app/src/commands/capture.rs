@@ -93,7 +93,7 @@ mod probes {
     use std::time::{Duration, Instant};
 
     use anyhow::Context;
-    use mitra_collect::capture::{Armed, Capture, Kind, Refused, Request, kind, kinds};
+    use mitra_collect::capture::{Armed, Capture, Kind, Refused, Request, kind, kinds, resolve};
     use mitra_inspect::Symbols;
     use serde_json::json;
 
@@ -191,7 +191,7 @@ mod probes {
         let mut symbols = Symbols::new();
         let mut told = Instant::now();
         while armed.poll().is_none() && !STOP.load(std::sync::atomic::Ordering::Relaxed) {
-            symbols.remember(&armed.take_images());
+            remember(&mut symbols, &mut armed);
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
                 let (events, lasted) = armed.progress();
@@ -205,13 +205,18 @@ mod probes {
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        symbols.remember(&armed.take_images());
+        remember(&mut symbols, &mut armed);
         progress("naming …");
-        let raw = armed.finish();
-        let mut captured = raw.resolve(&mut |stack| symbols.names(stack));
+        let mut captured = resolve(armed.finish(), &mut |stack| symbols.names(stack));
         captured.notes.extend(symbols.notes());
         progress("");
         captured
+    }
+
+    /// Reads where programs are mapped that have been seen, on the account of the capture.
+    fn remember(symbols: &mut Symbols, armed: &mut Armed) {
+        let images = armed.take_images();
+        armed.charge(|| symbols.remember(&images));
     }
 }
 

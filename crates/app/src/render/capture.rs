@@ -74,6 +74,9 @@ fn cost(captured: &Captured) -> String {
     if let Some(ns) = captured.cost_setup_ns {
         text.push_str(&format!("; loading it took {} before", seconds(ns)));
     }
+    if let Some(ns) = captured.cost_naming_ns {
+        text.push_str(&format!("; naming its frames took {} after", seconds(ns)));
+    }
     if captured.lost > 0 {
         text.push_str(&format!(". Lost: {}", units::grouped(captured.lost as f64)));
     }

@@ -3,6 +3,7 @@
 //! Layouts follow `union bpf_attr` of `include/uapi/linux/bpf.h`, which only ever grows.
 
 use aya::maps::MapData;
+use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -118,7 +119,8 @@ pub(crate) fn iter_create(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 #[repr(C)]
 struct InfoAttr {
     fd: u32,
-    info_len: u32,
+    /// The kernel writes here how much of it it knows.
+    info_len: Cell<u32>,
     info: u64,
 }
 
@@ -130,9 +132,12 @@ struct ProgramInfo {
     before: [u64; 24],
     run_time_ns: u64,
     run_count: u64,
-    /// Since 5.12; the kernel leaves it alone before.
+    /// Since 5.12.
     recursion_misses: u64,
 }
+/// As much of it as a kernel fills in that knows of misses.
+const WITH_MISSES_BYTES: u32 = 216;
+const _: () = assert!(size_of::<ProgramInfo>() == 216, "bpf_prog_info up to recursion_misses");
 const _: () = assert!(std::mem::offset_of!(ProgramInfo, run_time_ns) == 192, "bpf_prog_info");
 // SAFETY: only u64 fields.
 unsafe impl Plain for ProgramInfo {}
@@ -144,8 +149,8 @@ pub(crate) struct ProgramRun {
     pub(crate) ns: u64,
     /// Runs.
     pub(crate) count: u64,
-    /// Runs that were left out because it, or another one, was running on that CPU.
-    pub(crate) missed: u64,
+    /// Runs that were left out because it, or another one, was running on that CPU; counted always, since 5.12.
+    pub(crate) missed: Option<u64>,
 }
 
 /// Asks the kernel what a program took.
@@ -153,13 +158,14 @@ pub(crate) fn program_run(program: BorrowedFd<'_>) -> io::Result<ProgramRun> {
     let mut info = zeroed::<ProgramInfo>();
     let attr = InfoAttr {
         fd: number(program),
-        info_len: size_of::<ProgramInfo>() as u32,
+        info_len: Cell::new(WITH_MISSES_BYTES),
         info: std::ptr::from_mut(&mut info).expose_provenance() as u64,
     };
     // SAFETY: BPF_OBJ_GET_INFO_BY_FD with the layout it wants; the kernel writes at most `info_len` bytes, and reads
     // addresses only where a length before them is not zero.
     unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &attr) }?;
-    Ok(ProgramRun { ns: info.run_time_ns, count: info.run_count, missed: info.recursion_misses })
+    let missed = (attr.info_len.get() >= WITH_MISSES_BYTES).then_some(info.recursion_misses);
+    Ok(ProgramRun { ns: info.run_time_ns, count: info.run_count, missed })
 }
 
 /// Now, on the clock of `bpf_ktime_get_ns`.

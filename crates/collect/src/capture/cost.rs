@@ -4,14 +4,23 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::bpf::sys::{ProgramRun, program_run};
+use crate::bpf::sys::program_run;
 
 /// The measurement. It goes on as long as this lives, for every BPF program of the machine, and costs each run two
 /// readings of the clock, which are counted in.
 pub(super) struct Cost {
     stats: Result<OwnedFd, String>,
-    /// CPU time that polling took.
+    /// CPU time that polling took, and reading where programs are mapped.
     pub(super) user_ns: u64,
+}
+
+/// What the programs of a capture took so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ran {
+    /// CPU time and runs; none where the kernel does not measure it.
+    pub(super) measured: Option<(u64, u64)>,
+    /// Runs that were left out; none where the kernel does not count them.
+    pub(super) missed: Option<u64>,
 }
 
 impl Cost {
@@ -24,17 +33,16 @@ impl Cost {
         self.stats.as_ref().err().map(String::as_str)
     }
 
-    /// What these programs took so far; none where the kernel does not measure it.
-    pub(super) fn of(&self, programs: &[OwnedFd]) -> Option<ProgramRun> {
-        self.stats.as_ref().ok()?;
-        let mut sum = ProgramRun::default();
+    /// What these programs took so far.
+    pub(super) fn of(&self, programs: &[OwnedFd]) -> Ran {
+        let (mut ns, mut count, mut missed) = (0, 0, Some(0_u64));
         for program in programs {
-            let run = program_run(program.as_fd()).ok()?;
-            sum.ns += run.ns;
-            sum.count += run.count;
-            sum.missed += run.missed;
+            let Ok(run) = program_run(program.as_fd()) else { return Ran::default() };
+            ns += run.ns;
+            count += run.count;
+            missed = missed.zip(run.missed).map(|(sum, one)| sum + one);
         }
-        Some(sum)
+        Ran { measured: self.stats.is_ok().then_some((ns, count)), missed }
     }
 }
 

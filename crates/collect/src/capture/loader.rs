@@ -5,12 +5,12 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use aya::maps::{Map, MapData, RingBuf};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy};
 use aya::programs::tp_btf::BtfTracePointLink;
-use aya::programs::{BtfTracePoint, PerfEvent};
+use aya::programs::{BtfTracePoint, PerfEvent, ProgramError};
 use aya::util::online_cpus;
 use aya::{Btf, Ebpf, EbpfLoader};
 
 use super::{AnyError, Request};
-use crate::bpf::sys::{MapReader, Plain};
+use crate::bpf::sys::{MapReader, Plain, now_mono_ns};
 use crate::bpf::{chain, cpus};
 
 /// What the programs are told before they are loaded (`struct capture_config` of bpf/capture.h).
@@ -24,15 +24,23 @@ pub(super) struct Config {
     /// Of the kind.
     pub(super) number: u32,
     min_ns: u64,
-    max_events: u64,
+    pub(super) max_events: u64,
     cgroup: u64,
     comm: [u8; 16],
     /// Of the kind.
     pub(super) arg: u64,
+    /// When the programs stop by themselves, on the monotonic clock.
+    pub(super) until_ns: u64,
 }
-const _: () = assert!(size_of::<Config>() == 64, "twin: struct capture_config in bpf/capture.h");
+const _: () = assert!(size_of::<Config>() == 72, "twin: struct capture_config in bpf/capture.h");
 // SAFETY: repr(C), integers and bytes; no hole, by the sum of the field sizes.
 unsafe impl aya::Pod for Config {}
+
+/// The programs go on for so long after the time that was asked for, so that loading them, on a machine in trouble, does
+/// not shorten it. They see the end only if nobody detaches them: a capture can be stopped by Ctrl-Z.
+const LOADING_NS_MAX: u64 = 30_000_000_000;
+/// Of no process.
+const NOBODY: u32 = u32::MAX;
 
 impl Config {
     /// What all kinds have in common. An error says what is not there.
@@ -45,14 +53,29 @@ impl Config {
         }
         Ok(Self {
             tgid: request.pid.unwrap_or(0),
-            own: std::process::id(),
+            // Of a namespace of its own the kernel's programs do not know the numbers.
+            own: if in_first_pid_namespace() { std::process::id() } else { NOBODY },
             min_ns: u64::try_from(request.min.as_nanos()).unwrap_or(u64::MAX),
             max_events: request.max_events,
             cgroup: request.cgroup.as_deref().map(cgroup_id).transpose()?.unwrap_or(0),
             comm,
+            until_ns: now_mono_ns()
+                .saturating_add((request.seconds * 1e9) as u64)
+                .saturating_add(LOADING_NS_MAX),
             ..Self::default()
         })
     }
+}
+
+/// `PROC_PID_INIT_INO` of include/uapi/linux/nsfs.h: the namespace in which the numbers of processes are the kernel's own.
+const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+/// Whether processes have the numbers here by which the programs know them.
+pub(super) fn in_first_pid_namespace() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    // A kernel without such namespaces has no such file.
+    let here = std::fs::metadata("/proc/self/ns/pid").ok();
+    here.is_none_or(|meta| meta.ino() == FIRST_PID_NAMESPACE)
 }
 
 /// The id of a group is the number of its directory's inode.
@@ -78,8 +101,12 @@ pub(super) struct Counts {
     pub(super) lost: u64,
     pub(super) stacks_lost: u64,
     pub(super) other: u64,
+    pub(super) runs: u64,
+    pub(super) stacks: u64,
+    /// The programs' own.
+    pub(super) clock: [u64; 2],
 }
-const _: () = assert!(size_of::<Counts>() == 32, "twin: struct capture_counts in bpf/capture.h");
+const _: () = assert!(size_of::<Counts>() == 64, "twin: struct capture_counts in bpf/capture.h");
 // SAFETY: only u64 fields.
 unsafe impl Plain for Counts {}
 
@@ -185,11 +212,23 @@ impl<'a> Loader<'a> {
         let program: &mut PerfEvent =
             object.program_mut(name).ok_or("the program is not in its object")?.try_into()?;
         program.load()?;
-        self.programs.push(program.fd()?.as_fd().try_clone_to_owned()?);
+        let fd = program.fd()?.as_fd().try_clone_to_owned()?;
+        // What an error leaves behind is detached again: another program may take its place.
+        let mut links = Vec::new();
         for cpu in online_cpus().map_err(|(path, error)| format!("{path}: {error}"))? {
-            let link = program.attach(event, PerfEventScope::AllProcessesOneCpu { cpu }, every, false)?;
-            self.links.push(Link::Perf(program.take_link(link)?));
+            match program.attach(event, PerfEventScope::AllProcessesOneCpu { cpu }, every, false) {
+                Ok(link) => links.push(Link::Perf(program.take_link(link)?)),
+                // It was taken offline just now.
+                Err(ProgramError::SyscallError(error))
+                    if error.io_error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        if links.is_empty() {
+            return Err("no CPU has events of perf".into());
+        }
+        self.programs.push(fd);
+        self.links.append(&mut links);
         Ok(())
     }
 
@@ -243,6 +282,8 @@ impl Loaded {
             sum.lost += one.lost;
             sum.stacks_lost += one.stacks_lost;
             sum.other += one.other;
+            sum.runs += one.runs;
+            sum.stacks += one.stacks;
         }
         Ok(sum)
     }

@@ -19,10 +19,11 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
-use mitra_model::capture::{CaptureColumn, Raw};
+use mitra_model::capture::{Captured, Raw, RawStack};
 
 pub use armed::{Armed, Capture};
 pub use check::{Checked, check, cost_unavailable};
+use cost::own_cpu_ns;
 use loader::{Config, Loader};
 
 type AnyError = Box<dyn Error + Send + Sync>;
@@ -88,6 +89,11 @@ trait Gather: Send {
         Ok(())
     }
 
+    /// What the programs count as `other` (bpf/capture.h), in words.
+    fn other(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether it has all that was asked for, so that there is nothing left to wait for.
     fn is_complete(&self) -> bool {
         false
@@ -104,6 +110,9 @@ pub struct Request {
     pub kind: String,
     /// Only this process, with all its threads.
     pub pid: Option<u32>,
+    /// When that process began, in ticks since the machine did (field 22 of `/proc/PID/stat`): its number may have been
+    /// given to another one since it was looked up. None: whoever has the number now.
+    pub pid_began: Option<u64>,
     /// Only threads of this name.
     pub comm: Option<String>,
     /// Only this group of cgroup2, as its path below the mount: `/system.slice/nginx.service`.
@@ -131,6 +140,7 @@ impl Request {
         Request {
             kind: kind.to_owned(),
             pid: None,
+            pid_began: None,
             comm: None,
             cgroup: None,
             seconds,
@@ -204,14 +214,19 @@ pub fn kind(name: &str) -> Option<&'static Kind> {
     kinds::ALL.iter().copied().find(|kind| kind.name == name)
 }
 
-/// The columns of a kind's main table.
-fn columns(kind: &Kind) -> Vec<CaptureColumn> {
-    let column = |(name, unit, help): &(&'static str, &'static str, &'static str)| CaptureColumn {
-        name: (*name).into(),
-        unit: (*unit).into(),
-        help: (*help).into(),
-    };
-    kind.columns.iter().map(column).collect()
+/// When a capture ended, on the clock of its programs. What it saw was read later.
+fn end_mono_ns(captured: &Captured) -> u64 {
+    let lasted = (captured.seconds * 1e9) as i64;
+    u64::try_from(captured.since_mono.saturating_add(lasted)).unwrap_or(0)
+}
+
+/// Gives the frames of its stacks names ([`Raw::resolve`]), and says what that took.
+#[must_use]
+pub fn resolve(raw: Raw, name: &mut dyn FnMut(&RawStack) -> Vec<String>) -> Captured {
+    let before = own_cpu_ns();
+    let mut captured = raw.resolve(name);
+    captured.cost_naming_ns = Some(own_cpu_ns().saturating_sub(before));
+    captured
 }
 
 #[cfg(test)]

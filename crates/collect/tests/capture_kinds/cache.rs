@@ -133,7 +133,11 @@ fn the_hit_ratio_of_fio_is_the_one_that_was_made() {
         let raw = armed.finish();
         let files = table(&raw, "files");
         let row = one_row(files, &[("file", path.to_str().unwrap())]);
-        let ratio = number(files, row, "hit ratio");
+        // Read ahead of a file that is not there at all, more may be brought in than is asked for.
+        let ratio = match row[crate::column(files, "hit ratio")] {
+            Cell::Unknown(()) if warm == 0.0 => 0.0,
+            _ => number(files, row, "hit ratio"),
+        };
         println!(
             "fio with {warm} of the file in the cache: asked {}, brought in {}, hit ratio {ratio:.3}",
             number(files, row, "asked"),
@@ -194,7 +198,10 @@ fn pages_that_reclaim_takes_are_evicted_and_not_dropped() {
     let stayed = brought_in - evicted;
     assert!(brought_in >= pages as f64 && (0.0..=4096.0).contains(&stayed), "{row:?}");
     assert_eq!(number(files, row, "dropped"), 0.0);
-    assert_eq!(number(files, row, "hit ratio"), 0.0);
+    // What was read ahead and taken before it was read is brought in twice.
+    let ratio = &row[crate::column(files, "hit ratio")];
+    let twice = brought_in > number(files, row, "asked");
+    assert_eq!(*ratio, if twice { Cell::Unknown(()) } else { Cell::Number(0.0) }, "{row:?}");
 }
 
 #[test]

@@ -107,6 +107,69 @@ fn errors_are_counted_by_call_and_error() {
     assert_eq!(raw.captured.tops[0].what, "close EBADF");
 }
 
+extern "C" fn on_signal(_: libc::c_int) {}
+
+/// Interrupts a call that waits, a few times: it fails, and after the handler a register of the program is where the
+/// result of the return from it would be.
+fn is_interrupted(times: usize) {
+    // SAFETY: a handler that does nothing, for a signal that nothing else here uses.
+    let own = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as usize;
+        libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut());
+        libc::pthread_self()
+    };
+    for _ in 0..times {
+        let interrupts = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            // SAFETY: the thread waits for this one below, so it lives.
+            unsafe { libc::pthread_kill(own, libc::SIGUSR2) };
+        });
+        // SAFETY: waits for no descriptor.
+        assert_eq!(unsafe { libc::poll(std::ptr::null_mut(), 0, 10_000) }, -1);
+        interrupts.join().unwrap();
+    }
+}
+
+#[test]
+fn the_return_from_a_signal_is_no_call_that_fails() {
+    let Some(raw) = watch(&own("errors", "mitra-signals"), || is_interrupted(5)) else { return };
+    let errors = table(&raw, "errors");
+    let of_poll: Vec<_> =
+        errors.rows.iter().filter(|row| text(errors, row, "call").contains("poll")).collect();
+    assert_eq!(
+        of_poll.iter().map(|row| number(errors, row, "count")).sum::<f64>(),
+        5.0,
+        "{:#?}",
+        errors.rows
+    );
+    let nameless = |row: &&Vec<_>| {
+        let call = text(errors, row, "call");
+        call.starts_with("call ") || call.contains("known number")
+    };
+    assert_eq!(errors.rows.iter().find(nameless), None);
+    let raw = watch(&own("syscalls", "mitra-signals"), || is_interrupted(5)).unwrap();
+    let calls = table(&raw, "syscalls");
+    let row = one_row(calls, &[("call", "rt_sigreturn")]);
+    assert_eq!((number(calls, row, "count"), number(calls, row, "errors")), (5.0, 0.0));
+}
+
+#[test]
+fn a_number_that_no_call_has_is_counted_with_others_like_it() {
+    let raw = watch(&own("errors", "mitra-odd"), || {
+        for number in [600, 5000, 70_000] {
+            // SAFETY: there is no such call.
+            assert_eq!(unsafe { libc::syscall(number) }, -1);
+        }
+    });
+    let Some(raw) = raw else { return };
+    let errors = table(&raw, "errors");
+    let row = one_row(errors, &[("call", "calls of no known number"), ("error", "ENOSYS")]);
+    assert_eq!(number(errors, row, "count"), 3.0);
+    // The programs ran for calls that succeed as well.
+    assert!(raw.captured.runs.is_some_and(|runs| runs > raw.captured.events), "{:?}", raw.captured.runs);
+}
+
 #[test]
 fn calls_are_counted_and_timed() {
     let raw = watch(&own("syscalls", "mitra-calls"), || {
@@ -162,6 +225,31 @@ fn a_trace_has_the_calls_in_their_order() {
     let closed = all[open + 1..].iter().find(|(call, ..)| call.starts_with("close(")).unwrap();
     assert_eq!(closed.0, format!("close({})", all[open].1));
     assert!(all[sleep].2 >= 0.02, "{all:?}");
+}
+
+/// A program that takes the place of another is read before the memory of the first one goes, and the last call is there.
+#[test]
+fn a_trace_has_the_program_that_is_executed_and_the_end() {
+    let script = "read x; exec /bin/true";
+    let mut shell = Command::new("/bin/sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+    let request = Request { pid: Some(shell.id()), cost_budget: 1.0, ..Request::new("trace", 20.0, "test") };
+    let Some(armed) = arm(&request) else {
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        return;
+    };
+    shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    shell.wait().unwrap();
+    let raw = armed.finish();
+    let calls = table(&raw, "calls");
+    let all: Vec<(&str, &str)> =
+        calls.rows.iter().map(|row| (text(calls, row, "call"), text(calls, row, "result"))).collect();
+    let executed = all.iter().find(|(call, _)| call.starts_with("execve("));
+    assert!(
+        executed.is_some_and(|(call, result)| call.contains("\"/bin/true\"") && *result == "0"),
+        "{all:?}"
+    );
+    assert_eq!(all.last(), Some(&("exit_group(0)", "does not return")), "{all:?}");
 }
 
 #[test]

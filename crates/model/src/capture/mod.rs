@@ -60,6 +60,9 @@ pub struct Captured {
     /// CPU time that it took to load it, before it began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_setup_ns: Option<u64>,
+    /// CPU time that it took to name the frames of its stacks, after it had ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_naming_ns: Option<u64>,
     /// What a reader has to know beside the numbers.
     pub notes: Vec<String>,
     /// The rows that matter most, largest first, at most [`TOPS_MAX`].

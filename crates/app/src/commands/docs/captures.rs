@@ -42,7 +42,7 @@ pub fn page() -> String {
             Ended::Cost,
             format!(
                 "`--budget`, {:.0} % of one CPU over the whole time unless said; where the kernel does not measure it \
-                 (CAP_SYS_ADMIN), a number of events that keeps to it",
+                 (CAP_SYS_ADMIN), by how often its programs ran, at the most that they took elsewhere",
                 COST_BUDGET * 100.0
             ),
         ),

@@ -6,7 +6,7 @@ mod table;
 mod times;
 
 pub(super) use names::{Mounts, Names, split_dev, text};
-pub(super) use rows::{COMM, Column, PID, Rows, Who, cells, sort_by_weight, table};
+pub(super) use rows::{COMM, Column, PID, Rows, Who, sort_by_weight, table};
 pub(super) use table::{call_name, calls, error_name};
 pub(super) use times::{Histogram, LONGEST, MEDIAN, P99, Times, histograms, time_cells};
 
@@ -14,7 +14,7 @@ use super::AnyError;
 use super::loader::Loader;
 use crate::bpf::sys::{MapReader, Plain};
 
-/// `CALLS_MAX` of bpf/calls.h.
+/// `CALLS_MAX` of bpf/calls.h. As a call's number it stands for all that no table has.
 const CALLS_MAX: usize = 512;
 
 /// `struct call_classes` of bpf/calls.h.
@@ -35,11 +35,13 @@ pub(super) fn set_classes(loader: &mut Loader<'_>, class: impl Fn(&str) -> u8) -
     Ok(map.store(&0, &classes)?)
 }
 
+/// Of a class that part which says where the path is: `PATH_ARG` of bpf/calls.h.
+pub(super) const PATH_MASK: u8 = 0x0f;
 /// The path is the first argument.
 pub(super) const PATH_FIRST: u8 = 1;
 /// The path is the second argument.
 pub(super) const PATH_SECOND: u8 = 2;
-/// `DIR_FIRST` of bpf/capture_lookups.bpf.c: the first argument is the directory that the path starts from.
+/// `DIR_FIRST` of bpf/calls.h: the first argument is the directory that the path starts from.
 pub(super) const DIR_FIRST: u8 = 0x10;
 
 /// Where a call has its path, for those that look one up. Of two paths the first.

@@ -112,11 +112,6 @@ pub(in crate::capture) fn sort_by_weight<T, N: Ord>(
     rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)).then_with(|| name(a).cmp(&name(b))));
 }
 
-/// A row of a table: numbers and texts.
-pub(in crate::capture) fn cells<const N: usize>(cells: [Cell; N]) -> Vec<Cell> {
-    cells.into()
-}
-
 /// A table of the most important rows.
 pub(in crate::capture) fn table(
     name: &str,

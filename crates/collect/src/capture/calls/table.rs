@@ -6,10 +6,13 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use super::CALLS_MAX;
+
 /// The name of a call of this machine.
 pub(in crate::capture) fn call_name(number: u32) -> Cow<'static, str> {
     match known(number) {
         Some(name) => Cow::Borrowed(name),
+        None if usize::try_from(number) == Ok(CALLS_MAX) => Cow::Borrowed("calls of no known number"),
         None => Cow::Owned(format!("call {number}")),
     }
 }

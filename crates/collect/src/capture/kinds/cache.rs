@@ -7,7 +7,11 @@
 //! Reads through a mapping ask for no pages. Of them only the faults are seen that find no page mapped by the faults
 //! around them, most of which are misses; a ratio is not made of that. Pages that a write creates were missed by
 //! nobody and count apart, as do pages that reclaim took and those that went otherwise (deleted, truncated, dropped on
-//! request). What a process brings in beyond what it asked for is readahead, and counts as brought in.
+//! request).
+//!
+//! What readahead brings in counts as brought in, also where a read finds it there later: the share of hits is what did
+//! not have to be fetched for these reads, a lower bound. Where more was brought in than was asked for, most of it was
+//! readahead, and the share is not known.
 //!
 //! Needs Linux 6.12 for the reads; before, what is brought in and what goes is seen all the same.
 //!
@@ -28,7 +32,7 @@ pub(super) const KIND: Kind = Kind {
     name: "cache",
     help: "the page cache by process and file: pages asked for, brought in, evicted",
     cost: "265 ns for each buffered read, and for each folio that comes or goes; other system calls cost nothing more",
-    since: "5.15; pages asked for: 6.12",
+    since: "5.17; pages asked for: 6.12",
     attaches: &[
         "mm_filemap_get_pages",
         "mm_filemap_add_to_page_cache",
@@ -50,7 +54,11 @@ const COLUMNS: &[Column] = &[
     ("device", "", "where the file lies"),
     ("asked", "1", "pages that reads asked for"),
     ("brought in", "1", "pages that were not there and were brought in, by readahead too"),
-    ("hit ratio", "1", "share of the pages asked for that was there"),
+    (
+        "hit ratio",
+        "1",
+        "share of the pages asked for that was there, at least; not known where more was brought in than asked for",
+    ),
     ("faults", "1", "faults on a mapping that found no page mapped by those around it"),
     ("written", "1", "pages that were made by writing, or read without anybody asking"),
     ("evicted", "1", "pages that reclaim took, when this process ran it"),
@@ -129,8 +137,10 @@ impl Sum {
         self
     }
 
+    /// The least that it can be: not all that was brought in need have been asked for.
     fn hit_ratio(&self) -> Option<f64> {
-        (self.asked > 0).then(|| 1.0 - (self.brought_in as f64 / self.asked as f64).min(1.0))
+        let can_tell = self.asked > 0 && self.brought_in <= self.asked;
+        can_tell.then(|| 1.0 - self.brought_in as f64 / self.asked as f64)
     }
 
     fn weight(&self) -> f64 {
@@ -147,6 +157,10 @@ struct Cache {
 }
 
 impl Gather for Cache {
+    fn other(&self) -> Option<&'static str> {
+        Some("files whose name had no room")
+    }
+
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         let mounts = Mounts::read();
         let names: std::collections::HashMap<Key, Names> =
@@ -190,7 +204,7 @@ impl Cache {
         let brought_in: u64 = in_files.map(|row| row.2.brought_in.min(row.2.asked)).sum();
         (asked > 0).then(|| {
             let hits = 100.0 * (1.0 - brought_in as f64 / asked as f64);
-            format!("of {asked} pages that reads asked for {hits:.1} % were in the cache")
+            format!("of {asked} pages that reads asked for at least {hits:.1} % were in the cache")
         })
     }
 
@@ -231,8 +245,9 @@ mod tests {
     fn a_ratio_is_made_of_reads_alone() {
         let sum = |asked, brought_in, faults| Sum { asked, brought_in, faults, ..zeroed::<Sum>() };
         assert_eq!(sum(100, 25, 0).hit_ratio(), Some(0.75));
-        // Readahead brings in more than was asked for.
-        assert_eq!(sum(100, 109, 0).hit_ratio(), Some(0.0));
+        assert_eq!(sum(100, 100, 0).hit_ratio(), Some(0.0));
+        // Readahead brings in more than was asked for: which of it was missed?
+        assert_eq!(sum(100, 109, 0).hit_ratio(), None);
         assert_eq!(sum(0, 50, 50).hit_ratio(), None);
         assert_eq!(sum(0, 50, 50).missed_by_somebody(true).brought_in, 50);
         assert_eq!(sum(0, 50, 0).missed_by_somebody(true).written, 50);

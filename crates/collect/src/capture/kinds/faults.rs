@@ -11,13 +11,14 @@ use std::collections::HashMap;
 
 use aya::include_bytes_aligned;
 use aya::programs::perf_event::{PerfEventConfig, SamplePolicy, SoftwareEvent};
-use mitra_model::capture::{CaptureTable, Cell, Raw, RawStack};
+use mitra_model::capture::{Cell, Raw, RawStack};
 
 use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
+use crate::capture::calls::table;
 use crate::capture::loader::{Config, Loader};
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, Gather, Kind, Request, columns};
+use crate::capture::{AnyError, Gather, Kind, Request};
 
 pub(super) const KIND: Kind = Kind {
     name: "faults",
@@ -165,12 +166,7 @@ impl Gather for Faults {
                 },
             ]
         });
-        raw.captured.tables.push(CaptureTable {
-            name: "mappings".to_owned(),
-            columns: columns(&KIND),
-            rows: rows.collect(),
-            left_out: 0,
-        });
+        raw.captured.tables.push(table("mappings", KIND.columns, rows.collect()));
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ pub(super) const KIND: Kind = Kind {
     name: "fork",
     help: "who starts processes, how long that takes against their memory, which programs, and how long they live",
     cost: "310 ns for each system call of the machine, and 3 µs for each process from its beginning to its end",
-    since: "5.11",
+    since: "5.13",
     attaches: &["sys_enter", "sys_exit", "sched_process_exec", "sched_process_exit"],
     columns: CALL_COLUMNS,
     options: &[],

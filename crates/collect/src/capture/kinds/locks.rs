@@ -32,7 +32,7 @@ pub(super) const KIND: Kind = Kind {
     name: "locks",
     help: "waiting for locks of the kernel, by kind and stack, and for futexes, by address",
     cost: "290 ns for each system call of the machine, 420 ns for each of a futex, and as much for each wait inside the kernel",
-    since: "5.11; locks of the kernel: 5.19",
+    since: "5.13; locks of the kernel: 5.19",
     attaches: &["contention_begin", "contention_end", "sys_enter", "sys_exit"],
     columns: KERNEL_COLUMNS,
     options: &[],

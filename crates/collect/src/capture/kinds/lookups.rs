@@ -25,7 +25,7 @@ pub(super) const KIND: Kind = Kind {
     name: "lookups",
     help: "names that were looked up and are not there, by process and directory",
     cost: "190 ns for each system call of the machine and 520 ns for each name that is missing: much only where a million calls a second are made",
-    since: "5.11",
+    since: "5.12",
     attaches: &["sys_exit"],
     columns: COLUMNS,
     options: &[],
@@ -96,6 +96,10 @@ struct Row {
 }
 
 impl Gather for Lookups {
+    fn other(&self) -> Option<&'static str> {
+        Some("lookups whose path could not be read")
+    }
+
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         let mut rows = Rows::new();
         for (key, sum) in self.lookups.entries(DIRS_MAX)? {

@@ -12,11 +12,11 @@
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureHistogram, Raw, RawStack};
 
-use crate::bpf::sys::{MapReader, Plain, now_mono_ns};
+use crate::bpf::sys::{MapReader, Plain};
 use crate::bpf::{LATENCY_BUCKETS, comm_str, latency_bucket_us_max};
 use crate::capture::loader::{Config, Loader};
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::{AnyError, Gather, Kind, Request, end_mono_ns};
 
 pub(super) const KIND: Kind = Kind {
     name: "offcpu",
@@ -105,17 +105,15 @@ struct Lengths([u64; LATENCY_BUCKETS]);
 // SAFETY: only u64.
 unsafe impl Plain for Lengths {}
 
-/// `OFF_RUNNABLE` of bpf/capture_offcpu.bpf.c.
-const OFF_RUNNABLE: u32 = 0;
-
-/// `enum off_state` of bpf/capture_offcpu.bpf.c.
-fn state(number: u32) -> &'static str {
+/// `enum off_state` of bpf/capture_offcpu.bpf.c: its name, and the letters that `/proc/PID/stat` has for it.
+fn state(number: u32) -> (&'static str, &'static str) {
     match number {
-        0 => "runnable",
-        1 => "sleeping",
-        2 => "blocked (D)",
-        3 => "idle",
-        _ => "stopped",
+        0 => ("runnable", "R"),
+        1 => ("sleeping", "S"),
+        2 => ("blocked (D)", "D"),
+        3 => ("idle", "I"),
+        // Stopped, traced, parked, frozen.
+        _ => ("stopped", "TtPD"),
     }
 }
 
@@ -134,7 +132,7 @@ impl Gather for OffCpu {
             raw.stacks.push(self.stack(&key, sum.count, sum.total_ns, "")?);
         }
         // Who is off CPU still has lost time too, and whoever never comes back lost most.
-        let end_ns = now_mono_ns();
+        let end_ns = end_mono_ns(&raw.captured);
         let mut waiting = 0u64;
         for (tid, start) in self.starts.entries(STARTS_MAX)? {
             let ns = end_ns.saturating_sub(start.since_ns);
@@ -162,17 +160,18 @@ impl Gather for OffCpu {
     }
 }
 
-/// Whether a thread waits as it did when it left its CPU. In a virtual machine a switch now and then reaches no program; a
+/// Whether a thread waits now as it did when it left its CPU. In a virtual machine a switch now and then reaches no program; a
 /// thread that has come back unseen, or has ended, did not wait until the end.
 fn waits_still(key: &Key, tid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/task/{tid}/stat", key.tgid)) else {
         return false;
     };
+    is_in_state(&stat, key.state)
+}
+
+fn is_in_state(stat: &str, number: u32) -> bool {
     let letter = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    match key.state {
-        OFF_RUNNABLE => letter == Some('R'),
-        _ => letter.is_some_and(|letter| !matches!(letter, 'R' | 'Z' | 'X')),
-    }
+    letter.is_some_and(|letter| state(number).1.contains(letter))
 }
 
 impl OffCpu {
@@ -181,11 +180,30 @@ impl OffCpu {
             pid: key.tgid,
             image: key.image,
             comm: comm_str(&key.comm).to_owned(),
-            tag: format!("{}{mark}", state(key.state)),
+            tag: format!("{}{mark}", state(key.state).0),
             user: self.stacks.get(key.user)?,
             kernel: self.stacks.get(key.kernel)?,
             weight: ns as f64 * 1e-9,
             count,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_goes_on_only_in_the_state_that_it_began_in() {
+        let is = |letter: char, number: u32| is_in_state(&format!("7 (a) S) {letter} 1 7"), number);
+        for (number, letter) in [(0, 'R'), (1, 'S'), (2, 'D'), (3, 'I'), (4, 'T')] {
+            assert!(is(letter, number), "{letter} {number}");
+            let others = "RSDIZX".chars().filter(|other| *other != letter);
+            // What is frozen is shown as blocked.
+            for other in others.filter(|other| (*other, number) != ('D', 4)) {
+                assert!(!is(other, number), "{other} {number}");
+            }
+        }
+        assert!(!is_in_state("", 1));
     }
 }

@@ -5,7 +5,8 @@
 //! unread, where a queue of connections waits to be accepted, and which UDP socket drops.
 //!
 //! No program runs in the kernel: all sockets are asked for at the beginning and at the end (netlink, `sock_diag`), and
-//! the difference is what happened meanwhile. A socket that both began and ended in between is not seen. With `--pid`
+//! the difference is what happened meanwhile. A socket that both began and ended in between is not seen. Where there are
+//! too many to see them all at the beginning, what happened to those left out meanwhile is not known. With `--pid`
 //! the sockets are those of that process, in its network namespace. `--comm` is the name of the owner.
 
 use std::collections::HashMap;
@@ -17,7 +18,7 @@ use mitra_model::capture::{CaptureRow, Cell, Raw};
 use mitra_parse::sockets::{Socket, Tcp, state_name};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::capture::calls::{cells, sort_by_weight, table};
+use crate::capture::calls::{sort_by_weight, table};
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 use crate::file::inode_in_link;
@@ -68,7 +69,7 @@ const STATE_COLUMNS: &[(&str, &str, &str)] = &[
     ("sockets", "1", "how many at the end"),
 ];
 
-/// As many sockets are looked at; each is about 400 bytes of an answer.
+/// As many sockets of each protocol are looked at; each is about 400 bytes of an answer.
 const SOCKETS_MAX: usize = 50_000;
 /// As many links of `/proc/PID/fd` are read to find owners.
 const LINKS_MAX: usize = 200_000;
@@ -84,10 +85,14 @@ fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, An
     let cut = netlink.all(|socket| {
         before.insert((socket.protocol, socket.socket.cookie), socket.socket);
     })?;
-    if cut {
-        loader.note(format!("there are more than {SOCKETS_MAX} sockets; those beyond are left out"));
+    for protocol in &cut {
+        loader.note(format!(
+            "there were more than {SOCKETS_MAX} sockets of {} at the beginning; of those beyond it is not known what \
+             happened meanwhile",
+            protocol.name()
+        ));
     }
-    Ok(Box::new(Sockets { netlink, before, pid: request.pid, comm: request.comm.clone() }))
+    Ok(Box::new(Sockets { netlink, before, cut, pid: request.pid, comm: request.comm.clone() }))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -142,19 +147,23 @@ impl Netlink {
         Ok(Self { sockets, asker: Asker::new() })
     }
 
-    /// All sockets; says whether there were too many.
-    fn all(&mut self, mut f: impl FnMut(Found)) -> Result<bool, AnyError> {
-        let mut left = SOCKETS_MAX;
+    /// All sockets; says of which protocols there were too many.
+    fn all(&mut self, mut f: impl FnMut(Found)) -> Result<Vec<Protocol>, AnyError> {
+        let mut cut = Vec::new();
         for (protocol, number) in [(Protocol::Tcp, libc::IPPROTO_TCP), (Protocol::Udp, libc::IPPROTO_UDP)] {
+            let mut seen = 0;
             self.asker.every(&self.sockets, number as u8, |socket| {
+                seen += 1;
                 // An IPv4 socket comes with the family 2 alone; one of family 10 may hold both.
-                if left > 0 {
-                    left -= 1;
+                if seen <= SOCKETS_MAX {
                     f(Found { protocol, socket: *socket });
                 }
             })?;
+            if seen > SOCKETS_MAX {
+                cut.push(protocol);
+            }
         }
-        Ok(left == 0)
+        Ok(cut)
     }
 }
 
@@ -187,6 +196,8 @@ fn owners(pid: Option<u32>) -> HashMap<u32, (u32, String)> {
 struct Sockets {
     netlink: Netlink,
     before: HashMap<(Protocol, u64), Socket>,
+    /// Of these not all were seen at the beginning.
+    cut: Vec<Protocol>,
     pid: Option<u32>,
     comm: Option<String>,
 }
@@ -196,6 +207,8 @@ struct Row {
     protocol: Protocol,
     now: Socket,
     before: Option<Socket>,
+    /// Whether one that was not there before has begun since: all that were there have been seen.
+    saw_all: bool,
 }
 
 impl Gather for Sockets {
@@ -204,7 +217,7 @@ impl Gather for Sockets {
         let filtered = self.pid.is_some() || self.comm.is_some();
         let mut rows = Vec::new();
         let mut seen = 0_u64;
-        self.netlink.all(|Found { protocol, socket }| {
+        let cut = self.netlink.all(|Found { protocol, socket }| {
             seen += 1;
             let owner = owners.get(&socket.inode).filter(|_| socket.inode > 0).cloned();
             let of_name =
@@ -213,9 +226,16 @@ impl Gather for Sockets {
                 let before = self.before.get(&(protocol, socket.cookie)).copied();
                 // A listener has no connection: its numbers mean something else.
                 let tcp = socket.tcp.filter(|_| socket.state != LISTEN);
-                rows.push(Row { owner, protocol, now: Socket { tcp, ..socket }, before });
+                let saw_all = !self.cut.contains(&protocol);
+                rows.push(Row { owner, protocol, now: Socket { tcp, ..socket }, before, saw_all });
             }
         })?;
+        for protocol in cut {
+            let name = protocol.name();
+            raw.captured.notes.push(format!(
+                "there are more than {SOCKETS_MAX} sockets of {name}; those beyond are left out"
+            ));
+        }
         self.before.clear();
         raw.captured.events = seen;
         raw.captured.tables.extend(tables(&mut rows));
@@ -233,7 +253,7 @@ fn tables(rows: &mut [Row]) -> [mitra_model::capture::CaptureTable; 2] {
     let mut states: Vec<_> = states.into_iter().collect();
     sort_by_weight(&mut states, |(_, count)| f64::from(*count), |(key, _)| *key);
     let states = states.into_iter().map(|((protocol, state), count)| {
-        cells([Cell::text(protocol), Cell::text(state), Cell::number(f64::from(count))])
+        vec![Cell::text(protocol), Cell::text(state), Cell::number(f64::from(count))]
     });
     [
         table("sockets", COLUMNS, rows.iter().map(Row::cells).collect()),
@@ -251,10 +271,18 @@ impl Row {
         }
     }
 
+    /// A count as it was at the beginning: nothing of a socket that was not there yet, or had no connection.
+    fn before(&self, value: impl Fn(&Socket) -> Option<u64>) -> Option<u64> {
+        match &self.before {
+            Some(socket) => Some(value(socket).unwrap_or(0)),
+            None => self.saw_all.then_some(0),
+        }
+    }
+
     /// The growth of a count of the connection; since it began, where it began during the capture.
     fn grown(&self, value: impl Fn(&Tcp) -> Option<u64>) -> Option<f64> {
         let now = value(self.now.tcp.as_ref()?)?;
-        let before = self.before.as_ref().and_then(|socket| value(socket.tcp.as_ref()?)).unwrap_or(0);
+        let before = self.before(|socket| value(socket.tcp.as_ref()?))?;
         Some(now.saturating_sub(before) as f64)
     }
 
@@ -263,8 +291,9 @@ impl Row {
     }
 
     fn dropped(&self) -> Option<f64> {
-        let before = self.before.and_then(|socket| socket.drops).unwrap_or(0);
-        self.now.drops.map(|drops| f64::from(drops.saturating_sub(before)))
+        let now = u64::from(self.now.drops?);
+        let before = self.before(|socket| socket.drops.map(u64::from))?;
+        Some(now.saturating_sub(before) as f64)
     }
 
     /// Packets count for as much as they carry, about 1,500 bytes. The queue of a listener holds connections.
@@ -307,7 +336,7 @@ impl Row {
         let known = |value: Option<f64>| value.map_or(Cell::Unknown(()), Cell::number);
         let tcp = |value: fn(&Tcp) -> Option<f64>| known(self.now.tcp.as_ref().and_then(value));
         let owner = self.owner.as_ref();
-        cells([
+        vec![
             known(owner.map(|(pid, _)| f64::from(*pid))),
             Cell::text(owner.map_or("", |(_, comm)| comm.as_str())),
             Cell::text(self.protocol.name()),
@@ -330,6 +359,35 @@ impl Row {
             known(self.grown(|t| t.buffer_limited_us).map(|us| us * 1e-6)),
             tcp(|t| Some(f64::from(t.last_data_received_ms) * 1e-3)),
             known(self.dropped()),
-        ])
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_socket_was_before_is_not_made_up() {
+        let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+        let socket = |total_retransmits, drops| Socket {
+            local: nowhere,
+            remote: nowhere,
+            state: 1,
+            cookie: 1,
+            inode: 1,
+            receive_queue: 0,
+            send_queue: 0,
+            drops: Some(drops),
+            tcp: Some(Tcp { total_retransmits, ..Tcp::default() }),
+        };
+        let row = |before, saw_all| {
+            let row = Row { owner: None, protocol: Protocol::Tcp, now: socket(900, 50), before, saw_all };
+            (row.grown(|tcp| Some(u64::from(tcp.total_retransmits))), row.dropped())
+        };
+        assert_eq!(row(Some(socket(890, 20)), true), (Some(10.0), Some(30.0)));
+        assert_eq!(row(Some(socket(890, 20)), false), (Some(10.0), Some(30.0)));
+        assert_eq!(row(None, true), (Some(900.0), Some(50.0)), "it began during the capture");
+        assert_eq!(row(None, false), (None, None), "its whole life is not the capture");
     }
 }

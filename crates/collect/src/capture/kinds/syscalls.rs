@@ -24,7 +24,7 @@ pub(super) const KIND: Kind = Kind {
     name: "syscalls",
     help: "system calls by process: how many, how long, how many fail",
     cost: "530 ns for each system call: much from 50,000 calls a second on; a process alone makes it cheaper for the others",
-    since: "5.11",
+    since: "5.13",
     attaches: &["sys_enter", "sys_exit"],
     columns: COLUMNS,
     options: &[],
@@ -90,6 +90,10 @@ struct Calls {
 }
 
 impl Gather for Calls {
+    fn other(&self) -> Option<&'static str> {
+        Some("calls of 32-bit programs, which are left out")
+    }
+
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         let mut rows = Rows::new();
         for (key, sum) in self.sums.entries(SUMS_MAX)? {

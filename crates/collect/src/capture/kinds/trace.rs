@@ -11,25 +11,26 @@
 //! 1,003 ns of CPU), and afterwards, until the capture ends, 400 ns.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use aya::include_bytes_aligned;
 use aya::maps::{MapData, RingBuf};
 use mitra_model::capture::{CaptureRow, Cell, Raw};
 
 use crate::bpf::comm_str;
-use crate::bpf::sys::{MapReader, Plain, now_mono_ns, read_plain};
+use crate::bpf::sys::{MapReader, Plain, read_plain};
 use crate::capture::calls::{
-    PATH_FIRST, argument_count, call_name, cells, error_name, path_class, set_classes, sort_by_weight, table,
-    text,
+    PATH_FIRST, PATH_MASK, argument_count, call_name, error_name, path_class, set_classes, sort_by_weight,
+    table, text,
 };
 use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::{AnyError, Gather, Kind, Request, end_mono_ns};
 
 pub(super) const KIND: Kind = Kind {
     name: "trace",
     help: "the first calls of one process, one by one, without stopping it",
     cost: "820 ns for each call that is taken, which are few; 200 ns for each call of other processes meanwhile",
-    since: "5.11",
+    since: "5.12",
     attaches: &["sys_enter", "sys_exit"],
     columns: COLUMNS,
     options: &[("calls", "how many calls to take, 1000 unless said, at most 20000")],
@@ -73,13 +74,28 @@ fn calls_wanted(request: &Request) -> Result<u32, String> {
 }
 
 fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
-    set_classes(loader, path_class)?;
+    let pid = request.pid.ok_or("a trace without a process")?;
+    set_classes(loader, class)?;
     loader.tracepoint("sys_exit", &["trace_left"])?;
     loader.tracepoint("sys_enter", &["trace_entered"])?;
     let (ring, begun) = (loader.ring("trace_ring")?, loader.map("calls_begun")?);
     let wanted = usize::try_from(calls_wanted(request)?)?;
     let min_ns = u64::try_from(request.min.as_nanos()).unwrap_or(u64::MAX);
-    Ok(Box::new(Trace { ring, begun, calls: Vec::new(), wanted, min_ns }))
+    Ok(Box::new(Trace { pid, ring, begun, calls: Vec::new(), wanted, min_ns }))
+}
+
+/// Classes of bpf/capture_trace.bpf.c, beside those of paths.
+const CALL_ENDS: u8 = 0x20;
+const CALL_EXECS: u8 = 0x40;
+/// `NEVER` of bpf/capture_trace.bpf.c: how long a call takes that does not return.
+const NEVER: u64 = u64::MAX;
+
+fn class(call: &str) -> u8 {
+    match call {
+        "exit" | "exit_group" => CALL_ENDS,
+        "execve" | "execveat" => CALL_EXECS | path_class(call),
+        _ => path_class(call),
+    }
 }
 
 #[repr(C)]
@@ -105,12 +121,14 @@ struct Begun {
     call: u64,
     args: [u64; 6],
     comm: [u8; 16],
+    path: [u8; 128],
 }
-const _: () = assert!(size_of::<Begun>() == 80, "twin: struct call_begun in bpf/capture_trace.bpf.c");
+const _: () = assert!(size_of::<Begun>() == 208, "twin: struct call_begun in bpf/capture_trace.bpf.c");
 // SAFETY: repr(C), u64 fields and bytes without a hole.
 unsafe impl Plain for Begun {}
 
 struct Trace {
+    pid: u32,
     ring: RingBuf<MapData>,
     begun: MapReader<u32, Begun>,
     calls: Vec<Rec>,
@@ -138,10 +156,13 @@ impl Gather for Trace {
         let first = self.calls.iter().map(|rec| rec.at_ns).chain(begun.iter().map(|(_, b)| b.at_ns)).min();
         let first = first.unwrap_or(0);
         let mut rows: Vec<Vec<Cell>> = self.calls.iter().map(|rec| row(rec, first)).collect();
-        let end_ns = now_mono_ns();
+        let end_ns = end_mono_ns(&raw.captured);
         for (tid, begun) in begun {
-            if end_ns.saturating_sub(begun.at_ns) >= self.min_ns {
-                rows.push(unfinished(tid, &begun, first, end_ns));
+            let lasted_ns = end_ns.saturating_sub(begun.at_ns);
+            if lasted_ns >= self.min_ns {
+                // A thread that was killed in a call leaves it without returning.
+                let lives = Path::new(&format!("/proc/{}/task/{tid}", self.pid)).exists();
+                rows.push(unfinished(tid, &begun, first, lives.then_some(lasted_ns)));
             }
         }
         raw.captured.tops = tops(&self.calls);
@@ -155,44 +176,39 @@ impl Gather for Trace {
 
 fn row(rec: &Rec, first_ns: u64) -> Vec<Cell> {
     let seconds = |ns: u64| Cell::number(ns as f64 * 1e-9);
-    cells([
+    let returns = rec.ns != NEVER;
+    vec![
         seconds(rec.at_ns.saturating_sub(first_ns)),
         Cell::number(f64::from(rec.tid)),
         Cell::text(comm_str(&rec.comm)),
         Cell::text(call_text(rec.call, &rec.args, &text(&rec.path))),
-        Cell::text(result_text(rec.result)),
-        seconds(rec.ns),
-    ])
+        Cell::text(if returns { result_text(rec.result) } else { "does not return".to_owned() }),
+        if returns { seconds(rec.ns) } else { Cell::Unknown(()) },
+    ]
 }
 
-fn unfinished(tid: u32, begun: &Begun, first_ns: u64, end_ns: u64) -> Vec<Cell> {
+/// A call that had not returned in the end, after so long; none where its thread has ended in it.
+fn unfinished(tid: u32, begun: &Begun, first_ns: u64, lasted_ns: Option<u64>) -> Vec<Cell> {
     let call = u32::try_from(begun.call).unwrap_or(u32::MAX);
-    let text = call_text(call, &begun.args, "");
-    // These two end the thread.
-    let ends = text.starts_with("exit(") || text.starts_with("exit_group(");
-    let lasted = end_ns.saturating_sub(begun.at_ns) as f64 * 1e-9;
-    cells([
+    vec![
         Cell::number(begun.at_ns.saturating_sub(first_ns) as f64 * 1e-9),
         Cell::number(f64::from(tid)),
         Cell::text(comm_str(&begun.comm)),
-        Cell::text(text),
-        Cell::text(if ends { "does not return" } else { "has not returned" }),
-        if ends { Cell::Unknown(()) } else { Cell::number(lasted) },
-    ])
+        Cell::text(call_text(call, &begun.args, &text(&begun.path))),
+        Cell::text(if lasted_ns.is_some() { "has not returned" } else { "its thread ended in it" }),
+        lasted_ns.map_or(Cell::Unknown(()), |ns| Cell::number(ns as f64 * 1e-9)),
+    ]
 }
-
-/// What a directory's descriptor is, when it is none (`AT_FDCWD`).
-const AT_FDCWD: i32 = -100;
 
 fn call_text(call: u32, args: &[u64; 6], path: &str) -> String {
     let name = call_name(call);
     let class = path_class(&name);
     let mut parts = Vec::new();
     for (i, arg) in args.iter().take(argument_count(&name)).enumerate() {
-        let is_path = class & 0xf == i as u8 + PATH_FIRST;
+        let is_path = class & PATH_MASK == i as u8 + PATH_FIRST;
         parts.push(match arg {
             _ if is_path && !path.is_empty() => format!("{path:?}"),
-            arg if i == 0 && *arg as i32 == AT_FDCWD => "AT_FDCWD".to_owned(),
+            arg if i == 0 && *arg as i32 == libc::AT_FDCWD => "AT_FDCWD".to_owned(),
             arg if *arg < 10_000 => arg.to_string(),
             arg => format!("{arg:#x}"),
         });
@@ -212,7 +228,8 @@ fn tops(calls: &[Rec]) -> Vec<CaptureRow> {
     let mut sums: HashMap<u32, (f64, f64)> = HashMap::new();
     for rec in calls {
         let sum = sums.entry(rec.call).or_default();
-        *sum = (sum.0 + 1.0, sum.1 + rec.ns as f64 * 1e-9);
+        let ns = if rec.ns == NEVER { 0 } else { rec.ns };
+        *sum = (sum.0 + 1.0, sum.1 + ns as f64 * 1e-9);
     }
     let comm = calls.first().map_or("", |rec| comm_str(&rec.comm));
     let mut tops: Vec<CaptureRow> = sums
@@ -236,7 +253,7 @@ mod tests {
     #[test]
     fn a_call_is_shown_as_strace_would() {
         let number = |name: &str| libc_number(name);
-        let openat = [AT_FDCWD as u32 as u64, 0x7f00_0000_0000, 0x8_0000, 0, 1, 2];
+        let openat = [libc::AT_FDCWD as u32 as u64, 0x7f00_0000_0000, 0x8_0000, 0, 1, 2];
         assert_eq!(
             call_text(number("openat"), &openat, "/a \"b"),
             r#"openat(AT_FDCWD, "/a \"b", 0x80000, 0)"#
