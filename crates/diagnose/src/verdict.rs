@@ -265,7 +265,11 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
     let Observed { active, inactive, .. } = observed;
     let onset = group.iter().map(|a| a.finding.onset).min().unwrap_or(view.window.since);
     let end = group.iter().map(|a| a.finding.end).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))).flatten();
-    let span = Span { since: onset + 1, until: end.unwrap_or(view.window.until).saturating_add(1) };
+    // What happens at one moment cost what was lost in its sample.
+    let step_s = group.iter().map(|a| a.finding.step_s).fold(1.0, f64::max);
+    let sample = onset.saturating_add((step_s * SECOND as f64) as i64);
+    let until = end.unwrap_or(view.window.until).max(sample).saturating_add(1);
+    let span = Span { since: onset + 1, until };
     let lost = lost_above_baseline(view, span);
     let share = |finding: &Finding| -> Option<f64> {
         let (loss, lost) = (finding.loss_s?, lost?);

@@ -195,7 +195,9 @@ fn a_recording_shows_crashes_and_fault_storms_too() {
             file_offset: None,
         },
     );
-    assert_eq!(root(&m.explain()), Some("process-crash"));
+    let report = m.explain();
+    assert_eq!(root(&report), Some("process-crash"));
+    assert!(report.incidents[0].lost_task_seconds.is_some(), "a moment lies in a sample");
     let mut m = machine();
     m.task(80, "beam.smp", 0).task_rate(80, "task.minflt", 30.0, 270_000.0);
     m.sys("vm.pgfault", 50.0, 271_000.0);

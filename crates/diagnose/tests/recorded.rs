@@ -148,6 +148,18 @@ fn names_that_do_not_exist_and_who_asks_for_them() {
         },
     );
     assert_eq!(ids(&m.explain()), ["slab-dentry-bloat"]);
+    // Names that are made all the time are how the machine is, whatever else is looked at.
+    let busy = |during: f64| {
+        let mut m = names(0.0, 0.0);
+        m.set.host.memory_bytes = 2_000_000_000;
+        let made = |i: usize| {
+            let more = i.saturating_sub(HEALTHY).min(INCIDENT) as f64;
+            5e7 + 25_000.0 * i as f64 + (during - 25_000.0) * more
+        };
+        m.values("dentry.negative", "", 0, each(made)).sys("psi.cpu_some", 0.0, 0.5);
+        m.explain().incidents.len()
+    };
+    assert_eq!((busy(25_000.0), busy(200_000.0)), (0, 1));
     assert!(names(1_000.0, 0.0).explain().incidents.is_empty(), "a build with a long search path");
     assert!(names(30_000.0, 30_000.0).explain().incidents.is_empty(), "names of files");
 }

@@ -71,6 +71,9 @@ const STEADY_S: f64 = 4_000.0;
 const STEADY_NEED_S: f64 = 8.0;
 const STEADY_GROWN: f64 = 50_000.0;
 
+/// Twice as many as the machine makes all the time.
+const MORE: f64 = 2.0;
+
 /// Bytes of the kernel's object for a name (`struct dentry`, 64-bit).
 const DENTRY_BYTES: f64 = 192.0;
 /// A hundredth of memory: below, nobody misses what the names take.
@@ -184,8 +187,9 @@ fn growing(view: &View<'_>, signs: &Signs) -> Option<Finding> {
     // Names that are made all the time are how the machine is.
     let base = view.baseline.zip(view.base_set.get(metric, ""));
     let base = base.and_then(|(span, series)| Signal::of(series, span).slope()).unwrap_or_default();
-    let fast = slope.run(view.threshold(NEGATIVE_S, &base.v), 5.0);
-    let run = fast.or_else(|| slope.run(view.threshold(STEADY_S, &base.v), STEADY_NEED_S))?;
+    let threshold = |floor: f64| view.threshold(floor, &base.v).max(MORE * base.mean().unwrap_or(0.0));
+    let fast = slope.run(threshold(NEGATIVE_S), 5.0);
+    let run = fast.or_else(|| slope.run(threshold(STEADY_S), STEADY_NEED_S))?;
     let grown = slope.within(run.span()).total();
     let before = view.before(metric, "").or_else(|| negative.v.first().copied()).unwrap_or(0.0);
     if fast.is_none() && grown < STEADY_GROWN.max(before) {
