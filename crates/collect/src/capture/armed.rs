@@ -124,8 +124,8 @@ fn check(kind: &Kind, request: &Request) -> Result<Option<Process>, Refused> {
     let Some(pid) = request.pid else { return Ok(None) };
     if kind.has_programs() && !in_first_pid_namespace() {
         return bad(format!(
-            "the kernel does not know a process as {pid} that has this number here, in a PID namespace of its own: \
-             run this in the first one (containers: --pid=host), or ask without --pid"
+            "this runs in a PID namespace of its own, where process {pid} has another number than in the kernel: run it \
+             in the first one (containers: --pid=host), or ask without --pid"
         ));
     }
     Process::meant(pid, request.pid_began).map(Some)

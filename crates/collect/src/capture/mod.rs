@@ -224,8 +224,9 @@ fn end_mono_ns(captured: &Captured) -> u64 {
 #[must_use]
 pub fn resolve(raw: Raw, name: &mut dyn FnMut(&RawStack) -> Vec<String>) -> Captured {
     let before = own_cpu_ns();
+    let has_stacks = raw.weight.is_some();
     let mut captured = raw.resolve(name);
-    captured.cost_naming_ns = Some(own_cpu_ns().saturating_sub(before));
+    captured.cost_naming_ns = has_stacks.then(|| own_cpu_ns().saturating_sub(before));
     captured
 }
 
