@@ -17,6 +17,7 @@ use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::network::{self, RESOLVER_SLOW_S, RESOLVER_WAIT};
+use crate::signal::Signal;
 use crate::view::{High, View};
 use crate::words;
 
@@ -57,6 +58,10 @@ const UNANSWERED: f64 = 0.05;
 const NEED_S: f64 = 2.0;
 /// One datagram is lost now and then, and a second one with it where both kinds of address are asked for at once.
 const LEAST: f64 = 3.0;
+/// A program asks again after five seconds unless it is told otherwise, and has its answer within one more.
+const SILENT_S: f64 = 6.0;
+/// Answers that were to be expected in that time: by chance there is none in one case of twenty.
+const EXPECTED: f64 = 3.0;
 /// Answers that took longer than `RESOLVER_SLOW_S`, as far as the steps of the histogram allow: from 65 ms on.
 const LATE: &[&str] = &[
     "resolver.latency_le_128ms",
@@ -144,7 +149,7 @@ fn fault(view: &View<'_>, one: &Served<'_>) -> Result<(), String> {
         ));
     }
     let hurt = one.unanswered + late(view, one);
-    if hurt < LEAST {
+    if hurt < LEAST && !fell_silent(view, one) {
         return Err(format!("{:.0} questions to {} were late or had no answer", hurt.ceil(), one.row));
     }
     if !carried(view, one.row) {
@@ -154,6 +159,26 @@ fn fault(view: &View<'_>, one: &Served<'_>) -> Result<(), String> {
         return Err(format!("{} is asked by a program that looks names up for others", one.row));
     }
     Ok(())
+}
+
+/// Whether a server that used to answer has not for longer than a program waits until it asks again: a datagram that is
+/// lost makes one wait, and its second question is answered.
+fn fell_silent(view: &View<'_>, one: &Served<'_>) -> bool {
+    let Some(baseline) = view.baseline else { return false };
+    let usual =
+        network::resolver_ended(view.base_set, one.row, baseline).and_then(|s| s.mean()).unwrap_or(0.0);
+    let (Some(ended), Some(unanswered)) = (
+        network::resolver_ended(view.set, one.row, view.window),
+        view.set.get("resolver.unanswered", one.row).map(|s| Signal::of(s, view.window)),
+    ) else {
+        return false;
+    };
+    let given_up = unanswered.t.iter().zip(&unanswered.v).rfind(|(_, v)| **v > 0.0).map(|(t, _)| *t);
+    let answered = ended.zip(&unanswered, |ended, unanswered| ended - unanswered);
+    let Some(given_up) = given_up else { return false };
+    let before = answered.t.iter().zip(&answered.v).rfind(|(t, v)| **t < given_up && **v > 1e-6);
+    let silent_s = words::between(before.map_or(view.window.since, |(t, _)| *t), given_up);
+    silent_s >= SILENT_S && usual * silent_s >= EXPECTED
 }
 
 /// How many answers came late. Where only the mean is known it may have been all of them.
