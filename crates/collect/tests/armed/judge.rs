@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A script that runs until it is asked what it has seen.
 pub struct Judge {
@@ -41,16 +42,32 @@ impl Judge {
     /// Ends it, and returns the value of a map without a key.
     pub fn values<const N: usize>(mut self, names: [&str; N]) -> [f64; N] {
         let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let start = Instant::now();
+        // What it says are a few lines, which fit into the pipe. A signal that comes while it still attaches is lost.
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < PATIENCE, "bpftrace does not end");
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+            std::thread::sleep(Duration::from_secs(2));
+        }
         let mut text = String::new();
         self.said.read_to_string(&mut text).unwrap();
-        self.child.wait().unwrap();
         names.map(|name| {
             let value = text.lines().find_map(|line| line.strip_prefix(&format!("@{name}: ")));
             value.and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
         })
     }
 }
+
+impl Drop for Judge {
+    /// A test that fails must not leave its probe behind.
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// How long bpftrace may take to print what it has.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What two who watched the same load have counted may differ by a twentieth: they do not begin and end together.
 pub fn agree(what: &str, ours: f64, theirs: f64) {
