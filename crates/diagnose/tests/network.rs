@@ -541,6 +541,30 @@ fn one_lost_datagram_and_servers_that_hardly_anybody_asked_are_no_slow_server() 
 }
 
 #[test]
+fn a_server_that_answers_nothing_any_more_is_named_by_a_single_question() {
+    let row = "10.9.0.1:53@web";
+    let given_up = |n: f64| {
+        (0..HEALTHY + INCIDENT + 20).map(|i| if i == HEALTHY + 8 { n } else { 0.0 }).collect::<Vec<f64>>()
+    };
+    for (answers, is_silenced) in [(0.0, true), (2.0, false)] {
+        let mut m = serving();
+        resolver(&mut m, 0.0, answers, 0.0);
+        m.values("resolver.unanswered", row, 0, given_up(1.0));
+        m.values("resolver.wait_time", row, 0, given_up(8.0));
+        m.row("resolver.latency_le_256ms", row, 0.0, 0.0);
+        if is_silenced {
+            let report = m.explain();
+            assert_eq!(report.incidents.len(), 1, "{:#?}", report.incidents);
+            assert_eq!(report.incidents[0].root_cause.condition, "resolver-slow");
+            assert_eq!(culprit(&report).address.as_deref(), Some("10.9.0.1:53"));
+        } else {
+            // Others were answered meanwhile: it was lost on the way.
+            is_silent(&m);
+        }
+    }
+}
+
+#[test]
 fn many_quick_answers_are_no_slow_server() {
     let mut m = serving();
     resolver(&mut m, 1.2, 900.0, 0.0);
