@@ -400,6 +400,42 @@ fn the_share_that_the_kernel_sets_to_nothing_was_not_changed_by_anybody() {
     assert_eq!(report.incidents[0].root_cause.culprit.sysctl.as_deref(), Some("vm.dirty_bytes"));
 }
 
+#[test]
+fn pinned_tasks_that_are_in_each_others_way_are_a_cause_beside_the_interrupts() {
+    let roots = |pinned: u32| -> Vec<String> {
+        let mut m = interrupts(0.6, 0.02, 0.0);
+        for tid in 70..70 + pinned {
+            m.task(tid, "packer", HEALTHY).task_during(tid, "task.run_delay", 0.85);
+            m.task_during(tid, "task.cpus_allowed", 1.0).task_during(tid, "task.cpus_allowed_count", 1.0);
+            m.task_during(tid, "task.cpu", 0.0);
+        }
+        m.sys("tasks.run_delay", 0.01, 0.85 * f64::from(pinned));
+        let report = m.explain();
+        let all = report.incidents.iter().flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots));
+        all.map(|r| r.condition.clone()).collect()
+    };
+    // Alone with the interrupts it waits for them; four would wait for each other.
+    assert_eq!(roots(1), ["interrupt-imbalance"]);
+    let mut four = roots(4);
+    four.sort();
+    assert_eq!(four, ["cpu-affinity-misplaced", "interrupt-imbalance"]);
+}
+
+#[test]
+fn a_setting_explains_what_it_governs_and_nothing_else() {
+    let mut m = setting("sysctl.vm.dirty_bytes", 0.0, 16_384.0);
+    m.sys("tasks.d_throttle", 0.0, 2.5).sys("psi.io_some", 0.0, 0.9);
+    m.row("conntrack.drop", "", 0.0, 50.0).sys("conntrack.count", 1_000.0, 65_536.0);
+    m.sys("sysctl.net.netfilter.nf_conntrack_max", 65_536.0, 65_536.0);
+    let report = m.explain();
+    let roots: Vec<&str> = report
+        .incidents
+        .iter()
+        .flat_map(|i| std::iter::once(&i.root_cause).chain(&i.other_roots).map(|r| r.condition.as_str()))
+        .collect();
+    assert!(roots.contains(&"config-drift") && roots.contains(&"conntrack-full"), "{roots:?}");
+}
+
 /// Jobs of process 50 that take both CPUs for two seconds of each `period`, and what others wait then.
 fn bursts(period: usize, waits: f64) -> Machine {
     let mut m = Machine::idle();
