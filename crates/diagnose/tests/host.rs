@@ -1,7 +1,6 @@
 //! Trouble of one process, one device or one setting, as a recording has it, and what looks like it.
 
 #[path = "support/mod.rs"]
-#[expect(dead_code, reason = "each test program uses its own part of the support")]
 mod support;
 
 use std::sync::Arc;
