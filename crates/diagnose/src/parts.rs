@@ -88,8 +88,8 @@ pub(crate) fn worst(
     list
 }
 
-/// Quiet time to compare with: right before, or else the nearest free stretch before, or else after. Of samples that are
-/// `step_s` apart it takes three at least, and ten are wanted.
+/// Quiet time to compare with: right before, or else the nearest free stretch before, or else the window's own first
+/// seconds, or else after. Of samples that are `step_s` apart it takes three at least, and ten are wanted.
 pub(crate) fn quiet(episodes: &[Span], window: Span, known: Span, step_s: f64) -> Option<Span> {
     let steps = |n: f64| (n * step_s * SECOND as f64) as i64;
     let (least_ns, baseline_ns) = (steps(3.0).max(3 * SECOND), steps(10.0).max(BASELINE_NS));
@@ -107,9 +107,18 @@ pub(crate) fn quiet(episodes: &[Span], window: Span, known: Span, step_s: f64) -
             break;
         }
     }
-    let since = known.since.max(until - baseline_ns);
-    if until - since >= least_ns && is_free(since, until) {
-        return Some(Span { since, until });
+    // A recording may have begun only seconds before the trouble: then the window's own first seconds serve too, up to the
+    // edge of the first trigger. The first sample of all has no rates yet, so that three of these take a second more.
+    let trigger = episodes.iter().map(|e| e.since).find(|since| *since >= window.since);
+    let untils = [Some(until), trigger.map(|t| t - edge_ns)];
+    for (least_ns, until) in
+        [least_ns + steps(1.0), least_ns].into_iter().flat_map(|l| untils.map(|u| (l, u)))
+    {
+        let Some(until) = until else { continue };
+        let since = known.since.max(until - baseline_ns);
+        if until - since >= least_ns && is_free(since, until) {
+            return Some(Span { since, until });
+        }
     }
     let since = window.until + edge_ns;
     let next = episodes.iter().map(|e| e.since).find(|s| *s > window.until).unwrap_or(known.until);
@@ -202,5 +211,13 @@ mod tests {
         assert_eq!(quiet(&all, span(300, 600), span(0, 1000), 1.0), None);
         let after = quiet(&[span(0, 300)], span(0, 305), span(0, 1000), 1.0).unwrap();
         assert!(after.since > 305 * SECOND && after.seconds() >= 50.0, "{after:?}");
+    }
+
+    #[test]
+    fn of_a_short_recording_the_seconds_before_the_trigger_serve() {
+        assert_eq!(quiet(&[span(9, 20)], span(4, 20), span(0, 20), 1.0), Some(span(0, 4)));
+        assert_eq!(quiet(&[span(8, 20)], span(3, 20), span(0, 20), 1.0), Some(span(0, 6)));
+        assert_eq!(quiet(&[span(7, 20)], span(2, 20), span(0, 20), 1.0), Some(span(0, 5)));
+        assert_eq!(quiet(&[span(4, 20)], span(0, 20), span(0, 20), 1.0), None);
     }
 }

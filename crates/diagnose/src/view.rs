@@ -43,6 +43,10 @@ pub struct High {
     pub peak: f64,
 }
 
+/// How far the rate of a steady flow strays from one second to the next at least: the kernel adds up its counters of each
+/// CPU once a second by a timer of its own, so that some ten milliseconds' worth is seen in the wrong second.
+const STRAY: f64 = 0.01;
+
 impl<'a> View<'a> {
     /// A view of `window`, to be compared with `baseline`.
     #[must_use]
@@ -137,10 +141,13 @@ impl<'a> View<'a> {
 
     /// The level that a value has to reach to count as high: the physical floor, and six deviations above what
     /// the baseline had. Six: a normal value gets there once in five hundred million samples.
+    ///
+    /// A short baseline of a steady flow may have no spread to speak of. What is always above the floor is not high
+    /// because it is a hair above itself: [`STRAY`] is the least spread that is believed.
     #[must_use]
     pub fn threshold(&self, floor: f64, base_values: &[f64]) -> f64 {
         match stats::level(base_values) {
-            Some(level) => floor.max(level.median + 6.0 * level.sigma),
+            Some(level) => floor.max(level.median + 6.0 * level.sigma.max(STRAY * level.median.abs())),
             None => floor,
         }
     }
@@ -393,5 +400,20 @@ impl View<'_> {
             Some(iowait) => idle.zip(&iowait, |a, b| a + b),
             None => idle,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_always_above_the_floor_is_not_high_for_a_hair() {
+        let set = SeriesSet::default();
+        let view = View::new(&set, Span::ALL, &set, None);
+        let steady = [18_459.0, 18_460.0, 18_461.0, 18_459.0, 18_460.0];
+        assert!(view.threshold(10_000.0, &steady) > 19_000.0);
+        assert_eq!(view.threshold(50_000.0, &steady), 50_000.0);
+        assert_eq!(view.threshold(10.0, &[0.0, 0.0, 0.0]), 10.0);
     }
 }

@@ -77,7 +77,7 @@ fn mutex(stage: &mut Stage) -> Result<Truth, Stop> {
 
 fn mmap_storm(stage: &mut Stage) -> Result<Truth, Stop> {
     let (name, go) = (stage.draw().name(), stage.file("go"));
-    let (least, most) = stage.loud((8, 24), (3, 5));
+    let (least, most) = stage.loud((8, 24), (4, 6));
     let threads = stage.draw().between(least, most);
     let pages = stage.draw().between(256, 1_024);
     let victim = stage.role(&name, "map-and-unmap", format!("{threads} {pages} {go}"), &Place::default())?;
@@ -107,7 +107,7 @@ fn erlang(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, go) = (stage.draw().name(), stage.file("go"));
     let victim = stage.role(&bystander, "work", "", &Place::default())?;
     // With fewer, or with pauses, the carriers that are free at a time fit into the cache that the allocator has for them.
-    let (least, most) = stage.loud((20, 28), (11, 14));
+    let (least, most) = stage.loud((28, 40), (12, 16));
     let processes = stage.draw().between(least, most);
     // Two words an element: one to eight megabytes.
     let words = stage.draw().between(80_000, 400_000);

@@ -380,10 +380,12 @@ fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
 
 /// Somebody pours into connections that nobody reads; everybody's segments find no memory.
 fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
-    let high = stage.draw().between(4_000, 8_000);
+    let (least, most) = stage.loud((4_000, 5_000), (4_000, 8_000));
+    let high = stage.draw().between(least, most);
     leaves_room("pages of TCP's memory", tcp_use("mem"), high)?;
     // The kernel slows down at the second number, and refuses at the third. Close together they are reached at once.
-    let pressure = (high as f64 * stage.draw().real(0.90, 0.98)) as u64;
+    let (least, most) = stage.loud((0.97, 0.995), (0.90, 0.98));
+    let pressure = (high as f64 * stage.draw().real(least, most)) as u64;
     stage.sysctl("net.ipv4.tcp_mem", &format!("{} {pressure} {high}", high / 2))?;
     let cable = cable(stage)?;
     // Who asks for little is served from what its socket has already.
@@ -392,15 +394,16 @@ fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     cable.serve(stage, "tcp-answer", &format!("{served} {bytes}"))?;
     let victim = cable.client(stage, "tcp-ask", &format!("{served} {bytes} 30"))?;
     cable.serve(stage, "tcp-mute", &held)?;
-    let (least, most) = stage.loud((500, 900), (250, 350));
-    // Under pressure each socket keeps its fair share, so that only very many of them go on to the end.
+    let (least, most) = stage.loud((1_200, 1_800), (250, 350));
+    // Under pressure each socket keeps its fair share, so that only very many of them go on to the end: with two ends to
+    // each connection, what is left for each is a page or two.
     let connections = stage.draw().between(least, most);
     stage.healthy()?;
 
     stage.trouble_starts();
     cable.client(stage, "tcp-pour", &format!("{held} {connections}"))?;
     trouble_from_full(stage, || Ok(tcp_use("mem").is_some_and(|n| n >= pressure)))?;
-    stage.suffered(&victim, stage.loud(5.0, 1.5))?;
+    stage.suffered(&victim, stage.loud(3.0, 1.5))?;
     Ok(Truth { sysctl: Some("net.ipv4.tcp_mem".into()), ..Truth::default() })
 }
 

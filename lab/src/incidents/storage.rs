@@ -293,7 +293,7 @@ fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
     let megabytes = stage.draw().between(64, 128);
     let upper = stage.loop_fs(megabytes << 20, Fs::Ext4)?;
     let victim_name = stage.draw().name();
-    let (least, most) = stage.loud((8_000, 15_000), (100_000, 170_000));
+    let (least, most) = stage.loud((8_000, 15_000), (60_000, 110_000));
     let pause_us = stage.draw().between(least, most);
     let spool = upper.mount().join("spool");
     let victim = stage.role(
