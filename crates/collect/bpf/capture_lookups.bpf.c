@@ -15,7 +15,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define AT_FDCWD (-100)
 #define LOOKUP_DIRS 4096
 #define PATH_BYTES 256
-#define DIR_BYTES 104
+#define DIR_BYTES 108
 #define EXAMPLES 4
 #define EXAMPLE_BYTES 48
 
@@ -24,13 +24,15 @@ enum dir_flag {
 };
 
 struct lookup_key {
+	/* The directory that a relative path starts from; 0: the path is absolute. Neither the number of
+	 * a descriptor nor that it was the working directory would tell: both soon mean another one. */
+	__u64 base;
 	__u32 tgid;
-	__s32 dirfd;
 	__u32 flags;
 	__u32 bytes; /* of dir */
 	char dir[DIR_BYTES];
 };
-_Static_assert(sizeof(struct lookup_key) == 120, "twin: src/capture/kinds/lookups.rs");
+_Static_assert(sizeof(struct lookup_key) == 128, "twin: src/capture/kinds/lookups.rs");
 
 struct lookup_sum {
 	__u64 count;
@@ -99,29 +101,40 @@ __noinline int after_slash(void)
 	return after;
 }
 
-static __always_inline void read_base(struct names *to, int dirfd)
+/* Where the kernel keeps the directory that a relative path starts from; 0 if that cannot be told. */
+static __always_inline __u64 base_path(int dirfd)
 {
 	struct task_struct___files *task = (void *)bpf_get_current_task_btf();
 	struct fdtable___names *table;
 	struct file **files;
 	struct file *file = 0;
 
-	to->flags = NAMES_UNKNOWN;
 	if (dirfd == AT_FDCWD) {
-		read_names(to, BPF_CORE_READ(task, fs, pwd.dentry), BPF_CORE_READ(task, fs, pwd.mnt));
-		return;
+		__u64 fs = (__u64)BPF_CORE_READ(task, fs);
+
+		return fs ? fs + bpf_core_field_offset(struct fs_struct, pwd) : 0;
 	}
 	table = BPF_CORE_READ(task, files, fdt);
 	if (dirfd < 0 || (__u32)dirfd >= BPF_CORE_READ(table, max_fds))
-		return;
+		return 0;
 	files = BPF_CORE_READ(table, fd);
 	bpf_probe_read_kernel(&file, sizeof(file), &files[dirfd]);
-	if (file)
-		read_names(to, BPF_CORE_READ(file, f_path.dentry), BPF_CORE_READ(file, f_path.mnt));
+	return file ? (__u64)file + bpf_core_field_offset(struct file, f_path) : 0;
 }
 
-static __always_inline struct lookup_sum *lookup_sum(struct scratch *s, long call, bool relative)
+/* What tells a directory from others: where its entry lies, which may soon be that of another one, and
+ * its name. */
+static __always_inline __u64 base_id(__u64 at)
 {
+	struct path *path = (struct path *)at;
+	struct dentry *dentry = at ? BPF_CORE_READ(path, dentry) : 0;
+
+	return dentry ? (__u64)dentry ^ BPF_CORE_READ(dentry, d_name.hash_len) : 0;
+}
+
+static __always_inline struct lookup_sum *lookup_sum(struct scratch *s, long call, __u64 base)
+{
+	struct path *path = (struct path *)base;
 	struct lookup_sum *sum = bpf_map_lookup_elem(&lookups, &s->key);
 
 	if (sum)
@@ -129,8 +142,9 @@ static __always_inline struct lookup_sum *lookup_sum(struct scratch *s, long cal
 	__builtin_memset(&s->first, 0, sizeof(s->first));
 	process_comm(s->first.comm, bpf_get_current_task_btf());
 	s->first.call = call;
-	if (relative)
-		read_base(&s->first.base, s->key.dirfd);
+	s->first.base.flags = NAMES_UNKNOWN;
+	if (base)
+		read_names(&s->first.base, BPF_CORE_READ(path, dentry), BPF_CORE_READ(path, mnt));
 	bpf_map_update_elem(&lookups, &s->key, &s->first, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&lookups, &s->key);
 }
@@ -157,6 +171,7 @@ int lookup_failed(unsigned long long *ctx)
 	struct lookup_sum *sum;
 	struct scratch *s;
 	__u64 bytes, slash, count;
+	__u64 base = 0;
 	__u8 class;
 	long call;
 
@@ -182,10 +197,11 @@ int lookup_failed(unsigned long long *ctx)
 		return 0;
 	__builtin_memset(&s->key, 0, sizeof(s->key));
 	s->key.tgid = tgid;
-	s->key.dirfd = AT_FDCWD;
 	/* An absolute path does not look at the descriptor. */
-	if ((class & DIR_FIRST) && s->path[0] != '/')
-		s->key.dirfd = (int)call_arg(regs, 0);
+	if (s->path[0] != '/') {
+		base = base_path(class & DIR_FIRST ? (int)call_arg(regs, 0) : AT_FDCWD);
+		s->key.base = base_id(base);
+	}
 	bytes = slash;
 	if (bytes > DIR_BYTES) {
 		bytes = DIR_BYTES;
@@ -195,7 +211,7 @@ int lookup_failed(unsigned long long *ctx)
 	bpf_probe_read_kernel(s->key.dir, bytes, s->path);
 	if (!count_event())
 		return 0;
-	sum = lookup_sum(s, call, s->path[0] != '/');
+	sum = lookup_sum(s, call, base);
 	if (!sum) {
 		count_lost();
 		return 0;

@@ -11,6 +11,7 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct qstr {
+	__u64 hash_len;
 	const unsigned char *name;
 };
 struct hlist_node {

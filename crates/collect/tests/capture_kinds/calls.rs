@@ -55,6 +55,73 @@ fn every_name_that_is_not_there_is_counted_under_its_directory() {
     assert_eq!(raw.captured.tops[0].what, probed.to_str().unwrap());
 }
 
+/// Looks a name up from the working directory, or from one that is open.
+fn misses(dir: Option<&std::fs::File>, times: usize) {
+    let from = dir.map_or(libc::AT_FDCWD, |dir| dir.as_raw_fd());
+    for _ in 0..times {
+        // SAFETY: a string that ends in zero, and a descriptor that is open.
+        assert_eq!(unsafe { libc::faccessat(from, c"no-such-name".as_ptr(), libc::F_OK, 0) }, -1);
+    }
+}
+
+/// A working directory changes, and the number of a descriptor is soon that of another one: neither says where a relative
+/// path starts.
+#[test]
+fn a_relative_name_is_counted_under_the_directory_that_it_started_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let make = |name: &str| {
+        let place = dir.path().join(name);
+        std::fs::create_dir(&place).unwrap();
+        place
+    };
+    let places = ["first", "second", "third", "fourth"].map(make);
+    let walked = places.clone();
+    let raw = watch(&own("lookups", "mitra-walks"), move || {
+        let [first, second, third, fourth] = walked;
+        // SAFETY: from now on the working directory is that of this thread alone.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_FS) }, 0);
+        for (place, times) in [(first, 30), (second, 20), (third.clone(), 7)] {
+            // SAFETY: a string that ends in zero.
+            assert_eq!(unsafe { libc::chdir(c_path(&place).as_ptr()) }, 0);
+            misses(None, times);
+        }
+        let (third, fourth) = (std::fs::File::open(third).unwrap(), std::fs::File::open(fourth).unwrap());
+        misses(Some(&third), 40);
+        // SAFETY: both are open, and stay so: the first number means the second directory.
+        assert_eq!(unsafe { libc::dup2(fourth.as_raw_fd(), third.as_raw_fd()) }, third.as_raw_fd());
+        misses(Some(&third), 10);
+    });
+    let Some(raw) = raw else { return };
+    let lookups = table(&raw, "lookups");
+    for (place, count) in places.iter().zip([30.0, 20.0, 47.0, 10.0]) {
+        let row = one_row(lookups, &[("directory", place.to_str().unwrap())]);
+        assert_eq!(number(lookups, row, "count"), count, "{row:?}");
+        assert_eq!(text(lookups, row, "examples"), "no-such-name");
+    }
+}
+
+/// The entry of a directory that is deleted is soon that of the next one, which is another directory all the same.
+#[test]
+fn directories_that_come_and_go_are_not_taken_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |i: usize| dir.path().join(format!("comes-and-goes-{i}"));
+    let places: Vec<_> = (0..20).map(place).collect();
+    let walked = places.clone();
+    let raw = watch(&own("lookups", "mitra-temps"), move || {
+        for place in walked {
+            std::fs::create_dir(&place).unwrap();
+            misses(Some(&std::fs::File::open(&place).unwrap()), 3);
+            std::fs::remove_dir(&place).unwrap();
+        }
+    });
+    let Some(raw) = raw else { return };
+    let lookups = table(&raw, "lookups");
+    for place in &places {
+        let row = one_row(lookups, &[("directory", place.to_str().unwrap())]);
+        assert_eq!(number(lookups, row, "count"), 3.0, "{row:?}");
+    }
+}
+
 /// The table has 4,096 entries; what comes beyond is counted as lost, and nothing else is.
 #[test]
 fn directories_beyond_the_bound_are_counted_as_lost() {

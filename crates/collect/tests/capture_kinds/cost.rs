@@ -34,6 +34,18 @@ fn missing(turns: u32) {
     (0..turns).for_each(|_| _ = unsafe { libc::access(c"/usr/lib/no-such-name".as_ptr(), libc::F_OK) });
 }
 
+fn missing_here(turns: u32) {
+    // SAFETY: a string that ends in zero.
+    (0..turns).for_each(|_| _ = unsafe { libc::access(c"no-such-name".as_ptr(), libc::F_OK) });
+}
+
+fn missing_below(turns: u32) {
+    let lib = std::fs::File::open("/usr/lib").unwrap();
+    let from = std::os::fd::AsRawFd::as_raw_fd(&lib);
+    // SAFETY: a string that ends in zero, and a descriptor that is open.
+    (0..turns).for_each(|_| _ = unsafe { libc::faccessat(from, c"no-such-name".as_ptr(), libc::F_OK, 0) });
+}
+
 fn bad_close(turns: u32) {
     // SAFETY: closes nothing.
     (0..turns).for_each(|_| _ = unsafe { libc::close(-1) });
@@ -91,10 +103,12 @@ type Load = (&'static str, u32, fn(u32), &'static [&'static str]);
 #[test]
 #[ignore = "takes a minute and wants a machine that is quiet"]
 fn cost_of_each_kind() {
-    let loads: [Load; 8] = [
+    let loads: [Load; 10] = [
         ("getppid", 400_000, getppid, &["lookups", "errors", "syscalls", "locks", "fork", "cache", "trace"]),
         ("first calls of getppid", 4_000, getppid, &["trace"]),
         ("failing access", 100_000, missing, &["lookups", "errors", "syscalls"]),
+        ("failing access, relative", 100_000, missing_here, &["lookups"]),
+        ("failing access, in a directory", 100_000, missing_below, &["lookups"]),
         ("failing close", 300_000, bad_close, &["errors", "lookups", "syscalls"]),
         ("pread of a cached page", 200_000, pread, &["cache", "syscalls"]),
         ("pipe there and back", 20_000, pipes, &["runqlat"]),

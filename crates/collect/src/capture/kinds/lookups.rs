@@ -4,6 +4,9 @@
 //! an entry in the kernel's cache of names (a negative dentry), so that a program that probes unique names fills
 //! memory; one that searches long lists of directories merely takes time.
 //!
+//! A relative path is counted under the directory that it started from, whether that was the working directory then or
+//! one that was open, as in a walk through a tree.
+//!
 //! Only the exit of calls is probed. A call that did not fail with ENOENT costs one comparison, one that did the
 //! reading of its path and a table entry. Lookups by io_uring, and by programs of 32 bits, are not seen.
 //!
@@ -46,7 +49,7 @@ const COLUMNS: &[Column] = &[
 
 /// As many entries as the kernel's map holds.
 const DIRS_MAX: usize = 4096;
-const DIR_BYTES: usize = 104;
+const DIR_BYTES: usize = 108;
 const EXAMPLES: usize = 4;
 const EXAMPLE_BYTES: usize = 48;
 const DIR_CUT: u32 = 1;
@@ -61,13 +64,13 @@ fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Key {
+    base: u64,
     tgid: u32,
-    dirfd: i32,
     flags: u32,
     bytes: u32,
     dir: [u8; DIR_BYTES],
 }
-const _: () = assert!(size_of::<Key>() == 120, "twin: struct lookup_key in bpf/capture_lookups.bpf.c");
+const _: () = assert!(size_of::<Key>() == 128, "twin: struct lookup_key in bpf/capture_lookups.bpf.c");
 // SAFETY: repr(C), integers and bytes without a hole.
 unsafe impl Plain for Key {}
 
