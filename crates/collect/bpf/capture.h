@@ -22,7 +22,7 @@ struct capture_config {
 	__u32 number; /* of the kind */
 	__u64 min_ns; /* shorter ones are left out */
 	__u64 max_events; /* on each CPU */
-	__u64 cgroup; /* only this group of cgroup2; 0: all */
+	__u64 cgroup; /* only this group of cgroup2, with those below it; 0: all */
 	__u64 comm[2]; /* only threads of this name; 0: all */
 	__u64 arg; /* of the kind */
 	__u64 until_ns; /* nothing is done after it */
@@ -95,6 +95,57 @@ static __always_inline void count_lost(void)
 		c->lost += 1;
 }
 
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* Up to 6.0 a group has the ids of those above it; since then it has them themselves (7f203bc89eb6). */
+struct cgroup___ids {
+	int level;
+	__u64 ancestor_ids[1];
+};
+
+#pragma clang attribute pop
+
+/* Groups may lie deeper in each other; nobody makes use of that. */
+#define CGROUP_LEVELS 32
+
+static __always_inline bool in_cgroup_old(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct cgroup___ids *group = (void *)BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	__u64 ids = (__u64)group + bpf_core_field_offset(struct cgroup___ids, ancestor_ids);
+	int depth = BPF_CORE_READ(group, level);
+
+	for (int level = 0; level < CGROUP_LEVELS && level <= depth; level++) {
+		__u64 id = 0;
+
+		bpf_probe_read_kernel(&id, sizeof(id), (void *)(ids + level * sizeof(id)));
+		if (id == config.cgroup)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether the running thread is in the group that was asked for, or below it. At which level that group
+ * lies is not known: in a namespace of groups nobody sees what is above.
+ */
+static __always_inline bool in_cgroup(void)
+{
+	/* Tracing programs may call the helper since 5.14, before the ids went. */
+	if (bpf_core_field_exists(struct cgroup___ids, ancestor_ids))
+		return in_cgroup_old();
+	for (int level = 0; level < CGROUP_LEVELS; level++) {
+		__u64 id = bpf_get_current_ancestor_cgroup_id(level);
+
+		if (id == config.cgroup)
+			return true;
+		/* The thread's own group was the one before. */
+		if (!id)
+			return false;
+	}
+	return false;
+}
+
 /* Whether the running thread is one of those asked for. */
 static __always_inline bool wanted(void)
 {
@@ -102,7 +153,7 @@ static __always_inline bool wanted(void)
 
 	if (config.tgid ? tgid != config.tgid : tgid == config.self)
 		return false;
-	if (config.cgroup && bpf_get_current_cgroup_id() != config.cgroup)
+	if (config.cgroup && !in_cgroup())
 		return false;
 	if (config.comm[0]) {
 		__u64 comm[2] = {};

@@ -9,6 +9,8 @@ mod cache;
 mod calls;
 #[path = "capture_kinds/cost.rs"]
 mod cost;
+#[path = "capture_kinds/groups.rs"]
+mod groups;
 #[path = "capture_kinds/sockets.rs"]
 mod sockets;
 #[path = "capture_kinds/waits.rs"]

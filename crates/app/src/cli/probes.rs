@@ -28,7 +28,7 @@ pub struct CaptureArgs {
     /// Only threads of this name
     #[arg(long, value_name = "NAME")]
     pub comm: Option<String>,
-    /// Only this group of cgroup2: /system.slice/nginx.service
+    /// Only this group of cgroup2, with those below it: /system.slice/nginx.service
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
     /// For how long; Ctrl-C ends it early
@@ -40,7 +40,7 @@ pub struct CaptureArgs {
     /// Share of one CPU that it may take, on average; it ends when it has had it
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
     pub budget: f64,
-    /// Only what lasts at least so long
+    /// Only what lasts at least so long; of kinds that measure it
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub min: Option<Duration>,
     /// Of offcpu: only waits that nothing can interrupt (state D)
