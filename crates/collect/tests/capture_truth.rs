@@ -131,6 +131,35 @@ fn a_capture_ends_by_its_events_and_by_its_cost() {
     assert!(raw.captured.seconds < 5.0);
 }
 
+/// Without CAP_SYS_ADMIN the kernel does not say what programs cost; what ends it then is the cost all the same.
+#[test]
+fn a_capture_whose_cost_is_not_measured_ends_by_its_cost() {
+    let frugal = || {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        let mut sets = capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::SYS_ADMIN);
+        // They are those of this thread alone.
+        set_capabilities(None, sets).unwrap();
+        let armed = arm(&Request { cost_budget: 1e-6, ..own("offcpu", "mitra-frugal", 30.0) })?;
+        let end = Instant::now() + Duration::from_secs(1);
+        let work = move || {
+            while Instant::now() < end {
+                sleep(Duration::from_micros(50));
+            }
+        };
+        let load = thread("mitra-frugal", work);
+        let raw = run_to_its_end(armed);
+        load.join().unwrap();
+        Some(raw)
+    };
+    let Some(raw) = std::thread::spawn(frugal).join().unwrap() else { return };
+    let captured = &raw.captured;
+    assert!(captured.notes.iter().any(|note| note.contains("cost is not measured")), "{:?}", captured.notes);
+    // As many as may be paid for are fewer than were asked for.
+    assert!(captured.events > 0 && captured.seconds < 5.0, "{} in {} s", captured.events, captured.seconds);
+    assert_eq!(captured.ended, Ended::Cost);
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_with_the_reason() {
     let refused = |request: &Request| Capture::arm(request).err().unwrap().to_string();
@@ -144,6 +173,28 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let mut odd = Request::new("offcpu", 1.0, "");
     odd.options.insert("hue".into(), "blue".into());
     assert!(refused(&odd).contains("no option"));
+    let own_tid = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    let of_thread = move || refused(&Request { pid: Some(own_tid()), ..Request::new("offcpu", 1.0, "") });
+    let refused_thread = std::thread::spawn(of_thread).join().unwrap();
+    assert!(
+        refused_thread.contains(&format!("a thread of process {}", std::process::id())),
+        "{refused_thread}"
+    );
+}
+
+/// A capture must not say that it was of what nobody looked at.
+#[test]
+fn what_a_kind_does_not_look_at_is_refused() {
+    let refused = |request: &Request| Capture::arm(request).err().unwrap().to_string();
+    let min = Duration::from_millis(10);
+    for kind in ["errors", "lookups", "oncpu", "faults", "cache", "sockets"] {
+        let why = refused(&Request { min, ..Request::new(kind, 1.0, "") });
+        assert!(why.starts_with(&format!("{kind} has no use for --min; these have: offcpu, ")), "{why}");
+    }
+    let why = refused(&Request { d_only: true, ..Request::new("locks", 1.0, "") });
+    assert_eq!(why, "locks has no use for --d-only; these have: offcpu");
+    let why = refused(&Request { cgroup: Some("/".to_owned()), ..Request::new("sockets", 1.0, "") });
+    assert!(why.contains("no use for --cgroup") && !why.contains("sockets,"), "{why}");
 }
 
 /// Waits of three kinds: asleep, for a pipe, and for the CPU while another thread has it.

@@ -126,6 +126,7 @@ mod probes {
         ]);
         for kind in kinds() {
             let mut what = format!("{}. Cost: {}. Linux {}.", kind.help, kind.cost, kind.since);
+            what.push_str(&format!(" Narrowed by --{}.", kind.filters.join(", --")));
             for (name, help) in kind.options {
                 what.push_str(&format!(" --option {name}=…: {help}."));
             }
@@ -146,7 +147,7 @@ mod probes {
         json!({
             "kind": kind.name, "help": kind.help, "cost": kind.cost, "since": kind.since, "manual": kind.manual(),
             "attaches": kind.attaches,
-            "columns": columns.collect::<Vec<_>>(), "options": options.collect::<Vec<_>>(),
+            "columns": columns.collect::<Vec<_>>(), "options": options.collect::<Vec<_>>(), "filters": kind.filters,
         })
     }
 

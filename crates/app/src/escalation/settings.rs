@@ -15,9 +15,9 @@ use crate::recorder::log;
 pub const FILE: &str = "/etc/mitra/mitra.toml";
 /// A file that is larger is none.
 const BYTES_MAX: u64 = 1 << 20;
-/// Options that every kind of probe has.
+/// What a rule may narrow a probe to, where its kind knows of it. Whose events count is the matter of `pid-of`.
 #[cfg(feature = "bpf")]
-const USUAL_OPTIONS: &[&str] = &["d-only", "min"];
+const FILTERS: &[&str] = &["d-only", "min"];
 
 /// What the file says. One that is named has to be there.
 pub fn load(named: Option<&Path>) -> Result<Config> {
@@ -84,7 +84,8 @@ fn complain(error: &anyhow::Error) -> Config {
 #[must_use]
 pub fn probes() -> Vec<(&'static str, Vec<&'static str>)> {
     let options = |kind: &mitra_collect::capture::Kind| {
-        USUAL_OPTIONS.iter().copied().chain(kind.options.iter().map(|(name, _)| *name)).collect()
+        let filters = FILTERS.iter().copied().filter(|name| kind.filters.contains(name));
+        filters.chain(kind.options.iter().map(|(name, _)| *name)).collect()
     };
     mitra_collect::capture::kinds().iter().map(|kind| (kind.name, options(kind))).collect()
 }
@@ -114,6 +115,24 @@ mod tests {
         let error = load_text("[escalation]\narm = false\nof = []\n").unwrap_err();
         let config = complain(&error);
         assert!(!config.arm && config.rules.iter().all(|rule| rule.is_builtin));
+    }
+
+    #[test]
+    #[cfg(feature = "bpf")]
+    fn a_probe_has_only_options_that_its_kind_looks_at() {
+        let rule = |probe: &str| {
+            let text = format!("[[rule]]\nname = \"a\"\nwhen = \"sys.forks > 1/s\"\narm = [\"{probe}\"]\n");
+            parse("mitra.toml", &text).map_err(|error| error.to_string())
+        };
+        for probe in ["offcpu d-only min=1ms", "locks min=1ms", "faults every=100", "errors"] {
+            assert!(rule(probe).is_ok(), "{probe}: {:?}", rule(probe).err());
+        }
+        for (probe, option) in
+            [("errors min=1ms", "min"), ("locks d-only", "d-only"), ("offcpu pid=1", "pid")]
+        {
+            let error = rule(probe).unwrap_err();
+            assert!(error.contains(&format!("has no option {option}")), "{probe}: {error}");
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct Armed {
     lasted: Duration,
     time: Duration,
     cost_max_ns: u64,
-    events_max: u64,
+    events: Bound,
     /// Its programs stop by themselves then.
     goes_on_for: Duration,
     process: Option<Process>,
@@ -51,6 +51,23 @@ pub struct Armed {
     counts: Counts,
     cost_kernel_ns: Option<u64>,
     missed: Option<u64>,
+}
+
+/// Events after which a capture ends, and what is said then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Bound {
+    events_max: u64,
+    ended: Ended,
+}
+
+impl Bound {
+    /// As many as were asked for. Where their cost is not measured, at most as many as may be paid for.
+    fn of(asked: u64, payable: Option<u64>) -> Self {
+        match payable {
+            Some(payable) if payable < asked => Self { events_max: payable, ended: Ended::Cost },
+            _ => Self { events_max: asked, ended: Ended::Events },
+        }
+    }
 }
 
 /// A process as it is meant: numbers are given again.
@@ -74,6 +91,12 @@ impl Process {
     fn meant(pid: u32, began: Option<u64>) -> Result<Self, Refused> {
         let process = Self::of(pid);
         let process = process.ok_or_else(|| Refused::NotThere(format!("there is no process {pid}")))?;
+        // `/proc` has them too, and programs would look for a process of that number in vain.
+        if let Some(whole) = process_of(pid).filter(|whole| *whole != pid) {
+            return Err(Refused::BadRequest(format!(
+                "{pid} is a thread of process {whole}: ask for the process, and for the name of the thread if need be"
+            )));
+        }
         if began.is_some_and(|began| began != process.began) {
             return Err(Refused::NotThere(format!(
                 "process {pid} has ended, and another one has its number"
@@ -85,6 +108,13 @@ impl Process {
     fn has_gone(&self) -> bool {
         Self::of(self.pid) != Some(*self)
     }
+}
+
+/// The process that a thread belongs to; its first thread has the same number.
+fn process_of(tid: u32) -> Option<u32> {
+    let status = std::fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 impl Capture {
@@ -120,6 +150,11 @@ fn check(kind: &Kind, request: &Request) -> Result<Option<Process>, Refused> {
         let names: Vec<&str> = kind.options.iter().map(|(name, _)| *name).collect();
         let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         return bad(format!("{} has no option {name:?}; it has {has}", kind.name));
+    }
+    if let Some(name) = request.asked().find(|name| !kind.filters.contains(name)) {
+        let knows = kinds().iter().filter(|kind| kind.filters.contains(&name)).map(|kind| kind.name);
+        let knows: Vec<&str> = knows.collect();
+        return bad(format!("{} has no use for --{name}; these have: {}", kind.name, knows.join(", ")));
     }
     let Some(pid) = request.pid else { return Ok(None) };
     if kind.has_programs() && !in_first_pid_namespace() {
@@ -160,10 +195,9 @@ fn arm(
     // Counting begins before anything runs, so that nothing runs uncounted.
     let cost = Cost::begin();
     let cost_max_ns = (request.cost_budget * request.seconds * 1e9) as u64;
-    if cost.unavailable().is_some() {
-        // The programs keep to this much by themselves.
-        config.max_events = config.max_events.min(cost_max_ns / EVENT_NS);
-    }
+    let events = Bound::of(config.max_events, cost.unavailable().map(|_| cost_max_ns / EVENT_NS));
+    // The programs keep to it by themselves.
+    config.max_events = events.events_max;
     let mut loader = match &btf {
         Some(btf) => Loader::load(kind.object, &config, btf)?,
         None => Loader::without_programs(),
@@ -210,7 +244,7 @@ fn arm(
         lasted: Duration::ZERO,
         time: Duration::from_secs_f64(request.seconds),
         cost_max_ns,
-        events_max: config.max_events,
+        events,
         goes_on_for: if kind.has_programs() { Duration::from_nanos(goes_on_ns) } else { Duration::MAX },
         process,
         is_elsewhere,
@@ -259,8 +293,11 @@ impl Armed {
         if self.began.elapsed() >= self.time {
             return Ok(Some(Ended::Time));
         }
-        if self.counts.events >= self.events_max || self.gather.is_complete() {
+        if self.gather.is_complete() {
             return Ok(Some(Ended::Events));
+        }
+        if self.counts.events >= self.events.events_max {
+            return Ok(Some(self.events.ended.clone()));
         }
         let kernel_ns = self.cost_kernel_ns.unwrap_or_else(|| taken_for_ns(&self.counts));
         if kernel_ns.saturating_add(self.cost.user_ns) > self.cost_max_ns {
@@ -391,5 +428,26 @@ mod tests {
         let refused = Process::meant(own.pid, Some(own.began + 1)).unwrap_err();
         assert!(refused.to_string().contains("another one has its number"), "{refused}");
         assert!(Process::meant(u32::MAX, None).is_err());
+    }
+
+    #[test]
+    fn a_thread_is_not_taken_for_a_process() {
+        let thread = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let own = std::process::id();
+        let refuse = move || Process::meant(thread(), None).unwrap_err().to_string();
+        // A test may run in the first thread.
+        let refused = std::thread::spawn(refuse).join().unwrap();
+        assert!(refused.contains(&format!("is a thread of process {own}:")), "{refused}");
+    }
+
+    #[test]
+    fn what_may_be_paid_for_is_no_number_of_events_that_somebody_wanted() {
+        let bound = |asked, payable| {
+            let bound = Bound::of(asked, payable);
+            (bound.events_max, bound.ended)
+        };
+        assert_eq!(bound(100, None), (100, Ended::Events));
+        assert_eq!(bound(100, Some(101)), (100, Ended::Events));
+        assert_eq!(bound(100, Some(99)), (99, Ended::Cost));
     }
 }

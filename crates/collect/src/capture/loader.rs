@@ -46,10 +46,8 @@ impl Config {
     /// What all kinds have in common. An error says what is not there.
     pub(super) fn of(request: &Request) -> Result<Self, String> {
         let mut comm = [0; 16];
-        let name = request.comm.as_deref().unwrap_or_default();
-        // The kernel keeps 15 bytes of a name.
-        for (to, from) in comm.iter_mut().zip(name.bytes().take(15)) {
-            *to = from;
+        for (to, from) in comm.iter_mut().zip(request.comm().unwrap_or_default()) {
+            *to = *from;
         }
         Ok(Self {
             tgid: request.pid.unwrap_or(0),

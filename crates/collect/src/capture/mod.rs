@@ -51,6 +51,9 @@ pub struct Kind {
     pub columns: &'static [(&'static str, &'static str, &'static str)],
     /// Options of its own: name, meaning.
     pub options: &'static [(&'static str, &'static str)],
+    /// What it can be narrowed to, by options that kinds have in common: `pid`, `comm`, `cgroup`, `min`, `d-only`. Others
+    /// are refused: a capture must not say that it was of what nobody looked at.
+    pub filters: &'static [&'static str],
     /// The source file, whose leading comment is the manual page.
     source: &'static str,
     /// The compiled programs.
@@ -74,6 +77,11 @@ impl Kind {
         mitra_model::manual(self.source)
     }
 }
+
+/// Whose events count: what all programs ask first (`wanted` of bpf/capture.h).
+const BY_TASK: &[&str] = &["pid", "comm", "cgroup"];
+/// Of kinds that measure how long things take, and leave out what was shorter than `min`.
+const BY_TASK_AND_TIME: &[&str] = &["pid", "comm", "cgroup", "min"];
 
 /// For kinds to which nothing can be said beyond what all have in common.
 fn as_all(_: &Request, _: &mut Config) -> Result<(), String> {
@@ -113,9 +121,9 @@ pub struct Request {
     /// When that process began, in ticks since the machine did (field 22 of `/proc/PID/stat`): its number may have been
     /// given to another one since it was looked up. None: whoever has the number now.
     pub pid_began: Option<u64>,
-    /// Only threads of this name.
+    /// Only threads of this name. Of a longer one the first 15 bytes count, as in the kernel.
     pub comm: Option<String>,
-    /// Only this group of cgroup2, as its path below the mount: `/system.slice/nginx.service`.
+    /// Only this group of cgroup2 with those below it, as its path below the mount: `/system.slice/nginx.service`.
     pub cgroup: Option<String>,
     /// For how long.
     pub seconds: f64,
@@ -159,6 +167,30 @@ impl Request {
         self.options.get(name).map(String::as_str)
     }
 
+    /// The name of threads as the kernel keeps it (`TASK_COMM_LEN` of include/linux/sched.h, with its zero).
+    fn comm(&self) -> Option<&[u8]> {
+        const BYTES_MAX: usize = 15;
+        let name = self.comm.as_deref()?.as_bytes();
+        Some(name.get(..BYTES_MAX).unwrap_or(name))
+    }
+
+    /// As [`Request::comm`]; what the cut leaves of a letter is replaced.
+    fn comm_text(&self) -> Option<String> {
+        self.comm().map(|name| String::from_utf8_lossy(name).into_owned())
+    }
+
+    /// What it is to be narrowed to, by the names of [`Kind::filters`].
+    fn asked(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            ("pid", self.pid.is_some()),
+            ("comm", self.comm.is_some()),
+            ("cgroup", self.cgroup.is_some()),
+            ("min", !self.min.is_zero()),
+            ("d-only", self.d_only),
+        ];
+        all.into_iter().filter_map(|(name, is_asked)| is_asked.then_some(name))
+    }
+
     /// What was asked for, in words, as the capture keeps it.
     fn filter(&self) -> BTreeMap<String, String> {
         let mut filter = self.options.clone();
@@ -168,7 +200,7 @@ impl Request {
             }
         };
         add("pid", self.pid.map(|pid| pid.to_string()));
-        add("comm", self.comm.clone());
+        add("comm", self.comm_text());
         add("cgroup", self.cgroup.clone());
         add("d-only", self.d_only.then(|| "yes".to_owned()));
         add("min-s", (!self.min.is_zero()).then(|| self.min.as_secs_f64().to_string()));
@@ -220,6 +252,17 @@ fn end_mono_ns(captured: &Captured) -> u64 {
     u64::try_from(captured.since_mono.saturating_add(lasted)).unwrap_or(0)
 }
 
+/// The state of a thread now, as the letter that `/proc/PID/stat` has for it; none where it has ended.
+fn state_now(pid: u32, tid: u32) -> Option<char> {
+    let stat = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    state_in(&String::from_utf8_lossy(&stat))
+}
+
+/// The name stands in parentheses, and may hold anything.
+fn state_in(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
 /// Gives the frames of its stacks names ([`Raw::resolve`]), and says what that took.
 #[must_use]
 pub fn resolve(raw: Raw, name: &mut dyn FnMut(&RawStack) -> Vec<String>) -> Captured {
@@ -249,7 +292,44 @@ mod tests {
             assert!(manual.starts_with(&format!("`{}`: ", kind.name)), "{manual}");
             assert!(manual.contains("\n\nWhat it answers: "), "{manual}");
             assert!(kind.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", kind.name);
+            assert!(kind.filters.starts_with(&["pid", "comm"]), "{}", kind.name);
         }
+    }
+
+    #[test]
+    fn what_can_be_asked_for_is_a_filter_of_some_kind() {
+        let mut request = Request::new("offcpu", 1.0, "test");
+        assert_eq!(request.asked().count(), 0);
+        request.pid = Some(7);
+        request.comm = Some("x".to_owned());
+        request.cgroup = Some("/".to_owned());
+        request.min = Duration::from_nanos(1);
+        request.d_only = true;
+        assert_eq!(request.asked().collect::<Vec<_>>(), kind("offcpu").unwrap().filters);
+        for kind in kinds() {
+            let known = kind.filters.iter().filter(|name| request.asked().any(|asked| asked == **name));
+            assert_eq!(known.count(), kind.filters.len(), "{}: {:?}", kind.name, kind.filters);
+        }
+    }
+
+    #[test]
+    fn a_name_is_as_long_as_the_kernel_keeps_it() {
+        let of = |name: &str| Request { comm: Some(name.to_owned()), ..Request::new("sockets", 1.0, "test") };
+        assert_eq!(of("fifteen-letters").comm_text().as_deref(), Some("fifteen-letters"));
+        assert_eq!(of("kworker-of-a-long-name").filter()["comm"], "kworker-of-a-lo");
+        // The kernel cuts letters apart, too.
+        assert_eq!(of("fourteen-bytesäb").comm(), Some(&b"fourteen-bytes\xc3"[..]));
+        assert_eq!(Request::new("sockets", 1.0, "test").comm(), None);
+    }
+
+    #[test]
+    fn the_state_of_a_thread_stands_after_its_name() {
+        assert_eq!(state_in("7 (a) S) D 1 7"), Some('D'));
+        assert_eq!(state_in(""), None);
+        assert_eq!(state_in("7 (a) "), None);
+        let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        assert_eq!(state_now(std::process::id(), own), Some('R'));
+        assert_eq!(state_now(std::process::id(), u32::MAX), None);
     }
 
     #[test]

@@ -55,8 +55,9 @@ pub fn page() -> String {
     }
     out.push_str(
         "\nWhat it saw until then is whole. Nothing stays in the kernel. Events for which there was no room are counted as lost.\n\
-         Filters: `--pid`, `--comm`, `--cgroup` (version 2), `--min`. It is kept in the folder `captures` of the archive and\n\
-         printed with `--show`; `--json` is schema `mitra.capture/1`, `--folded` and `--flame` draw the stacks.\n",
+         Each kind says by what it can be narrowed: `--pid`, `--comm`, `--cgroup` (version 2; with the groups below it), `--min`.\n\
+         It is kept in the folder `captures` of the archive and printed with `--show`; `--json` is schema `mitra.capture/1`,\n\
+         `--folded` and `--flame` draw the stacks.\n",
     );
     kinds().iter().for_each(|kind| section(&mut out, kind));
     out
@@ -66,7 +67,9 @@ fn section(out: &mut String, kind: &Kind) {
     let attaches: Vec<String> = kind.attaches.iter().map(|one| format!("`{one}`")).collect();
     _ = write!(out, "\n## {}\n\n{}\n", kind.name, kind.manual().trim_end());
     _ = write!(out, "\nIt attaches to {}. ", attaches.join(", "));
-    _ = writeln!(out, "Cost: {}. Linux {}.\n", kind.cost, kind.since);
+    _ = writeln!(out, "Cost: {}. Linux {}.", kind.cost, kind.since);
+    let filters: Vec<String> = kind.filters.iter().map(|name| format!("`--{name}`")).collect();
+    _ = writeln!(out, "Narrowed by {}.\n", filters.join(", "));
     _ = writeln!(out, "| column | unit | meaning |\n|---|---|---|");
     for (name, unit, help) in kind.columns {
         _ = writeln!(out, "| {} | {} | {} |", cell(name), unit_name(unit), cell(help));

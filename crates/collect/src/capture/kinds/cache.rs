@@ -26,7 +26,7 @@ use crate::capture::calls::{
     COMM, Column, Mounts, Names, PID, Rows, Who, set_classes, sort_by_weight, split_dev, table,
 };
 use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
 
 pub(super) const KIND: Kind = Kind {
     name: "cache",
@@ -41,6 +41,7 @@ pub(super) const KIND: Kind = Kind {
     ],
     columns: COLUMNS,
     options: &[],
+    filters: BY_TASK,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_cache.bpf.o")),
     source: include_str!("cache.rs"),
     configure,

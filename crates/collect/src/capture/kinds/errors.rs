@@ -16,7 +16,7 @@ use mitra_model::capture::{Cell, Raw};
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::{COMM, Column, PID, Rows, call_name, error_name, table};
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "errors",
@@ -26,6 +26,7 @@ pub(super) const KIND: Kind = Kind {
     attaches: &["sys_exit"],
     columns: COLUMNS,
     options: &[],
+    filters: BY_TASK,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_syscalls.bpf.o")),
     source: include_str!("errors.rs"),
     configure: as_all,

@@ -18,7 +18,7 @@ use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::table;
 use crate::capture::loader::{Config, Loader};
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, Gather, Kind, Request};
+use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
 
 pub(super) const KIND: Kind = Kind {
     name: "faults",
@@ -36,6 +36,7 @@ pub(super) const KIND: Kind = Kind {
         ("device", "", "number of the file's device, major:minor"),
     ],
     options: &[("every", "look at each N-th fault only, and count it N times")],
+    filters: BY_TASK,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_faults.bpf.o")),
     source: include_str!("faults.rs"),
     configure,

@@ -20,7 +20,7 @@ use crate::capture::calls::{
     COMM, Column, Histogram, LONGEST, P99, PID, Rows, Times, Who, set_classes, sort_by_weight, table, text,
 };
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "fork",
@@ -30,6 +30,7 @@ pub(super) const KIND: Kind = Kind {
     attaches: &["sys_enter", "sys_exit", "sched_process_exec", "sched_process_exit"],
     columns: CALL_COLUMNS,
     options: &[],
+    filters: BY_TASK_AND_TIME,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_fork.bpf.o")),
     source: include_str!("fork.rs"),
     configure: as_all,

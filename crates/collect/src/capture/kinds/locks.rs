@@ -26,7 +26,7 @@ use crate::capture::calls::{
 };
 use crate::capture::loader::Loader;
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "locks",
@@ -36,6 +36,7 @@ pub(super) const KIND: Kind = Kind {
     attaches: &["contention_begin", "contention_end", "sys_enter", "sys_exit"],
     columns: KERNEL_COLUMNS,
     options: &[],
+    filters: BY_TASK_AND_TIME,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_locks.bpf.o")),
     source: include_str!("locks.rs"),
     configure: as_all,

@@ -22,7 +22,7 @@ use crate::capture::calls::{
     COMM, Column, Names, PID, Rows, call_name, path_class, set_classes, table, text,
 };
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "lookups",
@@ -32,6 +32,7 @@ pub(super) const KIND: Kind = Kind {
     attaches: &["sys_exit"],
     columns: COLUMNS,
     options: &[],
+    filters: BY_TASK,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_lookups.bpf.o")),
     source: include_str!("lookups.rs"),
     configure: as_all,

@@ -16,7 +16,7 @@ use crate::bpf::sys::{MapReader, Plain};
 use crate::bpf::{LATENCY_BUCKETS, comm_str, latency_bucket_us_max};
 use crate::capture::loader::{Config, Loader};
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, Gather, Kind, Request, end_mono_ns};
+use crate::capture::{AnyError, Gather, Kind, Request, end_mono_ns, state_now};
 
 pub(super) const KIND: Kind = Kind {
     name: "offcpu",
@@ -33,6 +33,7 @@ pub(super) const KIND: Kind = Kind {
         ("where", "", "state and innermost frames"),
     ],
     options: &[],
+    filters: &["pid", "comm", "cgroup", "min", "d-only"],
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_offcpu.bpf.o")),
     source: include_str!("offcpu.rs"),
     configure,
@@ -163,15 +164,11 @@ impl Gather for OffCpu {
 /// Whether a thread waits now as it did when it left its CPU. In a virtual machine a switch now and then reaches no program; a
 /// thread that has come back unseen, or has ended, did not wait until the end.
 fn waits_still(key: &Key, tid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/task/{tid}/stat", key.tgid)) else {
-        return false;
-    };
-    is_in_state(&stat, key.state)
+    state_now(key.tgid, tid).is_some_and(|letter| is_state(letter, key.state))
 }
 
-fn is_in_state(stat: &str, number: u32) -> bool {
-    let letter = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    letter.is_some_and(|letter| state(number).1.contains(letter))
+fn is_state(letter: char, number: u32) -> bool {
+    state(number).1.contains(letter)
 }
 
 impl OffCpu {
@@ -195,15 +192,13 @@ mod tests {
 
     #[test]
     fn a_wait_goes_on_only_in_the_state_that_it_began_in() {
-        let is = |letter: char, number: u32| is_in_state(&format!("7 (a) S) {letter} 1 7"), number);
         for (number, letter) in [(0, 'R'), (1, 'S'), (2, 'D'), (3, 'I'), (4, 'T')] {
-            assert!(is(letter, number), "{letter} {number}");
+            assert!(is_state(letter, number), "{letter} {number}");
             let others = "RSDIZX".chars().filter(|other| *other != letter);
             // What is frozen is shown as blocked.
             for other in others.filter(|other| (*other, number) != ('D', 4)) {
-                assert!(!is(other, number), "{other} {number}");
+                assert!(!is_state(other, number), "{other} {number}");
             }
         }
-        assert!(!is_in_state("", 1));
     }
 }

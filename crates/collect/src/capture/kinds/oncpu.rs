@@ -14,7 +14,7 @@ use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::loader::Loader;
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "oncpu",
@@ -30,6 +30,7 @@ pub(super) const KIND: Kind = Kind {
         ("where", "", "innermost frames"),
     ],
     options: &[],
+    filters: BY_TASK,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_oncpu.bpf.o")),
     source: include_str!("oncpu.rs"),
     configure: as_all,

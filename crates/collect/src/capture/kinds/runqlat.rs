@@ -16,7 +16,7 @@ use mitra_model::capture::{Cell, Raw};
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::{COMM, Column, LONGEST, MEDIAN, P99, PID, Rows, Times, Who, histograms, table};
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "runqlat",
@@ -26,6 +26,7 @@ pub(super) const KIND: Kind = Kind {
     attaches: &["sched_switch"],
     columns: COLUMNS,
     options: &[],
+    filters: BY_TASK_AND_TIME,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_runqlat.bpf.o")),
     source: include_str!("runqlat.rs"),
     configure: as_all,

@@ -32,6 +32,7 @@ pub(super) const KIND: Kind = Kind {
     attaches: &["sock_diag"],
     columns: COLUMNS,
     options: &[],
+    filters: &["pid", "comm"],
     object: &[],
     source: include_str!("sockets.rs"),
     configure: as_all,
@@ -76,10 +77,6 @@ const LINKS_MAX: usize = 200_000;
 const LISTEN: u8 = 10;
 
 fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
-    if request.cgroup.is_some() {
-        loader
-            .note("a group of processes was asked for, but sockets are not told apart by groups".to_owned());
-    }
     let mut netlink = Netlink::open(request.pid)?;
     let mut before = HashMap::new();
     let cut = netlink.all(|socket| {
@@ -92,7 +89,7 @@ fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, An
             protocol.name()
         ));
     }
-    Ok(Box::new(Sockets { netlink, before, cut, pid: request.pid, comm: request.comm.clone() }))
+    Ok(Box::new(Sockets { netlink, before, cut, pid: request.pid, comm: request.comm_text() }))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -167,10 +164,12 @@ impl Netlink {
     }
 }
 
-/// Who has which socket open, by the inode numbers of the sockets.
-fn owners(pid: Option<u32>) -> HashMap<u32, (u32, String)> {
+/// Who has sockets open, by their inode numbers.
+type Owners = HashMap<u32, (u32, String)>;
+
+/// Who has which socket open, as far as so many descriptors tell; and whether there are more.
+fn owners(pid: Option<u32>, mut links: usize) -> (Owners, bool) {
     let mut owners = HashMap::new();
-    let mut links = LINKS_MAX;
     let pids: Vec<u32> = match pid {
         Some(pid) => vec![pid],
         None => std::fs::read_dir("/proc")
@@ -180,17 +179,20 @@ fn owners(pid: Option<u32>) -> HashMap<u32, (u32, String)> {
     for pid in pids {
         let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
         let mut comm = None;
-        for entry in entries.flatten().take(links) {
+        for entry in entries.flatten() {
+            if links == 0 {
+                return (owners, true);
+            }
             links -= 1;
             let Some(inode) = inode_in_link(rustix::fs::CWD, entry.path(), b"socket") else { continue };
             let comm = comm.get_or_insert_with(|| {
-                let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-                name.trim_end().to_owned()
+                let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+                String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned()
             });
             owners.entry(inode).or_insert_with(|| (pid, comm.clone()));
         }
     }
-    owners
+    (owners, false)
 }
 
 struct Sockets {
@@ -213,8 +215,15 @@ struct Row {
 
 impl Gather for Sockets {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
-        let owners = owners(self.pid);
+        let (owners, is_cut) = owners(self.pid, LINKS_MAX);
         let filtered = self.pid.is_some() || self.comm.is_some();
+        if is_cut {
+            let missing =
+                if filtered { "sockets beyond are left out" } else { "sockets beyond have no owner here" };
+            raw.captured
+                .notes
+                .push(format!("more than {LINKS_MAX} descriptors are open, and no more are read: {missing}"));
+        }
         let mut rows = Vec::new();
         let mut seen = 0_u64;
         let cut = self.netlink.all(|Found { protocol, socket }| {
@@ -365,7 +374,21 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd as _;
+
     use super::*;
+
+    #[test]
+    fn who_could_not_be_looked_at_is_not_passed_over_in_silence() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let inode = std::fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap().ino();
+        let own = std::process::id();
+        let inode = u32::try_from(inode).unwrap();
+        let (all, is_cut) = owners(Some(own), LINKS_MAX);
+        assert_eq!((all.get(&inode).map(|(pid, _)| *pid), is_cut), (Some(own), false));
+        let (none, is_cut) = owners(Some(own), 0);
+        assert!(none.is_empty() && is_cut);
+    }
 
     #[test]
     fn what_a_socket_was_before_is_not_made_up() {

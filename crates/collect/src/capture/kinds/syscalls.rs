@@ -18,7 +18,7 @@ use crate::capture::calls::{
     COMM, Column, LONGEST, MEDIAN, P99, PID, Rows, Times, Who, call_name, histograms, table, waits_by_nature,
 };
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
 
 pub(super) const KIND: Kind = Kind {
     name: "syscalls",
@@ -28,6 +28,7 @@ pub(super) const KIND: Kind = Kind {
     attaches: &["sys_enter", "sys_exit"],
     columns: COLUMNS,
     options: &[],
+    filters: BY_TASK_AND_TIME,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_syscalls.bpf.o")),
     source: include_str!("syscalls.rs"),
     configure: as_all,

@@ -24,7 +24,7 @@ use crate::capture::calls::{
     table, text,
 };
 use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, Gather, Kind, Request, end_mono_ns};
+use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, end_mono_ns};
 
 pub(super) const KIND: Kind = Kind {
     name: "trace",
@@ -34,6 +34,7 @@ pub(super) const KIND: Kind = Kind {
     attaches: &["sys_enter", "sys_exit"],
     columns: COLUMNS,
     options: &[("calls", "how many calls to take, 1000 unless said, at most 20000")],
+    filters: BY_TASK_AND_TIME,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_trace.bpf.o")),
     source: include_str!("trace.rs"),
     configure,
