@@ -12,6 +12,8 @@ char LICENSE[] SEC("license") = "GPL";
 #define LOCK_WAITERS 8192
 #define LOCK_SUMS 4096
 #define FUTEX_SUMS 4096
+/* Most threads that have nothing to do wait for a futex. */
+#define FUTEX_WAITERS 32768
 /* Below, the stack costs more than the wait. */
 #define STACK_MIN_NS 10000
 /* Bucket i counts up to 256 << i nanoseconds, the last one the rest. */
@@ -26,6 +28,8 @@ char LICENSE[] SEC("license") = "GPL";
 #define CALL_FUTEX 1
 #define CALL_FUTEX_WAIT 2
 #define CALL_FUTEX_WAKE 3
+
+#define EAGAIN 11
 
 /* include/uapi/linux/futex.h */
 #define FUTEX_CMD_MASK 127
@@ -52,8 +56,10 @@ struct lock_wait {
 	__u64 at;
 	__u64 lock;
 	__u64 flags;
-	__u64 tid;
+	__u32 tid;
+	__u32 tgid;
 };
+_Static_assert(sizeof(struct lock_wait) == 32, "twin: src/capture/kinds/locks.rs");
 
 /* Waits that may sleep, by tid: neither allocation nor a lock of a hash that others wait for. */
 struct {
@@ -129,18 +135,30 @@ struct {
 struct futex_wait {
 	__u64 at;
 	__u64 address;
-	__u64 value;
+	__u32 value;
+	__u32 tgid;
 };
+_Static_assert(sizeof(struct futex_wait) == 24, "twin: src/capture/kinds/locks.rs");
+
+/* By tid, for user space: who waits at the end. A thread that is killed leaves its call first. */
 struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FUTEX_WAITERS);
+	__type(key, __u32);
 	__type(value, struct futex_wait);
 } futex_waits SEC(".maps");
 
 static __always_inline bool spins(__u32 flags)
 {
 	return (flags & (LCB_F_SPIN | LCB_F_MUTEX)) == LCB_F_SPIN;
+}
+
+static __always_inline bool is_own_mmap_lock(__u64 lock)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct mm_struct *mm = task->mm;
+
+	return mm && lock == (__u64)mm + bpf_core_field_offset(struct mm_struct___lock, mmap_lock);
 }
 
 SEC("tp_btf/contention_begin")
@@ -155,6 +173,9 @@ int lock_begin(unsigned long long *ctx)
 	if (!goes_on() || !wanted())
 		return 0;
 	wait.tid = tid;
+	wait.tgid = current_tgid();
+	if (is_own_mmap_lock(wait.lock))
+		wait.flags |= LOCK_MMAP;
 	if (is_spin) {
 		old = bpf_map_lookup_elem(&lock_spins, &first);
 		/* Who spins for a lock does not begin to, and nobody else runs on its CPU meanwhile: what says
@@ -179,14 +200,6 @@ int lock_begin(unsigned long long *ctx)
 	return 0;
 }
 
-static __always_inline bool is_own_mmap_lock(__u64 lock)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct mm_struct *mm = task->mm;
-
-	return mm && lock == (__u64)mm + bpf_core_field_offset(struct mm_struct___lock, mmap_lock);
-}
-
 static __always_inline void count_lock(void *ctx, struct lock_wait *wait)
 {
 	__u64 ns = bpf_ktime_get_ns() - wait->at;
@@ -197,8 +210,6 @@ static __always_inline void count_lock(void *ctx, struct lock_wait *wait)
 
 	if (ns < config.min_ns || !count_event())
 		return;
-	if (is_own_mmap_lock(wait->lock))
-		key.flags |= LOCK_MMAP;
 	if (ns >= STACK_MIN_NS)
 		key.stack = current_stack(ctx, 0);
 	sum = bpf_map_lookup_elem(&lock_sums, &key);
@@ -285,8 +296,9 @@ int futex_entered(unsigned long long *ctx)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	__u8 class = class_of((long)ctx[1]);
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct futex_wait wait = {};
 	struct futex_sum *sum;
-	struct futex_wait *wait;
 
 	if (!goes_on() || !class || !wanted() || is_compat(regs))
 		return 0;
@@ -300,17 +312,35 @@ int futex_entered(unsigned long long *ctx)
 	}
 	if (class != CALL_FUTEX_WAIT)
 		return 0;
-	wait = bpf_task_storage_get(&futex_waits, bpf_get_current_task_btf(), 0,
-				    BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!wait) {
-		count_lost();
-		return 0;
-	}
-	wait->address = call_arg(regs, 0);
+	wait.address = call_arg(regs, 0);
 	/* futex() has the value third, futex_wait() second. */
-	wait->value = class_of((long)ctx[1]) == CALL_FUTEX ? call_arg(regs, 2) : call_arg(regs, 1);
-	wait->at = bpf_ktime_get_ns();
+	wait.value = class_of((long)ctx[1]) == CALL_FUTEX ? call_arg(regs, 2) : call_arg(regs, 1);
+	wait.tgid = current_tgid();
+	wait.at = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&futex_waits, &tid, &wait, BPF_ANY))
+		count_lost();
 	return 0;
+}
+
+static __always_inline void count_futex(const struct futex_wait *wait, long result)
+{
+	__u64 ns = bpf_ktime_get_ns() - wait->at;
+	struct futex_sum *sum;
+
+	if (ns < config.min_ns || !count_event())
+		return;
+	sum = futex_sum(wait->address);
+	if (!sum)
+		return;
+	if (result == -EAGAIN) {
+		__sync_fetch_and_add(&sum->again, 1);
+		return;
+	}
+	__sync_fetch_and_add(&sum->waits, 1);
+	__sync_fetch_and_add(&sum->total, ns);
+	if (wait->value == 2)
+		__sync_fetch_and_add(&sum->value_2, 1);
+	raise_to(&sum->max, ns);
 }
 
 SEC("tp_btf/sys_exit")
@@ -318,30 +348,15 @@ int futex_left(unsigned long long *ctx)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	__u8 class = class_of(call_number(regs));
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
 	struct futex_wait *wait;
-	struct futex_sum *sum;
-	__u64 ns;
 
 	if (!goes_on() || !class || class == CALL_FUTEX_WAKE || !wanted())
 		return 0;
-	wait = bpf_task_storage_get(&futex_waits, bpf_get_current_task_btf(), 0, 0);
-	if (!wait || !wait->at)
+	wait = bpf_map_lookup_elem(&futex_waits, &tid);
+	if (!wait)
 		return 0;
-	ns = bpf_ktime_get_ns() - wait->at;
-	wait->at = 0;
-	if (ns < config.min_ns || !count_event())
-		return 0;
-	sum = futex_sum(wait->address);
-	if (!sum)
-		return 0;
-	if ((long)ctx[1] == -11) {
-		__sync_fetch_and_add(&sum->again, 1);
-		return 0;
-	}
-	__sync_fetch_and_add(&sum->waits, 1);
-	__sync_fetch_and_add(&sum->total, ns);
-	if ((__u32)wait->value == 2)
-		__sync_fetch_and_add(&sum->value_2, 1);
-	raise_to(&sum->max, ns);
+	count_futex(wait, (long)ctx[1]);
+	bpf_map_delete_elem(&futex_waits, &tid);
 	return 0;
 }

@@ -1,12 +1,26 @@
 //! `locks` and `runqlat`.
 
+use std::io::Read as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use mitra_collect::capture::Request;
+use mitra_model::capture::{CaptureTable, Cell};
 
 use crate::armed::judge::Judge;
-use crate::{arm, number, own, rows, table, text, thread, watch, watch_with_losses};
+use crate::{arm, number, one_row, own, rows, table, text, thread, wait_until, watch, watch_with_losses};
+
+/// The row of a futex. Its word lies somewhere in the first bytes of the mutex.
+fn of_mutex(futexes: &CaptureTable, address: usize) -> &Vec<Cell> {
+    let is_it = |row: &&Vec<_>| {
+        let hex = text(futexes, row, "address").trim_start_matches("0x");
+        (address..address + size_of::<Mutex<u32>>() + 16).contains(&usize::from_str_radix(hex, 16).unwrap())
+    };
+    let found: Vec<_> = futexes.rows.iter().filter(is_it).collect();
+    assert_eq!(found.len(), 1, "{address:#x} {:#?}", futexes.rows);
+    found[0]
+}
 
 #[test]
 fn threads_that_wait_for_a_lock_are_seen_with_its_address() {
@@ -33,20 +47,133 @@ fn threads_that_wait_for_a_lock_are_seen_with_its_address() {
     });
     let Some(raw) = raw else { return };
     let futexes = table(&raw, "futexes");
-    // The word lies somewhere in the first bytes of the mutex.
-    let of_lock = |row: &&Vec<_>| {
-        let hex = text(futexes, row, "address").trim_start_matches("0x");
-        (address..address + size_of::<Mutex<u32>>() + 16).contains(&usize::from_str_radix(hex, 16).unwrap())
-    };
-    let found: Vec<_> = futexes.rows.iter().filter(of_lock).collect();
-    assert_eq!(found.len(), 1, "{address:#x} {:#?}", futexes.rows);
-    assert!(number(futexes, found[0], "waits") >= 3.0, "{found:?}");
-    let time = number(futexes, found[0], "time");
+    let found = of_mutex(futexes, address);
+    assert!(number(futexes, found, "waits") >= 3.0, "{found:?}");
+    let time = number(futexes, found, "time");
     assert!((0.85..2.0).contains(&time), "three waited for 0.3 s each, seen {time} s");
-    assert!(number(futexes, found[0], "longest") >= 0.28, "{found:?}");
-    assert!(number(futexes, found[0], "wakes") >= 1.0, "{found:?}");
+    assert!(number(futexes, found, "longest") >= 0.28, "{found:?}");
+    assert!(number(futexes, found, "wakes") >= 1.0, "{found:?}");
+    assert_eq!(number(futexes, found, "still"), 0.0, "{found:?}");
     let stack = raw.stacks.iter().find(|s| s.tag.starts_with("futex") && s.weight == time);
     assert!(stack.is_some(), "it is in the profile too");
+}
+
+/// A lock that is never let go while anybody looks shows in no sum of waits that have ended.
+#[test]
+fn who_waits_for_a_lock_at_the_end_is_listed_apart() {
+    let Some(mut armed) = arm(&own("locks", "mitra-held")) else { return };
+    let lock = Arc::new(Mutex::new(0_u32));
+    let address = Arc::as_ptr(&lock).addr();
+    let guard = lock.lock().unwrap();
+    let waits = |_| {
+        let lock = Arc::clone(&lock);
+        thread("mitra-held", move || *lock.lock().unwrap() += 1)
+    };
+    let waiters: Vec<_> = (0..2).map(waits).collect();
+    std::thread::sleep(Duration::from_millis(400));
+    armed.poll();
+    let raw = armed.finish();
+    drop(guard);
+    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    let futexes = table(&raw, "futexes");
+    let found = of_mutex(futexes, address);
+    assert_eq!((number(futexes, found, "still"), number(futexes, found, "waits")), (2.0, 0.0), "{found:?}");
+    let waited = number(futexes, found, "still for");
+    assert!((0.6..5.0).contains(&waited), "two waited for 0.4 s each, seen {waited} s");
+    let stack = raw.stacks.iter().find(|s| s.tag.ends_with(", at the end still") && s.weight == waited);
+    assert!(stack.is_some_and(|s| s.tag.starts_with("futex 0x")), "{:?}", raw.stacks);
+    assert!(raw.captured.notes.iter().any(|note| note.contains("had not ended")), "{:?}", raw.captured.notes);
+}
+
+/// `struct uffdio_api` of include/uapi/linux/userfaultfd.h.
+#[repr(C)]
+struct FaultApi {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+/// `struct uffdio_register`, for pages that are missing.
+#[repr(C)]
+struct FaultRange {
+    start: u64,
+    bytes: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+
+/// The address of a page whose first access, also by the kernel, waits until the descriptor is closed (userfaultfd(2)).
+fn page_that_nobody_fills() -> Option<(OwnedFd, usize)> {
+    // SAFETY: makes a descriptor, or fails.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: it was made just now, and nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    let private = rustix::mm::MapFlags::PRIVATE;
+    // SAFETY: a new mapping that nobody else knows; it stays.
+    let page = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4096, prot, private) }.unwrap();
+    let page = page.expose_provenance();
+    let mut api = FaultApi { api: 0xaa, features: 0, ioctls: 0 };
+    let mut range = FaultRange { start: page as u64, bytes: 4096, mode: 1, ioctls: 0 };
+    // SAFETY: both take a structure of this layout, which lives.
+    let is_there = unsafe {
+        libc::ioctl(fd.as_raw_fd(), UFFDIO_API, &raw mut api) == 0
+            && libc::ioctl(fd.as_raw_fd(), UFFDIO_REGISTER, &raw mut range) == 0
+    };
+    is_there.then_some((fd, page))
+}
+
+/// Who writes into a pipe has its mutex until the page that it writes is there; who reads from it waits for that.
+#[test]
+fn a_lock_of_the_kernel_that_is_held_is_seen_by_who_waits_for_it() {
+    let Some((faults, page)) = page_that_nobody_fills() else {
+        println!("skipped: no userfaultfd here");
+        return;
+    };
+    let Some(mut armed) = arm(&own("locks", "mitra-pipes")) else { return };
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let state = |tid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell_writer = tell.clone();
+    let own_tid = || rustix::thread::gettid().as_raw_nonzero().get();
+    let holds = thread("mitra-holds", move || {
+        tell_writer.send(own_tid()).unwrap();
+        let page = std::ptr::with_exposed_provenance::<libc::c_void>(page);
+        // SAFETY: the page is mapped, and nobody unmaps it.
+        unsafe { libc::write(writer.as_raw_fd(), page, 4096) }
+    });
+    let holder = told.recv().unwrap();
+    // The pipe is empty: in the middle of the call there is nothing else to wait for.
+    let call = format!("{} ", libc::SYS_write);
+    wait_until("a writer that waits for its page", || {
+        let now = std::fs::read_to_string(format!("/proc/self/task/{holder}/syscall"));
+        now.is_ok_and(|now| now.starts_with(&call))
+    });
+    let waits = thread("mitra-pipes", move || {
+        tell.send(own_tid()).unwrap();
+        reader.read(&mut [0; 16]).unwrap()
+    });
+    let waiter = told.recv().unwrap();
+    wait_until("a reader that waits for the lock", || state(waiter) == Some('D'));
+    std::thread::sleep(Duration::from_millis(300));
+    armed.poll();
+    let raw = armed.finish();
+    drop(faults);
+    assert_eq!((holds.join().unwrap(), waits.join().unwrap()), (4096, 16));
+    let locks = table(&raw, "kernel locks");
+    let row = one_row(locks, &[("lock", "mutex")]);
+    assert_eq!(number(locks, row, "still"), 1.0, "{row:?}");
+    let waited = number(locks, row, "still for");
+    assert!((0.25..5.0).contains(&waited), "it waited for 0.3 s, seen {waited} s");
+    let stack = raw.stacks.iter().find(|s| s.tag == "mutex, at the end still");
+    assert!(stack.is_some_and(|s| s.weight == waited), "{:?}", raw.stacks);
 }
 
 /// Threads of one process that map and unmap meet at the lock of their address space. What bpftrace measures at the
