@@ -18,9 +18,9 @@ const SETUP_PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(100);
 /// Healthy time, seconds. With the time of the trouble it is what makes a round of a hundred runs, and an hour of
 /// controls, fit into a hundred minutes.
-const HEALTHY_S: (f64, f64) = (6.5, 9.5);
+const HEALTHY_S: (f64, f64) = (6.2, 8.2);
 /// Time of the trouble, seconds: an answer within ten seconds must be able to come.
-const TROUBLE_S: (f64, f64) = (10.0, 11.5);
+const TROUBLE_S: (f64, f64) = (10.0, 11.0);
 /// Live explanations are asked for this often.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 

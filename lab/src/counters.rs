@@ -69,8 +69,34 @@ impl Timeline {
         (self.moved(0, counter).mean, self.moved(1, counter).mean)
     }
 
+    /// The largest share of all CPUs that the host of a virtual machine took for itself over so many seconds in a row, of those
+    /// in which that was at least a fifth of what was wanted: little of little hurts nobody.
+    pub fn stolen(&self, seconds: usize) -> f64 {
+        let phases = (0..self.phases.len()).flat_map(|phase| {
+            let [steal, user, system] =
+                ["steal", "user", "system"].map(|what| self.seconds(phase, &format!("stat.cpu.{what}_%")));
+            let all = [steal, user, system];
+            let mean = |values: &[f64], from: usize| -> f64 {
+                values.iter().skip(from).take(seconds).sum::<f64>() / seconds.max(1) as f64 / 100.0
+            };
+            let windows = 0..(all[0].len() + 1).saturating_sub(seconds);
+            windows.map(|from| all.each_ref().map(|values| mean(values, from))).collect::<Vec<_>>()
+        });
+        let cpus = crate::machine::cpus() as f64;
+        let felt = phases.filter(|[steal, user, system]| *steal >= 0.2 * (steal + user + system));
+        felt.map(|[steal, ..]| steal / cpus).fold(0.0, f64::max)
+    }
+
     fn moved(&self, phase: usize, counter: &str) -> Moved {
-        let Some(samples) = self.phases.get(phase) else { return Moved::default() };
+        let seconds = self.seconds(phase, counter);
+        let max = seconds.iter().copied().fold(0.0, f64::max);
+        let mean = seconds.iter().sum::<f64>() / (seconds.len().max(1) as f64);
+        Moved { mean, max }
+    }
+
+    /// Increase per second (or value, of a gauge) in each second of a phase.
+    fn seconds(&self, phase: usize, counter: &str) -> Vec<f64> {
+        let Some(samples) = self.phases.get(phase) else { return Vec::new() };
         let gauge = GAUGES.iter().any(|g| counter.starts_with(g));
         let mut seconds = Vec::new();
         for pair in samples.windows(2) {
@@ -78,9 +104,7 @@ impl Timeline {
             let (Some(a), Some(b)) = (before.get(counter), after.get(counter)) else { continue };
             seconds.push(if gauge { *b } else { (b - a) / (*t1 - *t0).as_secs_f64() });
         }
-        let max = seconds.iter().copied().fold(0.0, f64::max);
-        let mean = seconds.iter().sum::<f64>() / (seconds.len().max(1) as f64);
-        Moved { mean, max }
+        seconds
     }
 
     /// Everything that moved, before and during.
@@ -145,6 +169,7 @@ fn read_stat(values: &mut BTreeMap<String, f64>) {
                 values.insert(format!("stat.{cpu}.system_%"), percent(number(3) + number(6) + number(7)));
                 values.insert(format!("stat.{cpu}.idle_%"), percent(number(4)));
                 values.insert(format!("stat.{cpu}.iowait_%"), percent(number(5)));
+                values.insert(format!("stat.{cpu}.steal_%"), percent(number(8)));
             }
             Some(name @ (&"ctxt" | &"processes" | &"procs_running" | &"procs_blocked")) => {
                 values.insert(format!("stat.{name}"), number(1));

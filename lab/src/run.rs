@@ -193,7 +193,7 @@ fn act(piece: Piece, seed: u64, conductor: Arc<Conductor>) -> Act {
         }
     };
     if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| piece.make(&mut stage))) {
-        act.outcome = outcome;
+        act.outcome = outcome.and_then(|truth| stage.undisturbed().map(|()| truth));
     }
     act.times = stage.times();
     act.hurts = stage.hurts().to_vec();

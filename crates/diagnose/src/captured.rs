@@ -132,6 +132,64 @@ pub fn top<'a>(
     (weight > 0.0).then(|| Top { share: weight / sum, ..top })
 }
 
+/// Captures that are told of beside what a condition makes of them itself.
+const TOLD_MAX: usize = 3;
+/// Kinds whose rows have bytes; those of the others have seconds.
+const OF_BYTES: &[&str] = &["cache", "sockets"];
+
+/// Says what the probes saw that a suspicion of this condition armed, where the condition itself has no use for them.
+pub fn add_suspected(view: &View<'_>, id: &str, finding: &mut Finding) {
+    if finding.evidence.iter().any(|e| e.metric == "event.capture") {
+        return;
+    }
+    let until = view.window.until.saturating_add(AFTER_NS);
+    let span = Span { since: view.window.since, until };
+    let events = || view.set.events.iter().filter(|e| span.contains(e.real));
+    let suspects = |rule: &str| {
+        events().any(|e| match &e.kind {
+            EventKind::Suspicion { rule: of, condition: Some(condition), .. } => {
+                of == rule && condition == id
+            }
+            _ => false,
+        })
+    };
+    for event in events() {
+        let EventKind::Capture { capture, why, seconds, file, tops, .. } = &event.kind else { continue };
+        if !why.strip_prefix("rule ").is_some_and(suspects) {
+            continue;
+        }
+        let is_culprits = |row: &CaptureRow| row.pid.is_some() && row.pid == finding.culprit.pid;
+        let weight = |row: &&CaptureRow| (is_culprits(row), row.amount, row.count);
+        let most = tops.iter().max_by(|a, b| {
+            let (a, b) = (weight(a), weight(b));
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
+        });
+        let Some(row) = most else { continue };
+        let who = match row.pid {
+            Some(pid) => format!("{} ({pid}) ", row.comm),
+            None if row.comm.is_empty() => String::new(),
+            None => format!("{} ", row.comm),
+        };
+        let (amount, unit) = match OF_BYTES.contains(&capture.as_str()) {
+            true => (words::bytes(row.amount), "bytes"),
+            false => (words::seconds(row.amount), "s"),
+        };
+        let amount = if row.amount > 0.0 { format!(", {amount} in all") } else { String::new() };
+        let show = file.as_deref().map(|file| format!("; mitra capture --show {file}")).unwrap_or_default();
+        finding.remarks.push(format!(
+            "captured ({capture}, {}): {who}{} times {}{amount}{show}",
+            words::seconds(*seconds),
+            words::count(row.count),
+            row.what
+        ));
+        let (during, unit) = if row.amount > 0.0 { (row.amount, unit) } else { (row.count, "") };
+        finding.evidence.push(view.event_evidence("event.capture", who.trim_end(), during, unit, event));
+        if finding.evidence.iter().filter(|e| e.metric == "event.capture").count() >= TOLD_MAX {
+            return;
+        }
+    }
+}
+
 /// Names the file that the culprit reads most of, as a probe of the page cache saw it.
 pub fn name_file(view: &View<'_>, finding: &mut Finding) {
     let (pid, process) = (finding.culprit.pid, finding.culprit.process.clone());

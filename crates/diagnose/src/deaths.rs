@@ -70,14 +70,21 @@ impl Deaths<'_> {
     }
 }
 
+/// The parent's number and the name of its children, as a row of ended processes has them. `None` of the row of those for
+/// which the recorder had no room: they have neither.
+#[must_use]
+pub fn family(row: &str) -> Option<(u32, &str)> {
+    let (parent, child) = row.split_once(':')?;
+    Some((parent.parse().ok().filter(|parent| *parent > 0)?, child))
+}
+
 /// Everything that ended with a failure in a span.
 #[must_use]
 pub fn all(set: &SeriesSet, span: Span) -> Vec<Deaths<'_>> {
     let mut list = Vec::new();
     let mut by_name: BTreeMap<(&str, &str), Deaths<'_>> = BTreeMap::new();
     for (row, series) in set.each(METRIC) {
-        let Some((parent, child)) = row.split_once(':') else { continue };
-        let Ok(parent) = parent.parse::<u32>() else { continue };
+        let Some((parent, child)) = family(row) else { continue };
         let failed = series.total(span).unwrap_or(0.0);
         if failed <= 0.0 {
             continue;

@@ -462,6 +462,19 @@ mod tests {
     }
 
     #[test]
+    fn a_single_second_counts_in_which_every_cpu_had_one_task_too_many() {
+        let known = Span { since: 0, until: 100 * SECOND };
+        let burst = |waits: f64, cpus: u32| {
+            let mut set = level("tasks.run_delay", (0..60).map(|i| if i == 30 { waits } else { 0.0 }));
+            set.host.cpus = cpus;
+            find(&set, known).news
+        };
+        assert_eq!(burst(2.1, 2), [Span { since: 30 * SECOND, until: 31 * SECOND }]);
+        assert!(burst(1.9, 2).is_empty());
+        assert!(burst(2.1, 4).is_empty());
+    }
+
+    #[test]
     fn a_group_that_may_have_no_more_tasks_is_looked_at() {
         let mut set = level("tasks.total", (0..60).map(|_| 400.0));
         let t = (1..=60).map(|i| i * SECOND).collect();

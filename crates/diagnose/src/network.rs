@@ -259,6 +259,8 @@ pub const SHARES: &[&str] = &[
     "resolver.queries",
     "resolver.answers",
     "resolver.unanswered",
+    "nic.qdisc_backlog_bytes",
+    "nic.tx_bytes",
 ];
 /// For how long at least a share has to be high to be worth a look.
 pub const SHARES_NEED_S: f64 = 3.0;
@@ -295,7 +297,23 @@ pub fn shares(set: &SeriesSet, window: Span) -> Vec<Signal> {
         let (waits, mean) = (resolver_waits(set, row, window)?, resolver_mean(set, row, window)?);
         Some(waits.zip(&mean, |wait, mean| step(wait >= RESOLVER_WAIT && mean >= RESOLVER_SLOW_S)))
     }));
+    let queues = set.each("nic.qdisc_backlog_bytes");
+    let delays = queues.filter_map(|(row, _)| queue_delay(set, row, window));
+    list.extend(delays.map(|delay| delay.map(|seconds| step(seconds >= QUEUE_TARGET_S))));
     list
+}
+
+/// What a queue may hold all the time: a link needs no more to be full, and what is beyond is only waited for (`TARGET` of
+/// CoDel, RFC 8289, section 4.3).
+pub const QUEUE_TARGET_S: f64 = 0.005;
+
+/// How long what waits in front of a device takes to go out at the rate at which it sends.
+#[must_use]
+pub fn queue_delay(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
+    let waiting = Signal::of(set.get("nic.qdisc_backlog_bytes", row)?, span);
+    let sent = Signal::of(set.get("nic.tx_bytes", row)?, span);
+    // Of a device that sends nothing it is not known.
+    Some(waiting.zip(&sent, |waiting, sent| if waiting > 0.0 { waiting / sent } else { 0.0 }))
 }
 
 /// Questions to a name server that came to an end, by an answer or by giving up. A library that asks for both kinds of

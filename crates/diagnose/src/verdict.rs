@@ -9,7 +9,7 @@ use mitra_model::{Era, SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::view::View;
-use crate::{conditions, device, graph, ledger, words};
+use crate::{captured, conditions, device, graph, ledger, words};
 
 /// An active condition with its number in the list.
 struct Active {
@@ -33,7 +33,8 @@ pub(crate) fn observe(view: &View<'_>) -> Observed {
     let mut suspected = Vec::new();
     for condition in conditions() {
         match (condition.observe)(view) {
-            Observation::Active(finding) => {
+            Observation::Active(mut finding) => {
+                captured::add_suspected(view, condition.id, &mut finding);
                 active.insert(condition.id, Active { condition, finding: *finding });
             }
             Observation::Inactive(because) => inactive.push((condition, because)),

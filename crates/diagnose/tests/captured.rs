@@ -44,6 +44,28 @@ fn storm() -> Machine {
     m
 }
 
+/// Of most conditions a capture is shown, with the words to see all of it.
+#[test]
+fn what_a_suspicion_armed_is_told_beside_what_was_suspected() {
+    let with = |suspects: &str| {
+        let mut m = storm();
+        let kind = EventKind::Suspicion {
+            rule: "test".into(),
+            condition: Some(suspects.into()),
+            text: String::new(),
+            armed: vec!["offcpu".into()],
+        };
+        m.event(HEALTHY + 4, kind);
+        let rows = vec![row(7, "cron", "do_nanosleep", 9.0, 12.0), row(120, "bash", "do_wait", 800.0, 3.5)];
+        capture(&mut m, HEALTHY + 8, "offcpu", rows);
+        remarks(&m.explain())
+    };
+    let told = with("fork-storm");
+    assert!(told.contains("captured (offcpu, 4.0 s): bash (120) 800 times do_wait, 3.5 s in all"), "{told}");
+    assert!(told.contains("mitra capture --show x.json.zst"), "{told}");
+    assert!(!with("cpu-hog").contains("captured"));
+}
+
 #[test]
 fn a_fork_storm_says_which_program_was_started() {
     let mut m = storm();

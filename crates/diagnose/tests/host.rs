@@ -437,12 +437,16 @@ fn a_setting_explains_what_it_governs_and_nothing_else() {
 
 /// Jobs of process 50 that take both CPUs for two seconds of each `period`, and what others wait then.
 fn bursts(period: usize, waits: f64) -> Machine {
+    bursts_of(period, waits, 1.9)
+}
+
+fn bursts_of(period: usize, waits: f64, lifetime: f64) -> Machine {
     let mut m = Machine::idle();
     m.task(50, "jobd", 0);
     let is_burst = move |i: usize| is_on(i) && (i - HEALTHY) % period < 2;
     let ends = move |i: usize| is_on(i) && (i - HEALTHY) % period == 1;
     m.values("exited.count", "50:report", 0, each(|i| f64::from(u8::from(ends(i)))));
-    m.values("exited.lifetime", "50:report", 0, each(|i| if ends(i) { 1.9 } else { 0.0 }));
+    m.values("exited.lifetime", "50:report", 0, each(|i| if ends(i) { lifetime } else { 0.0 }));
     m.values("exited.cpu_time", "50:report", 0, each(|i| if ends(i) { 3.6 } else { 0.0 }));
     set_text(&mut m, "exited.parent_comm", "50:report", 0, "jobd");
     m.values("tasks.cpu_time", "", 0, each(|i| if is_burst(i) { 1.95 } else { 0.1 }));
@@ -459,4 +463,6 @@ fn jobs_that_come_by_the_clock_and_hurt_are_a_scheduled_burst() {
     assert_eq!(found.culprit.process.as_deref(), Some("report"));
     assert!(found.statement.contains("every 8.0 s"), "{}", found.statement);
     assert!(bursts(8, 0.05).explain().incidents.is_empty(), "nobody waits");
+    // A job that begins a moment after a sample leaves that one alone: between the bursts there is a pause.
+    assert_eq!(ids(&bursts_of(4, 1.5, 2.000_01).explain()), ["scheduled-burst"]);
 }

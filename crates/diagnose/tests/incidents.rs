@@ -121,6 +121,30 @@ fn a_working_set_that_comes_back_is_a_thrash_of_its_reader() {
     assert!(report.incidents[0].other_roots.is_empty(), "the group's limit is a link, not a root");
 }
 
+/// A program that reads its working set for the first time, and then again.
+#[test]
+fn a_working_set_comes_back_only_once_it_was_read() {
+    let thrash = |later: f64| {
+        let mut m = Machine::idle();
+        m.task(60, "fio", 0).task_rate(60, "task.read_bytes", 0.0, 2.2e8);
+        m.row("disk.read_bytes", "vda", 0.0, 2.2e8).row("disk.reads", "vda", 0.0, 20_000.0);
+        m.sys("vm.pgsteal_file", 0.0, 55_000.0).sys("vm.workingset_activate_file", 0.0, 3_000.0);
+        let back = |i: usize| match i.checked_sub(HEALTHY) {
+            Some(0..27) => 3_000.0,
+            Some(27..INCIDENT) => later,
+            _ => 0.0,
+        };
+        let n = HEALTHY + INCIDENT + support::AFTER;
+        m.values("vm.workingset_refault_file", "", 0, (0..n).map(back).collect());
+        m.sys("psi.io_some", 0.0, 0.6).sys("tasks.d_io", 0.0, 1.2).sys("psi.memory_some", 0.0, 0.09);
+        m.explain()
+    };
+    // A fifth of all that was evicted, and half of it at the end.
+    assert_eq!(root(&thrash(30_000.0)), ("page-cache-thrash", Some("fio"), Some(60)));
+    let roots = thrash(5_000.0).incidents;
+    assert!(roots.iter().all(|i| i.root_cause.condition != "page-cache-thrash"), "{roots:#?}");
+}
+
 #[test]
 fn refaults_without_any_steal_are_not_blamed_on_a_reader() {
     let mut m = Machine::idle();
@@ -325,6 +349,38 @@ fn the_parent_of_a_fork_storm_is_named() {
         mitra_model::TextSeries { changes: vec![(support::START, Some("bash".into()))], place: None };
     m.set.insert_text(mitra_model::lookup("exited.parent_comm").unwrap(), "120:true".into(), parent);
     assert_eq!(root(&m.explain()), ("fork-storm", Some("bash"), Some(120)));
+}
+
+#[test]
+fn threads_are_cheaper_than_processes_and_who_had_no_room_is_nobody() {
+    let storm = |threads: f64, others: f64| {
+        let mut m = Machine::idle();
+        m.task(120, "bash", 0).sys("sys.forks", 1.0, 200.0 + others + threads);
+        m.sys("tasks.exited", 1.0, 200.0 + others).sys("tasks.exited_cpu_time", 0.0, 0.9);
+        m.sys("tasks.run_delay", 0.01, 1.1).sys("psi.cpu_some", 0.0, 0.6);
+        m.row("exited.count", "120:true", 0.0, 200.0).row("exited.lifetime", "120:true", 0.0, 0.2);
+        m.row("exited.count", "0:other", 0.0, others).row("exited.lifetime", "0:other", 0.0, others * 0.001);
+        for (row, parent) in [("120:true", "bash"), ("0:other", "")] {
+            let text =
+                mitra_model::TextSeries { changes: vec![(support::START, Some(parent.into()))], place: None };
+            m.set.insert_text(mitra_model::lookup("exited.parent_comm").unwrap(), row.into(), text);
+        }
+        m.explain().incidents
+    };
+    let named = |incidents: &[mitra_model::report::Incident]| {
+        let found = incidents.iter().find(|i| i.root_cause.condition == "fork-storm");
+        found.map(|i| (i.root_cause.culprit.process.clone(), i.root_cause.culprit.pid))
+    };
+    assert_eq!(named(&storm(600.0, 0.0)), None, "200 processes and 600 threads");
+    assert_eq!(named(&storm(0.0, 150.0)), Some((Some("bash".to_owned()), Some(120))));
+    assert_eq!(named(&storm(0.0, 2000.0)), Some((None, None)), "of most nobody knows");
+    let threads = storm(20_000.0, 0.0);
+    assert_eq!(named(&threads), Some((None, None)));
+    assert!(
+        threads[0].root_cause.statement.contains("20.0 k threads"),
+        "{}",
+        threads[0].root_cause.statement
+    );
 }
 
 #[test]

@@ -283,6 +283,28 @@ fn tcp_that_finds_the_limit_of_a_link_drops_a_little() {
 }
 
 #[test]
+fn a_queue_that_stands_is_felt_by_who_waits_for_answers() {
+    let with = |backlog: f64, back: f64| {
+        let mut m = serving();
+        m.row("nic.qdisc_backlog_bytes", "eth0@web", 0.0, backlog).row(
+            "nic.tx_bytes",
+            "eth0@web",
+            14e3,
+            2.5e6,
+        );
+        m.row("nic.rx_packets", "eth0@web", 195.0, back);
+        m
+    };
+    let report = with(50e3, 41.0).explain();
+    assert_eq!((root(&report).0, culprit(&report).nic.as_deref()), ("qdisc-drops", Some("eth0@web")));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(statement.contains("20.0 ms later") && statement.contains("41 packets/s"), "{statement}");
+    // A long transfer that is alone on its link, and a queue that is gone before a round trip is over.
+    is_silent(&with(50e3, 900.0));
+    is_silent(&with(5e3, 41.0));
+}
+
+#[test]
 fn datagrams_that_nobody_reads_overflow_a_socket() {
     let mut m = serving();
     m.row("netns.udp_RcvbufErrors", "web", 0.0, 5351.0).row("netns.udp_InDatagrams", "web", 100.0, 2000.0);

@@ -316,7 +316,7 @@ fn erlang_that_faults_and_does_not_grow() {
         m.explain()
     };
     assert_eq!(ids(&beam("beam.smp", 0.0)), ["allocator-carrier-misfit"]);
-    assert_eq!(ids(&beam("beam.smp", 9e6)), ["minor-fault-storm"]);
+    assert!(ids(&beam("beam.smp", 9e6)).is_empty(), "it keeps what it touches");
     assert_eq!(ids(&beam("renderd", 0.0)), ["minor-fault-storm"]);
 }
 

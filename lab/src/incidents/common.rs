@@ -32,7 +32,7 @@ pub fn fio_queue(stage: &mut Stage, file: &Path, rw: &str, block_kb: u64, depth:
 /// Waits until the victim has its file in memory.
 pub fn wait_for_pages(stage: &mut Stage, victim: &Victim, bytes: u64) -> Result<(), Stop> {
     let pid = victim.pid();
-    stage.wait_for("the victim's file in memory", 20, |_| resident_bytes(pid) >= bytes)
+    stage.wait_for("the victim's file in memory", 60, |_| resident_bytes(pid) >= bytes)
 }
 
 /// The time of a trouble that uses up a reserve first: its true onset is when the reserve is seen to be used up, since nobody

@@ -157,7 +157,7 @@ fn quota(stage: &mut Stage) -> Result<Truth, Stop> {
 fn fork_storm(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     let victim = stage.role(&name, "work", "", &Place::default())?;
-    let (least, most) = stage.loud((3, 5), (1, 2));
+    let (least, most) = stage.loud((3, 5), (2, 2));
     let loops = stage.draw().between(least, most);
     let program = stage.draw().pick(&["/bin/true", "/usr/bin/env true", "/bin/date >/dev/null"]);
     stage.healthy()?;

@@ -162,6 +162,10 @@ fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     let toucher = stage.role(&toucher, "touch-memory", set_mb.to_string(), &place)?;
     stage.trouble()?;
+    if stage.ended(toucher.handle()).is_some() {
+        // Reclaim gave up before it had found enough to swap out: that is another incident.
+        return Err(Stop::NotMade("the kernel killed it for lack of memory".to_owned()));
+    }
     stage.must_move("vm.pswpin", stage.loud(1_000.0, 300.0))?;
     // It uses a quarter of what the group may have, and its pages are swapped out too.
     stage.suffered(&victim, stage.loud(2.0, 1.3))?;

@@ -32,6 +32,9 @@ use process::Children;
 
 /// A trouble must leave this much to the rest of the machine, or it is given up.
 const MEM_AVAILABLE_MIN_BYTES: u64 = 300 << 20;
+/// A tenth of all CPUs for five seconds: waits of that share are noticed; hosts that are not full stay below a hundredth.
+const STEAL_MAX: f64 = 0.1;
+const STEAL_SECONDS: usize = 5;
 /// Period of ticks.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -354,6 +357,16 @@ impl Stage {
             return Ok(());
         }
         Err(Stop::NotMade(format!("{counter}: {before:.1} before, {during:.1} during, {least} wanted")))
+    }
+
+    /// An error if the host of this virtual machine took its CPUs for a while: then something is wrong that nobody here made,
+    /// and neither a healthy machine nor the incident alone can be seen.
+    pub fn undisturbed(&self) -> Result<(), Stop> {
+        let stolen = self.timeline.stolen(STEAL_SECONDS);
+        if stolen < STEAL_MAX {
+            return Ok(());
+        }
+        Err(Stop::NotMade(format!("the host of this machine took {:.0} % of its CPUs", stolen * 100.0)))
     }
 
     /// Everything that moved, for people.

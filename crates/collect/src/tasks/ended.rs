@@ -12,6 +12,9 @@ pub const GROUPS_MAX: usize = 512;
 const OTHER: &[u8] = b"other";
 /// A group that nobody joined for so long leaves.
 const IDLE_NS_MAX: u64 = 600_000_000_000;
+/// Where there is no room those leave that nobody joined for longest, if that is this long: what they counted is in a frame
+/// by then.
+const SEEN_NS: u64 = 2_000_000_000;
 /// A process that used less than this is in its group, and its end is no event of its own.
 const CPU_US_WORTH: i64 = 100_000;
 /// Or that read and wrote less than this.
@@ -47,12 +50,14 @@ pub struct Remainder {
 pub struct EndedGroups {
     columns: ExitedColumns,
     groups: Vec<Group>,
+    /// When groups were touched, while those to leave are chosen.
+    touched: Vec<u64>,
 }
 
 impl EndedGroups {
     /// No group.
     pub fn new() -> Self {
-        EndedGroups { columns: ExitedColumns::new(), groups: Vec::new() }
+        EndedGroups { columns: ExitedColumns::new(), groups: Vec::new(), touched: Vec::new() }
     }
 
     /// Adds a process that ended, with what no frame had counted of it.
@@ -83,7 +88,7 @@ impl EndedGroups {
             Ok(at) => at,
             Err(_) => {
                 if self.groups.len() + 1 >= GROUPS_MAX {
-                    self.drop_idle(now_ns);
+                    self.make_room(now_ns);
                 }
                 if self.groups.len() + 1 < GROUPS_MAX {
                     self.insert(key, parent)
@@ -123,6 +128,16 @@ impl EndedGroups {
 
     fn drop_idle(&mut self, now_ns: u64) {
         self.groups.retain(|group| now_ns.saturating_sub(group.touched_ns) < IDLE_NS_MAX);
+    }
+
+    /// A script that starts a shell for each command is a new parent each time: the oldest quarter leaves.
+    fn make_room(&mut self, now_ns: u64) {
+        self.touched.clear();
+        self.touched.extend(self.groups.iter().map(|group| group.touched_ns));
+        let at = self.touched.len() / 4;
+        let (_, oldest, _) = self.touched.select_nth_unstable(at);
+        let limit = (*oldest).min(now_ns.saturating_sub(SEEN_NS));
+        self.groups.retain(|group| group.touched_ns > limit || group.ppid == 0);
     }
 
     /// Writes a row for each group.

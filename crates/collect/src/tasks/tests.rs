@@ -363,6 +363,30 @@ fn texts_get_new_ids_when_the_strings_are_forgotten() {
 }
 
 #[test]
+fn parents_that_come_and_go_take_no_room_from_later_ones() {
+    let mut m = Machine::new();
+    m.pass(&[], &[]);
+    // Thirty scripts a second, each of which starts one program, for a minute; and a service that does so all the time.
+    for second in 0..60 {
+        m.now += S;
+        let mut many: Vec<Ended> = (0..30)
+            .map(|i| {
+                end(&task(10_000 + 30 * second + i, 10_000 + 30 * second + i, m.now, 0), 1_000, true, m.now)
+            })
+            .collect();
+        for (i, e) in many.iter_mut().enumerate() {
+            e.ppid = 5_000 + 30 * second + i as u32;
+        }
+        many[0].ppid = 77;
+        m.pass(&[], &many);
+        assert_eq!(m.group(5_001 + 30 * second, "worker", "exited.count"), 1, "in second {second}");
+    }
+    assert_eq!(m.group(77, "worker", "exited.count"), 60);
+    let table = m.frame.table(Entity::Exited);
+    assert!(table.len() <= ended::GROUPS_MAX && table.keys().iter().all(|key| key.id != 0));
+}
+
+#[test]
 fn groups_of_ended_processes_are_bounded_and_idle_ones_leave() {
     let mut m = Machine::new();
     m.pass(&[], &[]);

@@ -98,8 +98,6 @@ const RUN_TIMES: &[&str] = &["beam.smp", "beam"];
 /// Two hundred megabytes are mapped, cleared and given back each second, a tenth of a CPU. Less than of any other program's
 /// faults is enough, since the allocators of a run time are made to keep what it needs again.
 const FAULTS_S: f64 = 50_000.0;
-/// What a program that only grows touches stays with it.
-const KEPT_SHARE: f64 = 0.2;
 
 /// In a recording: the run time's process faults by the hundred thousand and does not grow, so what it touches is unmapped
 /// again; of its allocators only the single-block carriers do that.
@@ -117,7 +115,7 @@ fn live(view: &View<'_>) -> Observation {
         return Observation::CannotTell(needs.to_owned());
     };
     let grown = held.v.last().copied().unwrap_or(0.0) - held.v.first().copied().unwrap_or(0.0);
-    if grown > KEPT_SHARE * top.total {
+    if grown > minor_fault_storm::KEPT_SHARE * top.total {
         return Observation::Inactive(format!("{} keeps what it touches: it grows", top.words()));
     }
     let mut finding = view.finding(&high.run);

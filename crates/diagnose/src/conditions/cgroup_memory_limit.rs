@@ -44,27 +44,25 @@ fn observe(view: &View<'_>) -> Observation {
         }
         return Observation::CannotTell("cgroup.memory_failcnt".to_owned());
     }
-    let mut best: Option<(f64, &str, crate::view::High)> = None;
+    let mut best: Option<Limited<'_>> = None;
     for (name, series) in view.each("cgroup.memory_failcnt").filter(|(name, _)| *name != "/") {
         let signal = Signal::of(series, view.window);
         let before = view.before("cgroup.memory_failcnt", name);
         let threshold = view.threshold(FAILS_S, &view.base_values("cgroup.memory_failcnt", name));
         let Some(high) = view.high_signal(&signal, threshold, 3.0, before) else { continue };
-        if best.as_ref().is_none_or(|(most, ..)| high.during > *most) {
-            best = Some((high.during, name, high));
+        let pressure = pressure(view, name, high.run.span());
+        // Where only the machine's pressure is known it is that of all groups, and the one that fails most often counts.
+        let key = |one: &Limited<'_>| (one.pressure.unwrap_or(-1.0), one.high.during);
+        let one = Limited { name, pressure, high };
+        if best.as_ref().is_none_or(|most| key(&one) > key(most)) {
+            best = Some(one);
         }
     }
-    let Some((_, name, high)) = best else {
+    let Some(Limited { name, pressure, high }) = best else {
         return Observation::Inactive("no control group ran into its memory limit".to_owned());
     };
     let span = high.run.span();
-    let pressure = view
-        .set
-        .get("cgroup.psi_memory_some", name)
-        .and_then(|s| s.mean(span))
-        .or_else(|| Some(view.system("psi.memory_some")?.within(span).mean()?.max(0.0)));
-    let Some(pressure) = pressure.or_else(|| view.system("probe.memcg_reclaim_time")?.within(span).mean())
-    else {
+    let Some(pressure) = pressure else {
         return Observation::CannotTell("psi.memory_some: whether anybody waited".to_owned());
     };
     if pressure < PRESSURE {
@@ -90,6 +88,19 @@ fn observe(view: &View<'_>) -> Observation {
     }
     finding.loss_s = view.excess(&["psi.memory_some"], span);
     Observation::Active(Box::new(finding))
+}
+
+/// A group at its limit, and the share of the time in which somebody waited for memory.
+struct Limited<'a> {
+    name: &'a str,
+    pressure: Option<f64>,
+    high: crate::view::High,
+}
+
+fn pressure(view: &View<'_>, group: &str, span: Span) -> Option<f64> {
+    let own = view.set.get("cgroup.psi_memory_some", group).and_then(|s| s.mean(span));
+    let all = || view.system("psi.memory_some")?.within(span).mean();
+    own.or_else(all).or_else(|| view.system("probe.memcg_reclaim_time")?.within(span).mean())
 }
 
 fn remedies(finding: &Finding) -> Vec<Remedy> {

@@ -10,12 +10,13 @@
 
 use std::collections::BTreeMap;
 
-use mitra_model::Series;
 use mitra_model::report::{Next, Remedy};
+use mitra_model::{Series, SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::process;
 use crate::signal::Signal;
+use crate::stats;
 use crate::view::View;
 
 /// The condition.
@@ -81,11 +82,14 @@ fn observe(view: &View<'_>) -> Observation {
             let mut avoidable = waiting.zip(&idle, f64::min);
             if is_seen {
                 // Held back by a quota, a task waits beside an idle CPU of its own; behind others, on a full one.
-                let own = idle_of(view, |cpu| mask & (1 << cpu) != 0)?;
+                let own = idle_of(view.set, view.window, |cpu| mask & (1 << cpu) != 0)?;
                 avoidable = avoidable.zip(&own, |lost, own| if own <= FULL_IDLE { lost } else { 0.0 });
             }
-            let run = avoidable.run(AVOIDABLE, 3.0)?;
-            Some((mask, avoidable.within(run.span()).total(), waiting, idle, run))
+            let usual = view.baseline.map_or_else(Vec::new, |good| usual(view, mask, good));
+            let run = avoidable.run(view.threshold(AVOIDABLE, &usual), 3.0)?;
+            let before = stats::level(&usual).map_or(0.0, |level| level.median);
+            let lost = avoidable.within(run.span()).total() - before * run.seconds();
+            Some((mask, lost, waiting, idle, run))
         })
         .max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((mask, lost, waiting, idle, run)) = best else {
@@ -182,18 +186,32 @@ fn seen_on(view: &View<'_>, row: &str) -> Option<u64> {
 
 /// Idle time per second of the CPUs that are not in the mask.
 fn idle_outside(view: &View<'_>, mask: u64) -> Option<Signal> {
-    idle_of(view, |cpu| mask & (1 << cpu) == 0)
+    idle_of(view.set, view.window, |cpu| mask & (1 << cpu) == 0)
+}
+
+/// What tasks with this mask waited in the good time while another CPU idled.
+fn usual(view: &View<'_>, mask: u64, good: Span) -> Vec<f64> {
+    let set = view.base_set;
+    let last = |metric: &str, row: &str| set.get(metric, row).and_then(|s| s.last(good));
+    let is_pinned = |row: &str| {
+        last("task.cpus_allowed", row).is_some_and(|m| m as u64 == mask)
+            && last("task.kthread", row) != Some(1.0)
+    };
+    let delays = set.each("task.run_delay").filter(|(row, _)| is_pinned(row)).map(|(_, delay)| delay);
+    let waiting = Signal::sum(delays, good);
+    let idle = idle_of(set, good, |cpu| mask & (1 << cpu) == 0);
+    waiting.zip(idle).map_or_else(Vec::new, |(waiting, idle)| waiting.zip(&idle, f64::min).v)
 }
 
 /// Idle time per second of some CPUs.
-fn idle_of(view: &View<'_>, is_of: impl Fn(u32) -> bool) -> Option<Signal> {
+fn idle_of(set: &SeriesSet, span: Span, is_of: impl Fn(u32) -> bool) -> Option<Signal> {
     let wanted = |cpu: &str| cpu.parse::<u32>().is_ok_and(|cpu| cpu < 63 && is_of(cpu));
     let series = ["cpu.idle", "cpu.iowait"]
         .into_iter()
-        .flat_map(|metric| view.each(metric))
+        .flat_map(|metric| set.each(metric))
         .filter(|(cpu, _)| wanted(cpu))
         .map(|(_, series)| series);
-    Signal::sum(series, view.window)
+    Signal::sum(series, span)
 }
 
 /// `0-3,8` of a mask.

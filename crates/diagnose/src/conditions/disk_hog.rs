@@ -51,6 +51,9 @@ pub const CONDITION: Condition = Condition {
 
 /// More than all others together.
 const SHARE: f64 = 0.5;
+/// Who reads more than this from a device reads from another one too: counters are read some milliseconds apart, and what
+/// the last program before this one asked for is given now.
+const BEYOND: f64 = 1.5;
 /// Others spend a tenth of a task's time more in D state than before.
 const HARM: f64 = 0.1;
 
@@ -71,15 +74,21 @@ fn observe(view: &View<'_>) -> Observation {
     let moved = |p: &Process<'_>| {
         p.total(view.set, "task.read_bytes", span) + p.total(view.set, "task.write_bytes", span)
     };
-    let tops = process::ranking(view.processes(), span, moved);
+    let mut tops = process::ranking(view.processes(), span, moved);
+    // Bytes are counted of all devices together: who read more than the full ones gave read from another one.
+    if let Some(given) = saturated.iter().map(|disk| disk.read_bytes_per_s).sum::<Option<f64>>() {
+        tops.retain(|top| reads_of(view, top, span) <= (BEYOND * given).max(0.5 * top.rate));
+    }
+    let all: f64 = tops.iter().map(|top| top.total).sum();
     let Some(top) = tops.first() else {
-        return Observation::Inactive("no process moved any bytes".to_owned());
+        return Observation::Inactive("no process moved any bytes from or to it".to_owned());
     };
-    if top.share < SHARE {
+    let share = top.total / all.max(1e-9);
+    if share < SHARE {
         return Observation::Inactive(format!(
             "no program moved most of the bytes: {} moved {}",
             top.comm,
-            words::percent(top.share)
+            words::percent(share)
         ));
     }
     let disk = nearest(&saturated, top.rate);
@@ -119,7 +128,7 @@ fn observe(view: &View<'_>) -> Observation {
         "{} {verb} {}/s, {} of all bytes; {}; other tasks waited {} of a task's time for I/O ({} before)",
         top.words(),
         words::bytes(top.rate),
-        words::percent(top.share),
+        words::percent(share),
         finding.statement,
         words::percent(waiting),
         words::percent(waited_before),
@@ -134,8 +143,14 @@ fn observe(view: &View<'_>) -> Observation {
     // The share of the bytes, and whether requests really took longer than before.
     let slower =
         disk.await_before_s.map_or(0.5, |before| if disk.await_s > 2.0 * before { 1.0 } else { 0.5 });
-    finding.confidence = 0.5 * top.share + 0.5 * slower;
+    finding.confidence = 0.5 * share + 0.5 * slower;
     Observation::Active(Box::new(finding))
+}
+
+/// Bytes a second that the processes of one line of a ranking read.
+fn reads_of(view: &View<'_>, top: &process::Top<'_>, span: Span) -> f64 {
+    let members = view.processes().iter().filter(|p| top.members.contains(&p.pid));
+    members.map(|p| p.total(view.set, "task.read_bytes", span)).sum::<f64>() / span.seconds().max(1e-9)
 }
 
 /// Of several saturated devices the one whose traffic fits best what the program moved; the order of the list, a

@@ -59,6 +59,8 @@ pub struct Saturated {
     pub requests_s: f64,
     /// Bytes per second, both ways.
     pub bytes_per_s: f64,
+    /// Of these, those that were read, where that is known.
+    pub read_bytes_per_s: Option<f64>,
 }
 
 /// Devices that stand on others: what they do shows on the one below as well.
@@ -128,6 +130,7 @@ fn one(view: &View<'_>, device: &str) -> Option<Saturated> {
         await_s,
         requests_s,
         bytes_per_s: mean("disk.read_bytes").unwrap_or(0.0) + mean("disk.write_bytes").unwrap_or(0.0),
+        read_bytes_per_s: mean("disk.read_bytes"),
         busy: high,
     })
 }

@@ -78,6 +78,8 @@ const LARGE: f64 = 256e6;
 const SHARED: f64 = 0.5;
 /// Twenty megabytes a second are copied page by page.
 const COPIES_S: f64 = 5_000.0;
+/// A mean of fewer says little; a child that lives for two seconds is seen in as many.
+const LEAST_SAMPLES: usize = 2;
 /// As many times more than without a child.
 const MORE: f64 = 3.0;
 
@@ -98,17 +100,14 @@ fn live(view: &View<'_>) -> Observation {
         let Some(first) = lived.iter().map(|s| s.since).min() else { continue };
         let Some(faults) = parent.signal(view.set, "task.minflt", Span::ALL) else { continue };
         let with = |t: i64| lived.iter().any(|s| s.since <= t && t <= s.until);
-        let mean = |wanted: bool| {
-            let v: Vec<f64> = faults
-                .t
-                .iter()
-                .zip(&faults.v)
-                .filter(|(t, _)| with(**t) == wanted)
-                .map(|(_, v)| *v)
-                .collect();
-            (!v.is_empty()).then(|| v.iter().sum::<f64>() / v.len() as f64)
+        let mean = |is_meant: &dyn Fn(i64) -> bool| {
+            let v: Vec<f64> =
+                faults.t.iter().zip(&faults.v).filter(|(t, _)| is_meant(**t)).map(|(_, v)| *v).collect();
+            (v.len() >= LEAST_SAMPLES).then(|| v.iter().sum::<f64>() / v.len() as f64)
         };
-        let (Some(during), without) = (mean(true), mean(false).unwrap_or(0.0)) else { continue };
+        let Some(during) = mean(&with) else { continue };
+        // After the child has ended each page that it shared costs the parent one more fault, though no copy.
+        let without = mean(&|t| t <= first).or_else(|| mean(&|t| !with(t))).unwrap_or(0.0);
         let name = format!("{} ({})", parent.comm, parent.pid);
         if during < COPIES_S || during < MORE * without {
             because = format!("{name} forked and copied {} pages/s afterwards", words::count(during));

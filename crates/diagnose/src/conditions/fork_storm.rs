@@ -11,6 +11,8 @@ use mitra_model::report::{Next, Remedy};
 
 use crate::captured;
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::deaths;
+use crate::signal::Signal;
 use crate::view::View;
 use crate::words;
 
@@ -26,6 +28,7 @@ pub const CONDITION: Condition = Condition {
         "exited.lifetime",
         "exited.cpu_time",
         "tasks.exited",
+        "tasks.total",
         "tasks.exited_cpu_time",
         "tasks.run_delay",
         "sys.cpu_system",
@@ -46,28 +49,90 @@ const FORKS_PER_CPU_S: f64 = 125.0;
 /// A process that lives for a tenth of a second does something; the storm's do not.
 const SHORT_S: f64 = 0.1;
 
+/// A thread shares its memory and its files with the others: to make and to end one costs 25 to 50 µs, a twentieth.
+const THREADS: f64 = 20.0;
+
+/// What was started, in processes a second, a thread taken for a part of one.
+fn started(view: &View<'_>) -> Option<Signal> {
+    let forks = view.system("sys.forks")?;
+    Some(match processes(view) {
+        Some(processes) => forks.zip(&processes, |all, some| some.min(all) + (all - some).max(0.0) / THREADS),
+        None => forks,
+    })
+}
+
+/// Processes that were started each second: those that ended, and those that came to stay. The kernel counts threads with
+/// them; they are known apart where ends are seen.
+fn processes(view: &View<'_>) -> Option<Signal> {
+    let ended = view.system("tasks.exited")?;
+    Some(match came_to_stay(view) {
+        Some(came) => ended.zip(&came, |ended, came| ended + came),
+        None => ended,
+    })
+}
+
+/// How many more tasks there are each second than before: what was started and has not ended.
+fn came_to_stay(view: &View<'_>) -> Option<Signal> {
+    let mut tasks = view.system("tasks.total")?;
+    for i in (1..tasks.v.len()).rev() {
+        tasks.v[i] = ((tasks.v[i] - tasks.v[i - 1]) / tasks.dt[i].max(1e-9)).max(0.0);
+    }
+    tasks.v.first_mut().into_iter().for_each(|first| *first = 0.0);
+    Some(tasks)
+}
+
 fn observe(view: &View<'_>) -> Observation {
-    let Some(forks) = view.system("sys.forks") else {
+    let Some(started) = started(view) else {
         return Observation::CannotTell("sys.forks".to_owned());
     };
-    let floor = FORKS_S.max(FORKS_PER_CPU_S * view.cpus());
-    let Some(high) = view.high("sys.forks", "", floor, 3.0) else {
+    let counted = if view.system("tasks.exited").is_some() { "tasks.exited" } else { "sys.forks" };
+    let threshold =
+        view.threshold(FORKS_S.max(FORKS_PER_CPU_S * view.cpus()), &view.base_values(counted, ""));
+    let Some(mut high) = view.high_signal(&started, threshold, 3.0, None) else {
         return Observation::Inactive(format!(
-            "{} forks/s at most",
-            words::count(forks.max().unwrap_or(0.0))
+            "{} forks/s at most, {THREADS} threads taken for one",
+            words::count(started.max().unwrap_or(0.0))
         ));
     };
     let span = high.run.span();
-    let parents = parents(view, span);
     let mut finding = view.finding(&high.run);
     for metric in ["sys.forks", "tasks.exited", "tasks.exited_cpu_time", "sys.cpu_system", "vm.pgfault"] {
         finding.evidence.extend(view.evidence(metric, "", span));
     }
     finding.loss_s = view.excess(&["tasks.run_delay"], span);
-    let Some(top) = parents.first() else {
+    let mean = |signal: Option<Signal>| signal.and_then(|s| s.within(span).mean());
+    let all = mean(view.system("sys.forks")).unwrap_or(high.during);
+    let processes = mean(processes(view)).unwrap_or(all).min(all);
+    if all - processes > THREADS * processes {
         finding.confidence = 0.6;
         finding.statement = format!(
-            "{} processes a second were started ({} before); by whom is not known without the exit probe",
+            "{} threads a second were made and ended, and {} processes; by whom is not known without `mitra capture fork`",
+            words::count(all - processes),
+            words::count(processes)
+        );
+        captured::name_program(view, &mut finding);
+        return Observation::Active(Box::new(finding));
+    }
+    (high.during, high.before) = (processes, view.before_span(counted, "", span));
+    let ended = mean(view.system("tasks.exited")).unwrap_or(processes);
+    if ended < 0.5 * processes {
+        finding.confidence = 0.6;
+        let by = name_spawner(view, &mut finding, span);
+        finding.statement = format!(
+            "{} processes a second were started ({} before), and most of them are there still{by}",
+            words::count(processes),
+            words::count(high.before.unwrap_or(0.0))
+        );
+        return Observation::Active(Box::new(finding));
+    }
+    let parents = parents(view, span);
+    // What is left of all is of parents and names that found no room.
+    let nameless = 1.0 - parents.iter().map(|p| p.share).sum::<f64>();
+    let Some(top) = parents.first().filter(|top| top.share > nameless) else {
+        let why = if parents.is_empty() { "without the exit probe" } else { "of all those that start some" };
+        finding.confidence = 0.6;
+        finding.statement = format!(
+            "{} processes a second were started ({} before); by whom is not known {why}",
             words::count(high.during),
             words::count(high.before.unwrap_or(0.0))
         );
@@ -106,6 +171,27 @@ fn observe(view: &View<'_>) -> Observation {
     Observation::Active(Box::new(finding))
 }
 
+/// Names the parent of most of the processes that came in a span, and says so.
+fn name_spawner(view: &View<'_>, finding: &mut Finding, span: Span) -> String {
+    let is_new = |row: &&str| {
+        let series = view.set.get("task.ppid", row);
+        series.and_then(|s| s.axis.t.get(s.start)).is_some_and(|first| span.contains(*first))
+    };
+    let mut children: BTreeMap<u32, usize> = BTreeMap::new();
+    let new = view.processes().iter().filter(|p| p.rows.first().is_some_and(is_new));
+    new.filter_map(|p| p.ppid).for_each(|parent| *children.entry(parent).or_default() += 1);
+    let all: usize = children.values().sum();
+    let most = children.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| 2 * n > all);
+    let Some(parent) = most.and_then(|(pid, _)| view.processes().iter().find(|p| p.pid == pid)) else {
+        return String::new();
+    };
+    finding.culprit.process = Some(parent.comm.to_owned());
+    finding.culprit.pid = Some(parent.pid);
+    finding.culprit.cgroup = parent.cgroup.filter(|c| *c != "/").map(str::to_owned);
+    finding.confidence = 0.8;
+    format!("; {} ({}) started most of them", parent.comm, parent.pid)
+}
+
 /// Processes of one name that start others.
 struct Parent {
     parent: String,
@@ -131,15 +217,14 @@ fn parents(view: &View<'_>, span: Span) -> Vec<Parent> {
     let mut all = 0.0;
     for (row, series) in view.each("exited.count") {
         let Some(count) = series.total(span).filter(|n| *n > 0.0) else { continue };
-        let Some((pid, child)) = row.split_once(':') else { continue };
-        let Ok(pid) = pid.parse::<u32>() else { continue };
+        all += count;
+        let Some((pid, child)) = deaths::family(row) else { continue };
         let parent = view.set.text("exited.parent_comm", row).and_then(|t| t.last()).unwrap_or("?");
         let sum = sums.entry(parent).or_default();
         sum.count += count;
         sum.lifetime_s += view.set.get("exited.lifetime", row).and_then(|s| s.total(span)).unwrap_or(0.0);
         *sum.by_pid.entry(pid).or_default() += count;
         *sum.by_child.entry(child).or_default() += count;
-        all += count;
     }
     let mut parents: Vec<Parent> = sums
         .into_iter()

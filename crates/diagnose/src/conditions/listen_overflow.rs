@@ -38,6 +38,7 @@ pub const CONDITION: Condition = Condition {
         "listener.comm",
         "sock.listen_overfull",
         "task.cpu_time",
+        "task.run_delay",
     ],
     observe,
     remedies,
@@ -95,6 +96,10 @@ fn observe(view: &View<'_>) -> Observation {
         finding.evidence.push(syn);
     }
     finding.confidence = 0.7;
+    // That others wait for a CPU keeps no server from accepting that does not.
+    if !listener.as_ref().is_some_and(|listener| is_starved(view, listener, span)) {
+        finding.despite = &["runqueue-wait"];
+    }
     if let Some(listener) = &listener {
         describe(view, &mut finding, listener, span);
     } else if view.is_case {
@@ -173,6 +178,16 @@ fn describe(view: &View<'_>, finding: &mut Finding, listener: &Listener<'_>, spa
         )
     });
     finding.evidence.push(view.task_evidence("task.cpu_time", process, None, busiest, span));
+}
+
+/// A fifth of a task's time: what arrives meanwhile fills the queue of a server that else has time to spare.
+const STARVED: f64 = 0.2;
+
+/// Whether the server of a socket waited for a CPU.
+fn is_starved(view: &View<'_>, listener: &Listener<'_>, span: Span) -> bool {
+    let of_server = view.processes().iter().filter(|p| Some(p.pid) == listener.pid);
+    let waited: f64 = of_server.map(|p| p.total(view.set, "task.run_delay", span)).sum();
+    waited >= STARVED * span.seconds()
 }
 
 fn busiest_thread(view: &View<'_>, process: &Process<'_>, span: Span) -> Option<f64> {

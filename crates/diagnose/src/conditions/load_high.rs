@@ -25,5 +25,8 @@ const METRICS: &[&str] = &["sys.load1"];
 const FLOOR: f64 = 1.5;
 
 fn observe(view: &View<'_>) -> Observation {
+    if view.set.host.cpus == 0 {
+        return Observation::CannotTell("how many CPUs the machine has: nproc".to_owned());
+    }
     observe_level(view, METRICS, FLOOR * view.cpus(), 3.0, "load average")
 }

@@ -10,6 +10,7 @@ use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::process;
+use crate::signal::Signal;
 use crate::view::{High, View};
 use crate::words;
 
@@ -29,6 +30,9 @@ pub const CONDITION: Condition = Condition {
         "task.minflt",
         "task.majflt",
         "task.system_time",
+        "task.rss_anon",
+        "task.rss_file",
+        "task.rss_shmem",
         "tasks.d_lock",
         "task.kstack",
     ],
@@ -46,6 +50,8 @@ const FAULTS_PER_FORK: f64 = 5_000.0;
 const MAJOR_SHARE: f64 = 0.01;
 /// One program does most of the faulting.
 const SHARE: f64 = 0.5;
+/// What a program that only grows touches stays with it.
+pub const KEPT_SHARE: f64 = 0.2;
 
 /// Faults beyond those of new processes.
 pub fn storm(view: &View<'_>) -> Option<High> {
@@ -104,7 +110,26 @@ fn observe(view: &View<'_>) -> Observation {
             "the faults are spread over many programs, none does half of them".to_owned(),
         );
     }
+    if let Some(top) = top.filter(|top| keeps(view, top, span)) {
+        return Observation::Inactive(format!("{} keeps what it touches: it grows", top.words()));
+    }
     Observation::Active(Box::new(finding(view, &high, top, major)))
+}
+
+/// Whether a good part of the pages that a program touched in a span stayed with it: it starts, or it grows, and that is
+/// told by what it takes. Where its size is not known it is taken to give back.
+pub fn keeps(view: &View<'_>, top: &process::Top<'_>, span: Span) -> bool {
+    let grown = |series: &mitra_model::Series| -> f64 {
+        let held = Signal::of(series, span).v;
+        held.last().zip(held.first()).map_or(0.0, |(last, first)| last - first)
+    };
+    let members = view.processes().iter().filter(|p| top.members.contains(&p.pid));
+    let kept: f64 = members
+        .flat_map(|p| ["task.rss_anon", "task.rss_file", "task.rss_shmem"].map(|m| p.series(view.set, m)))
+        .flatten()
+        .map(grown)
+        .sum();
+    kept > KEPT_SHARE * top.total
 }
 
 /// Major faults a second of the processes of a name.

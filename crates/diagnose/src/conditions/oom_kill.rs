@@ -1,8 +1,8 @@
 //! The kernel killed a process because memory ran out, in the machine or in a control group.
 //!
 //! Such a kill comes without much pressure before it when memory is taken fast. The process that was killed is the one
-//! with most memory by the kernel's reckoning, which nearly always is the one that grew; where a longer-lived one of
-//! the same group grew more, it is named beside it.
+//! with most memory by the kernel's reckoning, which nearly always is the one that grew. Where another one of the same group
+//! grew more, that one is the culprit.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,8 @@ use mitra_model::time::SECOND;
 use mitra_model::{EventKind, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::process::{self, Process};
+use crate::signal::Signal;
 use crate::view::View;
 use crate::words;
 
@@ -75,6 +77,7 @@ fn observe(view: &View<'_>) -> Observation {
     finding.culprit.process = Some(first.comm.to_owned());
     finding.culprit.pid = Some(first.pid);
     finding.culprit.cgroup.clone_from(&group);
+    let grew = if same { grown(view, first, group.as_deref()) } else { None };
     let span = Span { since: first.at - SECOND, until: last.at + 2 * SECOND };
     let limit = group.as_ref().and_then(|g| view.set.get("cgroup.memory_max", g)?.last(Span::ALL));
     let place = match (&group, limit) {
@@ -102,6 +105,12 @@ fn observe(view: &View<'_>) -> Observation {
             first.comm
         )
     };
+    if let Some(grown) = grew {
+        finding.statement = format!("{}; {}", finding.statement, grown.words);
+        finding.culprit.process = Some(grown.comm.to_owned());
+        finding.culprit.pid = Some(grown.pid);
+        finding.confidence = 0.8;
+    }
     for metric in ["vm.oom_kill", "tasks.oom_kills"] {
         finding.evidence.extend(view.evidence(metric, "", span).filter(|e| e.during > 0.0));
     }
@@ -117,6 +126,55 @@ fn observe(view: &View<'_>) -> Observation {
         }
     }
     Observation::Active(Box::new(finding))
+}
+
+/// Before a kill. What grew for longer had the time to be found as a growth.
+const GROWTH_NS: i64 = 60 * SECOND;
+/// Another one has to have grown by so many times as much as the one that was killed.
+const MORE: f64 = 2.0;
+/// And by so much of what the killed one held: the kill made room for it.
+const MADE_ROOM: f64 = 0.25;
+
+/// Another program that took the memory for which somebody was killed.
+struct Grown<'a> {
+    comm: &'a str,
+    pid: u32,
+    words: String,
+}
+
+/// The program of the group, or of the machine, that grew most before the kill, where that is not the one that was killed.
+fn grown<'a>(view: &View<'a>, kill: &Kill<'_>, group: Option<&str>) -> Option<Grown<'a>> {
+    let before = Span { since: kill.at - GROWTH_NS, until: kill.at };
+    let began = view.set.span().map_or(i64::MIN, |s| s.since) + 2 * SECOND;
+    // From how many bytes to how many.
+    let held = |p: &Process<'_>| -> Option<(f64, f64)> {
+        let series = p.series(view.set, "task.rss_anon").next()?;
+        let held = Signal::of(series, before);
+        let is_new = series.axis.t.get(series.start).is_none_or(|t| *t > began.max(before.since));
+        let first = if is_new { 0.0 } else { *held.v.first()? };
+        Some((first * view.page_bytes(), held.v.last()? * view.page_bytes()))
+    };
+    let of = |p: &Process<'_>| held(p).map_or(0.0, |(first, last)| (last - first).max(0.0));
+    let is_of = |p: &&Process<'_>| group.is_none_or(|group| p.cgroup == Some(group));
+    let list: Vec<Process<'a>> = view.processes().iter().filter(is_of).cloned().collect();
+    let tops = process::ranking(&list, before, of);
+    // What it took in its last moment is in no sample; one that is in none at all took all of it in that time.
+    let first =
+        view.processes().iter().find(|p| p.pid == kill.pid).and_then(held).map_or(0.0, |(first, _)| first);
+    let by_kernel = kill.anon_bytes? as f64 - first;
+    let own = tops.iter().find(|top| top.comm == kill.comm).map_or(0.0, |top| top.total).max(by_kernel);
+    let top = tops.first().filter(|top| top.comm != kill.comm && top.total >= MORE * own)?;
+    (top.total >= MADE_ROOM * kill.anon_bytes? as f64).then(|| Grown {
+        comm: top.comm,
+        pid: top.pid(),
+        words: format!(
+            "in the minute before {} grew by {}, and {} by {}",
+            top.words(),
+            words::bytes(top.total),
+            kill.comm,
+            words::bytes(own)
+        ),
+    })
 }
 
 /// The kills that are known by name, in order of time; the probe and the kernel log tell of the same ones.

@@ -71,20 +71,21 @@ fn observe(view: &View<'_>) -> Observation {
         ));
     };
     let span = high.run.span();
-    let Some(pages) = Return::of(view, span) else {
+    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.read_bytes", span));
+    let reader = tops.first().filter(|t| t.share >= SHARE);
+    let Some(pages) = Return::of(view, span, reader) else {
         return Observation::CannotTell("vm.workingset_refault_file".to_owned());
     };
     if !pages.is_thrash() {
         return Observation::Inactive(format!(
-            "{:.2} of the evicted pages came back, by requests of {}: read once, not again",
+            "{:.2} of the evicted pages came back, by requests of {}, {} of them to others than who reads most: not its own again",
             pages.per_steal,
-            words::bytes(pages.request_bytes.unwrap_or(0.0))
+            words::bytes(pages.request_bytes.unwrap_or(0.0)),
+            words::percent(pages.by_others.min(1.0))
         ));
     }
     let group = thrashing_group(view, span, high.during);
     let mut finding = view.finding(&high.run);
-    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.read_bytes", span));
-    let reader = tops.first().filter(|t| t.share >= SHARE);
     if let Some(reader) = reader {
         finding.culprit.process = Some(reader.comm.to_owned());
         finding.culprit.pid = Some(reader.pid());

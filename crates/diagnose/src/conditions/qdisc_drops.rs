@@ -5,6 +5,10 @@
 //! in no column of /proc/net/dev: `tc -s qdisc` alone has them. TCP takes some of them as the sign to slow down, and
 //! sends that part again; a program that sends UDP loses it, and the kernel counts it under `SndbufErrors`.
 //!
+//! A queue that is nearly full drops nothing yet, and everything that is sent has to wait behind it. That is how a long
+//! transfer fills a link, and hurts only who else needs it: those who wait for answers ask again when they have them, so
+//! that less comes back over the device than before.
+//!
 //! Drops on receive are `nic-drops`; those of a socket that nobody reads are `socket-buffer-overflow`.
 
 use mitra_model::Span;
@@ -28,6 +32,7 @@ pub const CONDITION: Condition = Condition {
         "nic.qdisc_backlog_packets",
         "nic.tx_packets",
         "nic.tx_bytes",
+        "nic.rx_packets",
         "udp.SndbufErrors",
         "netns.udp_SndbufErrors",
     ],
@@ -45,6 +50,21 @@ const RATE_S: f64 = 1.0;
 const NEED_S: f64 = 2.0;
 /// Fewer are chance.
 const LEAST: f64 = 10.0;
+
+/// Seconds in which a queue stands. It is looked at once a second: one that comes and goes is not met so often.
+const STANDS_S: f64 = 3.0;
+/// Half as much comes back as before: a round trip takes twice as long.
+const FEWER: f64 = 0.5;
+/// Of fewer packets a second a share says nothing.
+const BACK_S: f64 = 10.0;
+
+/// A queue in front of a device that others wait behind.
+struct Standing<'a> {
+    row: &'a str,
+    high: High,
+    /// Packets that came back each second, before and during.
+    back: (f64, f64),
+}
 
 /// The drops of one device.
 struct Dropping<'a> {
@@ -66,6 +86,10 @@ fn observe(view: &View<'_>) -> Observation {
     let most = |a: &&Dropping<'_>, b: &&Dropping<'_>| a.dropped.total_cmp(&b.dropped);
     let hurts = |one: &&Dropping<'_>| one.share >= SHARE && one.dropped >= LEAST;
     let Some(worst) = all.iter().filter(hurts).max_by(most) else {
+        let queues = view.each("nic.qdisc_backlog_bytes").filter_map(|(row, _)| standing(view, row));
+        if let Some(longest) = queues.max_by(|a, b| a.high.during.total_cmp(&b.high.during)) {
+            return Observation::Active(Box::new(of_standing(view, &longest)));
+        }
         return match all.iter().max_by(most) {
             Some(most) => Observation::Inactive(format!(
                 "{} dropped {} of its packets ({}), which is how TCP finds the limit of a link",
@@ -90,6 +114,63 @@ fn dropping<'a>(view: &View<'_>, row: &'a str) -> Option<Dropping<'a>> {
     let dropped = total("nic.qdisc_dropped")?;
     let share = network::share_of(dropped, total("nic.tx_packets").unwrap_or(0.0));
     Some(Dropping { row, high, dropped, share })
+}
+
+/// A queue that stands, and behind which somebody waits.
+fn standing<'a>(view: &View<'_>, row: &'a str) -> Option<Standing<'a>> {
+    let delay = network::queue_delay(view.set, row, view.window)?;
+    let before = network::queue_delay(view.base_set, row, view.baseline?)?;
+    let mut high = view.high_signal(
+        &delay,
+        view.threshold(network::QUEUE_TARGET_S, &before.v),
+        STANDS_S,
+        before.mean(),
+    )?;
+    high.during = delay.within(high.run.span()).mean()?;
+    let back =
+        (view.before("nic.rx_packets", row)?, view.set.get("nic.rx_packets", row)?.mean(high.run.span())?);
+    (back.0 >= BACK_S && back.1 <= FEWER * back.0).then_some(Standing { row, high, back })
+}
+
+fn of_standing(view: &View<'_>, queue: &Standing<'_>) -> Finding {
+    let (row, span) = (queue.row, queue.high.run.span());
+    let (device, net) = network::device(row);
+    let mut finding = view.finding(&queue.high.run);
+    finding.netns = Some(net.id());
+    finding.culprit.nic = Some(row.to_owned());
+    let backlog = view.set.get("nic.qdisc_backlog_bytes", row).and_then(|s| s.mean(span)).unwrap_or(0.0);
+    finding.statement = format!(
+        "a queue of {} stands before {device}{}: what is sent comes {} later ({} before), and {} packets/s come back instead of {}; little or nothing is dropped yet",
+        words::bytes(backlog),
+        net.place(),
+        words::seconds(queue.high.during),
+        words::seconds(queue.high.before.unwrap_or(0.0)),
+        words::count(queue.back.1),
+        words::count(queue.back.0)
+    );
+    let metrics = [
+        "nic.qdisc_backlog_bytes",
+        "nic.qdisc_backlog_packets",
+        "nic.qdisc_overlimits",
+        "nic.tx_bytes",
+        "nic.rx_packets",
+    ];
+    for metric in metrics {
+        finding.evidence.extend(view.evidence(metric, row, span).filter(|e| e.during > 0.0));
+    }
+    finding.remarks.extend(held_back(view, row, span));
+    finding.confidence = 0.8;
+    finding
+}
+
+/// Whether a rate is what the queue waits for.
+fn held_back(view: &View<'_>, row: &str, span: Span) -> Option<String> {
+    let mean = |metric: &str| view.set.get(metric, row).and_then(|s| s.mean(span)).filter(|v| *v > 0.0);
+    mean("nic.qdisc_overlimits")?;
+    Some(format!(
+        "packets were held back because of a rate that is set for the device, and not because it is slow: {}/s go out",
+        words::bytes(mean("nic.tx_bytes")?)
+    ))
 }
 
 fn finding(view: &View<'_>, worst: &Dropping<'_>) -> Finding {
@@ -123,13 +204,7 @@ fn finding(view: &View<'_>, worst: &Dropping<'_>) -> Finding {
             words::seconds(backlog / rate)
         ));
     }
-    let overlimits = mean("nic.qdisc_overlimits");
-    if let (Some(_), Some(rate)) = (overlimits, mean("nic.tx_bytes")) {
-        finding.remarks.push(format!(
-            "packets were held back because of a rate that is set for the device, and not because it is slow: {}/s go out",
-            words::bytes(rate)
-        ));
-    }
+    finding.remarks.extend(held_back(view, row, span));
     name_senders(view, &mut finding, worst, span);
     finding.confidence = 0.9;
     finding
@@ -153,7 +228,9 @@ fn remedies(finding: &Finding) -> Vec<Remedy> {
         Remedy {
             action: "raise the rate that is set for the device, or send less over it".to_owned(),
             command: format!("{enter}tc -s -d qdisc show dev {device}; {enter}tc -s class show dev {device}"),
-            verify: format!("{enter}tc -s qdisc show dev {device}: dropped stops growing"),
+            verify: format!(
+                "{enter}tc -s qdisc show dev {device}: dropped stops growing and the backlog stays short"
+            ),
             risk: "the rate may be there to protect the link behind it".to_owned(),
         },
         Remedy {

@@ -47,6 +47,9 @@ const WAITING_PER_CPU: f64 = 2.0;
 const BUSY: f64 = 0.9;
 
 fn observe(view: &View<'_>) -> Observation {
+    if view.set.host.cpus == 0 {
+        return Observation::CannotTell("how many CPUs the machine has: nproc".to_owned());
+    }
     let cpus = view.cpus();
     let queue = |running: f64| (running - cpus).max(0.0);
     let (delay, before) = match (view.system("tasks.run_delay"), view.system("sys.procs_running")) {

@@ -11,6 +11,7 @@ use mitra_model::time::SECOND;
 use mitra_model::{Series, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
+use crate::deaths;
 use crate::process::Process;
 use crate::signal::Signal;
 use crate::view::View;
@@ -51,7 +52,7 @@ const TIMES: usize = 3;
 const JITTER_S: f64 = 1.5;
 /// What comes more often is a loop, not a schedule.
 const PERIOD_LEAST_S: f64 = 3.0;
-/// Samples are that much late at times.
+/// Samples are that much late at times, or early.
 const SLACK_NS: i64 = SECOND / 10;
 /// Daemons whose children are scheduled whatever the rhythm.
 const SCHEDULERS: &[&str] = &["cron", "crond", "CRON", "atd", "anacron", "fcron"];
@@ -122,8 +123,7 @@ fn jobs<'a>(view: &'a View<'_>) -> Vec<Jobs<'a>> {
             .push(Span { since: born - SECOND, until: last + SECOND });
     }
     for (row, series) in view.each("exited.count") {
-        let Some((pid, child)) = row.split_once(':') else { continue };
-        let Ok(parent) = pid.parse::<u32>() else { continue };
+        let Some((parent, child)) = deaths::family(row) else { continue };
         let lifetimes = view.set.get("exited.lifetime", row);
         for (t, dt, rate) in series.samples(Span::ALL) {
             let count = rate * dt;
@@ -183,7 +183,7 @@ fn period(starts: &[i64]) -> Option<f64> {
 fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
     let name = format!("{} of {} ({})", jobs.child, jobs.parent, jobs.parent_pid);
     // A sample tells of the time before it.
-    let in_burst = |t: i64| jobs.lived.iter().any(|s| s.since < t && t <= s.until + SLACK_NS);
+    let in_burst = |t: i64| jobs.lived.iter().any(|s| s.since + SLACK_NS < t && t <= s.until + SLACK_NS);
     let waits =
         Signal::sum(["tasks.run_delay", "tasks.d_io"].iter().filter_map(|m| view.set.system(m)), Span::ALL)
             .ok_or_else(|| "how long tasks waited is not known".to_owned())?;

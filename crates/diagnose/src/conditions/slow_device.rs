@@ -169,10 +169,13 @@ fn is_same_load(now: &Cost, before: &Cost) -> bool {
 fn unknown_before<'a>(view: &View<'_>, device: &'a str, service: &Signal) -> Option<Verdict<'a>> {
     let high = view.high_signal(service, ARM_S, 3.0, None)?;
     let now = device::cost(view.set, device, high.run.span())?;
-    let allowed_s = ARM_S + now.size / ARM_BYTES_S;
-    Some(match now.service_s >= BEYOND * allowed_s && now.size <= SMALL_BYTES {
+    let is_flash = view.set.get("disk.rotational", device).and_then(|s| s.last(view.window)) == Some(0.0);
+    let of_disk = ARM_S + now.size / ARM_BYTES_S;
+    let (base_s, bytes_s) = if is_flash { (FLASH_S, FLASH_BYTES_S) } else { (ARM_S, ARM_BYTES_S) };
+    let is_slow = now.service_s >= BEYOND * (base_s + now.size / bytes_s) && now.service_s >= of_disk;
+    Some(match is_slow && now.size <= SMALL_BYTES {
         true => Verdict::Slow(Box::new(Slow { device, now, before: None, high, with_queue: false })),
-        false if now.service_s >= allowed_s => Verdict::Unknown(device),
+        false if now.service_s >= of_disk => Verdict::Unknown(device),
         false => Verdict::Fast,
     })
 }

@@ -81,11 +81,18 @@ pub struct Return {
     pub activated: Option<f64>,
     /// Bytes of a mean read request of all devices; `None` where nothing was read.
     pub request_bytes: Option<f64>,
+    /// Pages that others than who reads most read, for each that comes back.
+    pub by_others: f64,
 }
 
+/// The pages that come back are others' if they read half as many.
+const BY_OTHERS: f64 = 0.5;
+/// Who reads so many times as much as all others is not one of several whose working sets are in each other's way.
+const FAR_MORE: f64 = 2.0;
+
 impl Return {
-    /// Measures a span.
-    pub fn of(view: &View<'_>, span: Span) -> Option<Return> {
+    /// Measures a span in which somebody reads most.
+    pub fn of(view: &View<'_>, span: Span, reader: Option<&process::Top<'_>>) -> Option<Return> {
         let mean = |signal: Option<Signal>| signal.and_then(|s| s.within(span).mean());
         let refault = mean(view.refault_file())?;
         let steal = mean(view.steal())?;
@@ -101,6 +108,7 @@ impl Return {
             per_steal: (refault / steal.max(1.0)).max(late_per_steal),
             activated: mean(view.system("vm.workingset_activate_file")).map(|a| a / refault.max(1.0)),
             request_bytes: (reads > 0.0).then(|| bytes / reads),
+            by_others: reader.map_or(0.0, |reader| others_pages(view, reader, span) / refault.max(1.0)),
         })
     }
 
@@ -108,8 +116,15 @@ impl Return {
     pub fn is_thrash(&self) -> bool {
         let activated = self.activated.unwrap_or(1.0);
         let small = self.request_bytes.is_none_or(|bytes| bytes < SEQUENTIAL_BYTES);
-        self.per_steal >= THRASH_PER_STEAL && (small || activated >= 0.5)
+        self.per_steal >= THRASH_PER_STEAL && (small || activated >= 0.5) && self.by_others < BY_OTHERS
     }
+}
+
+/// Pages a second that others read than one who reads far more than they do; none where nobody does.
+fn others_pages(view: &View<'_>, reader: &process::Top<'_>, span: Span) -> f64 {
+    let others = view.processes().iter().filter(|p| !p.kthread && !reader.members.contains(&p.pid));
+    let bytes: f64 = others.map(|p| p.total(view.set, "task.read_bytes", span)).sum();
+    if reader.total < FAR_MORE * bytes { 0.0 } else { bytes / view.page_bytes() / span.seconds().max(1e-9) }
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -144,7 +159,7 @@ fn observe(view: &View<'_>) -> Observation {
             words::bytes(evicted)
         ));
     }
-    let Some(pages) = Return::of(view, evicting) else {
+    let Some(pages) = Return::of(view, evicting, Some(reader)) else {
         return Observation::CannotTell("vm.workingset_refault_file".to_owned());
     };
     if pages.is_thrash() {
@@ -154,7 +169,9 @@ fn observe(view: &View<'_>) -> Observation {
             words::bytes(pages.request_bytes.unwrap_or(0.0))
         ));
     }
-    let Some(harm) = Harm::of(view, &reader.members, during).filter(|h| h.pages_s >= HARM_PAGES_S) else {
+    let came_back = returned(view, during);
+    let hurts = |harm: &Harm| harm.pages_s.min(came_back) >= HARM_PAGES_S;
+    let Some(harm) = Harm::of(view, &reader.members, during).filter(hurts) else {
         return Observation::Inactive(format!(
             "{} read {} and nobody else had to fetch pages again",
             reader.comm,
@@ -198,6 +215,15 @@ fn observe(view: &View<'_>) -> Observation {
         + 0.3 * if sequential { 1.0 } else { 0.5 };
     captured::name_file(view, &mut finding);
     Observation::Active(Box::new(finding))
+}
+
+/// Pages a second that came back after they had been evicted, more than before: who reads something for the first time
+/// fetches pages too, and none of them again.
+fn returned(view: &View<'_>, span: Span) -> f64 {
+    let mean = |signal: Option<Signal>| signal.and_then(|s| s.within(span).mean()).unwrap_or(0.0);
+    let before =
+        ["vm.workingset_refault_file", "vm.workingset_refault"].iter().find_map(|m| view.before(m, ""));
+    (mean(view.refault_file()) - before.unwrap_or(0.0)).max(0.0)
 }
 
 /// The stretch in which most pages were evicted. A fast device empties the cache within two seconds, and what comes back

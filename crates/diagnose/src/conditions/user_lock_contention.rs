@@ -367,7 +367,7 @@ fn tell(finding: &mut Finding, seen: Option<Locks>, has_many_packets: bool) {
 
 /// What an armed probe saw of its waits for locks.
 fn locks(view: &View<'_>, process: &Process<'_>) -> Option<Locks> {
-    let rows = captured::of_process(view, &["locks", "offcpu", "syscalls"], process.pid, process.comm);
+    let rows = captured::of_process(view, &["locks", "offcpu"], process.pid, process.comm);
     // Locks of the kernel are another condition's.
     let is_futex = |r: &&captured::Row<'_>| match r.kind {
         "locks" => r.row.what.starts_with("futex "),
