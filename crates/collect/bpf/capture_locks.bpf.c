@@ -296,9 +296,9 @@ int futex_entered(unsigned long long *ctx)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	__u8 class = class_of((long)ctx[1]);
-	__u32 tid = (__u32)bpf_get_current_pid_tgid();
 	struct futex_wait wait = {};
 	struct futex_sum *sum;
+	__u32 tid;
 
 	if (!goes_on() || !class || !wanted() || is_compat(regs))
 		return 0;
@@ -317,6 +317,7 @@ int futex_entered(unsigned long long *ctx)
 	wait.value = class_of((long)ctx[1]) == CALL_FUTEX ? call_arg(regs, 2) : call_arg(regs, 1);
 	wait.tgid = current_tgid();
 	wait.at = bpf_ktime_get_ns();
+	tid = (__u32)bpf_get_current_pid_tgid();
 	if (bpf_map_update_elem(&futex_waits, &tid, &wait, BPF_ANY))
 		count_lost();
 	return 0;
@@ -348,11 +349,12 @@ int futex_left(unsigned long long *ctx)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	__u8 class = class_of(call_number(regs));
-	__u32 tid = (__u32)bpf_get_current_pid_tgid();
 	struct futex_wait *wait;
+	__u32 tid;
 
 	if (!goes_on() || !class || class == CALL_FUTEX_WAKE || !wanted())
 		return 0;
+	tid = (__u32)bpf_get_current_pid_tgid();
 	wait = bpf_map_lookup_elem(&futex_waits, &tid);
 	if (!wait)
 		return 0;
