@@ -101,6 +101,9 @@ pub struct Details {
     pub row: Option<String>,
     /// The process, where the row belongs to one, or the one that was chosen.
     pub pid: Option<u32>,
+    /// When that process began, in nanoseconds since boot, where its first thread is in the frame: the number may be
+    /// another one's by the time it is asked for.
+    pub pid_born: Option<u64>,
     /// Its name.
     pub comm: Option<String>,
     /// The control group of the row.
@@ -298,8 +301,14 @@ fn text(source: &FrameSource<'_>, cell: i64) -> Option<String> {
 
 fn name_task(source: &FrameSource<'_>, row: usize, details: &mut Details) {
     details.pid = u32::try_from(source.task_cell(row, source.columns.tgid)).ok();
+    details.pid_born = details.pid.and_then(|pid| born(source, pid));
     details.comm = text(source, source.task_cell(row, source.columns.comm));
     details.cgroup = text(source, source.task_cell(row, source.columns.cgroup));
+}
+
+fn born(source: &FrameSource<'_>, pid: u32) -> Option<u64> {
+    let mut keys = source.frame.table(Entity::Task).keys().iter();
+    keys.find(|key| key.id == u64::from(pid)).map(|key| key.born)
 }
 
 fn name_group(source: &FrameSource<'_>, by: GroupBy, group: u64, details: &mut Details) {
@@ -337,7 +346,8 @@ fn choose(run: &Evaluation<'_, FrameSource<'_>>, details: &mut Details) {
         Some((At::Group(pid), _)) => name_process(run.source, pid, &mut chosen),
         _ => return,
     }
-    (details.pid, details.comm, details.cgroup) = (chosen.pid, chosen.comm, chosen.cgroup);
+    (details.pid, details.pid_born) = (chosen.pid, chosen.pid_born);
+    (details.comm, details.cgroup) = (chosen.comm, chosen.cgroup);
 }
 
 /// The metrics that no row has a value of.

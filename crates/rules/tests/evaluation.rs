@@ -49,7 +49,7 @@ impl Machine {
     }
 
     fn task(&mut self, tid: u32, tgid: i64, comm: &str, metric: &str, cell: i64) {
-        let key = Key::task(tid, 7);
+        let key = Key::task(tid, u64::from(tid) * 100);
         let comm = i64::from(self.strings.intern(comm));
         self.row("task.comm", key, comm);
         self.row("task.tgid", key, tgid);
@@ -239,6 +239,8 @@ fn tasks_by_name_process_and_group() {
     assert_eq!((of(1).unwrap().pid, of(1).unwrap().comm.as_deref()), (Some(10), Some("haproxy")));
     assert!((of(1).unwrap().values[0].1 - 1.3).abs() < 1e-9);
     assert_eq!(of(2).unwrap().pid, Some(10));
+    // A thread's process began with its first thread.
+    assert_eq!([0, 1, 2].map(|rule| of(rule).unwrap().pid_born), [Some(1000); 3]);
     assert_eq!(of(3).unwrap().comm.as_deref(), Some("haproxy"));
     assert!(of(4).is_some() && of(5).is_some());
 }
@@ -373,6 +375,7 @@ fn the_process_that_is_meant_is_chosen() {
     }
     let news = machine.observe(&mut watcher);
     assert_eq!((holds(&news).unwrap().pid, holds(&news).unwrap().comm.as_deref()), (Some(2), Some("leaky")));
+    assert_eq!(holds(&news).unwrap().pid_born, Some(200));
 }
 
 fn series(step: i64, values: &[f64]) -> Series {

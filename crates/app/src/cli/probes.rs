@@ -87,6 +87,9 @@ pub struct ArmedArgs {
     /// Only this process
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
+    /// When that process began, as field 22 of /proc/PID/stat has it: another one that has its number by now is not meant
+    #[arg(long, value_name = "TICKS", requires = "pid")]
+    pub pid_began: Option<u64>,
     /// Kinds with their options, each one argument: "offcpu d-only min=1ms"
     #[arg(value_name = "PROBE", required = true)]
     pub probes: Vec<String>,

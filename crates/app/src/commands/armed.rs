@@ -137,6 +137,7 @@ mod bpf {
         let probe = Probe::parse(text).ok_or_else(|| anyhow!("no probe is named"))?;
         let mut request = Request::new(&probe.kind, args.seconds, &args.why);
         request.pid = args.pid;
+        request.pid_began = args.pid_began;
         for (name, value) in probe.options {
             match (name.as_str(), value) {
                 ("d-only", None) => request.d_only = true,

@@ -170,6 +170,9 @@ impl Escalation {
         if rule.is_of_pid {
             let pid = details.pid.ok_or("the process that is meant is not known")?;
             argv.extend(words(&["--pid", &pid.to_string()]));
+            if let Some(born) = details.pid_born {
+                argv.extend(words(&["--pid-began", &ticks(born).to_string()]));
+            }
         }
         argv.push("--".to_owned());
         argv.extend(probes.iter().cloned());
@@ -216,6 +219,11 @@ impl Escalation {
             std::thread::sleep(END_LOOK);
         }
     }
+}
+
+/// Nanoseconds since boot as `/proc/PID/stat` prints them: in whole ticks (`nsec_to_clock_t` in kernel/time/).
+fn ticks(ns: u64) -> u64 {
+    ns / (1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
 /// Takes down what was started, or why it was not.
