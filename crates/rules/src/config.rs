@@ -34,6 +34,9 @@ const NAME_MAX: usize = 48;
 pub struct Known<'a> {
     /// Kinds of probes with their options; none where it is not to be checked.
     pub probes: &'a [(&'a str, &'a [&'a str])],
+    /// Why a probe cannot be armed although there is one of that name: a value that makes no sense, or no process where
+    /// one has to be meant (the second argument tells whether one is).
+    pub check: fn(&Probe, bool) -> Result<(), String>,
     /// Ids of conditions; none where it is not to be checked.
     pub conditions: &'a [&'a str],
 }
@@ -192,22 +195,40 @@ impl Reader<'_> {
         if file.escalation.builtin == Some(false) {
             builtin.clear();
         }
+        let budget_s = self.budget(&file.escalation)?;
         let mut rules: Vec<Rule> = Vec::new();
         for table in &file.rule {
             let rule = self.rule(table.get_ref())?;
+            self.fits(&rule, table.get_ref(), budget_s)?;
             if rules.iter().chain(&crate::builtin::rules()).any(|r| r.name == rule.name) {
                 let message = format!("there is another rule called {}", rule.name);
                 return Err(self.error(table.get_ref().name.span(), message));
             }
             rules.push(rule);
         }
-        let budget_s = match file.escalation.seconds_per_hour {
-            None => policy::BUDGET_S,
-            Some(budget) if (0.0..=3600.0).contains(budget.get_ref()) => *budget.get_ref(),
-            Some(budget) => return Err(self.error(budget.span(), "wanted 0 to 3600 seconds")),
-        };
         rules.extend(builtin);
         Ok(Config { rules, budget_s, arm: file.escalation.arm.unwrap_or(true) })
+    }
+
+    fn budget(&self, escalation: &Escalation) -> Result<f64, ConfigError> {
+        match &escalation.seconds_per_hour {
+            None => Ok(policy::BUDGET_S),
+            Some(budget) if (0.0..=3600.0).contains(budget.get_ref()) => Ok(*budget.get_ref()),
+            Some(budget) => Err(self.error(budget.span(), "wanted 0 to 3600 seconds")),
+        }
+    }
+
+    /// A rule whose probes take more than there is for all of them never arms any. Who allows no second at all means it.
+    fn fits(&self, rule: &Rule, table: &Table, budget_s: f64) -> Result<(), ConfigError> {
+        let Some(first) = table.arm.first().filter(|_| budget_s > 0.0 && rule.seconds > budget_s) else {
+            return Ok(());
+        };
+        let place = table.seconds.as_ref().map_or_else(|| first.span(), Spanned::span);
+        let message = format!(
+            "its probes are armed for {} s, and all together may be for {budget_s} s in an hour (seconds-per-hour)",
+            rule.seconds
+        );
+        Err(self.error(place, message))
     }
 
     fn rule(&self, table: &Table) -> Result<Rule, ConfigError> {
@@ -227,7 +248,8 @@ impl Reader<'_> {
         }
         rule.why.clone_from(&table.why);
         rule.suspects = self.suspects(table)?;
-        rule.arm = table.arm.iter().map(|probe| self.probe(probe)).collect::<Result<_, _>>()?;
+        rule.arm =
+            table.arm.iter().map(|probe| self.probe(probe, rule.is_of_pid)).collect::<Result<_, _>>()?;
         rule.command = self.command(table)?;
         let amount = |given: &Option<Spanned<Amount>>, usual, least, most, measures| {
             given.as_ref().map_or(Ok(usual), |given| self.amount(given, least, most, measures))
@@ -268,23 +290,30 @@ impl Reader<'_> {
         Ok(Some(id.get_ref().clone()))
     }
 
-    fn probe(&self, text: &Spanned<String>) -> Result<Probe, ConfigError> {
+    fn probe(&self, text: &Spanned<String>, is_of_pid: bool) -> Result<Probe, ConfigError> {
         let Some(probe) = Probe::parse(text.get_ref()) else {
             return Err(self.error(text.span(), "wanted the name of a probe"));
         };
+        self.name_is_known(&probe)
+            .and_then(|()| (self.known.check)(&probe, is_of_pid))
+            .map_err(|message| self.error(text.span(), message))?;
+        Ok(probe)
+    }
+
+    fn name_is_known(&self, probe: &Probe) -> Result<(), String> {
         if self.known.probes.is_empty() {
-            return Ok(probe);
+            return Ok(());
         }
         let Some((_, options)) = self.known.probes.iter().find(|(kind, _)| *kind == probe.kind) else {
             let known: Vec<&str> = self.known.probes.iter().map(|(kind, _)| *kind).collect();
-            let message = format!("no probe is called {}; there are {}", probe.kind, known.join(", "));
-            return Err(self.error(text.span(), message));
+            return Err(format!("no probe is called {}; there are {}", probe.kind, known.join(", ")));
         };
-        if let Some((name, _)) = probe.options.iter().find(|(name, _)| !options.contains(&name.as_str())) {
-            let message = format!("{} has no option {name}; it has {}", probe.kind, options.join(", "));
-            return Err(self.error(text.span(), message));
+        match probe.options.iter().find(|(name, _)| !options.contains(&name.as_str())) {
+            Some((name, _)) => {
+                Err(format!("{} has no option {name}; it has {}", probe.kind, options.join(", ")))
+            }
+            None => Ok(()),
         }
-        Ok(probe)
     }
 
     fn command(&self, table: &Table) -> Result<Vec<String>, ConfigError> {

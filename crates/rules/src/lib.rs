@@ -26,6 +26,6 @@ pub mod watch;
 pub use config::{Config, ConfigError, Known};
 pub use error::Mistake;
 pub use parser::parse;
-pub use policy::{Policy, Verdict};
+pub use policy::{Busy, Decision, Policy, Verdict, Wish};
 pub use rule::{Probe, Rule, in_words};
 pub use watch::{Details, News, Watcher};

@@ -1,10 +1,17 @@
 //! The configuration file: what it may say, and where a mistake is.
 
 use mitra_rules::config::read;
-use mitra_rules::{Config, ConfigError, Known};
+use mitra_rules::{Config, ConfigError, Known, Probe};
 
-const KNOWN: Known<'_> =
-    Known { probes: &[("offcpu", &["d-only", "min"]), ("oncpu", &[])], conditions: &["io-throttled"] };
+const KNOWN: Known<'_> = Known {
+    probes: &[("offcpu", &["d-only", "min"]), ("oncpu", &[]), ("trace", &[])],
+    check: of_one_process,
+    conditions: &["io-throttled"],
+};
+
+fn of_one_process(probe: &Probe, is_of_pid: bool) -> Result<(), String> {
+    if probe.kind == "trace" && !is_of_pid { Err("whose calls?".to_owned()) } else { Ok(()) }
+}
 
 fn config(text: &str) -> Result<Config, ConfigError> {
     read("mitra.toml", text, &KNOWN)
@@ -55,6 +62,7 @@ fn a_whole_file() {
 #[test]
 fn mistakes_have_a_line() {
     let rule = |more: &str| format!("[[rule]]\nname = \"a\"\nwhen = \"sys.forks > 1/s\"\n{more}\n");
+    let little = |more: &str| format!("[escalation]\nseconds-per-hour = 2\n{}", rule(more));
     for (text, line, column, says) in [
         (rule("colour = 1"), 4, 1, "unknown field `colour`"),
         ("[[rule]]\nname = \"a\"\n".to_owned(), 1, 1, "missing field `when`"),
@@ -74,8 +82,14 @@ fn mistakes_have_a_line() {
         ),
         (rule("for = \"2MB\""), 4, 7, "no time"),
         (rule("for = 2"), 4, 7, "invalid type"),
-        (rule("arm = [\"oncpu\", \"xray\"]"), 4, 17, "no probe is called xray; there are offcpu, oncpu"),
+        (
+            rule("arm = [\"oncpu\", \"xray\"]"),
+            4,
+            17,
+            "no probe is called xray; there are offcpu, oncpu, trace",
+        ),
         (rule("arm = [\"offcpu color\"]"), 4, 8, "has no option color"),
+        (rule("arm = [\"oncpu\", \"trace\"]"), 4, 17, "whose calls?"),
         (rule("pid-of = \"culprit\""), 4, 11, "not about tasks"),
         (rule("pid-of = \"task.fdz\""), 4, 11, "no metric"),
         (rule("suspects = \"gremlins\""), 4, 12, "no condition"),
@@ -92,6 +106,8 @@ fn mistakes_have_a_line() {
         ("[[rule]]\nname = \"A b\"\nwhen = \"sys.forks > 1\"".to_owned(), 2, 8, "wanted a name"),
         ("[escalation]\noff = [\"x\"]".to_owned(), 2, 8, "no built-in rule"),
         ("[escalation]\nseconds-per-hour = 1e9".to_owned(), 2, 20, "0 to 3600"),
+        (little("arm = [\"oncpu\"]\nseconds = 60"), 7, 11, "for 60 s, and all together may be for 2 s"),
+        (little("arm = [\"oncpu\"]"), 6, 8, "for 3 s, and all together may be for 2 s"),
         ("a = \"".to_owned(), 1, 6, ""),
     ] {
         let error = config(&text).map(|_| ()).expect_err(&text);
@@ -109,6 +125,22 @@ fn one_mistake_as_it_is_printed() {
         error.to_string(),
         "mitra.toml:3:9: no metric is called sys.fork; did you mean sys.forks?\n  when = 'sys.fork > 500/s'\n          ^^^^^^^^"
     );
+}
+
+#[test]
+fn what_can_be_armed_is_taken() {
+    let when = "when = 'sum(task.fds) by pid > 9'";
+    for (escalation, more) in [
+        // Who allows no second of probes wants none, and may run commands all the same.
+        ("seconds-per-hour = 0", "arm = [\"oncpu\"]\ncommand = [\"/bin/true\"]"),
+        ("seconds-per-hour = 3", "arm = [\"oncpu\"]"),
+        // Nothing is armed, whatever the seconds.
+        ("seconds-per-hour = 2", "seconds = 60"),
+        ("", "arm = [\"trace\"]\npid-of = \"culprit\""),
+    ] {
+        let text = format!("[escalation]\n{escalation}\n[[rule]]\nname = \"a\"\n{when}\n{more}\n");
+        config(&text).unwrap_or_else(|error| panic!("{error}"));
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::cli::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs};
 use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::escalation::settings;
+use crate::recorder::log;
 use crate::render::style::{Ink, Style, clean};
 use crate::render::table::{Align, Table};
 use crate::render::units;
@@ -28,9 +29,23 @@ pub fn run(args: &RulesArgs, style: &Style) -> Result<()> {
 
 fn check(args: &RulesCheckArgs) -> Result<()> {
     let path = args.file.as_deref().unwrap_or(Path::new(settings::FILE));
-    let config = settings::load(Some(path))?;
+    let (config, untrusted) = settings::read(Some(path))?;
+    if let Some(why) = untrusted {
+        log(&format!("{why}: a recorder of root refuses it as it is"));
+    }
+    if let Some(names) = beyond_budget(&config) {
+        log(&format!("seconds-per-hour is less than these take: {names} can never arm their probes"));
+    }
     let own = config.rules.iter().filter(|rule| !rule.is_builtin).count();
     print(&format!("{}: {own} rules of its own, {} built-in\n", path.display(), config.rules.len() - own))
+}
+
+/// The built-in rules that the file leaves no time for. Its own would be mistakes, and no second at all is meant.
+fn beyond_budget(config: &Config) -> Option<String> {
+    let is_meant = config.arm && config.budget_s > 0.0;
+    let is_beyond = |rule: &&Rule| is_meant && !rule.arm.is_empty() && rule.seconds > config.budget_s;
+    let names: Vec<&str> = config.rules.iter().filter(is_beyond).map(|rule| rule.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 fn list(args: &RulesListArgs, style: &Style) -> Result<()> {
@@ -119,4 +134,17 @@ fn rule_json(rule: &Rule) -> Value {
         "per_hour": rule.per_hour,
         "cool_down_s": rule.cool_down_s,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_rules_without_time_are_named() {
+        let with = |budget_s, arm| beyond_budget(&Config { budget_s, arm, ..Config::default() });
+        let names = with(4.0, true).unwrap();
+        assert!(names.contains("failing-lookups") && !names.contains("fork-rate"), "{names}");
+        assert_eq!((with(5.0, true), with(0.0, true), with(4.0, false)), (None, None, None));
+    }
 }

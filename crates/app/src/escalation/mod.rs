@@ -6,6 +6,7 @@
 
 mod job;
 mod plan;
+pub mod probes;
 pub mod settings;
 
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use mitra_archive::Reader;
 use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA};
 use mitra_model::{Event, EventKind, Frame, HostInfo, Span, Stamp, Strings};
-use mitra_rules::{Config, Details, News, Policy, Rule, Verdict, Watcher, in_words};
+use mitra_rules::{Busy, Config, Decision, Details, News, Policy, Rule, Verdict, Watcher, Wish, in_words};
 
 use crate::recorder::log;
 use job::{End, Job, Outcome};
@@ -47,7 +48,9 @@ pub struct Escalation {
     kinds: Vec<&'static str>,
     dir: PathBuf,
     host: HostInfo,
-    running: Vec<JoinHandle<()>>,
+    /// Probes, and those that store what probes saw.
+    probes: Vec<JoinHandle<()>>,
+    commands: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     sender: Sender<Event>,
     receiver: Receiver<Event>,
@@ -72,10 +75,11 @@ impl Escalation {
             watcher,
             policy,
             is_armed: arm && can_arm,
-            kinds: settings::probes().into_iter().map(|(kind, _)| kind).filter(|_| has_bpf).collect(),
+            kinds: probes::all().into_iter().map(|(kind, _)| kind).filter(|_| has_bpf).collect(),
             dir: dir.to_path_buf(),
             host: host.clone(),
-            running: Vec::new(),
+            probes: Vec::new(),
+            commands: Vec::new(),
             stop: Arc::default(),
             sender,
             receiver,
@@ -94,17 +98,23 @@ impl Escalation {
             let found =
                 self.rules.iter().enumerate().find(|(_, known)| known.name == *rule && !armed.is_empty());
             let Some((number, rule)) = found else { continue };
-            let has_probes = rule.arm.iter().any(|probe| armed.contains(&probe.to_string()));
+            let probes: Vec<String> = rule.arm.iter().map(ToString::to_string).collect();
+            let is_probe = |what: &String| probes.contains(what);
+            let started = Wish {
+                seconds: if armed.iter().any(is_probe) { rule.seconds } else { 0.0 },
+                has_command: !armed.iter().all(is_probe),
+            };
             let now_s = now.mono as f64 * 1e-9;
             let at_s = now_s - now.real.saturating_sub(event.real) as f64 * 1e-9;
-            self.policy.remember(number, at_s, now_s, if has_probes { rule.seconds } else { 0.0 });
+            self.policy.remember(number, at_s, now_s, started);
         }
     }
 
     /// Evaluates the rules on a sample, starts what they want, and adds to the sample's events what came of it.
     pub fn look(&mut self, frame: &mut Frame, strings: &Strings) {
         frame.events.extend(self.receiver.try_iter());
-        self.running.retain(|thread| !thread.is_finished());
+        self.probes.retain(|thread| !thread.is_finished());
+        self.commands.retain(|thread| !thread.is_finished());
         let now_s = frame.time.mono as f64 * 1e-9;
         let (policy, news) = (&mut self.policy, &mut self.news);
         self.watcher.observe(frame, strings, &mut |rule| policy.wants(rule, now_s), &mut |rule, one| {
@@ -132,24 +142,33 @@ impl Escalation {
     fn act(&mut self, number: usize, details: &Details, frame: &mut Frame, now_s: f64) {
         let Some(rule) = self.rules.get(number) else { return };
         let plan = Plan::of(rule, &self.kinds, self.is_armed);
-        let is_busy = !self.running.is_empty() && plan.is_something();
-        let verdict = self.policy.decide(number, now_s, plan.seconds, is_busy);
+        let busy = Busy { probes: !self.probes.is_empty(), command: !self.commands.is_empty() };
+        let decision = self.policy.decide(number, now_s, plan.wish(), busy);
+        if decision == Decision::default() {
+            return;
+        }
         let mut text = in_words(details);
         let mut armed = Vec::new();
-        if verdict == Verdict::Go {
-            if !plan.probes.is_empty() {
+        match decision.probes {
+            Some(Verdict::Go) => {
                 let started = self.arm(rule, &plan.probes, details);
-                note(&mut self.running, started, plan.probes, &mut armed, &mut text);
+                note(&mut self.probes, started, plan.probes, &mut armed, &mut text);
             }
-            if plan.has_command {
+            Some(refused) => text = format!("{text}; no probes were armed: {}", refused.why_no_probes()),
+            None => {}
+        }
+        match decision.command {
+            Some(Verdict::Go) if plan.has_command => {
                 let started = self.run_command(rule, details, frame.time);
                 let what = vec![rule.command.join(" ")];
-                note(&mut self.running, started, what, &mut armed, &mut text);
+                note(&mut self.commands, started, what, &mut armed, &mut text);
             }
-        } else if self.policy.tells(number) {
-            text = format!("{text}; nothing was armed: {}", verdict.why());
-        } else {
-            return;
+            Some(refused) if plan.has_command => {
+                text = format!("{text}; the command was not run: {}", refused.why_no_command());
+            }
+            // Of a rule that starts nothing.
+            Some(Verdict::TooOften) => text = format!("{text}; that was often enough to be told in an hour"),
+            _ => {}
         }
         let kind =
             EventKind::Suspicion { rule: rule.name.clone(), condition: rule.suspects.clone(), text, armed };
@@ -213,7 +232,7 @@ impl Escalation {
     pub fn finish(self) {
         self.stop.store(true, Ordering::Relaxed);
         for _ in 0..END_LOOKS {
-            if self.running.iter().all(JoinHandle::is_finished) {
+            if self.probes.iter().chain(&self.commands).all(JoinHandle::is_finished) {
                 break;
             }
             std::thread::sleep(END_LOOK);
@@ -257,6 +276,7 @@ fn events_of(outcome: &Outcome, kinds: &str, why: &str) -> Vec<Event> {
             Err(_) => said.push(line.trim_start_matches("mitra: ").to_owned()),
         }
     }
+    unavailable(&events, why).iter().for_each(|line| log(line));
     let (words, is_fine) = outcome.end.words();
     if is_fine || matches!(outcome.end, End::Stopped) {
         return events;
@@ -268,6 +288,17 @@ fn events_of(outcome: &Outcome, kinds: &str, why: &str) -> Vec<Event> {
     let kind = EventKind::Unavailable { source: format!("capture of {kinds}"), why: reason };
     events.push(event(now, kind));
     events
+}
+
+/// What could not be armed, in words: whoever looks after the recorder reads them in its log as well.
+fn unavailable(events: &[Event], why: &str) -> Vec<String> {
+    let words = |event: &Event| match &event.kind {
+        EventKind::Unavailable { source, why: reason } => {
+            Some(format!("{source}, wanted by {why}: {reason}"))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(words).collect()
 }
 
 /// The output of a command in the form that all captures have, so that it is stored, listed, shown and dropped like them.
@@ -343,11 +374,69 @@ mod tests {
             let config = Config { rules, ..Config::default() };
             let mut escalation = Escalation::new(config, &host, dir.path(), true, false);
             escalation.remember(at(seconds));
-            escalation.policy.decide(0, seconds as f64, 0.0, false)
+            let wish = Wish { seconds: 0.0, has_command: true };
+            escalation.policy.decide(0, seconds as f64, wish, Busy::default()).command
         };
-        assert_eq!(verdict(2, 10_030), Verdict::TooOften);
-        assert_eq!(verdict(3, 10_030), Verdict::Go);
+        assert_eq!(verdict(2, 10_030), Some(Verdict::TooOften));
+        assert_eq!(verdict(3, 10_030), Some(Verdict::Go));
         // The first is more than an hour ago.
-        assert_eq!(verdict(2, 13_610), Verdict::Go);
+        assert_eq!(verdict(2, 13_610), Some(Verdict::Go));
+    }
+
+    #[test]
+    fn what_could_not_be_armed_is_told_in_the_log_too() {
+        let now = Stamp { real: 5, mono: 5, boot: 5 };
+        let kind = EventKind::Unavailable { source: "capture of oncpu".into(), why: "no".into() };
+        let events = [event(now, kind), Captured::default().event(None)];
+        assert_eq!(unavailable(&events, "rule x"), ["capture of oncpu, wanted by rule x: no"]);
+    }
+
+    /// What a recorder says and starts in so many seconds of frames in which its rules hold.
+    fn said(rules: Vec<Rule>, seconds: i64) -> Vec<(i64, String, String)> {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config { rules, ..Config::default() };
+        let mut escalation = Escalation::new(config, &HostInfo::default(), dir.path(), true, false);
+        let (mut frame, strings) = (Frame::new(), Strings::new());
+        frame.system_mut()[mitra_model::column("mem.free").unwrap()] = 1;
+        let mut said = Vec::new();
+        for second in 0..seconds {
+            let ns = second * SECOND;
+            frame.time = Stamp { real: 1_790_000_000 * SECOND + ns, mono: ns, boot: ns };
+            frame.events.clear();
+            escalation.look(&mut frame, &strings);
+            said.extend(frame.events.iter().filter_map(|event| match &event.kind {
+                EventKind::Suspicion { rule, text, armed, .. } => {
+                    let what = if armed.is_empty() { text } else { &armed[0] };
+                    Some((second, rule.clone(), what.clone()))
+                }
+                _ => None,
+            }));
+        }
+        escalation.finish();
+        said
+    }
+
+    #[test]
+    fn a_command_that_runs_for_long_keeps_back_no_more_than_commands() {
+        let rule = |name: &str, command: &[&str]| {
+            let mut rule = Rule::new(name, "mem.free > 0").unwrap();
+            rule.command = command.iter().map(|word| (*word).to_owned()).collect();
+            rule.per_hour = 1;
+            rule
+        };
+        let rules =
+            vec![rule("runs", &["/bin/sleep", "30"]), rule("waits", &["/bin/true"]), rule("notes", &[])];
+        let said = said(rules, 90);
+        let of = |rule: &str| {
+            let found = said.iter().filter(|(_, name, _)| name == rule);
+            found.map(|(second, _, what)| (*second, what.as_str())).collect::<Vec<_>>()
+        };
+        assert_eq!(of("runs")[0], (0, "/bin/sleep 30"));
+        let [(0, refused)] = of("waits")[..] else { panic!("{said:?}") };
+        assert!(refused.ends_with("; the command was not run: another command is running"), "{refused}");
+        // One that starts nothing is told, at most so often in an hour, and blames nobody.
+        let notes = of("notes");
+        assert_eq!(notes.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [0, 60], "{said:?}");
+        assert!(!notes[0].1.contains(';') && notes[1].1.contains("often enough to be told"), "{notes:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! What a rule starts when it holds: the same for a recorder and for who wants to know what one would have done.
 
-use mitra_rules::Rule;
+use mitra_rules::{Rule, Wish};
 
 /// What a rule starts.
 pub struct Plan {
@@ -21,8 +21,8 @@ impl Plan {
         Plan { probes, seconds, has_command: can_act && !rule.command.is_empty() }
     }
 
-    /// Whether it starts anything: what starts nothing is in nobody's way.
-    pub fn is_something(&self) -> bool {
-        self.has_command || !self.probes.is_empty()
+    /// For whoever decides whether it may.
+    pub fn wish(&self) -> Wish {
+        Wish { seconds: self.seconds, has_command: self.has_command }
     }
 }

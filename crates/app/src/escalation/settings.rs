@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use mitra_rules::{Config, Known};
 
+use super::probes;
 use crate::errors::usage;
 use crate::recorder::log;
 
@@ -15,17 +16,19 @@ use crate::recorder::log;
 pub const FILE: &str = "/etc/mitra/mitra.toml";
 /// A file that is larger is none.
 const BYTES_MAX: u64 = 1 << 20;
-/// What a rule may narrow a probe to, where its kind knows of it. Whose events count is the matter of `pid-of`.
-#[cfg(feature = "bpf")]
-const FILTERS: &[&str] = &["d-only", "min"];
 
 /// What the file says. One that is named has to be there.
 pub fn load(named: Option<&Path>) -> Result<Config> {
+    read(named).map(|(config, _)| config)
+}
+
+/// What the file says, and why a recorder of root would not take it from there although whoever asks may.
+pub fn read(named: Option<&Path>) -> Result<(Config, Option<String>)> {
     let path = named.unwrap_or(Path::new(FILE));
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Config::default());
+            return Ok((Config::default(), None));
         }
         Err(error) => return Err(error).with_context(|| format!("cannot open {}", path.display())),
     };
@@ -39,10 +42,12 @@ pub fn load(named: Option<&Path>) -> Result<Config> {
     let text = String::from_utf8(bytes).map_err(|error| usage(format!("{}: {error}", path.display())))?;
     let config = parse(&path.display().to_string(), &text)?;
     let runs = config.rules.iter().any(|rule| !rule.command.is_empty());
-    if let Some(why) = untrusted(&meta).filter(|_| runs && rustix::process::geteuid().is_root()) {
-        return Err(usage(format!("{}: {why}, and its commands would run as root", path.display())));
+    let why = untrusted(&meta).filter(|_| runs);
+    let why = why.map(|why| format!("{}: {why}, and its commands would run as root", path.display()));
+    match why {
+        Some(why) if rustix::process::geteuid().is_root() => Err(usage(why)),
+        why => Ok((config, why)),
     }
-    Ok(config)
 }
 
 /// Who else could have written it.
@@ -57,13 +62,12 @@ fn untrusted(meta: &std::fs::Metadata) -> Option<&'static str> {
 
 /// Checks a text. What it names has to be known.
 pub fn parse(name: &str, text: &str) -> Result<Config> {
-    let probes = probes();
-    let options: Vec<Vec<&str>> = probes.iter().map(|(_, options)| options.clone()).collect();
-    let known: Vec<(&str, &[&str])> =
-        probes.iter().zip(&options).map(|((kind, _), options)| (*kind, options.as_slice())).collect();
+    let probes = probes::all();
+    let probes: Vec<(&str, &[&str])> =
+        probes.iter().map(|(kind, options)| (*kind, options.as_slice())).collect();
     let conditions: Vec<&str> = mitra_diagnose::conditions().iter().map(|c| c.id).collect();
-    mitra_rules::config::read(name, text, &Known { probes: &known, conditions: &conditions })
-        .map_err(|error| usage(error.to_string()))
+    let known = Known { probes: &probes, check: probes::check, conditions: &conditions };
+    mitra_rules::config::read(name, text, &known).map_err(|error| usage(error.to_string()))
 }
 
 /// For the recorder, which records whatever the file says. Where the file that nobody named cannot be used, what it
@@ -77,24 +81,6 @@ fn complain(error: &anyhow::Error) -> Config {
     log(&format!("{error:#}"));
     log("only the built-in rules are evaluated, and nothing is armed until the file is right");
     Config { arm: false, ..Config::default() }
-}
-
-/// The kinds of probes with their options; none where this program has none.
-#[cfg(feature = "bpf")]
-#[must_use]
-pub fn probes() -> Vec<(&'static str, Vec<&'static str>)> {
-    let options = |kind: &mitra_collect::capture::Kind| {
-        let filters = FILTERS.iter().copied().filter(|name| kind.filters.contains(name));
-        filters.chain(kind.options.iter().map(|(name, _)| *name)).collect()
-    };
-    mitra_collect::capture::kinds().iter().map(|kind| (kind.name, options(kind))).collect()
-}
-
-/// The kinds of probes with their options; none where this program has none.
-#[cfg(not(feature = "bpf"))]
-#[must_use]
-pub fn probes() -> Vec<(&'static str, Vec<&'static str>)> {
-    Vec::new()
 }
 
 #[cfg(test)]
@@ -132,6 +118,18 @@ mod tests {
         {
             let error = rule(probe).unwrap_err();
             assert!(error.contains(&format!("has no option {option}")), "{probe}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_can_never_be_armed_is_a_mistake_with_its_place() {
+        for (arm, says) in [
+            ("offcpu min=5sec", "mitra.toml:4:8: min=5sec: not a length of time"),
+            ("trace", "mitra.toml:4:8: trace is of one process"),
+        ] {
+            let text = format!("[[rule]]\nname = \"a\"\nwhen = 'sys.forks > 1'\narm = [\"{arm}\"]\n");
+            let error = load_text(&text).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
         }
     }
 

@@ -124,9 +124,18 @@ fn what_the_file_forbids_would_not_have_been_done() {
     let (fired, text) = test("arm = false");
     assert_eq!((&fired["arm"], &fired["command"]), (&serde_json::json!([]), &Value::Null), "{fired}");
     assert!(text.contains("nothing started") && !text.contains("/bin/true"), "{text}");
-    let (fired, text) = test("seconds-per-hour = 2");
-    assert_eq!(fired["acts"], serde_json::json!([]), "three seconds are more than the budget: {fired}");
-    assert!(text.contains("would have done nothing"), "{text}");
+    // Probes and commands each have limits of their own.
+    let (fired, text) = test("seconds-per-hour = 0");
+    assert_eq!(
+        (&fired["arms"], fired["runs"].as_array().unwrap().len()),
+        (&serde_json::json!([]), 1),
+        "{fired}"
+    );
+    assert!(text.contains("would have run /bin/true"), "{text}");
+    let file = write(dir.path(), &format!("[escalation]\nseconds-per-hour = 2\n{rules}"));
+    let said = run(&["rules", "check", &file]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("mitra.toml:7:11: its probes are armed for 3 s"), "{}", said.err);
 }
 
 /// A process may call itself anything.
@@ -325,4 +334,18 @@ fn commands_of_a_file_that_others_may_write_are_refused_to_root() {
     let said = run(&["rules", "check", &file]);
     assert_eq!(said.code, 2);
     assert!(said.err.contains("everybody may write it"), "{}", said.err);
+    // Somebody else is told what root would say.
+    use std::os::unix::process::CommandExt;
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let Ok(nobody) = command(&["rules", "check", &file]).uid(65_534).gid(65_534).output() else {
+        println!("skipped: nobody cannot run this program");
+        return;
+    };
+    let said = String::from_utf8_lossy(&nobody.stderr);
+    if said.contains("cannot open") {
+        println!("skipped: {said}");
+        return;
+    }
+    assert!(nobody.status.success() && said.contains("everybody may write it, and"), "{said}");
+    assert!(said.contains("a recorder of root refuses it"), "{said}");
 }

@@ -71,6 +71,11 @@ impl Kind {
         !self.object.is_empty()
     }
 
+    /// Why what is asked for can be armed on no machine, if it cannot. An error is the user's.
+    pub fn check(&self, request: &Request) -> Result<(), String> {
+        (self.configure)(request, &mut Config::default())
+    }
+
     /// The manual page: what it answers, and what it does not see.
     #[must_use]
     pub fn manual(&self) -> String {

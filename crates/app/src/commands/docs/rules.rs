@@ -95,6 +95,9 @@ fn configuration(out: &mut String) {
         _ = writeln!(out, "| `{}` | {} | {} |", key.name, cell(&key.help), cell(&key.usual));
     }
     out.push_str(
+        "\nProbes of one rule are armed at a time, and one command is run at a time; neither waits for the other.\n",
+    );
+    out.push_str(
         "\nIn a command these are arguments by themselves. What the machine says and what could be taken for a flag is handed to no\n\
          program.\n\n| placeholder | what it stands for |\n|---|---|\n",
     );
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn every_suspicion_names_a_condition_and_probes_that_there_are() {
         let page = page();
-        let probes = crate::escalation::settings::probes();
+        let probes = crate::escalation::probes::all();
         for one in builtin::SUSPICIONS {
             assert!(page.contains(&format!("\n### {}\n", one.name)), "{}", one.name);
             assert!(mitra_diagnose::conditions().iter().any(|c| c.id == one.suspects), "{}", one.suspects);

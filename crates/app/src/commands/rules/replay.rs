@@ -1,10 +1,12 @@
 //! What a recorder would have done: the same rules, limits and budget, over what was recorded.
+//!
+//! How long a command takes is not known here: each is taken to end at once, so that none waits for another.
 
 use mitra_model::time::SECOND;
 use mitra_model::{Frame, SeriesSet, Span, Stamp, Strings};
-use mitra_rules::{Config, Details, News, Policy, Rule, Verdict, Watcher};
+use mitra_rules::{Busy, Config, Details, News, Policy, Rule, Verdict, Watcher};
 
-use crate::escalation::{Plan, settings};
+use crate::escalation::{Plan, probes};
 
 /// Stretches that are kept; a rule that holds more often is no rule.
 const STRETCHES_MAX: usize = 100_000;
@@ -20,9 +22,20 @@ pub struct Stretch {
     /// Of which row, and by which numbers when it fired.
     pub details: Details,
     /// When it would have acted.
-    pub acts: Vec<i64>,
+    pub acts: Vec<Act>,
     /// The command that would have been run, or why none.
     pub command: Option<Result<Vec<String>, String>>,
+}
+
+/// A moment in which a rule acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Act {
+    /// When.
+    pub at: i64,
+    /// Whether it arms its probes.
+    pub arms: bool,
+    /// Whether it runs its command.
+    pub runs: bool,
 }
 
 /// What came out.
@@ -50,20 +63,23 @@ impl Limits {
         Limits { policy: Policy::new(of_rules, config.budget_s), armed_until_s: f64::NEG_INFINITY }
     }
 
-    /// Whether a rule that holds acts now.
-    fn act(&mut self, rule: usize, plan: &Plan, now_s: f64) -> bool {
-        let is_busy = plan.is_something() && now_s < self.armed_until_s;
-        let acts = self.policy.wants(rule, now_s)
-            && self.policy.decide(rule, now_s, plan.seconds, is_busy) == Verdict::Go;
-        if acts && plan.seconds > 0.0 {
+    /// What a rule that holds does now, if anything: a rule that starts nothing says that it holds.
+    fn act(&mut self, rule: usize, plan: &Plan, at: i64, now_s: f64) -> Option<Act> {
+        if !self.policy.wants(rule, now_s) {
+            return None;
+        }
+        let busy = Busy { probes: now_s < self.armed_until_s, command: false };
+        let decision = self.policy.decide(rule, now_s, plan.wish(), busy);
+        let [arms, goes] = [decision.probes, decision.command].map(|part| part == Some(Verdict::Go));
+        if arms {
             self.armed_until_s = now_s + plan.seconds;
         }
-        acts
+        (arms || goes).then_some(Act { at, arms, runs: goes && plan.has_command })
     }
 }
 
 fn plans(config: &Config) -> Vec<Plan> {
-    let probes = settings::probes();
+    let probes = probes::all();
     let kinds: Vec<&str> = probes.iter().map(|(kind, _)| *kind).collect();
     config.rules.iter().map(|rule| Plan::of(rule, &kinds, config.arm)).collect()
 }
@@ -146,7 +162,7 @@ impl<'a> Replay<'a> {
         let tested = &mut self.tested;
         let parts = (self.rules.get(number), tested.plans.get(number), self.going_on.get_mut(number));
         let (Some(rule), Some(plan), Some(going_on)) = parts else { return };
-        let acts = self.limits.act(number, plan, now_s);
+        let act = self.limits.act(number, plan, t, now_s);
         if going_on.is_none() {
             if tested.stretches.len() >= STRETCHES_MAX {
                 tested.left_out += 1;
@@ -157,8 +173,8 @@ impl<'a> Replay<'a> {
             let stretch = Stretch { rule: number, fired: t, until: t, details, acts: Vec::new(), command };
             tested.stretches.push(stretch);
         }
-        if let Some(stretch) = going_on.and_then(|i| tested.stretches.get_mut(i)).filter(|_| acts) {
-            stretch.acts.push(t);
+        if let Some(stretch) = going_on.and_then(|i| tested.stretches.get_mut(i)) {
+            stretch.acts.extend(act);
         }
     }
 
@@ -188,10 +204,8 @@ pub fn on_series(config: &Config, set: &SeriesSet) -> Tested {
     tested.stretches.sort_by_key(|stretch| stretch.fired);
     let mut limits = Limits::new(config);
     for stretch in &mut tested.stretches {
-        let plan = tested.plans.get(stretch.rule);
-        if plan.is_some_and(|plan| limits.act(stretch.rule, plan, stretch.fired as f64 * 1e-9)) {
-            stretch.acts.push(stretch.fired);
-        }
+        let Some(plan) = tested.plans.get(stretch.rule) else { continue };
+        stretch.acts.extend(limits.act(stretch.rule, plan, stretch.fired, stretch.fired as f64 * 1e-9));
     }
     tested
 }
@@ -221,7 +235,7 @@ mod tests {
         }
         let tested = replay.finish();
         let acts = tested.stretches.iter().flat_map(|stretch| &stretch.acts);
-        acts.map(|t| t / SECOND - 1_790_000_000).collect()
+        acts.map(|act| act.at / SECOND - 1_790_000_000).collect()
     }
 
     #[test]
@@ -249,14 +263,35 @@ mod tests {
         for (arm, seconds) in [(true, 20.0), (false, 0.0)] {
             let config = Config { rules: rules.clone(), arm, ..Config::default() };
             let plans = plans(&config);
-            let has_probes = !settings::probes().is_empty();
+            let has_probes = !probes::all().is_empty();
             assert_eq!(plans[0].seconds, if has_probes { seconds } else { 0.0 });
             let mut limits = Limits::new(&config);
-            assert!(limits.act(0, &plans[0], 0.0) && limits.act(1, &plans[1], 1.0));
+            for rule in [0, 1] {
+                let act = limits.act(rule, &plans[rule], 7, rule as f64).unwrap();
+                let arms = arm && has_probes && rule == 0;
+                assert_eq!(act, Act { at: 7, arms, runs: false }, "{rule}");
+            }
         }
-        // The budget is the file's.
+        // The budget is the file's, and is none of commands.
         let mut limits = Limits::new(&Config { rules, budget_s: 10.0, arm: true });
-        let plan = Plan { probes: vec!["offcpu".to_owned()], seconds: 20.0, has_command: false };
-        assert!(!limits.act(0, &plan, 0.0));
+        let plan = |has_command| Plan { probes: vec!["offcpu".to_owned()], seconds: 20.0, has_command };
+        assert_eq!(limits.act(0, &plan(false), 0, 0.0), None);
+        assert_eq!(limits.act(1, &plan(true), 0, 0.0), Some(Act { at: 0, arms: false, runs: true }));
+    }
+
+    #[test]
+    fn a_command_waits_for_no_probes() {
+        let rules: Vec<Rule> = ["a", "b"].map(|name| Rule::new(name, "mem.free > 0").unwrap()).into();
+        let mut limits = Limits::new(&Config { rules, ..Config::default() });
+        let plan = |seconds: f64| {
+            let probes = if seconds > 0.0 { vec!["offcpu".to_owned()] } else { Vec::new() };
+            Plan { probes, seconds, has_command: true }
+        };
+        let act = |arms| Some(Act { at: 0, arms, runs: true });
+        assert_eq!(limits.act(0, &plan(20.0), 0, 0.0), act(true));
+        assert_eq!(limits.act(1, &plan(20.0), 0, 1.0), act(false));
+        let mut limits = Limits::new(&Config::default());
+        assert_eq!(limits.act(0, &plan(20.0), 0, 0.0), act(true));
+        assert_eq!(limits.act(1, &plan(0.0), 0, 1.0), act(false));
     }
 }

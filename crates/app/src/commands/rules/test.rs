@@ -7,7 +7,7 @@ use mitra_rules::{Config, Rule, in_words};
 use serde_json::{Value, json};
 
 use super::named;
-use super::replay::{Replay, Stretch, Tested, on_series};
+use super::replay::{Act, Replay, Stretch, Tested, on_series};
 use crate::cli::RulesTestArgs;
 use crate::commands::{print, print_json};
 use crate::errors::usage;
@@ -64,6 +64,10 @@ fn on_archive(args: &RulesTestArgs, config: &Config) -> Result<Tested> {
 fn as_json(rules: &[Rule], tested: &Tested) -> Value {
     let name = |rule: usize| rules.get(rule).map(|rule| rule.name.as_str());
     let when = |t: i64| (Era::of(t) == Era::Dated).then(|| rfc3339(t));
+    let acts = |stretch: &Stretch, is_meant: &dyn Fn(&Act) -> bool| {
+        let meant = stretch.acts.iter().filter(|act| is_meant(act));
+        meant.map(|act| when(act.at)).collect::<Vec<_>>()
+    };
     let stretches = tested.stretches.iter().map(|stretch| {
         let values: serde_json::Map<String, Value> =
             stretch.details.values.iter().map(|(text, value, _)| (text.clone(), json!(value))).collect();
@@ -80,7 +84,9 @@ fn as_json(rules: &[Rule], tested: &Tested) -> Value {
             "comm": stretch.details.comm,
             "cgroup": stretch.details.cgroup,
             "values": values,
-            "acts": stretch.acts.iter().map(|t| when(*t)).collect::<Vec<_>>(),
+            "acts": acts(stretch, &|_| true),
+            "arms": acts(stretch, &|act| act.arms),
+            "runs": acts(stretch, &|act| act.runs),
             "arm": tested.plans.get(stretch.rule).map(|plan| &plan.probes),
             "suspects": rule.and_then(|rule| rule.suspects.clone()),
             "command": stretch.command.as_ref().and_then(|c| c.as_ref().ok()),
@@ -124,6 +130,9 @@ fn as_text(rules: &[Rule], tested: &Tested, style: &Style) -> String {
     if tested.left_out > 0 {
         out.push_str(&format!("and {} more times\n", tested.left_out));
     }
+    if tested.stretches.iter().flat_map(|stretch| &stretch.acts).any(|act| act.runs) {
+        out.push_str("how long a command takes is not known here: each is taken to end at once\n");
+    }
     for (rule, missing) in &tested.cannot_tell {
         let name = rules.get(*rule).map_or("?", |rule| rule.name.as_str());
         out.push_str(&format!("{} cannot be told: {} is not there\n", clean(name), missing.join(", ")));
@@ -133,32 +142,37 @@ fn as_text(rules: &[Rule], tested: &Tested, style: &Style) -> String {
 
 /// What a rule would have done in a stretch.
 fn action(rule: &Rule, plan: &Plan, stretch: &Stretch) -> String {
-    let times = match stretch.acts.len() {
-        0 => {
-            return "would have done nothing: it had acted not long before, or something else was armed"
-                .to_owned();
-        }
-        1 => String::new(),
-        n => format!(", {n} times"),
+    if stretch.acts.is_empty() {
+        return "would have done nothing: it had acted not long before, other probes were armed, or their time for this \
+                hour was used up"
+            .to_owned();
+    }
+    let times = |is_meant: fn(&Act) -> bool| match stretch.acts.iter().filter(|act| is_meant(act)).count() {
+        0 => None,
+        1 => Some(String::new()),
+        n => Some(format!(" {n} times")),
     };
     let mut parts = Vec::new();
-    if !plan.probes.is_empty() {
+    if let Some(times) = times(|act| act.arms) {
         let whose = match stretch.details.pid.filter(|_| rule.is_of_pid) {
             Some(pid) => format!(" of {} ({pid})", stretch.details.comm.as_deref().unwrap_or("?")),
             None => String::new(),
         };
-        parts.push(format!("armed {}{whose} for {}", plan.probes.join(" and "), units::length(plan.seconds)));
+        let what = plan.probes.join(" and ");
+        parts.push(format!("armed {what}{whose} for {}{times}", units::length(plan.seconds)));
     }
-    match &stretch.command {
-        Some(Ok(argv)) => parts.push(format!("run {}", argv.join(" "))),
-        Some(Err(why)) => parts.push(format!("run nothing: {why}")),
-        None => {}
+    if let Some(times) = times(|act| act.runs) {
+        match &stretch.command {
+            Some(Ok(argv)) => parts.push(format!("run {}{times}", argv.join(" "))),
+            Some(Err(why)) => parts.push(format!("run nothing: {why}")),
+            None => {}
+        }
     }
     if parts.is_empty() {
         let is_kept_from_it = !rule.arm.is_empty() || !rule.command.is_empty();
         let why =
             if is_kept_from_it { ", and nothing started: that is switched off, or not there" } else { "" };
-        parts.push(format!("been recorded{why}"));
+        parts.push(format!("been recorded{}{why}", times(|_| true).unwrap_or_default()));
     }
-    format!("would have {}{times}", parts.join(", and "))
+    format!("would have {}", parts.join(", and "))
 }

@@ -1,0 +1,132 @@
+//! Probes as rules name them: which there are, what may be said to each, and what is asked for by that.
+
+use std::time::Duration;
+
+#[cfg(feature = "bpf")]
+use mitra_collect::capture::{Request, kind, kinds};
+use mitra_rules::Probe;
+
+use crate::when::duration;
+
+/// Only waits that nothing can interrupt, where the kind knows of it. An option without a value.
+const D_ONLY: &str = "d-only";
+/// Only what lasts at least so long, where the kind knows of it.
+const MIN: &str = "min";
+/// Kinds that watch one process: a rule that arms one has to say which.
+const OF_ONE_PROCESS: &[&str] = &["trace"];
+
+/// The kinds of probes with what a rule may say to each; none where this program has none. Whose events count is the matter
+/// of `pid-of`.
+#[cfg(feature = "bpf")]
+#[must_use]
+pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
+    let options = |kind: &mitra_collect::capture::Kind| {
+        let filters = [D_ONLY, MIN].into_iter().filter(|name| kind.filters.contains(name));
+        filters.chain(kind.options.iter().map(|(name, _)| *name)).collect()
+    };
+    kinds().iter().map(|kind| (kind.name, options(kind))).collect()
+}
+
+/// The kinds of probes with their options; none where this program has none.
+#[cfg(not(feature = "bpf"))]
+#[must_use]
+pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
+    Vec::new()
+}
+
+/// Why a rule cannot arm this probe on any machine. `is_of_pid` tells whether the rule says whose process is meant.
+pub fn check(probe: &Probe, is_of_pid: bool) -> Result<(), String> {
+    usual(probe)?;
+    if OF_ONE_PROCESS.contains(&probe.kind.as_str()) && !is_of_pid {
+        return Err(format!("{} is of one process: say which by pid-of", probe.kind));
+    }
+    by_kind(probe)
+}
+
+/// What kinds have in common, and what options look like.
+fn usual(probe: &Probe) -> Result<(Duration, bool), String> {
+    let (mut min, mut d_only) = (Duration::ZERO, false);
+    for (name, value) in &probe.options {
+        match (name.as_str(), value) {
+            (D_ONLY, None) => d_only = true,
+            (D_ONLY, Some(_)) => return Err(format!("{D_ONLY} has no value")),
+            (MIN, Some(value)) => min = duration(value).map_err(|why| format!("{MIN}={value}: {why}"))?,
+            (MIN, None) => return Err(format!("{MIN} wants a value: {MIN}=1ms")),
+            (_, Some(_)) => {}
+            (name, None) => return Err(format!("{name} wants a value: {name}=…")),
+        }
+    }
+    Ok((min, d_only))
+}
+
+/// What a kind has to say to its own options. Which process is meant is told when it is armed.
+#[cfg(feature = "bpf")]
+fn by_kind(probe: &Probe) -> Result<(), String> {
+    let mut request = request(probe, 1.0, "")?;
+    request.pid = Some(std::process::id());
+    kind(&probe.kind).map_or(Ok(()), |kind| kind.check(&request))
+}
+
+/// Only a program that has probes knows what they take.
+#[cfg(not(feature = "bpf"))]
+fn by_kind(_: &Probe) -> Result<(), String> {
+    Ok(())
+}
+
+/// What is asked for by a probe, of everybody.
+#[cfg(feature = "bpf")]
+pub fn request(probe: &Probe, seconds: f64, why: &str) -> Result<Request, String> {
+    let mut request = Request::new(&probe.kind, seconds, why);
+    (request.min, request.d_only) = usual(probe)?;
+    let own = probe.options.iter().filter(|(name, _)| ![D_ONLY, MIN].contains(&name.as_str()));
+    request.options.extend(own.map(|(name, value)| (name.clone(), value.clone().unwrap_or_default())));
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str, is_of_pid: bool) -> String {
+        check(&Probe::parse(text).unwrap(), is_of_pid).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn what_no_machine_can_arm_is_told() {
+        for (text, says) in [
+            ("offcpu min=5sec", "min=5sec: not a length of time"),
+            ("offcpu min=", "not a length of time"),
+            ("offcpu min", "min wants a value"),
+            ("offcpu d-only=yes", "d-only has no value"),
+            ("faults every", "every wants a value"),
+            ("trace calls=5", "trace is of one process: say which by pid-of"),
+        ] {
+            assert!(said(text, false).contains(says), "{text}: {}", said(text, false));
+        }
+        for text in ["offcpu", "offcpu --d-only min=1ms", "oncpu min=1m30s", "faults every=7"] {
+            assert_eq!(said(text, false), "", "{text}");
+        }
+        assert_eq!(said("trace calls=5", true), "");
+    }
+
+    #[cfg(feature = "bpf")]
+    #[test]
+    fn kinds_look_at_their_own_options() {
+        for text in ["faults every=0", "faults every=x", "trace calls=0", "trace calls=1e9"] {
+            assert!(said(text, true).contains("a number from 1 to"), "{text}: {}", said(text, true));
+        }
+        let probe = Probe::parse("faults d-only min=2ms every=7").unwrap();
+        let request = request(&probe, 3.0, "a test").unwrap();
+        assert_eq!((request.min, request.d_only, request.seconds), (Duration::from_millis(2), true, 3.0));
+        assert_eq!(request.options.into_iter().collect::<Vec<_>>(), [("every".to_owned(), "7".to_owned())]);
+    }
+
+    #[cfg(feature = "bpf")]
+    #[test]
+    fn kinds_that_want_a_process_are_known() {
+        for kind in kinds() {
+            let of_everybody = kind.check(&Request::new(kind.name, 1.0, ""));
+            assert_eq!(of_everybody.is_err(), OF_ONE_PROCESS.contains(&kind.name), "{}", kind.name);
+        }
+    }
+}
