@@ -147,3 +147,47 @@ fn what_probes_saw_is_kept_when_they_are_told_to_end() {
     );
     assert!(captured.notes.iter().any(|note| note.contains("not looked up")), "{:?}", captured.notes);
 }
+
+/// It is stored before the functions of programs have names, and has them in the end.
+#[test]
+fn what_probes_saw_has_names_in_the_end() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().to_str().unwrap();
+    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let pid = busy.id().to_string();
+    let armed = |pid: &str, began: &[&str]| {
+        let args = ["armed", "--archive", archive, "--why", "a test", "--seconds", "1", "--pid", pid];
+        mitra(&[&args, began, &["oncpu", "runqlat"]].concat())
+    };
+    let output = armed(&pid, &[]);
+    let another = armed(&pid, &["--pid-began", "1"]);
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    let text = stdout(&output);
+    if text.contains("unavailable") {
+        println!("skipped: {text}");
+        return;
+    }
+    let events: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let files = captures(dir.path()).unwrap();
+    assert_eq!((events.len(), files.len()), (2, 2), "{text}");
+    for file in files {
+        assert!(events.iter().any(|event| event["file"] == file.name.as_str()), "{text}");
+        let captured = mitra_archive::read_capture(&file.path).unwrap();
+        let unnamed = captured.notes.iter().find(|note| note.contains("not looked up"));
+        assert_eq!(unnamed, None, "{}", captured.kind);
+        assert_eq!(captured.profile.is_some(), captured.kind == "oncpu");
+        if let Some(profile) = captured.profile {
+            let is_named = |name: &String| !name.starts_with('[') && !name.ends_with("_[k]");
+            assert!(profile.names.iter().any(is_named), "{:?}", profile.names);
+        }
+    }
+    // Its number is somebody else's by now.
+    let text = stdout(&another);
+    assert_eq!(text.matches("another one has its number").count(), 2, "{text}");
+}

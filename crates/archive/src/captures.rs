@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use mitra_model::{Captured, Event, EventKind, Span};
 
-use crate::dir;
 use crate::error::Error;
+use crate::{dir, lock};
 
 const FOLDER: &str = "captures";
 const ENDING: &str = ".json.zst";
@@ -25,7 +25,7 @@ const LEVEL: i32 = 6;
 const UNPACKED_MAX: u64 = 512 << 20;
 /// Captures take this share of the archive at most.
 pub(crate) const SHARE: u64 = 8;
-/// What whoever knows no limit of the archive keeps: the share of its usual size.
+/// What may be kept where nobody knows the limit of the archive: the share of its usual size.
 const BYTES_MAX: u64 = (2 << 30) / SHARE;
 /// Captures of the same kind in the same millisecond.
 const SAME_MAX: u32 = 100;
@@ -48,29 +48,55 @@ pub struct CaptureFile {
 }
 
 /// Writes a capture into the archive in `dir`, which is made if it is not there, and returns the name of the file. The
-/// oldest captures go where there are too many.
+/// oldest captures go where there are too many: a recorder sees to that by its own limit, and here nobody else.
 pub fn store_capture(dir: &Path, captured: &Captured) -> Result<String, Error> {
     let folder = dir.join(FOLDER);
     dir::make(&folder)?;
-    let json = serde_json::to_vec(captured).map_err(|error| Error::io("pack", &folder)(error.into()))?;
-    let packed = zstd::bulk::compress(&json, LEVEL).map_err(Error::io("pack", &folder))?;
-    drop(json);
+    let before = bytes(&captures(dir).unwrap_or_default());
+    let packed = pack(captured, &folder)?;
     let stem = stem(captured);
     for attempt in 1..=SAME_MAX {
         let name = if attempt == 1 { format!("{stem}{ENDING}") } else { format!("{stem}.{attempt}{ENDING}") };
-        let temporary = folder.join(format!("{name}.{}{UNFINISHED}", std::process::id()));
-        let path = folder.join(&name);
+        let (temporary, path) = (temporary(&folder, &name), folder.join(&name));
         match write(&temporary, &path, &packed) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::io("write", &path)(error)),
             Ok(()) => {
                 dir::sync(&folder)?;
-                trim(dir, BYTES_MAX, i64::MIN);
+                if !lock::is_held(dir) {
+                    // A recorder may have been allowed more, and may be again: what it left stays as much as it is.
+                    trim(dir, before.max(BYTES_MAX), i64::MIN);
+                }
                 return Ok(name);
             }
         }
     }
     Err(Error::io("name a capture in", &folder)(io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Writes what is known of a capture by now in place of what [`store_capture`] wrote under this name. Until it is complete
+/// whoever reads it finds what was there before.
+pub fn replace_capture(dir: &Path, name: &str, captured: &Captured) -> Result<(), Error> {
+    let folder = dir.join(FOLDER);
+    let (temporary, path) = (temporary(&folder, name), folder.join(name));
+    let packed = pack(captured, &folder)?;
+    let mut file = dir::create(&temporary).map_err(Error::io("create", &temporary))?;
+    let written = file.write_all(&packed).and_then(|()| file.sync_data());
+    let renamed = written.and_then(|()| fs::rename(&temporary, &path));
+    if renamed.is_err() {
+        _ = fs::remove_file(&temporary);
+    }
+    renamed.map_err(Error::io("write", &path))?;
+    dir::sync(&folder)
+}
+
+fn pack(captured: &Captured, folder: &Path) -> Result<Vec<u8>, Error> {
+    let json = serde_json::to_vec(captured).map_err(|error| Error::io("pack", folder)(error.into()))?;
+    zstd::bulk::compress(&json, LEVEL).map_err(Error::io("pack", folder))
+}
+
+fn temporary(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.{}{UNFINISHED}", std::process::id()))
 }
 
 /// Gives a file its name when it is complete. Whatever has the temporary name already is another's.
@@ -153,12 +179,16 @@ pub(crate) fn events(
     events
 }
 
+fn bytes(files: &[CaptureFile]) -> u64 {
+    files.iter().map(|file| file.bytes).sum()
+}
+
 /// Removes the oldest captures until the rest takes no more than `bytes_max`, and those that began before `oldest_real`.
 /// Returns what the rest takes.
 pub(crate) fn trim(dir: &Path, bytes_max: u64, oldest_real: i64) -> u64 {
     remove_unfinished(&dir.join(FOLDER));
     let Ok(files) = captures(dir) else { return 0 };
-    let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    let mut bytes = bytes(&files);
     for file in files {
         if bytes <= bytes_max && file.since_real >= oldest_real {
             break;
@@ -285,6 +315,53 @@ mod tests {
         assert_eq!(captures(dir.path()).unwrap(), files[3..]);
         fs::write(&files[3].path, b"not zstd").unwrap();
         assert!(read_capture(&files[3].path).is_err());
+    }
+
+    #[test]
+    fn what_is_known_later_takes_the_place_of_what_was_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = store_capture(dir.path(), &captured(7)).unwrap();
+        let named = Captured { notes: vec!["named".into()], ..captured(7) };
+        replace_capture(dir.path(), &name, &named).unwrap();
+        let files = captures(dir.path()).unwrap();
+        assert_eq!((files.len(), &files[0].name), (1, &name));
+        assert_eq!(read_capture(&files[0].path).unwrap(), named);
+        assert_eq!(fs::read_dir(dir.path().join(FOLDER)).unwrap().count(), 1, "nothing unfinished is left");
+        // Where it cannot be written, what was there stays.
+        fs::create_dir(temporary(&dir.path().join(FOLDER), &name)).unwrap();
+        assert!(replace_capture(dir.path(), &name, &captured(8)).is_err());
+        assert_eq!(read_capture(&files[0].path).unwrap(), named);
+    }
+
+    #[test]
+    fn only_who_knows_the_limit_lets_captures_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let mib = |second: i64, mib: u64| {
+            let name = store_capture(dir.path(), &captured(second * 1_000_000_000)).unwrap();
+            let file = fs::OpenOptions::new().write(true).open(dir.path().join(FOLDER).join(name)).unwrap();
+            // A hole takes no space.
+            file.set_len(mib << 20).unwrap();
+        };
+        let left = || {
+            let files = captures(dir.path()).unwrap();
+            files.iter().map(|file| file.since_real / 1_000_000_000).collect::<Vec<_>>()
+        };
+        {
+            let _recorder = lock::Lock::take(dir.path()).unwrap();
+            [1, 2, 3].iter().for_each(|second| mib(*second, 200));
+            mib(4, 1);
+            assert_eq!(left(), [1, 2, 3, 4], "its limit may be anything");
+        }
+        // Without one there is no more than there was, if that was more than usual.
+        mib(5, 1);
+        assert_eq!(left(), [2, 3, 4, 5]);
+        trim(dir.path(), 2 << 20, i64::MIN);
+        assert_eq!(left(), [4, 5]);
+        mib(6, 200);
+        mib(7, 100);
+        assert_eq!(left(), [4, 5, 6, 7], "202 MiB are no more than usual");
+        mib(8, 1);
+        assert_eq!(left(), [5, 6, 7, 8], "what is more than usual already does not grow");
     }
 
     #[test]

@@ -20,37 +20,31 @@ pub fn run(args: &ArmedArgs) -> Result<()> {
 mod bpf {
     use std::path::PathBuf;
     use std::sync::atomic::Ordering;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use anyhow::{Context, Result, anyhow};
-    use mitra_collect::capture::{Armed, Capture, Request, resolve};
+    use mitra_collect::capture::{Armed, Capture, resolve};
     use mitra_inspect::Symbols;
-    use mitra_model::capture::RawStack;
+    use mitra_model::capture::{Captured, Raw, RawStack};
     use mitra_model::{Event, EventKind};
     use mitra_rules::Probe;
 
     use crate::cli::ArmedArgs;
     use crate::commands::print;
+    use crate::escalation::probes;
     use crate::place;
     use crate::signals::{self, Hangup, STOP};
-    use crate::when::duration;
 
     /// Between two looks at what is armed. Programs that end within it leave addresses without names.
     const LOOK: Duration = Duration::from_millis(100);
-    /// Said of what was stored in a hurry.
+    /// Said of what was stored and not named since.
     const UNNAMED: &str = "it was ended from outside: addresses of programs were not looked up";
 
     pub fn run(args: &ArmedArgs) -> Result<()> {
         signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
         let dir = place::archive_dir(&args.archive)?;
-        let mut watch = Watch {
-            dir,
-            armed: Vec::new(),
-            ended: Vec::new(),
-            symbols: Symbols::new(),
-            looks: 0,
-            looked: Instant::now(),
-        };
+        let mut watch =
+            Watch { dir, armed: Vec::new(), stored: Vec::new(), symbols: Symbols::new(), looks: 0 };
         for text in &args.probes {
             // What cannot be armed keeps nothing else from being armed.
             match arm(args, text) {
@@ -65,35 +59,45 @@ mod bpf {
         STOP.load(Ordering::Relaxed)
     }
 
+    /// A capture that is in the archive, without the names of what programs did.
+    struct Stored {
+        file: String,
+        unnamed: Captured,
+        raw: Raw,
+    }
+
     /// The probes, and what is known of the programs that they see.
     struct Watch {
         dir: PathBuf,
         armed: Vec<Armed>,
-        /// Those that are still to be stored.
-        ended: Vec<Armed>,
+        stored: Vec<Stored>,
         symbols: Symbols,
         looks: u32,
-        looked: Instant,
     }
 
     impl Watch {
-        /// Stores each as soon as it has ended, and all at once when the recorder ends: what is not stored is lost.
+        /// Stores each as soon as it has ended, and all at once when the recorder ends: what is not stored is lost. Names
+        /// come last: for them the files of programs are opened, which takes for ever where a server has gone.
         fn until_all_have_ended(&mut self) -> Result<()> {
             let mut result = Ok(());
             loop {
-                self.look();
-                while let Some(one) = self.ended.pop() {
+                for one in self.look() {
                     // One that cannot be stored is no reason to lose the others.
                     result = result.and(self.store(one));
                 }
                 if self.armed.is_empty() {
-                    return result;
+                    break;
                 }
                 std::thread::sleep(LOOK);
             }
+            for one in std::mem::take(&mut self.stored) {
+                result = result.and(self.name(one));
+            }
+            result
         }
 
-        fn look(&mut self) {
+        /// Those that have ended.
+        fn look(&mut self) -> Vec<Armed> {
             self.looks += 1;
             let is_next_second = self.looks.is_multiple_of(10);
             let symbols = &mut self.symbols;
@@ -106,27 +110,45 @@ mod bpf {
                 }
                 has_ended || is_stopped()
             };
-            self.ended.extend(self.armed.extract_if(.., has_ended));
-            self.looked = Instant::now();
+            self.armed.extract_if(.., has_ended).collect()
         }
 
         fn store(&mut self, one: Armed) -> Result<()> {
-            let mut captured = resolve(one.finish(), &mut |stack| self.names(stack));
-            captured.notes.extend(self.symbols.notes());
-            let is_unnamed = is_stopped() && captured.profile.is_some();
-            captured.notes.extend(is_unnamed.then(|| UNNAMED.to_owned()));
-            let stored = mitra_archive::store_capture(&self.dir, &captured);
-            say(&captured.event(Some(stored.context("what the probes saw is lost")?)))
+            let raw = one.finish();
+            let mut unnamed = resolve(raw.clone(), &mut |stack| self.kernel_names(stack));
+            unnamed.notes.extend(self.symbols.notes());
+            let has_stacks = unnamed.profile.is_some();
+            unnamed.notes.extend(has_stacks.then(|| UNNAMED.to_owned()));
+            let stored = mitra_archive::store_capture(&self.dir, &unnamed);
+            let file = stored.context("what the probes saw is lost")?;
+            if !has_stacks || is_stopped() {
+                return say(&unnamed.event(Some(file)));
+            }
+            self.stored.push(Stored { file, unnamed, raw });
+            Ok(())
         }
 
-        /// The others go on meanwhile, and have to be looked at. Whoever is to end has no time to open the files of programs.
-        fn names(&mut self, stack: &RawStack) -> Vec<String> {
-            if self.looked.elapsed() >= LOOK {
-                self.look();
+        /// Gives what was stored the names that it lacks. It is told of once that is done, or cannot be.
+        fn name(&mut self, one: Stored) -> Result<()> {
+            let Stored { file, unnamed, raw } = one;
+            // Whoever is to end has no time to open the files of programs.
+            let name = &mut |stack: &RawStack| {
+                if is_stopped() { Vec::new() } else { self.symbols.names(stack) }
+            };
+            let mut captured = resolve(raw, name);
+            if is_stopped() {
+                return say(&unnamed.event(Some(file)));
             }
-            if !is_stopped() {
-                return self.symbols.names(stack);
-            }
+            captured.notes.extend(self.symbols.notes());
+            let costs = captured.cost_naming_ns.zip(unnamed.cost_naming_ns);
+            captured.cost_naming_ns = costs.map(|(user, kernel)| user.saturating_add(kernel));
+            let replaced = mitra_archive::replace_capture(&self.dir, &file, &captured);
+            let best = if replaced.is_ok() { captured } else { unnamed };
+            say(&best.event(Some(file)))?;
+            replaced.context("what the probes saw is stored without the names of programs' functions")
+        }
+
+        fn kernel_names(&mut self, stack: &RawStack) -> Vec<String> {
             let kernel = RawStack { user: Vec::new(), ..stack.clone() };
             let user = stack.user.iter().rev().map(|address| format!("[unknown {address:#x}]"));
             user.chain(self.symbols.names(&kernel)).collect()
@@ -135,18 +157,8 @@ mod bpf {
 
     fn arm(args: &ArmedArgs, text: &str) -> Result<Armed> {
         let probe = Probe::parse(text).ok_or_else(|| anyhow!("no probe is named"))?;
-        let mut request = Request::new(&probe.kind, args.seconds, &args.why);
-        request.pid = args.pid;
-        request.pid_began = args.pid_began;
-        for (name, value) in probe.options {
-            match (name.as_str(), value) {
-                ("d-only", None) => request.d_only = true,
-                ("min", Some(value)) => {
-                    request.min = duration(&value).map_err(|e| anyhow!("{value}: {e}"))?
-                }
-                (_, value) => _ = request.options.insert(name, value.unwrap_or_default()),
-            }
-        }
+        let mut request = probes::request(&probe, args.seconds, &args.why).map_err(anyhow::Error::msg)?;
+        (request.pid, request.pid_began) = (args.pid, args.pid_began);
         Ok(Capture::arm(&request)?)
     }
 
