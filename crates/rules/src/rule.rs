@@ -19,7 +19,7 @@ pub const COOL_DOWN_S: f64 = 60.0;
 
 /// What a placeholder of a command stands for.
 pub const PLACEHOLDERS: &[(&str, &str)] = &[
-    ("{pid}", "the process that is meant"),
+    ("{pid}", "the process that is meant; of processes that ended, their parent"),
     ("{comm}", "its name"),
     ("{cgroup}", "its control group"),
     ("{row}", "the row for which the rule holds: a disk, a mount point, …"),
@@ -161,7 +161,7 @@ impl Rule {
     fn fill(&self, word: &str, details: &Details, time_s: i64) -> Result<String, String> {
         let missing = || format!("{word} is not known here");
         let value = match word {
-            "{pid}" => details.pid.ok_or_else(missing)?.to_string(),
+            "{pid}" => details.pid.filter(|pid| *pid > 0).ok_or_else(missing)?.to_string(),
             "{time}" => time_s.to_string(),
             "{rule}" => self.name.clone(),
             "{comm}" => details.comm.clone().ok_or_else(missing)?,
@@ -203,7 +203,8 @@ pub fn in_words(details: &Details) -> String {
         .collect();
     text.push_str(&values.join(", "));
     if details.rows > 1 {
-        text.push_str(&format!(", and {} more like it", details.rows - 1));
+        let at_least = if details.has_more { "at least " } else { "" };
+        text.push_str(&format!(", and {at_least}{} more like it", details.rows - 1));
     }
     if details.seconds > 0.0 {
         text.push_str(&format!(", for {} s", number(details.seconds)));
@@ -246,6 +247,8 @@ mod tests {
             rule.argv(&details(), 7).unwrap(),
             command(&["/bin/echo", "42", "app; rm", "--p={pid}", "7"])
         );
+        let nobody = Details { pid: Some(0), ..details() };
+        assert!(rule.argv(&nobody, 7).unwrap_err().contains("{pid} is not known"));
         rule.command = command(&["/bin/echo", "{row}"]);
         assert!(rule.argv(&details(), 7).unwrap_err().contains("-rf"));
         rule.command = command(&["/bin/echo", "{cgroup}"]);

@@ -9,7 +9,8 @@ use crate::eval::{At, Evaluation, Memo, Source};
 use crate::frames::{FrameSource, TaskColumns, Texts};
 use crate::past::Past;
 
-/// Rows of one rule that are watched at the same time. A rule that holds for more is not about rows.
+/// Rows of one rule that are watched at the same time. A rule that holds for more is hardly about rows; those for which it
+/// holds most are among them.
 const HELD_MAX: usize = 64;
 /// Samples for which a rule cannot be told before that is said: the first has no rates, and one may be lost.
 const UNKNOWN_SAMPLES: u32 = 10;
@@ -24,6 +25,8 @@ struct Watched {
     memo: Memo,
     texts: Texts,
     held: Vec<Held>,
+    /// Whether the rule holds for more rows than there are places.
+    is_full: bool,
     unknown: u32,
     was_told: bool,
 }
@@ -35,6 +38,8 @@ struct Held {
     /// The text whose id is part of the key: in another table of texts it has another one.
     text: Option<Box<str>>,
     seconds: f64,
+    /// How much it holds, where that can be said: not a number otherwise.
+    score: f64,
     unknown: u32,
     /// Whether it was seen in this sample.
     is_fresh: bool,
@@ -65,10 +70,10 @@ impl Subject {
 }
 
 impl Held {
-    fn new(mut key: Subject, seconds: f64, strings: &Strings) -> Held {
+    fn new(mut key: Subject, seconds: f64, score: f64, strings: &Strings) -> Held {
         let id = key.text_id().and_then(|id| StrId::try_from(*id).ok());
         let text = id.and_then(|id| strings.get(id)).map(Into::into);
-        Held { key, text, seconds, unknown: 0, is_fresh: true }
+        Held { key, text, seconds, score, unknown: 0, is_fresh: true }
     }
 
     /// Gives the row the id that its text has now; false where nobody has that text any more.
@@ -110,6 +115,8 @@ pub struct Details {
     pub cgroup: Option<String>,
     /// How many rows it holds for.
     pub rows: usize,
+    /// Whether it holds for more, of which it is not known for how long.
+    pub has_more: bool,
     /// What was compared: text, value, unit.
     pub values: Vec<(String, f64, String)>,
 }
@@ -145,6 +152,7 @@ impl Watcher {
                 }),
                 program,
                 held: Vec::with_capacity(HELD_MAX),
+                is_full: false,
                 unknown: 0,
                 was_told: false,
             })
@@ -170,17 +178,17 @@ impl Watcher {
         for (number, rule) in self.rules.iter_mut().enumerate() {
             rule.texts.check(strings);
             rule.memo.clear();
-            let Watched { program, memo, texts, held, unknown, .. } = rule;
+            let Watched { program, memo, texts, held, is_full, unknown, .. } = rule;
             let source = FrameSource { frame, strings, past, texts, columns, page_bytes };
             let run = Evaluation { program, source: &source, memo };
-            step(&run, held, unknown, if past.dt_s.is_finite() { past.dt_s } else { 0.0 });
+            let dt_s = if past.dt_s.is_finite() { past.dt_s } else { 0.0 };
+            *is_full = step(&run, held, unknown, dt_s) && crowd(&run, held, dt_s);
             let ripe = |held: &&Held| held.seconds + 1e-6 >= program.hold_s && held.unknown == 0;
             let rows = held.iter().filter(ripe).count();
             if rows > 0 && wants(number) {
-                let worst = worst(&run, held.iter().filter(ripe).map(|held| (held.key, held.seconds)));
-                if let Some((subject, seconds)) = worst {
-                    let mut details = details(&run, subject);
-                    (details.seconds, details.rows) = (seconds, rows);
+                if let Some(worst) = worst(held.iter().filter(ripe)) {
+                    let mut details = details(&run, worst.key);
+                    (details.seconds, details.rows, details.has_more) = (worst.seconds, rows, *is_full);
                     if let Some((choice, memo, texts)) = &mut rule.choice {
                         texts.check(strings);
                         memo.clear();
@@ -201,10 +209,10 @@ impl Watcher {
     }
 }
 
-/// Brings the stretches of a rule up to this sample.
-fn step(run: &Evaluation<'_, FrameSource<'_>>, held: &mut Vec<Held>, unknown: &mut u32, dt_s: f64) {
+/// Brings the stretches of a rule up to this sample. Says whether there were rows without a place.
+fn step(run: &Evaluation<'_, FrameSource<'_>>, held: &mut Vec<Held>, unknown: &mut u32, dt_s: f64) -> bool {
     held.iter_mut().for_each(|held| held.is_fresh = false);
-    let (mut is_known, mut any) = (false, false);
+    let (mut is_known, mut any, mut is_full) = (false, false, false);
     run.each(&mut |at, value| {
         any = true;
         is_known |= !value.is_nan();
@@ -220,17 +228,53 @@ fn step(run: &Evaluation<'_, FrameSource<'_>>, held: &mut Vec<Held>, unknown: &m
             }
             Some(one) => {
                 one.seconds += dt_s;
+                one.score = score(run, at);
                 (one.unknown, one.is_fresh) = (0, true);
             }
             None if value == 1.0 && has_room => {
-                held.push(Held::new(key, dt_s, run.source.strings));
+                held.push(Held::new(key, dt_s, score(run, at), run.source.strings));
             }
-            None => {}
+            None => is_full |= value == 1.0,
         }
     });
     held.retain(|held| held.is_fresh);
     // Rows that were passed over because something else settled it are known not to hold.
     *unknown = if any && !is_known { unknown.saturating_add(1) } else { 0 };
+    is_full
+}
+
+/// Gives places to those rows for which the rule holds most. Says whether it holds for more rows than have one.
+fn crowd(run: &Evaluation<'_, FrameSource<'_>>, held: &mut Vec<Held>, dt_s: f64) -> bool {
+    let (mut is_full, mut lowest) = (false, None);
+    run.each(&mut |at, value| {
+        let Some(key) = subject(run, at).filter(|_| value == 1.0) else { return };
+        if held.iter().any(|held| held.key == key) {
+            return;
+        }
+        let score = score(run, at);
+        let one = || Held::new(key, dt_s, score, run.source.strings);
+        if held.len() < HELD_MAX {
+            held.push(one());
+            return;
+        }
+        is_full = true;
+        lowest = lowest.or_else(|| least(held));
+        if let Some((place, least)) = lowest
+            && score > least
+            && let Some(held) = held.get_mut(place)
+        {
+            *held = one();
+            lowest = None;
+        }
+    });
+    is_full
+}
+
+/// The row that gives its place to another one, and how much the rule holds for it. Half of the places stay with those that
+/// came first: where each sample has others that are worse, nothing would hold for as long as it has to.
+fn least(held: &[Held]) -> Option<(usize, f64)> {
+    let others = held.iter().enumerate().skip(HELD_MAX / 2);
+    others.map(|(i, held)| (i, held.score)).min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 fn subject(run: &Evaluation<'_, FrameSource<'_>>, at: At<usize>) -> Option<Subject> {
@@ -254,16 +298,17 @@ fn at(run: &Evaluation<'_, FrameSource<'_>>, subject: Subject) -> Option<At<usiz
     }
 }
 
-/// The row for which a rule holds most.
-fn worst(
-    run: &Evaluation<'_, FrameSource<'_>>,
-    held: impl Iterator<Item = (Subject, f64)>,
-) -> Option<(Subject, f64)> {
-    let Some((op, sign)) = &run.program.score else { return held.into_iter().next() };
-    let score = |subject| at(run, subject).map_or(f64::NAN, |at| sign * run.value(op, at));
-    held.map(|(subject, seconds)| (score(subject), subject, seconds))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, subject, seconds)| (subject, seconds))
+/// The row for which a rule holds most; the first one where that cannot be said.
+fn worst<'a>(held: impl Iterator<Item = &'a Held>) -> Option<&'a Held> {
+    held.reduce(|most, one| {
+        let is_worse = one.score >= most.score || (most.score.is_nan() && !one.score.is_nan());
+        if is_worse { one } else { most }
+    })
+}
+
+/// How much a rule holds for a row; not a number where that cannot be said.
+fn score(run: &Evaluation<'_, FrameSource<'_>>, at: At<usize>) -> f64 {
+    run.program.score.as_ref().map_or(f64::NAN, |(op, sign)| sign * run.value(op, at))
 }
 
 fn details(run: &Evaluation<'_, FrameSource<'_>>, subject: Subject) -> Details {
@@ -282,7 +327,11 @@ fn details(run: &Evaluation<'_, FrameSource<'_>>, subject: Subject) -> Details {
             let name = row_name(entity, key, source.strings);
             match entity {
                 Entity::Cgroup => details.cgroup = Some(name.clone()),
-                Entity::Exited => details.pid = u32::try_from(key.id).ok(),
+                // Their parent. Those for which there was no row of their own have nobody in its place.
+                Entity::Exited => {
+                    details.pid = u32::try_from(key.id).ok().filter(|pid| *pid > 0);
+                    details.pid_born = details.pid.and_then(|pid| born(source, pid));
+                }
                 _ => {}
             }
             details.row = Some(name);

@@ -341,6 +341,85 @@ fn groups_of_each_side_are_looked_at() {
     }
 }
 
+/// There are places for 64 rows: whoever comes first in the table has no more right to one than whoever is worse.
+#[test]
+fn the_worst_of_many_rows_has_a_place() {
+    for (rule, sign) in [("task.fds > 1 for 2s", 1), ("task.fds < 1000 for 2s", -1)] {
+        let mut machine = Machine::new();
+        let mut watcher = watcher(&[rule]);
+        let mut last = None;
+        for second in 0..5 {
+            machine.pass(1);
+            for tid in 1..=300 {
+                machine.task(tid, i64::from(tid), "one", "task.fds", 500 + sign * i64::from(tid));
+            }
+            let news = machine.observe(&mut watcher);
+            last = holds(&news).cloned();
+            assert_eq!(last.is_some(), second >= 2, "{rule} {second}");
+        }
+        let details = last.unwrap();
+        assert_eq!((details.pid, details.rows, details.has_more), (Some(300), 64, true), "{rule}");
+        assert!(mitra_rules::in_words(&details).contains("and at least 63 more like it"));
+        // One that comes when all places are taken, and is worse than any.
+        for second in 0..3 {
+            machine.pass(1);
+            machine.task(999, 999, "late", "task.fds", 500 + sign * 400);
+            let news = machine.observe(&mut watcher);
+            let pid = if second < 1 { Some(300) } else { Some(999) };
+            assert_eq!(holds(&news).unwrap().pid, pid, "{rule} {second}");
+        }
+    }
+    // Where the rows fit, all of them are known.
+    let mut machine = Machine::new();
+    for tid in 1..=64 {
+        machine.task(tid, i64::from(tid), "one", "task.fds", i64::from(tid));
+    }
+    let news = machine.observe(&mut watcher(&["task.fds > 0"]));
+    let details = holds(&news).unwrap();
+    assert_eq!((details.pid, details.rows, details.has_more), (Some(64), 64, false));
+}
+
+/// Others that are worse for a moment do not keep one from being told that goes on.
+#[test]
+fn a_row_that_goes_on_is_told_among_others_that_come_and_go() {
+    let mut machine = Machine::new();
+    let mut watcher = watcher(&["task.fds > 1 for 3s"]);
+    let mut told = Vec::new();
+    for second in 0..6_u32 {
+        let mut time = machine.frame.time;
+        for clock in [&mut time.real, &mut time.mono, &mut time.boot] {
+            *clock += SECOND;
+        }
+        machine.frame.clear();
+        machine.frame.time = time;
+        machine.task(7, 7, "stays", "task.fds", 5);
+        for i in 0..100 {
+            let tid = 1000 * (second + 1) + i;
+            machine.task(tid, i64::from(tid), "brief", "task.fds", 50 + i64::from(i));
+        }
+        told.extend(holds(&machine.observe(&mut watcher)).map(|details| (second, details.pid)));
+    }
+    assert_eq!(told, [(3, Some(7)), (4, Some(7)), (5, Some(7))]);
+}
+
+#[test]
+fn ended_processes_have_a_parent_or_nobody() {
+    for (parent, pid) in [(40, Some(40)), (0, None)] {
+        let mut machine = Machine::new();
+        machine.task(40, 40, "sh", "task.fds", 3);
+        let comm = machine.strings.intern("cc1");
+        let key = Key { id: parent, born: u64::from(comm) };
+        machine.row("exited.count", key, 0);
+        let mut watcher = watcher(&["exited.count >= 0"]);
+        machine.observe(&mut watcher);
+        machine.pass(1);
+        machine.row("exited.count", key, 9);
+        let news = machine.observe(&mut watcher);
+        let details = holds(&news).unwrap_or_else(|| panic!("{news:?}"));
+        assert_eq!((details.pid, details.pid_born), (pid, pid.map(|_| 4000)));
+    }
+}
+
 /// A number selects as the kernel writes it, wherever it was read: a quota is microseconds.
 #[test]
 fn numbers_select_the_same_rows_in_frames_and_series() {

@@ -80,6 +80,7 @@ fn as_json(rules: &[Rule], tested: &Tested) -> Value {
             "held_s": stretch.details.seconds,
             "row": stretch.details.row,
             "rows": stretch.details.rows,
+            "has_more_rows": stretch.details.has_more,
             "pid": stretch.details.pid,
             "comm": stretch.details.comm,
             "cgroup": stretch.details.cgroup,
