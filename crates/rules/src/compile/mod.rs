@@ -13,6 +13,9 @@ use crate::suggest;
 /// Metrics, selectors and functions over rows in one expression.
 const USES_MAX: usize = 64;
 
+/// Bytes that the kernel keeps of the name of a task.
+const COMM_BYTES: usize = 15;
+
 pub use program::{Aggregate, Attribute, Domain, MetricUse, Op, Program, Selector, Shown, Test};
 
 /// Names that are kept because everybody expects them.
@@ -170,6 +173,7 @@ impl Compiler {
         let mut tests = Vec::new();
         for one in matches {
             let of = attribute(entity, one.attribute.as_deref()).map_err(|message| at(node, &message))?;
+            cut_off(entity, of, &one.pattern).map_err(|message| at(node, &message))?;
             let number = one.pattern.parse().ok();
             if number.is_none() && matches!(of, Attribute::Tid | Attribute::Number(..)) {
                 return Err(at(node, &format!("`{}` is no number", one.pattern)));
@@ -349,6 +353,24 @@ fn result(operator: Operator, left: Measured, right: Measured) -> Result<Type, S
             _ => Ok(Type::Number(either)),
         },
     }
+}
+
+/// A name of tasks that none can have. The kernel keeps 16 bytes of it with the zero at its end (`TASK_COMM_LEN`), and what
+/// it tells of its own workers beyond that is left out of recordings.
+fn cut_off(entity: Entity, of: Attribute, pattern: &str) -> Result<(), String> {
+    let is_comm = match of {
+        Attribute::Text(_, metric) => metric == "task.comm",
+        Attribute::Name => entity == Entity::Exited,
+        _ => false,
+    };
+    if !is_comm || pattern.len() <= COMM_BYTES || pattern.contains(['*', '?']) {
+        return Ok(());
+    }
+    let kept = pattern.floor_char_boundary(COMM_BYTES);
+    Err(format!(
+        "no task is called {pattern}: the kernel keeps {COMM_BYTES} bytes of a name, which are {:?}",
+        pattern.get(..kept).unwrap_or_default()
+    ))
 }
 
 fn short(metric: &str) -> &str {
