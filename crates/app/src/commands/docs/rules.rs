@@ -163,6 +163,15 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_counts_them() {
+        let readme = include_str!("../../../../../README.md");
+        let suspicions = format!(" {} built-in suspicions ", builtin::SUSPICIONS.len());
+        assert!(readme.contains(&suspicions), "{suspicions}");
+        let probes = crate::escalation::probes::all().len();
+        assert!(probes == 0 || readme.contains(&format!(" {probes} probes by hand ")), "{probes}");
+    }
+
+    #[test]
     fn every_suspicion_names_a_condition_and_probes_that_there_are() {
         let page = page();
         let probes = crate::escalation::probes::all();
