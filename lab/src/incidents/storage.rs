@@ -333,7 +333,7 @@ fn disk_hog_on_loop(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.write_file_at(&big, 300 << 20)?;
     let victim = victim(stage, "order", upper.mount(), &Place::default())?;
     disk.set(speed)?;
-    let (depths, kilobytes) = stage.loud(([16, 24, 32], [256, 512]), ([3, 4, 5], [64, 128]));
+    let (depths, kilobytes) = stage.loud(([16, 24, 32], [256, 512]), ([6, 8, 10], [64, 128]));
     let (depth, block_kb) = (stage.draw().pick(&depths), stage.draw().pick(&kilobytes));
     let mut load = fio_queue(stage, &big, "read", block_kb, depth, 1);
     stage.healthy()?;
