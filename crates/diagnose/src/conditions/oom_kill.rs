@@ -30,7 +30,6 @@ pub const CONDITION: Condition = Condition {
         "cgroup.memory_current",
         "cgroup.memory_failcnt",
         "task.rss_anon",
-        "mem.available",
     ],
     observe,
     remedies,
