@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use mitra_lab::disguise::Renames;
 use mitra_lab::machine::{self, Possession};
 use mitra_lab::plan::How;
-use mitra_lab::record::{Kind, Results, State, key};
+use mitra_lab::record::{Kind, Record, Results, State, key};
 use mitra_lab::recorder::Mitra;
 use mitra_lab::run::Piece;
 use mitra_lab::score::{self, Judged, Summary};
@@ -38,7 +38,7 @@ struct Cli {
 enum Command {
     /// All incidents and controls
     List,
-    /// Makes incidents or controls by name; fails when one is not named rightly
+    /// Makes incidents or controls by name; fails when one is not named rightly, or none was made
     Run {
         /// Names, or beginnings of names
         #[arg(required = true)]
@@ -62,7 +62,7 @@ enum Command {
         #[arg(long, default_value_t = 30)]
         control_seconds: u64,
     },
-    /// A handful of incidents and a control, in a few minutes; fails when one is not named rightly
+    /// A handful of incidents and a control, in a few minutes; fails when one is not named rightly, or none was made
     Smoke {
         /// Draws the parameters
         #[arg(long, default_value_t = 1)]
@@ -267,12 +267,26 @@ fn at_once(pieces: &[Vec<Piece>], form: Form) -> anyhow::Result<Vec<Piece>> {
 
 /// True if there is nothing to complain about.
 fn is_right(judged: &Judged) -> bool {
-    let early = !judged.early.is_empty();
     match judged.record.state {
-        State::Made => ship::miss(judged).is_none() && !early,
+        State::Made => ship::miss(judged).is_none(),
         State::Skipped => true,
         State::NotMade | State::Failed | State::Broke => false,
     }
+}
+
+/// Whether something was made of what was asked for: an incident, if there was any to be made. Says why not.
+fn anything_made<'a>(records: impl Iterator<Item = &'a Record>) -> bool {
+    let records: Vec<&Record> = records.collect();
+    let has_incident = records.iter().any(|r| r.kind != Kind::Control);
+    let asked = || records.iter().filter(move |r| !has_incident || r.kind != Kind::Control);
+    if asked().any(|r| r.state == State::Made) {
+        return true;
+    }
+    println!("nothing was made");
+    for record in asked() {
+        println!("  {}: {}", record.key, record.why.as_deref().unwrap_or_default());
+    }
+    false
 }
 
 /// Tells of one run as soon as it has ended.
@@ -303,8 +317,9 @@ fn run(
         keep.unwrap_or_else(|| machine::base_dir().join(format!("mitra-lab-kept-{}", std::process::id())));
     let mut results = Results::open(&dir)?;
     let complete = plan::execute(pieces, seed, mitra, &mut results, How { witnesses, retry: true }, tell)?;
-    let mut right = complete;
-    for record in results.records.iter().filter(|r| pieces.iter().any(|p| key(p, seed) == r.key)) {
+    let asked = || results.records.iter().filter(move |r| pieces.iter().any(|p| key(p, seed) == r.key));
+    let mut right = complete && anything_made(asked());
+    for record in asked() {
         let judged = score::judge_one(&results, record, None, false)?;
         if !is_right(&judged) {
             right = false;
@@ -336,7 +351,7 @@ fn many(
     let complete = plan::execute(runs, seed, mitra, &mut results, How { witnesses: false, retry }, tell)?;
     let judged = score::judge_all(&results, None)?;
     show(&judged, Some(&out.join("score.html")))?;
-    Ok(complete)
+    Ok(complete && anything_made(results.records.iter()))
 }
 
 fn show(judged: &[Judged], html: Option<&Path>) -> anyhow::Result<()> {
@@ -347,4 +362,36 @@ fn show(judged: &[Judged], html: Option<&Path>) -> anyhow::Result<()> {
         println!("\n{}", path.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use mitra_lab::record::{Kind, Record, State};
+
+    use super::anything_made;
+
+    #[test]
+    fn a_control_alone_is_nothing_where_an_incident_was_asked_for() {
+        let record = |kind: Kind, state: State| Record {
+            key: "a.loud.1".into(),
+            kind,
+            seed: 1,
+            state,
+            why: None,
+            acts: Vec::new(),
+            since_s: 0.0,
+            until_s: 0.0,
+            mitra: String::new(),
+            machine: String::new(),
+            live: Vec::new(),
+        };
+        let made = |runs: &[(Kind, State)]| {
+            let records: Vec<Record> = runs.iter().map(|(kind, state)| record(*kind, *state)).collect();
+            anything_made(records.iter())
+        };
+        let (control, incident) = ((Kind::Control, State::Made), (Kind::Incident, State::Made));
+        let skipped = (Kind::Incident, State::Skipped);
+        assert!(made(&[control]) && made(&[incident, skipped]) && made(&[(Kind::Pair, State::Made)]));
+        assert!(!made(&[control, skipped]) && !made(&[(Kind::Control, State::Skipped)]) && !made(&[]));
+    }
 }

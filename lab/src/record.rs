@@ -86,7 +86,7 @@ pub struct ActRecord {
 }
 
 /// What was said while the trouble was on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LiveRecord {
     /// When the answer was there.
     pub at_s: f64,
@@ -95,6 +95,9 @@ pub struct LiveRecord {
     /// The root in first place, of the first incident that overlaps the trouble.
     #[serde(default)]
     pub first: Option<String>,
+    /// Why there was no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
 }
 
 impl LiveRecord {
@@ -123,7 +126,7 @@ pub struct Record {
     pub since_s: f64,
     /// Its end.
     pub until_s: f64,
-    /// `mitra --version`
+    /// `mitra --version` and the build.
     pub mitra: String,
     /// Kernel release and CPUs.
     pub machine: String,
@@ -250,6 +253,7 @@ pub fn record(pieces: &[Piece], seed: u64, mitra: &str, played: Result<&Played, 
                     at_s: epoch_s(l.at),
                     roots: l.said.roots.clone(),
                     first: l.said.first.clone(),
+                    failed: l.said.failed.clone(),
                 })
                 .collect();
             why_not(played)

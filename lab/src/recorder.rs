@@ -21,6 +21,10 @@ const WARM_UP: Duration = Duration::from_secs(1);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// A debug build on a busy machine explains half a minute in far less; controls are longer.
 const EXPLAIN_PATIENCE: Duration = Duration::from_secs(120);
+/// A live explanation that is still at it after this, when the trouble ends, gave no answer; before, it came too late.
+const LIVE_PATIENCE: Duration = Duration::from_secs(5);
+/// A reason is no log.
+const WHY_CHARS: usize = 300;
 const STEP: Duration = Duration::from_millis(20);
 
 /// The binary under test.
@@ -40,8 +44,10 @@ pub struct Answer {
 pub struct Said {
     /// The root in first place, of the first incident that overlaps the trouble.
     pub first: Option<String>,
-    /// All roots.
+    /// All roots of the incidents that overlap the trouble.
     pub roots: Vec<String>,
+    /// Why nothing was said: it crashed, took too long, or printed no report.
+    pub failed: Option<String>,
 }
 
 impl Mitra {
@@ -55,10 +61,17 @@ impl Mitra {
         Ok(Self(path))
     }
 
-    /// `mitra --version`, so that stored results tell what was tried.
+    /// `mitra --version` and how the SHA-256 of the binary begins, so that stored results tell what was tried.
     pub fn version(&self) -> String {
-        let output = Command::new(&self.0).arg("--version").output();
-        output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default()
+        let said = |command: &mut Command| {
+            let output = command.stdin(Stdio::null()).output();
+            output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default()
+        };
+        let version = said(Command::new(&self.0).arg("--version"));
+        match said(Command::new("sha256sum").arg(&self.0)).trim_start_matches('\\').get(..12) {
+            Some(build) => format!("{version}, build {build}"),
+            None => version,
+        }
     }
 
     /// Explains the window, once for programs and once for people. Both must exit with 0.
@@ -90,7 +103,8 @@ impl Mitra {
         Ok(report::summary(&report::parse(&text).map_err(Stop::Mitra)?))
     }
 
-    /// The roots that are named now of a trouble that was started then; nothing when it does not answer before `over`.
+    /// The roots that are named now of a trouble that was started then, or why none are; nothing when it has not answered by
+    /// the time that `over` is set, and did not have long for it.
     pub fn roots_now(
         &self,
         archive: &Path,
@@ -101,10 +115,19 @@ impl Mitra {
     ) -> Option<Said> {
         let mut command = Command::new(&self.0);
         command.args(["explain", "--archive"]).arg(archive).args(["--since", &rfc3339(since), "--json"]);
-        let text = run_bounded(&mut command, dir, "live", Some(over)).ok()?;
-        let report = report::parse(&text).ok()?;
-        let top = report::top(&report, report::epoch_s(started), f64::MAX);
-        Some(Said { first: top.and_then(report::root), roots: report::all_roots(&report) })
+        let answer = run_bounded(&mut command, dir, "live", Some(over));
+        match answer.and_then(|text| report::parse(&text).map_err(Stop::Mitra)) {
+            Ok(report) => {
+                let since_s = report::epoch_s(started);
+                let first = report::top(&report, since_s, f64::MAX).and_then(report::root);
+                let roots = report::roots_during(&report, since_s, f64::MAX);
+                Some(Said { first, roots, failed: None })
+            }
+            Err(Stop::Mitra(why)) => {
+                Some(Said { failed: Some(why.chars().take(WHY_CHARS).collect()), ..Said::default() })
+            }
+            Err(_) => None,
+        }
     }
 }
 
@@ -189,13 +212,15 @@ fn run_bounded(
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        let unwanted = over.is_some_and(|o| o.load(Ordering::Relaxed)) || crate::machine::interrupted();
-        let is_late = start.elapsed() > EXPLAIN_PATIENCE;
-        if is_late || unwanted {
+        let is_over = over.is_some_and(|o| o.load(Ordering::Relaxed));
+        let interrupted = crate::machine::interrupted();
+        let patience = if is_over { LIVE_PATIENCE } else { EXPLAIN_PATIENCE };
+        let is_late = start.elapsed() > patience;
+        if is_late || is_over || interrupted {
             child.kill()?;
             child.wait()?;
-            return Err(match is_late {
-                true => Stop::Mitra(format!("{command:?}: no answer within {EXPLAIN_PATIENCE:?}")),
+            return Err(match is_late && !interrupted {
+                true => Stop::Mitra(format!("no answer within {patience:?}: {command:?}")),
                 false => Stop::Interrupted,
             });
         }
@@ -207,4 +232,35 @@ fn run_bounded(
     }
     let said = fs::read_to_string(&err)?;
     Err(Stop::Mitra(format!("{command:?}: {status}: {}\n{text}", said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::SystemTime;
+
+    use super::Mitra;
+
+    #[test]
+    fn a_live_explanation_that_fails_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (now, over) = (SystemTime::now(), AtomicBool::new(false));
+        let failed = |program: &str| {
+            let said = Mitra(program.into()).roots_now(dir.path(), dir.path(), now, now, &over).unwrap();
+            assert!(said.first.is_none() && said.roots.is_empty());
+            said.failed.unwrap()
+        };
+        assert!(failed("false").contains("exit status: 1"));
+        assert!(failed("true").contains("not JSON"));
+    }
+
+    #[test]
+    fn a_version_has_the_build() {
+        let build = |program: &str| {
+            let version = Mitra(program.into()).version();
+            version.rsplit_once(", build ").map(|(_, build)| build.to_owned()).unwrap()
+        };
+        assert!(build("/bin/true").len() == 12 && build("/bin/true").bytes().all(|b| b.is_ascii_hexdigit()));
+        assert_ne!(build("/bin/true"), build("/bin/false"));
+    }
 }

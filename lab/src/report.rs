@@ -29,9 +29,9 @@ pub fn incidents(report: &Value) -> &[Value] {
     report["incidents"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The first incident that overlaps a time; seconds since the epoch.
-pub fn top(report: &Value, since_s: f64, until_s: f64) -> Option<&Value> {
-    incidents(report).iter().find(|incident| {
+/// The incidents that overlap a time; seconds since the epoch.
+fn during(report: &Value, since_s: f64, until_s: f64) -> impl Iterator<Item = &Value> {
+    incidents(report).iter().filter(move |incident| {
         let onset_s = time_of(incident, "onset").unwrap_or(f64::MAX);
         let end_s = time_of(incident, "end").unwrap_or(f64::MAX);
         // Times of a report are whole seconds, rounded down.
@@ -39,20 +39,21 @@ pub fn top(report: &Value, since_s: f64, until_s: f64) -> Option<&Value> {
     })
 }
 
+/// The first incident that overlaps a time.
+pub fn top(report: &Value, since_s: f64, until_s: f64) -> Option<&Value> {
+    during(report, since_s, until_s).next()
+}
+
 /// The root condition of an incident.
 pub fn root(incident: &Value) -> Option<String> {
     incident["root_cause"]["condition"].as_str().map(str::to_owned)
 }
 
-/// The root conditions of all incidents.
-fn roots(report: &Value) -> Vec<String> {
-    incidents(report).iter().map(|i| root(i).unwrap_or_else(|| "?".to_owned())).collect()
-}
-
-/// The root conditions of all incidents, the first ones and the others.
-pub fn all_roots(report: &Value) -> Vec<String> {
-    let mut found = roots(report);
-    for incident in incidents(report) {
+/// The root conditions of the incidents that overlap a time, the first ones before the others.
+pub fn roots_during(report: &Value, since_s: f64, until_s: f64) -> Vec<String> {
+    let all = || during(report, since_s, until_s);
+    let mut found: Vec<String> = all().map(|i| root(i).unwrap_or_else(|| "?".to_owned())).collect();
+    for incident in all() {
         let others = incident["other_roots"].as_array().into_iter().flatten();
         found.extend(others.filter_map(|o| o["condition"].as_str().map(str::to_owned)));
     }

@@ -19,7 +19,7 @@ const BYTES_MAX: u64 = 400 << 10;
 /// `truth.json` beside an archive.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shipped {
-    /// Why Mitra does not name root or culprit of this one; `null` if it does. A test asserts both.
+    /// What is wrong about what Mitra says of this one; `null` if nothing is. A test asserts both.
     pub miss: Option<String>,
     /// What was made.
     pub run: Record,
@@ -44,10 +44,13 @@ fn size(dir: &Path) -> u64 {
         .sum()
 }
 
-/// What the tests assert of a recording: root and culprit, or silence.
+/// What the tests assert of a recording: root, culprit and silence before the trouble, or silence.
 pub fn miss(judged: &Judged) -> Option<String> {
     if !judged.found_on_control.is_empty() {
         return Some(judged.found_on_control.join("; "));
+    }
+    if let Some(early) = judged.early.first() {
+        return Some(format!("before the trouble: {early}"));
     }
     let wrong = |v: &&crate::score::Verdict| match judged.record.kind {
         Kind::Pair => !v.named,

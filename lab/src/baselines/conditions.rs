@@ -2,7 +2,10 @@
 //!
 //! The baselines rank metrics and know nothing of conditions; this table is what an experienced person would say at
 //! the sight of the metric alone. Metrics that move in every trouble (load, context switches, idle time) stand for
-//! nothing and are passed over, to the advantage of the baselines.
+//! nothing and are passed over, to the advantage of the baselines. So are those whose condition no incident makes: such an
+//! answer could never be right.
+
+use crate::incidents;
 
 /// Prefixes of metric names. The longest that fits counts.
 pub const TABLE: &[(&str, &str)] = &[
@@ -104,8 +107,14 @@ pub const TABLE: &[(&str, &str)] = &[
     ("sysctl.", "config-drift"),
 ];
 
+/// Whether an incident makes it, or makes what may be called so too.
+pub fn is_made(condition: &str) -> bool {
+    incidents::all().any(|i| i.is_true(condition))
+}
+
 /// What the metric stands for.
 pub fn of(metric: &str) -> Option<&'static str> {
     let fits = TABLE.iter().filter(|(prefix, _)| metric.starts_with(prefix));
-    fits.max_by_key(|(prefix, _)| prefix.len()).map(|(_, condition)| *condition)
+    let (_, condition) = fits.max_by_key(|(prefix, _)| prefix.len())?;
+    is_made(condition).then_some(*condition)
 }

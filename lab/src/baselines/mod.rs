@@ -10,10 +10,13 @@
 //! - *BARO*: median and interquartile range of the healthy time; the metric with the largest |x − median| / IQR in any
 //!   sample since (the scorer of Pham, Ha, Zhang: BARO, FSE 2024).
 //!
-//! A scale of zero is one, as in the libraries with which the published methods are computed.
+//! In the libraries with which the published methods are computed a scale of zero is one: of a byte, of a second, of a fault.
+//! On a quiet machine nearly everything has a scale of zero, and then what is counted in bytes wins by its unit. Here it is
+//! the middle one of all scales of that unit that are not zero.
 
 mod conditions;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use mitra_archive::{Query, Reader};
@@ -21,9 +24,14 @@ use mitra_model::time::SECOND;
 use mitra_model::{Entity, Metric, Series, Span};
 
 use crate::record::{Kind, Record, State};
+use crate::score::median;
 
 /// In the order of [`Answers`].
 pub const NAMES: [&str; 4] = ["most frequent", "largest z", "N-sigma", "BARO"];
+
+/// What the pages say of the scale.
+pub const RULE: &str =
+    "what never changed while nothing was wrong is measured by the median spread of its unit";
 
 /// Things of which there are few. Of tasks and mappings there are thousands that come and go.
 const ENTITIES: [Entity; 14] = [
@@ -58,6 +66,8 @@ pub struct Answers {
 /// One metric of one thing: its values while nothing was wrong and since.
 struct Column {
     metric: &'static str,
+    /// What its values are counted in.
+    unit: String,
     normal: Vec<f64>,
     /// With the times, nanoseconds: not everything is sampled at the same moments.
     since: Vec<(i64, f64)>,
@@ -83,33 +93,65 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
 }
 
-fn scale(spread: f64) -> f64 {
-    if spread > 0.0 { spread } else { 1.0 }
+/// What a metric is like while nothing is wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Normal {
+    mean: f64,
+    sd: f64,
+    median: f64,
+    iqr: f64,
 }
 
-/// `None` for what has no healthy spread or never moves.
-fn score(column: &Column) -> Option<Score> {
-    let normal: Vec<f64> = column.normal.iter().copied().filter(|v| v.is_finite()).collect();
+impl Normal {
+    /// `None` for what has no past.
+    fn of(column: &Column) -> Option<Self> {
+        let mut values: Vec<f64> = column.normal.iter().copied().filter(|v| v.is_finite()).collect();
+        if values.len() < NORMAL_MIN {
+            return None;
+        }
+        let mean = mean(&values);
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
+        values.sort_by(f64::total_cmp);
+        let iqr = quantile(&values, 0.75) - quantile(&values, 0.25);
+        // The mean of equal numbers may be another one by its last digit.
+        let sd = if values.first() == values.last() { 0.0 } else { variance.sqrt() };
+        Some(Self { mean, sd, median: quantile(&values, 0.5), iqr })
+    }
+}
+
+/// The scales of a unit, for what has none of its own.
+#[derive(Clone, Copy)]
+struct Typical {
+    sd: f64,
+    iqr: f64,
+}
+
+impl Typical {
+    const ONE: Self = Self { sd: 1.0, iqr: 1.0 };
+
+    fn of(normals: &[Normal]) -> Self {
+        let middle = |spread: fn(&Normal) -> f64| {
+            let mut spreads: Vec<f64> = normals.iter().map(spread).filter(|s| *s > 0.0).collect();
+            median(&mut spreads).unwrap_or(1.0)
+        };
+        Self { sd: middle(|n| n.sd), iqr: middle(|n| n.iqr) }
+    }
+}
+
+/// `None` for what never moves.
+fn score(column: &Column, normal: Normal, typical: Typical) -> Option<Score> {
     let since: Vec<(i64, f64)> = column.since.iter().copied().filter(|(_, v)| v.is_finite()).collect();
-    if normal.len() < NORMAL_MIN || since.is_empty() {
+    if since.is_empty() || normal.sd == 0.0 && since.iter().all(|(_, v)| *v == normal.median) {
         return None;
     }
-    let first_value = *normal.first()?;
-    if normal.iter().chain(since.iter().map(|(_, v)| v)).all(|v| *v == first_value) {
-        return None;
-    }
-    let middle = mean(&normal);
-    let sd = scale((normal.iter().map(|v| (v - middle).powi(2)).sum::<f64>() / normal.len() as f64).sqrt());
-    let z: Vec<(i64, f64)> = since.iter().map(|(t, v)| (*t, ((v - middle) / sd).abs())).collect();
-    let mut sorted = normal;
-    sorted.sort_by(f64::total_cmp);
-    let iqr = scale(quantile(&sorted, 0.75) - quantile(&sorted, 0.25));
-    let median = quantile(&sorted, 0.5);
+    let or = |own: f64, other: f64| if own > 0.0 { own } else { other };
+    let (sd, iqr) = (or(normal.sd, typical.sd), or(normal.iqr, typical.iqr));
+    let z: Vec<(i64, f64)> = since.iter().map(|(t, v)| (*t, ((v - normal.mean) / sd).abs())).collect();
     Some(Score {
         z_mean: z.iter().map(|(_, z)| z).sum::<f64>() / z.len() as f64,
         // What is read within the same second is read at once: the order of the files is nobody's merit.
         first: z.iter().find(|(_, z)| *z > SIGMAS).map(|(t, z)| (t.div_euclid(SECOND), *z)),
-        robust: since.iter().map(|(_, v)| (v - median).abs() / iqr).fold(0.0, f64::max),
+        robust: since.iter().map(|(_, v)| (v - normal.median).abs() / iqr).fold(0.0, f64::max),
     })
 }
 
@@ -127,8 +169,16 @@ fn best(scores: &[(&'static str, Score)], further: impl Fn(&Score, &Score) -> bo
 
 /// What the three methods that look at the recording say.
 fn rank(columns: &[Column]) -> [String; 3] {
+    let normals: Vec<(&Column, Normal)> = columns.iter().filter_map(|c| Some((c, Normal::of(c)?))).collect();
+    let mut units = BTreeMap::<&str, Vec<Normal>>::new();
+    for (column, normal) in &normals {
+        units.entry(&column.unit).or_default().push(*normal);
+    }
+    let typical: BTreeMap<&str, Typical> =
+        units.into_iter().map(|(unit, all)| (unit, Typical::of(&all))).collect();
+    let of_unit = |c: &Column| typical.get(c.unit.as_str()).copied().unwrap_or(Typical::ONE);
     let scores: Vec<(&'static str, Score)> =
-        columns.iter().filter_map(|c| Some((c.metric, score(c)?))).collect();
+        normals.iter().filter_map(|(c, normal)| Some((c.metric, score(c, *normal, of_unit(c))?))).collect();
     let left: Vec<_> = scores.iter().copied().filter(|(_, s)| s.first.is_some()).collect();
     [
         best(&scores, |a, b| a.z_mean > b.z_mean),
@@ -154,6 +204,7 @@ fn columns(archive: &Path, since_s: f64, started_s: f64, until_s: f64) -> anyhow
     let set = Reader::open(archive)?.read(&Query::new(window, metrics))?;
     let column = |metric: &'static str, series: &Series| Column {
         metric,
+        unit: mitra_model::lookup(metric).map(Metric::unit_label).unwrap_or_default(),
         normal: series.values(healthy),
         since: series.samples(trouble).map(|(t, _, value)| (t, value)).collect(),
     };
@@ -162,12 +213,12 @@ fn columns(archive: &Path, since_s: f64, started_s: f64, until_s: f64) -> anyhow
 
 /// Whether the methods that look at the recording can say this at all.
 pub fn can_name(condition: &str) -> bool {
-    conditions::TABLE.iter().any(|(_, named)| *named == condition)
+    conditions::is_made(condition) && conditions::TABLE.iter().any(|(_, named)| *named == condition)
 }
 
 /// The truth that is most frequent; of several, the first by name.
 fn most_frequent(all: &[Record]) -> String {
-    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    let mut counts = BTreeMap::<&str, usize>::new();
     let told = all.iter().filter(|r| r.kind == Kind::Incident && r.state.is_judged());
     for act in told.flat_map(|r| &r.acts) {
         *counts.entry(&act.condition).or_default() += 1;
@@ -194,11 +245,16 @@ pub fn answers(record: &Record, archive: &Path, all: &[Record]) -> Answers {
 
 #[cfg(test)]
 mod tests {
-    use super::{Column, conditions, rank, score};
+    use super::{Column, Normal, Score, Typical, conditions, rank};
 
     fn column(metric: &'static str, normal: &[f64], since: &[f64]) -> Column {
+        let unit = mitra_model::lookup(metric).map(mitra_model::Metric::unit_label).unwrap_or_default();
         let times = (0..).map(|i| i * mitra_model::time::SECOND);
-        Column { metric, normal: normal.to_vec(), since: times.zip(since.iter().copied()).collect() }
+        Column { metric, unit, normal: normal.to_vec(), since: times.zip(since.iter().copied()).collect() }
+    }
+
+    fn score(column: &Column) -> Option<Score> {
+        super::score(column, Normal::of(column)?, Typical::ONE)
     }
 
     #[test]
@@ -225,8 +281,35 @@ mod tests {
         assert_eq!(score(&column("x", &[7.0; 5], &[7.0; 5])), None);
         assert_eq!(score(&column("x", &[1.0, f64::NAN, f64::NAN], &[9.0])), None);
         assert_eq!(score(&column("x", &[1.0, 2.0, 3.0, 4.0], &[f64::NAN])), None);
-        // A scale of zero is one.
+        // Without another scale, one of zero is one.
         assert!((score(&column("x", &[0.0; 5], &[4.0])).unwrap().robust - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_scale_of_zero_is_that_of_the_unit() {
+        let columns = [
+            // Bytes move ten times as far as before, counts twenty times.
+            column("disk.write_bytes", &[0.0, 1e6, 2e6, 3e6, 4e6], &[2e6, 2e6]),
+            column("disk.read_bytes", &[0.0; 5], &[2e7, 2e7]),
+            column("vm.pgfault", &[0.0, 1.0, 2.0, 3.0, 4.0], &[2.0, 2.0]),
+            column("vm.oom_kill", &[0.0; 5], &[40.0, 40.0]),
+        ];
+        assert_eq!(rank(&columns), ["oom-kill", "oom-kill", "oom-kill"]);
+    }
+
+    #[test]
+    fn an_answer_is_always_something_that_is_made() {
+        let metrics = mitra_model::Entity::ALL.into_iter().flat_map(mitra_model::columns);
+        let named: Vec<&str> = metrics.filter_map(|m| conditions::of(m.name)).collect();
+        assert!(named.len() > 50, "{}", named.len());
+        for condition in named {
+            assert!(crate::incidents::all().any(|i| i.is_true(condition)), "{condition}");
+        }
+        for (condition, _) in crate::incidents::NOT_MADE {
+            let is_also = crate::incidents::all().any(|i| i.is_true(condition));
+            assert!(is_also || !super::can_name(condition), "{condition}");
+        }
+        assert_eq!(conditions::of("vm.numa_foreign"), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Ordeals: what the recorder itself has to live through, without losing a sample.
 //!
-//! Nothing is diagnosed here. An ordeal passes when the recorder is alive at its end, ends orderly, and no two samples
-//! in its archive are further apart than [`GAP_S`].
+//! Nothing is diagnosed here. An ordeal passes when the recorder is alive at its end, ends orderly, and is nowhere without
+//! a sample for longer than [`GAP_S`], from the begin of the healthy time until it is told to end.
 
 mod crowds;
 mod disks;
@@ -9,18 +9,20 @@ mod memory;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mitra_archive::{Query, Reader};
-use mitra_model::lookup;
+use mitra_model::time::SECOND;
+use mitra_model::{Span, lookup};
 
-use crate::conductor::Conductor;
+use crate::conductor::{Conductor, Times};
 use crate::draw::Draw;
 use crate::incident::{Need, Stop, missing};
 use crate::journal::{self, Journal, Undo};
 use crate::machine;
 use crate::recorder::Mitra;
-use crate::score::GAP_S;
+use crate::report::epoch_s;
+use crate::score::{GAP_S, distances_s};
 use crate::stage::{Fs, Part, Stage};
 
 /// Where the archive is during an ordeal.
@@ -57,11 +59,19 @@ pub fn all() -> impl Iterator<Item = &'static Ordeal> {
 pub struct Endured {
     /// Samples in the archive.
     pub samples: usize,
-    /// The longest time between two of them.
+    /// The longest time without one.
     pub longest_gap_s: f64,
 }
 
 impl Endured {
+    fn of(span: Span, times: &[i64]) -> Self {
+        let distances_s = distances_s(span, times);
+        Self {
+            samples: distances_s.len().saturating_sub(1),
+            longest_gap_s: distances_s.into_iter().fold(0.0, f64::max),
+        }
+    }
+
     /// Whether no sample is missing.
     pub fn is_whole(&self) -> bool {
         self.samples > 1 && self.longest_gap_s <= GAP_S
@@ -69,10 +79,10 @@ impl Endured {
 }
 
 /// Puts a recorder through those whose names begin with one of `names` (all where there is none), and prints how it
-/// came through. Returns whether it came through all.
+/// came through. Returns whether it came through all that could be made, and that was one at least.
 pub fn endure_all(names: &[String], length: Duration, mitra: &Mitra) -> bool {
     let takes = |name: &str| names.is_empty() || names.iter().any(|n| name.starts_with(n.as_str()));
-    let mut all_well = true;
+    let (mut all_well, mut endured_one) = (true, false);
     for ordeal in all().filter(|o| takes(o.name)) {
         let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
         let outcome = with_dir(&dir, || endure(ordeal, length, mitra, &dir));
@@ -89,11 +99,15 @@ pub fn endure_all(names: &[String], length: Duration, mitra: &Mitra) -> bool {
         };
         println!("{:<16} {said}", ordeal.name);
         all_well &= is_well;
+        endured_one |= outcome.is_ok();
         if outcome.is_err_and(|stop| stop == Stop::Interrupted) {
             break;
         }
     }
-    all_well
+    if !endured_one {
+        println!("no ordeal was made");
+    }
+    all_well && endured_one
 }
 
 /// Does something that has its files in a directory, which is removed, be it by who cleans up.
@@ -129,24 +143,44 @@ pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> R
         let act = scope.spawn(|| {
             let conductor = Arc::clone(&conductor);
             let mut stage = Stage::new(Part::Control(length), draw, conductor, journals)?;
-            (ordeal.make)(&mut stage, &home)
+            (ordeal.make)(&mut stage, &home).map(|()| stage.times())
         });
         let conducted = conductor.conduct(mitra, &archive, dir, None);
         (act.join().unwrap_or_else(|_| Err(Stop::Failed("panicked".into()))), conducted)
     });
     conducted?;
-    made?;
-    samples(&archive)
+    samples(&archive, made?)
 }
 
-/// The samples of an archive.
-fn samples(archive: &Path) -> Result<Endured, Stop> {
+/// The samples of an archive between the begin and the end of a run.
+fn samples(archive: &Path, run: Times) -> Result<Endured, Stop> {
     let failed = |error: &dyn std::fmt::Display| Stop::Failed(format!("{}: {error}", archive.display()));
     let reader = Reader::open(archive).map_err(|error| failed(&error))?;
-    let span = reader.span().ok_or_else(|| failed(&"nothing was recorded"))?;
+    let at = |time: SystemTime| (epoch_s(time) * SECOND as f64) as i64;
+    let span = Span { since: at(run.since), until: at(run.until) };
     let metrics = lookup("sys.load1").into_iter().collect();
     let set = reader.read(&Query::new(span, metrics)).map_err(|error| failed(&error))?;
     let times = set.system("sys.load1").map_or(Vec::new(), |series| series.axis.t.clone());
-    let gaps = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9);
-    Ok(Endured { samples: times.len(), longest_gap_s: gaps.fold(0.0, f64::max) })
+    Ok(Endured::of(span, &times))
+}
+
+#[cfg(test)]
+mod tests {
+    use mitra_model::Span;
+    use mitra_model::time::SECOND;
+
+    use super::Endured;
+
+    #[test]
+    fn a_recorder_that_stops_recording_before_the_end_has_not_endured() {
+        let endured = |times: std::ops::Range<i64>| {
+            let times: Vec<i64> = times.map(|s| s * SECOND).collect();
+            Endured::of(Span { since: 100 * SECOND, until: 120 * SECOND }, &times)
+        };
+        assert!(endured(100..120).is_whole());
+        assert!(endured(98..123).is_whole());
+        let (early, late, none) = (endured(100..115), endured(105..120), endured(0..0));
+        assert_eq!((early.samples, early.longest_gap_s), (15, 6.0));
+        assert!(!early.is_whole() && !late.is_whole() && !none.is_whole());
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::page::remark;
+use super::page::{live_failures, remark};
 use super::{Judged, Summary, Verdict};
 use crate::record::Kind;
 
@@ -35,7 +35,7 @@ pub fn html(runs: &[Judged], summary: &Summary) -> String {
         _ = write!(
             text,
             "<p>{}, {}, seed {}</p>",
-            escape(&run.record.mitra),
+            escape(&summary.mixed_builds().unwrap_or_else(|| run.record.mitra.clone())),
             escape(&run.record.machine),
             seeds.join(", ")
         );
@@ -45,7 +45,7 @@ pub fn html(runs: &[Judged], summary: &Summary) -> String {
     controls(&mut text, runs);
     pairs(&mut text, runs);
     matrix(&mut text, summary);
-    early(&mut text, runs);
+    remarks(&mut text, runs);
     untold(&mut text, summary);
     text.push_str("</html>\n");
     text
@@ -61,11 +61,14 @@ fn goals(text: &mut String, summary: &Summary) {
         };
         _ = write!(text, "<tr><td>{}<td>{}<td>{}<td>{reached}", escape(g.what), escape(&g.is), g.should);
     }
+    for (seed, root, culprit) in &summary.seeds {
+        _ = write!(text, "<tr><td>root and culprit, seed {seed}<td>{root}; {culprit}<td><td>");
+    }
     text.push_str("</table><h2>Others on the same recordings</h2><table><tr><th>root in first place<th class=n>right<th class=n>of");
     for (name, right, all) in &summary.baselines {
         _ = write!(text, "<tr><td>{}<td class=n>{right}<td class=n>{all}", escape(name));
     }
-    text.push_str("</table>");
+    _ = write!(text, "</table><p><small>{}</small>", escape(crate::baselines::RULE));
     if let Some(line) = summary.unnameable() {
         _ = write!(text, "<p><small>{}</small>", escape(&line));
     }
@@ -154,26 +157,31 @@ fn matrix(text: &mut String, summary: &Summary) {
     text.push_str("</table></div>");
 }
 
-fn early(text: &mut String, runs: &[Judged]) {
-    if runs.iter().all(|r| r.early.is_empty()) {
-        return;
-    }
-    text.push_str("<h2>Before the trouble</h2><table>");
-    for run in runs {
-        for said in &run.early {
-            _ = write!(text, "<tr><td>{}<td>{}", escape(&run.record.key), escape(said));
-        }
-    }
-    text.push_str("</table>");
+fn remarks(text: &mut String, runs: &[Judged]) {
+    let early: Vec<(&str, &str)> = runs
+        .iter()
+        .flat_map(|r| r.early.iter().map(move |said| (r.record.key.as_str(), said.as_str())))
+        .collect();
+    list(text, "Before the trouble", &early);
+    let failed: Vec<(&str, String)> =
+        runs.iter().filter_map(|r| Some((r.record.key.as_str(), live_failures(r)?))).collect();
+    let failed: Vec<(&str, &str)> = failed.iter().map(|(key, said)| (*key, said.as_str())).collect();
+    list(text, "Live", &failed);
 }
 
 fn untold(text: &mut String, summary: &Summary) {
-    if summary.untold.is_empty() {
+    let untold: Vec<(&str, &str)> =
+        summary.untold.iter().map(|(key, _, why)| (key.as_str(), why.as_str())).collect();
+    list(text, "Not counted", &untold);
+}
+
+fn list(text: &mut String, title: &str, rows: &[(&str, &str)]) {
+    if rows.is_empty() {
         return;
     }
-    text.push_str("<h2>Not counted</h2><table>");
-    for (key, _, why) in &summary.untold {
-        _ = write!(text, "<tr><td>{}<td>{}", escape(key), escape(why));
+    _ = write!(text, "<h2>{title}</h2><table>");
+    for (key, said) in rows {
+        _ = write!(text, "<tr><td>{}<td>{}", escape(key), escape(said));
     }
     text.push_str("</table>");
 }

@@ -70,25 +70,44 @@ fn explain(mitra: &Mitra, record: &Record, archive: &Path) -> anyhow::Result<(Re
     }
 }
 
+/// Seconds from the begin of a span over the samples in it to its end: one more than there are samples.
+pub fn distances_s(span: Span, times: &[i64]) -> Vec<f64> {
+    let inside = times.iter().copied().filter(|t| (span.since..=span.until).contains(t));
+    let all: Vec<i64> = [span.since].into_iter().chain(inside).chain([span.until]).collect();
+    all.windows(2).filter_map(|w| Some((w.last()? - w.first()?) as f64 / SECOND as f64)).collect()
+}
+
 /// Stretches of the window without a frame that are longer than they may be. An archive that cannot be read, or has nothing
 /// of the run, is without a frame all the time.
 fn gaps_s(record: &Record, archive: &Path) -> Vec<f64> {
     let at = |s: f64| (s * SECOND as f64) as i64;
     let span = Span { since: at(record.since_s), until: at(record.until_s) };
-    let mut times = vec![span.since];
+    let mut times = Vec::new();
     let frames = Reader::open(archive)
         .and_then(|reader| reader.frames(span, &mut |frame, _| times.push(frame.time.real)));
     if frames.is_err() {
-        times.truncate(1);
+        times.clear();
     }
-    times.push(span.until);
-    let gaps = times.windows(2).filter_map(|w| Some((w.last()? - w.first()?) as f64 / SECOND as f64));
-    gaps.filter(|s| *s > GAP_S).collect()
+    distances_s(span, &times).into_iter().filter(|s| *s > GAP_S).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::distances_s;
     use crate::record::{Kind, Record, State};
+    use mitra_model::Span;
+    use mitra_model::time::SECOND;
+
+    #[test]
+    fn both_ends_count() {
+        let distances = |times: &[i64]| {
+            let times: Vec<i64> = times.iter().map(|s| s * SECOND).collect();
+            distances_s(Span { since: 10 * SECOND, until: 14 * SECOND }, &times)
+        };
+        assert_eq!(distances(&[9, 10, 11, 13, 14, 15]), [0.0, 1.0, 2.0, 1.0, 0.0]);
+        assert_eq!(distances(&[11]), [1.0, 3.0]);
+        assert_eq!(distances(&[]), [4.0]);
+    }
 
     #[test]
     fn an_archive_that_is_not_there_is_a_gap_of_the_whole_run() {

@@ -1,5 +1,6 @@
 //! Was it right? Compares what Mitra said with what was done.
 
+mod goals;
 mod html;
 mod judge;
 mod page;
@@ -7,13 +8,14 @@ mod summary;
 
 use serde_json::Value;
 
+pub use goals::{Goal, median};
 pub use html::html;
-pub use judge::{judge_all, judge_one};
+pub use judge::{distances_s, judge_all, judge_one};
 pub use page::{line, page};
-pub use summary::{Goal, Summary};
+pub use summary::Summary;
 
 use crate::baselines::Answers;
-use crate::incident::{Form, Truth};
+use crate::incident::{Form, Incident, Truth};
 use crate::record::{ActRecord, Kind, LiveRecord, Record, State};
 use crate::report::{incidents, time_of};
 
@@ -29,15 +31,13 @@ pub struct Verdict {
     pub name: String,
     /// How hard it was to see.
     pub form: Option<Form>,
-    /// Area of the condition.
-    pub area: String,
     /// The true root.
     pub condition: String,
     /// The root in first place, of the first incident that overlaps the trouble.
     pub answer: Option<String>,
     /// It is right.
     pub root: bool,
-    /// It stands anywhere, as a root of any incident.
+    /// It stands anywhere, as a root of any incident that overlaps the trouble.
     pub named: bool,
     /// The root is right, and the one in first place did it.
     pub culprit: bool,
@@ -47,8 +47,10 @@ pub struct Verdict {
     pub onset_error_s: Option<f64>,
     /// Why there was no answer at all.
     pub broke: Option<String>,
-    /// Conditions that the chain should show and does not.
-    pub chain_missing: Vec<String>,
+    /// Whether the incident declares what its chain has to show.
+    pub declares_chain: bool,
+    /// What the chain should show and does not, or not in that order.
+    pub chain_wrong: Vec<String>,
     /// Seconds from the true onset until a live answer named the root; none if that was before.
     pub live_s: Option<f64>,
     /// What the victim's time was multiplied with.
@@ -70,7 +72,7 @@ pub struct Judged {
     pub found_on_control: Vec<String>,
     /// Incidents that begin before the trouble was started.
     pub early: Vec<String>,
-    /// Roots named during the trouble, not in first place, that are none of the run.
+    /// Roots named during the trouble that are none of the run; of one that is not a pair, only those not in first place.
     pub besides: Vec<String>,
     /// Gaps of the recorder.
     pub gaps_s: Vec<f64>,
@@ -78,6 +80,11 @@ pub struct Judged {
 
 /// Judges a run by its report. `gaps_s` come from the frames of its archive.
 pub fn judge(record: &Record, report: &Value, gaps_s: Vec<f64>, baselines: Answers) -> Judged {
+    let mut record = record.clone();
+    if record.state == State::Made && report.is_null() {
+        // Else a control without one would be silent.
+        (record.state, record.why) = (State::Broke, Some("Mitra broke: there is no report".into()));
+    }
     let mut judged = Judged {
         record: record.clone(),
         verdicts: Vec::new(),
@@ -93,7 +100,7 @@ pub fn judge(record: &Record, report: &Value, gaps_s: Vec<f64>, baselines: Answe
         }
         (State::Made, _) => {
             for act in acts() {
-                let mut verdict = judge_act(record, act, report);
+                let mut verdict = judge_act(&record, act, report);
                 verdict.gaps_s.clone_from(&judged.gaps_s);
                 verdict.baselines = baselines.clone();
                 judged.verdicts.push(verdict);
@@ -101,18 +108,48 @@ pub fn judge(record: &Record, report: &Value, gaps_s: Vec<f64>, baselines: Answe
             look_around(&mut judged, report);
         }
         (State::Broke, Kind::Control) => judged.found_on_control.extend(record.why.clone()),
-        (State::Broke, _) => judged.verdicts.extend(acts().map(|act| broken(record, act))),
+        (State::Broke, _) => judged.verdicts.extend(acts().map(|act| broken(&record, act))),
         (State::NotMade | State::Skipped | State::Failed, _) => {}
     }
     judged
 }
 
+/// The incident of an act as it is declared now.
+fn declared(act: &ActRecord) -> Option<&'static Incident> {
+    crate::incidents::all().find(|i| i.name == act.name)
+}
+
 /// Whether a root is true of an act. What is equally true is said by the incident as it is declared now.
 pub fn is_true(act: &ActRecord, root: &str) -> bool {
-    match crate::incidents::all().find(|i| i.name == act.name) {
+    match declared(act) {
         Some(incident) => act.condition == root || incident.also.contains(&root),
         None => act.condition == root || act.also.iter().any(|a| a == root),
     }
+}
+
+/// What the chain has to show, from the cause on, by the incident as it is declared now.
+fn declared_chain(act: &ActRecord) -> Vec<&str> {
+    match declared(act) {
+        Some(incident) => incident.chain.to_vec(),
+        None => act.chain.iter().map(String::as_str).collect(),
+    }
+}
+
+/// What a chain lacks of the declared links, and which of them begin before the one that is declared before them.
+fn wrong_chain(incident: &Value, declared: &[&str]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut before_s = f64::MIN;
+    for condition in declared {
+        let links = incident["chain"].as_array().into_iter().flatten();
+        let onsets: Vec<f64> =
+            links.filter(|l| l["condition"] == *condition).filter_map(|l| time_of(l, "onset")).collect();
+        match onsets.iter().copied().filter(|s| *s >= before_s).min_by(f64::total_cmp) {
+            Some(onset_s) => before_s = onset_s,
+            None if onsets.is_empty() => wrong.push(format!("chain lacks {condition}")),
+            None => wrong.push(format!("{condition} comes too early in the chain")),
+        }
+    }
+    wrong
 }
 
 /// When the trouble was started: of two at once, the first.
@@ -124,8 +161,8 @@ fn verdict_of(act: &ActRecord) -> Verdict {
     Verdict {
         name: act.name.clone(),
         form: act.form,
-        area: act.area.clone(),
         condition: act.condition.clone(),
+        declares_chain: !declared_chain(act).is_empty(),
         slower: act.victims.first().map(|h| h.during.mean_us / h.before.mean_us),
         ..Verdict::default()
     }
@@ -144,7 +181,8 @@ fn look_around(judged: &mut Judged, report: &Value) {
     let top = crate::report::top(report, started_s, record.until_s);
     let mut besides = Vec::new();
     for incident in incidents(report).iter().filter(|i| !is_early(i)) {
-        if top.is_none_or(|top| !std::ptr::eq(top, incident)) {
+        // Of two at once neither has to be in first place.
+        if record.kind == Kind::Pair || top.is_none_or(|top| !std::ptr::eq(top, incident)) {
             besides.extend(crate::report::root(incident));
         }
         let others = incident["other_roots"].as_array().into_iter().flatten();
@@ -157,12 +195,13 @@ fn look_around(judged: &mut Judged, report: &Value) {
 
 fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
     let right = |root: &str| is_true(act, root);
+    let since_s = started_s(record);
     let mut verdict = Verdict {
-        named: crate::report::all_roots(report).iter().any(|r| right(r)),
+        named: crate::report::roots_during(report, since_s, record.until_s).iter().any(|r| right(r)),
         live_s: live_s(record, act),
         ..verdict_of(act)
     };
-    let Some(top) = crate::report::top(report, started_s(record), record.until_s) else {
+    let Some(top) = crate::report::top(report, since_s, record.until_s) else {
         verdict.culprit_wrong.push("no incident".into());
         return verdict;
     };
@@ -173,9 +212,7 @@ fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
     verdict.culprit_wrong =
         act.truth.as_ref().map(|t| wrong_culprit(&root["culprit"], t)).unwrap_or_default();
     verdict.culprit = verdict.root && verdict.culprit_wrong.is_empty();
-    let links: Vec<&str> =
-        top["chain"].as_array().into_iter().flatten().filter_map(|l| l["condition"].as_str()).collect();
-    verdict.chain_missing = act.chain.iter().filter(|c| !links.contains(&c.as_str())).cloned().collect();
+    verdict.chain_wrong = wrong_chain(top, &declared_chain(act));
     verdict
 }
 

@@ -20,13 +20,18 @@ pub fn remark(v: &Verdict) -> String {
     if v.answer.is_some() {
         parts.extend(v.culprit_wrong.iter().cloned());
     }
-    if !v.chain_missing.is_empty() {
-        parts.push(format!("chain lacks {}", v.chain_missing.join(", ")));
-    }
+    parts.extend(v.chain_wrong.iter().cloned());
     if !v.gaps_s.is_empty() {
         parts.push(format!("{} gaps of the recorder", v.gaps_s.len()));
     }
     parts.join("; ")
+}
+
+/// What became of live explanations that gave no answer.
+pub fn live_failures(run: &Judged) -> Option<String> {
+    let mut failed = run.record.live.iter().filter_map(|l| l.failed.as_deref());
+    let first = failed.next()?.lines().next().unwrap_or_default();
+    Some(format!("live explanations that failed: {}; the first: {first}", 1 + failed.count()))
 }
 
 /// A verdict in one line.
@@ -94,20 +99,30 @@ pub fn page(runs: &[Judged], summary: &Summary) -> String {
         for said in &run.early {
             _ = writeln!(text, "{:<52} before the trouble: {said}", run.record.key);
         }
+        if let Some(failed) = live_failures(run) {
+            _ = writeln!(text, "{:<52} {failed}", run.record.key);
+        }
     }
     _ = writeln!(text);
+    if let Some(line) = summary.mixed_builds() {
+        _ = writeln!(text, "{line}");
+    }
     for goal in &summary.goals {
         let reached = match goal.reached {
             Some(true) => "reached",
             Some(false) => "MISSED",
             None => "",
         };
-        _ = writeln!(text, "{:<52} {:<32} {:<6} {reached}", goal.what, goal.is, goal.should);
+        _ = writeln!(text, "{:<58} {:<40} {:<7} {reached}", goal.what, goal.is, goal.should);
+    }
+    for (seed, root, culprit) in &summary.seeds {
+        _ = writeln!(text, "  seed {seed:<8} root {root:<20} culprit {culprit}");
     }
     _ = writeln!(text, "\nroot in first place, by others on the same recordings");
     for (name, right, all) in &summary.baselines {
         _ = writeln!(text, "  {name:<50} {right} of {all}");
     }
+    _ = writeln!(text, "  {}", crate::baselines::RULE);
     if let Some(line) = summary.unnameable() {
         _ = writeln!(text, "  {line}");
     }
