@@ -3,9 +3,11 @@
 //! Stages work in threads of their own and wait here for each other; [`Conductor::conduct`] runs in the main thread,
 //! because the recorder dies with the thread that started it.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::draw::Draw;
@@ -13,8 +15,10 @@ use crate::incident::Stop;
 use crate::machine;
 use crate::recorder::{Mitra, Recorder, Said};
 
-/// What a stage may take to set itself up.
+/// What a stage may take to set itself up, beside the files that it writes.
 const SETUP_PATIENCE: Duration = Duration::from_secs(120);
+/// A disk that is healthy writes no slower, one file after the other.
+const SLOWEST_WRITE_BYTES_S: u64 = 50_000_000;
 const STEP: Duration = Duration::from_millis(100);
 /// Healthy time, seconds. With the time of the trouble it is what makes a round of a hundred runs, and an hour of
 /// controls, fit into a hundred minutes.
@@ -55,8 +59,27 @@ struct State {
     left: usize,
     noise: usize,
     noise_left: usize,
+    /// What the stages write before they are ready.
+    bytes: u64,
+    /// What each stage that is not ready has begun last, by its thread.
+    steps: HashMap<ThreadId, String>,
     /// When the first trouble was started.
     started: Option<SystemTime>,
+}
+
+impl State {
+    /// How long the stages may take to set themselves up.
+    fn patience(&self) -> Duration {
+        SETUP_PATIENCE + Duration::from_secs(self.bytes / SLOWEST_WRITE_BYTES_S)
+    }
+
+    /// Who was not ready after so long.
+    fn not_ready(&self, patience: Duration) -> String {
+        let mut steps: Vec<&str> = self.steps.values().map(String::as_str).collect();
+        steps.sort_unstable();
+        let last = if steps.is_empty() { "the stage".to_owned() } else { steps.join(" and ") };
+        format!("waited {} s for {last}", patience.as_secs())
+    }
 }
 
 /// Tells whether an answer names the true roots.
@@ -129,9 +152,20 @@ impl Conductor {
         }
     }
 
+    /// A stage begins something that takes its time: what it is, and how many bytes of files it writes.
+    pub fn begins(&self, what: &str, bytes: u64) {
+        self.update(|s| {
+            s.bytes += bytes;
+            s.steps.insert(std::thread::current().id(), what.to_owned());
+        });
+    }
+
     /// A stage is set up. Returns when the recorder runs, with the begin of the healthy time.
     pub fn ready(&self) -> Result<SystemTime, Stop> {
-        self.update(|s| s.ready += 1);
+        self.update(|s| {
+            s.ready += 1;
+            s.steps.remove(&std::thread::current().id());
+        });
         self.wait(|s| match &s.phase {
             Phase::Setup => None,
             Phase::Recording(since) | Phase::Done(since) => Some(Ok(*since)),
@@ -141,7 +175,10 @@ impl Conductor {
 
     /// A control that is only noise has begun to work.
     pub fn noise_is_on(&self) {
-        self.update(|s| s.noise += 1);
+        self.update(|s| {
+            s.noise += 1;
+            s.steps.remove(&std::thread::current().id());
+        });
     }
 
     /// The trouble of a stage is started; from the first such moment on live explanations are asked for.
@@ -164,6 +201,7 @@ impl Conductor {
         self.update(|s| {
             let count = if is_noise { &mut s.noise_left } else { &mut s.left };
             *count += 1;
+            s.steps.remove(&std::thread::current().id());
         });
     }
 
@@ -206,16 +244,20 @@ impl Conductor {
         let start = Instant::now();
         let ready = self.wait(|s| {
             let all = s.ready + s.left >= self.parties && s.noise + s.noise_left >= self.noises;
-            (all || start.elapsed() > SETUP_PATIENCE).then_some((all, s.ready))
+            if all {
+                return Some(Ok(s.ready));
+            }
+            let patience = s.patience();
+            (start.elapsed() > patience).then(|| Err(s.not_ready(patience)))
         })?;
         match ready {
-            (false, _) => return Err(Stop::Failed("the stage was not set up in time".into())),
+            Err(why) => return Err(Stop::Failed(why)),
             // Everybody has left: the reasons are theirs. Noise must not wait for an end that never comes.
-            (true, 0) => {
+            Ok(0) => {
                 self.update(|s| s.phase = Phase::GivenUp(Stop::Failed("there was nothing to record".into())));
                 return Ok(Vec::new());
             }
-            (true, _) => {}
+            Ok(_) => {}
         }
         let mut recorder = Recorder::start(mitra, archive, dir)?;
         let since = SystemTime::now();
@@ -267,5 +309,26 @@ impl Conductor {
             }
         }
         answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Conductor, SETUP_PATIENCE};
+    use crate::draw::Draw;
+
+    #[test]
+    fn who_writes_much_may_take_longer_and_is_named() {
+        let conductor = Conductor::new(2, 0, &mut Draw::new(1, "t"));
+        assert_eq!(conductor.lock().patience(), SETUP_PATIENCE);
+        conductor.begins("a file of 12288 MB", 12 << 30);
+        let state = conductor.lock();
+        assert_eq!(state.patience().as_secs(), SETUP_PATIENCE.as_secs() + 257);
+        let why = state.not_ready(state.patience());
+        assert_eq!(why, "waited 377 s for a file of 12288 MB");
+        drop(state);
+        // One that has left is not waited for.
+        conductor.left(false);
+        assert!(conductor.lock().steps.is_empty());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -54,14 +55,45 @@ pub enum Need {
     DiskBytes(u64),
     /// Available memory.
     MemoryBytes(u64),
-    /// A machine that can be made small: huge pages that nobody uses yet take most of its memory. Two at once cannot.
+    /// A machine that can be made small: huge pages that nobody uses yet take most of its memory.
     SmallMachine,
+    /// The bounds of dirty pages, which the machine has once.
+    DirtyBounds,
+    /// A machine without swap: memory that grows must push out the pages of files.
+    NoSwap,
+    /// Swap of its own, to which the pages of everybody may go.
+    OwnSwap,
+}
+
+impl Need {
+    /// Why two that run at the same time cannot both have what they need of the machine.
+    fn collides(self, other: Self) -> Option<&'static str> {
+        match (self, other) {
+            (Self::SmallMachine, Self::SmallMachine) => Some("both make the machine's memory small"),
+            (Self::DirtyBounds, Self::DirtyBounds) => Some("both set the bounds of dirty pages"),
+            (Self::NoSwap, Self::OwnSwap) | (Self::OwnSwap, Self::NoSwap) => {
+                Some("one needs a machine without swap, and the other one adds swap")
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Incident {
     /// Whether a condition is the true root, or equally true.
     pub fn is_true(&self, condition: &str) -> bool {
         self.condition == condition || self.also.contains(&condition)
+    }
+
+    /// Why this and another one cannot be made at the same time and still be two.
+    pub fn collides(&self, other: &Self) -> Option<String> {
+        if self.is_true(other.condition) || other.is_true(self.condition) {
+            return Some(format!("both are {}", self.condition));
+        }
+        if self.area == other.area {
+            return Some(format!("both are of the area {}, and one would be taken for the other", self.area));
+        }
+        self.needs.iter().find_map(|a| other.needs.iter().find_map(|b| a.collides(*b))).map(str::to_owned)
     }
 }
 
@@ -164,12 +196,24 @@ impl From<rustix::io::Errno> for Stop {
     }
 }
 
+/// Says which file it was that something could not be done with.
+pub trait At<T> {
+    /// With the path in front of the error.
+    fn at(self, path: impl AsRef<Path>) -> Result<T, Stop>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, path: impl AsRef<Path>) -> Result<T, Stop> {
+        self.map_err(|e| Stop::Failed(format!("{}: {e}", path.as_ref().display())))
+    }
+}
+
 /// The first of `needs` that this machine does not have.
-pub fn missing(needs: &[Need], dir: &std::path::Path) -> Option<String> {
+pub fn missing(needs: &[Need], dir: &Path) -> Option<String> {
     needs.iter().find_map(|need| match need {
         Need::Tool(tool) if !crate::machine::have(tool) => Some(format!("{tool} is not installed")),
         Need::Cpus(n) if crate::machine::cpus() < *n => Some(format!("needs {n} CPUs")),
-        Need::Path(path) if !std::path::Path::new(path).exists() => Some(format!("there is no {path}")),
+        Need::Path(path) if !Path::new(path).exists() => Some(format!("there is no {path}")),
         Need::DiskBytes(bytes) if crate::machine::free_disk_bytes(dir) < *bytes => {
             Some(format!("needs {} MB of free disk space", bytes >> 20))
         }
@@ -179,6 +223,32 @@ pub fn missing(needs: &[Need], dir: &std::path::Path) -> Option<String> {
         Need::SmallMachine if crate::counters::huge_pages() != Some(0) => {
             Some("huge pages are in use, or there are none, on this machine".into())
         }
+        Need::NoSwap if crate::machine::swap_is_on() => {
+            Some("swap is on; swapoff -a makes this one possible".into())
+        }
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{At, Need, Stop};
+
+    #[test]
+    fn what_the_machine_has_once_only_one_can_have() {
+        let all = [Need::SmallMachine, Need::DirtyBounds, Need::NoSwap, Need::OwnSwap, Need::Cpus(2)];
+        let collide = |i: usize, j: usize| all[i].collides(all[j]).is_some();
+        for (i, j) in (0..5).flat_map(|i| (0..5).map(move |j| (i, j))) {
+            assert_eq!(collide(i, j), matches!((i, j), (0, 0) | (1, 1) | (2, 3) | (3, 2)), "{i} {j}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_which_file() {
+        let denied: io::Result<()> = Err(io::ErrorKind::PermissionDenied.into());
+        let Err(Stop::Failed(why)) = denied.at("/proc/sys/vm/x") else { panic!("no error") };
+        assert!(why.starts_with("/proc/sys/vm/x: "), "{why}");
+    }
 }

@@ -104,19 +104,29 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Starts a journal of its own in `dir`.
+    /// Starts a journal of its own in `dir`. Where one of that name is there still, because not all of it could be undone,
+    /// it gets a number.
     pub fn create(dir: &Path, name: &str) -> io::Result<Self> {
-        fs::create_dir_all(dir)?;
-        let path = dir.join(format!("{name}.journal"));
-        let file = fs::OpenOptions::new().create_new(true).append(true).open(&path)?;
-        Ok(Self { path, file, pending: Vec::new() })
+        fs::create_dir_all(dir).map_err(|e| of_file(dir, &e))?;
+        let mut path = dir.join(format!("{name}.journal"));
+        let mut number = 1;
+        loop {
+            match fs::OpenOptions::new().create_new(true).append(true).open(&path) {
+                Ok(file) => return Ok(Self { path, file, pending: Vec::new() }),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    number += 1;
+                    path = dir.join(format!("{name}-{number}.journal"));
+                }
+                Err(e) => return Err(of_file(&path, &e)),
+            }
+        }
     }
 
     /// To be called before the change is made.
     pub fn note(&mut self, undo: Undo) -> io::Result<()> {
         let mut line = serde_json::to_string(&undo)?;
         line.push('\n');
-        self.file.write_all(line.as_bytes())?;
+        self.file.write_all(line.as_bytes()).map_err(|e| of_file(&self.path, &e))?;
         self.pending.push(undo);
         Ok(())
     }
@@ -168,6 +178,10 @@ pub fn sweep(dir: &Path) -> Vec<String> {
         failed.extend(now_failed);
     }
     failed
+}
+
+fn of_file(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
@@ -312,6 +326,18 @@ mod tests {
         assert!(!left.exists());
         assert_eq!(fs::read_to_string(&setting).unwrap(), "60");
         assert!(dir.path().join("killed.journal").exists());
+    }
+
+    #[test]
+    fn what_could_not_be_undone_does_not_stop_the_next_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut first = Journal::create(dir.path(), "run").unwrap();
+        first.note(Undo::Command(vec!["false".into()])).unwrap();
+        assert_eq!(first.undo_all().len(), 1);
+        let mut second = Journal::create(dir.path(), "run").unwrap();
+        second.note(Undo::Remove(dir.path().join("nothing"))).unwrap();
+        assert_eq!(second.undo_all(), Vec::<String>::new());
+        assert_eq!(sweep(dir.path()).len(), 1, "the first one is noted still");
     }
 
     #[test]

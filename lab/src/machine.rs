@@ -8,6 +8,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 use crate::counters;
 use crate::incident::Stop;
 use crate::journal;
@@ -91,8 +94,19 @@ impl Drop for Possession {
 
 /// Only one laboratory at a time, whoever started it.
 fn lock() -> io::Result<File> {
-    let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(LOCK)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+    let file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(LOCK)
+        .map_err(|e| io::Error::new(e.kind(), format!("{LOCK}: {e}")))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            println!("another laboratory runs here; waiting for it");
+            flock(&file, FlockOperation::LockExclusive)?;
+        }
+        other => other?,
+    }
     Ok(file)
 }
 
@@ -162,6 +176,16 @@ pub fn have(tool: &str) -> bool {
     which(tool).is_some()
 }
 
+/// Whether pages of anybody may be swapped out.
+pub fn swap_is_on() -> bool {
+    has_swap(&fs::read_to_string("/proc/swaps").unwrap_or_default())
+}
+
+/// The first line of `/proc/swaps` says what is in the others.
+fn has_swap(swaps: &str) -> bool {
+    swaps.lines().nth(1).is_some()
+}
+
 /// CPUs that this process may use.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -183,4 +207,16 @@ pub fn run(command: &mut Command) -> Result<String, Stop> {
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(Stop::Failed(format!("{command:?}: {} {said}", output.status)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_swap;
+
+    #[test]
+    fn swap_is_on_when_a_device_is_listed() {
+        let title = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        assert!(!has_swap(title) && !has_swap(""));
+        assert!(has_swap(&format!("{title}/dev/vda5   partition\t998396\t\t0\t\t-2\n")));
+    }
 }

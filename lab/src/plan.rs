@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::draw::Draw;
-use crate::incident::{Form, Incident, Need, Stop};
+use crate::incident::{Form, Incident, Stop};
 use crate::journal::{self, Journal, Undo};
 use crate::machine;
 use crate::record::{Results, key, record};
@@ -28,12 +28,10 @@ pub fn round(seed: u64, control_seconds: u64) -> Vec<Vec<Piece>> {
     runs
 }
 
-/// Incidents that can be made at the same time and still be two: they belong to different areas, and at most one of
-/// them reserves most of the machine's memory.
+/// Incidents that can be made at the same time and still be two: they belong to different areas, and what the machine has
+/// once only one of them needs.
 pub fn compatible(a: &Incident, b: &Incident) -> bool {
-    let reserves = |i: &Incident| i.needs.iter().any(|n| matches!(n, Need::SmallMachine));
-    let is_one = a.area == b.area || a.is_true(b.condition) || b.is_true(a.condition);
-    !(is_one || reserves(a) && reserves(b))
+    a.collides(b).is_none()
 }
 
 /// `count` pairs of loud incidents, and half as many incidents in the noise of a control.
@@ -85,6 +83,12 @@ pub struct How {
     pub retry: bool,
 }
 
+fn undo(journal: &mut Journal) {
+    for failed in journal.undo_all() {
+        println!("  could not be undone: {failed}");
+    }
+}
+
 /// Plays what is not among the results yet. Returns whether all was played; Ctrl-C ends it in order.
 pub fn execute(
     runs: &[Vec<Piece>],
@@ -111,7 +115,7 @@ pub fn execute(
         journal.note(Undo::Remove(dir.clone()))?;
         let outcome = play(pieces, seed, mitra, &dir, how.witnesses);
         if matches!(outcome, Err(Stop::Interrupted)) {
-            journal.undo_all();
+            undo(&mut journal);
             println!("interrupted; the same command goes on where this ended");
             return Ok(false);
         };
@@ -119,7 +123,7 @@ pub fn execute(
         let why = made.why.clone();
         let state = made.state;
         let added = results.add(made, outcome.as_ref().ok());
-        journal.undo_all();
+        undo(&mut journal);
         added?;
         if let Some(why) = why {
             println!("  {why}");
@@ -139,6 +143,7 @@ pub fn execute(
 #[cfg(test)]
 mod tests {
     use super::{compatible, pairs, round};
+    use crate::incidents;
     use crate::record::key;
     use crate::run::Piece;
 
@@ -158,6 +163,16 @@ mod tests {
         };
         assert_eq!(sorted(a.clone()).len(), a.len());
         assert_eq!(sorted(a), sorted(b));
+    }
+
+    #[test]
+    fn two_that_set_the_same_thing_are_no_pair() {
+        let named = |name: &str| incidents::all().find(|i| i.name == name).unwrap();
+        assert!(!compatible(named("drift-dirty"), named("dirty-writeback-stall")));
+        assert!(!compatible(named("growth"), named("flood-once")));
+        assert!(!compatible(named("growth"), named("swap-thrash")));
+        assert!(!compatible(named("disk-hog-reads"), named("slow-device-reads")));
+        assert!(compatible(named("drift-dirty"), named("growth")));
     }
 
     #[test]

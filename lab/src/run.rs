@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use crate::conductor::{Conductor, LiveAnswer, Named, Times};
 use crate::draw::Draw;
-use crate::incident::{Control, Form, Incident, Stop, Truth, missing};
+use crate::incident::{At, Control, Form, Incident, Stop, Truth, missing};
 use crate::journal;
 use crate::machine;
+use crate::record::key;
 use crate::recorder::{Mitra, Said};
 use crate::stage::{Hurt, Part, Stage};
 use crate::witness::Witnesses;
@@ -108,21 +109,38 @@ pub struct Played {
     pub witnesses: Option<PathBuf>,
 }
 
+/// Why these cannot be made at the same time.
+fn collision(wanted: &[&Incident]) -> Option<String> {
+    let mut pairs =
+        wanted.iter().enumerate().flat_map(|(i, a)| wanted.iter().skip(i + 1).map(move |b| (a, b)));
+    pairs.find_map(|(a, b)| {
+        let why = a.collides(b)?;
+        Some(format!("{} and {} cannot be made at once: {why}", a.name, b.name))
+    })
+}
+
+/// Draws the times of a run; each form has its own.
+fn times(pieces: &[Piece], seed: u64) -> Draw {
+    Draw::new(seed, &key(pieces, seed))
+}
+
 /// Plays the pieces at once, under one recorder, with files in `dir`.
 ///
 /// With `witnesses`, other tools write beside the recorder, and what their files tell is printed.
 pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: bool) -> Result<Played, Stop> {
+    let wanted: Vec<&Incident> = pieces.iter().filter_map(Piece::incident).collect();
+    if let Some(why) = collision(&wanted) {
+        return Err(Stop::Failed(why));
+    }
     if let Some(why) = pieces.iter().find_map(Piece::missing) {
         return Err(Stop::Skipped(why));
     }
     machine::wait_until_quiet()?;
-    fs::create_dir_all(dir)?;
-    let what: Vec<&str> = pieces.iter().map(Piece::name).collect();
+    fs::create_dir_all(dir).at(dir)?;
     let noises = pieces.iter().filter(|p| matches!(p, Piece::Noise(_))).count();
-    let mut draw = Draw::new(seed, &what.join("+"));
-    let conductor = Arc::new(Conductor::new(pieces.len() - noises, noises, &mut draw));
+    let conductor = Conductor::new(pieces.len() - noises, noises, &mut times(pieces, seed));
+    let conductor = Arc::new(conductor);
     let archive = dir.join("archive");
-    let wanted: Vec<&Incident> = pieces.iter().filter_map(Piece::incident).collect();
     // One has to be in first place; of two at once both have to be named.
     let named = |said: &Said| match wanted.as_slice() {
         [one] => said.first.as_ref().is_some_and(|root| one.is_true(root)),
@@ -199,4 +217,36 @@ fn act(piece: Piece, seed: u64, conductor: Arc<Conductor>) -> Act {
     act.hurts = stage.hurts().to_vec();
     print!("{}", stage.table());
     act
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Piece, collision, times};
+    use crate::incident::{Form, Incident};
+    use crate::incidents;
+
+    fn named(name: &str) -> &'static Incident {
+        incidents::all().find(|i| i.name == name).unwrap()
+    }
+
+    #[test]
+    fn the_forms_of_a_seed_have_times_of_their_own() {
+        let drawn = |form, seed| times(&[Piece::Incident(named("affinity"), form)], seed).number();
+        assert_ne!(drawn(Form::Loud, 7), drawn(Form::Faint, 7));
+        assert_ne!(drawn(Form::Loud, 7), drawn(Form::Loud, 8));
+        assert_eq!(drawn(Form::Loud, 7), drawn(Form::Loud, 7));
+    }
+
+    #[test]
+    fn what_cannot_be_made_at_once_is_refused_with_the_reason() {
+        let ask = |names: &[&str]| {
+            let wanted: Vec<&Incident> = names.iter().map(|n| named(n)).collect();
+            collision(&wanted)
+        };
+        let why = ask(&["cpu-quota", "drift-dirty", "dirty-writeback-stall"]).unwrap();
+        assert!(why.contains("drift-dirty and dirty-writeback-stall") && why.contains("bounds"), "{why}");
+        assert!(ask(&["crash", "crash"]).is_some());
+        assert_eq!(ask(&["cpu-quota", "swap-thrash"]), None);
+        assert_eq!(ask(&["cpu-quota"]), None);
+    }
 }

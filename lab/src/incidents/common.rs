@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::counters::resident_bytes;
 use crate::incident::Stop;
+use crate::machine;
 use crate::stage::{Stage, Victim};
 
 /// `fio` with one job under a drawn name, which uses a file that is there until it is ended.
@@ -36,11 +37,12 @@ pub fn wait_for_pages(stage: &mut Stage, victim: &Victim, bytes: u64) -> Result<
 }
 
 /// The time of a trouble that uses up a reserve first: its true onset is when the reserve is seen to be used up, since nobody
-/// is hurt before. Returns whether it was.
+/// is hurt before. Where it never is, nothing was made.
 pub fn trouble_from_full(
     stage: &mut Stage,
+    reserve: &str,
     mut is_full: impl FnMut() -> Result<bool, Stop>,
-) -> Result<bool, Stop> {
+) -> Result<(), Stop> {
     let mut was_full = false;
     stage.trouble_on(|stage, _| {
         if !was_full && is_full()? {
@@ -49,5 +51,10 @@ pub fn trouble_from_full(
         }
         Ok(())
     })?;
-    Ok(was_full)
+    if was_full { Ok(()) } else { Err(Stop::NotMade(format!("{reserve} never ran out"))) }
+}
+
+/// So many of something on a machine with two CPUs, and as many for each two of a larger one.
+pub fn by_cpus(count: u64) -> u64 {
+    count * (machine::cpus() as u64 / 2).max(1)
 }

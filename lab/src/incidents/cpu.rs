@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
+use super::common::by_cpus;
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::machine;
 use crate::stage::{Handle, Place, Stage};
@@ -36,7 +37,7 @@ pub const INCIDENTS: &[Incident] = &[
         area: "cpu",
         what: "a worker gets a quota below what it needs, on an idle machine",
         needs: &[],
-        chain: &[],
+        chain: &["runqueue-wait"],
         make: quota,
     },
     Incident {
@@ -46,7 +47,7 @@ pub const INCIDENTS: &[Incident] = &[
         area: "cpu",
         what: "shell loops start programs that do nothing, thousands of times a second",
         needs: &[Need::Tool("bash")],
-        chain: &[],
+        chain: &["runqueue-wait"],
         make: fork_storm,
     },
     Incident {
@@ -56,7 +57,7 @@ pub const INCIDENTS: &[Incident] = &[
         area: "cpu",
         what: "a crowd of spinners, of which none gets a third of a CPU",
         needs: &[Need::Tool("stress-ng")],
-        chain: &["cpu-saturated"],
+        chain: &["cpu-saturated", "runqueue-wait"],
         make: runqueue,
     },
     Incident {
@@ -66,7 +67,7 @@ pub const INCIDENTS: &[Incident] = &[
         area: "cpu",
         what: "a program computes with a few threads for each CPU, and others wait for one",
         needs: &[],
-        chain: &["cpu-saturated"],
+        chain: &["cpu-saturated", "runqueue-wait"],
         make: busy_threads,
     },
 ];
@@ -97,7 +98,7 @@ fn affinity(stage: &mut Stage) -> Result<Truth, Stop> {
     }
     stage.trouble()?;
     let (_, idle) = stage.moved("stat.cpu.idle_%");
-    if idle < 30.0 {
+    if idle < 3.0 {
         return Err(Stop::NotMade("no CPU is idle".into()));
     }
     stage.suffered(&victim, stage.loud(2.0, 1.5))?;
@@ -158,7 +159,7 @@ fn fork_storm(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     let victim = stage.role(&name, "work", "", &Place::default())?;
     let (least, most) = stage.loud((3, 5), (2, 2));
-    let loops = stage.draw().between(least, most);
+    let loops = by_cpus(stage.draw().between(least, most));
     let program = stage.draw().pick(&["/bin/true", "/usr/bin/env true", "/bin/date >/dev/null"]);
     stage.healthy()?;
 
@@ -169,7 +170,7 @@ fn fork_storm(stage: &mut Stage) -> Result<Truth, Stop> {
         pids.push(stage.spawn(Command::new("bash").args(["-c", &line]))?.pid());
     }
     stage.trouble()?;
-    stage.must_move("stat.processes", 300.0)?;
+    stage.must_move("stat.processes", 25.0)?;
     stage.suffered(&victim, stage.loud(1.3, 1.1))?;
     Ok(Truth { process: Some("bash".into()), pids, ..Truth::default() })
 }

@@ -18,8 +18,8 @@ pub const INCIDENTS: &[Incident] = &[
         also: &["memory-leak-native"],
         area: "growth",
         what: "a program keeps ever more memory, until the files that another one has mapped are evicted",
-        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine],
-        chain: &["page-cache-eviction"],
+        needs: NEEDS,
+        chain: EVICTED,
         make: growth,
     },
     Incident {
@@ -34,8 +34,9 @@ pub const INCIDENTS: &[Incident] = &[
             Need::MemoryBytes(5 << 30),
             Need::DiskBytes(2 << 30),
             Need::SmallMachine,
+            Need::NoSwap,
         ],
-        chain: &[],
+        chain: EVICTED,
         make: leak_malloc,
     },
     Incident {
@@ -49,8 +50,9 @@ pub const INCIDENTS: &[Incident] = &[
             Need::MemoryBytes(5 << 30),
             Need::DiskBytes(2 << 30),
             Need::SmallMachine,
+            Need::NoSwap,
         ],
-        chain: &[],
+        chain: EVICTED,
         make: leak_objects,
     },
     Incident {
@@ -59,8 +61,8 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "growth",
         what: "a program fills a tmpfs, until the files that another one has mapped are evicted",
-        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine],
-        chain: &[],
+        needs: NEEDS,
+        chain: EVICTED,
         make: tmpfs,
     },
     Incident {
@@ -69,8 +71,8 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "growth",
         what: "a program looks up names that do not exist, each only once",
-        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine],
-        chain: &[],
+        needs: NEEDS,
+        chain: &["page-cache-eviction"],
         make: missing_names,
     },
     Incident {
@@ -85,8 +87,9 @@ pub const INCIDENTS: &[Incident] = &[
             Need::MemoryBytes(5 << 30),
             Need::DiskBytes(3 << 30),
             Need::SmallMachine,
+            Need::NoSwap,
         ],
-        chain: &[],
+        chain: &["page-cache-eviction"],
         make: many_inodes,
     },
     Incident {
@@ -95,12 +98,17 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "growth",
         what: "a program opens sockets and never closes them: the kernel's own memory grows",
-        needs: &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine],
-        chain: &[],
+        needs: NEEDS,
+        chain: &["page-cache-eviction"],
         make: sockets,
     },
 ];
 
+/// What grows has to push out pages of files: where there is swap, others may go.
+const NEEDS: &[Need] =
+    &[Need::MemoryBytes(5 << 30), Need::DiskBytes(2 << 30), Need::SmallMachine, Need::NoSwap];
+/// When nothing is free any more kswapd evicts, and the victim faults its pages in again.
+const EVICTED: &[&str] = &["kswapd-scanning", "page-cache-eviction", "major-faults"];
 /// What is left of the machine for these incidents.
 const USABLE_MB: u64 = 4_000;
 /// Bytes that the kernel keeps of a name that is not there.

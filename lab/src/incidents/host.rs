@@ -25,7 +25,7 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "host",
         what: "vm.dirty_bytes is set so low that every writer has to wait",
-        needs: &[Need::DiskBytes(1 << 30)],
+        needs: &[Need::DiskBytes(1 << 30), Need::DirtyBounds],
         chain: &[],
         make: drift_dirty,
     },
@@ -36,7 +36,7 @@ pub const INCIDENTS: &[Incident] = &[
         area: "host",
         what: "a scheduler starts jobs at round seconds that take all CPUs for a while",
         needs: &[],
-        chain: &[],
+        chain: &["runqueue-wait"],
         make: timer_jobs,
     },
     Incident {
@@ -89,6 +89,10 @@ fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { nic: Some(device), ..Truth::default() })
 }
 
+/// What makes writers wait is `vm.dirty_bytes`; with it, or not, the bound from which the kernel writes by itself is set to
+/// half of that, as it is anyway. A share cannot be as low: a hundredth of the memory is more than the victim writes.
+///
+/// Who set it is not asked for: it wrote to a file and is gone.
 fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     let kb = stage.draw().between(64, 256);
@@ -100,6 +104,9 @@ fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     let (least, most) = stage.loud((8 << 10, 32 << 10), (128 << 10, 256 << 10));
     let bytes = stage.draw().between(least, most);
+    if stage.draw().pick(&[false, true]) {
+        stage.bound_dirty("dirty_background", bytes / 2)?;
+    }
     stage.bound_dirty("dirty", bytes)?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(3.0, 1.5))?;

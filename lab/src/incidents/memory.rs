@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use super::common::{fio, wait_for_pages};
+use super::common::{fio, trouble_from_full, wait_for_pages};
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::stage::{Place, Stage};
+use crate::stage::{Fs, Place, Speed, Stage};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
@@ -14,8 +14,14 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "page-cache",
         what: "one large read, once, evicts what another program has mapped",
-        needs: &[Need::Tool("dd"), Need::DiskBytes(14 << 30), Need::MemoryBytes(4 << 30), Need::SmallMachine],
-        chain: &["major-faults"],
+        needs: &[
+            Need::Tool("dd"),
+            Need::DiskBytes(14 << 30),
+            Need::MemoryBytes(4 << 30),
+            Need::SmallMachine,
+            Need::NoSwap,
+        ],
+        chain: &["kswapd-scanning", "page-cache-eviction", "major-faults"],
         make: flood_once,
     },
     Incident {
@@ -25,7 +31,7 @@ pub const INCIDENTS: &[Incident] = &[
         area: "page-cache",
         what: "random reads of more than a memory cgroup may hold",
         needs: &[Need::Tool("fio"), Need::DiskBytes(3 << 30)],
-        chain: &["refaults"],
+        chain: &["page-cache-eviction", "refaults"],
         make: cache_thrash,
     },
     Incident {
@@ -44,9 +50,24 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "reclaim",
         what: "a program uses more memory than its cgroup may have; the rest is in zram",
-        needs: &[Need::Tool("mkswap"), Need::Tool("swapon"), Need::Tool("swapoff")],
-        chain: &[],
+        needs: &[Need::Tool("mkswap"), Need::Tool("swapon"), Need::Tool("swapoff"), Need::OwnSwap],
+        chain: &["major-faults"],
         make: swap_thrash,
+    },
+    Incident {
+        name: "group-at-limit",
+        condition: "cgroup-memory-limit",
+        also: &[],
+        area: "reclaim",
+        what: "a writer fills its control group with pages not yet on the disk, and a neighbour in it waits for memory",
+        needs: &[
+            Need::Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+            Need::Path("/dev/fuse"),
+            Need::Tool("losetup"),
+            Need::MemoryBytes(3 << 30),
+        ],
+        chain: &["pressure-memory"],
+        make: group_at_limit,
     },
 ];
 
@@ -87,7 +108,7 @@ fn cache_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     cgroup.limit_memory(limit_mb << 20)?;
     let place = Place { cgroup: Some(&cgroup), netns: None };
     let hot = stage.write_file("hot", (limit_mb * 2 / 3) << 20)?;
-    // Faint: the two sets together are a fifth larger than the group; loud: several times.
+    // Faint: the two sets together are a quarter to a half larger than the group; loud: three to five times as large.
     let (least, most) = stage.loud((2.5, 4.0), (0.6, 0.8));
     let big_mb = (limit_mb as f64 * stage.draw().real(least, most)) as u64;
     let big = stage.write_file("big", big_mb << 20)?;
@@ -152,7 +173,7 @@ fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     let cgroup = stage.cgroup(&["memory"])?;
     let place = Place { cgroup: Some(&cgroup), netns: None };
     let limit_mb = stage.draw().between(192, 320);
-    cgroup.limit_memory(limit_mb << 20)?;
+    cgroup.limit_memory_but_swap(limit_mb << 20)?;
     let (least, most) = stage.loud((1.7, 2.2), (1.05, 1.15));
     let set_mb = (limit_mb as f64 * stage.draw().real(least, most)) as u64;
     let (neighbour, toucher) = (stage.draw().name(), stage.draw().name());
@@ -166,7 +187,7 @@ fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
         // Reclaim gave up before it had found enough to swap out: that is another incident.
         return Err(Stop::NotMade("the kernel killed it for lack of memory".to_owned()));
     }
-    stage.must_move("vm.pswpin", stage.loud(1_000.0, 300.0))?;
+    stage.must_move("vm.pswpin", 20.0)?;
     // It uses a quarter of what the group may have, and its pages are swapped out too.
     stage.suffered(&victim, stage.loud(2.0, 1.3))?;
     Ok(Truth {
@@ -175,4 +196,41 @@ fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
         cgroup: Some(cgroup.name().to_owned()),
         ..Truth::default()
     })
+}
+
+/// The disk takes in a few seconds all that the group may hold, and the machine has room for far more: without the limit
+/// nobody would wait. At the limit no page can go that is not written yet, and whoever in the group wants one, for whatever it
+/// be, waits in reclaim until the disk has taken some. The victim has nothing to do with the disk.
+///
+/// In version 2 a writer is held back at a share of its group's memory, before that is full.
+fn group_at_limit(stage: &mut Stage) -> Result<Truth, Stop> {
+    let limit_mb = stage.draw().between(96, 192);
+    let (least, most) = stage.loud((2.0, 3.5), (0.8, 1.2));
+    let disk_mb_s = limit_mb as f64 / stage.draw().real(least, most);
+    let speed = Speed { micros: 100, bytes_per_s: (disk_mb_s * 1e6) as u64 };
+    let (disk, upper) = stage.slow_fs(1 << 30, Fs::Ext4, speed)?;
+    stage.watch_device(upper.device());
+    let cgroup = stage.cgroup(&["memory"])?;
+    cgroup.limit_memory(limit_mb << 20)?;
+    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let (name, writer, never) = (stage.draw().name(), stage.draw().name(), stage.file("never"));
+    let pages = stage.draw().between(128, 512);
+    let victim = stage.role(&name, "map-and-unmap", format!("1 {pages} {never}"), &place)?;
+    let (least, most) = stage.loud((2.0, 4.0), (1.2, 1.5));
+    let writes_mb_s = (disk_mb_s * stage.draw().real(least, most)) as u64;
+    let file = upper.mount().join(format!("{writer}.out"));
+    stage.healthy()?;
+
+    stage.trouble_starts();
+    let argument = format!("{} {writes_mb_s} 700", file.display());
+    let writer = stage.role(&writer, "write-buffered", argument, &place)?;
+    trouble_from_full(stage, "the memory of the group", || Ok(cgroup.memory_fails() > 0))?;
+    disk.set(Speed::default())?;
+    for of_group in [&victim, &writer] {
+        if stage.ended(of_group.handle()).is_some() {
+            return Err(Stop::NotMade("the kernel killed in the group for lack of memory".to_owned()));
+        }
+    }
+    stage.suffered(&victim, stage.loud(3.0, 1.3))?;
+    Ok(Truth { cgroup: Some(cgroup.name().to_owned()), ..Truth::default() })
 }

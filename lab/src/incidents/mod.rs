@@ -33,10 +33,6 @@ const AREAS: &[&[Incident]] = &[
 
 /// Root conditions that no incident makes, and why.
 pub const NOT_MADE: &[(&str, &str)] = &[
-    (
-        "cgroup-memory-limit",
-        "what makes a group wait at its limit has a nearer name: thrashing, swapping, a kill",
-    ),
     ("clock-step", "the clock is the whole machine's, and results are timed by it"),
     ("cpu-steal", "only the host of a virtual machine can take its CPUs"),
     ("device-lost", "no disk here can be pulled without the machine's own"),
@@ -74,6 +70,23 @@ mod tests {
         }
         for (id, _) in super::NOT_MADE {
             assert!(roots.contains(id), "{id} is no root");
+        }
+    }
+
+    #[test]
+    fn each_link_of_a_chain_can_come_of_the_root() {
+        for i in all() {
+            let mut reached = vec![i.condition];
+            let mut at = 0;
+            while let Some(cause) = reached.get(at).copied() {
+                let effects = mitra_diagnose::graph().iter().filter(|e| e.cause == cause).map(|e| e.effect);
+                let fresh: Vec<&str> = effects.filter(|effect| !reached.contains(effect)).collect();
+                reached.extend(fresh);
+                at += 1;
+            }
+            for link in i.chain {
+                assert!(reached.contains(link), "{}: {link} does not come of {}", i.name, i.condition);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::process::Command;
 
-use super::common::trouble_from_full;
+use super::common::{by_cpus, trouble_from_full};
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::journal::Undo;
 use crate::stage::{Fs, Place, Stage, Victim};
@@ -95,9 +95,7 @@ fn fd_leak(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.role(&load, "ask", format!("{port} {}", limit / 2), &Place::default())?;
     let fds = format!("/proc/{}/fd", server.pid());
     let is_full = || Ok(std::fs::read_dir(&fds).is_ok_and(|list| list.count() as u64 >= limit));
-    if !trouble_from_full(stage, is_full)? {
-        return Err(Stop::NotMade("the limit was not reached".into()));
-    }
+    trouble_from_full(stage, "descriptors", is_full)?;
     if stage.suffered(&victim, stage.loud(3.0, 1.5)).is_err() {
         stage.failed(&victim, 0.3)?;
     }
@@ -153,8 +151,8 @@ fn threads(stage: &mut Stage) -> Result<Truth, Stop> {
     let victim = stage.role(&bystander, "work", "", &Place::default())?;
     let (least, most) = stage.loud((120, 240), (60, 80));
     let per_s = stage.draw().between(least, most);
-    // What they compute adds up to about one CPU at the end of the shortest time, so that the bystander feels it.
-    let turns = stage.loud(60_000, 90_000);
+    // What they compute adds up to about half of the CPUs at the end of the shortest time, so that the bystander feels it.
+    let turns = by_cpus(stage.loud(60_000, 90_000));
     let pause = stage.draw().between(55, 65);
     stage.healthy()?;
 

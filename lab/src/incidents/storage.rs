@@ -72,7 +72,12 @@ pub const INCIDENTS: &[Incident] = &[
         also: &[],
         area: "disk",
         what: "one program writes more into the page cache than a modest disk takes, and another one's commits wait",
-        needs: NEEDS,
+        needs: &[
+            Need::Path("/dev/fuse"),
+            Need::Tool("losetup"),
+            Need::MemoryBytes(3 << 30),
+            Need::DirtyBounds,
+        ],
         chain: &["pressure-io"],
         make: dirty_writeback_stall,
     },
@@ -205,7 +210,7 @@ fn mirror_member_slow(stage: &mut Stage) -> Result<Truth, Stop> {
 /// The disk is the machine's own, and only the group is bounded.
 fn io_throttled(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
     let devices = stage.disk()?;
-    let whole = devices.last().cloned().ok_or_else(|| Stop::Skipped("no disk".into()))?;
+    let whole = stage.whole_disk()?;
     stage.watch_device(&whole);
     let group = stage.cgroup(&["io"])?;
     let dir = stage.dir().to_owned();
@@ -278,7 +283,8 @@ fn filesystem_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let log = upper.mount().join(format!("{name}.log"));
     let argument = format!("{} {mb_per_s} 0", log.display());
     let writer = stage.role(&name, "write-buffered", argument, &Place::default())?;
-    trouble_from_full(stage, || Ok(rustix::fs::statvfs(upper.mount()).is_ok_and(|s| s.f_bavail < 64)))?;
+    let free = || rustix::fs::statvfs(upper.mount());
+    trouble_from_full(stage, "blocks", || Ok(free().is_ok_and(|s| s.f_bavail < 64)))?;
     stage.failed(&victim, stage.loud(5.0, 1.0))?;
     Ok(Truth {
         process: Some(name),
@@ -311,7 +317,8 @@ fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_starts();
     let argument = format!("{} {per_s}", upper.mount().display());
     let maker = stage.role(&name, "use-inodes", argument, &Place::default())?;
-    trouble_from_full(stage, || Ok(rustix::fs::statvfs(upper.mount()).is_ok_and(|s| s.f_ffree < 16)))?;
+    let free = || rustix::fs::statvfs(upper.mount());
+    trouble_from_full(stage, "inodes", || Ok(free().is_ok_and(|s| s.f_ffree < 16)))?;
     stage.failed(&victim, stage.loud(5.0, 1.0))?;
     Ok(Truth {
         process: Some(name),

@@ -1,6 +1,8 @@
-//! Randomness that needs no seed: where in a file to read.
+//! Randomness of a role: where in a file to read, which question to leave without an answer.
 
-/// Numbers without pattern; xorshift, seeded with the pid.
+use super::SEED;
+
+/// Numbers without pattern; xorshift. The stage gives the seed, so that the same seed makes the same trouble.
 pub struct Dice(u64);
 
 impl Default for Dice {
@@ -10,9 +12,15 @@ impl Default for Dice {
 }
 
 impl Dice {
-    /// A stream of its own for each process.
+    /// By the seed that the environment names; by the pid for who is started by hand.
     pub fn new() -> Self {
-        Self(0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id()))
+        let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
+        Self::of(seed.unwrap_or_else(|| u64::from(std::process::id())))
+    }
+
+    /// By a seed. Xorshift would never leave zero.
+    fn of(seed: u64) -> Self {
+        Self((0x9e37_79b9_7f4a_7c15 ^ seed).max(1))
     }
 
     /// A number below `bound`.
@@ -21,5 +29,22 @@ impl Dice {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 % (bound.max(1) as u64)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Dice;
+
+    #[test]
+    fn the_same_seed_falls_the_same_way() {
+        let thrown = |seed| {
+            let mut dice = Dice::of(seed);
+            (0..20).map(|_| dice.below(100)).collect::<Vec<_>>()
+        };
+        assert_eq!(thrown(7), thrown(7));
+        assert_ne!(thrown(7), thrown(8));
+        let stuck = thrown(0x9e37_79b9_7f4a_7c15);
+        assert!(stuck.iter().any(|n| *n != stuck[0]), "{stuck:?}");
     }
 }

@@ -35,6 +35,8 @@ pub const NAME: &str = "MITRA_LAB_NAME";
 pub const ARGUMENT: &str = "MITRA_LAB_ARGUMENT";
 /// Where a role writes what it measures.
 pub const LOG: &str = "MITRA_LAB_LOG";
+/// The number that a role's [`Dice`] begin with.
+pub const SEED: &str = "MITRA_LAB_SEED";
 const PAGE: usize = 4096;
 
 /// Where a page of a device is read to past the page cache.

@@ -4,15 +4,17 @@
 //! because only that has pressure (PSI) per group.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Stage;
 use super::disk::device_number;
-use crate::incident::Stop;
+use crate::incident::{At, Stop};
 use crate::journal::Undo;
+use crate::machine;
 
 const ROOT: &str = "/sys/fs/cgroup";
+/// What keeps a group from swap when it is 0: of version 2, and of version 1.
+const NO_SWAP: &[&str] = &["memory.swap.max", "memory.swappiness"];
 /// Period of the CPU quota: the kernel's default.
 const CPU_PERIOD_US: u64 = 100_000;
 
@@ -65,9 +67,29 @@ impl Cgroup {
         &self.name
     }
 
-    /// Limits memory; swap, if there is any, stays unlimited.
+    /// Limits memory, of which nothing may be swapped out: what does not fit is dropped, or the kernel kills.
     pub fn limit_memory(&self, bytes: u64) -> Result<(), Stop> {
+        if self.find(NO_SWAP).is_some() {
+            self.write(NO_SWAP, "0")?;
+        } else if machine::swap_is_on() {
+            return Err(Stop::Skipped("swap is on, and no control group can be kept from it here".into()));
+        }
+        self.limit_memory_but_swap(bytes)
+    }
+
+    /// Limits memory; swap, if there is any, stays unlimited.
+    pub fn limit_memory_but_swap(&self, bytes: u64) -> Result<(), Stop> {
         self.write(&["memory.max", "memory.limit_in_bytes"], &bytes.to_string())
+    }
+
+    /// How often the group ran into its memory limit.
+    pub fn memory_fails(&self) -> u64 {
+        let read = |file: &str| self.find(&[file]).and_then(|path| fs::read_to_string(path).ok());
+        let text = read("memory.failcnt").or_else(|| {
+            let events = read("memory.events")?;
+            events.lines().find_map(|line| line.strip_prefix("max ")).map(str::to_owned)
+        });
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     }
 
     /// Limits CPU time to `percent` of one CPU.
@@ -88,14 +110,13 @@ impl Cgroup {
         let path = self.find(&["io.max"]).ok_or_else(|| Stop::Skipped("no io.max in this group".into()))?;
         let lifted = format!("{number} riops=max wiops=max rbps=max wbps=max");
         stage.on_cleanup(Undo::Lift(path.clone(), lifted))?;
-        fs::write(&path, format!("{number} {}", limit.v2()))
-            .map_err(|e| Stop::Failed(format!("{}: {e}", path.display())))
+        fs::write(&path, format!("{number} {}", limit.v2())).at(&path)
     }
 
     /// Writes to the first of `files` that one of the directories has.
     pub fn write(&self, files: &[&str], value: &str) -> Result<(), Stop> {
         let path = self.find(files).ok_or_else(|| Stop::Failed(format!("{}: no {files:?}", self.name)))?;
-        fs::write(&path, value).map_err(|e| Stop::Failed(format!("{}: {e}", path.display())))
+        fs::write(&path, value).at(&path)
     }
 
     fn find(&self, files: &[&str]) -> Option<PathBuf> {
@@ -103,8 +124,9 @@ impl Cgroup {
     }
 
     /// The files to write `0` to in order to enter the group.
-    pub(super) fn open_entries(&self) -> io::Result<Vec<File>> {
-        self.dirs.iter().map(|d| fs::OpenOptions::new().write(true).open(d.join("cgroup.procs"))).collect()
+    pub(super) fn open_entries(&self) -> Result<Vec<File>, Stop> {
+        let entries = self.dirs.iter().map(|d| d.join("cgroup.procs"));
+        entries.map(|entry| fs::OpenOptions::new().write(true).open(&entry).at(&entry)).collect()
     }
 
     /// Files with counters of this group, with the prefix they are shown under.
@@ -127,7 +149,8 @@ impl Stage {
     ///
     /// The counters of the last group made are among those of [`Stage::moved`]: `cgroup.cpu.nr_throttled`.
     pub fn cgroup(&mut self, controllers: &[&str]) -> Result<Cgroup, Stop> {
-        let mut parents = controllers.iter().map(|c| controller_root(c)).collect::<Result<Vec<_>, _>>()?;
+        let mut parents =
+            controllers.iter().map(|c| self.controller_root(c)).collect::<Result<Vec<_>, _>>()?;
         let beside = Path::new(ROOT).join("unified");
         if beside.join("cgroup.procs").exists() {
             parents.push(beside);
@@ -157,20 +180,69 @@ impl Stage {
         group.dirs.push(dir);
         Ok(())
     }
+
+    /// The directory in which groups of this controller are made.
+    fn controller_root(&mut self, controller: &str) -> Result<PathBuf, Stop> {
+        let root = Path::new(ROOT);
+        let lists = |file: &str| {
+            let text = fs::read_to_string(root.join(file)).unwrap_or_default();
+            text.split_whitespace().any(|c| c == controller)
+        };
+        if lists("cgroup.controllers") {
+            let enabled = root.join("cgroup.subtree_control");
+            if !lists("cgroup.subtree_control") {
+                self.journal.note(Undo::Write(enabled.clone(), format!("-{controller}")))?;
+                fs::write(&enabled, format!("+{controller}"))
+                    .map_err(|e| Stop::Skipped(format!("cannot enable the {controller} controller: {e}")))?;
+            }
+            return Ok(root.to_owned());
+        }
+        let v1 = root.join(if controller == "io" { "blkio" } else { controller });
+        if !v1.join("cgroup.procs").exists() {
+            return Err(Stop::Skipped(format!("no {controller} controller in {ROOT}")));
+        }
+        Ok(v1)
+    }
 }
 
-/// The directory in which groups of this controller are made.
-fn controller_root(controller: &str) -> Result<PathBuf, Stop> {
-    let root = Path::new(ROOT);
-    let v2 = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-    if v2.split_whitespace().any(|c| c == controller) {
-        fs::write(root.join("cgroup.subtree_control"), format!("+{controller}"))
-            .map_err(|e| Stop::Skipped(format!("cannot enable the {controller} controller: {e}")))?;
-        return Ok(root.to_owned());
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::Cgroup;
+
+    /// A group whose controllers have these files.
+    fn group(dir: &Path, files: &[(&str, &str)]) -> Cgroup {
+        for (file, text) in files {
+            fs::write(dir.join(file), text).unwrap();
+        }
+        Cgroup { name: "g".into(), dirs: vec![dir.to_owned()] }
     }
-    let v1 = root.join(if controller == "io" { "blkio" } else { controller });
-    if !v1.join("cgroup.procs").exists() {
-        return Err(Stop::Skipped(format!("no {controller} controller in {ROOT}")));
+
+    #[test]
+    fn a_memory_limit_forbids_swap_in_both_versions() {
+        for (limit, swap, swap_before) in
+            [("memory.max", "memory.swap.max", "max"), ("memory.limit_in_bytes", "memory.swappiness", "60")]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let group = group(dir.path(), &[(limit, "max"), (swap, swap_before)]);
+            let read = |file: &str| fs::read_to_string(dir.path().join(file)).unwrap();
+            group.limit_memory_but_swap(1 << 20).unwrap();
+            assert_eq!((read(limit).as_str(), read(swap).as_str()), ("1048576", swap_before));
+            group.limit_memory(2 << 20).unwrap();
+            assert_eq!((read(limit).as_str(), read(swap).as_str()), ("2097152", "0"));
+        }
     }
-    Ok(v1)
+
+    #[test]
+    fn a_group_says_how_often_it_was_full() {
+        let fails = |file: &str, text: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            group(dir.path(), &[(file, text)]).memory_fails()
+        };
+        assert_eq!(fails("memory.failcnt", "17\n"), 17);
+        assert_eq!(fails("memory.events", "low 0\nhigh 3\nmax 5\noom 0\n"), 5);
+        assert_eq!(fails("memory.stat", "cache 1\n"), 0);
+    }
 }

@@ -1,13 +1,12 @@
 //! Files and file systems of a stage.
 
 use std::fs;
-use std::io;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{IoLimit, Stage};
-use crate::incident::Stop;
+use crate::incident::{At, Stop};
 use crate::journal::Undo;
 use crate::machine;
 
@@ -52,24 +51,47 @@ impl LoopFs {
     }
 }
 
-/// The disk under a path and, if it is partitioned, the partition: `["vda"]`, `["nvme0n1p2", "nvme0n1"]`.
+/// The disk under a path by all its names: the partition, if it has some, and what is under a logical volume.
+/// `["vda"]`, `["nvme0n1p2", "nvme0n1"]`, `["dm-0", "sda2", "sda"]`.
 pub fn device_names(path: &Path) -> Result<Vec<String>, Stop> {
-    let dev = fs::metadata(path)?.st_dev();
-    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-    let link = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))
-        .map_err(|e| Stop::Skipped(format!("{} is not on a block device: {e}", path.display())))?;
-    let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned());
-    let mut names: Vec<String> = name(&link).into_iter().collect();
-    if link.join("partition").exists() {
-        names.extend(link.parent().and_then(name));
-    }
+    let mut names = Vec::new();
+    add_names(&device_dir(path)?, &mut names);
     Ok(names)
+}
+
+/// Where the device under a path is in `/sys`.
+fn device_dir(path: &Path) -> Result<PathBuf, Stop> {
+    let dev = fs::metadata(path).at(path)?.st_dev();
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))
+        .map_err(|e| Stop::Skipped(format!("{} is not on a block device: {e}", path.display())))
+}
+
+fn is_partition(device: &Path) -> bool {
+    device.join("partition").exists()
+}
+
+/// Adds the name of a device, of the disk that it is a partition of, and of those that it is made of.
+fn add_names(device: &Path, names: &mut Vec<String>) {
+    let Some(name) = device.file_name().map(|n| n.to_string_lossy().into_owned()) else { return };
+    // Two volumes may lie on one disk.
+    if names.contains(&name) {
+        return;
+    }
+    names.push(name);
+    if let Some(disk) = device.parent().filter(|_| is_partition(device)) {
+        add_names(disk, names);
+    }
+    let slaves = fs::read_dir(device.join("slaves")).into_iter().flatten().flatten();
+    let mut slaves: Vec<PathBuf> = slaves.filter_map(|slave| fs::canonicalize(slave.path()).ok()).collect();
+    slaves.sort();
+    slaves.iter().for_each(|slave| add_names(slave, names));
 }
 
 /// `254:0` of a device's name.
 pub(super) fn device_number(device: &str) -> Result<String, Stop> {
     let path = format!("/sys/class/block/{device}/dev");
-    let text = fs::read_to_string(&path).map_err(|e| Stop::Failed(format!("{path}: {e}")))?;
+    let text = fs::read_to_string(&path).at(&path)?;
     Ok(text.trim().to_owned())
 }
 
@@ -89,25 +111,23 @@ impl Stage {
         if machine::free_disk_bytes(dir) < bytes + bytes / 8 {
             return Err(Stop::Skipped(format!("not enough disk space for {} MB", bytes >> 20)));
         }
-        self.run(
-            Command::new("dd")
-                .args([
-                    "if=/dev/zero",
-                    "bs=4M",
-                    "iflag=count_bytes",
-                    "oflag=direct",
-                    "conv=fsync",
-                    "status=none",
-                ])
-                .arg(format!("count={bytes}"))
-                .arg(format!("of={}", path.display())),
-        )
-        .map(drop)
+        let mut dd = Command::new("dd");
+        dd.args(["if=/dev/zero", "bs=4M", "iflag=count_bytes", "oflag=direct", "conv=fsync", "status=none"]);
+        dd.arg(format!("count={bytes}")).arg(format!("of={}", path.display()));
+        self.run_for(&format!("a file of {} MB", bytes >> 20), bytes, &mut dd).map(drop)
     }
 
     /// The disk under the stage's directory: `["vda"]`.
     pub fn disk(&self) -> Result<Vec<String>, Stop> {
         device_names(&self.dir)
+    }
+
+    /// The one of [`Self::disk`] that takes a limit: what the file system lies on, and no partition of it.
+    pub fn whole_disk(&self) -> Result<String, Stop> {
+        let device = device_dir(&self.dir)?;
+        let disk = if is_partition(&device) { device.parent() } else { Some(device.as_path()) };
+        let name = disk.and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
+        name.ok_or_else(|| Stop::Skipped("no disk".into()))
     }
 
     /// A loop device over a file of its own, with a file system. Taken apart at the end.
@@ -130,7 +150,7 @@ impl Stage {
         let node = found.map_err(|e| Stop::Skipped(format!("no loop device: {e}")))?.trim().to_owned();
         self.journal.note(Undo::Detach(node.clone()))?;
         let mount = self.dir.join(format!("mnt-{name}"));
-        fs::create_dir_all(&mount)?;
+        fs::create_dir_all(&mount).at(&mount)?;
         let device = node.trim_start_matches("/dev/").to_owned();
         let (maker, fs_type): (&[&str], &str) = match kind {
             Fs::Ext4 => (&["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"], "ext4"),
@@ -147,7 +167,7 @@ impl Stage {
 
     /// Mounts; unmounted at the end.
     pub fn mount(&mut self, what: &str, at: &Path, fs_type: &str, options: &str) -> Result<(), Stop> {
-        fs::create_dir_all(at)?;
+        fs::create_dir_all(at).at(at)?;
         self.journal.note(Undo::Unmount(at.to_owned()))?;
         let mut command = Command::new("mount");
         command.args(["-t", fs_type]);
@@ -171,9 +191,39 @@ impl Stage {
         for (file, value) in limit.v1() {
             let path = dir.join(file);
             self.journal.note(Undo::Lift(path.clone(), format!("{number} 0")))?;
-            fs::write(&path, format!("{number} {value}"))
-                .map_err(|e: io::Error| Stop::Failed(format!("{}: {e}", path.display())))?;
+            fs::write(&path, format!("{number} {value}")).at(&path)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::add_names;
+
+    #[test]
+    fn a_volume_is_known_by_what_it_is_made_of() {
+        let sys = tempfile::tempdir().unwrap();
+        let (disk, volume, crypt) =
+            (sys.path().join("vda"), sys.path().join("dm-0"), sys.path().join("dm-1"));
+        let part = disk.join("vda2");
+        for dir in [&part, &volume.join("slaves"), &crypt.join("slaves")] {
+            fs::create_dir_all(dir).unwrap();
+        }
+        fs::write(part.join("partition"), "2\n").unwrap();
+        symlink(&part, volume.join("slaves/vda2")).unwrap();
+        symlink(&volume, crypt.join("slaves/dm-0")).unwrap();
+        let names = |device: &Path| {
+            let mut names = Vec::new();
+            add_names(device, &mut names);
+            names
+        };
+        assert_eq!(names(&disk), ["vda"]);
+        assert_eq!(names(&part), ["vda2", "vda"]);
+        assert_eq!(names(&crypt), ["dm-1", "dm-0", "vda2", "vda"]);
     }
 }

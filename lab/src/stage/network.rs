@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::Stage;
-use crate::incident::Stop;
+use crate::incident::{At, Stop};
 use crate::journal::Undo;
 use crate::machine;
 
@@ -24,8 +24,12 @@ impl Netns {
         &self.name
     }
 
-    pub(super) fn open(&self) -> io::Result<File> {
-        File::open(PathBuf::from("/run/netns").join(&self.name))
+    fn path(&self) -> PathBuf {
+        PathBuf::from("/run/netns").join(&self.name)
+    }
+
+    pub(super) fn open(&self) -> Result<File, Stop> {
+        File::open(self.path()).at(self.path())
     }
 
     /// Does something inside the namespace, in a thread that ends with it.
@@ -41,7 +45,7 @@ impl Netns {
             });
             entered.join().unwrap_or_else(|_| Err(io::Error::other("panicked in a network namespace")))
         })
-        .map_err(Stop::from)
+        .at(self.path())
     }
 
     /// A command that works in the namespace: `ip netns exec NAME PROGRAM`.

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal};
 
 use super::{Cgroup, Netns, Stage};
-use crate::incident::Stop;
+use crate::draw::Draw;
+use crate::incident::{At, Stop};
 use crate::machine;
 use crate::roles::{self, Latency};
 
@@ -100,7 +101,7 @@ impl Children {
     pub(super) fn run(&mut self, command: &mut Command, dir: &Path) -> Result<String, Stop> {
         let (out, err) = (dir.join("run.out"), dir.join("run.err"));
         command.process_group(0).stdin(Stdio::null());
-        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+        command.stdout(File::create(&out).at(&out)?).stderr(File::create(&err).at(&err)?);
         let handle = self.start(command)?;
         let status = loop {
             if let Some(status) = self.ended(handle) {
@@ -143,8 +144,9 @@ impl Stage {
     /// The same, in a control group and a network namespace from its first instruction on.
     pub fn spawn_in(&mut self, command: &mut Command, place: &Place<'_>) -> Result<Handle, Stop> {
         let number = self.children.all.len();
-        let log = File::create(self.dir.join(format!("process-{number}.log")))?;
-        command.process_group(0).stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
+        let path = self.dir.join(format!("process-{number}.log"));
+        let log = File::create(&path).at(&path)?;
+        command.process_group(0).stdin(Stdio::null()).stderr(log.try_clone().at(&path)?).stdout(log);
         self.at_home(command);
         let entries: Vec<File> = place.cgroup.map_or_else(|| Ok(Vec::new()), Cgroup::open_entries)?;
         let netns = place.netns.map(Netns::open).transpose()?;
@@ -180,9 +182,10 @@ impl Stage {
         place: &Place<'_>,
     ) -> Result<Victim, Stop> {
         let log = self.dir.join(format!("{name}-{}.latency", self.children.all.len()));
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(std::env::current_exe().at("/proc/self/exe")?);
         command.arg0(name).env(roles::ROLE, role).env(roles::NAME, name);
         command.env(roles::ARGUMENT, arg.into()).env(roles::LOG, &log);
+        command.env(roles::SEED, Draw::new(self.seed, name).number().to_string());
         let handle = self.spawn_in(&mut command, place)?;
         Ok(Victim { handle, name: name.to_owned(), log })
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::{Netns, Place, Stage};
 use crate::counters::{self, NR_HUGEPAGES, mem_available_bytes};
-use crate::incident::Stop;
+use crate::incident::{At, Stop};
 use crate::journal::Undo;
 use crate::machine;
 use crate::roles::HOLDS;
@@ -58,13 +58,14 @@ impl Stage {
         let page_bytes = hugepage_bytes().ok_or_else(|| Stop::Skipped("no huge page size".into()))?;
         let available = mem_available_bytes().unwrap_or(0);
         let pages = available.saturating_sub(usable_bytes) / page_bytes;
+        self.conductor.begins("memory that is made small", 0);
         self.journal.note(Undo::Write(NR_HUGEPAGES.into(), "0".into()))?;
         // Huge pages need memory in one piece, and cached files lie all over it.
         let mut left = available;
         for _ in 0..RESERVE_TRIES {
             _ = fs::write("/proc/sys/vm/drop_caches", "3");
             _ = fs::write("/proc/sys/vm/compact_memory", "1");
-            fs::write(NR_HUGEPAGES, pages.to_string())?;
+            fs::write(NR_HUGEPAGES, pages.to_string()).at(NR_HUGEPAGES)?;
             left = mem_available_bytes().unwrap_or(0);
             if left <= usable_bytes + usable_bytes / NEARLY {
                 return Ok(());
@@ -110,14 +111,14 @@ impl Stage {
     /// and takes no bytes of 0: writing the parts again is what undoes it.
     pub fn bound_dirty(&mut self, which: &str, bytes: u64) -> Result<(), Stop> {
         let path = |unit: &str| Path::new("/proc/sys/vm").join(format!("{which}_{unit}"));
-        let read = |unit: &str| fs::read_to_string(path(unit)).map(|text| text.trim().to_owned());
+        let read = |unit: &str| fs::read_to_string(path(unit)).at(path(unit)).map(|t| t.trim().to_owned());
         let (by_bytes, by_ratio) = (read("bytes")?, read("ratio")?);
         let undo = match by_bytes.as_str() {
             "0" => Undo::Write(path("ratio"), by_ratio),
             _ => Undo::Write(path("bytes"), by_bytes),
         };
         self.journal.note(undo)?;
-        Ok(fs::write(path("bytes"), bytes.to_string())?)
+        fs::write(path("bytes"), bytes.to_string()).at(path("bytes"))
     }
 
     /// Swaps to a zram device of its own. Returns the name of the device, `zram0`.
@@ -133,7 +134,8 @@ impl Stage {
             .to_owned();
         self.journal.note(Undo::Zram(number.clone()))?;
         let device = format!("/dev/zram{number}");
-        fs::write(format!("/sys/block/zram{number}/disksize"), bytes.to_string())?;
+        let disksize = format!("/sys/block/zram{number}/disksize");
+        fs::write(&disksize, bytes.to_string()).at(&disksize)?;
         machine::run(Command::new("mkswap").arg(&device))?;
         machine::run(Command::new("swapon").args(["-p", "100"]).arg(&device))?;
         Ok(format!("zram{number}"))

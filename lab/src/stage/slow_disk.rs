@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Fs, LoopFs, Place, Stage};
-use crate::incident::Stop;
+use crate::incident::{At, Stop};
 use crate::journal::Undo;
 use crate::roles::IMAGE;
 
@@ -34,7 +34,7 @@ impl SlowDisk {
     pub fn set(&self, speed: Speed) -> Result<(), Stop> {
         // Padded, so that no rest of a longer text is left; not replaced, because the disk has the file open.
         let text = format!("{:<20} {:<20}\n", speed.micros, speed.bytes_per_s);
-        fs::write(&self.control, text).map_err(Stop::from)
+        fs::write(&self.control, text).at(&self.control)
     }
 }
 
@@ -46,7 +46,7 @@ impl Stage {
         }
         let name = self.draw.name();
         let (dir, control) = (self.dir.join(format!("fuse-{name}")), self.dir.join(format!("{name}.speed")));
-        fs::create_dir_all(&dir)?;
+        fs::create_dir_all(&dir).at(&dir)?;
         let disk = SlowDisk { image: dir.join(IMAGE), control };
         disk.set(speed)?;
         self.journal.note(Undo::Unmount(dir.clone()))?;
