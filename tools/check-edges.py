@@ -19,7 +19,6 @@ MAY_USE = {
     "mitra-archive": {"mitra-model"},
     "mitra-diagnose": {"mitra-model"},
     "mitra-rules": {"mitra-model"},
-    "mitra-search": {"mitra-model"},
     "mitra-inspect": {"mitra-model"},
     "mitra-app": {
         "mitra-model",
@@ -28,7 +27,6 @@ MAY_USE = {
         "mitra-archive",
         "mitra-diagnose",
         "mitra-rules",
-        "mitra-search",
         "mitra-inspect",
     },
     # Outside of the product: starts the binary, and reads archives for the baselines it is compared with.
@@ -44,7 +42,6 @@ TESTS_MAY_USE: dict[tuple[str, str], str] = {
 OWNERS = {
     "aya": {"mitra-collect"},
     "zstd": {"mitra-archive"},
-    "tantivy": {"mitra-search"},
     "blazesym": {"mitra-inspect"},
     "clap": {"mitra-app", "mitra-lab"},
     "ratatui": {"mitra-app"},

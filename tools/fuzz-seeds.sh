@@ -9,7 +9,7 @@ seed() {
     local corpus=fuzz/corpus/$1
     shift
     mkdir -p "$corpus"
-    find "$@" -type f -size -16k 2>/dev/null | while read -r file; do
+    find "$@" -type f -size -16k | while read -r file; do
         { printf '0'; cat "$file"; } > "$corpus/seed-$(sha1sum < "$file" | cut -c1-16)"
     done
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|bench|observer|fuzz…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|bench|observer|fuzz…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -16,7 +16,7 @@ die() {
 
 # need_command PROGRAM PACKAGE: the program has to be on the path or in the directories of the system's tools.
 need_command() {
-    PATH=$PATH:/usr/sbin:/sbin:/usr/lib/sysstat command -v "$1" >/dev/null || packages+=("$2")
+    PATH=$PATH:/usr/sbin:/sbin:/usr/lib/sysstat:/usr/lib64/sa:/usr/lib/sa command -v "$1" >/dev/null || packages+=("$2")
 }
 
 # need_file PATH PACKAGE
@@ -53,13 +53,14 @@ need_lab() {
     need_command stress-ng stress-ng
     need_command redis-server redis-server
     need_command redis-benchmark redis-tools
-    need_command nginx nginx-light
-    need_command haproxy haproxy
-    need_command dnsmasq dnsmasq-base
-    need_command wrk wrk
+    need_command redis-cli redis-tools
     need_command nft nftables
     need_command ip iproute2
+    need_command tc iproute2
     need_command losetup mount
+    need_command swapon mount
+    need_command mkswap util-linux
+    need_command fsfreeze util-linux
     need_command taskset util-linux
     need_command mkfs.ext4 e2fsprogs
     need_command mkfs.xfs xfsprogs
@@ -67,7 +68,12 @@ need_lab() {
     need_command erl erlang-base
     need_command git git
     need_command gzip gzip
+    need_command tar tar
+    need_command find findutils
+    need_command dpkg-deb dpkg
+    # What watches beside the recorder with `--witnesses`.
     need_command sar sysstat
+    need_command vmstat procps
     # Every distribution keeps the server's programs in a directory of its version.
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
 }
@@ -132,15 +138,16 @@ need_fuzz() {
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|bench|observer|fuzz…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|bench|observer|fuzz…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
     test) need_build && need_test ;;
+    lab) need_build && need_lab ;;
     bench) need_build && need_bench ;;
     observer) need_build && need_observer ;;
     fuzz) need_build ;;
-    *) die "unknown set '$set'; there are build, test, bench, observer and fuzz" ;;
+    *) die "unknown set '$set'; there are build, test, lab, bench, observer and fuzz" ;;
     esac
 done
 install_packages

@@ -32,6 +32,7 @@ sed "s|@PREFIX@|$prefix|g" packaging/mitra.service >"$pages/mitra.service"
 install -D -m 644 "$pages/mitra.service" "$destdir$unitdir/mitra.service"
 # An example: what stands in /etc belongs to whoever runs the machine.
 install -D -m 644 packaging/mitra.toml "$destdir$prefix/share/doc/mitra/mitra.toml"
+install -m 644 docs/*.md "$destdir$prefix/share/doc/mitra/"
 
 echo "installed mitra in $destdir$prefix"
 if [[ -z $destdir && -d /run/systemd/system ]]; then

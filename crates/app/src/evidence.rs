@@ -95,13 +95,16 @@ pub fn load(paths: &[PathBuf], good: Option<&Path>, date: Option<i64>) -> Result
     })
 }
 
+/// First words of folders whose files were made when all was well.
+const GOOD_WORDS: &[&str] = &["baseline", "good", "healthy", "normal", "before", "reference", "fixed"];
+/// How names of such folders begin otherwise.
+const GOOD_STARTS: &[&str] = &["at-start", "at_start", "after-fix", "after_fix"];
+
 /// Whether the name of a folder says that all was well when its files were made.
 fn is_good_name(name: &str) -> bool {
-    const WORDS: &[&str] = &["baseline", "good", "healthy", "normal", "before", "reference", "fixed"];
     let name = name.to_ascii_lowercase();
     let first = name.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
-    WORDS.contains(&first)
-        || ["at-start", "at_start", "after-fix", "after_fix"].iter().any(|w| name.starts_with(w))
+    GOOD_WORDS.contains(&first) || GOOD_STARTS.iter().any(|start| name.starts_with(start))
 }
 
 /// Finds the files below a path, in order of their names.
@@ -265,6 +268,8 @@ fn sysstat(one: &Found, import: &mut Import) {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
@@ -276,6 +281,17 @@ mod tests {
         }
         for name in ["incident", "grown", "goods", "beforehand", "afternoon", "web", ""] {
             assert!(!is_good_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_help_names_them() {
+        let mitra = crate::cli::Cli::command();
+        let explain = mitra.find_subcommand("explain").unwrap();
+        let baseline = explain.get_arguments().find(|argument| argument.get_id() == "baseline").unwrap();
+        let help = baseline.get_help().unwrap().to_string();
+        for word in GOOD_WORDS.iter().chain(GOOD_STARTS).filter(|word| !word.contains('_')) {
+            assert!(help.contains(word), "{word} is not in {help}");
         }
     }
 }

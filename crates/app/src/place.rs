@@ -8,6 +8,7 @@ use mitra_model::Span;
 
 use crate::cli::{ArchiveArgs, RangeArgs};
 use crate::errors::usage;
+use crate::render::style::Style;
 use crate::when::Here;
 
 /// The daemon's archive.
@@ -58,13 +59,14 @@ pub fn span(args: &RangeArgs, known: Span, usual_ns: i64, here: &Here) -> Result
     };
     let since = since.unwrap_or_else(|| until.saturating_sub(usual_ns).max(known.since));
     if since >= until {
-        let style = crate::render::style::Style::plain(80);
+        let style = Style { zone: here.zone.clone(), ..Style::plain(80) };
         return Err(usage(format!(
-            "nothing lies between {} and {}; the recording holds {} to {} UTC",
+            "nothing lies between {} and {}; the recording holds {} to {} {}",
             style.date_clock(since),
             style.date_clock(until),
             style.date_clock(known.since),
-            style.date_clock(known.until)
+            style.date_clock(known.until),
+            style.zone_name(known.until)
         )));
     }
     Ok(Span { since, until })
@@ -72,7 +74,11 @@ pub fn span(args: &RangeArgs, known: Span, usual_ns: i64, here: &Here) -> Result
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+    use mitra_model::time::SECOND;
+
     use super::*;
+    use crate::when::When;
 
     #[test]
     fn an_archive_is_where_it_is_wherever_one_goes() {
@@ -80,5 +86,20 @@ mod tests {
         assert!(dir.is_absolute() && dir.ends_with("some/where"), "{}", dir.display());
         let dir = archive_dir(&ArchiveArgs { archive: Some("/some/where".into()) }).unwrap();
         assert_eq!(dir, Path::new("/some/where"));
+    }
+
+    #[test]
+    fn times_are_told_as_they_are_typed() {
+        let hour = 3600 * SECOND;
+        let here = Here { now: 500_000 * hour, zone: TimeZone::fixed(jiff::tz::offset(2)) };
+        let range =
+            RangeArgs { since: Some("@1800003600".parse().unwrap()), until: Some(When::At(500_000 * hour)) };
+        let known = Span { since: 499_999 * hour, until: 500_000 * hour };
+        let said = span(&range, known, hour, &here).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "nothing lies between 2027-01-15 11:00:00 and 2027-01-15 10:00:00; the recording holds \
+             2027-01-15 09:00:00 to 2027-01-15 10:00:00 +02"
+        );
     }
 }

@@ -13,11 +13,15 @@ use mitra_model::{Event, EventKind, Frame};
 use crate::cli::SamplingArgs;
 use crate::errors::usage;
 use crate::escalation::{Escalation, settings};
-use crate::render::style::clean_lines;
+use crate::render::style::{clean, clean_lines};
 use crate::render::units;
 
 /// The same trouble is not told more often than this.
 const COMPLAINT_EVERY: Duration = Duration::from_secs(60);
+
+/// What cannot be seen shows in the first samples. What goes missing later is recorded only: whoever reads what is said here
+/// may be stuck with the machine, and the recorder must not wait for them.
+const NAMING_SAMPLES: u8 = 10;
 
 /// What is kept in memory while the disk takes nothing: an hour at 2 KB a second.
 const BEHIND_BYTES: usize = 8 << 20;
@@ -34,6 +38,8 @@ pub struct Recorder {
     /// What the disk has not taken yet.
     waiting: Trouble,
     escalation: Escalation,
+    /// Samples in which what cannot be seen is still named.
+    naming: u8,
 }
 
 /// Samples that could not be taken or written, and what was said about it.
@@ -79,6 +85,7 @@ impl Recorder {
             clock,
             trouble: Trouble::default(),
             waiting: Trouble::default(),
+            naming: NAMING_SAMPLES,
         })
     }
 
@@ -87,10 +94,10 @@ impl Recorder {
     pub fn describe(&self) -> String {
         let host = self.sampler.host();
         let missing = self.sampler.unavailable();
-        let missing = if missing.is_empty() {
-            String::new()
-        } else {
-            format!("; {} sources are not available, see mitra doctor", missing.len())
+        let missing = match missing.len() {
+            0 => String::new(),
+            1 => "; 1 source is not available (mitra explain names it)".to_owned(),
+            n => format!("; {n} sources are not available (mitra explain names them)"),
         };
         format!(
             "recording {} every {} to {}{missing}",
@@ -117,6 +124,10 @@ impl Recorder {
         if let Err(error) = self.sampler.sample(&mut self.frame) {
             self.trouble.happened(&format!("no sample was taken: {error}"));
             return;
+        }
+        if self.naming > 0 {
+            self.naming -= 1;
+            self.name_missing();
         }
         self.escalation.look(&mut self.frame, self.sampler.strings());
         if self.trouble.lost > 0 {
@@ -151,6 +162,16 @@ impl Recorder {
             }
         }
         self.sampler.note_written(self.writer.written_bytes());
+    }
+
+    /// Says what cannot be seen, and why: a service has other privileges than whoever asks `mitra doctor`.
+    fn name_missing(&self) {
+        for event in &self.frame.events {
+            if let EventKind::Unavailable { source, why } = &event.kind {
+                // Whoever closed standard output still wants the recording.
+                _ = writeln!(std::io::stdout(), "not available: {}", clean(&format!("{source}: {why}")));
+            }
+        }
     }
 }
 

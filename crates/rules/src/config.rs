@@ -200,8 +200,15 @@ impl Reader<'_> {
         for table in &file.rule {
             let rule = self.rule(table.get_ref())?;
             self.fits(&rule, table.get_ref(), budget_s)?;
-            if rules.iter().chain(&crate::builtin::rules()).any(|r| r.name == rule.name) {
-                let message = format!("there is another rule called {}", rule.name);
+            let is_named_so = |other: &Rule| other.name == rule.name;
+            let taken = if rules.iter().any(is_named_so) {
+                Some(format!("there is another rule called {}", rule.name))
+            } else if crate::builtin::rules().iter().any(is_named_so) {
+                Some("a built-in rule is called so, even where it is off; take another name".to_owned())
+            } else {
+                None
+            };
+            if let Some(message) = taken {
                 return Err(self.error(table.get_ref().name.span(), message));
             }
             rules.push(rule);

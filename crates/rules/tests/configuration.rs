@@ -102,7 +102,19 @@ fn mistakes_have_a_line() {
         (rule("command = [\"/bin/sh\", \"-c\", \"kill {pid}\"]"), 4, 29, "an argument by itself"),
         (rule("command = [\"/bin/x\", \"{tid}\"]"), 4, 22, "no such placeholder"),
         (rule("[[rule]]\nname = \"a\"\nwhen = \"sys.forks > 1\""), 5, 8, "another rule called a"),
-        ("[[rule]]\nname = \"fork-rate\"\nwhen = \"sys.forks > 1\"".to_owned(), 2, 8, "another rule"),
+        (
+            "[[rule]]\nname = \"fork-rate\"\nwhen = \"sys.forks > 1\"".to_owned(),
+            2,
+            8,
+            "a built-in rule is called so",
+        ),
+        (
+            "[escalation]\noff = [\"fork-rate\"]\n[[rule]]\nname = \"fork-rate\"\nwhen = \"sys.forks > 1\""
+                .to_owned(),
+            4,
+            8,
+            "even where it is off; take another name",
+        ),
         ("[[rule]]\nname = \"A b\"\nwhen = \"sys.forks > 1\"".to_owned(), 2, 8, "wanted a name"),
         ("[escalation]\noff = [\"x\"]".to_owned(), 2, 8, "no built-in rule"),
         ("[escalation]\nseconds-per-hour = 1e9".to_owned(), 2, 20, "0 to 3600"),

@@ -17,7 +17,8 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub range: RangeArgs,
     /// The good side to compare with: a time as SINCE..UNTIL, or a file or folder of other tools' output [default: the
-    /// quiet time beside each incident; folders named baseline…, good…, before…, at-start, after-fix]
+    /// quiet time beside each incident; folders whose name begins with the word baseline, good, healthy, normal, before,
+    /// reference or fixed, or with at-start or after-fix]
     #[arg(long, value_name = "RANGE|PATH", allow_hyphen_values = true)]
     pub baseline: Option<Baseline>,
     /// Print the report as JSON, schema mitra.report/1
@@ -27,11 +28,11 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// The date of files that have times but no date, as 2026-11-21
-    #[arg(long, value_name = "DATE", value_parser = date)]
+    #[arg(long, value_name = "DATE", value_parser = date, requires = "paths")]
     pub date: Option<i64>,
-    /// Files and folders of other tools' output to explain in place of an archive: sar, iostat, vmstat, pidstat, top,
-    /// strace, kernel logs, /proc files, heaps, benchmarks, … (all of them: docs/formats.md)
-    #[arg(value_name = "PATH")]
+    /// Files and folders of other tools' output to explain, whole, in place of an archive: sar, iostat, vmstat, pidstat,
+    /// top, strace, kernel logs, /proc files, heaps, benchmarks, … (all of them: docs/formats.md)
+    #[arg(value_name = "PATH", conflicts_with_all = ["archive", "since", "until"])]
     pub paths: Vec<PathBuf>,
 }
 
@@ -62,9 +63,9 @@ pub struct CompareArgs {
 /// `mitra import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Where to; made if it is not there.
-    #[command(flatten)]
-    pub archive: ArchiveArgs,
+    /// The archive to write, in a directory of its own: what holds a recording is refused
+    #[arg(long, value_name = "DIR")]
+    pub archive: PathBuf,
     /// The date of files that have times but no date, as 2026-11-21
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub date: Option<i64>,

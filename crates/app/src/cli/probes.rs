@@ -11,7 +11,10 @@ use crate::when::duration;
 
 /// `mitra capture`.
 #[derive(Debug, Args)]
-#[command(after_help = "Needs root, or CAP_BPF and CAP_PERFMON. It needs no recorder, and runs beside one.")]
+#[command(
+    after_help = "Needs root, or CAP_BPF and CAP_PERFMON; sockets in one's own network namespace need neither. It needs \
+                        no recorder, and runs beside one."
+)]
 pub struct CaptureArgs {
     /// What: offcpu, oncpu, faults, …; --list shows all
     #[arg(value_name = "KIND", required_unless_present_any = ["list", "show"])]

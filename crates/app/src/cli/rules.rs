@@ -36,7 +36,7 @@ pub struct ConfigArgs {
 /// `mitra rules check`.
 #[derive(Debug, Args)]
 pub struct RulesCheckArgs {
-    /// The file [default: /etc/mitra/mitra.toml]
+    /// The file [default: /etc/mitra/mitra.toml, if it is there]
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }

@@ -9,7 +9,8 @@ use crate::when::When;
 /// Which archive.
 #[derive(Debug, Clone, Args)]
 pub struct ArchiveArgs {
-    /// The archive's directory [default: /var/lib/mitra as root, else $XDG_STATE_HOME/mitra]
+    /// The archive's directory [default: as root /var/lib/mitra, else $XDG_STATE_HOME/mitra or ~/.local/state/mitra; where
+    /// that is not there, /var/lib/mitra is read]
     #[arg(long, value_name = "DIR")]
     pub archive: Option<PathBuf>,
 }
@@ -17,7 +18,8 @@ pub struct ArchiveArgs {
 /// Which part of it.
 #[derive(Debug, Clone, Args)]
 pub struct RangeArgs {
-    /// From when on: 14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch
+    /// From when on: 14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch [default: explain the last hour, dump the last
+    /// minute, otherwise everything]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub since: Option<When>,
     /// Until when [default: the end of the recording]

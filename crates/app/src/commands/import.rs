@@ -8,7 +8,6 @@ use mitra_archive::{Options, Reader, Writer};
 use mitra_model::SeriesSet;
 
 use crate::cli::ImportArgs;
-use crate::errors::usage;
 use crate::evidence;
 use crate::import::{self, Imported};
 use crate::progress::Progress;
@@ -22,11 +21,7 @@ const FOR_EVER: Duration = Duration::from_secs(1000 * 365 * 86_400);
 
 /// Reads the files and writes the archive.
 pub fn run(args: &ImportArgs) -> Result<()> {
-    let Some(dir) = &args.archive.archive else {
-        return Err(usage(
-            "name the archive to write with --archive DIR: the recorder's own is not for imports",
-        ));
-    };
+    let dir = &args.archive;
     refuse_recorded(dir)?;
     let done = {
         let _progress = Progress::new("reading and importing");

@@ -96,3 +96,16 @@ pub fn markdown() -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::units;
+
+    #[test]
+    fn the_readme_counts_them() {
+        let readme = include_str!("../../../../README.md");
+        let metrics = format!(" `metrics` ({} of them)", units::grouped(all().count() as f64));
+        assert!(readme.contains(&metrics), "{metrics}");
+    }
+}

@@ -29,6 +29,9 @@ pub fn run(args: &RulesArgs, style: &Style) -> Result<()> {
 
 fn check(args: &RulesCheckArgs) -> Result<()> {
     let path = args.file.as_deref().unwrap_or(Path::new(settings::FILE));
+    if args.file.is_none() && matches!(path.try_exists(), Ok(false)) {
+        return print(&format!("{} is not there: the built-in rules hold\n", path.display()));
+    }
     let (config, untrusted) = settings::read(Some(path))?;
     if let Some(why) = untrusted {
         log(&format!("{why}: a recorder of root refuses it as it is"));

@@ -28,6 +28,17 @@ fn a_second_recorder_is_told_who_the_first_one_is() {
 }
 
 #[test]
+fn what_cannot_be_seen_is_named_with_the_first_sample() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let mut recorder = Running::start(&mut command(&["record", "--no-bpf", "--archive", path]));
+    let line = recorder.line();
+    assert!(line.contains("not available (mitra explain names "), "{line}");
+    assert_eq!(recorder.line(), "not available: bpf: turned off by the user\n");
+    assert!(recorder.end(Signal::TERM).0.success());
+}
+
+#[test]
 fn a_hangup_does_not_stop_it_and_a_term_seals_the_archive() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();

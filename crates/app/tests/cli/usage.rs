@@ -1,6 +1,7 @@
 //! Flags, help, exit codes, colours.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::harness::{archive, command, finish, good, run};
@@ -60,6 +61,9 @@ fn wrong_usage_is_exit_code_2() {
         &["dump", "--archive", archive(), "--entity", "task"],
         &["dump", "--archive", archive(), "--since", "-1h", "--until", "-2h"],
         &["explain", "/var/log/sysstat/sa21"],
+        &["explain", "/proc/meminfo", "--since", "-1h"],
+        &["explain", "/proc/meminfo", "--archive", archive()],
+        &["explain", "--date", "2026-11-21"],
     ];
     for args in wrong {
         let output = run(args);
@@ -95,6 +99,16 @@ fn what_cannot_be_done_is_exit_code_1_and_names_the_path() {
         assert_eq!(output.code, 1, "{args:?}: {}{}", output.out, output.err);
         assert!(output.err.starts_with("mitra: ") && output.err.contains(wanted), "{args:?}: {}", output.err);
     }
+}
+
+#[test]
+fn without_a_configuration_file_the_built_in_rules_hold() {
+    if Path::new("/etc/mitra/mitra.toml").exists() {
+        println!("skipped: this machine has one");
+        return;
+    }
+    let said = good(&["rules", "check"]);
+    assert!(said.contains("mitra.toml is not there: the built-in rules hold"), "{said}");
 }
 
 #[test]
