@@ -22,7 +22,7 @@ const PROGRAMS: &[&str] = &[
     "capture_fork",
     "capture_trace",
 ];
-const HEADERS: &[&str] = &["kernel.h", "record.h", "net.h", "capture.h", "calls.h", "names.h"];
+const HEADERS: &[&str] = &["kernel.h", "record.h", "clock.h", "net.h", "capture.h", "calls.h", "names.h"];
 const INSTALL: &str = "apt-get install clang libbpf-dev";
 
 fn main() {

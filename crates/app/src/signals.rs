@@ -29,11 +29,18 @@ pub fn catch_stop(hangup: Hangup) -> io::Result<()> {
     }
 }
 
+/// From now on the same signals end the program at once, whatever it waits for.
+pub fn let_go() -> io::Result<()> {
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP]
+        .into_iter()
+        .try_for_each(|signal| handle(signal, libc::SIG_DFL))
+}
+
 fn handle(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: a zeroed sigaction is valid (empty mask, no flags).
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
-    // SAFETY: the only handler that is passed in stores to an atomic and does nothing else, which is safe in a
+    // SAFETY: the only handler of ours that is passed in stores to an atomic and does nothing else, which is safe in a
     // signal handler; the pointers are valid.
     if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } == 0 {
         Ok(())

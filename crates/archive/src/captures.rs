@@ -74,6 +74,12 @@ pub fn store_capture(dir: &Path, captured: &Captured) -> Result<String, Error> {
     Err(Error::io("name a capture in", &folder)(io::ErrorKind::AlreadyExists.into()))
 }
 
+/// Where the capture of this name lies in the archive in `dir`.
+#[must_use]
+pub fn capture_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(FOLDER).join(name)
+}
+
 /// Writes what is known of a capture by now in place of what [`store_capture`] wrote under this name. Until it is complete
 /// whoever reads it finds what was there before.
 pub fn replace_capture(dir: &Path, name: &str, captured: &Captured) -> Result<(), Error> {

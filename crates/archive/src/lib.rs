@@ -35,7 +35,7 @@ mod varint;
 pub mod writer;
 
 pub use awake::Awake;
-pub use captures::{CaptureFile, captures, read_capture, replace_capture, store_capture};
+pub use captures::{CaptureFile, capture_path, captures, read_capture, replace_capture, store_capture};
 pub use error::{Error, Skipped};
 pub use reader::{Query, Reader, RowFilter};
 pub use status::{Part, Status};

@@ -5,6 +5,7 @@
  * kernel it runs under the GPL, which the helpers it calls ask for.
  */
 #include "calls.h"
+#include "clock.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -105,6 +106,8 @@ struct {
 	__type(value, struct program_sum);
 } programs SEC(".maps");
 
+struct clock_gap clock;
+
 static __always_inline __u32 kind_of(struct pt_regs *regs, __u8 class)
 {
 	/* Read here and not in the branches, which the compiler would join at one load of two
@@ -167,14 +170,17 @@ int fork_left(unsigned long long *ctx)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	struct fork_key key = { .tgid = current_tgid() };
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct fork_sum *sum;
 	struct forking *f;
 	__u64 ns;
 
 	if (!goes_on() || !class_of(call_number(regs)) || !wanted())
 		return 0;
+	/* A new thread is on its CPU for the first time: nothing says better when it got it. */
+	learn_clock_gap(&clock, bpf_ktime_get_ns(), task->sched_info.last_arrival);
 	/* The child leaves the call too, and has entered none. */
-	f = bpf_task_storage_get(&forking, bpf_get_current_task_btf(), 0, 0);
+	f = bpf_task_storage_get(&forking, task, 0, 0);
 	if (!f || !f->at)
 		return 0;
 	ns = bpf_ktime_get_ns() - f->at;
@@ -182,7 +188,7 @@ int fork_left(unsigned long long *ctx)
 	if (ns < config.min_ns || !count_event())
 		return 0;
 	key.kind = f->kind;
-	sum = times_of(&fork_sums, &fork_first, &key, bpf_get_current_task_btf());
+	sum = times_of(&fork_sums, &fork_first, &key, task);
 	if (!sum) {
 		count_lost();
 		return 0;
@@ -260,7 +266,7 @@ static __always_inline int ended(struct task_struct *task)
 		__sync_fetch_and_add(&sum->failures, 1);
 	__sync_fetch_and_add(&sum->life_total, life);
 	raise_to(&sum->life_max, life);
-	__sync_fetch_and_add(&sum->cpu_total, task->se.sum_exec_runtime + signal->sum_sched_runtime);
+	__sync_fetch_and_add(&sum->cpu_total, running_cpu_time(&clock, task) + group_cpu_time(task));
 	sum->last_pid = task->tgid;
 	return 0;
 }

@@ -4,6 +4,7 @@
  * This source is dual licensed; inside the kernel it runs under the GPL, which the
  * helpers it calls ask for.
  */
+#include "clock.h"
 #include "record.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -14,11 +15,6 @@ char LICENSE[] SEC("license") = "GPL";
 #define RUNNING_SLOTS 4096
 /* What the scheduler's clocks of two CPUs may be apart: unstable ones are held to a tick. */
 #define CLOCK_SLACK_NS 20000000ULL
-/* No clock that is trusted is further off than this; a task's run time is brought up to
- * date at least once per tick, and no kernel ticks slower than 100 Hz. */
-#define TICK_NS_MAX 10000000ULL
-/* How far CLOCK_MONOTONIC and the scheduler's clock may part in a second: 50 ppm. */
-#define CLOCK_DRIFT_NS 50000ULL
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -36,12 +32,7 @@ struct {
 struct {
 	/* Neither ring nor sums had room. */
 	__u64 exits_lost;
-	/*
-	 * CLOCK_MONOTONIC minus the scheduler's clock, from above: now - last_arrival is too
-	 * large by the time since the task got its CPU, so the smallest one seen is the best.
-	 */
-	__u64 gap_ns;
-	__u64 gap_known;
+	struct clock_gap clock;
 	/* When the reader got its CPU for this pass and for the one before. */
 	__u64 pass_ns;
 	__u64 last_pass_ns;
@@ -69,18 +60,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } running_at SEC(".maps");
-
-static __always_inline void learn_clock_gap(__u64 now_ns, __u64 last_arrival_ns)
-{
-	__u64 gap = now_ns - last_arrival_ns;
-
-	if (!last_arrival_ns)
-		return;
-	if (!globals.gap_known || (__s64)(gap - globals.gap_ns) < 0) {
-		globals.gap_ns = gap;
-		globals.gap_known = 1;
-	}
-}
 
 static __always_inline void read_delays(struct task_struct *task, struct delays *to, __u32 *flags)
 {
@@ -232,8 +211,7 @@ static __always_inline void begin_pass(void)
 	struct task_struct *self = (void *)bpf_get_current_task();
 	__u64 arrived = BPF_CORE_READ(self, sched_info.last_arrival);
 
-	globals.gap_ns += CLOCK_DRIFT_NS;
-	learn_clock_gap(bpf_ktime_get_ns(), arrived);
+	learn_clock_gap(&globals.clock, bpf_ktime_get_ns(), arrived);
 	globals.last_pass_ns = globals.pass_ns;
 	globals.pass_ns = arrived;
 	globals.pass += 1;
@@ -377,27 +355,6 @@ int task_pass(struct bpf_iter__task *ctx)
 }
 
 /*
- * CPU time of the task that is running here. sum_exec_runtime stands still between two
- * ticks, and a process of 1 ms may never see one: so add the time since it got the CPU to
- * what it had then.
- */
-static __always_inline __u64 running_cpu_time(struct task_struct *task)
-{
-	__u64 charged = task->se.sum_exec_runtime;
-	__u64 arrived = task->sched_info.last_arrival;
-	__u64 now = bpf_ktime_get_ns();
-	__u64 estimate;
-
-	learn_clock_gap(now, arrived);
-	if (!arrived || !globals.gap_known)
-		return charged;
-	estimate = task->se.prev_sum_exec_runtime + (now - globals.gap_ns - arrived);
-	if ((__s64)(estimate - charged) < 0)
-		return charged;
-	return estimate - charged > TICK_NS_MAX ? charged : estimate;
-}
-
-/*
  * Adds the threads that were reaped before. A leader that ended first stays a zombie
  * until the last thread ends, and is in neither.
  */
@@ -406,7 +363,7 @@ static __always_inline void add_group(struct exit_rec *e, struct task_struct *ta
 {
 	struct signal_struct *s = task->signal;
 
-	e->cpu_time += s->sum_sched_runtime;
+	e->cpu_time += group_cpu_time(task);
 	e->utime += s->utime;
 	e->stime += s->stime;
 	e->nvcsw += s->nvcsw;
@@ -419,7 +376,6 @@ static __always_inline void add_group(struct exit_rec *e, struct task_struct *ta
 	}
 	if (leader == task)
 		return;
-	e->cpu_time += leader->se.sum_exec_runtime;
 	e->utime += leader->utime;
 	e->stime += leader->stime;
 	e->nvcsw += leader->nvcsw;
@@ -455,7 +411,7 @@ static __always_inline void fill_exit(struct exit_rec *e, struct task_struct *ta
 	bpf_probe_read_kernel(e->parent_comm, sizeof(e->parent_comm), &parent->comm);
 	e->exit_code = signal->flags & SIGNAL_GROUP_EXIT ? signal->group_exit_code : task->exit_code;
 	e->pad = 0;
-	e->cpu_time = running_cpu_time(task);
+	e->cpu_time = running_cpu_time(&globals.clock, task);
 	e->utime = task->utime;
 	e->stime = task->stime;
 	e->run_delay = FIELD_OR_NA(task, sched_info.run_delay);
@@ -491,7 +447,7 @@ static __always_inline void sum_exit(struct task_struct *task, bool group_dead)
 		return;
 	}
 	__sync_fetch_and_add(group_dead ? &sum->processes : &sum->threads, 1);
-	__sync_fetch_and_add(&sum->cpu_time, running_cpu_time(task));
+	__sync_fetch_and_add(&sum->cpu_time, running_cpu_time(&globals.clock, task));
 	__sync_fetch_and_add(&sum->min_flt, task->min_flt);
 	__sync_fetch_and_add(&sum->maj_flt, task->maj_flt);
 	if (bpf_core_field_exists(task->sched_info.run_delay))

@@ -39,7 +39,8 @@ pub struct Condition {
     pub role: Role,
     /// What part of the machine it concerns, for lists.
     pub area: &'static str,
-    /// The metrics that it looks at.
+    /// Every metric that it looks at: of a recording it is given no other. The first is the one that it is told by: what
+    /// does not have that one says nothing about it.
     pub needs: &'static [&'static str],
     /// Looks.
     pub observe: fn(&View<'_>) -> Observation,

@@ -165,6 +165,7 @@ pub fn explain(
         let (a, b) = (&later.root_cause, &first.root_cause);
         later.onset == first.onset && a.condition == b.condition && a.culprit == b.culprit
     });
+    incidents.iter_mut().for_each(Incident::round_times);
 
     let details: Vec<(&SeriesSet, Span)> = match whole {
         Some(i) => vec![(&sets[i], window)],

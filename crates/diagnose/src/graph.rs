@@ -342,6 +342,7 @@ static EDGES: &[Edge] = &[
         "each page that is written to after the fork is copied by a fault",
     ),
     explains("fork-stall", "single-thread-bottleneck", "the thread is busy with copying pages"),
+    within("fork-stall", "scheduled-burst", "the work of the copies comes as often as it forks"),
     within("user-lock-contention", "single-thread-bottleneck", "the threads take turns"),
     edge("slab-inode-bloat", "kswapd-scanning", "a cache that grows needs other pages to go"),
     edge("slab-inode-bloat", "page-cache-eviction", "pages of files go to make room for inodes"),

@@ -1,6 +1,7 @@
 //! Troubles of disks and filesystems as a recording has them, and what looks like them.
 
 #[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
 mod support;
 
 use std::sync::Arc;

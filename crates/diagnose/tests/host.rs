@@ -1,6 +1,7 @@
 //! Trouble of one process, one device or one setting, as a recording has it, and what looks like it.
 
 #[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
 mod support;
 
 use std::sync::Arc;
@@ -465,4 +466,39 @@ fn jobs_that_come_by_the_clock_and_hurt_are_a_scheduled_burst() {
     assert!(bursts(8, 0.05).explain().incidents.is_empty(), "nobody waits");
     // A job that begins a moment after a sample leaves that one alone: between the bursts there is a pause.
     assert_eq!(ids(&bursts_of(4, 1.5, 2.000_01).explain()), ["scheduled-burst"]);
+}
+
+/// A database that forks itself for two seconds of eight, and holds so many pages, of which it writes to some.
+fn snapshots(pages: f64) -> Machine {
+    let mut m = Machine::idle();
+    let is_burst = |i: usize| is_on(i) && (i - HEALTHY) % 8 < 2;
+    m.task(90, "redis-server", 0).values("task.rss_anon", &row(90), 0, each(|_| pages));
+    m.values("task.minflt", &row(90), 0, each(|i| if is_burst(i) { 20_000.0 } else { 50.0 }));
+    for i in (0..INCIDENT).step_by(8) {
+        let (pid, at) = (91 + i as u32, HEALTHY + i);
+        m.task(pid, "redis-server", HEALTHY);
+        let id = f64::from(pid);
+        for (metric, value) in
+            [("task.tgid", id), ("task.ppid", 90.0), ("task.rss_anon", pages), ("task.cpu_time", 0.95)]
+        {
+            m.values(metric, &row(pid), at, vec![value; 2]);
+        }
+    }
+    for metric in ["tasks.cpu_time", "tasks.run_delay"] {
+        m.values(metric, "", 0, each(|i| if is_burst(i) { 1.0 } else { 0.01 }));
+    }
+    m
+}
+
+#[test]
+fn what_a_program_does_in_copies_of_itself_begins_with_the_fork() {
+    let roots = |pages: f64| {
+        let report = snapshots(pages).explain();
+        let found = &report.incidents[0].root_cause;
+        assert!(ids(&report).iter().all(|id| *id == found.condition), "{:?}", ids(&report));
+        (found.condition.clone(), found.culprit.process.clone(), found.culprit.pid)
+    };
+    let by = |condition: &str| (condition.to_owned(), Some("redis-server".to_owned()), Some(90));
+    assert_eq!(roots(180_000.0), by("fork-stall"));
+    assert_eq!(roots(5_000.0), by("scheduled-burst"), "a small program that works by the clock");
 }

@@ -2,6 +2,7 @@
 //! incidents have on a machine with two CPUs.
 
 #[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
 mod support;
 
 use mitra_model::EventKind;

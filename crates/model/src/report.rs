@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Era;
+use crate::time::{Era, SECOND};
 
 /// The name of the schema of [`Report`].
 pub const SCHEMA: &str = "mitra.report/1";
@@ -51,6 +51,16 @@ impl Moment {
     #[must_use]
     pub fn is_known(self) -> bool {
         !matches!(Era::of(self.0), Era::Sequence | Era::Fact)
+    }
+
+    /// The whole second that is nearest to a date: what is seen once a second is not known better, and what is cut off instead
+    /// is half a second early on average.
+    #[must_use]
+    pub fn nearest_second(self) -> Self {
+        match Era::of(self.0) {
+            Era::Dated => Self(self.0.saturating_add(SECOND / 2).div_euclid(SECOND).saturating_mul(SECOND)),
+            _ => self,
+        }
     }
 }
 
@@ -228,6 +238,15 @@ pub struct Incident {
     pub remedies: Vec<Remedy>,
     /// What to measure next.
     pub next: Vec<Next>,
+}
+
+impl Incident {
+    /// Says its times in whole seconds, see [`Moment::nearest_second`].
+    pub fn round_times(&mut self) {
+        self.onset = self.onset.nearest_second();
+        self.end = self.end.map(Moment::nearest_second);
+        self.chain.iter_mut().for_each(|link| link.onset = link.onset.nearest_second());
+    }
 }
 
 /// A root cause.
@@ -430,5 +449,15 @@ mod tests {
         assert_eq!(Moment(951_782_400_000_000_000).to_string(), "2000-02-29T00:00:00Z");
         assert_eq!(Moment(1_795_232_527_000_000_000).to_string(), "2026-11-21T03:42:07Z");
         assert_eq!(Moment(-1).to_string(), "1969-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn a_date_is_rounded_and_other_times_are_not() {
+        for (ns, nearest) in [(1_499_999_999, 1), (1_500_000_000, 2), (-500_000_001, -1)] {
+            assert_eq!(Moment(ns).nearest_second(), Moment(nearest * SECOND));
+        }
+        assert_eq!(Moment(i64::MAX).nearest_second(), Moment(i64::MAX / SECOND * SECOND));
+        let boot = Moment(Era::Boot.zero() + 1_700_000_000);
+        assert_eq!(boot.nearest_second(), boot);
     }
 }

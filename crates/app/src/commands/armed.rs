@@ -23,22 +23,20 @@ mod bpf {
     use std::time::Duration;
 
     use anyhow::{Context, Result, anyhow};
-    use mitra_collect::capture::{Armed, Capture, resolve};
+    use mitra_collect::capture::{Armed, Capture};
     use mitra_inspect::Symbols;
-    use mitra_model::capture::{Captured, Raw, RawStack};
     use mitra_model::{Event, EventKind};
     use mitra_rules::Probe;
 
     use crate::cli::ArmedArgs;
     use crate::commands::print;
+    use crate::commands::unnamed::Unnamed;
     use crate::escalation::probes;
     use crate::place;
     use crate::signals::{self, Hangup, STOP};
 
     /// Between two looks at what is armed. Programs that end within it leave addresses without names.
     const LOOK: Duration = Duration::from_millis(100);
-    /// Said of what was stored and not named since.
-    const UNNAMED: &str = "it was ended from outside: addresses of programs were not looked up";
 
     pub fn run(args: &ArmedArgs) -> Result<()> {
         signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
@@ -59,25 +57,19 @@ mod bpf {
         STOP.load(Ordering::Relaxed)
     }
 
-    /// A capture that is in the archive, without the names of what programs did.
-    struct Stored {
-        file: String,
-        unnamed: Captured,
-        raw: Raw,
-    }
-
     /// The probes, and what is known of the programs that they see.
     struct Watch {
         dir: PathBuf,
         armed: Vec<Armed>,
-        stored: Vec<Stored>,
+        /// With the names of their files.
+        stored: Vec<(String, Unnamed)>,
         symbols: Symbols,
         looks: u32,
     }
 
     impl Watch {
         /// Stores each as soon as it has ended, and all at once when the recorder ends: what is not stored is lost. Names
-        /// come last: for them the files of programs are opened, which takes for ever where a server has gone.
+        /// come last.
         fn until_all_have_ended(&mut self) -> Result<()> {
             let mut result = Ok(());
             loop {
@@ -90,8 +82,8 @@ mod bpf {
                 }
                 std::thread::sleep(LOOK);
             }
-            for one in std::mem::take(&mut self.stored) {
-                result = result.and(self.name(one));
+            for (file, one) in std::mem::take(&mut self.stored) {
+                result = result.and(self.name(file, one));
             }
             result
         }
@@ -114,44 +106,26 @@ mod bpf {
         }
 
         fn store(&mut self, one: Armed) -> Result<()> {
-            let raw = one.finish();
-            let mut unnamed = resolve(raw.clone(), &mut |stack| self.kernel_names(stack));
-            unnamed.notes.extend(self.symbols.notes());
-            let has_stacks = unnamed.profile.is_some();
-            unnamed.notes.extend(has_stacks.then(|| UNNAMED.to_owned()));
-            let stored = mitra_archive::store_capture(&self.dir, &unnamed);
+            let unnamed = Unnamed::new(one.finish(), &mut self.symbols);
+            let stored = mitra_archive::store_capture(&self.dir, &unnamed.captured);
             let file = stored.context("what the probes saw is lost")?;
-            if !has_stacks || is_stopped() {
-                return say(&unnamed.event(Some(file)));
+            if !unnamed.has_stacks() || is_stopped() {
+                return say(&unnamed.captured.event(Some(file)));
             }
-            self.stored.push(Stored { file, unnamed, raw });
+            self.stored.push((file, unnamed));
             Ok(())
         }
 
         /// Gives what was stored the names that it lacks. It is told of once that is done, or cannot be.
-        fn name(&mut self, one: Stored) -> Result<()> {
-            let Stored { file, unnamed, raw } = one;
+        fn name(&mut self, file: String, mut one: Unnamed) -> Result<()> {
             // Whoever is to end has no time to open the files of programs.
-            let name = &mut |stack: &RawStack| {
-                if is_stopped() { Vec::new() } else { self.symbols.names(stack) }
+            let Some(named) = one.named(&mut self.symbols, is_stopped) else {
+                return say(&one.captured.event(Some(file)));
             };
-            let mut captured = resolve(raw, name);
-            if is_stopped() {
-                return say(&unnamed.event(Some(file)));
-            }
-            captured.notes.extend(self.symbols.notes());
-            let costs = captured.cost_naming_ns.zip(unnamed.cost_naming_ns);
-            captured.cost_naming_ns = costs.map(|(user, kernel)| user.saturating_add(kernel));
-            let replaced = mitra_archive::replace_capture(&self.dir, &file, &captured);
-            let best = if replaced.is_ok() { captured } else { unnamed };
+            let replaced = mitra_archive::replace_capture(&self.dir, &file, &named);
+            let best = if replaced.is_ok() { named } else { one.captured };
             say(&best.event(Some(file)))?;
             replaced.context("what the probes saw is stored without the names of programs' functions")
-        }
-
-        fn kernel_names(&mut self, stack: &RawStack) -> Vec<String> {
-            let kernel = RawStack { user: Vec::new(), ..stack.clone() };
-            let user = stack.user.iter().rev().map(|address| format!("[unknown {address:#x}]"));
-            user.chain(self.symbols.names(&kernel)).collect()
         }
     }
 

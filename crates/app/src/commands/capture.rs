@@ -1,6 +1,5 @@
 //! `mitra capture`: armed probes, by hand.
 
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
@@ -23,9 +22,7 @@ pub fn run(args: &CaptureArgs, style: &Style) -> Result<()> {
         let (captured, path) = kept(args, which)?;
         (captured, Some(path))
     } else {
-        let captured = probes::capture(args)?;
-        let file = keep(args, &captured);
-        (captured, file)
+        probes::capture(args)?
     };
     show(args, &captured, file.as_deref(), style)
 }
@@ -47,22 +44,6 @@ fn kept(args: &CaptureArgs, which: &str) -> Result<(Captured, String)> {
         found.ok_or_else(none)?.path
     };
     Ok((mitra_archive::read_capture(&path)?, path.display().to_string()))
-}
-
-/// Puts it into the archive. A capture that cannot be kept is shown all the same.
-fn keep(args: &CaptureArgs, captured: &Captured) -> Option<String> {
-    if args.no_archive {
-        return None;
-    }
-    let kept = place::archive_dir(&args.archive)
-        .and_then(|dir| Ok((mitra_archive::store_capture(&dir, captured)?, dir)));
-    match kept {
-        Ok((name, dir)) => Some(dir.join("captures").join(name).display().to_string()),
-        Err(error) => {
-            _ = writeln!(std::io::stderr(), "mitra: the capture is not kept: {error:#}");
-            None
-        }
-    }
 }
 
 fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Style) -> Result<()> {
@@ -89,15 +70,18 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
 
 #[cfg(feature = "bpf")]
 mod probes {
-    use std::io::IsTerminal;
+    use std::io::{IsTerminal, Write};
+    use std::path::PathBuf;
     use std::time::{Duration, Instant};
 
     use anyhow::Context;
-    use mitra_collect::capture::{Armed, Capture, Kind, Refused, Request, kind, kinds, resolve};
+    use mitra_collect::capture::{Armed, Capture, Kind, Refused, Request, kind, kinds};
     use mitra_inspect::Symbols;
+    use mitra_model::capture::Raw;
     use serde_json::json;
 
     use super::*;
+    use crate::commands::unnamed::Unnamed;
     use crate::render::table::{Align, Table};
     use crate::render::units;
     use crate::signals::{self, Hangup, STOP};
@@ -151,7 +135,8 @@ mod probes {
         })
     }
 
-    pub fn capture(args: &CaptureArgs) -> Result<Captured> {
+    /// What was seen, and the file that has it.
+    pub fn capture(args: &CaptureArgs) -> Result<(Captured, Option<String>)> {
         let request = request(args)?;
         signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
         progress("loading …");
@@ -160,7 +145,38 @@ mod probes {
             other => other.into(),
         });
         let armed = armed.inspect_err(|_| progress(""))?;
-        Ok(until_it_ends(armed, &request))
+        let mut symbols = Symbols::new();
+        let raw = until_it_ends(armed, &request, &mut symbols);
+        let mut unnamed = Unnamed::new(raw, &mut symbols);
+        let kept = keep(args, &unnamed.captured);
+        // A file that is on a server that has gone is waited for; whoever does not want to has what was kept.
+        signals::let_go().context("cannot give signals back")?;
+        progress("naming …; Ctrl-C leaves it without names");
+        let named = unnamed.named(&mut symbols, || false);
+        progress("");
+        if let (Some(named), Some((dir, name))) = (&named, &kept) {
+            mitra_archive::replace_capture(dir, name, named)
+                .unwrap_or_else(|error| complain(&format!("the capture is kept without names: {error:#}")));
+        }
+        let file = kept.map(|(dir, name)| mitra_archive::capture_path(&dir, &name).display().to_string());
+        Ok((named.unwrap_or(unnamed.captured), file))
+    }
+
+    /// Puts it into the archive, and says under which name. A capture that cannot be kept is shown all the same.
+    fn keep(args: &CaptureArgs, captured: &Captured) -> Option<(PathBuf, String)> {
+        if args.no_archive {
+            return None;
+        }
+        let kept = place::archive_dir(&args.archive).and_then(|dir| {
+            let name = mitra_archive::store_capture(&dir, captured)?;
+            Ok((dir, name))
+        });
+        kept.inspect_err(|error| complain(&format!("the capture is not kept: {error:#}"))).ok()
+    }
+
+    fn complain(what: &str) {
+        progress("");
+        _ = writeln!(std::io::stderr(), "mitra: {what}");
     }
 
     fn request(args: &CaptureArgs) -> Result<Request> {
@@ -188,11 +204,10 @@ mod probes {
     }
 
     /// Watches until it is over, or somebody interrupts; what was seen until then is whole.
-    fn until_it_ends(mut armed: Armed, request: &Request) -> Captured {
-        let mut symbols = Symbols::new();
+    fn until_it_ends(mut armed: Armed, request: &Request, symbols: &mut Symbols) -> Raw {
         let mut told = Instant::now();
         while armed.poll().is_none() && !STOP.load(std::sync::atomic::Ordering::Relaxed) {
-            remember(&mut symbols, &mut armed);
+            remember(symbols, &mut armed);
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
                 let (events, lasted) = armed.progress();
@@ -206,12 +221,8 @@ mod probes {
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        remember(&mut symbols, &mut armed);
-        progress("naming …");
-        let mut captured = resolve(armed.finish(), &mut |stack| symbols.names(stack));
-        captured.notes.extend(symbols.notes());
-        progress("");
-        captured
+        remember(symbols, &mut armed);
+        armed.finish()
     }
 
     /// Reads where programs are mapped that have been seen, on the account of the capture.
@@ -230,7 +241,7 @@ mod probes {
         anyhow::bail!("{NO_BPF}; captures made elsewhere: --show FILE")
     }
 
-    pub fn capture(_: &CaptureArgs) -> Result<Captured> {
+    pub fn capture(_: &CaptureArgs) -> Result<(Captured, Option<String>)> {
         anyhow::bail!("{NO_BPF}; captures made elsewhere: --show FILE")
     }
 }

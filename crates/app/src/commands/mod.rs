@@ -18,6 +18,8 @@ mod rules;
 mod select;
 mod show;
 mod status;
+#[cfg(feature = "bpf")]
+mod unnamed;
 pub mod xfs_geometry;
 
 use std::io::Write;

@@ -148,7 +148,7 @@ unsafe impl Plain for ExitSum {}
 pub(super) struct TaskGlobals {
     exits_lost: u64,
     gap_ns: u64,
-    gap_known: u64,
+    gap_seen_ns: u64,
     pass_ns: u64,
     last_pass_ns: u64,
     pass: u32,

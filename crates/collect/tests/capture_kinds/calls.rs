@@ -350,6 +350,17 @@ fn a_trace_ends_after_as_many_calls_as_were_asked_for_and_needs_a_process() {
     assert!(mitra_collect::capture::Capture::arm(&request).is_err());
 }
 
+/// Waits for a process. Returns its CPU time, in seconds, with that of those that it waited for.
+fn cpu_with_children(child: std::process::Child) -> f64 {
+    let pid = libc::pid_t::try_from(child.id()).unwrap();
+    // SAFETY: a struct of integers.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: waits for a child of ours, which nobody else does, and fills in the struct.
+    assert_eq!(unsafe { libc::wait4(pid, std::ptr::null_mut(), 0, &raw mut used) }, pid);
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(used.ru_utime) + seconds(used.ru_stime)
+}
+
 #[test]
 fn who_starts_what_and_how_long_it_lives() {
     let script = "read x; i=0; while [ $i -lt 100 ]; do /bin/true; i=$((i+1)); done; \
@@ -371,9 +382,15 @@ fn who_starts_what_and_how_long_it_lives() {
         asleep && std::fs::read_to_string(&children).unwrap_or_default().trim().is_empty()
     });
     let raw = armed.finish();
+    let own = std::fs::read_to_string(format!("/proc/{}/schedstat", shell.id())).unwrap();
+    let own: f64 = own.split(' ').next().unwrap().parse().unwrap();
     drop(stdin);
-    shell.wait().unwrap();
+    let spent = cpu_with_children(shell) - own / 1e9;
     let programs = table(&raw, "programs");
+    // The kernel charges them a little more after it told that they ended; none of them lives for a tick.
+    let cpu: f64 = programs.rows.iter().map(|row| number(programs, row, "CPU")).sum();
+    println!("CPU of what the shell started: {cpu} s seen, {spent} s charged");
+    assert!(cpu > spent * 0.7 && cpu < spent * 1.1, "{cpu} {spent}: {:#?}", programs.rows);
     for (file, started, failed) in [("/bin/true", 100.0, 0.0), ("/bin/false", 7.0, 7.0)] {
         let row = one_row(programs, &[("file", file)]);
         assert_eq!(text(programs, row, "parent"), "sh");

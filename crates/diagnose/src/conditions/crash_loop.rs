@@ -30,6 +30,7 @@ pub const CONDITION: Condition = Condition {
         "exited.lifetime",
         "exited.cpu_time",
         "exited.parent_comm",
+        "exited.last_pid",
         "task.ppid",
     ],
     observe,

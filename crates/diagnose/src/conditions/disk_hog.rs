@@ -39,6 +39,7 @@ pub const CONDITION: Condition = Condition {
         "task.read_bytes",
         "task.write_bytes",
         "task.state",
+        "task.blkio_delay",
         "task.kstack",
         "psi.io_some",
         "tasks.d_io",

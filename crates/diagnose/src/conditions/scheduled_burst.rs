@@ -219,12 +219,13 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
     finding.end = (words::between(last, known.until) > 1.5 * gap).then_some(last);
     finding.seen = Some(known);
     finding.culprit.process = Some(jobs.child.to_owned());
-    finding.culprit.pid = view
-        .processes()
-        .iter()
-        .filter(|p| p.ppid == Some(jobs.parent_pid) && p.comm == jobs.child)
-        .map(|p| p.pid)
-        .next_back();
+    // A copy that a program makes of itself is that program.
+    finding.culprit.pid = if jobs.child == jobs.parent {
+        Some(jobs.parent_pid)
+    } else {
+        let is_job = |p: &&Process<'_>| p.ppid == Some(jobs.parent_pid) && p.comm == jobs.child;
+        view.processes().iter().filter(is_job).map(|p| p.pid).next_back()
+    };
     let rhythm = match jobs.period_s {
         Some(period) => format!("every {}, {} times", words::seconds(period), jobs.starts.len()),
         None => "at a full minute".to_owned(),

@@ -23,6 +23,7 @@ pub const CONDITION: Condition = Condition {
         "cpu.system",
         "sys.cpu_iowait",
         "sys.cpu_steal",
+        "tcp.PassiveOpens",
     ],
     observe,
     remedies: no_remedies,

@@ -45,6 +45,7 @@ pub const CONDITION: Condition = Condition {
         "mem.cached",
         "zone.free",
         "zone.high",
+        "zone.low",
         "sysctl.vm.swappiness",
         "tasks.d_io",
     ],

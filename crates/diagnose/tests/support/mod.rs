@@ -1,5 +1,7 @@
 //! A machine made of numbers: a healthy time and then an incident, at one sample a second.
 
+pub mod network;
+
 use std::sync::Arc;
 
 use mitra_diagnose::{Request, explain};

@@ -1,0 +1,156 @@
+//! Queues that are full: of a network device, of a CPU, of a socket, and their look-alikes.
+
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod support;
+
+use support::network::{culprit, is_silent, qdisc, serving, text};
+use support::{HEALTHY, INCIDENT, root};
+
+#[test]
+fn a_queue_that_drops_is_named_by_its_device_and_what_is_sent_again_follows() {
+    let mut m = serving();
+    qdisc(&mut m);
+    m.row("netns.tcp_RetransSegs", "web", 0.0, 60.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "qdisc-drops");
+    assert_eq!(culprit(&report).nic.as_deref(), Some("eth0@web"));
+    let incident = &report.incidents[0];
+    assert!(incident.chain.iter().any(|l| l.condition == "retransmit-storm"));
+    let remarks = incident.root_cause.remarks.join(" ");
+    assert!(remarks.contains("datagrams") && remarks.contains("20.0 ms later"), "{remarks}");
+}
+
+#[test]
+fn tcp_that_finds_the_limit_of_a_link_drops_a_little() {
+    let mut m = serving();
+    m.row("nic.qdisc_dropped", "eth0", 0.0, 30.0).row("nic.tx_packets", "eth0", 500.0, 8000.0);
+    is_silent(&m);
+}
+
+#[test]
+fn a_queue_that_stands_is_felt_by_who_waits_for_answers() {
+    let with = |backlog: f64, back: f64| {
+        let mut m = serving();
+        m.row("nic.qdisc_backlog_bytes", "eth0@web", 0.0, backlog).row(
+            "nic.tx_bytes",
+            "eth0@web",
+            14e3,
+            2.5e6,
+        );
+        m.row("nic.rx_packets", "eth0@web", 195.0, back);
+        m
+    };
+    let report = with(50e3, 41.0).explain();
+    assert_eq!((root(&report).0, culprit(&report).nic.as_deref()), ("qdisc-drops", Some("eth0@web")));
+    let statement = &report.incidents[0].root_cause.statement;
+    assert!(statement.contains("20.0 ms later") && statement.contains("41 packets/s"), "{statement}");
+    // A long transfer that is alone on its link, and a queue that is gone before a round trip is over.
+    is_silent(&with(50e3, 900.0));
+    is_silent(&with(5e3, 41.0));
+}
+
+#[test]
+fn datagrams_that_nobody_reads_overflow_a_socket() {
+    let mut m = serving();
+    m.row("netns.udp_RcvbufErrors", "web", 0.0, 5351.0).row("netns.udp_InDatagrams", "web", 100.0, 2000.0);
+    m.row("listener.drops", "10.9.0.2:5000/udp@web", 0.0, 5300.0);
+    m.row("listener.drops", "10.9.0.2:5000/udp@other", 0.0, 9000.0);
+    m.values("listener.pid", "10.9.0.2:5000/udp@web", HEALTHY, vec![61.0; INCIDENT]);
+    text(&mut m, "listener.comm", "10.9.0.2:5000/udp@web", "statsd");
+    let report = m.explain();
+    assert_eq!(root(&report), ("socket-buffer-overflow", Some("statsd"), Some(61)));
+    assert_eq!(culprit(&report).address.as_deref(), Some("10.9.0.2:5000"));
+    assert!(report.incidents[0].root_cause.statement.contains("UDP"));
+    assert!(report.incidents[0].other_roots.is_empty());
+}
+
+#[test]
+fn one_datagram_in_a_thousand_is_nothing() {
+    let mut m = serving();
+    m.sys("udp.RcvbufErrors", 0.0, 2.0).sys("udp.InDatagrams", 100.0, 2000.0);
+    is_silent(&m);
+}
+
+#[test]
+fn a_backlog_that_drops_is_named_by_the_device_that_it_came_from() {
+    let mut m = serving();
+    m.row("softnet.dropped", "1", 0.0, 4000.0).row("softnet.processed", "1", 500.0, 90_000.0);
+    m.row("cpu.softirq", "1", 0.01, 0.4).row("nic.rx_drop", "eth0@web", 0.0, 4000.0);
+    m.row("drop.packets", "cpu_backlog", 0.0, 4000.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "nic-drops");
+    assert_eq!(culprit(&report).nic.as_deref(), Some("eth0@web"));
+    let remarks = report.incidents[0].root_cause.remarks.join(" ");
+    assert!(remarks.contains("CPU 1"), "{remarks}");
+}
+
+#[test]
+fn a_cpu_that_takes_all_packets_is_upstream_of_what_its_backlog_drops() {
+    let mut m = serving();
+    m.row("softnet.dropped", "1", 0.0, 4000.0).row("softnet.processed", "1", 500.0, 90_000.0);
+    m.row("cpu.softirq", "1", 0.01, 0.95).row("cpu.idle", "1", 0.98, 0.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "interrupt-imbalance");
+    assert!(report.incidents[0].chain.iter().any(|l| l.condition == "nic-drops"));
+}
+
+#[test]
+fn packets_of_a_protocol_that_nobody_speaks_are_harmless() {
+    let mut m = serving();
+    m.row("nic.rx_drop", "eth0", 0.0, 1751.0).row("drop.packets", "unhandled_proto", 0.0, 1751.0);
+    is_silent(&m);
+    // The column alone, without the kernel's reasons, does not tell.
+    let mut m = serving();
+    m.row("nic.rx_drop", "eth0", 0.0, 1751.0);
+    is_silent(&m);
+}
+
+#[test]
+fn drops_with_no_harmless_reason_are_the_ring() {
+    let mut m = serving();
+    m.row("nic.rx_drop", "eth0", 0.0, 900.0).row("nic.rx_packets", "eth0", 500.0, 60_000.0);
+    m.row("drop.packets", "unhandled_proto", 1.0, 1.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "nic-drops");
+    assert_eq!(culprit(&report).nic.as_deref(), Some("eth0"));
+}
+
+#[test]
+fn each_device_and_each_cpu_is_judged_by_what_came_for_it() {
+    // A tenth of what comes for one device, beside another one that takes a thousand times as much; and a backlog that lost
+    // next to nothing of what it took.
+    let mut m = serving();
+    m.row("nic.rx_fifo", "eth0", 0.0, 50.0).row("nic.rx_packets", "eth1", 500.0, 300_000.0);
+    m.row("softnet.dropped", "1", 0.0, 20.0).row("softnet.processed", "1", 500.0, 300_000.0);
+    let report = m.explain();
+    assert_eq!(root(&report).0, "nic-drops");
+    assert_eq!(culprit(&report).nic.as_deref(), Some("eth0"));
+    // What is in no column of a device excuses nothing.
+    let mut m = serving();
+    m.row("nic.rx_drop", "eth0", 0.0, 900.0).row("nic.rx_packets", "eth0", 500.0, 60_000.0);
+    m.row("drop.packets", "otherhost", 0.0, 5_000.0);
+    assert_eq!(root(&m.explain()).0, "nic-drops");
+}
+
+#[test]
+fn a_queue_that_drops_more_and_harms_nobody_hides_none_that_does() {
+    let mut m = serving();
+    qdisc(&mut m);
+    m.row("nic.qdisc_dropped", "eth1", 0.0, 3_000.0).row("nic.tx_packets", "eth1", 500.0, 900_000.0);
+    assert_eq!(culprit(&m.explain()).nic.as_deref(), Some("eth0@web"));
+}
+
+#[test]
+fn sockets_without_memory_are_the_limit_of_all_of_them() {
+    let mut m = serving();
+    m.sys("udp.MemErrors", 0.0, 900.0).sys("udp.InDatagrams", 100.0, 2_000.0);
+    m.row("listener.drops", "10.9.0.2:5000/udp", 0.0, 900.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("socket-buffer-overflow", None, None));
+    assert_eq!(culprit(&report).sysctl.as_deref(), Some("net.ipv4.udp_mem"));
+    // A few of them beside a reader that is slow are not.
+    let mut m = serving();
+    m.sys("udp.MemErrors", 0.0, 9.0).sys("udp.RcvbufErrors", 0.0, 900.0);
+    assert_eq!(culprit(&m.explain()).sysctl, None);
+}
