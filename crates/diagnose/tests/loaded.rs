@@ -1,6 +1,8 @@
 //! Of a recording only what somebody asks for is read. So whatever the source names has to be asked for, or it is never
 //! there, and nobody hears of it.
 
+#![expect(clippy::disallowed_methods, reason = "a test that reads its own sources")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
