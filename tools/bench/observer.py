@@ -8,7 +8,9 @@ so that where the scheduler happens to put them is no part of the result. A bloc
 and of the 99th percentile; printed are their medians over all blocks, and how far the median itself may be off: the
 middle 95 % of the medians of resampled blocks.
 
-With `--capture KIND` the other side is the recorder with that probe armed, which says what arming it costs.
+Measured is what is always on: the recorder arms no probes by itself meanwhile, which it would do for some seconds at the
+sight of a server that is busy in the kernel. With `--capture KIND` the other side is the recorder with that probe armed,
+which says what arming it costs.
 
 Needs only the standard library, root, and the programs that it runs; one that is missing is left out and named.
 """
@@ -219,7 +221,7 @@ def recording(mitra, capture, seconds):
     """The recorder, and with it an armed probe, inside the `with`."""
     with tempfile.TemporaryDirectory(prefix="mitra-observer-") as scratch:
         archive = pathlib.Path(scratch) / "archive"
-        programs = [machine.Program([mitra, "record", "--archive", archive], subprocess.DEVNULL)]
+        programs = [machine.Program([mitra, "record", "--no-arm", "--archive", archive], subprocess.DEVNULL)]
         try:
             time.sleep(SETTLE_S)
             if capture:
