@@ -22,9 +22,9 @@ const SLOWEST_WRITE_BYTES_S: u64 = 50_000_000;
 const STEP: Duration = Duration::from_millis(100);
 /// Healthy time, seconds. With the time of the trouble it is what makes a round of a hundred runs, and an hour of
 /// controls, fit into a hundred minutes.
-const HEALTHY_S: (f64, f64) = (6.2, 8.2);
+const HEALTHY_S: (f64, f64) = (6.0, 7.6);
 /// Time of the trouble, seconds: an answer within ten seconds must be able to come.
-const TROUBLE_S: (f64, f64) = (10.0, 11.0);
+const TROUBLE_S: (f64, f64) = (10.0, 10.6);
 /// Live explanations are asked for this often.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 

@@ -127,6 +127,8 @@ pub fn clean() -> io::Result<Vec<String>> {
 }
 
 /// Set by `--hurry`: runs start on a busy machine too.
+/// Between two looks at what others do.
+const QUIET_LOOK: Duration = Duration::from_millis(500);
 static HURRY: AtomicBool = AtomicBool::new(false);
 
 /// From now on nothing waits for a quiet machine.
@@ -142,7 +144,7 @@ pub fn wait_until_quiet() -> Result<(), Stop> {
     let start = Instant::now();
     loop {
         let before = counters::cpu_seconds();
-        nap(Duration::from_secs(1))?;
+        nap(QUIET_LOOK)?;
         let after = counters::cpu_seconds();
         let busy = (after.busy_s - before.busy_s) / (after.total_s - before.total_s).max(0.01);
         if busy <= QUIET_BUSY_MAX {

@@ -202,7 +202,12 @@ fn act(piece: Piece, seed: u64, conductor: Arc<Conductor>) -> Act {
     };
     let draw = Draw::new(seed, &format!("{}/{form}", piece.name()));
     let journals = Path::new(journal::DIR);
-    let mut stage = match Stage::new(piece.part(), draw, Arc::clone(&conductor), journals) {
+    // A control takes its time with all that is recorded of it.
+    let part = match piece.part() {
+        Part::Control(whole) => Part::Control(whole.saturating_sub(conductor.healthy())),
+        part => part,
+    };
+    let mut stage = match Stage::new(part, draw, Arc::clone(&conductor), journals) {
         Ok(stage) => stage,
         Err(stop) => {
             conductor.left(matches!(piece, Piece::Noise(_)));
