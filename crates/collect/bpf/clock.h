@@ -25,7 +25,10 @@ struct clock_gap {
 
 static __always_inline __u64 clock_gap_at(const struct clock_gap *gap, __u64 now_ns)
 {
-	return gap->ns + ((now_ns - gap->seen_ns) >> CLOCK_DRIFT_SHIFT);
+	__u64 since = now_ns - gap->seen_ns;
+
+	/* Another CPU may have seen it after the clock was read here. */
+	return (__s64)since < 0 ? gap->ns : gap->ns + (since >> CLOCK_DRIFT_SHIFT);
 }
 
 static __always_inline void learn_clock_gap(struct clock_gap *gap, __u64 now_ns, __u64 last_arrival_ns)
