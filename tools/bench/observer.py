@@ -140,7 +140,7 @@ def benchmark_redis(port, requests):
 
 
 @contextlib.contextmanager
-def nginx(scratch):
+def web_server(scratch, pace):
     port = free_port()
     root = scratch / "www"
     root.mkdir()
@@ -155,11 +155,27 @@ def nginx(scratch):
 
         def run(seconds):
             page = f"http://127.0.0.1:{port}/page"
-            text = output("wrk", "-t1", "-c16", f"-d{int(seconds)}s", "--latency", page, cpu=CLIENT_CPU)
+            text = output("wrk", "-t1", "-c16", f"-d{int(seconds)}s", "--latency", *pace, page, cpu=CLIENT_CPU)
             words = [line.split() for line in text.splitlines()]
             rate = next(float(w[1]) for w in words if w[:1] == ["Requests/sec:"])
             return Result(rate, next(microseconds(w[1]) for w in words if w[:1] == ["99%"]))
 
+        yield run
+
+
+@contextlib.contextmanager
+def nginx(scratch):
+    with web_server(scratch, []) as run:
+        yield run
+
+
+@contextlib.contextmanager
+def nginx_paced(scratch):
+    """Each connection waits a millisecond before it asks again: the server is idle most of the time, as servers are, and
+    what a request takes is not mostly its wait for those before it."""
+    script = scratch / "pace.lua"
+    script.write_text("function delay() return 1 end\n")
+    with web_server(scratch, ["-s", script]) as run:
         yield run
 
 
@@ -211,6 +227,7 @@ WORKLOADS = [
     Workload("fio 4k random reads, cached", ("fio",), cached_reads),
     Workload("redis-benchmark get", ("redis-server", "redis-benchmark"), redis),
     Workload("wrk against nginx", ("nginx", "wrk"), nginx),
+    Workload("wrk against nginx, paced", ("nginx", "wrk"), nginx_paced),
     Workload("make -j2", ("make", "cc"), build),
     Workload("pipe ping-pong", ("cc",), pingpong),
 ]

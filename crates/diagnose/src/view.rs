@@ -333,6 +333,7 @@ pub fn observe_level(view: &View<'_>, metrics: &[&str], floor: f64, need_s: f64,
     match view.high_sum(metrics, floor, need_s) {
         Some(high) => {
             let mut finding = view.finding(&high.run);
+            finding.onset = rise(&signal, &high, need_s);
             finding.statement = format!("{what} {}", number(metrics, high.during));
             finding.evidence = metrics.iter().filter_map(|m| view.evidence(m, "", high.run.span())).collect();
             finding.evidence.retain(|e| e.during != 0.0);
@@ -343,6 +344,13 @@ pub fn observe_level(view: &View<'_>, metrics: &[&str], floor: f64, need_s: f64,
             Observation::Inactive(format!("{what} at most {}", number(metrics, peak)))
         }
     }
+}
+
+/// When a level rose. What was a little above a floor and then rises several times as high is said to begin with the rise:
+/// at half of its mean, as the rise of a step is told from its feet.
+fn rise(signal: &Signal, high: &High, need_s: f64) -> i64 {
+    let inside = signal.within(high.run.span());
+    inside.run(0.5 * high.during, need_s).map_or(high.run.onset, |run| run.onset)
 }
 
 /// A value with the unit of the first of some metrics.

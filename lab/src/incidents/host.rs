@@ -125,11 +125,14 @@ fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let millis = stage.loud(1_300, 1_050) * cpus / workers;
     stage.healthy()?;
 
-    // The first burst comes half a second after the start.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    machine::nap(Duration::from_secs((now.as_secs() / period + 1) * period).saturating_sub(now + BEFORE))?;
+    // The first burst comes half a second after the start of who makes it.
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let first = Duration::from_secs((now().as_secs() / period + 1) * period);
+    machine::nap(first.saturating_sub(now() + BEFORE))?;
     stage.trouble_starts();
     stage.role(&scheduler, "start-jobs", format!("{period} {millis} {workers} {job}"), &Place::default())?;
+    machine::nap(first.saturating_sub(now()))?;
+    stage.onset_is_now();
     // A rhythm is three bursts: longer than most troubles last.
     machine::nap(Duration::from_secs(period))?;
     stage.trouble()?;

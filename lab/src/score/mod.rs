@@ -135,6 +135,9 @@ fn declared_chain(act: &ActRecord) -> Vec<&str> {
     }
 }
 
+/// An onset is known to a sample, and there is one a second.
+const SAMPLE_S: f64 = 1.0;
+
 /// What a chain lacks of the declared links, and which of them begin before the one that is declared before them.
 fn wrong_chain(incident: &Value, declared: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -143,8 +146,8 @@ fn wrong_chain(incident: &Value, declared: &[&str]) -> Vec<String> {
         let links = incident["chain"].as_array().into_iter().flatten();
         let onsets: Vec<f64> =
             links.filter(|l| l["condition"] == *condition).filter_map(|l| time_of(l, "onset")).collect();
-        match onsets.iter().copied().filter(|s| *s >= before_s).min_by(f64::total_cmp) {
-            Some(onset_s) => before_s = onset_s,
+        match onsets.iter().copied().filter(|s| *s >= before_s - SAMPLE_S).min_by(f64::total_cmp) {
+            Some(onset_s) => before_s = before_s.max(onset_s),
             None if onsets.is_empty() => wrong.push(format!("chain lacks {condition}")),
             None => wrong.push(format!("{condition} comes too early in the chain")),
         }

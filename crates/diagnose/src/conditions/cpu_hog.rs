@@ -42,8 +42,8 @@ const BUSY: f64 = 0.9;
 const HARM: f64 = 0.1;
 /// Two wait for each one that runs: where `runqueue-saturation` begins.
 const CROWD_PER_CPU: f64 = 3.0;
-/// A job of a build or a script rarely lives as long.
-const LIVED_S: f64 = 8.0;
+/// What is over within a few seconds is a step of a job; who waits ten seconds wants to know.
+const LIVED_S: f64 = 6.0;
 
 fn observe(view: &View<'_>) -> Observation {
     let Some(idle) = view.idle() else { return Observation::CannotTell("sys.cpu_idle".to_owned()) };
