@@ -36,6 +36,7 @@ MAY_USE = {
 # Edges that only tests need, with the reason.
 TESTS_MAY_USE: dict[tuple[str, str], str] = {
     ("mitra-lab", "mitra-diagnose"): "shipped recordings are explained without the binary and without root",
+    ("mitra-lab", "mitra-rules"): "the built-in suspicions are raised on shipped recordings, or are not",
 }
 
 # Dependencies that are heavy to build or shape the code around them stay in the crate that exists for them.

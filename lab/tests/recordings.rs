@@ -3,11 +3,11 @@
 //!
 //! `lab/recordings` is filled by `mitra-lab ship`. No root is needed: only archives are read.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mitra_archive::{Awake, Query, Reader};
 use mitra_diagnose::Request;
@@ -18,6 +18,8 @@ use mitra_lab::score::{self, Judged, Summary};
 use mitra_lab::ship::{Shipped, miss};
 use mitra_model::time::SECOND;
 use mitra_model::{SeriesSet, Span};
+
+use support::{folders, shipped, with_each};
 
 /// So late or early is the middle one of the right answers at most.
 const ONSET_MEDIAN_MAX_S: f64 = 1.0;
@@ -42,11 +44,6 @@ fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
     reader.read_awake(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
 }
 
-fn shipped(folder: &Path) -> Shipped {
-    let text = fs::read_to_string(folder.join("truth.json")).unwrap();
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
-}
-
 fn judged(folder: &Path) -> (Shipped, Judged) {
     let shipped = shipped(folder);
     let run = &shipped.run;
@@ -58,30 +55,6 @@ fn judged(folder: &Path) -> (Shipped, Judged) {
     let report = explain(&folder.join("archive"), window);
     let judged = score::judge(run, &report, Vec::new(), Answers::default());
     (shipped, judged)
-}
-
-fn folders() -> Vec<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("recordings");
-    let mut all: Vec<PathBuf> =
-        fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()).collect();
-    all.sort();
-    all
-}
-
-/// Does something with each folder, on all CPUs.
-fn with_each<T: Send>(folders: &[PathBuf], work: impl Fn(&Path) -> T + Sync) -> Vec<T> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(folder) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let one = work(folder);
-                    done.lock().unwrap().push(one);
-                }
-            });
-        }
-    });
-    done.into_inner().unwrap()
 }
 
 #[test]

@@ -111,13 +111,15 @@ pub const SUSPICIONS: &[Suspicion] = &[
         name: "switches-without-work",
         suspects: "user-lock-contention",
         when: "sys.ctxt > 15000/s and sys.cpu_system > 20% * sys.cpus_online and sys.cpu_idle > 15% * sys.cpus_online \
-               and sum(task.nvcsw) by pid > 8000/s and max(task.threads) by pid >= 4 for 3s",
+               and sum(task.nvcsw) by pid > 8000/s and max(task.nvcsw) by pid < 70% * sum(task.nvcsw) by pid \
+               and max(task.threads) by pid >= 4 for 3s",
         arm: &["locks", "syscalls"],
         pid_of: "culprit",
         seconds: 3.0,
         cool_down_s: USUAL_S,
         why: "Threads of one process that put each other to sleep and wake each other leave CPUs idle, while the kernel \
-              is busy with nothing but that: a switch there and back costs 3 to 5 microseconds.",
+              is busy with nothing but that: a switch there and back costs 3 to 5 microseconds. Two that take turns have half \
+              of the switches each; one thread that waits for the clients of a server has nearly all.",
     },
     Suspicion {
         name: "threads-that-take-turns",

@@ -220,7 +220,7 @@ fn number(value: f64) -> String {
         size if size >= 1.0 => format!("{}", (value * 100.0).round() / 100.0),
         size => {
             let digits = (2 - size.log10().floor() as i32).clamp(0, 12) as usize;
-            format!("{value:.digits$}").trim_end_matches('0').to_owned()
+            format!("{value:.digits$}").trim_end_matches('0').trim_end_matches('.').to_owned()
         }
     }
 }
@@ -269,9 +269,14 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits() {
-        for (value, text) in
-            [(0.0, "0"), (2268.4, "2268"), (1.234_5, "1.23"), (0.012_34, "0.0123"), (-0.5, "-0.5")]
-        {
+        for (value, text) in [
+            (0.0, "0"),
+            (2268.4, "2268"),
+            (1.234_5, "1.23"),
+            (0.012_34, "0.0123"),
+            (-0.5, "-0.5"),
+            (0.999_6, "1"),
+        ] {
             assert_eq!(number(value), text);
         }
     }

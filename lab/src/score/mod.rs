@@ -128,7 +128,7 @@ pub fn is_true(act: &ActRecord, root: &str) -> bool {
 }
 
 /// What the chain has to show, from the cause on, by the incident as it is declared now.
-fn declared_chain(act: &ActRecord) -> Vec<&str> {
+pub fn declared_chain(act: &ActRecord) -> Vec<&str> {
     match declared(act) {
         Some(incident) => incident.chain.to_vec(),
         None => act.chain.iter().map(String::as_str).collect(),
