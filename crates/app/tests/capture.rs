@@ -1,6 +1,9 @@
 //! `mitra capture` as a program: what was kept is listed, read and drawn; what cannot be done is said. Arming itself needs
 //! root, and is skipped with a word otherwise.
 
+#[path = "capture/runtimes.rs"]
+mod runtimes;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

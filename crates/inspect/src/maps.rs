@@ -30,6 +30,15 @@ impl Mapping {
         self.path.starts_with('/') && self.inode != 0
     }
 
+    /// Whether it is memory that the program filled itself, as JIT compilers do. Such memory may have a name (from Linux 5.17
+    /// on), or the path of a file that is none: Erlang and .NET map the same pages twice, to write here and run there.
+    pub(crate) fn is_memory(&self) -> bool {
+        let of_memory = ["[anon:", "[anon_shmem:", "/memfd:", "/dev/zero"];
+        self.path.is_empty()
+            || of_memory.iter().any(|start| self.path.starts_with(start))
+            || (self.is_deleted && self.path.starts_with("/dev/shm/"))
+    }
+
     /// How a frame names it: the last part of the path.
     pub(crate) fn module(&self) -> &str {
         if self.path.is_empty() {
@@ -96,13 +105,15 @@ mod tests {
 7f0000000000-7f0000010000 rwxp 00000000 00:00 0 
 7f1000000000-7f1000010000 r-xp 00028000 08:01 99                         /opt/lib.so (deleted)
 nonsense
+7f2000000000-7f2000010000 r-xs 00000000 00:01 1042                       /memfd:vmem (deleted)
+7f3000000000-7f3000010000 rwxp 00000000 00:00 0                          [anon:v8]
 7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
 ";
 
     #[test]
     fn code_is_found_by_its_address() {
         let maps = parse(MAPS);
-        assert_eq!(maps.len(), 4);
+        assert_eq!(maps.len(), 6);
         let at = |address| find(&maps, address).map(|m| (m.module(), m.is_file(), m.is_deleted));
         assert_eq!(at(0x55d0_0000_1fff), Some(("a b", true, false)));
         assert_eq!(at(0x7f00_0000_0010), Some(("anon", false, false)));
@@ -111,5 +122,12 @@ nonsense
         assert_eq!(at(0x55d0_0000_0000), None, "no code there");
         assert_eq!(at(0x55d0_0000_3000), None, "behind the end");
         assert_eq!(at(0), None);
+    }
+
+    #[test]
+    fn memory_that_a_program_fills_is_told_from_files() {
+        let memory: Vec<Mapping> = parse(MAPS).into_iter().filter(Mapping::is_memory).collect();
+        let names: Vec<&str> = memory.iter().map(Mapping::module).collect();
+        assert_eq!(names, ["anon", "memfd:vmem", "anon:v8"]);
     }
 }

@@ -164,7 +164,7 @@ impl Symbols {
 
     /// Where the interpreter calls a function of the program by a trampoline, that one stands between its frames.
     fn note_python(&mut self, stack: &RawStack, names: &[String]) {
-        let interprets = names.iter().any(|name| name.starts_with("_PyEval_EvalFrame"));
+        let interprets = names.iter().any(|name| INTERPRETS.iter().any(|start| name.starts_with(start)));
         if interprets && !names.iter().any(|name| name.starts_with("py::")) {
             let known = self.processes.get_mut(&(stack.pid, stack.image));
             let writes = known.is_some_and(|known| known.process.writes_perf_map(&mut self.budget));
@@ -206,9 +206,8 @@ impl Symbols {
                 let offset = called - mapping.start + mapping.offset;
                 let file = known.process.file(&mapping);
                 let found = file.and_then(|file| in_file(&self.symbolizer, file, offset));
-                let is_file = mapping.is_file();
                 let found = found.or_else(|| known.process.compiled(called, &mut self.budget).map(bounded));
-                if found.is_none() && !is_file && mapping.path.is_empty() {
+                if found.is_none() && mapping.is_memory() {
                     self.hidden.insert((runtime(&known.process.mappings), stack.pid));
                 }
                 found.unwrap_or_else(|| {
@@ -265,6 +264,8 @@ const PYTHON: &str = "of CPython the interpreter is shown, not the functions of 
                       `python -X perf`, or PYTHONPERFSUPPORT=1, names them";
 const PYTHON_CUT_OFF: &str = "this CPython writes the names of the program's functions, but was compiled without frame \
                               pointers, so that stacks do not reach them; one built with -fno-omit-frame-pointer does";
+/// Functions of CPython that interpret. From 3.14 on each instruction may be one, which goes on to the next in its own place.
+const INTERPRETS: [&str; 2] = ["_PyEval_EvalFrame", "_TAIL_CALL_"];
 const OTHER: &str =
     "code that was compiled while the program ran has no names: it writes no /tmp/perf-PID.map";
 
