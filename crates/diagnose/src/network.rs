@@ -332,23 +332,32 @@ pub fn resolver_ended(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> 
     }
 }
 
-/// How long each of the questions to a name server took that came to an end in a sample, in the mean; and until then what
-/// the last ones took.
+/// How long each of the questions to a name server took that came to an end in a sample, in the mean, with what was waited
+/// since others did; until then what the next ones took; and at last what one that is still open has taken.
 fn resolver_mean(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
     let waited = Signal::of(set.get("resolver.wait_time", row)?, span);
     let ended = resolver_ended(set, row, span)?;
-    let mut mean = waited.zip(&ended, |waited, ended| if ended > 0.0 { waited / ended } else { -1.0 });
-    for i in (1..mean.v.len()).rev() {
-        if mean.v[i - 1] < 0.0 {
-            mean.v[i - 1] = mean.v[i];
+    let mut mean = waited.zip(&ended, |_, ended| ended);
+    let mut open_s = 0.0;
+    for i in 0..mean.v.len() {
+        let in_sample = waited.t.binary_search(&mean.t[i]).map_or(0.0, |at| waited.v[at] * waited.dt[at]);
+        open_s += in_sample;
+        let questions = mean.v[i] * mean.dt[i];
+        mean.v[i] = if questions > 0.0 { std::mem::take(&mut open_s) / questions } else { -1.0 };
+    }
+    let mut next_s = open_s;
+    for value in mean.v.iter_mut().rev() {
+        match *value {
+            v if v < 0.0 => *value = next_s,
+            v => next_s = v,
         }
     }
-    Some(mean.map(|mean| mean.max(0.0)))
+    Some(mean)
 }
 
-/// Task-seconds per second that programs waited for a name server. The time is counted when a question comes to its end,
-/// which may be many seconds after it was asked: each sample's time is laid over the seconds before, as far back as its
-/// questions took in the mean.
+/// Task-seconds per second that programs waited for a name server. In older recordings the time is counted when a question
+/// comes to its end, which may be many seconds after it was asked: each sample's time is laid over the seconds before, as far
+/// back as its questions took in the mean.
 #[must_use]
 pub fn resolver_waits(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
     let counted = Signal::of(set.get("resolver.wait_time", row)?, span);

@@ -341,6 +341,31 @@ fn one_lost_datagram_and_servers_that_hardly_anybody_asked_are_no_slow_server() 
 }
 
 #[test]
+fn a_server_that_answers_nothing_any_more_is_named_while_programs_still_wait() {
+    let silent = |seconds: usize| {
+        let mut m = serving();
+        resolver(&mut m, 0.0, 70.0, 0.0);
+        let row = "10.9.0.1:53@web";
+        let lasting = |healthy: f64, silent: f64| {
+            (0..HEALTHY + INCIDENT + 20)
+                .map(|i| if (HEALTHY..HEALTHY + seconds).contains(&i) { silent } else { healthy })
+                .collect::<Vec<f64>>()
+        };
+        m.values("resolver.wait_time", row, 0, lasting(0.07, 1.0));
+        m.values("resolver.answers", row, 0, lasting(70.0, 0.0));
+        m.values("resolver.queries", row, 0, lasting(70.0, 0.0));
+        m.explain()
+    };
+    let report = silent(9);
+    assert_eq!(report.incidents.len(), 1, "{:#?}", report.incidents);
+    let found = &report.incidents[0].root_cause;
+    assert_eq!(found.condition, "resolver-slow");
+    assert!(found.statement.contains("no answer has come"), "{}", found.statement);
+    // The second question, after five seconds, was answered.
+    assert!(silent(5).incidents.is_empty());
+}
+
+#[test]
 fn a_server_that_answers_nothing_any_more_is_named_by_a_single_question() {
     let row = "10.9.0.1:53@web";
     let given_up = |n: f64| {

@@ -12,6 +12,10 @@ use super::sys::{MapReader, Plain, zeroed};
 pub const DNS_BUCKETS: usize = 15;
 /// As many entries as the kernel's map holds.
 const SERVERS_MAX: usize = 64;
+/// So many sockets are looked at for questions that are still open; a machine with more asks for others.
+const OPEN_MAX: usize = 256;
+/// Who has no answer after so long just keeps its socket. Twin: `GIVE_UP_NS_MAX` in bpf/dns.bpf.c.
+const GIVE_UP_NS_MAX: u64 = 30_000_000_000;
 
 /// A name server, as a network namespace sees it.
 #[repr(C)]
@@ -73,11 +77,54 @@ impl ServerSum {
         self.worst_comm = other.worst_comm;
     }
 
+    /// Takes over who still waits, if nobody waited longer.
+    pub fn set_worst_open(&mut self, open: &Open) {
+        if open.wait_ns >= self.worst_wait_ns {
+            self.worst_wait_ns = open.wait_ns;
+            self.worst_tgid = open.tgid;
+            self.worst_comm = open.comm;
+        }
+    }
+
     /// The name of the thread that waited longest.
     pub fn worst_comm(&self) -> &str {
         comm_str(&self.worst_comm)
     }
 }
+
+/// A question that has no answer yet.
+pub struct Open {
+    /// For how long.
+    pub wait_ns: u64,
+    tgid: u32,
+    comm: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Question {
+    server: ServerKey,
+    first: u64,
+    last: u64,
+    answered: u64,
+    outstanding: u32,
+    answers: u32,
+}
+
+/// A socket that has turned to name servers.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Waiting {
+    questions: [Question; 3],
+    tgid: u32,
+    next: u32,
+    is_connected: u32,
+    sent_at_answer: u32,
+    comm: [u8; 16],
+}
+const _: () = assert!(size_of::<Waiting>() == 200, "twin: struct waiting in bpf/dns.bpf.c");
+// SAFETY: repr(C), integers and bytes without a hole.
+unsafe impl Plain for Waiting {}
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -93,19 +140,47 @@ pub struct Resolvers {
     servers: MapReader<ServerKey, ServerSum>,
     rounds: MapReader<u32, u64>,
     globals: MapReader<u32, Globals>,
+    waiting: MapReader<u64, Waiting>,
     round: u64,
     seen: u64,
+    /// The sockets of one pass over `waiting`.
+    met: Vec<u64>,
 }
 
 impl Resolvers {
-    pub(super) fn new([servers, rounds, globals]: [&MapData; 3]) -> io::Result<Self> {
+    pub(super) fn new([servers, rounds, globals, waiting]: [&MapData; 4]) -> io::Result<Self> {
         Ok(Self {
             servers: MapReader::new(servers, 1)?,
             rounds: MapReader::new(rounds, 1)?,
             globals: MapReader::new(globals, 1)?,
+            waiting: MapReader::new(waiting, 1)?,
             round: 0,
             seen: 0,
+            met: Vec::with_capacity(OPEN_MAX),
         })
+    }
+
+    /// Calls `f` with each question that has no answer at `now_ns` of the monotonic clock. Does not allocate.
+    pub fn open(&mut self, now_ns: u64, mut f: impl FnMut(&ServerKey, &Open)) -> io::Result<()> {
+        self.met.clear();
+        let mut key = None;
+        for _ in 0..OPEN_MAX {
+            let Some(next) = self.waiting.next_key(key.as_ref())? else { break };
+            key = Some(next);
+            // The kernel begins anew where the key before has gone meanwhile.
+            if self.met.contains(&next) {
+                continue;
+            }
+            self.met.push(next);
+            let Some([socket]) = self.waiting.lookup(&next)? else { continue };
+            for question in socket.questions.iter().filter(|q| q.outstanding > 0) {
+                let wait_ns = now_ns.saturating_sub(question.first);
+                if wait_ns <= GIVE_UP_NS_MAX {
+                    f(&question.server, &Open { wait_ns, tgid: socket.tgid, comm: socket.comm });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Calls `f` with each server, if anything changed since the last call. Returns how many changes found no room.

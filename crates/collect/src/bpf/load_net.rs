@@ -119,6 +119,8 @@ fn load_resolvers(object: &mut Ebpf) -> Result<(Resolvers, Vec<CgroupLink>), Any
         let link = program.attach(&root, MODE)?;
         links.push(CgroupLink::Address(program.take_link(link)?));
     }
-    let maps = [take_map(object, "servers")?, take_map(object, "rounds")?, take_map(object, ".bss")?];
-    Ok((Resolvers::new([&maps[0], &maps[1], &maps[2]])?, links))
+    let mut map = |name| take_map(object, name);
+    let (servers, rounds, globals, waiting) =
+        (map("servers")?, map("rounds")?, map(".bss")?, map("waiting_sockets")?);
+    Ok((Resolvers::new([&servers, &rounds, &globals, &waiting])?, links))
 }

@@ -22,7 +22,7 @@ pub(crate) mod sys;
 mod task;
 
 pub use block::{BlockHist, BlockHists, BlockOp};
-pub use dns::{DNS_BUCKETS, Resolvers, ServerKey, ServerSum};
+pub use dns::{DNS_BUCKETS, Open, Resolvers, ServerKey, ServerSum};
 pub use events::{EventKind, EventRec, Events, StallHist, StallKind, StallSum, Stalls};
 pub use exit::{ExitKey, ExitRec, ExitSum, Exits};
 pub use load::Probes;

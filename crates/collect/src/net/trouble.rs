@@ -3,7 +3,7 @@
 use mitra_model::{Entity, Frame, Key, Kind, StrId, columns};
 
 use super::names::mapped_endpoint;
-use crate::bpf::{PeerKey, PeerSum, Probes, ServerKey, ServerSum};
+use crate::bpf::{Open, PeerKey, PeerSum, Probes, ServerKey, ServerSum};
 use crate::cells::{cell, col, set};
 use crate::io::Io;
 
@@ -23,6 +23,27 @@ struct Entry<K, V> {
     touched_ns: i64,
     name: String,
     id: StrId,
+}
+
+/// A name server, and for how long programs waited for it.
+#[derive(Debug)]
+struct Server {
+    entry: Entry<ServerKey, ServerSum>,
+    /// Of the questions that have no answer yet.
+    open_ns: u64,
+    /// What was waited in all, with those.
+    known_ns: u64,
+    /// What `known_ns` has grown by. A question that nobody waits for any more takes its time with it: that was no wait, and
+    /// takes nothing from here.
+    waited_ns: u64,
+}
+
+impl Server {
+    fn add_wait(&mut self) {
+        let known_ns = self.entry.total.wait_ns.saturating_add(self.open_ns);
+        self.waited_ns = self.waited_ns.saturating_add(known_ns.saturating_sub(self.known_ns));
+        self.known_ns = known_ns;
+    }
 }
 
 /// Adds what a counter has grown by; one that is smaller than before began anew.
@@ -48,7 +69,7 @@ pub struct TroubleCells {
     lost: usize,
     drop_names: Vec<Option<StrId>>,
     peers: Vec<Entry<PeerKey, PeerSum>>,
-    servers: Vec<Entry<ServerKey, ServerSum>>,
+    servers: Vec<Server>,
     peer_events: u64,
     generation: Option<u32>,
     /// Keys that found no row.
@@ -98,7 +119,11 @@ impl TroubleCells {
         }
         if let Some(resolvers) = &mut probes.resolvers {
             let (servers, left_out) = (&mut self.servers, &mut self.left_out);
-            match resolvers.read(|key, sum| note_server(servers, left_out, key, sum, io, now)) {
+            let read = resolvers.read(|key, sum| note_server(servers, left_out, key, sum, io, now));
+            servers.iter_mut().for_each(|server| server.open_ns = 0);
+            let now_ns = u64::try_from(now).unwrap_or(0);
+            let open = resolvers.open(now_ns, |key, open| note_open(servers, key, open, now));
+            match read.and_then(|lost| open.map(|()| lost)) {
                 Ok(servers_lost) => {
                     lost += servers_lost;
                     io.missing_if("probe.resolvers", Ok(()));
@@ -131,8 +156,8 @@ impl TroubleCells {
         for entry in &mut self.peers {
             entry.id = io.strings.intern(&entry.name);
         }
-        for entry in &mut self.servers {
-            entry.id = io.strings.intern(&entry.name);
+        for server in &mut self.servers {
+            server.entry.id = io.strings.intern(&server.entry.name);
         }
     }
 
@@ -189,12 +214,13 @@ impl TroubleCells {
     }
 
     fn fill_servers(&mut self, now: i64, io: &mut Io, frame: &mut Frame) {
-        self.servers.retain(|entry| now - entry.touched_ns < IDLE_NS_MAX);
+        self.servers.retain(|server| now - server.entry.touched_ns < IDLE_NS_MAX);
         let table = frame.table_mut(Entity::Resolver);
-        for entry in &self.servers {
-            let row = table.push(Key::named(entry.id));
-            let total = &entry.total;
-            let values = [total.queries, total.answers, total.unanswered, total.wait_ns];
+        for server in &mut self.servers {
+            server.add_wait();
+            let row = table.push(Key::named(server.entry.id));
+            let total = &server.entry.total;
+            let values = [total.queries, total.answers, total.unanswered, server.waited_ns];
             for (column, value) in self.resolver.counts.iter().zip(values) {
                 set(row, *column, cell(value));
             }
@@ -243,8 +269,16 @@ fn note_peer(
     entry.touched_ns = now;
 }
 
+fn note_open(servers: &mut [Server], key: &ServerKey, open: &Open, now: i64) {
+    if let Some(server) = servers.iter_mut().find(|server| server.entry.key == *key) {
+        server.open_ns = server.open_ns.saturating_add(open.wait_ns);
+        server.entry.total.set_worst_open(open);
+        server.entry.touched_ns = now;
+    }
+}
+
 fn note_server(
-    servers: &mut Vec<Entry<ServerKey, ServerSum>>,
+    servers: &mut Vec<Server>,
     left_out: &mut u64,
     key: &ServerKey,
     sum: &ServerSum,
@@ -252,7 +286,7 @@ fn note_server(
     now: i64,
 ) {
     const DNS_PORT: u16 = 53;
-    let at = match servers.iter().position(|entry| entry.key == *key) {
+    let at = match servers.iter().position(|server| server.entry.key == *key) {
         Some(at) => at,
         None if servers.len() >= SERVERS_MAX => {
             *left_out += 1;
@@ -261,18 +295,13 @@ fn note_server(
         None => {
             let name = io.netns.within(&mapped_endpoint(key.address(), Some(DNS_PORT)), key.netns);
             let (last, total) = (ServerSum::default(), ServerSum::default());
-            servers.push(Entry {
-                key: *key,
-                last,
-                total,
-                touched_ns: now,
-                id: io.strings.intern(&name),
-                name,
-            });
+            let id = io.strings.intern(&name);
+            let entry = Entry { key: *key, last, total, touched_ns: now, name, id };
+            servers.push(Server { entry, open_ns: 0, known_ns: 0, waited_ns: 0 });
             servers.len() - 1
         }
     };
-    let Some(entry) = servers.get_mut(at) else { return };
+    let Some(Server { entry, .. }) = servers.get_mut(at) else { return };
     if entry.last == *sum {
         return;
     }

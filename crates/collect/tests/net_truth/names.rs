@@ -76,6 +76,36 @@ fn programs_that_do_not_connect() {
 }
 
 #[test]
+fn who_still_waits_is_counted_as_time_goes_by() {
+    let Some(mut bench) = Bench::open() else { return };
+    if !bench.has("probe.resolvers") {
+        return;
+    }
+    let Some(names) = names("dnsd", 24, "0.0") else { return };
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let mut unheard = QUESTION.to_vec();
+    unheard[13] = b'x';
+    socket.send_to(&unheard, (names.space.address.as_str(), 53)).unwrap();
+    let mut waits = Vec::new();
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(700));
+        bench.sample();
+        let of = |metric: &str| count(&bench, &names.row, metric);
+        assert_eq!((of("resolver.answers"), of("resolver.unanswered")), (0, 0));
+        waits.push(of("resolver.wait_time"));
+        assert_eq!(of("resolver.pid"), i64::from(std::process::id()));
+    }
+    drop(socket);
+    bench.sample();
+    assert_eq!(count(&bench, &names.row, "resolver.unanswered"), 1);
+    waits.push(count(&bench, &names.row, "resolver.wait_time"));
+    // The end of the wait adds nothing that was not there.
+    let near = |ns: i64, ms: i64| (ns - ms * 1_000_000).abs() < 250_000_000;
+    assert!(near(waits[0], 700) && near(waits[1], 1_400) && near(waits[2], 1_400), "{waits:?}");
+    assert!(waits[2] >= waits[1]);
+}
+
+#[test]
 fn a_program_that_connects_and_reads_without_an_address() {
     let Some(mut bench) = Bench::open() else { return };
     if !bench.has("probe.resolvers") {

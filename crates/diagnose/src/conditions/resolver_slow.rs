@@ -63,6 +63,7 @@ const NEED_S: f64 = 2.0;
 /// One datagram is lost now and then, and a second one with it where both kinds of address are asked for at once.
 const LEAST: f64 = 3.0;
 /// A program asks again after five seconds unless it is told otherwise, and has its answer within one more.
+const AGAIN_S: f64 = 5.0;
 const SILENT_S: f64 = 6.0;
 /// Answers that were to be expected in that time: by chance there is none in one case of twenty.
 const EXPECTED: f64 = 3.0;
@@ -154,24 +155,36 @@ fn fault(view: &View<'_>, one: &Served<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a server that used to answer has not for longer than a program waits until it asks again: a datagram that is
-/// lost makes one wait, and its second question is answered.
+/// Whether a server that used to answer has not for longer than a program waits until it asks again, and one did ask again:
+/// a datagram that is lost makes one wait, and its second question is answered.
 fn fell_silent(view: &View<'_>, one: &Served<'_>) -> bool {
     let Some(baseline) = view.baseline else { return false };
     let usual =
         network::resolver_ended(view.base_set, one.row, baseline).and_then(|s| s.mean()).unwrap_or(0.0);
-    let (Some(ended), Some(unanswered)) = (
+    let of = |metric: &str| view.set.get(metric, one.row).map(|s| Signal::of(s, view.window));
+    let (Some(ended), Some(unanswered), Some(waits)) = (
         network::resolver_ended(view.set, one.row, view.window),
-        view.set.get("resolver.unanswered", one.row).map(|s| Signal::of(s, view.window)),
+        of("resolver.unanswered"),
+        of("resolver.wait_time"),
     ) else {
         return false;
     };
-    let given_up = unanswered.t.iter().zip(&unanswered.v).rfind(|(_, v)| **v > 0.0).map(|(t, _)| *t);
     let answered = ended.zip(&unanswered, |ended, unanswered| ended - unanswered);
-    let Some(given_up) = given_up else { return false };
-    let before = answered.t.iter().zip(&answered.v).rfind(|(t, v)| **t < given_up && **v > 1e-6);
-    let silent_s = words::between(before.map_or(view.window.since, |(t, _)| *t), given_up);
-    silent_s >= SILENT_S && usual * silent_s >= EXPECTED
+    let (mut since, mut waited_s) = (view.window.since, 0.0);
+    for (i, t) in waits.t.iter().enumerate() {
+        let is_any = |of: &Signal| of.t.binary_search(t).is_ok_and(|at| of.v[at] > 1e-6);
+        waited_s += waits.v[i] * waits.dt[i];
+        let silent_s = words::between(since, *t);
+        // Who gives up may ask for another name and be answered in the same second.
+        let is_silent = !is_any(&answered) || is_any(&unanswered);
+        if is_silent && silent_s >= SILENT_S && waited_s >= AGAIN_S && usual * silent_s >= EXPECTED {
+            return true;
+        }
+        if is_any(&answered) {
+            (since, waited_s) = (*t, 0.0);
+        }
+    }
+    false
 }
 
 /// How many answers came late. Where only the mean is known it may have been all of them.
@@ -257,11 +270,16 @@ fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
     } else {
         String::new()
     };
+    let is_any_ended = network::resolver_ended(view.set, row, span).is_some_and(|ended| ended.total() > 0.0);
+    let each = if is_any_ended {
+        format!("{} for each question in the mean{before}{silence}", words::seconds(worst.mean_s(view)))
+    } else {
+        format!("no answer has come{before}")
+    };
     finding.statement = format!(
-        "programs waited {} for the name server {address}{}: {} for each question in the mean{before}{silence}",
+        "programs waited {} for the name server {address}{}: {each}",
         words::seconds(worst.waited_s),
-        net.place(),
-        words::seconds(worst.mean_s(view))
+        net.place()
     );
     for metric in ["resolver.wait_time", "resolver.queries", "resolver.answers", "resolver.unanswered"] {
         finding.evidence.extend(view.evidence(metric, row, span).filter(|e| e.during > 0.0));

@@ -112,7 +112,7 @@ pub const RESOLVER: &[Metric] = &[
         Unit::Nanos,
         HOOKS,
         HOOKS_SINCE,
-        "Time that programs waited, from the question to the answer or to giving up, added up.",
+        "Time that programs waited, from the question to the answer or to giving up, or until now, added up. Who has no answer after thirty seconds is taken to wait no longer.",
     ),
     wait("resolver.latency_le_1ms", "Answers that came within 1024 us."),
     wait("resolver.latency_le_2ms", "Answers that came after more than 1024 us and at most 2048 us."),
