@@ -68,6 +68,12 @@ lab-pairs: build ## two incidents at once, and incidents among healthy work: SEE
 	cargo build --release --locked -p mitra-lab
 	$(LAB) pairs --seed $(SEED) $(OUT:%=--out %)
 
+.PHONY: lab-endure
+lab-endure: build ## what the recorder itself has to live through, as root: no sample may be missing
+	@tools/install-deps.sh lab
+	cargo build --release --locked -p mitra-lab
+	$(LAB) endure
+
 .PHONY: lab-score
 lab-score: build ## score stored results again, explained by what is built now: OUT=folder
 	cargo build --release --locked -p mitra-lab

@@ -11,7 +11,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::draw::Draw;
-use crate::incident::Stop;
+use crate::incident::{Form, Stop};
 use crate::machine;
 use crate::recorder::{Mitra, Recorder, Said};
 
@@ -22,9 +22,13 @@ const SLOWEST_WRITE_BYTES_S: u64 = 50_000_000;
 const STEP: Duration = Duration::from_millis(100);
 /// Healthy time, seconds. With the time of the trouble it is what makes a round of a hundred runs, and an hour of
 /// controls, fit into a hundred minutes.
-const HEALTHY_S: (f64, f64) = (6.0, 7.6);
-/// Time of the trouble, seconds: an answer within ten seconds must be able to come.
-const TROUBLE_S: (f64, f64) = (10.0, 10.6);
+const HEALTHY_S: (f64, f64) = (5.5, 8.0);
+/// Time of the trouble, seconds. Of a loud one an answer within ten seconds must be able to come.
+const LOUD_S: (f64, f64) = (10.0, 11.0);
+const FAINT_S: (f64, f64) = (8.5, 11.5);
+/// One trouble in so many lasts longer, by so many seconds.
+const LONG_ONE_IN: u64 = 12;
+const LONGER_S: (f64, f64) = (2.0, 10.0);
 /// Live explanations are asked for this often.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 
@@ -107,14 +111,23 @@ pub struct LiveAnswer {
 
 impl Conductor {
     /// For `parties` stages in `noises` more; the times are drawn.
-    pub fn new(parties: usize, noises: usize, draw: &mut Draw) -> Self {
+    pub fn new(parties: usize, noises: usize, form: Form, draw: &mut Draw) -> Self {
+        let healthy = draw.real(HEALTHY_S.0, HEALTHY_S.1);
+        let (least, most) = match form {
+            Form::Loud => LOUD_S,
+            Form::Faint => FAINT_S,
+        };
+        let mut trouble = draw.real(least, most);
+        if draw.uniform(1, LONG_ONE_IN) == 1 {
+            trouble += draw.real(LONGER_S.0, LONGER_S.1);
+        }
         Self {
             state: Mutex::default(),
             changed: Condvar::new(),
             parties,
             noises,
-            healthy: Duration::from_secs_f64(draw.real(HEALTHY_S.0, HEALTHY_S.1)),
-            trouble: Duration::from_secs_f64(draw.real(TROUBLE_S.0, TROUBLE_S.1)),
+            healthy: Duration::from_secs_f64(healthy),
+            trouble: Duration::from_secs_f64(trouble),
         }
     }
 
@@ -316,10 +329,11 @@ impl Conductor {
 mod tests {
     use super::{Conductor, SETUP_PATIENCE};
     use crate::draw::Draw;
+    use crate::incident::Form;
 
     #[test]
     fn who_writes_much_may_take_longer_and_is_named() {
-        let conductor = Conductor::new(2, 0, &mut Draw::new(1, "t"));
+        let conductor = Conductor::new(2, 0, Form::Loud, &mut Draw::new(1, "t"));
         assert_eq!(conductor.lock().patience(), SETUP_PATIENCE);
         conductor.begins("a file of 12288 MB", 12 << 30);
         let state = conductor.lock();

@@ -101,7 +101,7 @@ impl Incident {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// What anybody notices. How much slower the victim has to be at least is said in each incident.
+    /// What anybody notices. How much slower the victim is meant to be is said in each incident.
     Loud,
     /// What a careful engineer would find: somewhat slower, or a limit just being hit.
     Faint,

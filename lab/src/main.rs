@@ -68,7 +68,7 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Every incident in both forms and every control; goes on where it was interrupted
+    /// Every incident in both forms and the twelve controls of a round; goes on where it was interrupted
     Round {
         /// Draws the order and all parameters
         #[arg(long, default_value_t = 1)]

@@ -124,6 +124,13 @@ fn times(pieces: &[Piece], seed: u64) -> Draw {
     Draw::new(seed, &key(pieces, seed))
 }
 
+/// Faint where nothing in the run is loud.
+fn form(pieces: &[Piece]) -> Form {
+    let is_faint = |p: &Piece| matches!(p, Piece::Incident(_, Form::Faint));
+    let is_loud = |p: &Piece| matches!(p, Piece::Incident(_, Form::Loud));
+    if pieces.iter().any(is_faint) && !pieces.iter().any(is_loud) { Form::Faint } else { Form::Loud }
+}
+
 /// Plays the pieces at once, under one recorder, with files in `dir`.
 ///
 /// With `witnesses`, other tools write beside the recorder, and what their files tell is printed.
@@ -138,7 +145,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
     machine::wait_until_quiet()?;
     fs::create_dir_all(dir).at(dir)?;
     let noises = pieces.iter().filter(|p| matches!(p, Piece::Noise(_))).count();
-    let conductor = Conductor::new(pieces.len() - noises, noises, &mut times(pieces, seed));
+    let conductor = Conductor::new(pieces.len() - noises, noises, form(pieces), &mut times(pieces, seed));
     let conductor = Arc::new(conductor);
     let archive = dir.join("archive");
     // One has to be in first place; of two at once both have to be named.

@@ -26,6 +26,9 @@ const ONSET_MEDIAN_MAX_S: f64 = 1.0;
 /// Wrong roots in the troubles of all recordings, besides the one in first place. This number may only go down.
 const BESIDES_MAX: usize = 1;
 
+/// Chains that lack a declared link, or have it too early, where the root is right. This number may only go down.
+const WRONG_CHAINS_MAX: usize = 4;
+
 /// A run time is known by the name of its process, and under another name it is not that one.
 const BY_NAME: &str = "allocator-carrier-misfit";
 
@@ -90,6 +93,17 @@ fn recordings_are_explained_as_their_truth_says() {
         "{} wrong roots, not {BESIDES_MAX}:\n{}",
         besides.len(),
         besides.join("\n")
+    );
+    let verdicts = runs.iter().flat_map(|r| r.verdicts.iter().map(move |v| (&r.record.key, v)));
+    let chains: Vec<String> = verdicts
+        .filter(|(_, v)| v.root && !v.chain_wrong.is_empty())
+        .map(|(key, v)| format!("{key}: {}", v.chain_wrong.join("; ")))
+        .collect();
+    assert!(
+        chains.len() <= WRONG_CHAINS_MAX,
+        "{} wrong chains, not {WRONG_CHAINS_MAX}:\n{}",
+        chains.len(),
+        chains.join("\n")
     );
 }
 

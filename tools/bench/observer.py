@@ -1,8 +1,8 @@
 #!/usr/bin/env -S python3 -B
 """What being recorded costs the work of the machine: the same work with and without the recorder, in turns.
 
-Five workloads that feel what an observer takes: small reads from the page cache, a key-value store, a web server, a
-build, and two processes that do nothing but wake each other. Each runs in blocks of four short turns, without, with,
+Workloads that feel what an observer takes: small reads from the page cache, a key-value store, a web server at its limit
+and far below it, a build, and two processes that do nothing but wake each other. Each runs in blocks of four short turns, without, with,
 with, without, so that a drift of the machine hits both sides alike; servers and their clients have a CPU of their own,
 so that where the scheduler happens to put them is no part of the result. A block gives two ratios, of the throughput
 and of the 99th percentile; printed are their medians over all blocks, and how far the median itself may be off: the

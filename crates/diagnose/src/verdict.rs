@@ -192,21 +192,13 @@ fn is_one_place(set: &SeriesSet, cause: &Finding, effect: &Finding) -> bool {
         && nets.is_none_or(|(cause, effect)| cause == effect || cause.is_empty())
 }
 
-/// When an effect began. One that is seen a sample before its cause came with it: an onset is known to a sample, and one
-/// reached its level earlier in it than the other.
-fn not_before(effect: &Finding, cause: &Finding) -> i64 {
-    let sample = (cause.step_s.max(effect.step_s) * SECOND as f64) as i64;
-    let is_beside = effect.onset < cause.onset && cause.onset.saturating_sub(effect.onset) <= sample + SECOND / 10;
-    if is_beside { cause.onset } else { effect.onset }
-}
-
 fn link(a: &Active, root: Option<&Finding>) -> Link {
-    let root = root.filter(|root| is_ordered(root, &a.finding));
-    let onset = root.map_or(a.finding.onset, |root| not_before(&a.finding, root));
-    let lag = root.map(|root| ((onset - root.onset) as f64 / SECOND as f64 * 1000.0).round() / 1000.0);
+    let lag = root
+        .filter(|root| is_ordered(root, &a.finding))
+        .map(|root| ((a.finding.onset - root.onset) as f64 / SECOND as f64 * 1000.0).round() / 1000.0);
     Link {
         condition: a.condition.id.to_owned(),
-        onset: Moment(onset),
+        onset: Moment(a.finding.onset),
         // Written as null: where the order is not known there is no lag.
         lag_s: lag.unwrap_or(f64::NAN),
         statement: a.finding.statement.clone(),

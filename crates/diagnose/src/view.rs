@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 
 use mitra_model::report::{Evidence, Quote};
+use mitra_model::time::SECOND;
 use mitra_model::{Event, Series, SeriesSet, Span, lookup};
 
 use crate::condition::{Finding, Observation};
@@ -346,11 +347,17 @@ pub fn observe_level(view: &View<'_>, metrics: &[&str], floor: f64, need_s: f64,
     }
 }
 
-/// When a level rose. What was a little above a floor and then rises several times as high is said to begin with the rise:
-/// at half of its mean, as the rise of a step is told from its feet.
+/// When a level rose. What was a little above a floor and then jumps to several times as much begins with the jump: where it
+/// gets over half of its mean, from less than half of that sample to it. What creeps up begins where it got over the floor.
 fn rise(signal: &Signal, high: &High, need_s: f64) -> i64 {
     let inside = signal.within(high.run.span());
-    inside.run(0.5 * high.during, need_s).map_or(high.run.onset, |run| run.onset)
+    let first = inside.runs(0.5 * high.during).into_iter().find(|run| run.high_s >= need_s);
+    let jump = first.filter(|run| {
+        let middle = run.onset + (0.5 * run.step_s * SECOND as f64) as i64;
+        let at = inside.t.partition_point(|t| *t <= middle);
+        at > 0 && inside.v.get(at).is_some_and(|v| inside.v[at - 1] <= 0.5 * v)
+    });
+    jump.map_or(high.run.onset, |run| run.onset)
 }
 
 /// A value with the unit of the first of some metrics.
@@ -423,5 +430,24 @@ mod tests {
         assert!(view.threshold(10_000.0, &steady) > 19_000.0);
         assert_eq!(view.threshold(50_000.0, &steady), 50_000.0);
         assert_eq!(view.threshold(10.0, &[0.0, 0.0, 0.0]), 10.0);
+    }
+
+    #[test]
+    fn a_level_rises_where_it_jumps_and_not_where_it_creeps() {
+        let rises = |values: &[f64]| {
+            let set = SeriesSet::default();
+            let view = View::new(&set, Span::ALL, &set, None);
+            let t = (1..=values.len() as i64).map(|i| i * SECOND).collect();
+            let signal = Signal { t, dt: vec![1.0; values.len()], v: values.to_vec() };
+            let high = view.high_signal(&signal, 1.0, 3.0, None).unwrap();
+            rise(&signal, &high, 3.0) / SECOND
+        };
+        // A little over the floor, then a jump; the first of two.
+        assert_eq!(rises(&[&[0.0; 2][..], &[1.5; 5], &[10.0; 20]].concat()), 7);
+        assert_eq!(rises(&[&[0.0; 2][..], &[1.5; 5], &[10.0; 20], &[1.5; 6], &[10.0; 21]].concat()), 7);
+        let ramp: Vec<f64> = (0..30).map(f64::from).collect();
+        assert_eq!(rises(&ramp), 1);
+        // A jump that does not last.
+        assert_eq!(rises(&[0.0, 0.0, 2.0, 2.0, 2.0, 9.0, 2.0, 2.0, 2.0]), 2);
     }
 }

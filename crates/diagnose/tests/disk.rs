@@ -11,25 +11,13 @@ use mitra_diagnose::{Observation, conditions};
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, Span, TextSeries, lookup};
-use support::{AFTER, HEALTHY, INCIDENT, Machine, START, root};
+use support::{AFTER, HEALTHY, INCIDENT, Machine, START, ids, is_on, root, row};
 
 const N: usize = HEALTHY + INCIDENT + AFTER;
-
-fn is_on(i: usize) -> bool {
-    (HEALTHY..HEALTHY + INCIDENT).contains(&i)
-}
-
-fn row(tid: u32) -> String {
-    format!("{tid}@{}", u64::from(tid) * 1_000_000)
-}
 
 fn text(m: &mut Machine, metric: &str, row: &str, text: &str) {
     let series = TextSeries { changes: vec![(START + SECOND, Some(Arc::from(text)))], place: None };
     m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
-}
-
-fn ids(report: &Report) -> Vec<&str> {
-    report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect()
 }
 
 /// A task that is found in D while the trouble lasts.

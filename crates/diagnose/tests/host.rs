@@ -6,10 +6,9 @@ mod support;
 
 use std::sync::Arc;
 
-use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, TextSeries, lookup};
-use support::{HEALTHY, INCIDENT, Machine, START, root};
+use support::{HEALTHY, INCIDENT, Machine, START, ids, is_on, root, row};
 
 const N: usize = HEALTHY + INCIDENT + 20;
 
@@ -18,22 +17,10 @@ fn each(f: impl Fn(usize) -> f64) -> Vec<f64> {
     (0..N).map(f).collect()
 }
 
-fn is_on(i: usize) -> bool {
-    (HEALTHY..HEALTHY + INCIDENT).contains(&i)
-}
-
-fn row(tid: u32) -> String {
-    format!("{tid}@{}", u64::from(tid) * 1_000_000)
-}
-
 fn set_text(m: &mut Machine, metric: &str, row: &str, second: usize, text: &str) {
     let series =
         TextSeries { changes: vec![(START + second as i64 * SECOND, Some(Arc::from(text)))], place: None };
     m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
-}
-
-fn ids(report: &Report) -> Vec<&str> {
-    report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect()
 }
 
 fn descriptors(limit: f64, fds: impl Fn(usize) -> f64) -> Machine {

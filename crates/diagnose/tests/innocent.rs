@@ -9,20 +9,12 @@ use std::sync::Arc;
 use mitra_diagnose::view::View;
 use mitra_diagnose::{Observation, conditions};
 use mitra_model::{EventKind, Span, TextSeries, lookup};
-use support::{AFTER, HEALTHY, INCIDENT, Machine, START};
+use support::{AFTER, HEALTHY, INCIDENT, Machine, START, is_on, row};
 
 const N: usize = HEALTHY + INCIDENT + AFTER;
 
 fn each(f: impl Fn(usize) -> f64) -> Vec<f64> {
     (0..N).map(f).collect()
-}
-
-fn is_on(i: usize) -> bool {
-    (HEALTHY..HEALTHY + INCIDENT).contains(&i)
-}
-
-fn row(tid: u32) -> String {
-    format!("{tid}@{}", u64::from(tid) * 1_000_000)
 }
 
 /// What one condition says of the incident, compared with the half minute before.
@@ -294,4 +286,45 @@ fn what_a_fork_leaves_behind_is_no_sign_that_it_was_always_so() {
     };
     assert!(snapshots(1_400.0));
     assert!(!snapshots(20_000.0), "it always touched as many pages");
+}
+
+/// From the beginning of the incident, for so many seconds.
+fn lasting(seconds: usize, before: f64, during: f64) -> Vec<f64> {
+    each(|i| if (HEALTHY..HEALTHY + seconds).contains(&i) { during } else { before })
+}
+
+#[test]
+fn a_step_of_a_job_that_is_over_in_seconds_is_no_hog() {
+    let hog = |seconds: usize| {
+        let mut m = Machine::idle();
+        m.task(90, "cc1plus", HEALTHY).thread(90, 91, "cc1plus", HEALTHY);
+        for tid in [90, 91] {
+            m.values("task.cpu_time", &row(tid), HEALTHY, vec![0.9; seconds]);
+            m.values("task.run_delay", &row(tid), HEALTHY, vec![0.1; seconds]);
+        }
+        m.task(95, "web", 0).values("task.run_delay", &row(95), 0, lasting(seconds, 0.01, 0.6));
+        m.values("task.cpu_time", &row(95), 0, lasting(seconds, 0.3, 0.2));
+        m.values("sys.cpu_idle", "", 0, lasting(seconds, 1.6, 0.0));
+        is_active(&m, "cpu-hog")
+    };
+    assert!(!hog(5));
+    assert!(hog(7));
+}
+
+#[test]
+fn a_task_that_waits_for_no_longer_than_a_commit_of_a_journal_may_take_does_not_hang() {
+    let hangs = |seconds: usize| {
+        let mut m = Machine::idle();
+        m.task(60, "orderd", 0);
+        m.values("task.state", &row(60), 0, lasting(seconds, f64::from(b'S'), f64::from(b'D')));
+        m.values("task.nvcsw", &row(60), 0, lasting(seconds, 40.0, 0.0));
+        m.values("tasks.d_lock", "", 0, lasting(seconds, 0.0, 1.0));
+        let stack = "percpu_rwsem_wait;__percpu_down_read;ext4_file_write_iter;vfs_write";
+        let changes = vec![(START + HEALTHY as i64 * 1_000_000_000, Some(Arc::from(stack)))];
+        let series = TextSeries { changes, place: None };
+        m.set.insert_text(lookup("task.kstack").unwrap(), row(60).into(), series);
+        is_active(&m, "hung-task")
+    };
+    assert!(!hangs(6));
+    assert!(hangs(8));
 }

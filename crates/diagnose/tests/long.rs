@@ -7,11 +7,7 @@ mod support;
 use mitra_model::EventKind;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
-use support::{Machine, START};
-
-fn ids(report: &Report) -> Vec<&str> {
-    report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect()
-}
+use support::{Machine, START, ids};
 
 fn onset_s(report: &Report) -> i64 {
     (report.incidents[0].onset.0 - START) / SECOND

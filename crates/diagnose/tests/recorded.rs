@@ -10,7 +10,7 @@ use mitra_model::capture::CaptureRow;
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, TextSeries, lookup};
-use support::{HEALTHY, INCIDENT, Machine, START};
+use support::{HEALTHY, INCIDENT, Machine, START, ids, row};
 
 const N: usize = HEALTHY + INCIDENT + 20;
 const MB: f64 = 1e6;
@@ -24,17 +24,9 @@ fn ramp(from: f64, to: f64) -> Vec<f64> {
     each(|i| from + (to - from) * i.saturating_sub(HEALTHY).min(INCIDENT) as f64 / INCIDENT as f64)
 }
 
-fn row(tid: u32) -> String {
-    format!("{tid}@{}", u64::from(tid) * 1_000_000)
-}
-
 fn set_text(m: &mut Machine, metric: &str, row: &str, text: &str) {
     let series = TextSeries { changes: vec![(START + SECOND, Some(Arc::from(text)))], place: None };
     m.set.insert_text(lookup(metric).unwrap(), row.into(), series);
-}
-
-fn ids(report: &Report) -> Vec<&str> {
-    report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect()
 }
 
 fn culprit(report: &Report) -> (Option<&str>, Option<u32>) {

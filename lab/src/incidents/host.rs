@@ -120,18 +120,22 @@ fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let (least, most) = stage.loud((4, 4), (5, 6));
     let period = stage.draw().between(least, most);
     let cpus = machine::cpus() as u64;
-    let workers = cpus * stage.loud(4, 2);
-    // A third of the time all CPUs are busy; faint: a fifth.
-    let millis = stage.loud(1_300, 1_050) * cpus / workers;
+    let (least, most) = stage.loud((3, 5), (2, 3));
+    let workers = cpus * stage.draw().uniform(least, most);
+    // About a third of the time all CPUs are busy; faint: a fifth.
+    let (least, most) = stage.loud((310, 360), (190, 220));
+    let millis = period * stage.draw().between(least, most) * cpus / workers;
     stage.healthy()?;
 
     // The first burst comes half a second after the start of who makes it.
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let first = Duration::from_secs((now().as_secs() / period + 1) * period);
-    machine::nap(first.saturating_sub(now() + BEFORE))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    machine::nap(Duration::from_secs((now.as_secs() / period + 1) * period).saturating_sub(now + BEFORE))?;
     stage.trouble_starts();
-    stage.role(&scheduler, "start-jobs", format!("{period} {millis} {workers} {job}"), &Place::default())?;
-    machine::nap(first.saturating_sub(now()))?;
+    let argument = format!("{period} {millis} {workers} {job}");
+    let pid = stage.role(&scheduler, "start-jobs", argument, &Place::default())?.pid();
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let is_at_work = |_: &mut Stage| std::fs::read_to_string(&children).is_ok_and(|pids| !pids.is_empty());
+    stage.wait_for("the first burst", period + 1, is_at_work)?;
     stage.onset_is_now();
     // A rhythm is three bursts: longer than most troubles last.
     machine::nap(Duration::from_secs(period))?;

@@ -171,7 +171,7 @@ fn frozen(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.on_cleanup(thaw.clone())?;
     // Faint: it is thawed, and everything goes on. Not before nobody could take it for a journal's commit any more, which
     // may be five seconds late.
-    let early = stage.draw().real(9.0, 9.8);
+    let early = stage.draw().real(8.0, 9.8);
     let thaws = stage.loud(f64::INFINITY, early);
     let mut is_frozen = true;
     let name = stage.draw().name();

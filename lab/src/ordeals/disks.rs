@@ -8,9 +8,12 @@ use std::process::Command;
 use super::{Home, Ordeal};
 use crate::incident::{Need, Stop};
 use crate::journal::Undo;
-use crate::stage::{IoLimit, Stage, device_names};
+use crate::stage::{Handle, IoLimit, Stage, device_names};
 
 const DISK_BYTES: u64 = 64 << 20;
+/// What the choked disk takes in a second, and what it is given: enough for three minutes.
+const CHOKED_BYTES_PER_S: u64 = 1 << 20;
+const CHOKED_MB: u32 = 200;
 /// The trouble ends a little before the recording does.
 const TROUBLE_SHARE: f64 = 0.7;
 
@@ -71,7 +74,9 @@ fn frozen(stage: &mut Stage, home: &Path) -> Result<(), Stop> {
     let thaw = Undo::Thaw(home.to_path_buf());
     stage.on_cleanup(thaw.clone())?;
     stage.run(Command::new("fsfreeze").arg("-f").arg(home))?;
-    until_late(stage, &thaw)
+    let mark = format!("echo >'{}'", home.join("written").display());
+    let writer = stage.spawn(Command::new("sh").args(["-c", &mark]))?;
+    until_late(stage, &thaw, |stage| stuck(stage, writer, "the file system took a write while it was frozen"))
 }
 
 fn choked(stage: &mut Stage, home: &Path) -> Result<(), Stop> {
@@ -79,21 +84,38 @@ fn choked(stage: &mut Stage, home: &Path) -> Result<(), Stop> {
     let device = devices.first().ok_or_else(|| Stop::Failed("the archive is on no device".into()))?;
     stage.healthy()?;
     stage.trouble_starts();
-    stage.throttle(device, IoLimit { wbps: Some(1 << 20), ..IoLimit::default() })?;
+    stage.throttle(device, IoLimit { wbps: Some(CHOKED_BYTES_PER_S), ..IoLimit::default() })?;
     let written = format!("of={}", home.join("written").display());
-    stage.spawn(Command::new("dd").args(["if=/dev/zero", "bs=1M", "count=200"]).arg(written))?;
+    let count = format!("count={CHOKED_MB}");
+    let mut dd = Command::new("dd");
+    let writer = stage.spawn(dd.args(["if=/dev/zero", "bs=1M", "conv=fsync", &count]).arg(written))?;
     let number = fs::read_to_string(format!("/sys/block/{device}/dev"))?;
     let rule = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
-    until_late(stage, &Undo::Lift(rule.into(), format!("{} 0", number.trim())))
+    let lift = Undo::Lift(rule.into(), format!("{} 0", number.trim()));
+    until_late(stage, &lift, |stage| stuck(stage, writer, "the disk took everything although it was choked"))
 }
 
-/// Ends the trouble before the recorder is stopped: what it holds then has to reach the disk.
-fn until_late(stage: &mut Stage, end: &Undo) -> Result<(), Stop> {
+/// An error if the writer has come to its end.
+fn stuck(stage: &mut Stage, writer: Handle, else_said: &str) -> Result<(), Stop> {
+    match stage.ended(writer) {
+        None => Ok(()),
+        Some(_) => Err(Stop::NotMade(else_said.into())),
+    }
+}
+
+/// Ends the trouble, once `made` says that it was one, before the recorder is stopped: what that holds then has to reach the
+/// disk.
+fn until_late(
+    stage: &mut Stage,
+    end: &Undo,
+    made: impl Fn(&mut Stage) -> Result<(), Stop>,
+) -> Result<(), Stop> {
     let end_s = stage.length().as_secs_f64() * TROUBLE_SHARE;
     let mut is_over = false;
-    stage.trouble_with(|seconds| {
+    stage.trouble_on(|stage, seconds| {
         if !is_over && seconds >= end_s {
             is_over = true;
+            made(stage)?;
             end.perform()?;
         }
         Ok(())

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mitra_archive::{Query, Reader};
+use mitra_model::series::Gap;
 use mitra_model::time::SECOND;
 use mitra_model::{Span, lookup};
 
 use crate::conductor::{Conductor, Times};
 use crate::draw::Draw;
-use crate::incident::{Need, Stop, missing};
+use crate::incident::{Form, Need, Stop, missing};
 use crate::journal::{self, Journal, Undo};
 use crate::machine;
 use crate::recorder::Mitra;
@@ -61,20 +62,35 @@ pub struct Endured {
     pub samples: usize,
     /// The longest time without one.
     pub longest_gap_s: f64,
+    /// Whether Mitra itself tells of each time without one.
+    pub tells_gaps: bool,
 }
 
 impl Endured {
-    fn of(span: Span, times: &[i64]) -> Self {
+    fn of(span: Span, times: &[i64], told: &[Gap]) -> Self {
         let distances_s = distances_s(span, times);
+        let gap_ns = (GAP_S * SECOND as f64) as i64;
+        let mut gaps = times.windows(2).filter(|w| w[1] - w[0] > gap_ns);
+        let is_told = |gap: &[i64]| told.iter().any(|t| t.span.since < gap[1] && gap[0] < t.span.until);
         Self {
             samples: distances_s.len().saturating_sub(1),
             longest_gap_s: distances_s.into_iter().fold(0.0, f64::max),
+            tells_gaps: gaps.all(is_told),
         }
     }
 
     /// Whether no sample is missing.
     pub fn is_whole(&self) -> bool {
         self.samples > 1 && self.longest_gap_s <= GAP_S
+    }
+
+    fn words(&self) -> String {
+        let word = match (self.is_whole(), self.tells_gaps) {
+            (true, _) => "ok",
+            (false, true) => "GAP, which Mitra tells",
+            (false, false) => "GAP, of which Mitra does not tell",
+        };
+        format!("{word}: {} samples, longest gap {:.2} s", self.samples, self.longest_gap_s)
     }
 }
 
@@ -87,14 +103,7 @@ pub fn endure_all(names: &[String], length: Duration, mitra: &Mitra) -> bool {
         let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
         let outcome = with_dir(&dir, || endure(ordeal, length, mitra, &dir));
         let (is_well, said) = match &outcome {
-            Ok(endured) => {
-                let word = if endured.is_whole() { "ok" } else { "GAP" };
-                let said = format!(
-                    "{word}: {} samples, longest gap {:.2} s",
-                    endured.samples, endured.longest_gap_s
-                );
-                (endured.is_whole(), said)
-            }
+            Ok(endured) => (endured.is_whole(), endured.words()),
             Err(stop) => (matches!(stop, Stop::Skipped(_)), stop.to_string()),
         };
         println!("{:<16} {said}", ordeal.name);
@@ -131,14 +140,14 @@ pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> R
     let journals = Path::new(journal::DIR);
     // The disk outlives the ordeal's stage: the archive is read when that has been undone.
     let mut draw = Draw::new(1, ordeal.name);
-    let nobody = Arc::new(Conductor::new(0, 0, &mut draw));
+    let nobody = Arc::new(Conductor::new(0, 0, Form::Loud, &mut draw));
     let mut holder = Stage::new(Part::Noise, Draw::new(1, "home"), nobody, journals)?;
     let home = match ordeal.home {
         Home::Disk => dir.to_path_buf(),
         Home::SmallDisk(bytes) => holder.loop_fs(bytes, Fs::Ext4)?.mount().to_path_buf(),
     };
     let archive = home.join("archive");
-    let conductor = Arc::new(Conductor::new(1, 0, &mut draw));
+    let conductor = Arc::new(Conductor::new(1, 0, Form::Loud, &mut draw));
     let (made, conducted) = std::thread::scope(|scope| {
         let act = scope.spawn(|| {
             let conductor = Arc::clone(&conductor);
@@ -161,12 +170,13 @@ fn samples(archive: &Path, run: Times) -> Result<Endured, Stop> {
     let metrics = lookup("sys.load1").into_iter().collect();
     let set = reader.read(&Query::new(span, metrics)).map_err(|error| failed(&error))?;
     let times = set.system("sys.load1").map_or(Vec::new(), |series| series.axis.t.clone());
-    Ok(Endured::of(span, &times))
+    Ok(Endured::of(span, &times, &set.gaps))
 }
 
 #[cfg(test)]
 mod tests {
     use mitra_model::Span;
+    use mitra_model::series::Gap;
     use mitra_model::time::SECOND;
 
     use super::Endured;
@@ -175,12 +185,22 @@ mod tests {
     fn a_recorder_that_stops_recording_before_the_end_has_not_endured() {
         let endured = |times: std::ops::Range<i64>| {
             let times: Vec<i64> = times.map(|s| s * SECOND).collect();
-            Endured::of(Span { since: 100 * SECOND, until: 120 * SECOND }, &times)
+            Endured::of(Span { since: 100 * SECOND, until: 120 * SECOND }, &times, &[])
         };
         assert!(endured(100..120).is_whole());
         assert!(endured(98..123).is_whole());
         let (early, late, none) = (endured(100..115), endured(105..120), endured(0..0));
         assert_eq!((early.samples, early.longest_gap_s), (15, 6.0));
         assert!(!early.is_whole() && !late.is_whole() && !none.is_whole());
+    }
+
+    #[test]
+    fn a_gap_that_mitra_does_not_tell_of_is_found() {
+        let times = [100, 101, 102, 107, 108].map(|s| s * SECOND);
+        let span = |since, until| Span { since: since * SECOND, until: until * SECOND };
+        let told = |gaps: &[Gap]| Endured::of(span(100, 108), &times, gaps).tells_gaps;
+        let gap = |since, until| Gap { span: span(since, until), why: "missed".into() };
+        assert!(told(&[gap(102, 107)]));
+        assert!(!told(&[]) && !told(&[gap(107, 109)]));
     }
 }

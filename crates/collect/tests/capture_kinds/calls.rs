@@ -1,7 +1,7 @@
 //! `lookups`, `errors`, `syscalls`, `trace` and `fork`.
 
 use std::ffi::CString;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -409,34 +409,45 @@ fn who_starts_what_and_how_long_it_lives() {
     assert!(calls.rows.iter().all(|row| number(calls, row, "page tables") >= 4096.0));
 }
 
-/// A fork copies page tables: what has more of them takes longer, and the table says both.
+/// Has so much memory and forks ten times, when it is told to.
+const FORKS: &str = "import os, sys\n\
+memory = b'x' * int(sys.argv[1])\n\
+print('ready', flush=True)\n\
+input()\n\
+for _ in range(10): os.waitpid(os.fork() or os._exit(0), 0)\n\
+print('done', flush=True)\n\
+sys.stdin.read()\n";
+
+/// A fork copies page tables: what has more of them takes longer, and the table says both. In a process of its own: what
+/// other tests of this one hold is not its size.
 #[test]
 fn a_fork_of_much_memory_takes_longer() {
-    let run = |pages: usize| {
-        let mut armed = arm(&own("fork", "mitra-forks"))?;
-        let made = crate::thread("mitra-forks", move || {
-            let memory = vec![1_u8; pages * 4096];
-            for _ in 0..10 {
-                // SAFETY: the child ends at once and does nothing else.
-                unsafe {
-                    match libc::fork() {
-                        0 => libc::_exit(0),
-                        pid => assert_eq!(libc::waitpid(pid, std::ptr::null_mut(), 0), pid),
-                    }
-                }
-            }
-            memory.len()
-        });
-        made.join().unwrap();
-        armed.poll();
-        let raw = armed.finish();
+    let run = |bytes: usize| {
+        let mut forker = Command::new("python3")
+            .args(["-c", FORKS, &bytes.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(forker.stdout.take().unwrap()).lines();
+        let mut stdin = forker.stdin.take().unwrap();
+        assert_eq!(said.next().unwrap().unwrap(), "ready");
+        let request =
+            Request { pid: Some(forker.id()), cost_budget: 1.0, ..Request::new("fork", 20.0, "test") };
+        let armed = arm(&request);
+        stdin.write_all(b"go\n").unwrap();
+        assert_eq!(said.next().unwrap().unwrap(), "done");
+        let raw = armed.map(|armed| armed.finish());
+        drop(stdin);
+        forker.wait().unwrap();
+        let raw = raw?;
         let calls = table(&raw, "calls");
         let row = rows(calls, &[("what", "fork")])[0];
         assert_eq!(number(calls, row, "count"), 10.0);
         Some((number(calls, row, "mean"), number(calls, row, "page tables"), number(calls, row, "resident")))
     };
-    let Some(small) = run(16) else { return };
-    let large = run(128 * 256).unwrap();
+    let Some(small) = run(16 << 12) else { return };
+    let large = run(128 << 20).unwrap();
     println!("fork: {small:?} and {large:?} (mean s, page tables B, resident B)");
     assert!(large.2 - small.2 > 100e6 && large.0 > small.0, "{small:?} {large:?}");
 }

@@ -122,8 +122,8 @@ fn live(view: &View<'_>) -> Observation {
     finding.culprit.process = Some(top.comm.to_owned());
     finding.culprit.pid = Some(top.pid());
     finding.statement = format!(
-        "{} touches {} new pages a second and gives them back, {} in all while it grew by {}: its allocators map and unmap \
-         each large block by itself",
+        "{} touches {} new pages a second and gives them back, {} in all while it grew by {}: of its allocators, which keep \
+         what they need again, only the carriers of single large blocks do that",
         top.words(),
         words::count(top.rate),
         words::bytes(top.total * view.page_bytes()),

@@ -42,7 +42,7 @@ const BUSY: f64 = 0.9;
 const HARM: f64 = 0.1;
 /// Two wait for each one that runs: where `runqueue-saturation` begins.
 const CROWD_PER_CPU: f64 = 3.0;
-/// What is over within a few seconds is a step of a job; who waits ten seconds wants to know.
+/// A choice: with less every step of a build would be named, with more nobody is told while it goes on for ten seconds.
 const LIVED_S: f64 = 6.0;
 
 fn observe(view: &View<'_>) -> Observation {

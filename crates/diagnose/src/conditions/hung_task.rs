@@ -40,7 +40,7 @@ pub const CONDITION: Condition = Condition {
 };
 
 /// Locks are held for milliseconds, journals commit within five seconds, and servers answer within one. A single sleep that
-/// outlasts all of that is no queue; a second more, as neither of its ends is known better than to a sample.
+/// outlasts both is no queue; a second more, as its ends are known to a sample.
 const LONG_S: f64 = 7.0;
 /// What waits for a device, for memory or by a rule: the kernel's own watchdog calls it hung after two minutes
 /// (`kernel.hung_task_timeout_secs`), and half of that is no answer either.

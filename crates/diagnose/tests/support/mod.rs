@@ -122,7 +122,7 @@ impl Machine {
     }
 
     pub fn thread(&mut self, pid: u32, tid: u32, comm: &str, start: usize) -> &mut Self {
-        let row = row_of(tid);
+        let row = row(tid);
         let n = if start == 0 { self.axis.len() } else { INCIDENT };
         for (metric, value) in [
             ("task.tgid", f64::from(pid)),
@@ -150,17 +150,17 @@ impl Machine {
 
     /// A metric of a task that was there before.
     pub fn task_rate(&mut self, tid: u32, metric: &str, before: f64, during: f64) -> &mut Self {
-        self.row(metric, &row_of(tid), before, during)
+        self.row(metric, &row(tid), before, during)
     }
 
     /// A metric of a task that lives as long as the incident.
     pub fn task_during(&mut self, tid: u32, metric: &str, value: f64) -> &mut Self {
-        self.values(metric, &row_of(tid), HEALTHY, vec![value; INCIDENT])
+        self.values(metric, &row(tid), HEALTHY, vec![value; INCIDENT])
     }
 
     pub fn cgroup(&mut self, tid: u32, path: &str) -> &mut Self {
         let series = TextSeries { changes: vec![(START, Some(Arc::from(path)))], place: None };
-        self.set.insert_text(lookup("task.cgroup").unwrap(), row_of(tid).as_str().into(), series);
+        self.set.insert_text(lookup("task.cgroup").unwrap(), row(tid).as_str().into(), series);
         self
     }
 
@@ -176,10 +176,6 @@ impl Machine {
     }
 }
 
-fn row_of(tid: u32) -> String {
-    format!("{tid}@{}", u64::from(tid) * 1_000_000)
-}
-
 /// The one incident's root, after checking that its onset is right to a sample or two.
 pub fn root(report: &Report) -> (&str, Option<&str>, Option<u32>) {
     assert_eq!(report.incidents.len(), 1, "{:#?}", report.incidents);
@@ -192,4 +188,22 @@ pub fn root(report: &Report) -> (&str, Option<&str>, Option<u32>) {
     let root = &incident.root_cause;
     assert!((0.0..=1.0).contains(&root.confidence));
     (&root.condition, root.culprit.process.as_deref(), root.culprit.pid)
+}
+
+/// Whether a second of the recording is one of the incident.
+#[must_use]
+pub fn is_on(i: usize) -> bool {
+    (HEALTHY..HEALTHY + INCIDENT).contains(&i)
+}
+
+/// The name of the row of a task.
+#[must_use]
+pub fn row(tid: u32) -> String {
+    format!("{tid}@{}", u64::from(tid) * 1_000_000)
+}
+
+/// The root of each incident.
+#[must_use]
+pub fn ids(report: &Report) -> Vec<&str> {
+    report.incidents.iter().map(|i| i.root_cause.condition.as_str()).collect()
 }
