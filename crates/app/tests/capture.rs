@@ -172,10 +172,7 @@ fn what_probes_saw_is_kept_when_they_are_told_to_end() {
     let end = armed.wait().unwrap();
     // So long a recorder waits for it; on a machine that compiles meanwhile it may take longer.
     assert!(end.success() && began.elapsed() < Duration::from_secs(10), "{end} after {:?}", began.elapsed());
-    if line.contains("unavailable") {
-        println!("skipped: {line}");
-        return;
-    }
+    assert!(!line.contains("unavailable"), "{line}");
     let files = captures(&dir.path().join("here")).unwrap();
     assert_eq!(files.len(), 1, "{line}");
     let captured = mitra_archive::read_capture(&files[0].path).unwrap();
@@ -204,10 +201,7 @@ fn what_probes_saw_has_names_in_the_end() {
     let another = armed(&pid, &["--pid-began", "1"]);
     drop(busy);
     let text = stdout(&output);
-    if text.contains("unavailable") {
-        println!("skipped: {text}");
-        return;
-    }
+    assert!(!text.contains("unavailable"), "{text}");
     let events: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let files = captures(dir.path()).unwrap();

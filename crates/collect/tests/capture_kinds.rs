@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use mitra_collect::capture::Request;
 use mitra_model::capture::{CaptureTable, Cell, Raw};
 
-use armed::{arm, has, thread};
+use armed::judge::has;
+use armed::{arm, thread};
 
 /// A capture of threads of this process that bear a name.
 fn own(kind: &str, comm: &str) -> Request {

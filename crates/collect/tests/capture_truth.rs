@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mitra_collect::capture::{Armed, Capture, Request};
 use mitra_model::capture::{Ended, Raw};
 
-use armed::judge::{Judge, agree};
+use armed::judge::{Judge, agree, has};
 use armed::{arm, thread};
 
 /// Polls as a recorder would, until the capture ends by itself.
@@ -267,6 +267,26 @@ fn time_off_cpu_is_the_wall_time_less_the_cpu_time() {
     let ours: f64 = raw.stacks.iter().map(|s| s.weight).sum();
     println!("off CPU: {ours} s by the probe, {theirs} s by the clocks");
     assert!((ours - theirs).abs() <= 0.05 * theirs, "{ours} s by the probe, {theirs} s by the clocks");
+}
+
+/// Otherwise a slip of the pen would end a comparison for ever, and nobody would know.
+#[test]
+fn a_comparison_is_left_out_only_for_what_the_kernel_lacks() {
+    if !rustix::process::geteuid().is_root() || !has("bpftrace") {
+        println!("skipped: needs root and bpftrace");
+        return;
+    }
+    let runs = |optional: &'static [&'static str], script: &'static str| {
+        std::panic::catch_unwind(|| Judge::start_where_known(optional, script).is_some()).ok()
+    };
+    let point = "tracepoint:sched:no_such_point { @n = count(); }";
+    assert_eq!(runs(&["sched:no_such_point"], point), Some(false));
+    assert_eq!(runs(&["sched:sched_switch", "no_such_point"], point), None);
+    let field = "tracepoint:sched:sched_switch { @n = sum(args->no_such_field); }";
+    assert_eq!(runs(&["no_such_field"], field), Some(false));
+    assert_eq!(runs(&["sched:sched_switch", "prev_pid"], field), None);
+    let slip = "tracepoint:sched:sched_switch { @n = cuont(); }";
+    assert_eq!(runs(&["sched:sched_switch"], slip), None);
 }
 
 #[test]

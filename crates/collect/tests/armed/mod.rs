@@ -24,12 +24,3 @@ pub fn arm(request: &Request) -> Option<Armed> {
 pub fn thread<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap()
 }
-
-/// Whether a program is there to compare with.
-pub fn has(program: &str) -> bool {
-    let there = std::process::Command::new(program).arg("--version").output().is_ok();
-    if !there {
-        println!("skipped: no {program} here");
-    }
-    there
-}

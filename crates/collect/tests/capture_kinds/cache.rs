@@ -210,7 +210,8 @@ fn pages_agree_with_bpftrace() {
                   { @asked = sum(args->last_index - args->index + 1); } \
                   tracepoint:filemap:mm_filemap_add_to_page_cache /comm == \"mitra-reads2\"/ \
                   { @added = sum(1 << args->order); }";
-    let Some(judge) = Judge::start(script) else { return };
+    let optional = ["filemap:mm_filemap_get_pages", "order"];
+    let Some(judge) = Judge::start_where_known(&optional, script) else { return };
     let dir = directory();
     let path = cold_file(dir.path(), "judged", 4096);
     let of_thread = path.clone();

@@ -181,7 +181,8 @@ fn a_lock_of_the_kernel_that_is_held_is_seen_by_who_waits_for_it() {
 /// one that wants the lock alone spins for it.
 #[test]
 fn waiting_for_the_lock_of_the_address_space_is_named() {
-    let judge = Judge::start(
+    let judge = Judge::start_where_known(
+        &["mmap_lock:mmap_lock_start_locking", "mmap_lock:mmap_lock_acquire_returned"],
         "tracepoint:mmap_lock:mmap_lock_start_locking /comm == \"mitra-mmaps\"/ { @s[tid] = nsecs; } \
          tracepoint:mmap_lock:mmap_lock_acquire_returned /@s[tid]/ \
          { if (nsecs - @s[tid] > 20000) { @t = sum(nsecs - @s[tid]); } delete(@s[tid]); }",
