@@ -8,8 +8,12 @@ mod block;
 mod cost;
 #[path = "bpf_truth/files.rs"]
 mod files;
+#[path = "armed/judge.rs"]
+mod judge;
 #[path = "bpf_truth/locks.rs"]
 mod locks;
+#[path = "bpf_truth/memory.rs"]
+mod memory;
 #[path = "bpf_truth/proc.rs"]
 mod proc;
 #[path = "bpf_truth/spawn.rs"]
