@@ -1,11 +1,17 @@
 //! What each kind costs: run by hand, `cargo test -p mitra-collect --release --test capture_kinds -- --ignored cost
 //! --nocapture`, on a machine that has nothing else to do. The figures stand in the kinds' own descriptions.
 
-use mitra_collect::capture::Request;
+use std::fs::File;
+use std::hint::black_box;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command};
+
+use mitra_collect::capture::{Armed, Request};
 
 use crate::{arm, thread};
 
 const ROUNDS: usize = 7;
+const PAGE: usize = 4096;
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -14,7 +20,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// CPU time of one turn of a loop, of this process with all its threads, so that other work of the machine matters
 /// little.
-fn turn_ns(turns: u32, work: fn(u32)) -> f64 {
+fn turn_ns(turns: u32, work: impl FnOnce(u32)) -> f64 {
     let cpu = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -40,7 +46,7 @@ fn missing_here(turns: u32) {
 }
 
 fn missing_below(turns: u32) {
-    let lib = std::fs::File::open("/usr/lib").unwrap();
+    let lib = File::open("/usr/lib").unwrap();
     let from = std::os::fd::AsRawFd::as_raw_fd(&lib);
     // SAFETY: a string that ends in zero, and a descriptor that is open.
     (0..turns).for_each(|_| _ = unsafe { libc::faccessat(from, c"no-such-name".as_ptr(), libc::F_OK, 0) });
@@ -53,7 +59,7 @@ fn bad_close(turns: u32) {
 
 fn pread(turns: u32) {
     use std::os::unix::fs::FileExt as _;
-    let file = std::fs::File::open("/etc/passwd").unwrap();
+    let file = File::open("/etc/passwd").unwrap();
     let mut buffer = [0; 512];
     (0..turns).for_each(|_| _ = file.read_at(&mut buffer, 0).unwrap());
 }
@@ -77,6 +83,61 @@ fn pipes(turns: u32) {
     other.join().unwrap();
 }
 
+/// A turn is a switch from one thread to another: each waits for the byte of the other on the same CPU.
+fn switches(turns: u32) {
+    let on_first_cpu = move || {
+        let mut first = rustix::thread::CpuSet::new();
+        first.set(0);
+        rustix::thread::sched_setaffinity(None, &first).unwrap();
+        pipes(turns / 2);
+    };
+    thread("mitra-cost", on_first_cpu).join().unwrap();
+}
+
+/// Maps memory, or a file that nobody changes by writing here, writes to each page, and unmaps it.
+fn touch(pages: usize, file: Option<&File>) {
+    let bytes = pages * PAGE;
+    let flags = rustix::mm::MapFlags::PRIVATE;
+    let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    // SAFETY: a new mapping that nobody else knows, used within its length and unmapped then.
+    unsafe {
+        let at = match file {
+            Some(file) => rustix::mm::mmap(std::ptr::null_mut(), bytes, prot, flags, file, 0).unwrap(),
+            None => rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags).unwrap(),
+        };
+        // Huge pages would take one fault for 512.
+        _ = rustix::mm::madvise(at, bytes, rustix::mm::Advice::LinuxNoHugepage);
+        for page in 0..pages {
+            at.cast::<u8>().add(page * PAGE).write_volatile(1);
+        }
+        rustix::mm::munmap(at, bytes).unwrap();
+    }
+}
+
+fn fresh_memory(turns: u32) {
+    touch(turns as usize, None);
+}
+
+/// Of the own program, which is in the page cache.
+fn fresh_copies(turns: u32) {
+    let program = File::open("/proc/self/exe").unwrap();
+    let pages = program.metadata().unwrap().len() as usize / PAGE;
+    let mut left = turns as usize;
+    while left > 0 {
+        let now = left.min(pages);
+        touch(now, Some(&program));
+        left -= now;
+    }
+}
+
+/// A turn is some milliseconds of work on each CPU.
+fn spins(turns: u32) {
+    let spin = move || (0..turns).for_each(|_| (0..1_000_000).for_each(|i| _ = black_box(i)));
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let spinners: Vec<_> = (0..cpus).map(|_| thread("mitra-cost", spin)).collect();
+    spinners.into_iter().for_each(|spinner| spinner.join().unwrap());
+}
+
 fn forks(turns: u32) {
     for _ in 0..turns {
         // SAFETY: the child ends at once and does nothing else.
@@ -97,52 +158,111 @@ fn wakes(turns: u32) {
     }
 }
 
+/// Of a kind that watches another process, which sleeps: what all others pay.
+const ELSEWHERE: &str = " elsewhere";
+
+/// A process that sleeps until it is dropped.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Self {
+        Self(Command::new("sleep").arg("3600").spawn().unwrap())
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+fn request(kind: &str, sleeper: &Sleeper) -> Request {
+    let (kind, pid) = match kind.strip_suffix(ELSEWHERE) {
+        Some(kind) => (kind, sleeper.0.id()),
+        None => (kind, std::process::id()),
+    };
+    let mut request = Request { pid: Some(pid), cost_budget: 1.0, ..Request::new(kind, 60.0, "cost") };
+    if kind == "trace" {
+        request.options.insert("calls".to_owned(), "20000".to_owned());
+    }
+    request
+}
+
 /// Name, turns, what a turn does, and the kinds that it is measured with.
 type Load = (&'static str, u32, fn(u32), &'static [&'static str]);
 
+const LOADS: [Load; 14] = [
+    (
+        "getppid",
+        400_000,
+        getppid,
+        &["lookups", "errors", "syscalls", "locks", "fork", "cache", "trace", "trace elsewhere"],
+    ),
+    ("first calls of getppid", 4_000, getppid, &["trace"]),
+    ("failing access", 100_000, missing, &["lookups", "errors", "syscalls"]),
+    ("failing access, relative", 100_000, missing_here, &["lookups"]),
+    ("failing access, in a directory", 100_000, missing_below, &["lookups"]),
+    ("failing close", 300_000, bad_close, &["errors", "lookups", "syscalls"]),
+    ("pread of a cached page", 200_000, pread, &["cache", "syscalls"]),
+    ("pipe there and back", 20_000, pipes, &["runqlat", "offcpu"]),
+    ("switch on one CPU", 40_000, switches, &["offcpu", "offcpu elsewhere", "runqlat"]),
+    ("first touch of memory", 20_000, fresh_memory, &["faults", "faults elsewhere"]),
+    ("first touch of a file's page", 20_000, fresh_copies, &["faults"]),
+    ("work on all CPUs", 200, spins, &["oncpu"]),
+    ("fork, exit, wait", 1_000, forks, &["fork"]),
+    ("futex wake", 300_000, wakes, &["locks"]),
+];
+
 #[test]
-#[ignore = "takes a minute and wants a machine that is quiet"]
+#[ignore = "takes some minutes and wants a machine that is quiet"]
 fn cost_of_each_kind() {
-    let loads: [Load; 10] = [
-        ("getppid", 400_000, getppid, &["lookups", "errors", "syscalls", "locks", "fork", "cache", "trace"]),
-        ("first calls of getppid", 4_000, getppid, &["trace"]),
-        ("failing access", 100_000, missing, &["lookups", "errors", "syscalls"]),
-        ("failing access, relative", 100_000, missing_here, &["lookups"]),
-        ("failing access, in a directory", 100_000, missing_below, &["lookups"]),
-        ("failing close", 300_000, bad_close, &["errors", "lookups", "syscalls"]),
-        ("pread of a cached page", 200_000, pread, &["cache", "syscalls"]),
-        ("pipe there and back", 20_000, pipes, &["runqlat"]),
-        ("fork, exit, wait", 1_000, forks, &["fork"]),
-        ("futex wake", 300_000, wakes, &["locks"]),
-    ];
-    for (load, turns, work, kinds) in loads {
+    let sleeper = Sleeper::start();
+    for (load, turns, work, kinds) in LOADS {
         for kind in kinds {
-            let mut without = Vec::new();
-            let mut with = Vec::new();
-            let mut each = Vec::new();
+            let (mut without, mut with) = (Vec::new(), Vec::new());
+            let (mut each, mut event) = (Vec::new(), Vec::new());
             for _ in 0..ROUNDS {
                 without.push(turn_ns(turns, work));
-                let mut request = Request {
-                    pid: Some(std::process::id()),
-                    cost_budget: 1.0,
-                    ..Request::new(kind, 60.0, "cost")
-                };
-                if *kind == "trace" {
-                    request.options.insert("calls".to_owned(), "20000".to_owned());
-                }
-                let Some(mut armed) = arm(&request) else { return };
+                let Some(mut armed) = arm(&request(kind, &sleeper)) else { return };
                 with.push(turn_ns(turns, work));
                 armed.poll();
-                let raw = armed.finish();
-                let ns = raw.captured.cost_kernel_ns.unwrap_or(0) as f64;
+                let captured = armed.finish().captured;
+                let ns = captured.cost_kernel_ns.unwrap_or(0) as f64;
                 each.push(ns / f64::from(turns));
+                event.push(ns / captured.events as f64);
             }
             let (without, with) = (median(without), median(with));
             println!(
-                "{kind:9} {load:24} {without:9.0} ns without, {with:9.0} ns with, {:+7.0} ns; programs {:.0} ns a turn",
+                "{kind:16} {load:30} {without:9.0} ns without, {with:9.0} ns with, {:+7.0} ns; programs {:.0} ns a turn, \
+                 {:.0} ns an event",
                 with - without,
-                median(each)
+                median(each),
+                median(event)
             );
         }
     }
+    cost_of_sockets(&sleeper);
+}
+
+/// What each socket and its descriptor add to a capture from beginning to end. No program runs meanwhile.
+fn cost_of_sockets(sleeper: &Sleeper) {
+    const PAIRS: usize = 500;
+    let resource = rustix::process::Resource::Nofile;
+    let limit = rustix::process::getrlimit(resource);
+    let most = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    rustix::process::setrlimit(resource, most).unwrap();
+    let capture = |_| _ = arm(&request("sockets", sleeper)).map(Armed::finish);
+    let round = |_| turn_ns(1, capture) / 1e6;
+    let without = median((0..ROUNDS).map(round).collect());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let pair = |_| (TcpStream::connect(at).unwrap(), listener.accept().unwrap());
+    let pairs: Vec<_> = (0..PAIRS).map(pair).collect();
+    let with = median((0..ROUNDS).map(round).collect());
+    println!(
+        "sockets: {without:.2} ms without, {with:.2} ms with {} sockets and descriptors, {:+.2} ms",
+        2 * pairs.len(),
+        with - without
+    );
 }

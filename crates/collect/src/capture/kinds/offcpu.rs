@@ -8,6 +8,9 @@
 //! A wait is seen from the moment that its thread leaves the CPU: one that began before the capture is not. One that
 //! goes on at the end counts up to there and is marked. Most threads of a healthy machine sleep most of the time, idle:
 //! the longest time is not the trouble, the time of those who had work to do is.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): a switch from one thread to another takes 4.1 µs longer (through a
+//! pipe, on one CPU: 2.7 to 6.7 µs of CPU), one between threads that are not asked for 200 to 330 ns.
 
 use aya::include_bytes_aligned;
 use mitra_model::capture::{CaptureHistogram, Raw, RawStack};
@@ -22,7 +25,8 @@ pub(super) const KIND: Kind = Kind {
     name: "offcpu",
     help: "time off CPU by stack: what threads wait for; --d-only for what nothing can interrupt. A wait that began before is \
            not seen",
-    cost: "about 2.5 µs for each context switch, also for those that are not asked for: 2 % of a CPU at 8,000 per second",
+    cost: "about 4 µs for each context switch, and 200 to 330 ns for those that are not asked for: 2 % of a CPU \
+           at 5,000 per second",
     since: "5.8",
     attaches: &["sched_switch"],
     columns: &[

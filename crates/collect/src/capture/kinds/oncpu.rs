@@ -5,6 +5,9 @@
 //! A clock ticks 99 times a second on each CPU and looks at who runs: what takes a hundredth of the time of one CPU is
 //! seen once a second, and what is shorter than that only on average. What happens with interrupts turned off is seen
 //! when they are turned on again, in the function that does so. Time off CPU is not seen: that is `offcpu`.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): the program takes 10 µs for a sample while nothing else runs, 15 µs
+//! while others compile; work on all CPUs becomes no slower than it varies by itself (1 %).
 
 use aya::include_bytes_aligned;
 use aya::programs::perf_event::{PerfEventConfig, SamplePolicy, SoftwareEvent};
@@ -19,7 +22,7 @@ use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
 pub(super) const KIND: Kind = Kind {
     name: "oncpu",
     help: "where CPU time goes, by stack: samples at 99 Hz on every CPU",
-    cost: "about 9 µs for each sample: 0.1 % of each CPU that is busy, whatever it does",
+    cost: "about 10 µs for each sample: 0.1 % of each CPU that is busy, whatever it does",
     since: "5.8",
     attaches: &["cpu-clock (perf_event)"],
     columns: &[

@@ -8,6 +8,9 @@
 //! the difference is what happened meanwhile. A socket that both began and ended in between is not seen. Where there are
 //! too many to see them all at the beginning, what happened to those left out meanwhile is not known. With `--pid`
 //! the sockets are those of that process, in its network namespace. `--comm` is the name of the owner.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine): 1,000 TCP sockets with a descriptor each take 10 ms of CPU, 2 ms of
+//! them at the beginning.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +30,8 @@ use crate::net::ask::{self, Asker};
 pub(super) const KIND: Kind = Kind {
     name: "sockets",
     help: "each TCP and UDP socket: queues, round trip, retransmissions, what holds it up, and its owner",
-    cost: "nothing while it waits; each socket is read twice, and the descriptors of all processes once to find owners",
+    cost: "nothing while it waits; each socket is read twice, and the descriptors of all processes once to find \
+           owners: 10 ms for 1,000 of both",
     since: "3.3; bytes sent and received: 4.1; for how long it could not send: 4.10",
     attaches: &["sock_diag"],
     columns: COLUMNS,
