@@ -68,6 +68,7 @@ struct waiting {
 	__u32 sent_at_answer;
 	char comm[16];
 };
+_Static_assert(sizeof(struct waiting) == 200, "twin: src/bpf/dns.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -12,8 +12,8 @@ use super::sys::{MapReader, Plain, zeroed};
 pub const DNS_BUCKETS: usize = 15;
 /// As many entries as the kernel's map holds.
 const SERVERS_MAX: usize = 64;
-/// So many sockets are looked at for questions that are still open; a machine with more asks for others.
-const OPEN_MAX: usize = 256;
+/// As many sockets as the kernel's map holds: one that is looked at now and then would be counted twice.
+const OPEN_MAX: usize = 1024;
 /// Who has no answer after so long just keeps its socket. Twin: `GIVE_UP_NS_MAX` in bpf/dns.bpf.c.
 const GIVE_UP_NS_MAX: u64 = 30_000_000_000;
 

@@ -172,7 +172,7 @@ fn fell_silent(view: &View<'_>, one: &Served<'_>) -> bool {
     let answered = ended.zip(&unanswered, |ended, unanswered| ended - unanswered);
     let (mut since, mut waited_s) = (view.window.since, 0.0);
     for (i, t) in waits.t.iter().enumerate() {
-        let is_any = |of: &Signal| of.t.binary_search(t).is_ok_and(|at| of.v[at] > 1e-6);
+        let is_any = |ends: &Signal| ends.t.binary_search(t).is_ok_and(|at| ends.v[at] > 1e-6);
         waited_s += waits.v[i] * waits.dt[i];
         let silent_s = words::between(since, *t);
         // Who gives up may ask for another name and be answered in the same second.
