@@ -126,7 +126,9 @@ fn finding(view: &View<'_>, full: &Full<'_, '_>) -> Finding {
     let span = full.run.span();
     finding.evidence.push(view.task_evidence("task.fds", process, from, full.peak, span));
     finding.evidence.push(view.task_evidence("task.fd_limit", process, None, full.limit, span));
-    finding.evidence.extend(view.evidence("tcpext.ListenOverflows", "", span));
+    // A server in another network namespace is counted there.
+    let overflows = view.evidence("tcpext.ListenOverflows", "", span);
+    finding.evidence.extend(overflows.filter(|e| e.during > 0.0));
     finding.confidence = if from.is_some() { 0.95 } else { 0.85 };
     if from.is_some_and(|f| f < 0.5 * full.peak) {
         finding.remarks.push(
