@@ -20,6 +20,7 @@ MAY_USE = {
     "mitra-diagnose": {"mitra-model"},
     "mitra-rules": {"mitra-model"},
     "mitra-inspect": {"mitra-model"},
+    "mitra-search": {"mitra-model"},
     "mitra-app": {
         "mitra-model",
         "mitra-parse",
@@ -28,6 +29,7 @@ MAY_USE = {
         "mitra-diagnose",
         "mitra-rules",
         "mitra-inspect",
+        "mitra-search",
     },
     # Outside of the product: starts the binary, and reads archives for the baselines it is compared with.
     "mitra-lab": {"mitra-model", "mitra-archive"},
@@ -42,7 +44,10 @@ TESTS_MAY_USE: dict[tuple[str, str], str] = {
 # Dependencies that are heavy to build or shape the code around them stay in the crate that exists for them.
 OWNERS = {
     "aya": {"mitra-collect"},
-    "zstd": {"mitra-archive"},
+    "zstd": {"mitra-archive", "mitra-search"},
+    "tantivy": {"mitra-search"},
+    "ureq": {"mitra-search"},
+    "rustls": {"mitra-search"},
     "blazesym": {"mitra-inspect"},
     "clap": {"mitra-app", "mitra-lab"},
     "ratatui": {"mitra-app"},
@@ -58,7 +63,7 @@ PURE = {"mitra-model", "mitra-parse", "mitra-diagnose", "mitra-rules"}
 IMPURE = {"rustix", "libc", "nix", "memmap2", "tokio", "mio", "hyper", "reqwest", "ureq", "walkdir"}
 
 # Crates whose own clippy.toml lifts the ban on ambient file access.
-MAY_TOUCH_FILES = {"mitra-collect", "mitra-archive", "mitra-inspect", "mitra-app", "mitra-lab"}
+MAY_TOUCH_FILES = {"mitra-collect", "mitra-archive", "mitra-inspect", "mitra-search", "mitra-app", "mitra-lab"}
 
 # A crate with such a name collects what nobody wanted to find a place for.
 NO_SUCH_NAMES = {"common", "util", "utils", "helpers", "shared", "misc", "core", "lib"}

@@ -28,10 +28,13 @@ completion bash bash-completion/completions/mitra
 completion zsh zsh/site-functions/_mitra
 completion fish fish/vendor_completions.d/mitra.fish
 
-sed "s|@PREFIX@|$prefix|g" packaging/mitra.service >"$pages/mitra.service"
-install -D -m 644 "$pages/mitra.service" "$destdir$unitdir/mitra.service"
-# An example: what stands in /etc belongs to whoever runs the machine.
+for unit in mitra.service mitra-index.service; do
+    sed "s|@PREFIX@|$prefix|g" "packaging/$unit" >"$pages/$unit"
+    install -D -m 644 "$pages/$unit" "$destdir$unitdir/$unit"
+done
+# Examples: what stands in /etc belongs to whoever runs the machine.
 install -D -m 644 packaging/mitra.toml "$destdir$prefix/share/doc/mitra/mitra.toml"
+install -D -m 644 packaging/index.yaml "$destdir$prefix/share/doc/mitra/index.yaml"
 install -m 644 docs/*.md "$destdir$prefix/share/doc/mitra/"
 
 echo "installed mitra in $destdir$prefix"

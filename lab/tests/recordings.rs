@@ -36,9 +36,11 @@ const BY_NAME: &str = "allocator-carrier-misfit";
 fn explain(archive: &Path, window: Span) -> serde_json::Value {
     let reader = Reader::open(archive).unwrap();
     let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics())).unwrap();
-    let report = mitra_diagnose::explain(&Request { window, baseline: None }, &scan, &mut |span| {
-        detail(&reader, span)
-    });
+    let report = mitra_diagnose::explain(
+        &Request { window, baseline: None, history: mitra_diagnose::History::default() },
+        &scan,
+        &mut |span| detail(&reader, span),
+    );
     serde_json::to_value(report).unwrap()
 }
 

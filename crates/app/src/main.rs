@@ -1,5 +1,6 @@
 //! The one binary: `mitra`.
 
+mod changes;
 mod cli;
 mod commands;
 mod errors;
@@ -15,6 +16,7 @@ mod quotes;
 mod recorder;
 mod render;
 mod signals;
+mod timetables;
 mod tui;
 mod when;
 

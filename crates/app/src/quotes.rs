@@ -114,6 +114,7 @@ mod tests {
         let incident = Incident {
             onset: Moment(0),
             end: None,
+            changes: Vec::new(),
             lost_task_seconds: None,
             symptoms: Vec::new(),
             root_cause: Root::default(),

@@ -116,6 +116,12 @@ impl Here {
         Here { now: nanoseconds(Timestamp::now()).unwrap_or(i64::MAX), zone: TimeZone::system() }
     }
 
+    /// By how many seconds the clock on the wall is ahead of UTC at a moment.
+    #[must_use]
+    pub fn offset_s(&self, ns: i64) -> i32 {
+        Timestamp::from_nanosecond(i128::from(ns)).map_or(0, |t| self.zone.to_offset(t).seconds())
+    }
+
     fn zoned(&self) -> Option<Zoned> {
         Timestamp::from_nanosecond(i128::from(self.now)).ok().map(|t| t.to_zoned(self.zone.clone()))
     }

@@ -127,6 +127,12 @@ impl Reader {
         Some(Span { since: first_placed.at(first.index.first), until })
     }
 
+    /// The folder that it reads.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The machine, as the latest part describes it.
     #[must_use]
     pub fn host(&self) -> &HostInfo {

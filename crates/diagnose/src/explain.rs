@@ -8,17 +8,20 @@ use mitra_model::report::{
 use mitra_model::time::SECOND;
 use mitra_model::{EventKind, Metric, SeriesSet, Span, lookup};
 
+use crate::changes::History;
 use crate::parts::{self, BASELINE_NS, Part};
 use crate::view::View;
 use crate::{areas, conditions, episodes, growth, ledger, verdict};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Request {
+pub struct Request<'a> {
     /// What to explain.
     pub window: Span,
     /// What to compare it with; `None` lets the quiet time beside each episode serve.
     pub baseline: Option<Span>,
+    /// What was changed on the machine in the window and in the day before.
+    pub history: History<'a>,
 }
 
 /// Causes build up before they hurt, so the look begins a little before the first trigger.
@@ -122,7 +125,7 @@ struct Focus {
 
 /// Explains a window. `scan` holds [`scan_metrics`] of the window; `detail` loads [`detail_metrics`] of any span.
 pub fn explain(
-    request: &Request,
+    request: &Request<'_>,
     scan: &SeriesSet,
     detail: &mut dyn FnMut(Span) -> Result<SeriesSet, String>,
 ) -> Report {
@@ -144,6 +147,7 @@ pub fn explain(
         let set = &sets[focus.set];
         let mut view = View::new(set, focus.window, focus.base.map_or(set, |i| &sets[i]), focus.baseline);
         view.around = whole.map_or(scan, |i| &sets[i]);
+        view.history = request.history;
         let mut observed = verdict::observe(&view);
         // What lasts to the end of a part of which the next one is not looked at ends with the episode.
         if view.window.until < window.until && !focus.goes_on {
@@ -187,7 +191,7 @@ pub fn explain(
 
 /// The parts of the episodes that are looked at, with what was loaded for each.
 fn focuses(
-    request: &Request,
+    request: &Request<'_>,
     scan: &SeriesSet,
     window: Span,
     whole: Option<usize>,

@@ -13,6 +13,7 @@
 pub mod areas;
 mod captured;
 mod case;
+pub mod changes;
 pub mod compare;
 pub mod condition;
 pub mod conditions;
@@ -42,6 +43,7 @@ pub mod view;
 pub mod words;
 
 pub use case::explain_files;
+pub use changes::History;
 pub use condition::{Condition, Finding, Observation, Role};
 pub use conditions::all as conditions;
 pub use explain::{AWAKE, LEADER, Request, detail_metrics, explain, scan_metrics};

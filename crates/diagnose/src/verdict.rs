@@ -9,7 +9,7 @@ use mitra_model::{Era, SeriesSet, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::view::View;
-use crate::{captured, conditions, device, graph, ledger, words};
+use crate::{captured, changes, conditions, device, graph, ledger, words};
 
 /// An active condition with its number in the list.
 struct Active {
@@ -280,13 +280,19 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
     // A root that explains half of the lost time outranks one about whose loss nothing is known.
     let weight = |a: &Active| a.finding.confidence * (0.2 + share(&a.finding).unwrap_or(0.3));
     ranked.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    let root_remarks = |a: &Active| {
+        let known = changes::remark(view.history, a.condition.id, &a.finding.culprit, a.finding.onset);
+        // Of a change that is the cause everything is said already.
+        let known = known.filter(|_| a.condition.id != "config-drift");
+        a.finding.remarks.iter().cloned().chain(known).collect()
+    };
     let as_root = |a: &Active| Root {
         condition: a.condition.id.to_owned(),
         confidence: (a.finding.confidence.clamp(0.0, 1.0) * 100.0).round() / 100.0,
         share: share(&a.finding).map(|s| (s * 100.0).round() / 100.0),
         culprit: a.finding.culprit.clone(),
         statement: a.finding.statement.clone(),
-        remarks: a.finding.remarks.clone(),
+        remarks: root_remarks(a),
     };
     let first = ranked[0];
     let effects = links.effects(first.condition.id);
@@ -339,6 +345,12 @@ fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Lin
         other_roots: ranked[1..].iter().map(|a| as_root(a)).collect(),
         chain,
         ruled_out,
+        changes: changes::before(view.history.changes, first.finding.onset, first.finding.step_s, |change| {
+            active.values().any(|a| {
+                conditions::config_drift::is_fed_by(a.condition.id, change)
+                    || changes::is_reached(change, a.condition.id, a.finding.culprit.cgroup.as_deref())
+            })
+        }),
         unknown: observed.untold(&effects.iter().copied().chain([first.condition.id]).collect()),
         remedies: ranked.iter().flat_map(|a| (a.condition.remedies)(&a.finding)).collect(),
         next: ranked.iter().flat_map(|a| (a.condition.next)(&a.finding)).collect(),

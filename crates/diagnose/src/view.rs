@@ -6,6 +6,7 @@ use mitra_model::report::{Evidence, Quote};
 use mitra_model::time::SECOND;
 use mitra_model::{Event, Series, SeriesSet, Span, lookup};
 
+use crate::changes::History;
 use crate::condition::{Finding, Observation};
 use crate::process::{self, Process};
 use crate::quote;
@@ -28,6 +29,8 @@ pub struct View<'a> {
     /// Whether the set is the evidence of one case, gathered from files whose times may not compare: then what a series
     /// was before is asked of the series itself where there is no baseline.
     pub is_case: bool,
+    /// What was changed on the machine, as far as it is known.
+    pub history: History<'a>,
     processes: OnceCell<Vec<Process<'a>>>,
 }
 
@@ -52,7 +55,16 @@ impl<'a> View<'a> {
     /// A view of `window`, to be compared with `baseline`.
     #[must_use]
     pub fn new(set: &'a SeriesSet, window: Span, base_set: &'a SeriesSet, baseline: Option<Span>) -> Self {
-        View { set, window, base_set, baseline, around: set, is_case: false, processes: OnceCell::new() }
+        View {
+            set,
+            window,
+            base_set,
+            baseline,
+            around: set,
+            is_case: false,
+            history: History::default(),
+            processes: OnceCell::new(),
+        }
     }
 
     /// A view of everything that is known of one case, to be compared with everything of the good side.
@@ -65,6 +77,7 @@ impl<'a> View<'a> {
             baseline: good.map(|_| Span::ALL),
             around: set,
             is_case: true,
+            history: History::default(),
             processes: OnceCell::new(),
         }
     }

@@ -6,8 +6,9 @@ mod support;
 
 use std::sync::Arc;
 
+use mitra_diagnose::History;
 use mitra_model::time::SECOND;
-use mitra_model::{EventKind, TextSeries, lookup};
+use mitra_model::{EventKind, TextSeries, Timetable, lookup};
 use support::{HEALTHY, INCIDENT, Machine, START, ids, is_on, root, row};
 
 const N: usize = HEALTHY + INCIDENT + 20;
@@ -360,7 +361,7 @@ fn a_setting_that_was_changed_before_the_state_it_feeds() {
         m.sys("vm.pgscan_kswapd", 0.0, 60_000.0).sys("vm.pgsteal_file", 0.0, 50_000.0);
         m.sys("mem.free", 2e9, 2e9).sys("psi.memory_some", 0.0, 0.1);
     };
-    let mut m = setting("sysctl.vm.min_free_kbytes", 67_584.0, 4_000_000.0);
+    let mut m = setting("sysctl.vm.min_free_kbytes", 67_584.0 * 1024.0, 4_000_000.0 * 1024.0);
     eviction(&mut m);
     let report = m.explain();
     assert_eq!(ids(&report), ["config-drift"]);
@@ -371,10 +372,15 @@ fn a_setting_that_was_changed_before_the_state_it_feeds() {
     let mut m = Machine::idle();
     eviction(&mut m);
     assert!(m.explain().incidents.is_empty());
-    let mut m = setting("sysctl.vm.min_free_kbytes", 4_000_000.0, 67_584.0);
+    let mut m = setting("sysctl.vm.min_free_kbytes", 4_000_000.0 * 1024.0, 67_584.0 * 1024.0);
     eviction(&mut m);
     assert!(m.explain().incidents.is_empty());
-    assert!(setting("sysctl.vm.min_free_kbytes", 67_584.0, 4_000_000.0).explain().incidents.is_empty());
+    assert!(
+        setting("sysctl.vm.min_free_kbytes", 67_584.0 * 1024.0, 4_000_000.0 * 1024.0)
+            .explain()
+            .incidents
+            .is_empty()
+    );
 }
 
 #[test]
@@ -441,6 +447,33 @@ fn bursts_of(period: usize, waits: f64, lifetime: f64) -> Machine {
     m.values("tasks.run_delay", "", 0, each(|i| if is_burst(i) { waits } else { 0.01 }));
     m.values("psi.cpu_some", "", 0, each(|i| if is_burst(i) { waits.min(0.9) } else { 0.0 }));
     m
+}
+
+#[test]
+fn one_burst_is_enough_where_a_crontab_says_that_it_was_due() {
+    let mut m = bursts(1_000, 1.5);
+    m.task(50, "cron", 0);
+    set_text(&mut m, "exited.parent_comm", "50:report", 0, "cron");
+    let due = |place: &str, what: &str, late: i64| Timetable {
+        what: what.to_owned(),
+        place: place.to_owned(),
+        calendar: "*/5 * * * *".to_owned(),
+        delay_max_s: 0.0,
+        due: vec![START + (HEALTHY as i64 + late) * SECOND],
+    };
+    let explain = |timetables: &[Timetable]| m.explain_with(History { timetables, ..History::default() });
+    let report =
+        explain(&[due("/etc/crontab:17", "/usr/bin/report --all", 0), due("/etc/crontab:18", "true", 0)]);
+    assert_eq!(ids(&report), ["scheduled-burst"], "{:#?}", report.incidents);
+    let root = &report.incidents[0].root_cause;
+    assert_eq!(root.culprit.path.as_deref(), Some("/etc/crontab:17"));
+    assert!(
+        root.remarks.iter().any(|r| r.contains("*/5 * * * * /usr/bin/report --all")),
+        "{:?}",
+        root.remarks
+    );
+    let other = explain(&[due("/etc/crontab:17", "report", 20)]);
+    assert!(!ids(&other).contains(&"scheduled-burst"), "it was due at another time");
 }
 
 #[test]

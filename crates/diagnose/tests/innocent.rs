@@ -69,6 +69,15 @@ fn who_reads_something_for_the_first_time_fetches_nothing_again() {
     assert!(is_active(&stream(3_900.0), "streaming-read-flood"));
 }
 
+#[test]
+fn who_fetches_its_pages_from_swap_is_no_victim_of_a_stream() {
+    let mut m = stream(3_900.0);
+    m.task_rate(51, "task.read_bytes", 0.0, 0.0).task_rate(51, "task.majflt", 0.0, 3_000.0);
+    assert!(is_active(&m, "streaming-read-flood"));
+    m.sys("vm.pswpin", 0.0, 2_950.0);
+    assert!(!is_active(&m, "streaming-read-flood"));
+}
+
 /// Four pages of a victim come back for each request of the stream: in the mean of all requests they are small.
 #[test]
 fn who_streams_does_not_thrash_because_a_victim_reads_small() {

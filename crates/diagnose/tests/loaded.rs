@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use mitra_diagnose::{detail_metrics, scan_metrics};
+use mitra_diagnose::{changes, detail_metrics, scan_metrics};
 use mitra_model::lookup;
 
 /// What only files of others hold, which are read whole: results of load generators, mappings of one process.
@@ -39,7 +39,9 @@ fn every_metric_that_is_looked_at_is_loaded() {
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
     let named: BTreeSet<&str> = all.iter().flat_map(|source| named(source)).collect();
     assert!(named.len() > 200 && named.contains("vm.pgscan_direct"), "{named:?}");
-    let loaded = scan_metrics().into_iter().chain(detail_metrics()).map(|metric| metric.name);
+    let of_changes = changes::settings().into_iter().chain(changes::limits());
+    let loaded =
+        scan_metrics().into_iter().chain(detail_metrics()).chain(of_changes).map(|metric| metric.name);
     let loaded: BTreeSet<&str> = loaded.collect();
     let of_files = |name: &&&str| OF_FILES.iter().any(|prefix| name.starts_with(prefix));
     let missing: Vec<_> = named.difference(&loaded).filter(|name| !of_files(name)).collect();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mitra_diagnose::{Request, detail_metrics, explain, scan_metrics};
+use mitra_diagnose::{History, Request, detail_metrics, explain, scan_metrics};
 use mitra_model::time::SECOND;
 use mitra_model::{Axis, Entity, Kind, Series, SeriesSet, Span, TextSeries};
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ proptest! {
                 }
             }
         }
-        let request = Request { window: Span { since: 0, until: t + SECOND }, baseline: None };
+        let request = Request { window: Span { since: 0, until: t + SECOND }, baseline: None, history: History::default() };
         let report = explain(&request, &set, &mut |_| Ok(set.clone()));
         for incident in &report.incidents {
             for root in std::iter::once(&incident.root_cause).chain(&incident.other_roots) {

@@ -5,6 +5,7 @@
 //! it was.
 
 pub mod capture;
+pub mod change;
 pub mod compare;
 pub mod event;
 pub mod frame;
@@ -15,8 +16,10 @@ pub mod report;
 pub mod series;
 pub mod strings;
 pub mod time;
+pub mod timetable;
 
 pub use capture::{CaptureRow, Captured};
+pub use change::{Change, ChangeKind};
 pub use event::{Event, EventKind, Place};
 pub use frame::{Frame, HostInfo, Key, NA, Table};
 pub use kstack::{WaitKind, wait_kind};
@@ -24,6 +27,7 @@ pub use metric::{Entity, Kernel, Kind, Metric, Unit, column, columns, lookup};
 pub use series::{Axis, Series, SeriesSet, TextSeries};
 pub use strings::{StrId, Strings};
 pub use time::{Era, Span, Stamp};
+pub use timetable::Timetable;
 
 /// The manual page that stands at the top of a source file: its leading comment, without the marks. What has a file of its
 /// own, as a condition or a kind of capture, is described there and nowhere else.

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::change::Change;
 use crate::time::{Era, SECOND};
 
 /// The name of the schema of [`Report`].
@@ -234,6 +235,10 @@ pub struct Incident {
     pub ruled_out: Vec<RuledOut>,
     /// What could not be told.
     pub unknown: Vec<Unknown>,
+    /// What was changed on the machine in the day before it began, the last change first; those that feed a condition of it
+    /// before all others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     /// What to do.
     pub remedies: Vec<Remedy>,
     /// What to measure next.

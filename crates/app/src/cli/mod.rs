@@ -5,6 +5,7 @@ mod explain;
 mod probes;
 mod record;
 mod rules;
+mod search;
 mod shared;
 mod values;
 
@@ -19,6 +20,7 @@ pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
 pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
+pub use search::{DiffArgs, IndexArgs, IndexPlaceArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
 pub use shared::{ArchiveArgs, RangeArgs, SelectArgs};
 pub use values::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
 
@@ -75,6 +77,16 @@ pub enum Command {
     Live(LiveArgs),
     /// Arm a probe that costs too much to run always: off-CPU time, CPU time, page faults, … by stack
     Capture(CaptureArgs),
+    /// Read files and settings of this machine into the index, once or as a service
+    Index(IndexArgs),
+    /// Ask the index: documents, hosts or values, today or on any day
+    Search(SearchArgs),
+    /// Show what a file of a host said, now or at any time
+    Show(ShowArgs),
+    /// Show what changed in a file of a host, or what differs between two hosts
+    Diff(DiffArgs),
+    /// Show which hosts differ from their peers, and in what
+    Outliers(OutliersArgs),
     /// Show recorded values
     Dump(DumpArgs),
     /// Show what an archive holds and what it costs

@@ -3,10 +3,11 @@
 use anyhow::{Context, Result, anyhow};
 use mitra_archive::{Awake, Query, Reader};
 use mitra_diagnose::Request;
-use mitra_model::report::Report;
+use mitra_model::report::{Report, UnavailableSource};
 use mitra_model::time::SECOND;
 use mitra_model::{Entity, SeriesSet, Span};
 
+use crate::changes;
 use crate::cli::{Baseline, ExplainArgs};
 use crate::commands::show;
 use crate::errors::usage;
@@ -86,7 +87,12 @@ pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<
         return imported(reader, window, baseline);
     }
     let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics()))?;
-    Ok(mitra_diagnose::explain(&Request { window, baseline }, &scan, &mut |span| detail(reader, span)))
+    let known = changes::known(reader, window)?;
+    let request = Request { window, baseline, history: known.history() };
+    let mut report = mitra_diagnose::explain(&request, &scan, &mut |span| detail(reader, span));
+    let trouble = known.trouble.into_iter().map(|why| UnavailableSource { source: "index".to_owned(), why });
+    report.recorder.unavailable.extend(trouble);
+    Ok(report)
 }
 
 /// Explains what was imported as the files that it was: lost time and pressure, by which a recording is searched, are not

@@ -17,6 +17,7 @@ mod record;
 mod rules;
 mod select;
 mod show;
+mod state;
 mod status;
 #[cfg(feature = "bpf")]
 mod unnamed;
@@ -42,6 +43,11 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Compare(args) => compare::run(&args, &style),
         Command::Import(args) => import::run(&args),
         Command::Live(args) => crate::live::run(&args, cli.color),
+        Command::Index(args) => state::index::run(&args, &style),
+        Command::Search(args) => state::search::run(&args, &style),
+        Command::Show(args) => state::show::run(&args, &style),
+        Command::Diff(args) => state::diff::run(&args, &style),
+        Command::Outliers(args) => state::outliers::run(&args, &style),
         Command::Dump(args) => dump::run(&args, &style),
         Command::Status(args) => status::run(&args, &style),
         Command::Export(args) => export::run(&args),

@@ -5,6 +5,7 @@ use mitra_model::report::{
     RecorderState, Remedy, Report, Root, RuledOut, SCHEMA, UnavailableSource, Unknown, Window,
 };
 use mitra_model::time::SECOND;
+use mitra_model::{Change, ChangeKind};
 
 mod files;
 
@@ -69,6 +70,26 @@ pub fn flood() -> Report {
     }
 }
 
+fn changed(
+    kind: ChangeKind,
+    name: &str,
+    seconds_before: i64,
+    (from, to): (Option<&str>, Option<&str>),
+    diff: Option<&str>,
+) -> Change {
+    Change {
+        at: Moment(ONSET - seconds_before * SECOND),
+        not_before: None,
+        kind,
+        name: name.into(),
+        cgroup: (kind == ChangeKind::Cgroup).then(|| "/backup".into()),
+        from: from.map(Into::into),
+        to: to.map(Into::into),
+        diff: diff.map(Into::into),
+        source: "index",
+    }
+}
+
 fn flood_incident() -> Incident {
     Incident {
         onset: Moment(ONSET),
@@ -129,6 +150,16 @@ fn flood_incident() -> Incident {
             needs: "dns latency".into(),
             command: None,
         }],
+        changes: vec![
+            changed(ChangeKind::Cgroup, "memory.max", 300, (None, Some("4000000000")), None),
+            changed(
+                ChangeKind::File,
+                "/etc/cron.d/backup",
+                7200,
+                (None, None),
+                Some("@@ -1 +1 @@\n-0 3 * * * root dd iflag=direct\n+0 3 * * * root dd"),
+            ),
+        ],
         remedies: vec![Remedy {
             action: "Keep what dd reads out of the page cache, or limit the memory of its group.".into(),
             command: "dd if=/data/big iflag=direct bs=4M of=/backup/big".into(),

@@ -1,6 +1,7 @@
 //! How things look on standard output.
 
 pub mod capture;
+pub mod changed;
 pub mod compare;
 #[cfg(test)]
 pub mod examples;

@@ -3,6 +3,7 @@
 use mitra_model::Era;
 use mitra_model::report::{Advice, Culprit, Incident, Ledger, Moment, Remedy, Report, Root, Unknown, Window};
 
+use crate::render::changed;
 use crate::render::page::Page;
 use crate::render::proof::{self, Shown};
 use crate::render::sources::{self, range};
@@ -126,6 +127,7 @@ fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, shown: &mut Show
             page.paragraph(10, 12, None, &format!("- {remark}"));
         }
     }
+    changed::text(page, incident);
     if !incident.remedies.is_empty() {
         page.heading("What to do");
         remedies(page, 2, &incident.remedies);

@@ -1,21 +1,29 @@
-//! A setting of the kernel was changed, and what it governs went wrong right after.
+//! A setting of the kernel was changed, and what it governs went wrong after it.
 //!
 //! Most changes do no harm, and most harm has other causes; so a change counts only when it went in the direction that brings
 //! about a state that is now there, and came before it. The table below says which setting feeds which state. A limit that is
 //! reached because the load grew, with the setting as it always was, is that limit's own condition.
+//!
+//! How long before depends on the setting. Most act at once. What says how memory is to be reclaimed acts when memory gets
+//! scarce, which may be half an hour later. A limit that was lowered acts when it is reached: there the proof is not the time
+//! but that what is held against it lies at the new limit and below the old one, which would have held.
+//!
+//! Limits of control groups are no settings of the kernel: what happens at them has conditions of its own, which say when the
+//! limit was changed.
 
 use mitra_model::report::{Evidence, Moment, Next, Remedy};
 use mitra_model::time::SECOND;
-use mitra_model::{Span, lookup};
+use mitra_model::{Change, ChangeKind, lookup};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::view::View;
 use crate::words;
+use crate::{changes, network};
 
 /// The condition.
 pub const CONDITION: Condition = Condition {
     id: "config-drift",
-    title: "a setting was changed right before",
+    title: "a setting was changed before",
     role: Role::Root,
     area: "host",
     needs: NEEDS,
@@ -43,6 +51,11 @@ const NEEDS: &[&str] = &[
     "sysctl.net.core.somaxconn",
     "sysctl.net.netfilter.nf_conntrack_max",
     PORT_RANGE,
+    "files.nr",
+    "conntrack.count",
+    "sock.tcp_orphan",
+    "listener.backlog",
+    "listener.queue",
 ];
 
 /// Two ports. What counts is how many lie between them.
@@ -57,15 +70,29 @@ enum Way {
     Either,
 }
 
+/// When a change shows.
+#[derive(Clone, Copy, PartialEq)]
+enum Acts {
+    /// At once, or when a limit is reached or a cache is shrunk.
+    Now,
+    /// When memory gets scarce.
+    WhenScarce,
+    /// When this, of the whole machine, comes to it.
+    AtLevel(&'static str),
+    /// For those who listen from then on, when their queue is full.
+    ForListeners,
+}
+
 /// A setting and a state that it can bring about.
 struct Feeds {
     setting: &'static str,
     way: Way,
+    acts: Acts,
     effects: &'static [&'static str],
 }
 
-const fn feeds(setting: &'static str, way: Way, effects: &'static [&'static str]) -> Feeds {
-    Feeds { setting, way, effects }
+const fn feeds(setting: &'static str, way: Way, acts: Acts, effects: &'static [&'static str]) -> Feeds {
+    Feeds { setting, way, acts, effects }
 }
 
 /// Writers are made to wait at the limit of dirty pages; the smaller it is the sooner. A limit in bytes that was 0 did not hold.
@@ -82,33 +109,60 @@ const KEPT_FREE: &[&str] = &[
 ];
 
 static TABLE: &[Feeds] = &[
-    feeds("sysctl.vm.dirty_ratio", Way::Down, DIRTY),
-    feeds("sysctl.vm.dirty_background_ratio", Way::Either, DIRTY),
-    feeds("sysctl.vm.dirty_bytes", Way::Either, DIRTY),
-    feeds("sysctl.vm.dirty_background_bytes", Way::Either, DIRTY),
-    feeds("sysctl.vm.swappiness", Way::Up, &["swap-thrash"]),
-    feeds("sysctl.vm.min_free_kbytes", Way::Up, KEPT_FREE),
-    feeds("sysctl.vm.watermark_scale_factor", Way::Up, KEPT_FREE),
-    feeds("sysctl.vm.nr_hugepages", Way::Up, KEPT_FREE),
-    feeds("sysctl.vm.zone_reclaim_mode", Way::Up, &["direct-reclaim", "page-cache-eviction", "refaults"]),
-    feeds("sysctl.vm.compaction_proactiveness", Way::Up, &["compaction-stall"]),
-    feeds("sysctl.vm.vfs_cache_pressure", Way::Down, &["slab-dentry-bloat", "slab-inode-bloat"]),
-    feeds("sysctl.fs.file-max", Way::Down, &["fd-exhaustion"]),
-    feeds("sysctl.net.ipv4.tcp_max_orphans", Way::Down, &["tcp-orphan-pressure"]),
-    feeds("sysctl.net.ipv4.tcp_mem", Way::Down, &["tcp-memory-pressure"]),
-    feeds("sysctl.net.core.somaxconn", Way::Down, &["listen-overflow"]),
-    feeds("sysctl.net.netfilter.nf_conntrack_max", Way::Down, &["conntrack-full"]),
-    feeds(PORT_RANGE, Way::Down, &["port-exhaustion"]),
+    feeds("sysctl.vm.dirty_ratio", Way::Down, Acts::Now, DIRTY),
+    feeds("sysctl.vm.dirty_background_ratio", Way::Either, Acts::Now, DIRTY),
+    feeds("sysctl.vm.dirty_bytes", Way::Either, Acts::Now, DIRTY),
+    feeds("sysctl.vm.dirty_background_bytes", Way::Either, Acts::Now, DIRTY),
+    feeds("sysctl.vm.swappiness", Way::Up, Acts::WhenScarce, &["swap-thrash"]),
+    feeds("sysctl.vm.min_free_kbytes", Way::Up, Acts::WhenScarce, KEPT_FREE),
+    feeds("sysctl.vm.watermark_scale_factor", Way::Up, Acts::WhenScarce, KEPT_FREE),
+    feeds("sysctl.vm.nr_hugepages", Way::Up, Acts::WhenScarce, KEPT_FREE),
+    feeds(
+        "sysctl.vm.zone_reclaim_mode",
+        Way::Up,
+        Acts::WhenScarce,
+        &["direct-reclaim", "page-cache-eviction", "refaults"],
+    ),
+    feeds("sysctl.vm.compaction_proactiveness", Way::Up, Acts::Now, &["compaction-stall"]),
+    feeds(
+        "sysctl.vm.vfs_cache_pressure",
+        Way::Down,
+        Acts::WhenScarce,
+        &["slab-dentry-bloat", "slab-inode-bloat"],
+    ),
+    feeds("sysctl.fs.file-max", Way::Down, Acts::AtLevel("files.nr"), &["fd-exhaustion"]),
+    feeds(
+        "sysctl.net.ipv4.tcp_max_orphans",
+        Way::Down,
+        Acts::AtLevel("sock.tcp_orphan"),
+        &["tcp-orphan-pressure"],
+    ),
+    feeds("sysctl.net.ipv4.tcp_mem", Way::Down, Acts::Now, &["tcp-memory-pressure"]),
+    feeds("sysctl.net.core.somaxconn", Way::Down, Acts::ForListeners, &["listen-overflow"]),
+    feeds(
+        "sysctl.net.netfilter.nf_conntrack_max",
+        Way::Down,
+        Acts::AtLevel("conntrack.count"),
+        &["conntrack-full"],
+    ),
+    feeds(PORT_RANGE, Way::Down, Acts::Now, &["port-exhaustion"]),
 ];
 
 /// A change may need so long until its effect is seen: a limit is reached, a cache is shrunk.
-const EFFECT_WITHIN_S: f64 = 60.0;
+const SOON_S: f64 = 60.0;
+/// A change of how memory is reclaimed may need so long: a choice; who asks for longer finds it among the changes.
+const SCARCE_WITHIN_S: f64 = 1800.0;
+/// A limit that is reached is not exceeded by much, and is counted a moment before or after: a tenth.
+const AT_LIMIT: f64 = 0.9;
+/// A queue is read once a second and drains in between. That one was full is counted by the kernel; whose it was is told by how
+/// much of it is seen: half, as for `listen-overflow`.
+const SEEN_QUEUE: f64 = 0.5;
 
 /// Where a setting is read more seldom than this, its change cannot be put in order with what it may have done.
 const READ_EVERY_MAX_NS: i64 = 10 * SECOND;
 
 /// A setting that changed.
-struct Change {
+struct Drift {
     at: i64,
     /// When it still had the old value: it was changed somewhere between.
     not_before: i64,
@@ -117,13 +171,20 @@ struct Change {
     up: Option<bool>,
 }
 
+/// Whether a change is one of a setting that feeds a condition.
+pub(crate) fn is_fed_by(condition: &str, change: &Change) -> bool {
+    let name = |row: &Feeds| row.setting.strip_prefix("sysctl.").is_some_and(|name| name == change.name);
+    change.kind == ChangeKind::Sysctl && TABLE.iter().any(|row| name(row) && row.effects.contains(&condition))
+}
+
 fn observe(view: &View<'_>) -> Observation {
     let mut is_known = false;
     let mut because = "no setting that matters here was changed".to_owned();
     let mut best: Option<(f64, Finding)> = None;
+    let changes = changes::together(changes::of(view.set), view.history.changes.to_vec());
     for row in TABLE {
         is_known |= view.set.get(row.setting, "").is_some() || view.set.text(row.setting, "").is_some();
-        let Some(change) = last_change(view, row.setting) else { continue };
+        let Some(change) = last_change(&changes, view.window.until, row.setting) else { continue };
         if change.to == "0" && is_set_by_sibling(view, row.setting) {
             continue;
         }
@@ -154,26 +215,13 @@ fn observe(view: &View<'_>) -> Observation {
 }
 
 /// The last change of a setting before the end of the window.
-fn last_change(view: &View<'_>, setting: &str) -> Option<Change> {
-    let known = Span { since: i64::MIN, until: view.window.until };
-    if let Some(series) = view.set.get(setting, "") {
-        let samples: Vec<(i64, f64)> = series.samples(known).map(|(t, _, v)| (t, v)).collect();
-        let pair = samples.windows(2).rev().find(|w| w[0].1 != w[1].1)?;
-        let (from, to) = (pair[0].1, pair[1].1);
-        return Some(Change {
-            at: pair[1].0,
-            not_before: pair[0].0,
-            from: exact(from),
-            to: exact(to),
-            up: Some(to > from),
-        });
-    }
-    let text = view.set.text(setting, "")?;
-    let list: Vec<(i64, &str)> = text.changes.iter().filter_map(|(t, v)| Some((*t, v.as_deref()?))).collect();
-    let pair = list.windows(2).rev().find(|w| w[0].1 != w[1].1 && w[1].0 < view.window.until)?;
-    let (from, to) = (words_of(pair[0].1), words_of(pair[1].1));
+fn last_change(changes: &[Change], until: i64, setting: &str) -> Option<Drift> {
+    let name = setting.strip_prefix("sysctl.")?;
+    let is_it = |c: &&Change| c.kind == ChangeKind::Sysctl && c.name == name && c.at.0 < until;
+    let change = changes.iter().rfind(is_it)?;
+    let (from, to) = (change.from.clone()?, change.to.clone()?);
     let up = is_more(setting, &from, &to);
-    Some(Change { at: pair[1].0, not_before: pair[1].0, from, to, up })
+    Some(Drift { at: change.at.0, not_before: change.not_before.unwrap_or(change.at).0, from, to, up })
 }
 
 /// Whether a setting grew; `None` where it is as large as before. Of several limits the last one decides, or else all of them.
@@ -185,11 +233,6 @@ fn is_more(setting: &str, from: &str, to: &str) -> Option<bool> {
         false => by_size,
     };
     order.is_ne().then(|| order.is_gt())
-}
-
-/// A setting of several numbers as one would write it.
-fn words_of(text: &str) -> String {
-    text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// How large a setting is. Of a range of ports how many there are, of several limits the last one, which holds.
@@ -228,20 +271,15 @@ fn is_set_by_sibling(view: &View<'_>, setting: &str) -> bool {
     sibling.and_then(|s| view.set.get(s, "")?.last(view.window)).is_some_and(|v| v > 0.0)
 }
 
-/// A setting as `sysctl` prints it.
-fn exact(value: f64) -> String {
-    format!("{value}")
-}
-
 /// The first state that the setting feeds and that came after the change.
-fn effect_of(view: &View<'_>, row: &Feeds, change: &Change) -> Option<(&'static str, Finding)> {
+fn effect_of(view: &View<'_>, row: &Feeds, change: &Drift) -> Option<(&'static str, Finding)> {
     let mut first: Option<(&'static str, Finding)> = None;
     for id in row.effects {
         let Observation::Active(found) = (super::get(id)?.observe)(view) else { continue };
         let step = (found.step_s.max(1.0) * 2.0 * SECOND as f64) as i64;
         let lag = words::between(change.at, found.onset);
         let earliest = change.not_before.max(change.at - READ_EVERY_MAX_NS);
-        let follows = found.onset >= earliest - step && lag <= EFFECT_WITHIN_S;
+        let follows = found.onset >= earliest - step && lag <= within_s(view, row, change);
         if follows && first.as_ref().is_none_or(|(_, f)| found.onset < f.onset) {
             first = Some((id, *found));
         }
@@ -249,22 +287,62 @@ fn effect_of(view: &View<'_>, row: &Feeds, change: &Change) -> Option<(&'static 
     first
 }
 
-fn finding(view: &View<'_>, row: &Feeds, change: &Change, effect: &str, found: &Finding) -> Finding {
+/// How long after a change its effect may begin.
+fn within_s(view: &View<'_>, row: &Feeds, change: &Drift) -> f64 {
+    match row.acts {
+        Acts::Now => SOON_S,
+        Acts::WhenScarce => SCARCE_WITHIN_S,
+        Acts::AtLevel(_) | Acts::ForListeners if is_between(view, row, change) => {
+            changes::BACK_NS as f64 / SECOND as f64
+        }
+        Acts::AtLevel(_) | Acts::ForListeners => SOON_S,
+    }
+}
+
+/// Whether what is held against a limit lies at the new one, and the old one would have held it.
+fn is_between(view: &View<'_>, row: &Feeds, change: &Drift) -> bool {
+    let (Some(from), Some(to)) = (size(row.setting, &change.from), size(row.setting, &change.to)) else {
+        return false;
+    };
+    match row.acts {
+        Acts::AtLevel(metric) => {
+            let peak = view.set.system(metric).and_then(|s| s.max(view.window));
+            peak.is_some_and(|peak| peak >= AT_LIMIT * to && peak < AT_LIMIT * from)
+        }
+        // Who listened before has kept the old limit, and who asked for less never felt it.
+        // A network namespace has a setting of its own, which is not known.
+        Acts::ForListeners => view.each("listener.backlog").any(|(socket, backlog)| {
+            if network::device(socket).1.name.is_some() {
+                return false;
+            }
+            let queue = view.set.get("listener.queue", socket).and_then(|s| s.max(view.window));
+            backlog.max(view.window) == Some(to)
+                && to < from
+                && queue.is_some_and(|queue| queue >= SEEN_QUEUE * to)
+        }),
+        Acts::Now | Acts::WhenScarce => false,
+    }
+}
+
+fn finding(view: &View<'_>, row: &Feeds, change: &Drift, effect: &str, found: &Finding) -> Finding {
     let setting = row.setting;
     let name = setting.trim_start_matches("sysctl.");
-    let mut finding = view.finding_at(change.at.min(found.onset));
+    let lag = words::between(change.at, found.onset).max(0.0);
+    // What shows much later began when it showed.
+    let onset = if lag <= SOON_S { change.at.min(found.onset) } else { found.onset };
+    let mut finding = view.finding_at(onset);
     finding.end = found.end;
     finding.governs = Some(row.effects);
     finding.seen = found.seen.or(Some(view.window));
     finding.culprit.sysctl = Some(name.to_owned());
-    let lag = words::between(change.at, found.onset).max(0.0);
     let at = Moment(change.at);
     finding.statement = format!(
         "{} at {at}, and {} after it {effect} began",
         change_in_words(name, &change.from, &change.to),
         words::seconds(lag)
     );
-    let number = |text: &str| size(setting, text);
+    let scale = lookup(setting).map_or(1.0, |m| m.unit.scale());
+    let number = |text: &str| size(setting, text).map(|n| n * scale);
     finding.evidence.push(Evidence {
         metric: setting.to_owned(),
         before: number(&change.from),
@@ -275,8 +353,12 @@ fn finding(view: &View<'_>, row: &Feeds, change: &Change, effect: &str, found: &
     finding.evidence.retain(|e| e.during.is_finite());
     finding.evidence.extend(found.evidence.iter().take(4).cloned());
     finding.loss_s = found.loss_s;
-    // That one came right after the other is no proof, only the best sign there is.
-    finding.confidence = if lag <= 10.0 { 0.85 } else { 0.6 };
+    // That one came right after the other is no proof, only the best sign there is; that the old limit would have held is.
+    finding.confidence = match lag {
+        _ if is_between(view, row, change) => 0.9,
+        lag if lag <= 10.0 => 0.85,
+        _ => 0.6,
+    };
     finding.remarks.push(format!("{effect}: {}", found.statement));
     finding
 }
@@ -284,8 +366,14 @@ fn finding(view: &View<'_>, row: &Feeds, change: &Change, effect: &str, found: &
 fn remedies(finding: &Finding) -> Vec<Remedy> {
     let name = finding.culprit.sysctl.as_deref().unwrap_or("SETTING");
     let old = old_value(name, &finding.statement).unwrap_or("OLD");
+    let is_kept = TABLE.iter().any(|row| row.setting.ends_with(name) && row.acts == Acts::ForListeners);
+    let then = if is_kept {
+        ", start the servers anew, since who listens keeps the limit that there was"
+    } else {
+        ""
+    };
     vec![Remedy {
-        action: format!("set {name} back to what it was, and find what sets it"),
+        action: format!("set {name} back to what it was{then}, and find what sets it"),
         command: format!(
             "sysctl -w {name}='{old}'; grep -rn '{name}' /etc/sysctl.conf /etc/sysctl.d /usr/lib/sysctl.d /run/sysctl.d"
         ),

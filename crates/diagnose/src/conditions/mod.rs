@@ -6,7 +6,7 @@ mod anonymous_growth;
 mod cgroup_memory_limit;
 mod clock_step;
 mod compaction_stall;
-mod config_drift;
+pub(crate) mod config_drift;
 mod conntrack_full;
 mod cpu_affinity_misplaced;
 mod cpu_hog;

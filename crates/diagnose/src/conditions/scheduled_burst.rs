@@ -2,13 +2,15 @@
 //!
 //! Cron, timers of systemd and schedulers inside programs start their jobs at round times, and on every machine of a fleet at
 //! the same one. Between the bursts nothing is wrong, which is why it is never seen when somebody looks. The load is that of the
-//! jobs (a hog, a storm, a flood, whatever they do); what is named here is who starts them and how often.
+//! jobs (a hog, a storm, a flood, whatever they do); what is named here is who starts them and how often. Where the crontabs
+//! and timers of the machine are known, a burst needs no rhythm to be one: that it came when a line was due is enough, and the
+//! line is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::report::{Next, Remedy};
 use mitra_model::time::SECOND;
-use mitra_model::{Series, Span};
+use mitra_model::{Series, Span, Timetable};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::deaths;
@@ -56,6 +58,12 @@ const PERIOD_LEAST_S: f64 = 3.0;
 const SLACK_NS: i64 = SECOND / 10;
 /// Daemons whose children are scheduled whatever the rhythm.
 const SCHEDULERS: &[&str] = &["cron", "crond", "CRON", "atd", "anacron", "fcron"];
+/// What stands between a scheduler and the program that is meant.
+const STARTERS: &[&str] = &["sh", "bash", "dash", "cron", "crond", "CRON", "run-parts"];
+/// The process that starts what timers are for.
+const INIT: u32 = 1;
+/// More lines of crontabs are not read.
+const NAMED_MAX: usize = 5;
 /// Cron starts its jobs in the first seconds of a minute.
 const ROUND_S: i64 = 60;
 /// Between the first and the last burst a tenth of the samples at least lie in none for certain: what is not known to the
@@ -78,6 +86,8 @@ struct Jobs<'a> {
     lived: Vec<Span>,
     /// Seconds between two, where there is a rhythm.
     period_s: Option<f64>,
+    /// The lines of crontabs and the timers that were due at each of the starts.
+    due: Vec<&'a Timetable>,
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -107,7 +117,7 @@ fn observe(view: &View<'_>) -> Observation {
 }
 
 /// Jobs that come in a rhythm, or from a daemon that does nothing but schedule.
-fn jobs<'a>(view: &'a View<'_>) -> Vec<Jobs<'a>> {
+fn jobs<'a>(view: &View<'a>) -> Vec<Jobs<'a>> {
     let mut by_job: BTreeMap<(u32, &str), Vec<Span>> = BTreeMap::new();
     let first = view.set.span().map_or(view.window.since, |s| s.since) + 2 * SECOND;
     for process in view.processes().iter().filter(|p| !p.kthread) {
@@ -144,7 +154,7 @@ fn jobs<'a>(view: &'a View<'_>) -> Vec<Jobs<'a>> {
         .collect()
 }
 
-fn scheduled<'a>(view: &View<'_>, parent_pid: u32, child: &'a str, mut lived: Vec<Span>) -> Option<Jobs<'a>> {
+fn scheduled<'a>(view: &View<'a>, parent_pid: u32, child: &'a str, mut lived: Vec<Span>) -> Option<Jobs<'a>> {
     lived.sort_by_key(|s| s.since);
     // Several that start together are one burst.
     let mut starts: Vec<i64> = Vec::new();
@@ -162,10 +172,16 @@ fn scheduled<'a>(view: &View<'_>, parent_pid: u32, child: &'a str, mut lived: Ve
     let period_s = period(&starts);
     let is_scheduler = SCHEDULERS.contains(&parent.as_str());
     let is_round = |t: &i64| t.div_euclid(SECOND).rem_euclid(ROUND_S) <= 3;
-    if period_s.is_none() && !(is_scheduler && starts.iter().all(is_round)) {
+    let is_due = |table: &&Timetable| starts.iter().all(|at| table.is_due(*at, JITTER_S));
+    // Only who starts by the clock is looked up by the clock.
+    let by_clock = is_scheduler || parent_pid == INIT;
+    let due: Vec<&Timetable> =
+        if by_clock { view.history.timetables.iter().filter(is_due).collect() } else { Vec::new() };
+    let is_known = !due.is_empty() || (is_scheduler && starts.iter().all(is_round));
+    if period_s.is_none() && !is_known {
         return None;
     }
-    Some(Jobs { parent_pid, parent, child, starts, lived, period_s })
+    Some(Jobs { parent_pid, parent, child, starts, lived, period_s, due })
 }
 
 /// The distance of moments that lie at equal distances.
@@ -228,7 +244,8 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
     };
     let rhythm = match jobs.period_s {
         Some(period) => format!("every {}, {} times", words::seconds(period), jobs.starts.len()),
-        None => "at a full minute".to_owned(),
+        None if jobs.due.is_empty() => "at a full minute".to_owned(),
+        None => "when it is due".to_owned(),
     };
     finding.statement = format!(
         "{} ({}) starts {} {rhythm}; while it runs tasks wait {:.1} task-seconds a second, and {:.1} between; it does {} of the work then",
@@ -253,7 +270,38 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
     let loss = (during - quiet) * seconds;
     finding.loss_s = Some(loss);
     finding.confidence = if jobs.period_s.is_some() { 0.85 } else { 0.75 };
+    if let Some(table) = meant(view, jobs) {
+        finding.culprit.path = Some(table.place.clone());
+        finding.confidence = 0.9;
+        finding.remarks.push(format!("{} says so: {} {}", table.place, table.calendar, table.what));
+    } else if jobs.due.len() > 1 {
+        let places: Vec<&str> = jobs.due.iter().map(|t| t.place.as_str()).take(NAMED_MAX).collect();
+        finding.remarks.push(format!("due then were {}", places.join(", ")));
+    }
     Ok((loss, finding))
+}
+
+/// The line or timer that started the jobs: the only one that was due, or the only one of these that names one of their
+/// programs.
+fn meant<'j>(view: &View<'_>, jobs: &'j Jobs<'_>) -> Option<&'j Timetable> {
+    if let [only] = jobs.due.as_slice() {
+        return Some(only);
+    }
+    let family = family(view.processes(), jobs);
+    let alive = view.processes().iter().filter(|p| family.contains(&p.pid)).map(|p| p.comm);
+    let ended = view.each("exited.count").filter_map(|(row, _)| {
+        let (pid, comm) = row.split_once(':')?;
+        pid.parse().is_ok_and(|pid: u32| family.contains(&pid)).then_some(comm)
+    });
+    let programs: BTreeSet<&str> =
+        alive.chain(ended).chain([jobs.child]).filter(|comm| !STARTERS.contains(comm)).collect();
+    let is_named = |table: &Timetable| {
+        let mut words = table.what.split(|c: char| c.is_whitespace() || "/;|&'\"()".contains(c));
+        words.any(|word| programs.contains(word.trim_end_matches(".service")))
+    };
+    let mut named = jobs.due.iter().copied().filter(|table| is_named(table));
+    let first = named.next()?;
+    named.next().is_none().then_some(first)
 }
 
 /// The means of a signal inside and outside of the bursts.

@@ -34,6 +34,7 @@ pub const CONDITION: Condition = Condition {
         "vm.workingset_activate_file",
         "vm.pgscan_kswapd",
         "vm.pgmajfault",
+        "vm.pswpin",
         "mem.active_file",
         "mem.anon",
         "disk.read_bytes",
@@ -255,7 +256,8 @@ pub fn busiest_reader_device(view: &View<'_>, span: Span) -> Option<String> {
         .map(|(device, _)| device.to_owned())
 }
 
-/// Pages that others than the reader fetch from devices.
+/// Pages of files that others than the reader fetch from devices. A page that comes from swap is a major fault and a read as well;
+/// what was swapped has a condition of its own.
 struct Harm {
     who: String,
     pages_s: f64,
@@ -272,6 +274,7 @@ impl Harm {
             view.processes().iter().filter(|p| !reader.contains(&p.pid)).cloned().collect();
         let tops = process::ranking(&others, span, |p| fetched(p, view.set, span));
         let seconds = (span.until - span.since) as f64 / 1e9;
+        let swapped_s = view.system("vm.pswpin").and_then(|s| s.within(span).mean()).unwrap_or(0.0);
         let base = view.baseline.map(|b| (process::collect(view.base_set), b));
         tops.into_iter()
             .map(|top| {
@@ -283,7 +286,7 @@ impl Harm {
                         .sum();
                     total / b.seconds().max(1.0)
                 });
-                Harm { who: top.words(), pages_s: top.total / seconds, before_s }
+                Harm { who: top.words(), pages_s: (top.total / seconds - swapped_s).max(0.0), before_s }
             })
             .max_by(|a, b| (a.pages_s - a.before_s).total_cmp(&(b.pages_s - b.before_s)))
             // Somebody who always read that much is not a victim.

@@ -4,7 +4,7 @@ pub mod network;
 
 use std::sync::Arc;
 
-use mitra_diagnose::{Request, explain};
+use mitra_diagnose::{History, Request, explain};
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{Axis, Event, EventKind, HostInfo, Series, SeriesSet, Span, TextSeries, lookup};
@@ -170,9 +170,14 @@ impl Machine {
     }
 
     pub fn explain(&self) -> Report {
+        self.explain_with(History::default())
+    }
+
+    /// The same where it is known what was changed.
+    pub fn explain_with(&self, history: History<'_>) -> Report {
         let seconds = self.axis.len().max(1_000) as i64 + 1;
         let window = Span { since: START, until: START + seconds * SECOND };
-        explain(&Request { window, baseline: None }, &self.set, &mut |_| Ok(self.set.clone()))
+        explain(&Request { window, baseline: None, history }, &self.set, &mut |_| Ok(self.set.clone()))
     }
 }
 

@@ -3,6 +3,7 @@
 #[cfg(feature = "bpf")]
 mod captures;
 mod rules;
+mod search;
 
 use std::fmt::Write;
 
@@ -21,10 +22,12 @@ fn pages() -> Vec<(&'static str, String)> {
         ("captures.md", captures::page()),
         ("commands.md", commands()),
         ("conditions.md", conditions::markdown()),
+        ("fields.md", search::fields()),
         ("formats.md", formats()),
         ("metrics.md", metrics::markdown()),
         ("report.md", include_str!("report.md").to_owned()),
         ("rules.md", rules::page()),
+        ("search.md", include_str!("search.md").to_owned()),
     ]
 }
 

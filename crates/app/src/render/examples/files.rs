@@ -67,6 +67,7 @@ fn incident() -> Incident {
     Incident {
         onset: Moment(CLOCK),
         end: Some(Moment(CLOCK + 90 * SECOND)),
+        changes: Vec::new(),
         lost_task_seconds: None,
         symptoms: vec!["load-high".into()],
         root_cause: Root {

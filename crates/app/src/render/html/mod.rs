@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use mitra_model::report::{Incident, Moment, Report, Root};
 use mitra_model::{Era, SeriesSet};
 
+use crate::render::changed;
 use crate::render::sources;
 use crate::render::style::Style;
 use crate::render::text::{self, Title};
@@ -139,6 +140,7 @@ fn incident(
         html.push_str(&format!("<p>{}</p>\n{}", escape(&other.statement), facts(other, title)));
         html.push_str(&list("remarks", &other.remarks));
     }
+    html.push_str(&changed::html(incident, style));
     html.push_str(&remedies("What to do", &incident.remedies));
     if !incident.next.is_empty() {
         html.push_str("<h2>What to measure next</h2>\n<ul class=\"plain\">\n");

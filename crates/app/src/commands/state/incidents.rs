@@ -1,0 +1,142 @@
+//! Incidents as documents, so that "which hosts had the same root cause this month?" is a search.
+
+use std::path::PathBuf;
+
+use mitra_archive::Reader;
+use mitra_model::Span;
+use mitra_model::report::{Incident, Report};
+use mitra_model::time::SECOND;
+use mitra_search::document::{Facts, Value, Withheld};
+use mitra_search::{Document, Kind};
+
+use crate::commands;
+use crate::render::style::Style;
+use crate::render::text;
+
+/// Columns of the text: nobody's terminal is known.
+const WIDTH: usize = 100;
+
+/// Between two explanations: each reads what was recorded since.
+const EVERY_NS: i64 = 3600 * SECOND;
+/// The end of what was recorded may be in the middle of an incident.
+const SETTLED_NS: i64 = 60 * SECOND;
+/// An incident that goes on is waited for so long, and said as it is then.
+const LASTS_NS_MAX: i64 = 24 * EVERY_NS;
+
+/// Explains a recording once an hour, for an indexer that goes on.
+pub struct Explained {
+    archive: PathBuf,
+    host: String,
+    /// All before was told.
+    told_ns: i64,
+    next_ns: i64,
+}
+
+impl Explained {
+    /// Of the recording in a folder, from a moment on. The documents have the indexer's name of the host.
+    pub fn new(archive: PathBuf, host: String, from_ns: i64) -> Self {
+        Self { archive, host, told_ns: from_ns, next_ns: from_ns }
+    }
+
+    /// The incidents that are over and were not told yet; nothing where it is not time yet or nothing is recorded.
+    pub fn ask(&mut self, now_ns: i64) -> Result<Vec<Document>, String> {
+        if now_ns < self.next_ns || !self.archive.is_dir() {
+            return Ok(Vec::new());
+        }
+        self.next_ns = now_ns.saturating_add(EVERY_NS);
+        let said = |error: anyhow::Error| format!("{}: {error:#}", self.archive.display());
+        let reader = Reader::open(&self.archive).map_err(|error| said(error.into()))?;
+        let Some(known) = reader.span() else { return Ok(Vec::new()) };
+        let window = Span { since: self.told_ns.max(known.since), until: known.until.min(now_ns) };
+        if window.until - window.since < SETTLED_NS {
+            return Ok(Vec::new());
+        }
+        let mut report = commands::explain(&reader, window, None).map_err(said)?;
+        report.host.clone_from(&self.host);
+        let settled = window.until - SETTLED_NS;
+        let is_over = |incident: &Incident| {
+            incident.end.is_some_and(|end| end.0 < settled) || settled - incident.onset.0 > LASTS_NS_MAX
+        };
+        let open = report.incidents.iter().filter(|i| !is_over(i)).map(|i| i.onset.0).min();
+        report.incidents.retain(is_over);
+        // What goes on is looked at from its beginning the next time; what it was told of then is the same document.
+        self.told_ns = open.map_or(settled, |onset| (onset - SETTLED_NS).min(settled)).max(self.told_ns);
+        Ok(documents(&report))
+    }
+}
+
+/// One document for each incident of a report. Its name is when it began and what it was, so that the same incident found again
+/// is the same document.
+pub fn documents(report: &Report) -> Vec<Document> {
+    let known = report.incidents.iter().filter(|incident| incident.onset.is_known());
+    known.map(|incident| document(report, incident)).collect()
+}
+
+fn document(report: &Report, incident: &Incident) -> Document {
+    let root = &incident.root_cause;
+    let one = Report { incidents: vec![incident.clone()], ..report.clone() };
+    Document {
+        host: report.host.clone(),
+        filename: format!("@incident/{}-{}", incident.onset, root.condition),
+        kind: Kind::Incident,
+        content: Some(text::report(&one, &Style::plain(WIDTH), &commands::title)),
+        stat: None,
+        facts: facts(incident),
+        flags: Vec::new(),
+        link: None,
+        withheld: Withheld::default(),
+        since_ns: incident.onset.0,
+    }
+}
+
+fn facts(incident: &Incident) -> Facts {
+    let root = &incident.root_cause;
+    let culprit = &root.culprit;
+    let mut facts = Facts::new();
+    let mut word = |name: &str, values: Vec<String>| {
+        if !values.is_empty() {
+            facts.insert(format!("incident.{name}"), values.into_iter().map(Value::Text).collect());
+        }
+    };
+    word("root", vec![root.condition.clone()]);
+    let mut conditions: Vec<String> = incident.chain.iter().map(|link| link.condition.clone()).collect();
+    conditions.extend(incident.other_roots.iter().map(|other| other.condition.clone()));
+    conditions.sort();
+    conditions.dedup();
+    word("condition", conditions);
+    word("process", culprit.process.iter().cloned().collect());
+    word("cgroup", culprit.cgroup.iter().cloned().collect());
+    word("device", culprit.device.iter().chain(&culprit.nic).cloned().collect());
+    word("path", culprit.path.iter().cloned().collect());
+    word("sysctl", culprit.sysctl.iter().cloned().collect());
+    facts.insert("incident.confidence".to_owned(), vec![Value::Number(root.confidence)]);
+    facts.insert("incident.onset".to_owned(), vec![Value::Time(incident.onset.0)]);
+    if let Some(lost) = incident.lost_task_seconds {
+        facts.insert("incident.lost".to_owned(), vec![Value::Number(lost)]);
+    }
+    if let Some(end) = incident.end {
+        facts.insert("incident.end".to_owned(), vec![Value::Time(end.0)]);
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::examples;
+
+    #[test]
+    fn an_incident_is_found_by_its_root_and_its_culprit() {
+        let list = documents(&examples::flood());
+        let [one] = list.as_slice() else { panic!("{} documents", list.len()) };
+        assert!(one.filename.starts_with("@incident/20") && one.filename.ends_with("-streaming-read-flood"));
+        let word = |name: &str| one.facts.get(name).cloned().unwrap_or_default();
+        assert_eq!(word("incident.root"), [Value::Text("streaming-read-flood".to_owned())]);
+        assert_eq!(word("incident.process"), [Value::Text("dd".to_owned())]);
+        assert!(word("incident.condition").contains(&Value::Text("kswapd-scanning".to_owned())));
+        assert!(one.content.as_ref().is_some_and(|text| text.contains("How it came about")));
+        for name in one.facts.keys() {
+            assert!(mitra_search::fields::field(name).is_some(), "{name}");
+        }
+    }
+}

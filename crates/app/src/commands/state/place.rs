@@ -1,0 +1,154 @@
+//! Where documents are, and which state of them is meant.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use mitra_search::embedded::Index;
+use mitra_search::indexer::Config;
+use mitra_search::indexer::config::OpenSearchConfig;
+use mitra_search::opensearch::{Cluster, Settings};
+use mitra_search::query::{Query, Settings as Reading};
+use mitra_search::{Backend, Day, Scope};
+
+use crate::cli::{ArchiveArgs, IndexPlaceArgs, ScopeArgs};
+use crate::errors::usage;
+use crate::place;
+use crate::when::Here;
+
+/// What a machine has when nobody says otherwise.
+const SYSTEM_CONFIG: &str = "/etc/mitra/index.yaml";
+
+/// Where documents are.
+#[derive(Debug)]
+pub enum Place {
+    /// In a folder.
+    Embedded(PathBuf),
+    /// In a cluster.
+    OpenSearch(Box<Settings>),
+}
+
+/// The configuration that is meant, and where documents are: by a flag, by the configuration, or the usual place.
+pub fn find(args: &IndexPlaceArgs) -> Result<(Option<Config>, Place)> {
+    let given = args.config.as_deref();
+    let usual = Some(Path::new(SYSTEM_CONFIG)).filter(|path| path.exists());
+    let config = given.or(usual).map(Config::load).transpose()?;
+    let place = if let Some(dir) = &args.store {
+        Place::Embedded(
+            std::path::absolute(dir).with_context(|| format!("cannot tell where {} is", dir.display()))?,
+        )
+    } else if !args.opensearch.is_empty() {
+        Place::OpenSearch(Box::new(settings(args)))
+    } else {
+        match &config {
+            Some(Config { opensearch: Some(cluster), prefix, .. }) => {
+                Place::OpenSearch(Box::new(of_config(cluster, prefix)))
+            }
+            Some(Config { store: Some(dir), .. }) => Place::Embedded(dir.clone()),
+            _ => Place::Embedded(usual_dir()?),
+        }
+    };
+    Ok((config, place))
+}
+
+fn settings(args: &IndexPlaceArgs) -> Settings {
+    let mut settings = Settings { nodes: args.opensearch.clone(), ..Settings::default() };
+    if let Some(prefix) = &args.prefix {
+        settings.prefix.clone_from(prefix);
+    }
+    settings.user.clone_from(&args.user);
+    settings.password_file.clone_from(&args.password_file);
+    settings.api_key_file.clone_from(&args.api_key_file);
+    settings.ca_file.clone_from(&args.ca_file);
+    settings
+}
+
+fn of_config(cluster: &OpenSearchConfig, prefix: &str) -> Settings {
+    Settings {
+        nodes: cluster.nodes.clone(),
+        prefix: prefix.to_owned(),
+        user: cluster.user.clone(),
+        password_file: cluster.password_file.clone(),
+        api_key_file: cluster.api_key_file.clone(),
+        ca_file: cluster.ca_file.clone(),
+        ..Settings::default()
+    }
+}
+
+/// Beside the recording.
+pub fn usual_dir() -> Result<PathBuf> {
+    Ok(place::readable_dir(&ArchiveArgs { archive: None })?.join("index"))
+}
+
+/// Opens what is meant for questions.
+pub fn open(args: &IndexPlaceArgs) -> Result<Backend> {
+    match find(args)?.1 {
+        Place::Embedded(dir) => {
+            if !dir.is_dir() {
+                anyhow::bail!("{}: no index here; make one with: mitra index --store {0}", dir.display());
+            }
+            Ok(Backend::Embedded(Index::open(&dir)?))
+        }
+        Place::OpenSearch(settings) => Ok(Backend::OpenSearch(Cluster::connect(*settings)?)),
+    }
+}
+
+/// A day as people say it.
+fn day(text: &str, here: &Here) -> Result<Day> {
+    match text {
+        "today" => Ok(Day::of(here.now)),
+        "yesterday" => Ok(Day::of(here.now).before()),
+        _ => text.parse().map_err(usage),
+    }
+}
+
+/// The state that is meant. Without a word it is today's, or that of the last day of which anything is known; then that is
+/// said.
+pub fn scope(args: &ScopeArgs, changed: bool, backend: &Backend, here: &Here) -> Result<Scope> {
+    let moment = |when: &crate::when::When| when.resolve(here);
+    if let Some(at) = &args.at {
+        return Ok(Scope::At { ns: moment(at) });
+    }
+    let until = args.until.as_ref().map_or(here.now, moment);
+    let since = args.since.as_ref().map(moment);
+    if since.is_some_and(|since| since >= until) {
+        return Err(usage("the time ends before it begins"));
+    }
+    if let Some(on) = &args.on {
+        let day = day(on, here)?;
+        return Ok(match changed {
+            true => Scope::Changed { since_ns: day.start_ns(), until_ns: day.end_ns() },
+            false => Scope::day(day),
+        });
+    }
+    if changed {
+        let since_ns = since.unwrap_or_else(|| Day::of(until).start_ns());
+        return Ok(Scope::Changed { since_ns, until_ns: until });
+    }
+    if let Some(since) = since {
+        return Ok(Scope::Days { first: Day::of(since), last: Day::of(until) });
+    }
+    if args.until.is_some() {
+        return Ok(Scope::day(Day::of(until)));
+    }
+    let today = Day::of(here.now);
+    match backend.days()? {
+        Some((_, last)) if last < today => {
+            eprintln!("mitra: nothing is indexed of today; this is {last}");
+            Ok(Scope::day(last))
+        }
+        _ => Ok(Scope::day(today)),
+    }
+}
+
+/// A query, or all documents; its warnings go to standard error.
+pub fn query(text: Option<&str>, all_words: bool, here: &Here) -> Result<Query> {
+    let Some(text) = text else { return Ok(Query::all()) };
+    let query = match Query::parse(text, Reading { now_ns: here.now, all_words }) {
+        Ok(query) => query,
+        Err(mistake) => return Err(usage(mistake.shown(text))),
+    };
+    for warning in &query.warnings {
+        eprintln!("mitra: {}", warning.shown(text));
+    }
+    Ok(query)
+}

@@ -1,0 +1,124 @@
+//! What was changed long before: when it is the cause, when it is only worth knowing, and when it is neither.
+
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "the other test files use the rest")]
+mod support;
+
+use mitra_diagnose::History;
+use mitra_model::report::{Moment, Report};
+use mitra_model::time::SECOND;
+use mitra_model::{Change, ChangeKind};
+use support::network::{serving, text};
+use support::{HEALTHY, INCIDENT, Machine, START, ids};
+
+/// A change so many seconds before the incident.
+fn change(seconds_before: i64, name: &str, from: &str, to: &str) -> Change {
+    let at = Moment(START + (HEALTHY as i64 - seconds_before) * SECOND);
+    Change {
+        at,
+        not_before: Some(Moment(at.0 - 60 * SECOND)),
+        kind: ChangeKind::Sysctl,
+        name: name.to_owned(),
+        cgroup: None,
+        from: Some(from.to_owned()),
+        to: Some(to.to_owned()),
+        diff: None,
+        source: "index",
+    }
+}
+
+fn with(m: &Machine, changes: &[Change]) -> Report {
+    m.explain_with(History { changes, since: Some(START - 7200 * SECOND), timetables: &[] })
+}
+
+fn thrash() -> Machine {
+    let mut m = Machine::idle();
+    m.task(140, "touch", 0).task_rate(140, "task.majflt", 0.0, 60_000.0);
+    m.sys("vm.pswpin", 0.0, 60_000.0).sys("vm.pswpout", 0.0, 60_000.0).sys("vm.pgmajfault", 0.0, 60_000.0);
+    m.sys("vm.workingset_refault_anon", 0.0, 60_000.0).sys("psi.memory_some", 0.0, 0.28);
+    m
+}
+
+#[test]
+fn swappiness_that_was_raised_five_minutes_before_is_the_cause() {
+    let report = with(&thrash(), &[change(300, "vm.swappiness", "60", "150")]);
+    assert_eq!(ids(&report), ["config-drift"]);
+    let incident = &report.incidents[0];
+    assert_eq!(incident.root_cause.culprit.sysctl.as_deref(), Some("vm.swappiness"));
+    assert!(incident.root_cause.statement.contains("from 60 to 150"), "{}", incident.root_cause.statement);
+    let late = (incident.onset.0 - START) / SECOND - HEALTHY as i64;
+    assert!(late.abs() <= 2, "it began when it hurt, not {late} s from there");
+    assert_eq!(incident.changes.len(), 1);
+    let revert = &incident.remedies[0].command;
+    assert!(revert.contains("vm.swappiness='60'"), "{revert}");
+}
+
+#[test]
+fn a_change_the_other_way_or_of_yesterday_is_only_listed() {
+    let lowered = change(300, "vm.swappiness", "60", "10");
+    let yesterday = change(20 * 3600, "vm.swappiness", "60", "150");
+    let other = change(300, "kernel.pid_max", "32768", "4194304");
+    for harmless in [lowered, yesterday, other] {
+        let report = with(&thrash(), std::slice::from_ref(&harmless));
+        assert_eq!(ids(&report), ["swap-thrash"], "{}", harmless.words());
+        assert_eq!(report.incidents[0].changes, [harmless]);
+    }
+    assert!(with(&Machine::idle(), &[change(300, "vm.swappiness", "60", "150")]).incidents.is_empty());
+}
+
+#[test]
+fn those_that_feed_it_are_listed_first() {
+    let changes = [change(900, "vm.swappiness", "60", "10"), change(30, "kernel.pid_max", "1", "2")];
+    let report = with(&thrash(), &changes);
+    let names: Vec<&str> = report.incidents[0].changes.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["vm.swappiness", "kernel.pid_max"]);
+}
+
+/// A server whose queue of so many connections is full.
+fn overflow(backlog: f64) -> Machine {
+    let mut m = serving();
+    m.task(50, "orderd", 0).task_rate(50, "task.cpu_time", 0.2, 0.0);
+    m.sys("tcpext.ListenOverflows", 0.0, 205.0).sys("tcpext.ListenDrops", 0.0, 205.0);
+    m.sys("tcpext.TCPSynRetrans", 0.0, 161.0).sys("tcp.RetransSegs", 0.0, 190.0);
+    m.values("listener.queue", "10.9.0.2:8080", HEALTHY, vec![backlog + 1.0; INCIDENT]);
+    m.values("listener.backlog", "10.9.0.2:8080", HEALTHY, vec![backlog; INCIDENT]);
+    m.values("listener.pid", "10.9.0.2:8080", HEALTHY, vec![50.0; INCIDENT]);
+    text(&mut m, "listener.comm", "10.9.0.2:8080", "orderd");
+    m
+}
+
+#[test]
+fn a_lowered_limit_is_the_cause_where_it_is_what_is_reached() {
+    let changes = [change(3 * 3600, "net.core.somaxconn", "4096", "16")];
+    let report = with(&overflow(16.0), &changes);
+    assert_eq!(ids(&report), ["config-drift"]);
+    assert!(report.incidents[0].root_cause.confidence >= 0.9);
+    // Clients come in waves, and no sample meets the queue at its fullest.
+    let mut waves = overflow(16.0);
+    waves.values("listener.queue", "10.9.0.2:8080", HEALTHY, vec![10.0; INCIDENT]);
+    assert_eq!(ids(&with(&waves, &changes)), ["config-drift"]);
+    // Its own backlog is smaller: the server asked for no more.
+    let report = with(&overflow(8.0), &changes);
+    assert_eq!(ids(&report), ["listen-overflow"]);
+}
+
+#[test]
+fn a_group_at_its_limit_says_when_the_limit_was_lowered() {
+    let mut m = Machine::idle();
+    m.row("cgroup.memory_failcnt", "/app", 0.0, 500.0).row("cgroup.psi_memory_some", "/app", 0.0, 0.6);
+    m.row("cgroup.memory_max", "/app", 2e8, 2e8).row("cgroup.memory_current", "/app", 2e8, 2e8);
+    m.sys("psi.memory_some", 0.0, 0.6);
+    let limit = |cgroup: &str, name: &str| Change {
+        kind: ChangeKind::Cgroup,
+        cgroup: Some(cgroup.to_owned()),
+        ..change(300, name, "1000000000", "200000000")
+    };
+    let remarks = |change: Change| {
+        let report = with(&m, &[change]);
+        assert_eq!(ids(&report), ["cgroup-memory-limit"]);
+        report.incidents[0].root_cause.remarks.join("; ")
+    };
+    assert!(remarks(limit("/app", "memory.max")).contains("memory.max of /app 1000000000 → 200000000"));
+    assert!(!remarks(limit("/other", "memory.max")).contains("memory.max"));
+    assert!(!remarks(limit("/app", "cpu.max")).contains("cpu.max"));
+}

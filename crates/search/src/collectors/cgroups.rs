@@ -1,0 +1,252 @@
+//! The limits of control groups, of both versions: CPU time, memory, I/O, number of processes. A group without a limit is
+//! left out.
+//!
+//! ```text
+//! /system.slice/nginx.service memory.max = 1073741824
+//! /system.slice/nginx.service pids.max = 4915
+//! /user.slice cpu.max = 200000 100000
+//! ```
+//!
+//! Groups that come and go by themselves (sessions, containers) are in `@cgroups/transient`, which is flagged `volatile`.
+
+use std::collections::BTreeSet;
+
+use rustix::fs::FileType;
+
+use super::{Source, word};
+use crate::document::{Document, Facts, Flag, Kind};
+
+const ROOT: &str = "/sys/fs/cgroup";
+/// Groups of one hierarchy that are looked at.
+const GROUPS_MAX: usize = 2_000;
+/// Groups in groups.
+const DEPTH_MAX: usize = 16;
+/// The first version has no word for "no limit" of memory, but a number that is as large as a page lets it be.
+const MEMORY_UNLIMITED: u64 = 1 << 62;
+
+/// The limits of the second version.
+const UNIFIED: &[&str] = &[
+    "cpu.max",
+    "cpuset.cpus",
+    "cpuset.mems",
+    "io.max",
+    "memory.high",
+    "memory.max",
+    "memory.swap.max",
+    "pids.max",
+];
+
+/// The limits of the first version, by the hierarchy that has them.
+const SPLIT: &[(&str, &[&str])] = &[
+    (
+        "blkio",
+        &[
+            "blkio.throttle.read_bps_device",
+            "blkio.throttle.read_iops_device",
+            "blkio.throttle.write_bps_device",
+            "blkio.throttle.write_iops_device",
+        ],
+    ),
+    ("cpu", &["cpu.cfs_quota_us"]),
+    ("memory", &["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
+    ("pids", &["pids.max"]),
+];
+
+/// The documents of the limits: of the groups that stay, and of those that come and go.
+pub fn collect(source: &Source<'_>) -> Result<Vec<Document>, String> {
+    let mut limits = BTreeSet::new();
+    let mut hierarchies = 0;
+    for unified in [ROOT.to_owned(), format!("{ROOT}/unified")] {
+        if source.stat(&format!("{unified}/cgroup.controllers")).is_some() {
+            hierarchies += 1;
+            walk(source, &unified, |group| limits_of(source, &unified, group, UNIFIED, &mut limits));
+        }
+    }
+    for (name, files) in SPLIT {
+        let hierarchy = format!("{ROOT}/{name}");
+        if source.stat(&format!("{hierarchy}/cgroup.procs")).is_some() {
+            hierarchies += 1;
+            walk(source, &hierarchy, |group| limits_of(source, &hierarchy, group, files, &mut limits));
+        }
+    }
+    if hierarchies == 0 {
+        return Err(format!("{ROOT}: no control groups"));
+    }
+    let (transient, lasting): (Vec<_>, Vec<_>) =
+        limits.into_iter().partition(|limit| is_transient(&limit.group));
+    let mut documents = vec![document(source, "@cgroups", &lasting)];
+    if !transient.is_empty() {
+        let mut document = document(source, "@cgroups/transient", &transient);
+        document.flag(Flag::Volatile);
+        documents.push(document);
+    }
+    Ok(documents)
+}
+
+/// A limit of a group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Limit {
+    group: String,
+    file: &'static str,
+    value: String,
+}
+
+fn document(source: &Source<'_>, filename: &str, limits: &[Limit]) -> Document {
+    let content = limits.iter().map(|l| format!("{} {} = {}\n", l.group, l.file, l.value)).collect();
+    let mut facts = Facts::new();
+    let groups: BTreeSet<&str> = limits.iter().map(|l| l.group.as_str()).collect();
+    groups.into_iter().for_each(|group| word(&mut facts, "cgroup.limited", group));
+    source.document(filename, Kind::Cgroup, content, facts)
+}
+
+fn limits_of(
+    source: &Source<'_>,
+    hierarchy: &str,
+    group: &str,
+    files: &[&'static str],
+    limits: &mut BTreeSet<Limit>,
+) {
+    let folder = format!("{hierarchy}{group}");
+    for file in files.iter().copied() {
+        let Some(text) = source.value(&format!("{folder}/{file}")) else { continue };
+        for value in text.lines().filter_map(|line| limit(file, line)) {
+            let mut value = value.to_owned();
+            if file == "cpu.cfs_quota_us" {
+                let period = source.value(&format!("{folder}/cpu.cfs_period_us")).unwrap_or_default();
+                value = format!("{value} {period}");
+            }
+            limits.insert(Limit { group: group.to_owned(), file, value });
+        }
+    }
+}
+
+/// The limit in a line of one of these files, or nothing where it says that there is none.
+///
+/// `max 100000` of `cpu.max` and `9223372036854771712` of `memory.limit_in_bytes` are none; `200000 100000` and
+/// `8:0 rbps=1048576 wbps=max riops=max wiops=max` are.
+#[must_use]
+pub fn limit<'a>(file: &str, line: &'a str) -> Option<&'a str> {
+    let line = line.trim();
+    let none = match file {
+        "cpu.max" => line.starts_with("max"),
+        "cpu.cfs_quota_us" => line.starts_with('-'),
+        "memory.limit_in_bytes" | "memory.memsw.limit_in_bytes" => {
+            line.parse::<u64>().map_or(true, |bytes| bytes >= MEMORY_UNLIMITED)
+        }
+        _ => line == "max",
+    };
+    (!none && !line.is_empty()).then_some(line)
+}
+
+/// Calls `visit` with every group below a hierarchy, not with its root: `/system.slice/ssh.service`.
+fn walk(source: &Source<'_>, hierarchy: &str, mut visit: impl FnMut(&str)) {
+    let mut left = vec![(String::new(), 0)];
+    let mut seen = 0;
+    while let Some((group, depth)) = left.pop() {
+        let found = source.list(&format!("{hierarchy}{group}")).unwrap_or_default();
+        for entry in found.iter().filter(|entry| entry.kind == FileType::Directory) {
+            // Where both versions are mounted, the second lies among the hierarchies of the first.
+            if seen == GROUPS_MAX {
+                return;
+            }
+            seen += 1;
+            let inner = format!("{group}/{}", entry.name);
+            visit(&inner);
+            if depth < DEPTH_MAX {
+                left.push((inner, depth + 1));
+            }
+        }
+    }
+}
+
+/// Whether a group comes and goes by itself: scopes of sessions and virtual machines, containers, what `systemd-run` starts.
+#[must_use]
+pub fn is_transient(group: &str) -> bool {
+    const CONTAINERS: &[&str] =
+        &["docker", "kubepods", "libpod", "crio", "lxc", "garden", "machine.slice", "nspawn"];
+    group.split('/').any(|part| {
+        part.ends_with(".scope")
+            || part.starts_with("run-")
+            || part.starts_with("user-")
+            || part.starts_with("user@")
+            || CONTAINERS.iter().any(|name| part.starts_with(name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::collectors::Cache;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join("sys/fs/cgroup").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn contents(root: &tempfile::TempDir) -> Vec<(String, String)> {
+        let cache = Cache::default();
+        let source = Source { root: root.path(), now_ns: 0, cache: &cache };
+        let documents = collect(&source).unwrap();
+        documents.into_iter().map(|d| (d.filename, d.content.unwrap())).collect()
+    }
+
+    #[test]
+    fn limits_of_the_second_version() {
+        let root = tree(&[
+            ("cgroup.controllers", "cpu io memory pids\n"),
+            ("system.slice/memory.max", "max\n"),
+            ("system.slice/a.service/memory.max", "1073741824\n"),
+            ("system.slice/a.service/cpu.max", "200000 100000\n"),
+            (
+                "system.slice/a.service/io.max",
+                "8:0 rbps=1 wbps=max riops=max wiops=max\n8:16 rbps=2 wbps=max\n",
+            ),
+            ("system.slice/b.service/cpu.max", "max 100000\n"),
+            ("system.slice/docker-0a1b.scope/pids.max", "100\n"),
+        ]);
+        let lasting = "/system.slice/a.service cpu.max = 200000 100000\n\
+            /system.slice/a.service io.max = 8:0 rbps=1 wbps=max riops=max wiops=max\n\
+            /system.slice/a.service io.max = 8:16 rbps=2 wbps=max\n\
+            /system.slice/a.service memory.max = 1073741824\n";
+        let transient = "/system.slice/docker-0a1b.scope pids.max = 100\n";
+        let wanted = [("@cgroups", lasting), ("@cgroups/transient", transient)];
+        assert_eq!(contents(&root), wanted.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
+
+    #[test]
+    fn limits_of_the_first_version() {
+        let root = tree(&[
+            ("memory/cgroup.procs", ""),
+            ("memory/a/memory.limit_in_bytes", "104857600\n"),
+            ("memory/b/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("cpu/cgroup.procs", ""),
+            ("cpu/a/cpu.cfs_quota_us", "50000\n"),
+            ("cpu/a/cpu.cfs_period_us", "100000\n"),
+            ("cpu/b/cpu.cfs_quota_us", "-1\n"),
+            ("blkio/cgroup.procs", ""),
+            ("blkio/a/blkio.throttle.read_bps_device", "\n"),
+        ]);
+        let wanted = "/a cpu.cfs_quota_us = 50000 100000\n/a memory.limit_in_bytes = 104857600\n";
+        assert_eq!(contents(&root), [("@cgroups".to_owned(), wanted.to_owned())]);
+    }
+
+    #[test]
+    fn no_limit_is_none() {
+        for (file, line, wanted) in [
+            ("memory.max", "max", None),
+            ("memory.max", "0", Some("0")),
+            ("cpuset.cpus", "", None),
+            ("cpuset.cpus", "0-3", Some("0-3")),
+            ("memory.limit_in_bytes", "many", None),
+        ] {
+            assert_eq!(limit(file, line), wanted, "{file} {line}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Runs a program whose output is read, with a bound on its time and on its output. No shell: a command is a list of
+//! arguments.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 65_536;
+/// How often it is looked whether a program that has said everything has ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What a program writes to its standard output. It ends well within `time_max`, or it is ended.
+pub(crate) fn run(
+    program: &str,
+    arguments: &[&str],
+    time_max: Duration,
+    output_max: usize,
+) -> Result<Vec<u8>, String> {
+    let deadline = Instant::now() + time_max;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .env("LC_ALL", "C")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("{program}: {e}"))?;
+    let output =
+        read(&mut child, deadline, output_max).and_then(|output| end(&mut child, deadline).map(|()| output));
+    if output.is_err() {
+        // It may have ended by itself; either way it is waited for.
+        _ = child.kill();
+        _ = child.wait();
+    }
+    output.map_err(|e| format!("{program}: {e}"))
+}
+
+fn read(child: &mut Child, deadline: Instant, output_max: usize) -> Result<Vec<u8>, String> {
+    let mut pipe = child.stdout.take().ok_or("no pipe")?;
+    let mut output = Vec::new();
+    let mut chunk = vec![0_u8; CHUNK];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err("took too long".to_owned());
+        }
+        // A bound of seconds fits any type of time.
+        let timeout = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(e) => return Err(e.to_string()),
+        }
+        let length = pipe.read(&mut chunk).map_err(|e| e.to_string())?;
+        if length == 0 {
+            return Ok(output);
+        }
+        if output.len() + length > output_max {
+            return Err(format!("more than {output_max} bytes"));
+        }
+        output.extend_from_slice(chunk.get(..length).unwrap_or_default());
+    }
+}
+
+fn end(child: &mut Child, deadline: Instant) -> Result<(), String> {
+    loop {
+        match child.try_wait().map_err(|e| e.to_string())? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(status.to_string()),
+            None if Instant::now() >= deadline => return Err("took too long".to_owned()),
+            None => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_output_is_read() {
+        assert_eq!(
+            run("/bin/echo", &["$HOME", "*"], 10 * SECOND, 100).as_deref(),
+            Ok(b"$HOME *\n".as_slice())
+        );
+    }
+
+    #[test]
+    fn time_and_output_have_bounds() {
+        let started = Instant::now();
+        let late = run("/bin/sleep", &["60"], SECOND / 10, 100);
+        assert_eq!(late, Err("/bin/sleep: took too long".to_owned()));
+        let long = run("/usr/bin/yes", &[], 20 * SECOND, 100_000);
+        assert_eq!(long, Err("/usr/bin/yes: more than 100000 bytes".to_owned()));
+        assert!(started.elapsed() < 10 * SECOND);
+    }
+
+    #[test]
+    fn a_failure_is_told() {
+        assert_eq!(run("/bin/false", &[], 10 * SECOND, 100), Err("/bin/false: exit status: 1".to_owned()));
+        assert!(run("/nowhere/rpm", &[], SECOND, 100).is_err());
+    }
+}

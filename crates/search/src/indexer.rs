@@ -1,0 +1,343 @@
+//! Reads what the configuration asks for, at a frequency and when it changes, and gives what changed to a sink.
+//!
+//! [`config`] says what; [`files`] makes names of it; [`open`] opens them without following a link, [`text`] makes text of
+//! them; [`pass`] is one look at everything, [`watch`] hears of changes in between, and [`schedule`] says when. Secrets are
+//! withheld before anything is compared, given on or logged.
+
+pub mod clock;
+pub mod config;
+pub mod files;
+pub mod glob;
+mod known;
+pub mod log;
+pub mod open;
+pub mod owners;
+pub mod pass;
+pub mod schedule;
+#[cfg(test)]
+mod tests;
+pub mod text;
+mod visit;
+pub mod watch;
+pub mod yaml;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::backend::{Batch, Sink};
+use crate::collectors::{COLLECTORS, Cache, Collector, Source};
+use crate::day::Day;
+use crate::document::{self, Document, Facts, Withheld};
+use crate::error::{At, Error};
+use crate::secrets::Policy;
+
+pub use clock::{Clock, FakeClock};
+pub use config::Config;
+pub use pass::PassReport;
+
+use clock::SECOND_NS;
+use pass::What;
+use schedule::{Ready, SETTLE_NS, Schedule, Settling};
+
+/// Settings for which there is no event are looked at so often, where the frequency is lower.
+const QUICK_NS: i64 = 60 * SECOND_NS;
+/// After a failure the next look is not later than this.
+const RETRY_NS: i64 = 30 * SECOND_NS;
+/// After a look because of a change, so many times its own processor time passes before the next one: changes cost no more
+/// than a thousandth of a core, however large and busy the files are.
+const REST_TIMES: i64 = 1_000;
+/// The longest time without a look at the flag that ends it.
+const SLEEP_NS_MAX: i64 = SECOND_NS;
+
+/// Reads what the configuration asks for and gives what changed to a sink.
+pub struct Indexer {
+    config: Config,
+    host: String,
+    root_path: PathBuf,
+    root: open::Root,
+    sink: Box<dyn Sink>,
+    clock: Clock,
+    policy: Policy,
+    /// Files with its password and its key.
+    own_secrets: Vec<String>,
+    log: log::Log,
+    asked: files::Asked,
+    collectors: Vec<&'static Collector>,
+    cache: Cache,
+    reader: text::Reader,
+    owners: owners::Owners,
+    devices: known::Devices,
+    watcher: Option<watch::Watcher>,
+    settling: Settling,
+    settle_ns: i64,
+    rest_times: i64,
+    /// What the sink has taken, by name.
+    known: BTreeMap<String, known::Known>,
+    /// What only the sink knows: from before this process. Nothing until it was asked.
+    stored: Option<BTreeSet<String>>,
+    /// Which link leads to a file.
+    aliases: BTreeMap<String, String>,
+    number: u64,
+    last_ns: i64,
+    /// The sink is to be told everything.
+    owes_all: bool,
+    retained: Option<Day>,
+    is_full: bool,
+    more: Option<More>,
+    told: BTreeMap<String, String>,
+    told_withheld: BTreeSet<(String, String)>,
+}
+
+/// Gives documents that no look finds, at a time.
+pub type More = Box<dyn FnMut(i64) -> Result<Vec<Document>, String>>;
+
+/// When what is to be done.
+struct Due {
+    look_ns: i64,
+    quick_ns: i64,
+    drain_ns: i64,
+    /// Changes wait until then.
+    rest_ns: i64,
+}
+
+impl Indexer {
+    /// An indexer of this machine.
+    pub fn new(config: Config, sink: Box<dyn Sink>, clock: Clock) -> Result<Self, Error> {
+        Self::below(Path::new("/"), config, sink, clock)
+    }
+
+    /// An indexer of what lies below a directory in place of `/`.
+    pub fn below(root_path: &Path, config: Config, sink: Box<dyn Sink>, clock: Clock) -> Result<Self, Error> {
+        let root = open::Root::open(root_path).at(root_path)?;
+        let mut asked = files::Asked::new(&config.files, &config.exclude).map_err(Error::Cannot)?;
+        // Its own files change because they are written about.
+        for own in config.store.iter().chain(&config.log.file).filter_map(|path| path.to_str()) {
+            asked.leave_out(own);
+            asked.leave_out(&format!("{own}.[0-9]*"));
+        }
+        let policy = Policy::with(&config.secrets.deny, &config.secrets.allow);
+        let is_chosen = |c: &&Collector| {
+            config.collectors.as_ref().is_none_or(|names| names.iter().any(|name| name == c.name))
+        };
+        let mut log = log::Log::new(config.log.clone(), clock.clone(), policy.clone());
+        // Nothing is allowed silently.
+        for path in policy.allowed() {
+            log.warning(&format!("secrets.allow: read although it would be withheld: {path}"));
+        }
+        Ok(Self {
+            host: config.host_name(),
+            root_path: root_path.to_owned(),
+            root,
+            sink,
+            log,
+            policy,
+            own_secrets: own_secrets(&config),
+            asked,
+            collectors: COLLECTORS.iter().filter(is_chosen).collect(),
+            cache: Cache::default(),
+            reader: text::Reader::new(config.max_bytes),
+            owners: owners::Owners::default(),
+            devices: known::Devices::default(),
+            watcher: None,
+            settling: Settling::new(SETTLE_NS),
+            settle_ns: SETTLE_NS,
+            rest_times: REST_TIMES,
+            known: BTreeMap::new(),
+            stored: None,
+            aliases: BTreeMap::new(),
+            number: 0,
+            last_ns: 0,
+            owes_all: false,
+            retained: None,
+            is_full: false,
+            more: None,
+            told: BTreeMap::new(),
+            told_withheld: BTreeSet::new(),
+            clock,
+            config,
+        })
+    }
+
+    /// The name of the host in the index.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The log, for what others have to say.
+    pub fn log(&mut self) -> &mut log::Log {
+        &mut self.log
+    }
+
+    /// Takes documents that no look finds (`@incident/…`), without their secrets.
+    pub fn add(&mut self, mut documents: Vec<Document>) -> Result<(), Error> {
+        for document in &mut documents {
+            document.host.clone_from(&self.host);
+            self.policy.clean(document);
+            text::bound(document);
+        }
+        let at_ns = self.clock.now_ns().max(self.last_ns);
+        self.sink.put(&Batch { host: &self.host, at_ns, documents: &documents, gone: &[] })
+    }
+
+    /// Has somebody asked for documents that no look finds after each look at everything.
+    pub fn ask_too(&mut self, more: More) {
+        self.more = Some(more);
+    }
+
+    /// What others have to add. That they fail is told and hinders no look.
+    fn add_more(&mut self) -> Result<(), Error> {
+        let now = self.clock.now_ns();
+        let Some(more) = &mut self.more else { return Ok(()) };
+        match more(now) {
+            Ok(documents) if documents.is_empty() => Ok(()),
+            Ok(documents) => self.add(documents),
+            Err(why) => {
+                self.log.warning(&why);
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks until the flag is set: at the frequency, and at what changed in between.
+    pub fn run(&mut self, stop: &AtomicBool) {
+        match watch::Watcher::new() {
+            Ok(watcher) => self.watcher = Some(watcher),
+            Err(error) => self.log.warning(&format!("inotify: {error}; changes are seen at the frequency")),
+        }
+        let schedule = Schedule::new(&self.host, self.config.frequency_s);
+        let start_ns = if self.config.opensearch.is_some() { schedule.start_ns() } else { 0 };
+        let now = self.clock.now_ns();
+        let mut due =
+            Due { look_ns: now.saturating_add(start_ns), quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
+        self.log.info(&format!("{} begins, every {} s", self.host, self.config.frequency_s));
+        while !stop.load(Ordering::Relaxed) {
+            let wait_ns = self.turn(&schedule, &mut due);
+            if wait_ns > 0 && !stop.load(Ordering::Relaxed) {
+                self.wait(&due, wait_ns);
+            }
+        }
+        self.log.info("ends");
+    }
+
+    /// Does one thing that is due, and says how long there is nothing more to do.
+    fn turn(&mut self, schedule: &Schedule, due: &mut Due) -> i64 {
+        let now = self.clock.now_ns();
+        // A clock that was set back would make it wait.
+        if now >= due.look_ns || due.look_ns - now > schedule.every_ns() {
+            let is_good = self.attempt(&What::All);
+            let now = self.clock.now_ns();
+            let next = schedule.next(now);
+            due.look_ns = if is_good { next } else { next.min(now + RETRY_NS) };
+            due.quick_ns = now + QUICK_NS;
+            return 0;
+        }
+        if now >= due.drain_ns || due.drain_ns - now > self.settle_ns {
+            self.drain(now);
+            due.drain_ns = now + self.settle_ns;
+        }
+        if due.rest_ns <= now || due.rest_ns - now > schedule.every_ns() {
+            let what = match self.settling.ready(now) {
+                Some(Ready::All) => Some(What::Files),
+                Some(Ready::Names(names)) => Some(What::Names(names)),
+                None => None,
+            };
+            if let Some(what) = what {
+                let begin = cpu_ns();
+                self.attempt_early(&what, due);
+                let rest = (cpu_ns() - begin).saturating_mul(self.rest_times);
+                due.rest_ns = self.clock.now_ns().saturating_add(rest.min(schedule.every_ns()));
+                return 0;
+            }
+        }
+        if now >= due.quick_ns {
+            due.quick_ns = now + QUICK_NS;
+            self.attempt_early(&What::Quick, due);
+            return 0;
+        }
+        let settled = self.settling.next_ns().map_or(i64::MAX, |ns| ns.max(due.rest_ns));
+        let next = settled.min(due.look_ns).min(due.quick_ns);
+        // Never nothing: what is due only after the next events would make it turn in circles.
+        (next - now).clamp(self.settle_ns / 10, SLEEP_NS_MAX)
+    }
+
+    /// Waits for the time, or for an event; events are taken at most once in the time that names need to settle.
+    fn wait(&self, due: &Due, ns: i64) {
+        let until_drain = due.drain_ns - self.clock.now_ns();
+        match &self.watcher {
+            Some(_) if until_drain > 0 => self.clock.wait(ns.min(until_drain), None),
+            Some(watcher) => self.clock.wait(ns, Some(watcher.fd())),
+            None => self.clock.wait(ns, None),
+        }
+    }
+
+    /// What fails between two looks is made up for by the next, which comes sooner then.
+    fn attempt_early(&mut self, what: &What, due: &mut Due) {
+        if !self.attempt(what) {
+            due.look_ns = due.look_ns.min(self.clock.now_ns() + RETRY_NS);
+        }
+    }
+
+    fn attempt(&mut self, what: &What) -> bool {
+        match self.look(what) {
+            Ok(_) if *what != What::All => true,
+            Ok(_) => self.add_more().map_err(|error| self.log.error(&error.to_string())).is_ok(),
+            Err(error) => {
+                self.log.error(&error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Takes what the kernel tells, as far as it is about what was asked for.
+    fn drain(&mut self, now_ns: i64) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let changes = watcher.drain();
+        if changes.is_lost {
+            self.log.warning("events were lost; everything is looked at");
+            self.settling.everything(now_ns);
+        }
+        if changes.dirs.iter().any(|dir| self.asked.leads_to(dir)) {
+            self.settling.everything(now_ns);
+        }
+        for name in &changes.names {
+            let name = self.aliases.get(name).unwrap_or(name);
+            // What changes by itself all the time is looked at at the frequency.
+            if self.asked.how(name).is_some() && !self.asked.is_volatile(name) {
+                self.settling.name(name, now_ns);
+            }
+        }
+    }
+
+    fn ask(&self, collector: &Collector, now_ns: i64) -> Result<Vec<Document>, String> {
+        (collector.collect)(&Source { root: &self.root_path, now_ns, cache: &self.cache })
+    }
+}
+
+/// The processor time of this thread.
+fn cpu_ns() -> i64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    t.tv_sec.saturating_mul(SECOND_NS).saturating_add(t.tv_nsec)
+}
+
+fn own_secrets(config: &Config) -> Vec<String> {
+    let files = config.opensearch.iter().flat_map(|cluster| [&cluster.password_file, &cluster.api_key_file]);
+    files.flatten().filter_map(|path| path.to_str()).map(str::to_owned).collect()
+}
+
+/// A document that says nothing yet.
+pub(crate) fn blank(host: &str, filename: &str, kind: document::Kind) -> Document {
+    Document {
+        host: host.to_owned(),
+        filename: filename.to_owned(),
+        kind,
+        content: None,
+        stat: None,
+        facts: Facts::new(),
+        flags: Vec::new(),
+        link: None,
+        withheld: Withheld::default(),
+        since_ns: 0,
+    }
+}

@@ -1,0 +1,73 @@
+//! Where the indexer's time comes from: the machine's clock, or one that a test sets.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// A second in nanoseconds.
+pub const SECOND_NS: i64 = 1_000_000_000;
+
+/// Where time comes from.
+#[derive(Debug, Clone, Default)]
+pub enum Clock {
+    /// The kernel's clock.
+    #[default]
+    Real,
+    /// A clock that stands still until somebody waits on it or moves it.
+    Fake(FakeClock),
+}
+
+impl Clock {
+    /// Nanoseconds since 1970.
+    #[must_use]
+    pub fn now_ns(&self) -> i64 {
+        match self {
+            Self::Real => {
+                let t = clock_gettime(ClockId::Realtime);
+                t.tv_sec.saturating_mul(SECOND_NS).saturating_add(t.tv_nsec)
+            }
+            Self::Fake(fake) => fake.now_ns(),
+        }
+    }
+
+    /// Waits for so long, or until something can be read from `fd`, or a signal arrives.
+    pub fn wait(&self, ns: i64, fd: Option<BorrowedFd<'_>>) {
+        let ns = ns.max(0);
+        match self {
+            Self::Real => {
+                let timeout = Timespec { tv_sec: ns / SECOND_NS, tv_nsec: ns % SECOND_NS };
+                let mut fds: Vec<PollFd<'_>> =
+                    fd.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+                // Interrupted or not: whoever waits looks at everything again.
+                let _either = poll(&mut fds, Some(&timeout));
+            }
+            Self::Fake(fake) => fake.advance(ns),
+        }
+    }
+}
+
+/// A clock for tests. Clones share the same time.
+#[derive(Debug, Clone)]
+pub struct FakeClock(Arc<AtomicI64>);
+
+impl FakeClock {
+    /// A clock that shows this time, in nanoseconds since 1970.
+    #[must_use]
+    pub fn new(now_ns: i64) -> Self {
+        Self(Arc::new(AtomicI64::new(now_ns)))
+    }
+
+    /// What it shows.
+    #[must_use]
+    pub fn now_ns(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Time passes, or is set back.
+    pub fn advance(&self, ns: i64) {
+        self.0.fetch_add(ns, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,508 @@
+//! Which files are meant: paths, patterns and directories of the configuration become names.
+//!
+//! A file that is named itself is looked for even where it is a link; what a directory or a pattern finds is never followed.
+//! Each directory is given to the watcher before it is listed, so that nothing that appears in between is missed.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use super::glob::{Pattern, Reached};
+use super::open::{Kind, Root, Stamp, join, list, parent};
+
+/// No more files are read; a host has not that many configuration files.
+pub const FILES_MAX: usize = 50_000;
+/// No more directories are listed at a time.
+const DIRS_MAX: usize = 20_000;
+/// No deeper below where a walk begins.
+const DEPTH_MAX: usize = 16;
+
+/// Braces in one pattern stand for no more patterns.
+const BRACES_MAX: usize = 256;
+
+/// Links of distributions that lead out of what was asked for: from, to.
+const KNOWN_LINKS: &[(&str, &str)] = &[
+    ("/etc/resolv.conf", "/run/**"),
+    ("/etc/resolv.conf", "/usr/lib/systemd/resolv.conf"),
+    ("/etc/os-release", "/usr/lib/**"),
+    ("/etc/system-release", "/etc/*-release"),
+    ("/etc/redhat-release", "/etc/*-release"),
+    ("/etc/localtime", "/usr/share/zoneinfo/**"),
+    ("/etc/rc.local", "/etc/rc.d/rc.local"),
+    ("/etc/init.d/**", "/etc/rc.d/init.d/**"),
+    ("/etc/grub2*.cfg", "/boot/**"),
+    ("/etc/mtab", "/proc/*/mounts"),
+    ("/proc/mounts", "/proc/*/mounts"),
+    ("/proc/net/**", "/proc/*/net/**"),
+    ("/proc/self/**", "/proc/*/**"),
+    ("/proc/thread-self/**", "/proc/*/task/**"),
+    ("/bin/**", "/usr/bin/**"),
+    ("/sbin/**", "/usr/*bin/**"),
+    ("/lib/**", "/usr/lib/**"),
+    ("/lib64/**", "/usr/lib64/**"),
+    ("/var/run/**", "/run/**"),
+    ("/var/lock/**", "/run/lock/**"),
+];
+
+/// Files that change by themselves all the time.
+const VOLATILE: &[&str] = &[
+    "/proc/{meminfo,stat,vmstat,loadavg,uptime,diskstats,interrupts,softirqs,schedstat,buddyinfo}",
+    "/proc/{slabinfo,zoneinfo,pagetypeinfo,timer_list,locks,swaps,cpuinfo,sched_debug,key-users,mdstat}",
+    "/proc/[0-9]*/**",
+    "/proc/{self,thread-self,net,pressure,fs,irq,driver,scsi}/**",
+    "/proc/sys/fs/{file-nr,inode-nr,inode-state,dentry-state,aio-nr}",
+    "/proc/sys/fs/quota/*",
+    "/proc/sys/kernel/{ns_last_pid,pty/nr,random/*}",
+    "/sys/fs/cgroup/**",
+    "/sys/block/*/{stat,inflight}",
+    "/sys/class/net/*/statistics/*",
+    "/sys/kernel/debug/**",
+    "/var/log/**",
+];
+
+/// How a file came to be meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    /// A directory or a pattern has it.
+    Found,
+    /// It stands in the configuration itself.
+    Named,
+}
+
+/// What the configuration asks for.
+#[derive(Debug)]
+pub struct Asked {
+    all: Vec<One>,
+    exclude: Vec<Pattern>,
+    known_links: Vec<(Pattern, Pattern)>,
+    volatile: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+struct One {
+    /// The path, where it has no wildcard.
+    literal: Option<String>,
+    /// The pattern; of a path, everything below it.
+    pattern: Pattern,
+}
+
+/// The names that are meant now.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Files and links, and what was named although it may not be there.
+    pub names: BTreeMap<String, How>,
+    /// Directories that could not be listed, with the reason.
+    pub unlisted: Vec<(String, String)>,
+    /// Names that are no UTF-8.
+    pub unreadable: Vec<String>,
+    /// A bound was reached: there is more than the names.
+    pub was_cut: bool,
+    dirs: usize,
+}
+
+/// Takes directories before they are listed.
+pub type OnDir<'a> = &'a mut dyn FnMut(&str, &OwnedFd);
+
+impl Asked {
+    /// Of paths and patterns, without those that are excluded.
+    pub fn new(files: &[String], exclude: &[String]) -> Result<Self, String> {
+        let mut all = Vec::new();
+        let parse = |text: &str| Pattern::parse(text).map_err(|m| format!("{text}: {m}"));
+        for text in files.iter().flat_map(|text| braces(text)) {
+            let pattern = parse(&text)?;
+            let literal = pattern.literal();
+            let pattern = literal.as_deref().map_or(pattern, Pattern::below);
+            all.push(One { literal, pattern });
+        }
+        let mut known_links = Vec::new();
+        for (from, to) in KNOWN_LINKS {
+            known_links.push((parse(from)?, parse(to)?));
+        }
+        let mut volatile = Vec::new();
+        for text in VOLATILE.iter().flat_map(|text| braces(text)) {
+            volatile.push(parse(&text)?);
+        }
+        let exclude = exclude
+            .iter()
+            .flat_map(|text| braces(text))
+            .map(|text| parse(&text))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { all, exclude, known_links, volatile })
+    }
+
+    /// Leaves out one more file or directory: the indexer's own.
+    pub fn leave_out(&mut self, path: &str) {
+        if let Ok(pattern) = Pattern::parse(path) {
+            self.exclude.push(pattern);
+        }
+    }
+
+    /// Whether a path or something above it is excluded.
+    #[must_use]
+    pub fn excludes(&self, path: &str) -> bool {
+        self.exclude.iter().any(|pattern| pattern.covers(path))
+    }
+
+    /// How a path is meant, if it is.
+    #[must_use]
+    pub fn how(&self, path: &str) -> Option<How> {
+        let one = |one: &One| {
+            if one.literal.as_deref() == Some(path) {
+                Some(How::Named)
+            } else {
+                one.pattern.matches(path).then_some(How::Found)
+            }
+        };
+        let how = self.all.iter().filter_map(one).max()?;
+        (!self.excludes(path)).then_some(how)
+    }
+
+    /// Whether a directory lies on the way to something that is meant.
+    #[must_use]
+    pub fn leads_to(&self, dir: &str) -> bool {
+        self.all.iter().any(|one| !one.pattern.walk(dir).is_dead()) && !self.excludes(dir)
+    }
+
+    /// Whether a link that was named may be followed to a path.
+    #[must_use]
+    pub fn may_follow(&self, from: &str, to: &str) -> bool {
+        let is_known = || self.known_links.iter().any(|(a, b)| a.matches(from) && b.matches(to));
+        !self.excludes(to) && (self.all.iter().any(|one| one.pattern.matches(to)) || is_known())
+    }
+
+    /// Whether a file changes by itself all the time.
+    #[must_use]
+    pub fn is_volatile(&self, path: &str) -> bool {
+        self.volatile.iter().any(|pattern| pattern.matches(path))
+    }
+
+    /// What is meant now. Directories that it looks into, or that something is to appear in, go to `on_dir` first.
+    pub fn list(&self, root: &Root, on_dir: OnDir<'_>) -> Listing {
+        let mut listing = Listing::default();
+        for one in &self.all {
+            let pattern = &one.pattern;
+            let mut walk = Walk { asked: self, root, pattern, listing: &mut listing, on_dir: &mut *on_dir };
+            match &one.literal {
+                Some(path) => walk.literal(path),
+                None => walk.begin(&pattern.prefix()),
+            }
+        }
+        listing
+    }
+}
+
+/// The walk for one path or pattern.
+struct Walk<'a> {
+    asked: &'a Asked,
+    root: &'a Root,
+    pattern: &'a Pattern,
+    listing: &'a mut Listing,
+    on_dir: OnDir<'a>,
+}
+
+/// A directory of a walk.
+struct Place<'a> {
+    path: &'a str,
+    depth: usize,
+    device: u64,
+    reached: Reached,
+}
+
+impl Walk<'_> {
+    fn literal(&mut self, path: &str) {
+        if self.asked.excludes(path) {
+            return;
+        }
+        if self.root.look(path).is_ok_and(|stamp| stamp.kind() == Kind::Dir) {
+            return self.begin(path);
+        }
+        // Not there yet, or a file: the directory says when it appears, changes or becomes a directory.
+        self.nearest(parent(path));
+        self.listing.names.insert(path.to_owned(), How::Named);
+    }
+
+    /// Where a walk begins may itself be reached by a link of the distribution: `/lib/systemd`.
+    fn begin(&mut self, start: &str) {
+        let reached = self.pattern.walk(start);
+        let (start, dir) = match self.root.dir(start) {
+            Err(Errno::LOOP) => match self.root.resolve(start) {
+                Ok(target) if self.asked.may_follow(start, &target) => {
+                    let dir = self.root.dir(&target);
+                    (target, dir)
+                }
+                _ => (start.to_owned(), Err(Errno::LOOP)),
+            },
+            dir => (start.to_owned(), dir),
+        };
+        match dir {
+            Ok(dir) => {
+                let device = Stamp::of_open(&dir).map(|stamp| stamp.dev).unwrap_or_default();
+                self.walk(&Place { path: &start, depth: 0, device, reached }, &dir);
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => self.nearest(parent(&start)),
+            Err(error) => self.listing.unlisted.push((start, reason(error))),
+        }
+    }
+
+    fn walk(&mut self, place: &Place<'_>, dir: &OwnedFd) {
+        self.listing.dirs += 1;
+        if place.depth > DEPTH_MAX || self.listing.dirs > DIRS_MAX {
+            self.listing.was_cut = true;
+            return;
+        }
+        (self.on_dir)(place.path, dir);
+        let names = match list(dir) {
+            Ok(names) => names,
+            Err(error) => {
+                self.listing.unlisted.push((place.path.to_owned(), reason(error)));
+                return;
+            }
+        };
+        self.listing.was_cut |= names.was_cut;
+        self.listing.unreadable.extend(names.unreadable.iter().map(|name| join(place.path, name)));
+        for entry in names.entries {
+            let reached = self.pattern.step(place.reached, &entry.name);
+            if reached.is_dead() {
+                continue;
+            }
+            let path = join(place.path, &entry.name);
+            if self.asked.excludes(&path) {
+                continue;
+            }
+            let kind = match entry.kind {
+                Kind::Unknown => self.root.look(&path).map_or(Kind::Other, |stamp| stamp.kind()),
+                kind => kind,
+            };
+            match kind {
+                Kind::Dir if self.pattern.goes_on(reached) => self.descend(&path, place, reached),
+                Kind::File | Kind::Link if self.pattern.accepts(reached) => {
+                    if self.listing.names.len() >= FILES_MAX {
+                        self.listing.was_cut = true;
+                        return;
+                    }
+                    self.listing.names.entry(path).or_insert(How::Found);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn descend(&mut self, path: &str, above: &Place<'_>, reached: Reached) {
+        let dir = match self.root.dir(path) {
+            Ok(dir) => dir,
+            // It went, or became something else, since it was listed.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return,
+            Err(error) => {
+                self.listing.unlisted.push((path.to_owned(), reason(error)));
+                return;
+            }
+        };
+        let device = Stamp::of_open(&dir).map(|stamp| stamp.dev).unwrap_or_default();
+        // Whoever asks for / does not mean /proc.
+        if device != above.device && is_made_up(&dir) {
+            return;
+        }
+        self.walk(&Place { path, depth: above.depth + 1, device, reached }, &dir);
+    }
+
+    /// The nearest directory that is there, at or above a path.
+    fn nearest(&mut self, path: &str) {
+        let mut path = path;
+        // Bounded by the length of the path.
+        loop {
+            if let Ok(dir) = self.root.dir(path) {
+                (self.on_dir)(path, &dir);
+                return;
+            }
+            if path == "/" {
+                return;
+            }
+            path = parent(path);
+        }
+    }
+}
+
+/// What the system said, without the number.
+#[must_use]
+pub fn reason(error: Errno) -> String {
+    let text = std::io::Error::from(error).to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    text.to_lowercase()
+}
+
+/// File systems whose files the kernel makes up when they are read.
+const MADE_UP: &[u64] = &[
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6367_7270, // cgroup2
+    0x0027_e0eb, // cgroup
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x6265_6570, // configfs
+    0xcafe_4a11, // bpf
+    0xf97c_ff8c, // selinux
+    0xde5e_81e4, // efivarfs
+    0x6165_676c, // pstore
+];
+
+/// File systems that others change without this kernel knowing.
+const REMOTE: &[u64] = &[
+    0x6969,      // nfs
+    0xff53_4d42, // cifs
+    0xfe53_4d42, // smb2
+    0x6573_5546, // fuse
+    0x00c3_6400, // ceph
+    0x0102_1997, // 9p
+    0x5346_414f, // afs
+    0x0bd0_0bd0, // lustre
+    0x4750_4653, // gpfs
+];
+
+fn file_system(fd: &OwnedFd) -> u64 {
+    rustix::fs::fstatfs(fd).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff)
+}
+
+/// Whether the kernel makes up a file when it is read: its size and times mean nothing.
+#[must_use]
+pub fn is_made_up(fd: &OwnedFd) -> bool {
+    MADE_UP.contains(&file_system(fd))
+}
+
+/// Whether inotify tells of every change.
+#[must_use]
+pub fn tells_changes(fd: &OwnedFd) -> bool {
+    let kind = file_system(fd);
+    !MADE_UP.contains(&kind) && !REMOTE.contains(&kind)
+}
+
+/// `a{b,c}d` → `abd`, `acd`. Braces without a comma stand for themselves, and so does what is beyond the bound.
+fn braces(text: &str) -> Vec<String> {
+    let mut done = Vec::new();
+    let mut open = vec![text.to_owned()];
+    while let Some(text) = open.pop() {
+        let pair = text.find('{').and_then(|from| {
+            let to = from + text.get(from..)?.find('}')?;
+            Some((text.get(..from)?, text.get(from + 1..to)?, text.get(to + 1..)?))
+        });
+        match pair {
+            Some((head, inner, tail)) if inner.contains(',') && open.len() + done.len() < BRACES_MAX => {
+                open.extend(inner.split(',').rev().map(|one| format!("{head}{one}{tail}")));
+            }
+            _ => done.push(text),
+        }
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+
+    fn write(root: &Path, path: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+
+    fn asked(files: &[&str], exclude: &[&str]) -> Asked {
+        let own = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        Asked::new(&own(files), &own(exclude)).unwrap()
+    }
+
+    fn names(root: &Path, files: &[&str], exclude: &[&str]) -> (Vec<String>, Vec<String>) {
+        let mut dirs = Vec::new();
+        let root = Root::open(root).unwrap();
+        let listing = asked(files, exclude).list(&root, &mut |path, _| dirs.push(path.to_owned()));
+        assert!(!listing.was_cut && listing.unlisted.is_empty(), "{listing:?}");
+        (listing.names.into_keys().collect(), dirs)
+    }
+
+    #[test]
+    fn paths_patterns_and_directories_are_found() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path();
+        for path in [
+            "etc/hosts",
+            "etc/a.conf",
+            "etc/app/b.conf",
+            "etc/app/deep/c.conf",
+            "etc/app/c.conf.bak",
+            "srv/x",
+        ] {
+            write(root, path);
+        }
+        symlink("a.conf", root.join("etc/link.conf")).unwrap();
+        let found = |files: &[&str], exclude: &[&str]| names(root, files, exclude).0;
+        assert_eq!(found(&["/etc/hosts"], &[]), ["/etc/hosts"]);
+        assert_eq!(found(&["/etc/*.conf"], &[]), ["/etc/a.conf", "/etc/link.conf"]);
+        assert_eq!(found(&["/etc/**/c.*"], &[]), ["/etc/app/c.conf.bak", "/etc/app/deep/c.conf"]);
+        let all = ["/etc/a.conf", "/etc/app/b.conf", "/etc/app/deep/c.conf", "/etc/hosts", "/etc/link.conf"];
+        assert_eq!(found(&["/etc", "/etc/hosts"], &["*.bak"]), all);
+        assert_eq!(found(&["/etc"], &["/etc/app", "*.conf"]), ["/etc/hosts"]);
+        assert_eq!(found(&["/none/x", "/none/*.y"], &[]), ["/none/x"], "what is named is looked for");
+        let dirs = names(root, &["/none/deep/x", "/etc/app/deep/*", "/etc/hosts"], &[]).1;
+        assert_eq!(dirs, ["/", "/etc/app/deep", "/etc"], "the nearest directory that is there");
+    }
+
+    #[test]
+    fn braces_are_several_patterns() {
+        assert_eq!(braces("/a/{b,c}/{d,e}"), ["/a/b/d", "/a/b/e", "/a/c/d", "/a/c/e"]);
+        assert_eq!(braces("/a/{b}/c}{"), ["/a/{b}/c}{"]);
+        assert!(braces(&"{a,b}".repeat(40)).len() <= BRACES_MAX + 40);
+        let a = asked(&["/etc/{hosts,app/*.conf}"], &["*.{bak,swp}"]);
+        assert_eq!(a.how("/etc/hosts"), Some(How::Named));
+        assert_eq!((a.how("/etc/app/a.conf"), a.how("/etc/app/b.bak")), (Some(How::Found), None));
+        assert!(a.excludes("/x/y.swp"));
+    }
+
+    #[test]
+    fn links_lead_only_to_what_was_asked_for() {
+        let a = asked(&["/etc", "/srv/*.conf", "/etc/os-release"], &["/etc/ssl"]);
+        assert!(a.may_follow("/etc/x", "/etc/y"));
+        assert!(a.may_follow("/etc/x", "/srv/a.conf"));
+        assert!(a.may_follow("/etc/os-release", "/usr/lib/os-release"));
+        assert!(a.may_follow("/proc/mounts", "/proc/12/mounts"));
+        assert!(!a.may_follow("/etc/x", "/usr/lib/os-release"));
+        assert!(!a.may_follow("/etc/x", "/home/u/secret"));
+        assert!(!a.may_follow("/etc/x", "/etc/ssl/a"));
+    }
+
+    #[test]
+    fn what_an_event_is_about_is_known() {
+        let a = asked(&["/etc/app", "/srv/*/x.conf", "/etc/hosts"], &["*.swp"]);
+        assert_eq!(a.how("/etc/hosts"), Some(How::Named));
+        assert_eq!(a.how("/etc/app/x"), Some(How::Found));
+        assert_eq!(a.how("/etc/app/.x.swp"), None);
+        assert_eq!(a.how("/etc/passwd"), None);
+        assert!(a.leads_to("/srv") && a.leads_to("/srv/new") && a.leads_to("/etc/app/new"));
+        assert!(!a.leads_to("/srv/new/deeper") && !a.leads_to("/home"));
+        assert!(a.is_volatile("/proc/meminfo") && a.is_volatile("/proc/12/stat"));
+        assert!(!a.is_volatile("/proc/cmdline") && !a.is_volatile("/etc/hosts"));
+    }
+
+    #[test]
+    fn walks_are_bounded() {
+        let tmp = tempfile::tempdir().unwrap();
+        write(tmp.path(), &format!("a/{}x", "d/".repeat(DEPTH_MAX + 4)));
+        let root = Root::open(tmp.path()).unwrap();
+        let listing = asked(&["/a"], &[]).list(&root, &mut |_, _| {});
+        assert!(listing.was_cut && listing.names.is_empty());
+    }
+
+    #[test]
+    fn proc_is_not_read_by_whoever_asks_for_all() {
+        let root = Root::open(Path::new("/")).unwrap();
+        assert!(is_made_up(&root.dir("/proc").unwrap()));
+        assert!(!tells_changes(&root.dir("/proc").unwrap()));
+        let mut dirs = Vec::new();
+        let a = asked(&["/*/version"], &[]);
+        let listing = a.list(&root, &mut |path, _| dirs.push(path.to_owned()));
+        assert!(!listing.names.contains_key("/proc/version"));
+    }
+}

@@ -1,0 +1,384 @@
+//! Patterns of paths.
+//!
+//! ```text
+//! /etc/hosts            this file; a directory stands for everything below it
+//! /etc/*.conf           * and ? do not reach over a /
+//! /etc/[a-m]*/**        ** is any number of directories
+//! /etc/{a,b}.conf       both, in the configuration
+//! *.bak                 without a / at the beginning: at any depth (only in `exclude`)
+//! ```
+//!
+//! A pattern is a row of names. While a path is walked the set of reached positions is a mask of bits, so that whole trees
+//! that cannot match are never opened, and no pattern takes exponential time.
+
+/// A pattern has no more names than bits fit a mask.
+const NAMES_MAX: usize = 60;
+
+/// A pattern of paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    names: Vec<Name>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Name {
+    /// `**`.
+    Any,
+    Literal(String),
+    Wild(Vec<Token>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Star,
+    One,
+    Char(char),
+    Class { is_not: bool, ranges: Vec<(char, char)> },
+}
+
+/// The positions of a pattern that a path has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached(u64);
+
+impl Reached {
+    /// Whether nothing below can match.
+    #[must_use]
+    pub fn is_dead(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Pattern {
+    /// Reads a pattern. One that does not begin with `/` matches at any depth.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (absolute, rest) = match text.strip_prefix('/') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let mut names = Vec::new();
+        if !absolute {
+            names.push(Name::Any);
+        }
+        for part in rest.split('/').filter(|part| !part.is_empty()) {
+            names.push(name(part)?);
+        }
+        names.dedup_by(|a, b| *a == Name::Any && *b == Name::Any);
+        if names.len() > NAMES_MAX {
+            return Err(format!("more than {NAMES_MAX} directories"));
+        }
+        Ok(Self { names })
+    }
+
+    /// Everything below a directory.
+    #[must_use]
+    pub fn below(dir: &str) -> Self {
+        let mut names: Vec<Name> = parts(dir).map(|part| Name::Literal(part.to_owned())).collect();
+        names.truncate(NAMES_MAX);
+        names.push(Name::Any);
+        Self { names }
+    }
+
+    /// The path itself, where nothing in it is a wildcard.
+    #[must_use]
+    pub fn literal(&self) -> Option<String> {
+        let all = self.literal_names();
+        (all.len() == self.names.len()).then(|| format!("/{}", all.join("/")))
+    }
+
+    /// The directory above the first wildcard.
+    #[must_use]
+    pub fn prefix(&self) -> String {
+        format!("/{}", self.literal_names().join("/"))
+    }
+
+    fn literal_names(&self) -> Vec<&str> {
+        let mut all = Vec::new();
+        for name in &self.names {
+            match name {
+                Name::Literal(text) => all.push(text.as_str()),
+                _ => break,
+            }
+        }
+        all
+    }
+
+    /// Where a walk begins.
+    #[must_use]
+    pub fn begin(&self) -> Reached {
+        self.close(1)
+    }
+
+    /// One name further.
+    #[must_use]
+    pub fn step(&self, from: Reached, name: &str) -> Reached {
+        let mut next = 0;
+        for (i, wanted) in self.names.iter().enumerate() {
+            if from.0 & (1 << i) == 0 {
+                continue;
+            }
+            match wanted {
+                Name::Any => next |= 1 << i,
+                Name::Literal(text) if text == name => next |= 1 << (i + 1),
+                Name::Wild(tokens) if wild(tokens, name) => next |= 1 << (i + 1),
+                _ => {}
+            }
+        }
+        self.close(next)
+    }
+
+    /// Whether what was reached is a match.
+    #[must_use]
+    pub fn accepts(&self, reached: Reached) -> bool {
+        reached.0 & (1 << self.names.len()) != 0
+    }
+
+    /// Whether something below what was reached can be a match.
+    #[must_use]
+    pub fn goes_on(&self, reached: Reached) -> bool {
+        reached.0 & !(1 << self.names.len()) != 0
+    }
+
+    /// `**` is also no directory at all.
+    fn close(&self, mut mask: u64) -> Reached {
+        for (i, name) in self.names.iter().enumerate() {
+            if *name == Name::Any && mask & (1 << i) != 0 {
+                mask |= 1 << (i + 1);
+            }
+        }
+        Reached(mask)
+    }
+
+    /// The positions after a whole path.
+    #[must_use]
+    pub fn walk(&self, path: &str) -> Reached {
+        let mut reached = self.begin();
+        for part in parts(path) {
+            reached = self.step(reached, part);
+            if reached.is_dead() {
+                break;
+            }
+        }
+        reached
+    }
+
+    /// Whether a path matches.
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
+        self.accepts(self.walk(path))
+    }
+
+    /// Whether a path or one of the directories above it matches.
+    #[must_use]
+    pub fn covers(&self, path: &str) -> bool {
+        let mut reached = self.begin();
+        for part in parts(path) {
+            reached = self.step(reached, part);
+            if self.accepts(reached) {
+                return true;
+            }
+            if reached.is_dead() {
+                return false;
+            }
+        }
+        self.accepts(reached)
+    }
+}
+
+/// The names of a path.
+pub fn parts(path: &str) -> impl DoubleEndedIterator<Item = &str> {
+    path.split('/').filter(|part| !part.is_empty())
+}
+
+fn name(part: &str) -> Result<Name, String> {
+    if matches!(part, "." | "..") {
+        return Err(format!("'{part}' in a path"));
+    }
+    if part == "**" {
+        return Ok(Name::Any);
+    }
+    if !part.contains(['*', '?', '[', '\\']) {
+        return Ok(Name::Literal(part.to_owned()));
+    }
+    let mut tokens = Vec::new();
+    let mut chars = part.chars();
+    while let Some(c) = chars.next() {
+        let token = match c {
+            '*' => Token::Star,
+            '?' => Token::One,
+            '[' => class(&mut chars)?,
+            '\\' => Token::Char(chars.next().ok_or("a '\\' at the end of a name")?),
+            c => Token::Char(c),
+        };
+        if token != Token::Star || tokens.last() != Some(&Token::Star) {
+            tokens.push(token);
+        }
+    }
+    let literal: Option<String> =
+        tokens.iter().map(|t| if let Token::Char(c) = t { Some(*c) } else { None }).collect();
+    Ok(literal.map_or(Name::Wild(tokens), Name::Literal))
+}
+
+/// What follows a `[`, to the `]`.
+fn class(chars: &mut std::str::Chars<'_>) -> Result<Token, String> {
+    let mut inner = Vec::new();
+    let mut is_closed = false;
+    for c in chars.by_ref() {
+        if c == ']' && !inner.is_empty() && inner != ['!'] && inner != ['^'] {
+            is_closed = true;
+            break;
+        }
+        inner.push(c);
+    }
+    if !is_closed {
+        return Err("a '[' without its ']'".to_owned());
+    }
+    let is_not = matches!(inner.first(), Some('!' | '^'));
+    let mut rest = inner.get(usize::from(is_not)..).unwrap_or_default();
+    let mut ranges = Vec::new();
+    loop {
+        rest = match rest {
+            [] => break,
+            [from, '-', to, tail @ ..] if from <= to => {
+                ranges.push((*from, *to));
+                tail
+            }
+            [from, '-', to, ..] => return Err(format!("'{from}-{to}' is no range")),
+            [one, tail @ ..] => {
+                ranges.push((*one, *one));
+                tail
+            }
+        };
+    }
+    Ok(Token::Class { is_not, ranges })
+}
+
+/// Whether a name matches: back to the last star where it does not, which is all that is ever needed.
+fn wild(tokens: &[Token], name: &str) -> bool {
+    let chars: Vec<char> = name.chars().collect();
+    let (mut t, mut c) = (0, 0);
+    let mut retry = None;
+    while c < chars.len() || t < tokens.len() {
+        match tokens.get(t) {
+            Some(Token::Star) => {
+                retry = Some((t, c));
+                t += 1;
+                continue;
+            }
+            Some(token) if chars.get(c).is_some_and(|c| one(token, *c)) => {
+                t += 1;
+                c += 1;
+                continue;
+            }
+            _ => {}
+        }
+        match retry {
+            Some((star, from)) if from < chars.len() => {
+                retry = Some((star, from + 1));
+                t = star + 1;
+                c = from + 1;
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn one(token: &Token, c: char) -> bool {
+    match token {
+        Token::Star => false,
+        Token::One => true,
+        Token::Char(wanted) => *wanted == c,
+        Token::Class { is_not, ranges } => {
+            ranges.iter().any(|(from, to)| (*from..=*to).contains(&c)) != *is_not
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        Pattern::parse(pattern).unwrap().matches(path)
+    }
+
+    #[test]
+    fn patterns_match_names_hidden_ones_too() {
+        for (pattern, path) in [
+            ("/etc/hosts", "/etc/hosts"),
+            ("/etc/*.conf", "/etc/resolv.conf"),
+            ("/etc/*", "/etc/.hidden"),
+            ("/etc/**", "/etc/a/b/c"),
+            ("/etc/**/*.conf", "/etc/a.conf"),
+            ("/etc/**/*.conf", "/etc/x/y/a.conf"),
+            ("/**/b/**/d", "/a/b/c/b/d"),
+            ("*.bak", "/srv/x/y.bak"),
+            ("ssl/*.key", "/etc/ssl/a.key"),
+            ("/etc/rc[0-6].d/?20*", "/etc/rc3.d/S20ssh"),
+            ("/etc/[!a]*", "/etc/bcd"),
+            ("/a/[]x]", "/a/]"),
+            ("/a/\\*", "/a/*"),
+            ("/a/*b*c", "/a/xbybzc"),
+            ("/etc//hosts/", "/etc/hosts"),
+        ] {
+            assert!(matches(pattern, path), "{pattern} {path}");
+        }
+        for (pattern, path) in [
+            ("/etc/hosts", "/etc/hosts.allow"),
+            ("/etc/*", "/etc/a/b"),
+            ("/etc/*.conf", "/etc/conf"),
+            ("/etc/**/x", "/etc/y"),
+            ("/etc/[!a]*", "/etc/abc"),
+            ("*.bak", "/srv/x/y.bakk"),
+            ("/a/?", "/a/"),
+            ("/a/*b", "/a/bc"),
+        ] {
+            assert!(!matches(pattern, path), "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn what_is_above_counts_for_what_is_below() {
+        let ssl = Pattern::parse("/etc/ssl").unwrap();
+        assert!(ssl.covers("/etc/ssl") && ssl.covers("/etc/ssl/private/a"));
+        assert!(!ssl.covers("/etc") && !ssl.covers("/etc/sslx"));
+        assert!(Pattern::below("/etc").matches("/etc/a/b"));
+        assert!(Pattern::parse(".git").unwrap().covers("/srv/x/.git/config"));
+    }
+
+    #[test]
+    fn walks_stop_where_nothing_can_match() {
+        let p = Pattern::parse("/etc/*/conf.d/*.conf").unwrap();
+        assert_eq!(p.prefix(), "/etc");
+        assert_eq!(p.literal(), None);
+        let etc = p.walk("/etc");
+        assert!(p.goes_on(etc) && !p.accepts(etc));
+        assert!(p.step(p.walk("/etc/x"), "other").is_dead());
+        assert_eq!(Pattern::parse("/etc/hosts").unwrap().literal().as_deref(), Some("/etc/hosts"));
+        assert_eq!(Pattern::parse("/").unwrap().literal().as_deref(), Some("/"));
+    }
+
+    #[test]
+    fn mistakes_are_said() {
+        for wrong in ["/etc/[abc", "/etc/../shadow", "/a/[z-a]", "/a/x\\", &"/a".repeat(99)] {
+            assert!(Pattern::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics_and_a_path_matches_itself(
+            pattern in "/?[-a-c*?\\[\\]!/\\\\]{0,24}",
+            path in "(/[a-c]{1,4}){1,6}",
+        ) {
+            if let Ok(p) = Pattern::parse(&pattern) {
+                let is_match = p.matches(&path);
+                prop_assert!(!is_match || p.covers(&path));
+            }
+            prop_assert!(matches(&path, &path));
+            prop_assert!(matches("/**", &path));
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! A look at what was asked for: what changed since the last one goes to the sink, with the names of what is gone.
+//!
+//! What the sink has not taken counts as not seen: after a failure it is read and said again. A sink may ask for everything, as
+//! on the first look of a day where each day has an index of its own; what did not change is said with its old time then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::files::{How, Listing};
+use super::known::{Known, Origin, fingerprint};
+use super::open::Stamp;
+use super::visit::Seen;
+use super::{Indexer, text};
+use crate::backend::Batch;
+use crate::collectors::Collector;
+use crate::day::Day;
+use crate::document::Document;
+use crate::error::Error;
+
+/// Documents of one batch.
+const BATCH_DOCUMENTS_MAX: usize = 1_000;
+/// Bytes of the contents of one batch, after which it is complete.
+const BATCH_BYTES: usize = 4 << 20;
+/// As many names of changed documents are in a report.
+const NAMES_MAX: usize = 20;
+/// A clock that is set back by more is believed; below that, time stands still until it is caught up.
+const STEP_NS_MAX: i64 = 3_600_000_000_000;
+/// Settings that are no files and change in between: there is no event for them.
+const QUICK: &[&str] = &["sysctl", "cgroups"];
+/// What others add and no look can find.
+const ADDED: &str = "@incident/";
+
+/// What a look found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PassReport {
+    /// Files that were looked at.
+    pub files: u64,
+    /// Files that were read.
+    pub read: u64,
+    /// Documents of collectors.
+    pub collected: u64,
+    /// Documents that are new or say something else than before.
+    pub changed: u64,
+    /// The first names of these.
+    pub names: Vec<String>,
+    /// Documents that are not there any more.
+    pub gone: u64,
+    /// The names of documents of which something was withheld, by the reason.
+    pub withheld: BTreeMap<String, Vec<String>>,
+    /// Files and directories that could not be read or were skipped, each with the reason.
+    pub errors: BTreeMap<String, String>,
+    /// Collectors that gave nothing, each with the reason.
+    pub refused: BTreeMap<String, String>,
+}
+
+/// `@mount` of `@mount/data`.
+fn family(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
+}
+
+/// What is looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// Everything.
+    All,
+    /// The files.
+    Files,
+    /// Settings that change without an event.
+    Quick,
+    /// Some files.
+    Names(Vec<String>),
+}
+
+/// A look that is going on.
+struct Pass {
+    number: u64,
+    at_ns: i64,
+    /// Everything is said, whether it changed or not.
+    says_all: bool,
+    report: PassReport,
+    documents: Vec<Document>,
+    bytes: usize,
+    /// What will be known once the sink has taken the documents.
+    pending: Vec<(String, Known)>,
+    /// Files of which nothing can be said.
+    failed: BTreeSet<String>,
+    /// Names that were looked for and are not there.
+    missing: Vec<String>,
+    /// Collectors that gave their documents.
+    answered: BTreeSet<&'static str>,
+    listing: Option<Listing>,
+}
+
+impl Indexer {
+    /// Looks at everything and says what changed.
+    pub fn pass(&mut self) -> Result<PassReport, Error> {
+        self.look(&What::All)
+    }
+
+    pub(super) fn look(&mut self, what: &What) -> Result<PassReport, Error> {
+        let at_ns = self.moment();
+        let is_all = *what == What::All;
+        if is_all && self.stored.is_none() {
+            self.ask_names()?;
+        }
+        // Until a look was taken as a whole it is owed.
+        self.owes_all |= is_all && self.sink.needs_all(&self.host, at_ns);
+        self.number += 1;
+        let mut pass = Pass {
+            number: self.number,
+            at_ns,
+            says_all: is_all && self.owes_all,
+            report: PassReport::default(),
+            documents: Vec::new(),
+            bytes: 0,
+            pending: Vec::new(),
+            failed: BTreeSet::new(),
+            missing: Vec::new(),
+            answered: BTreeSet::new(),
+            listing: None,
+        };
+        self.owners.refresh(&self.root);
+        match what {
+            What::All | What::Files => self.all_files(&mut pass)?,
+            What::Names(names) => self.some_files(&mut pass, names)?,
+            What::Quick => {}
+        }
+        if matches!(what, What::All | What::Quick) {
+            self.collect(&mut pass, *what == What::Quick)?;
+        }
+        let gone = self.gone(&mut pass, is_all);
+        pass.report.gone = gone.len() as u64;
+        // Of everything an empty batch counts too: the host was looked at.
+        if is_all || !pass.documents.is_empty() || !gone.is_empty() {
+            self.put(&mut pass, &gone)?;
+        }
+        if is_all {
+            self.owes_all = false;
+            self.retain(Day::of(at_ns));
+        }
+        self.tell(&pass.report, is_all);
+        Ok(pass.report)
+    }
+
+    /// What was there before this process. A cluster that is away is no reason not to look: it is asked again the next time.
+    fn ask_names(&mut self) -> Result<(), Error> {
+        match self.sink.names(&self.host) {
+            Ok(names) => self.stored = Some(names),
+            Err(Error::Away(reason)) => self.log.warning(&format!("what is gone is not known yet: {reason}")),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The time of a look: no two have the same, whatever is done to the clock.
+    fn moment(&mut self) -> i64 {
+        let now = self.clock.now_ns();
+        let after = self.last_ns.saturating_add(1_000);
+        self.last_ns = if now < after && after - now < STEP_NS_MAX { after } else { now };
+        self.last_ns
+    }
+
+    fn all_files(&mut self, pass: &mut Pass) -> Result<(), Error> {
+        if let Some(watcher) = &mut self.watcher {
+            // All of it is looked at anyway.
+            watcher.drain();
+            watcher.begin();
+        }
+        self.settling.clear();
+        self.aliases.clear();
+        let watcher = &mut self.watcher;
+        let mut listing = self.asked.list(&self.root, &mut |path, dir| {
+            if let Some(watcher) = watcher.as_mut() {
+                watcher.watch(path, dir);
+            }
+        });
+        for (dir, reason) in &listing.unlisted {
+            pass.report.errors.insert(dir.clone(), reason.clone());
+        }
+        for name in &listing.unreadable {
+            pass.report.errors.insert(name.clone(), "its name is no UTF-8".to_owned());
+        }
+        if listing.was_cut {
+            pass.report
+                .errors
+                .insert("files".to_owned(), "more than can be looked at; the rest is left out".to_owned());
+        }
+        for (name, how) in std::mem::take(&mut listing.names) {
+            self.visit(pass, &name, how)?;
+        }
+        pass.listing = Some(listing);
+        if let Some(watcher) = &mut self.watcher {
+            watcher.end();
+            if watcher.is_full() != self.is_full {
+                self.is_full = !self.is_full;
+                let more = if self.is_full { "not all can be" } else { "all can be again" };
+                self.log.warning(&format!("{} directories are watched, {more}", watcher.watched()));
+            }
+        }
+        Ok(())
+    }
+
+    fn some_files(&mut self, pass: &mut Pass, names: &[String]) -> Result<(), Error> {
+        for name in names {
+            if let Some(how) = self.asked.how(name) {
+                self.visit(pass, name, how)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit(&mut self, pass: &mut Pass, name: &str, how: How) -> Result<(), Error> {
+        pass.report.files += 1;
+        match self.see(name, how, pass.says_all) {
+            Seen::Same => {
+                if let Some(known) = self.known.get_mut(name) {
+                    known.pass = pass.number;
+                    for reason in &known.reasons {
+                        pass.report.withheld.entry(reason.clone()).or_default().push(name.to_owned());
+                    }
+                }
+            }
+            Seen::Missing => pass.missing.push(name.to_owned()),
+            Seen::Skipped(reason) => {
+                pass.report.errors.insert(name.to_owned(), reason);
+                pass.missing.push(name.to_owned());
+            }
+            Seen::Failed(reason) => {
+                pass.report.errors.insert(name.to_owned(), reason);
+                pass.failed.insert(name.to_owned());
+                self.touch(name, pass.number);
+            }
+            Seen::Taken(visit) => {
+                pass.report.read += 1;
+                self.take(pass, visit.document, Origin::File, Some((visit.stamp, visit.is_settled)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, name: &str, pass: u64) {
+        if let Some(known) = self.known.get_mut(name) {
+            known.pass = pass;
+        }
+    }
+
+    fn collect(&mut self, pass: &mut Pass, is_quick: bool) -> Result<(), Error> {
+        let chosen: Vec<&'static Collector> =
+            self.collectors.iter().copied().filter(|c| !is_quick || QUICK.contains(&c.name)).collect();
+        for collector in chosen {
+            match self.ask(collector, pass.at_ns) {
+                Ok(documents) => {
+                    pass.answered.insert(collector.name);
+                    for document in documents {
+                        pass.report.collected += 1;
+                        self.collected(pass, collector, document)?;
+                    }
+                }
+                Err(reason) => {
+                    pass.report.refused.insert(collector.name.to_owned(), reason);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn collected(&mut self, pass: &mut Pass, collector: &Collector, document: Document) -> Result<(), Error> {
+        let name = &document.filename;
+        let is_twice = self.known.get(name).is_some_and(|k| k.pass == pass.number)
+            || pass.pending.iter().any(|(pending, _)| pending == name);
+        if is_twice || !name.starts_with('@') {
+            let reason = if is_twice { "said twice" } else { "does not begin with '@'" };
+            pass.report.errors.insert(name.clone(), format!("{reason} by the collector {}", collector.name));
+            return Ok(());
+        }
+        self.take(pass, document, Origin::Collector(collector.name), None)
+    }
+
+    /// A document without its secrets goes to the sink, if it says something new.
+    fn take(
+        &mut self,
+        pass: &mut Pass,
+        mut document: Document,
+        origin: Origin,
+        stamp: Option<(Stamp, bool)>,
+    ) -> Result<(), Error> {
+        document.host.clone_from(&self.host);
+        self.policy.clean(&mut document);
+        text::bound(&mut document);
+        let name = document.filename.clone();
+        for reason in &document.withheld.reasons {
+            pass.report.withheld.entry(reason.clone()).or_default().push(name.clone());
+        }
+        let print = fingerprint(&document);
+        let old = self.known.get_mut(&name);
+        let since_ns = old.as_ref().filter(|old| old.print == print).map(|old| old.since_ns);
+        document.since_ns = since_ns.unwrap_or(pass.at_ns);
+        let known = Known {
+            origin,
+            stamp: stamp.map(|(stamp, _)| stamp),
+            is_settled: stamp.is_some_and(|(_, is_settled)| is_settled),
+            print,
+            since_ns: document.since_ns,
+            pass: pass.number,
+            reasons: document.withheld.reasons.clone(),
+        };
+        if since_ns.is_some() && !pass.says_all {
+            self.known.insert(name, known);
+            return Ok(());
+        }
+        if let Some(old) = old {
+            old.pass = pass.number;
+        }
+        if since_ns.is_none() {
+            pass.report.changed += 1;
+            if pass.report.names.len() < NAMES_MAX {
+                pass.report.names.push(name.clone());
+            }
+        }
+        pass.bytes += document.content.as_ref().map_or(0, String::len) + 256;
+        pass.documents.push(document);
+        pass.pending.push((name, known));
+        if pass.documents.len() >= BATCH_DOCUMENTS_MAX || pass.bytes >= BATCH_BYTES {
+            self.put(pass, &[])?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, pass: &mut Pass, gone: &[String]) -> Result<(), Error> {
+        let batch = Batch { host: &self.host, at_ns: pass.at_ns, documents: &pass.documents, gone };
+        self.sink.put(&batch)?;
+        // What the sink has taken is known now; had it failed, none of it would be.
+        for (name, known) in pass.pending.drain(..) {
+            self.known.insert(name, known);
+        }
+        for name in gone {
+            self.known.remove(name);
+            if let Some(stored) = &mut self.stored {
+                stored.remove(name);
+            }
+        }
+        pass.documents.clear();
+        pass.bytes = 0;
+        Ok(())
+    }
+
+    /// The names of what was there and is not any more. What could not be looked at is not gone.
+    fn gone(&mut self, pass: &mut Pass, is_all: bool) -> Vec<String> {
+        let mut gone = BTreeSet::new();
+        let is_listed = |name: &str| match &pass.listing {
+            Some(listing) => {
+                let is_below = |dir: &str| {
+                    name.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/') || dir == "/")
+                };
+                !listing.was_cut && !listing.unlisted.iter().any(|(dir, _)| is_below(dir))
+            }
+            None => false,
+        };
+        for (name, known) in self.known.iter().filter(|(_, known)| known.pass != pass.number) {
+            let is_gone = match known.origin {
+                Origin::File => is_listed(name),
+                Origin::Collector(collector) => pass.answered.contains(collector),
+            };
+            if is_gone {
+                gone.insert(name.clone());
+            }
+        }
+        for name in std::mem::take(&mut pass.missing) {
+            let is_stored = self.stored.as_ref().is_some_and(|stored| stored.contains(&name));
+            if is_stored || self.known.contains_key(&name) {
+                gone.insert(name);
+            }
+        }
+        if let Some(stored) = &mut self.stored {
+            // What was seen is not what only the sink knows.
+            stored.retain(|name| !self.known.contains_key(name) && !name.starts_with(ADDED));
+            for (name, _) in &pass.pending {
+                stored.remove(name);
+            }
+            // Of a collector that gave nothing no document is gone, and which are its own only their names can tell.
+            let told: BTreeSet<&str> = self
+                .known
+                .iter()
+                .filter(|(_, known)| known.origin != Origin::File && known.pass == pass.number)
+                .map(|(name, _)| family(name))
+                .chain(pass.pending.iter().map(|(name, _)| family(name)))
+                .collect();
+            let is_gone = |name: &&String| match name.starts_with('@') {
+                true => pass.report.refused.is_empty() || told.contains(family(name)),
+                false => is_listed(name) && !pass.failed.contains(*name),
+            };
+            if is_all {
+                gone.extend(stored.iter().filter(is_gone).cloned());
+            }
+        }
+        gone.into_iter().collect()
+    }
+
+    /// Deletes what is older than it is to be kept, once a day.
+    fn retain(&mut self, today: Day) {
+        let Some(days) = self.config.retention_days else { return };
+        if self.retained == Some(today) {
+            return;
+        }
+        let first = Day(today.0.saturating_sub(i32::try_from(days).unwrap_or(i32::MAX)));
+        match self.sink.delete_before(first) {
+            Ok(()) => {
+                self.retained = Some(today);
+                self.log.debug(&format!("nothing from before {first} is kept"));
+            }
+            Err(error) => self.log.error(&format!("days before {first} could not be deleted: {error}")),
+        }
+    }
+
+    /// The log: each error and each withheld file when it is new, and what changed.
+    fn tell(&mut self, report: &PassReport, is_all: bool) {
+        let refused =
+            report.refused.iter().map(|(name, reason)| (format!("collector {name}"), reason.clone()));
+        let errors: BTreeMap<String, String> =
+            report.errors.iter().map(|(n, r)| (n.clone(), r.clone())).chain(refused).collect();
+        for (name, reason) in &errors {
+            if self.told.get(name) != Some(reason) {
+                // The name comes last: after one that ends in `password` the reason would be taken for one.
+                self.log.error(&format!("{reason}: {name}"));
+            }
+        }
+        if is_all {
+            self.told = errors;
+        } else {
+            self.told.extend(errors);
+        }
+        for (reason, names) in &report.withheld {
+            for name in names {
+                if self.told_withheld.insert((reason.clone(), name.clone())) {
+                    self.log.info(&format!("withheld ({reason}): {name}"));
+                }
+            }
+        }
+        let withheld: usize = report.withheld.values().map(Vec::len).sum();
+        let line = format!(
+            "{} files, {} read, {} changed, {} gone, {withheld} withheld, {} errors",
+            report.files,
+            report.read,
+            report.changed,
+            report.gone,
+            report.errors.len() + report.refused.len()
+        );
+        if report.changed + report.gone == 0 {
+            return self.log.debug(&line);
+        }
+        self.log.info(&line);
+        if report.changed <= NAMES_MAX as u64 && !report.names.is_empty() {
+            self.log.info(&format!("changed: {}", report.names.join(" ")));
+        }
+    }
+}

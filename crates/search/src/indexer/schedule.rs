@@ -1,0 +1,236 @@
+//! When to look: at a frequency, at a moment that is this host's own; and after a change, once it is over.
+
+use std::collections::BTreeMap;
+
+use ring::digest;
+
+use super::clock::SECOND_NS;
+
+/// A name that changed is looked at once it was quiet for so long: nobody wants half of a file.
+pub const SETTLE_NS: i64 = SECOND_NS;
+/// One that is never quiet is looked at after so long all the same, and not more often.
+const SETTLE_TIMES_MAX: i64 = 10;
+/// With more names that changed, everything is looked at.
+const NAMES_MAX: usize = 4_096;
+/// A cluster is not asked by all hosts in the second in which they were all started.
+const START_SPREAD_NS: i64 = 30 * SECOND_NS;
+
+/// The moments at which a host looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schedule {
+    every_ns: i64,
+    offset_ns: i64,
+}
+
+impl Schedule {
+    /// Of a host: the hash of its name says at which moment of the time between two looks.
+    #[must_use]
+    pub fn new(host: &str, frequency_s: u64) -> Self {
+        let every_ns =
+            i64::try_from(frequency_s).unwrap_or(i64::MAX).saturating_mul(SECOND_NS).max(SECOND_NS);
+        let hash = digest::digest(&digest::SHA256, host.as_bytes());
+        let mut first = [0; 8];
+        first.copy_from_slice(hash.as_ref().get(..8).unwrap_or(&[0; 8]));
+        // Half of the range, so that it is a positive number.
+        let number = (u64::from_be_bytes(first) >> 1) as i64;
+        Self { every_ns, offset_ns: number % every_ns }
+    }
+
+    /// The next moment after a time.
+    #[must_use]
+    pub fn next(&self, after_ns: i64) -> i64 {
+        let since = (after_ns - self.offset_ns).rem_euclid(self.every_ns);
+        after_ns + self.every_ns - since
+    }
+
+    /// Between two looks.
+    #[must_use]
+    pub fn every_ns(&self) -> i64 {
+        self.every_ns
+    }
+
+    /// How long to wait before the first look where many hosts ask one cluster.
+    #[must_use]
+    pub fn start_ns(&self) -> i64 {
+        self.offset_ns % START_SPREAD_NS.min(self.every_ns)
+    }
+}
+
+/// Names that changed, until they are quiet.
+#[derive(Debug)]
+pub struct Settling {
+    settle_ns: i64,
+    names: BTreeMap<String, Since>,
+    all: Option<Since>,
+    /// When a name was looked at last.
+    looked: BTreeMap<String, i64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Since {
+    first_ns: i64,
+    last_ns: i64,
+}
+
+/// What is quiet now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// Everything has to be looked at.
+    All,
+    /// These names.
+    Names(Vec<String>),
+}
+
+impl Settling {
+    /// Nothing changed yet.
+    #[must_use]
+    pub fn new(settle_ns: i64) -> Self {
+        Self { settle_ns, names: BTreeMap::new(), all: None, looked: BTreeMap::new() }
+    }
+
+    /// A name changed.
+    pub fn name(&mut self, name: &str, now_ns: i64) {
+        if self.names.len() >= NAMES_MAX {
+            self.names.clear();
+            self.everything(now_ns);
+        } else if self.all.is_none() {
+            note(
+                self.names.entry(name.to_owned()).or_insert(Since { first_ns: now_ns, last_ns: now_ns }),
+                now_ns,
+            );
+        } else {
+            self.everything(now_ns);
+        }
+    }
+
+    /// Anything may have changed.
+    pub fn everything(&mut self, now_ns: i64) {
+        note(self.all.get_or_insert(Since { first_ns: now_ns, last_ns: now_ns }), now_ns);
+    }
+
+    /// Everything was looked at just now.
+    pub fn clear(&mut self) {
+        self.names.clear();
+        self.all = None;
+        self.looked.clear();
+    }
+
+    /// When something will be quiet.
+    #[must_use]
+    pub fn next_ns(&self) -> Option<i64> {
+        let all = self.all.iter().map(|since| self.due(since, None));
+        let names = self.names.iter().map(|(name, since)| self.due(since, self.looked.get(name)));
+        all.chain(names).min()
+    }
+
+    /// What is quiet now; it is taken as looked at.
+    pub fn ready(&mut self, now_ns: i64) -> Option<Ready> {
+        if let Some(since) = self.all {
+            if !self.is_due(&since, None, now_ns) {
+                return None;
+            }
+            self.clear();
+            return Some(Ready::All);
+        }
+        let rest_ns = self.settle_ns * SETTLE_TIMES_MAX;
+        self.looked.retain(|_, at| (0..rest_ns).contains(&(now_ns - *at)));
+        let due: Vec<String> = self
+            .names
+            .iter()
+            .filter(|(name, since)| self.is_due(since, self.looked.get(*name), now_ns))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in &due {
+            self.names.remove(name);
+            self.looked.insert(name.clone(), now_ns);
+        }
+        (!due.is_empty()).then_some(Ready::Names(due))
+    }
+
+    fn due(&self, since: &Since, looked: Option<&i64>) -> i64 {
+        let longest = self.settle_ns * SETTLE_TIMES_MAX;
+        let quiet = (since.last_ns + self.settle_ns).min(since.first_ns + longest);
+        looked.map_or(quiet, |at| quiet.max(at + longest))
+    }
+
+    fn is_due(&self, since: &Since, looked: Option<&i64>, now_ns: i64) -> bool {
+        // A clock that was set back would make it wait.
+        now_ns >= self.due(since, looked) || now_ns < since.first_ns
+    }
+}
+
+fn note(since: &mut Since, now_ns: i64) {
+    since.last_ns = now_ns;
+    since.first_ns = since.first_ns.min(now_ns);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const S: i64 = SECOND_NS;
+
+    #[test]
+    fn hosts_look_at_moments_of_their_own() {
+        let mut seconds: Vec<i64> =
+            (0..300).map(|i| Schedule::new(&format!("web{i}"), 300).offset_ns / S).collect();
+        seconds.sort_unstable();
+        let busiest = seconds.chunk_by(|a, b| a == b).map(<[i64]>::len).max();
+        assert!(busiest < Some(9), "{busiest:?} hosts in one second");
+        assert!(seconds.first() < Some(&20) && seconds.last() > Some(&280));
+    }
+
+    proptest! {
+        #[test]
+        fn the_next_moment_is_never_further_than_the_frequency(
+            host in "[a-z0-9]{1,12}", frequency in 1_u64..90_000, now in 0_i64..4_000_000_000_000_000_000,
+        ) {
+            let s = Schedule::new(&host, frequency);
+            let next = s.next(now);
+            prop_assert!(next > now && next - now <= s.every_ns());
+            prop_assert_eq!(s.next(next) - next, s.every_ns());
+            prop_assert!((0..s.every_ns()).contains(&s.start_ns()));
+        }
+    }
+
+    #[test]
+    fn names_are_ready_when_they_are_quiet() {
+        let mut s = Settling::new(S);
+        s.name("/a", 0);
+        assert_eq!(s.next_ns(), Some(S));
+        assert_eq!(s.ready(S / 2), None);
+        s.name("/a", S / 2);
+        s.name("/b", S);
+        assert_eq!(s.ready(S), None);
+        assert_eq!(s.ready(3 * S / 2), Some(Ready::Names(vec!["/a".to_owned()])));
+        assert_eq!(s.ready(2 * S), Some(Ready::Names(vec!["/b".to_owned()])));
+        assert_eq!((s.next_ns(), s.ready(99 * S)), (None, None));
+    }
+
+    #[test]
+    fn a_name_that_is_never_quiet_is_looked_at_now_and_then() {
+        let mut s = Settling::new(S);
+        let looks: Vec<i64> = (0..1_000)
+            .map(|i| i * S / 10)
+            .filter(|now| {
+                s.name("/log", *now);
+                s.ready(*now).is_some()
+            })
+            .collect();
+        assert!((9..=10).contains(&looks.len()), "{looks:?}");
+    }
+
+    #[test]
+    fn too_many_names_are_everything() {
+        let mut s = Settling::new(S);
+        for i in 0..=NAMES_MAX {
+            s.name(&format!("/{i}"), 0);
+        }
+        assert_eq!(s.ready(S), Some(Ready::All));
+        s.everything(5 * S);
+        s.name("/a", 5 * S);
+        assert_eq!(s.ready(S), Some(Ready::All), "the clock was set back");
+    }
+}

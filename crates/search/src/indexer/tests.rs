@@ -1,0 +1,672 @@
+//! The indexer as a whole: files with every kind of trouble, a sink that fails, changes that the kernel tells.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, Mode};
+
+use super::clock::SECOND_NS;
+use super::*;
+use crate::document::{Flag, Kind};
+
+/// What a sink was given.
+#[derive(Debug, Default)]
+struct Taken {
+    documents: Vec<Document>,
+    gone: Vec<String>,
+    batches: usize,
+    /// What was there before.
+    names: BTreeSet<String>,
+    /// After so many batches the next one fails.
+    fails_after: Option<usize>,
+    deleted: Vec<Day>,
+    /// The cluster cannot be asked what was there.
+    is_away: bool,
+    /// The day of the last batch, where there is one index for each day.
+    day: Option<Option<Day>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Fake(Arc<Mutex<Taken>>);
+
+impl Fake {
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.0.lock().unwrap()
+    }
+
+    /// The names that were said since the last call, and those that are gone.
+    fn said(&self) -> (Vec<String>, Vec<String>) {
+        let mut taken = self.lock();
+        let mut names: Vec<String> = taken.documents.drain(..).map(|d| d.filename).collect();
+        names.sort();
+        (names, std::mem::take(&mut taken.gone))
+    }
+
+    fn document(&self, name: &str) -> Option<Document> {
+        self.lock().documents.iter().rev().find(|d| d.filename == name).cloned()
+    }
+}
+
+impl Sink for Fake {
+    fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        let mut taken = self.lock();
+        if let Some(left) = taken.fails_after {
+            if left == 0 {
+                return Err(Error::Away("nobody answers".to_owned()));
+            }
+            taken.fails_after = Some(left - 1);
+        }
+        taken.batches += 1;
+        if let Some(day) = &mut taken.day {
+            *day = Some(Day::of(batch.at_ns));
+        }
+        taken.documents.extend_from_slice(batch.documents);
+        taken.gone.extend_from_slice(batch.gone);
+        Ok(())
+    }
+
+    fn needs_all(&mut self, _host: &str, at_ns: i64) -> bool {
+        self.lock().day.is_some_and(|day| day != Some(Day::of(at_ns)))
+    }
+
+    fn names(&mut self, _host: &str) -> Result<BTreeSet<String>, Error> {
+        let taken = self.lock();
+        if taken.is_away { Err(Error::Away("nobody answers".to_owned())) } else { Ok(taken.names.clone()) }
+    }
+
+    fn delete_before(&mut self, day: Day) -> Result<(), Error> {
+        self.lock().deleted.push(day);
+        Ok(())
+    }
+}
+
+struct Setup {
+    tmp: tempfile::TempDir,
+    clock: FakeClock,
+    sink: Fake,
+    indexer: Indexer,
+}
+
+fn config(files: &[&str]) -> Config {
+    Config {
+        host: Some("web1".to_owned()),
+        files: files.iter().map(|s| (*s).to_owned()).collect(),
+        collectors: Some(Vec::new()),
+        max_bytes: Some(64 << 10),
+        ..Config::default()
+    }
+}
+
+/// Some files below a root; the clock is so far ahead that they are old.
+fn setup(files: &[&str]) -> Setup {
+    let tmp = tempfile::tempdir().unwrap();
+    for (path, text) in
+        [("etc/hosts", "127.0.0.1 a\n"), ("etc/app/a.conf", "x = 1\n"), ("etc/app/b.conf", "y = 2\n")]
+    {
+        write(tmp.path(), path, text);
+    }
+    with_config(tmp, config(files))
+}
+
+fn with_config(tmp: tempfile::TempDir, mut config: Config) -> Setup {
+    config.log.file = Some(tmp.path().join("log"));
+    let clock = FakeClock::new(Clock::Real.now_ns() + 10 * SECOND_NS);
+    let sink = Fake::default();
+    let indexer =
+        Indexer::below(tmp.path(), config, Box::new(sink.clone()), Clock::Fake(clock.clone())).unwrap();
+    Setup { tmp, clock, sink, indexer }
+}
+
+fn write(root: &Path, path: &str, text: impl AsRef<[u8]>) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+impl Setup {
+    fn pass(&mut self) -> PassReport {
+        self.clock.advance(300 * SECOND_NS);
+        self.indexer.pass().unwrap()
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.tmp.path().join(path)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.at("log")).unwrap_or_default()
+    }
+}
+
+#[test]
+fn what_changed_is_said_once() {
+    let mut s = setup(&["/etc"]);
+    let report = s.pass();
+    assert_eq!((report.files, report.read, report.changed, report.gone), (3, 3, 3, 0));
+    let hosts = s.sink.document("/etc/hosts").unwrap();
+    assert_eq!(
+        (hosts.host.as_str(), hosts.kind, hosts.content.as_deref()),
+        ("web1", Kind::File, Some("127.0.0.1 a\n"))
+    );
+    let stat = hosts.stat.unwrap();
+    assert_eq!((stat.size, stat.mode & 0o400), (12, 0o400));
+    assert_eq!(hosts.since_ns, s.clock.now_ns());
+    s.sink.said();
+
+    let report = s.pass();
+    assert_eq!((report.files, report.read, report.changed, report.gone), (3, 0, 0, 0));
+    assert_eq!(s.sink.said(), (vec![], vec![]));
+    assert_eq!(s.sink.lock().batches, 2, "an empty batch says that the host was looked at");
+
+    write(s.tmp.path(), "etc/hosts", "127.0.0.1 abc\n");
+    write(s.tmp.path(), "etc/new", "");
+    fs::remove_file(s.at("etc/app/a.conf")).unwrap();
+    let report = s.pass();
+    assert_eq!((report.read, report.changed, report.gone), (2, 2, 1));
+    assert_eq!(
+        s.sink.said(),
+        (vec!["/etc/hosts".to_owned(), "/etc/new".to_owned()], vec!["/etc/app/a.conf".to_owned()])
+    );
+    fs::remove_dir_all(s.at("etc/app")).unwrap();
+    s.pass();
+    assert_eq!(s.sink.said().1, ["/etc/app/b.conf"]);
+    assert!(s.log().contains("3 changed") && s.log().contains("changed: /etc/hosts /etc/new"), "{}", s.log());
+}
+
+#[test]
+fn the_same_size_and_a_mode_alone_are_changes() {
+    let mut s = setup(&["/etc/hosts"]);
+    s.pass();
+    std::thread::sleep(Duration::from_millis(20));
+    write(s.tmp.path(), "etc/hosts", "127.0.0.1 b\n");
+    assert_eq!(s.pass().changed, 1);
+    fs::set_permissions(s.at("etc/hosts"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(s.pass().changed, 1);
+    assert_eq!(s.sink.document("/etc/hosts").unwrap().stat.unwrap().mode, 0o600);
+}
+
+#[test]
+fn a_file_that_was_just_changed_is_read_again() {
+    let mut s = setup(&["/etc/hosts"]);
+    // The clock says what the files say: a change within the grain of the time would leave no trace.
+    s.clock.advance(-310 * SECOND_NS);
+    assert_eq!(s.pass().read, 1);
+    assert_eq!(s.pass().read, 1);
+    assert_eq!((s.pass().read, s.sink.said().0.len()), (0, 1));
+}
+
+#[test]
+fn trouble_with_a_file_is_its_own() {
+    let mut s = setup(&["/etc", "/etc/pipe", "/etc/none", "/etc/os-release", "/srv/outward"]);
+    let root = s.tmp.path().to_owned();
+    write(&root, "etc/large", vec![b'x'; 70_000]);
+    write(&root, "etc/binary", b"\x7fELF\0\0");
+    write(&root, "usr/lib/os-release", "ID=debian\n");
+    write(&root, "home/secret", "not asked for\n");
+    fs::create_dir(root.join("srv")).unwrap();
+    symlink("../usr/lib/os-release", root.join("etc/os-release")).unwrap();
+    symlink("/home/secret", root.join("srv/outward")).unwrap();
+    symlink("/home/secret", root.join("etc/found")).unwrap();
+    symlink("/home", root.join("etc/linked")).unwrap();
+    rustix::fs::mknodat(CWD, root.join("etc/pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"odd\xff");
+    fs::write(root.join("etc").join(odd), "x").unwrap();
+    let report = s.pass();
+    let errors: Vec<(&str, &str)> = report.errors.iter().map(|(n, r)| (n.as_str(), r.as_str())).collect();
+    assert_eq!(
+        errors,
+        [
+            ("/etc/large", "70000 bytes or more, larger than maxsize"),
+            ("/etc/odd\u{fffd}", "its name is no UTF-8"),
+            ("/etc/pipe", "a FIFO, a socket or a device; wanted a file"),
+        ]
+    );
+    let document = |name: &str| s.sink.document(name).unwrap();
+    assert_eq!(document("/etc/binary").flags, [Flag::Binary]);
+    assert_eq!(document("/etc/binary").content, None);
+    let release = document("/etc/os-release");
+    assert_eq!(
+        (release.content.as_deref(), release.link.as_deref()),
+        (Some("ID=debian\n"), Some("../usr/lib/os-release"))
+    );
+    for (name, link) in
+        [("/srv/outward", "/home/secret"), ("/etc/found", "/home/secret"), ("/etc/linked", "/home")]
+    {
+        let d = document(name);
+        assert_eq!((d.content, d.link.as_deref(), d.flags), (None, Some(link), vec![Flag::Link]), "{name}");
+    }
+    assert!(s.sink.document("/etc/none").is_none() && s.sink.document("/etc/large").is_none());
+    assert!(s.log().contains("error 70000 bytes or more, larger than maxsize: /etc/large"), "{}", s.log());
+
+    // Said once, and again when it comes back.
+    let lines = |s: &Setup| s.log().matches("maxsize: /etc/large").count();
+    s.pass();
+    assert_eq!(lines(&s), 1);
+    fs::write(s.at("etc/large"), "small").unwrap();
+    s.pass();
+    assert_eq!(s.sink.document("/etc/large").unwrap().content.as_deref(), Some("small"));
+    s.sink.said();
+    fs::write(s.at("etc/large"), vec![b'x'; 70_000]).unwrap();
+    s.pass();
+    assert_eq!(s.sink.said().1, ["/etc/large"], "what is skipped is not in the index any more");
+    assert!(lines(&s) == 2);
+    // The target of a link that is followed is watched over as the link.
+    write(&root, "usr/lib/os-release", "ID=ubuntu\n");
+    s.pass();
+    assert_eq!(s.sink.said().0, ["/etc/os-release"]);
+}
+
+#[test]
+fn what_the_sink_has_not_taken_is_said_again() {
+    let mut s = setup(&["/etc"]);
+    s.sink.lock().fails_after = Some(0);
+    assert!(s.indexer.pass().is_err());
+    s.sink.lock().fails_after = None;
+    assert_eq!(s.pass().changed, 3);
+    s.sink.said();
+    write(s.tmp.path(), "etc/hosts", "other\n");
+    fs::remove_file(s.at("etc/app/a.conf")).unwrap();
+    s.sink.lock().fails_after = Some(0);
+    assert!(s.indexer.pass().is_err());
+    s.sink.lock().fails_after = None;
+    let report = s.pass();
+    assert_eq!((report.changed, report.gone), (1, 1));
+    assert_eq!(s.sink.said(), (vec!["/etc/hosts".to_owned()], vec!["/etc/app/a.conf".to_owned()]));
+}
+
+#[test]
+fn of_many_batches_only_those_that_failed_are_said_again() {
+    let mut s = setup(&["/srv"]);
+    for i in 0..2_500 {
+        write(s.tmp.path(), &format!("srv/{i:04}"), i.to_string());
+    }
+    s.sink.lock().fails_after = Some(2);
+    s.sink.lock().day = Some(None);
+    assert!(s.indexer.pass().is_err());
+    let taken: BTreeSet<String> = s.sink.said().0.into_iter().collect();
+    assert_eq!(taken.len(), 2_000);
+    s.sink.lock().fails_after = None;
+    assert_eq!(s.pass().changed, 500);
+    // The day was never said as a whole, so all of it is said, although a part of it arrived.
+    assert_eq!(s.sink.said().0.len(), 2_500);
+}
+
+#[test]
+fn after_a_restart_what_only_the_sink_knows_is_gone() {
+    let mut s = setup(&["/etc"]);
+    let there = ["/etc/hosts", "/etc/old", "/home/x", "@sysctl", "@incident/1"];
+    s.sink.lock().names = there.iter().map(|s| (*s).to_owned()).collect();
+    s.pass();
+    let (said, gone) = s.sink.said();
+    assert_eq!(said.len(), 3);
+    assert_eq!(gone, ["/etc/old", "/home/x", "@sysctl"]);
+    s.pass();
+    assert_eq!(s.sink.said().1, Vec::<String>::new());
+}
+
+#[test]
+fn of_a_collector_that_gives_nothing_no_document_is_gone() {
+    let tmp = tempfile::tempdir().unwrap();
+    write(tmp.path(), "etc/crontab", "1 2 * * * root /bin/true\n2 3 * * * root /bin/false\n");
+    let mut c = config(&[]);
+    c.collectors = Some(vec!["cron".to_owned(), "packages".to_owned()]);
+    let mut s = with_config(tmp, c);
+    let there = ["@cron/etc/crontab:9", "@packages/dpkg"];
+    s.sink.lock().names = there.iter().map(|s| (*s).to_owned()).collect();
+    let report = s.pass();
+    assert_eq!(report.refused.keys().collect::<Vec<_>>(), ["packages"]);
+    assert_eq!(report.collected, 2);
+    assert_eq!(s.sink.said().1, ["@cron/etc/crontab:9"]);
+    write(s.tmp.path(), "etc/crontab", "1 2 * * * root /bin/true\n");
+    let report = s.pass();
+    assert_eq!((report.changed, report.gone), (0, 1));
+}
+
+#[test]
+fn its_own_password_is_not_read() {
+    let tmp = tempfile::tempdir().unwrap();
+    write(tmp.path(), "etc/mitra/password", "tr0ub4dor\n");
+    symlink("mitra/password", tmp.path().join("etc/link")).unwrap();
+    let mut c = config(&["/etc", "/etc/link"]);
+    c.opensearch = Some(config::OpenSearchConfig {
+        nodes: vec!["http://a:9200".to_owned()],
+        password_file: Some("/etc/mitra/password".into()),
+        ..config::OpenSearchConfig::default()
+    });
+    let mut s = with_config(tmp, c);
+    let report = s.pass();
+    assert_eq!(report.withheld.values().flatten().collect::<Vec<_>>(), ["/etc/link", "/etc/mitra/password"]);
+    let d = s.sink.document("/etc/mitra/password").unwrap();
+    assert_eq!((d.content.as_deref(), d.flags.as_slice(), d.withheld.count), (None, &[Flag::Refused][..], 1));
+    assert!(!format!("{:?}", s.sink.lock()).contains("tr0ub4dor") && !s.log().contains("tr0ub4dor"));
+    assert!(s.log().contains("withheld (path): /etc/mitra/password"), "{}", s.log());
+    // It is still withheld when nothing changes.
+    assert_eq!(s.pass().withheld.values().flatten().count(), 2);
+}
+
+#[test]
+fn secrets_are_withheld_and_named() {
+    let tmp = tempfile::tempdir().unwrap();
+    let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAA\n-----END OPENSSH PRIVATE KEY-----\n";
+    write(tmp.path(), "etc/shadow", "root:$6$saltsalt$abcdefghijklmnopqrstuv:19000:0:99999:7:::\n");
+    write(tmp.path(), "etc/app/backup", key);
+    write(tmp.path(), "etc/app/db.conf", "host = db1\npassword = hunter2hunter2\n");
+    write(tmp.path(), "etc/mine/a.conf", "colour = my-own-affair\n");
+    write(tmp.path(), "etc/open/.env", "COLOUR=green\n");
+    symlink("shadow", tmp.path().join("etc/users")).unwrap();
+    let mut c = config(&["/etc", "/etc/users"]);
+    c.secrets.deny = vec!["/etc/mine/**".to_owned()];
+    c.secrets.allow = vec!["/etc/open/.env".to_owned()];
+    let mut s = with_config(tmp, c);
+    let report = s.pass();
+    let names: BTreeSet<&str> = report.withheld.values().flatten().map(String::as_str).collect();
+    let wanted = ["/etc/app/backup", "/etc/app/db.conf", "/etc/mine/a.conf", "/etc/shadow", "/etc/users"];
+    assert_eq!(names, BTreeSet::from(wanted), "{:?}", report.withheld);
+    assert!(
+        s.sink
+            .document("/etc/app/db.conf")
+            .unwrap()
+            .content
+            .unwrap()
+            .starts_with("host = db1\npassword = <withheld")
+    );
+    assert_eq!(s.sink.document("/etc/open/.env").unwrap().content.as_deref(), Some("COLOUR=green\n"));
+    assert!(s.sink.document("/etc/shadow").unwrap().stat.is_some());
+    let all = format!("{:?} {}", s.sink.lock().documents, s.log());
+    for secret in ["abcdefghijkl", "b3BlbnNza", "hunter2", "my-own-affair"] {
+        assert!(!all.contains(secret), "{secret}");
+    }
+    assert!(s.log().contains("secrets.allow: read although it would be withheld: /etc/open/.env"));
+    for name in wanted {
+        assert!(s.log().contains(&format!("): {name}\n")), "{name}: {}", s.log());
+    }
+}
+
+#[test]
+fn a_cluster_that_is_away_is_no_reason_not_to_look() {
+    let mut s = setup(&["/etc"]);
+    s.sink.lock().is_away = true;
+    s.sink.lock().names = BTreeSet::from(["/etc/old".to_owned()]);
+    s.pass();
+    assert_eq!((s.sink.said().0.len(), s.sink.said().1.len()), (3, 0));
+    s.sink.lock().is_away = false;
+    s.pass();
+    assert_eq!(s.sink.said().1, ["/etc/old"]);
+}
+
+#[test]
+fn a_sink_that_asks_for_everything_gets_it_with_its_old_time() {
+    let mut s = setup(&["/etc"]);
+    s.sink.lock().day = Some(None);
+    s.pass();
+    let first = s.sink.document("/etc/hosts").unwrap().since_ns;
+    s.sink.said();
+    s.clock.advance(86_400 * SECOND_NS);
+    let report = s.pass();
+    assert_eq!((report.read, report.changed), (3, 0));
+    assert_eq!(s.sink.document("/etc/hosts").unwrap().since_ns, first);
+    assert_eq!(s.sink.said().0.len(), 3);
+    s.clock.advance(-10 * SECOND_NS);
+    let (before, mut last) = (s.indexer.last_ns, 0);
+    for _ in 0..3 {
+        s.indexer.pass().unwrap();
+        assert!(s.indexer.last_ns > last.max(before), "no two looks have the same time");
+        last = s.indexer.last_ns;
+    }
+}
+
+#[test]
+fn days_are_deleted_once_a_day() {
+    let mut c = config(&[]);
+    c.retention_days = Some(30);
+    let mut s = with_config(tempfile::tempdir().unwrap(), c);
+    s.pass();
+    s.pass();
+    let today = Day::of(s.clock.now_ns());
+    assert_eq!(s.sink.lock().deleted, [Day(today.0 - 30)]);
+    s.clock.advance(86_400 * SECOND_NS);
+    s.pass();
+    assert_eq!(s.sink.lock().deleted.len(), 2);
+}
+
+#[test]
+fn files_that_the_kernel_makes_up_are_read_each_time() {
+    let sink = Fake::default();
+    let clock = Clock::Fake(FakeClock::new(Clock::Real.now_ns()));
+    let mut c = config(&["/proc/version", "/proc/meminfo", "/proc/mounts"]);
+    c.max_bytes = None;
+    let mut indexer = Indexer::new(c, Box::new(sink.clone()), clock).unwrap();
+    assert_eq!(indexer.pass().unwrap().changed, 3);
+    let version = sink.document("/proc/version").unwrap();
+    assert!(version.content.unwrap().starts_with("Linux"));
+    assert_eq!((version.stat, version.flags), (None, vec![]), "its times and size say nothing");
+    assert!(sink.document("/proc/meminfo").unwrap().is(Flag::Volatile));
+    assert!(sink.document("/proc/mounts").unwrap().content.is_some(), "a link of the kernel's own");
+    sink.said();
+    let report = indexer.pass().unwrap();
+    assert_eq!(report.read, 3);
+    assert!(!sink.said().0.contains(&"/proc/version".to_owned()));
+}
+
+/// Runs an indexer with inotify on a thread until the test is done.
+fn running(tmp: &Path, files: &[&str], test: impl FnOnce(&Fake)) {
+    let (sink, stop) = (Fake::default(), AtomicBool::new(false));
+    let mut c = config(files);
+    c.frequency_s = 86_400;
+    c.log.file = Some(tmp.join("log"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut indexer = Indexer::below(tmp, c, Box::new(sink.clone()), Clock::Real).unwrap();
+            indexer.settle_ns = SECOND_NS / 20;
+            indexer.settling = Settling::new(SECOND_NS / 20);
+            indexer.rest_times = 0;
+            indexer.run(&stop);
+        });
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            until("the first look", || sink.lock().batches > 0);
+            test(&sink);
+        }));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn changes_are_seen_within_moments() {
+    let tmp = tempfile::tempdir().unwrap();
+    write(tmp.path(), "etc/hosts", "1\n");
+    let at = |path: &str| tmp.path().join(path);
+    let files = ["/etc/hosts", "/etc/conf.d", "/srv/app/*/app.conf", "/opt/x/y/z.conf"];
+    running(tmp.path(), &files, |sink| {
+        let says = |name: &str, text: &str| {
+            until(&format!("{name} says {text:?}"), || {
+                sink.document(name).is_some_and(|d| d.content.as_deref() == Some(text))
+            });
+        };
+        let gone =
+            |name: &str| until(&format!("{name} is gone"), || sink.lock().gone.iter().any(|n| n == name));
+        says("/etc/hosts", "1\n");
+        fs::write(at("etc/hosts.new"), "renamed over\n").unwrap();
+        fs::rename(at("etc/hosts.new"), at("etc/hosts")).unwrap();
+        says("/etc/hosts", "renamed over\n");
+        fs::write(at("etc/hosts"), "truncated and written\n").unwrap();
+        says("/etc/hosts", "truncated and written\n");
+        write(tmp.path(), "etc/conf.d/a", "a directory that appears later\n");
+        says("/etc/conf.d/a", "a directory that appears later\n");
+        write(tmp.path(), "etc/conf.d/deep/er/b", "b\n");
+        says("/etc/conf.d/deep/er/b", "b\n");
+        write(tmp.path(), "srv/app/one/app.conf", "found by a pattern\n");
+        says("/srv/app/one/app.conf", "found by a pattern\n");
+        write(tmp.path(), "opt/x/y/z.conf", "three directories later\n");
+        says("/opt/x/y/z.conf", "three directories later\n");
+        fs::remove_file(at("etc/hosts")).unwrap();
+        gone("/etc/hosts");
+        fs::write(at("etc/hosts"), "created again\n").unwrap();
+        says("/etc/hosts", "created again\n");
+        fs::remove_dir_all(at("etc/conf.d")).unwrap();
+        gone("/etc/conf.d/a");
+        gone("/etc/conf.d/deep/er/b");
+        write(tmp.path(), "etc/conf.d/a", "in a directory that was made again\n");
+        says("/etc/conf.d/a", "in a directory that was made again\n");
+        write(tmp.path(), "etc/next/a", "moved in\n");
+        fs::rename(at("etc/conf.d"), at("etc/old.d")).unwrap();
+        fs::rename(at("etc/next"), at("etc/conf.d")).unwrap();
+        says("/etc/conf.d/a", "moved in\n");
+        fs::write(at("etc/conf.d/a"), "and changed\n").unwrap();
+        says("/etc/conf.d/a", "and changed\n");
+        assert!(sink.document("/etc/hosts.new").is_none(), "nobody asked for it");
+    });
+}
+
+#[test]
+fn the_target_of_a_link_is_watched() {
+    let tmp = tempfile::tempdir().unwrap();
+    write(tmp.path(), "etc/v1/app.conf", "1\n");
+    symlink("v1/app.conf", tmp.path().join("etc/app.conf")).unwrap();
+    running(tmp.path(), &["/etc/app.conf", "/etc/v*/app.conf"], |sink| {
+        let says = |text: &str| {
+            until(text, || {
+                sink.document("/etc/app.conf").is_some_and(|d| d.content.as_deref() == Some(text))
+            });
+        };
+        says("1\n");
+        fs::write(tmp.path().join("etc/v1/app.conf"), "2\n").unwrap();
+        says("2\n");
+        write(tmp.path(), "etc/v2/app.conf", "3\n");
+        symlink("v2/app.conf", tmp.path().join("etc/app.next")).unwrap();
+        fs::rename(tmp.path().join("etc/app.next"), tmp.path().join("etc/app.conf")).unwrap();
+        says("3\n");
+    });
+}
+
+#[test]
+fn it_looks_at_the_frequency() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut c = config(&["/etc/hosts"]);
+    c.frequency_s = 300;
+    c.log.file = Some(tmp.path().join("log"));
+    let clock = FakeClock::new(Clock::Real.now_ns());
+    let sink = Fake::default();
+    let mut indexer =
+        Indexer::below(tmp.path(), c, Box::new(sink.clone()), Clock::Fake(clock.clone())).unwrap();
+    let schedule = Schedule::new("web1", 300);
+    let now = clock.now_ns();
+    let mut due = Due { look_ns: now, quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
+    let mut turns = 0;
+    while clock.now_ns() < now + 3_600 * SECOND_NS {
+        let wait = indexer.turn(&schedule, &mut due);
+        clock.advance(wait);
+        turns += 1;
+    }
+    let looks = sink.lock().batches;
+    assert!((13..=14).contains(&looks), "{looks} looks in an hour");
+    assert!(turns < 4_000, "{turns} times awake in an hour");
+    // A cluster that is away is asked again sooner.
+    sink.lock().fails_after = Some(0);
+    clock.advance(due.look_ns - clock.now_ns());
+    indexer.turn(&schedule, &mut due);
+    assert!(due.look_ns - clock.now_ns() <= RETRY_NS);
+    // A clock that is set back makes it look, not wait.
+    sink.lock().fails_after = None;
+    clock.advance(-86_400 * SECOND_NS);
+    let before = sink.lock().batches;
+    indexer.turn(&schedule, &mut due);
+    assert_eq!(sink.lock().batches, before + 1);
+}
+
+#[test]
+fn changes_that_cost_much_wait_longer() {
+    let tmp = tempfile::tempdir().unwrap();
+    write(tmp.path(), "etc/busy", "x\n".repeat(20_000));
+    let mut c = config(&["/etc"]);
+    c.frequency_s = 3_600;
+    c.log.file = Some(tmp.path().join("log"));
+    let clock = FakeClock::new(Clock::Real.now_ns());
+    let sink = Fake::default();
+    let mut indexer =
+        Indexer::below(tmp.path(), c, Box::new(sink.clone()), Clock::Fake(clock.clone())).unwrap();
+    indexer.rest_times = 1_000_000;
+    let schedule = Schedule::new("web1", 3_600);
+    let now = schedule.next(clock.now_ns());
+    clock.advance(now - clock.now_ns());
+    let mut due = Due { look_ns: now, quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
+    indexer.turn(&schedule, &mut due);
+    let (mut early, mut before) = (0, 1);
+    for second in 0..600 {
+        write(tmp.path(), "etc/busy", format!("{second}\n").repeat(20_000));
+        indexer.settling.name("/etc/busy", clock.now_ns());
+        indexer.turn(&schedule, &mut due);
+        early += sink.lock().batches - before;
+        before = sink.lock().batches;
+        clock.advance(SECOND_NS);
+    }
+    // Without the rest it would be read every ten seconds.
+    assert!((1..30).contains(&early), "{early} times");
+}
+
+/// The processor time of a look at 500 files of which none changed.
+#[test]
+fn a_look_at_what_did_not_change_costs_next_to_nothing() {
+    const LOOKS: i64 = 10;
+    let tmp = tempfile::tempdir().unwrap();
+    for i in 0..500 {
+        write(tmp.path(), &format!("etc/{}/{i}.conf", i / 20), format!("key{i} = value\n").repeat(100));
+    }
+    let mut c = config(&[tmp.path().join("etc").to_str().unwrap()]);
+    c.host = None;
+    c.log.file = Some(tmp.path().join("log"));
+    for collectors in [Some(Vec::new()), None] {
+        let what = if collectors.is_some() { "500 files" } else { "500 files and all collectors" };
+        c.collectors = collectors;
+        let clock = FakeClock::new(Clock::Real.now_ns() + 10 * SECOND_NS);
+        let sink = Box::new(Fake::default());
+        let mut indexer = Indexer::new(c.clone(), sink, Clock::Fake(clock.clone())).unwrap();
+        for _ in 0..2 {
+            clock.advance(SECOND_NS);
+            indexer.pass().unwrap();
+        }
+        let begin = cpu_ns();
+        let mut report = PassReport::default();
+        for _ in 0..LOOKS {
+            clock.advance(SECOND_NS);
+            report = indexer.pass().unwrap();
+        }
+        let each = (cpu_ns() - begin) / LOOKS;
+        let mut quick = 0;
+        if indexer.config.collectors.is_none() {
+            let begin = cpu_ns();
+            for _ in 0..LOOKS {
+                clock.advance(SECOND_NS);
+                indexer.look(&What::Quick).unwrap();
+            }
+            quick = (cpu_ns() - begin) / LOOKS;
+        }
+        // One look and four quick ones in 300 s.
+        let share = (each + 4 * quick) as f64 / (300 * SECOND_NS) as f64;
+        println!(
+            "{what}: {:.2} ms for a look, {:.2} ms for a quick one, {:.4} % of a core at 300 s, {} documents",
+            each as f64 / 1e6,
+            quick as f64 / 1e6,
+            share * 100.0,
+            report.files + report.collected
+        );
+        assert_eq!(report.files, 500);
+        assert_eq!(report.read, 0);
+        assert!(share < 0.001, "{what}: {:.3} % of a core", share * 100.0);
+    }
+}

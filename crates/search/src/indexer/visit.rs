@@ -1,0 +1,191 @@
+//! One file becomes a document, or the reason why not.
+
+use rustix::io::Errno;
+
+use super::files::{How, reason};
+use super::known::is_settled;
+use super::open::{Kind, Stamp, parent};
+use super::text::Refusal;
+use super::{Indexer, blank};
+use crate::document::{self, Document, Flag, Stat, Withheld};
+
+/// What a look at a file gave.
+#[derive(Debug)]
+pub enum Seen {
+    /// It is as it was; there was no need to read it.
+    Same,
+    /// It is not there.
+    Missing,
+    /// It is there and is not wanted, with the reason.
+    Skipped(String),
+    /// It could not be read, with the reason. What is known of it stays.
+    Failed(String),
+    /// What it is.
+    Taken(Box<Visit>),
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub struct Visit {
+    /// The document, with its secrets.
+    pub document: Document,
+    /// What the file system said.
+    pub stamp: Stamp,
+    /// While the file system says the same, so does the file.
+    pub is_settled: bool,
+}
+
+impl Indexer {
+    /// Looks at a file. With `again` it is read also where nothing says that it changed.
+    pub(super) fn see(&mut self, name: &str, how: How, again: bool) -> Seen {
+        let stamp = match self.root.look(name) {
+            Ok(stamp) => stamp,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Seen::Missing,
+            Err(error) => return Seen::Failed(reason(error)),
+        };
+        // First, because it costs least; of a link what it leads to counts.
+        if stamp.kind() != Kind::Link && self.is_unchanged(name, &stamp, again) {
+            return Seen::Same;
+        }
+        if let Some(why) = self.denies(name) {
+            return self.denied(name, stamp, why, again);
+        }
+        match stamp.kind() {
+            Kind::File => self.file(name, name, how, stamp, None, again),
+            Kind::Link => self.link(name, how, stamp, again),
+            Kind::Other if how == How::Named => {
+                Seen::Skipped("a FIFO, a socket or a device; wanted a file".to_owned())
+            }
+            _ => Seen::Missing,
+        }
+    }
+
+    /// Why a file may not be read, if so. The indexer's own password is a line without a key that would say what it is.
+    fn denies(&self, path: &str) -> Option<&'static str> {
+        if self.own_secrets.iter().any(|own| own == path) { Some("path") } else { self.policy.denies(path) }
+    }
+
+    fn is_unchanged(&self, name: &str, stamp: &Stamp, again: bool) -> bool {
+        !again && self.known.get(name).is_some_and(|known| known.is_unchanged(stamp))
+    }
+
+    /// A file that may not be read: what the file system says of it, and no more.
+    fn denied(&mut self, name: &str, stamp: Stamp, why: &str, again: bool) -> Seen {
+        if self.is_unchanged(name, &stamp, again) {
+            return Seen::Same;
+        }
+        let mut document = blank(&self.host, name, document::Kind::File);
+        document.withheld = Withheld { count: 1, reasons: vec![why.to_owned()], keys: Vec::new() };
+        document.flag(Flag::Refused);
+        self.taken(document, stamp)
+    }
+
+    fn link(&mut self, name: &str, how: How, stamp: Stamp, again: bool) -> Seen {
+        let text = self.root.read_link(name).ok();
+        let target = self.root.resolve(name).ok();
+        if let (How::Named, Some(target)) = (how, &target) {
+            if let Some(why) = self.denies(target) {
+                return self.denied(name, stamp, why, again);
+            }
+            if target == name {
+                return Seen::Failed("a link that changes all the time".to_owned());
+            }
+            if self.asked.may_follow(name, target)
+                && let Ok(there) = self.root.look(target)
+                && there.kind() == Kind::File
+            {
+                self.follow(name, target);
+                return self.file(name, target, how, there, text, again);
+            }
+        }
+        if self.is_unchanged(name, &stamp, again) {
+            return Seen::Same;
+        }
+        let mut document = blank(&self.host, name, document::Kind::File);
+        document.link = text.or(target);
+        document.flag(Flag::Link);
+        self.taken(document, stamp)
+    }
+
+    /// What happens to the file that a link leads to is what happens to the link.
+    fn follow(&mut self, name: &str, target: &str) {
+        self.aliases.insert(target.to_owned(), name.to_owned());
+        let above = parent(target);
+        if let Some(watcher) = &mut self.watcher
+            && let Ok(dir) = self.root.dir(above)
+        {
+            watcher.watch(above, &dir);
+        }
+    }
+
+    fn file(
+        &mut self,
+        name: &str,
+        path: &str,
+        how: How,
+        stamp: Stamp,
+        link: Option<String>,
+        again: bool,
+    ) -> Seen {
+        if self.is_unchanged(name, &stamp, again) {
+            return Seen::Same;
+        }
+        let fd = match self.root.file(path) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Seen::Missing,
+            // A directory on the way is a link.
+            Err(Errno::LOOP) if path == name => return self.link(name, how, stamp, again),
+            Err(error) => return Seen::Failed(reason(error)),
+        };
+        // It may have become something else since it was looked at.
+        match Stamp::of_open(&fd) {
+            Ok(opened) if opened.kind() == Kind::File => {}
+            Ok(_) => return Seen::Missing,
+            Err(error) => return Seen::Failed(reason(error)),
+        }
+        let is_made_up = self.devices.is_made_up(stamp.dev, &fd);
+        let taken = match self.reader.read(&fd, is_made_up) {
+            Ok(taken) => taken,
+            Err(Refusal::TooLarge(bytes)) => {
+                return Seen::Skipped(format!("{bytes} bytes or more, larger than maxsize"));
+            }
+            // A process that ended takes its files along.
+            Err(Refusal::System(Errno::SRCH | Errno::NOENT)) => return Seen::Missing,
+            Err(Refusal::System(error)) => return Seen::Failed(reason(error)),
+        };
+        let mut document = blank(&self.host, name, document::Kind::File);
+        let is_moving = taken.flags.contains(&Flag::Moving);
+        document.content = taken.text;
+        document.link = link;
+        taken.flags.into_iter().for_each(|flag| document.flag(flag));
+        let mut seen = self.taken(document, taken.stamp);
+        if let Seen::Taken(visit) = &mut seen {
+            visit.is_settled &= !is_moving;
+        }
+        seen
+    }
+
+    fn taken(&mut self, mut document: Document, stamp: Stamp) -> Seen {
+        if self.asked.is_volatile(&document.filename) {
+            document.flag(Flag::Volatile);
+        }
+        let is_made_up = self.devices.known(stamp.dev).unwrap_or_else(|| {
+            let dir = self.root.dir(parent(&document.filename));
+            dir.is_ok_and(|dir| self.devices.is_made_up(stamp.dev, &dir))
+        });
+        // Of such a file times, size and inode say nothing, and what says nothing is left out.
+        document.stat = (!is_made_up).then(|| Stat {
+            size: stamp.size,
+            mode: stamp.mode & 0o7777,
+            uid: stamp.uid,
+            gid: stamp.gid,
+            user: self.owners.user(stamp.uid),
+            group: self.owners.group(stamp.gid),
+            inode: stamp.ino,
+            mtime_ns: stamp.mtime_ns,
+            ctime_ns: stamp.ctime_ns,
+        });
+        let is_settled = !is_made_up && is_settled(&stamp, self.clock.now_ns());
+        Seen::Taken(Box::new(Visit { document, stamp, is_settled }))
+    }
+}

@@ -1,0 +1,163 @@
+//! The header that says who asks. What stands in it is in no message and in no debug output.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::error::{At, Error};
+
+use super::Settings;
+
+/// Bytes of a file with a password or a key.
+const SECRET_MAX: u64 = 4_096;
+/// Whoever is not the owner: their bits of the mode.
+const OTHERS: u32 = 0o077;
+
+/// The value of `Authorization`, where one is wanted.
+#[derive(Clone, Default)]
+pub(super) struct Credentials(Option<String>);
+
+impl Credentials {
+    /// Reads what the settings name.
+    pub fn read(settings: &Settings) -> Result<Self, Error> {
+        let header = match (&settings.api_key_file, &settings.user, &settings.password_file) {
+            (Some(file), None, None) => Some(format!("ApiKey {}", secret(file)?)),
+            (None, Some(user), Some(file)) => {
+                if user.contains(':') || user.chars().any(char::is_control) {
+                    return Err(Error::Cannot(
+                        "a user's name has no colon and no control characters".to_owned(),
+                    ));
+                }
+                Some(format!("Basic {}", base64(format!("{user}:{}", secret(file)?).as_bytes())))
+            }
+            (None, None, None) => None,
+            (Some(_), _, _) => {
+                return Err(Error::Cannot(
+                    "wanted an API key or a user with a password, not both".to_owned(),
+                ));
+            }
+            (None, user, _) => {
+                let (has, lacks) =
+                    if user.is_some() { ("user", "password file") } else { ("password file", "user") };
+                return Err(Error::Cannot(format!("a {has} without a {lacks}")));
+            }
+        };
+        Ok(Self(header))
+    }
+
+    /// What is sent.
+    pub fn header(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Credentials(…)" } else { "Credentials(none)" })
+    }
+}
+
+/// The one line of a file that only its owner may read.
+fn secret(path: &Path) -> Result<String, Error> {
+    let broken = |what: String| Error::Broken { path: path.to_owned(), what };
+    let file = File::open(path).at(path)?;
+    let about = file.metadata().at(path)?;
+    if !about.is_file() {
+        return Err(broken("not a file".to_owned()));
+    }
+    if about.mode() & OTHERS != 0 {
+        return Err(broken(format!(
+            "others than its owner may read it (mode {:04o}); wanted 0600",
+            about.mode() & 0o7777
+        )));
+    }
+    let mut text = String::new();
+    file.take(SECRET_MAX + 1).read_to_string(&mut text).at(path)?;
+    if text.len() as u64 > SECRET_MAX {
+        return Err(broken(format!("longer than {SECRET_MAX} bytes; wanted one line")));
+    }
+    let line = text.trim_end_matches(['\n', '\r']);
+    if line.is_empty() || line.chars().any(char::is_control) {
+        return Err(broken("wanted one line and nothing else".to_owned()));
+    }
+    Ok(line.to_owned())
+}
+
+/// Base64 with padding, as basic authentication wants it.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0_u32, |bits, b| bits << 8 | u32::from(*b)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            if place > three.len() {
+                text.push('=');
+            } else {
+                text.push(char::from(DIGITS[(bits >> (18 - 6 * place) & 63) as usize]));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn file(dir: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    #[test]
+    fn base64_is_as_in_its_rfc() {
+        for (plain, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+        ] {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+    }
+
+    #[test]
+    fn headers_are_made_of_files_that_nobody_else_may_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let password = file(dir.path(), "password", "sesame\n", 0o600);
+        let basic =
+            Settings { user: Some("mitra".into()), password_file: Some(password), ..Settings::default() };
+        assert_eq!(Credentials::read(&basic).unwrap().header(), Some("Basic bWl0cmE6c2VzYW1l"));
+        let key = file(dir.path(), "key", "a2V5", 0o400);
+        let api = Settings { api_key_file: Some(key), ..Settings::default() };
+        assert_eq!(Credentials::read(&api).unwrap().header(), Some("ApiKey a2V5"));
+        assert_eq!(Credentials::read(&Settings::default()).unwrap().header(), None);
+        let both = Settings { api_key_file: api.api_key_file, ..basic };
+        assert!(Credentials::read(&both).is_err());
+    }
+
+    #[test]
+    fn a_secret_is_in_no_message() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text, mode) in
+            [("open", "sesame", 0o640), ("two", "sesame\nsesame2", 0o600), ("none", "\n", 0o600)]
+        {
+            let path = file(dir.path(), name, text, mode);
+            let error =
+                Credentials::read(&Settings { api_key_file: Some(path), ..Settings::default() }).unwrap_err();
+            assert!(!error.to_string().contains("sesame") && error.to_string().contains(name), "{error}");
+        }
+        let path = file(dir.path(), "key", "sesame", 0o600);
+        let read = Credentials::read(&Settings { api_key_file: Some(path), ..Settings::default() }).unwrap();
+        assert!(!format!("{read:?}").contains("sesame"));
+    }
+}

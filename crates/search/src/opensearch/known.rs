@@ -1,0 +1,403 @@
+//! What a cluster has of one host, and what a look at the host changes of it.
+//!
+//! ```text
+//! known       /etc/fstab since 11-01, /etc/motd since 11-20; looked at on 11-20
+//! seen        11-21 03:37: /etc/fstab otherwise, /etc/hosts for the first time
+//! replaced    /etc/fstab as it was → history of 11-21, until 03:37
+//! written     /etc/fstab, /etc/hosts → 11-21, since 03:37
+//! carried     /etc/motd → 11-21, since 11-20
+//! ```
+//!
+//! The plan follows from what is known and what was seen, and from nothing else. A batch that is delivered again after a crash
+//! makes the same documents with the same ids and versions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::day::Day;
+use crate::document::{Document, Flag, Kind};
+
+use super::work::Work;
+
+/// The last state of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct State {
+    /// Of what it says; see [`super::wire::state`].
+    pub digest: String,
+    /// Since when.
+    pub since_ns: i64,
+    /// It is gone: there until the end of its day.
+    pub gone: bool,
+    /// It changes by itself.
+    pub volatile: bool,
+    /// It happened once, on one day.
+    pub event: bool,
+    /// The day in whose index it is.
+    pub at: Day,
+}
+
+/// A host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Known {
+    /// When it was looked at last; nothing for a new one.
+    pub last: Option<Last>,
+    /// The run of the spool and the number of the last batch that came through it.
+    pub spooled: (String, u64),
+    /// Its documents by file name.
+    pub states: BTreeMap<String, State>,
+}
+
+/// When a host was looked at last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Last {
+    pub ns: i64,
+    /// When it was looked at before that; nothing where that was the first time.
+    pub before_ns: Option<i64>,
+    /// The last day of which all documents are in its index.
+    pub day: Day,
+}
+
+/// What is to be done for one batch.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    pub day: Day,
+    pub at_ns: i64,
+    /// When the host was looked at before; nothing where it is new, and then nothing of it is a change.
+    pub before_ns: Option<i64>,
+    /// Whether it is the first look of a day.
+    pub first: bool,
+    pub replaced: Vec<Replaced>,
+    pub gone: Vec<Gone>,
+    pub written: Vec<Written>,
+    pub carried: Vec<Carried>,
+}
+
+/// A state that goes into the history.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Replaced {
+    pub filename: String,
+    /// The day in whose index it is.
+    pub from: Day,
+    pub until_ns: i64,
+}
+
+/// A file that is not there any more.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Gone {
+    pub filename: String,
+    pub from: Day,
+    pub since_ns: i64,
+}
+
+/// A document of the batch that is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    /// Its place in the batch.
+    pub place: usize,
+    pub since_ns: i64,
+    /// Whether it is new or says something new.
+    pub change: bool,
+}
+
+/// A document that nobody spoke of, on a new day.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Carried {
+    pub filename: String,
+    pub from: Day,
+}
+
+impl Known {
+    /// Whether this batch has been delivered already.
+    pub fn has(&self, work: &Work) -> bool {
+        work.seq > 0 && self.spooled.0 == work.run && work.seq <= self.spooled.1
+    }
+
+    /// When the host was looked at before a batch. Several batches of one look have one time.
+    fn before(&self, work: &Work, at_ns: i64) -> Option<i64> {
+        let last = self.last.and_then(|last| if last.ns == at_ns { last.before_ns } else { Some(last.ns) });
+        last.max(work.seen_ns)
+    }
+
+    /// What a batch changes.
+    pub fn plan(&self, work: &Work) -> Plan {
+        // Whatever clocks say, time does not go backwards.
+        let at_ns = self.last.map_or(work.at_ns, |last| work.at_ns.max(last.ns));
+        let day = Day::of(at_ns);
+        let first = self.last.is_none_or(|last| last.day < day);
+        let before_ns = self.before(work, at_ns);
+        let mut plan = Plan { day, at_ns, before_ns, first, ..Plan::default() };
+        // Of a document that is there twice the last counts.
+        let places: BTreeMap<&str, usize> =
+            work.documents.iter().enumerate().map(|(place, d)| (d.filename.as_str(), place)).collect();
+        for (filename, place) in &places {
+            if let (Some(document), Some(digest)) = (work.documents.get(*place), work.digests.get(*place)) {
+                self.seen(&mut plan, filename, *place, document, digest);
+            }
+        }
+        let gone: BTreeSet<&str> =
+            work.gone.iter().map(String::as_str).filter(|name| !places.contains_key(name)).collect();
+        for filename in &gone {
+            let Some(state) = self.states.get(*filename).filter(|s| !s.gone && !s.event) else { continue };
+            let since_ns = at_ns.max(state.since_ns.saturating_add(1));
+            self.replace(&mut plan, filename, since_ns);
+            plan.gone.push(Gone { filename: (*filename).to_owned(), from: state.at, since_ns });
+        }
+        if first {
+            for (filename, state) in &self.states {
+                let spoken_of = places.contains_key(filename.as_str()) || gone.contains(filename.as_str());
+                if !spoken_of && !state.gone && !state.event && state.at < day {
+                    plan.carried.push(Carried { filename: filename.clone(), from: state.at });
+                }
+            }
+        }
+        plan
+    }
+
+    fn seen(&self, plan: &mut Plan, filename: &str, place: usize, document: &Document, digest: &str) {
+        let event = document.kind == Kind::Incident;
+        let state = self.states.get(filename);
+        if let Some(same) = state.filter(|s| s.digest == digest && !s.gone) {
+            if plan.first && !event && same.at < plan.day {
+                plan.written.push(Written { place, since_ns: same.since_ns, change: false });
+            }
+            return;
+        }
+        let since_ns = state.map_or(plan.at_ns, |s| plan.at_ns.max(s.since_ns.saturating_add(1)));
+        self.replace(plan, filename, since_ns);
+        plan.written.push(Written { place, since_ns, change: plan.before_ns.is_some() });
+    }
+
+    /// The present state of a document goes into the history of the day, if it belongs there.
+    fn replace(&self, plan: &mut Plan, filename: &str, until_ns: i64) {
+        let Some(state) = self.states.get(filename) else { return };
+        let of_that_day = state.since_ns >= plan.day.start_ns();
+        // What was gone, or happened, before that day ended with its own. What changes by itself has one state a day.
+        let ended = (state.gone || state.event) && state.at < plan.day;
+        if ended || (state.volatile && of_that_day) {
+            return;
+        }
+        plan.replaced.push(Replaced { filename: filename.to_owned(), from: state.at, until_ns });
+    }
+
+    /// Notes that a plan was carried out; `gone` are the digests of what is gone now, in the order of the plan.
+    pub fn done(&mut self, work: &Work, plan: &Plan, gone: Vec<(String, String)>) {
+        for written in &plan.written {
+            let (Some(document), Some(digest)) =
+                (work.documents.get(written.place), work.digests.get(written.place))
+            else {
+                continue;
+            };
+            let state = State {
+                digest: digest.clone(),
+                since_ns: written.since_ns,
+                gone: false,
+                volatile: document.is(Flag::Volatile),
+                event: document.kind == Kind::Incident,
+                at: plan.day,
+            };
+            self.states.insert(document.filename.clone(), state);
+        }
+        for carried in &plan.carried {
+            if let Some(state) = self.states.get_mut(&carried.filename) {
+                state.at = plan.day;
+            }
+        }
+        for (filename, digest) in gone {
+            let Some(since_ns) = plan.gone.iter().find(|g| g.filename == filename).map(|g| g.since_ns) else {
+                continue;
+            };
+            if let Some(state) = self.states.get_mut(&filename) {
+                *state = State { digest, since_ns, gone: true, at: plan.day, ..state.clone() };
+            }
+        }
+        if plan.first {
+            // What happened stays known, so that it is not told again as new.
+            self.states.retain(|_, state| state.at >= plan.day || state.event);
+        }
+        let day = self.last.map_or(plan.day, |last| last.day.max(plan.day));
+        self.last = Some(Last { ns: plan.at_ns, before_ns: plan.before_ns, day });
+        if work.seq > 0 {
+            self.spooled = (work.run.clone(), work.seq);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire;
+    use super::*;
+    use crate::document::{Facts, Withheld};
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn day(n: i32) -> Day {
+        Day(20_000 + n)
+    }
+
+    fn at(n: i32, second: i64) -> i64 {
+        day(n).start_ns() + second * SECOND
+    }
+
+    fn document(filename: &str, content: &str, since_ns: i64) -> Document {
+        Document {
+            host: "web1".into(),
+            filename: filename.into(),
+            kind: Kind::File,
+            content: Some(content.into()),
+            stat: None,
+            facts: Facts::new(),
+            flags: Vec::new(),
+            link: None,
+            withheld: Withheld::default(),
+            since_ns,
+        }
+    }
+
+    fn work(at_ns: i64, documents: Vec<Document>, gone: &[&str]) -> Work {
+        let digests = documents.iter().map(wire::state).collect();
+        let gone = gone.iter().map(|g| (*g).to_owned()).collect();
+        Work {
+            host: "web1".into(),
+            at_ns,
+            seen_ns: None,
+            run: String::new(),
+            seq: 0,
+            documents,
+            digests,
+            gone,
+        }
+    }
+
+    /// Plans, notes it as done and gives the plan.
+    fn step(known: &mut Known, work: &Work) -> Plan {
+        let plan = known.plan(work);
+        let gone = plan.gone.iter().map(|g| (g.filename.clone(), "gone".to_owned())).collect();
+        known.done(work, &plan, gone);
+        plan
+    }
+
+    fn started() -> Known {
+        let mut known = Known::default();
+        let t = at(0, 100);
+        let plan = step(&mut known, &work(t, vec![document("a", "1", t), document("b", "1", t)], &[]));
+        assert!(plan.first && plan.replaced.is_empty() && plan.carried.is_empty());
+        assert!(plan.written.iter().all(|w| !w.change) && plan.day == day(0));
+        known
+    }
+
+    #[test]
+    fn what_says_the_same_is_not_written_again_on_a_day() {
+        let mut known = started();
+        let t = at(0, 200);
+        let plan = step(&mut known, &work(t, vec![document("a", "1", t)], &[]));
+        assert_eq!((plan.first, plan.written.len(), plan.replaced.len()), (false, 0, 0));
+        assert_eq!(known.last, Some(Last { ns: t, before_ns: Some(at(0, 100)), day: day(0) }));
+    }
+
+    #[test]
+    fn a_change_puts_the_old_state_into_the_history() {
+        let mut known = started();
+        let t = at(0, 200);
+        let plan = step(&mut known, &work(t, vec![document("a", "2", t)], &[]));
+        assert_eq!(plan.replaced, [Replaced { filename: "a".into(), from: day(0), until_ns: t }]);
+        assert_eq!(plan.written, [Written { place: 0, since_ns: t, change: true }]);
+    }
+
+    #[test]
+    fn a_new_day_has_every_document() {
+        let mut known = started();
+        let t = at(2, 50);
+        let plan = step(&mut known, &work(t, vec![document("a", "1", t), document("c", "1", t)], &[]));
+        assert!(plan.first);
+        assert_eq!(plan.written[0], Written { place: 0, since_ns: at(0, 100), change: false });
+        assert_eq!(plan.written[1], Written { place: 1, since_ns: t, change: true });
+        assert_eq!(plan.carried, [Carried { filename: "b".into(), from: day(0) }]);
+        let plan = step(&mut known, &work(at(3, 50), Vec::new(), &[]));
+        assert_eq!(plan.carried.len(), 3);
+    }
+
+    #[test]
+    fn what_is_gone_stays_until_the_end_of_its_day() {
+        let mut known = started();
+        let t = at(0, 200);
+        let plan = step(&mut known, &work(t, Vec::new(), &["a", "never there"]));
+        assert_eq!(plan.gone, [Gone { filename: "a".into(), from: day(0), since_ns: t }]);
+        assert_eq!(plan.replaced.len(), 1);
+        assert!(step(&mut known, &work(at(0, 300), Vec::new(), &["a"])).gone.is_empty(), "it goes once");
+        let plan = step(&mut known, &work(at(1, 50), Vec::new(), &[]));
+        assert_eq!(plan.carried, [Carried { filename: "b".into(), from: day(0) }]);
+        // It comes back on a later day: a new document, whose absence is no state.
+        let t = at(1, 60);
+        let plan = step(&mut known, &work(t, vec![document("a", "1", t)], &[]));
+        assert!(plan.replaced.is_empty() && plan.written[0].change);
+    }
+
+    #[test]
+    fn what_comes_back_on_the_same_day_had_been_gone() {
+        let mut known = started();
+        step(&mut known, &work(at(0, 200), Vec::new(), &["a"]));
+        let t = at(0, 300);
+        let plan = step(&mut known, &work(t, vec![document("a", "1", t)], &[]));
+        assert_eq!(plan.replaced, [Replaced { filename: "a".into(), from: day(0), until_ns: t }]);
+    }
+
+    #[test]
+    fn of_what_changes_by_itself_a_day_keeps_the_last_state() {
+        let mut known = started();
+        let volatile = |content: &str, t: i64| {
+            let mut d = document("/proc/meminfo", content, t);
+            d.flag(Flag::Volatile);
+            d
+        };
+        step(&mut known, &work(at(0, 150), vec![volatile("1", at(0, 150))], &[]));
+        assert!(
+            step(&mut known, &work(at(0, 200), vec![volatile("2", at(0, 200))], &[])).replaced.is_empty()
+        );
+        assert_eq!(step(&mut known, &work(at(1, 50), vec![volatile("3", at(1, 50))], &[])).replaced.len(), 1);
+    }
+
+    #[test]
+    fn an_incident_belongs_to_its_day() {
+        let mut known = started();
+        let mut incident = document("@incident/1", "oom", at(0, 300));
+        incident.kind = Kind::Incident;
+        assert_eq!(step(&mut known, &work(at(1, 10), vec![incident.clone()], &[])).written.len(), 1);
+        assert!(step(&mut known, &work(at(1, 20), vec![incident.clone()], &[])).written.is_empty());
+        let plan = step(&mut known, &work(at(2, 10), Vec::new(), &["@incident/1"]));
+        assert!(plan.carried.iter().all(|c| c.filename != "@incident/1") && plan.gone.is_empty());
+        assert!(
+            step(&mut known, &work(at(3, 10), vec![incident], &[])).written.is_empty(),
+            "it is told once"
+        );
+    }
+
+    #[test]
+    fn batches_of_one_look_know_the_look_before() {
+        let mut known = Known::default();
+        let t = at(0, 100);
+        for name in ["a", "b"] {
+            let plan = step(&mut known, &work(t, vec![document(name, "1", t)], &[]));
+            assert_eq!(plan.before_ns, None, "the host is new");
+        }
+        for name in ["a", "b"] {
+            let plan = step(&mut known, &work(at(0, 200), vec![document(name, "2", 0)], &[]));
+            assert_eq!((plan.before_ns, plan.written[0].since_ns), (Some(t), at(0, 200)));
+        }
+    }
+
+    #[test]
+    fn time_does_not_go_backwards() {
+        let mut known = started();
+        let plan = step(&mut known, &work(at(-1, 0), vec![document("a", "2", at(-1, 0))], &[]));
+        assert_eq!((plan.day, plan.at_ns), (day(0), at(0, 100)));
+        assert_eq!(plan.written[0].since_ns, at(0, 100) + 1);
+    }
+
+    #[test]
+    fn a_batch_of_the_spool_is_delivered_once() {
+        let mut known = started();
+        let of = |run: &str, seq: u64| Work { run: run.into(), seq, ..work(at(0, 200), Vec::new(), &[]) };
+        step(&mut known, &of("x", 2));
+        assert!(known.has(&of("x", 1)) && known.has(&of("x", 2)));
+        assert!(!known.has(&of("x", 3)) && !known.has(&of("y", 1)) && !known.has(&of("x", 0)));
+    }
+}

@@ -1,0 +1,110 @@
+//! The names of indices: `mitra_2026-11-21`, `mitra_history_2026-11-21`, `mitra_hosts`.
+
+use crate::day::Day;
+use crate::error::Error;
+
+/// Bytes of a prefix; with a day behind it a name must stay below 255.
+const PREFIX_MAX: usize = 200;
+const HISTORY: &str = "history_";
+
+/// The names below one prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Names {
+    prefix: String,
+}
+
+/// What an index holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    /// The last states of a day.
+    Day(Day),
+    /// The states that were replaced on a day.
+    History(Day),
+}
+
+impl Names {
+    /// Names below this prefix, if it can begin the name of an index.
+    pub fn new(prefix: &str) -> Result<Self, Error> {
+        let first = prefix.chars().next();
+        let well =
+            prefix.chars().all(|c| !c.is_control() && !c.is_uppercase() && !"\\/*?\"<>| ,#:".contains(c));
+        if prefix.len() > PREFIX_MAX || !well || first.is_none_or(|c| "-_+.".contains(c)) {
+            return Err(Error::Cannot(format!(
+                "'{prefix}' cannot begin the name of an index: wanted lower case, without spaces and \\ / * ? \" < > | , # :, \
+                 not beginning with - _ + ."
+            )));
+        }
+        Ok(Self { prefix: prefix.to_owned() })
+    }
+
+    /// The index of a day.
+    pub fn day(&self, day: Day) -> String {
+        format!("{}{day}", self.prefix)
+    }
+
+    /// The index of what was replaced on a day.
+    pub fn history(&self, day: Day) -> String {
+        format!("{}{HISTORY}{day}", self.prefix)
+    }
+
+    /// The index that has one entry for each host: when it was last looked at.
+    pub fn hosts(&self) -> String {
+        format!("{}hosts", self.prefix)
+    }
+
+    /// What takes all of them, and perhaps others.
+    pub fn pattern(&self) -> String {
+        format!("{}*", self.prefix)
+    }
+
+    /// The name of the template.
+    pub fn template(&self) -> String {
+        self.prefix.trim_end_matches(['_', '-', '.']).to_owned()
+    }
+
+    /// What an index holds, if it is one of ours.
+    pub fn read(&self, index: &str) -> Option<Held> {
+        let rest = index.strip_prefix(&self.prefix)?;
+        match rest.strip_prefix(HISTORY) {
+            Some(day) => day.parse().ok().map(Held::History),
+            None => rest.parse().ok().map(Held::Day),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_and_read() {
+        let names = Names::new("mitra_").unwrap();
+        let day: Day = "2026-11-21".parse().unwrap();
+        assert_eq!(names.day(day), "mitra_2026-11-21");
+        assert_eq!(names.history(day), "mitra_history_2026-11-21");
+        assert_eq!(names.read("mitra_2026-11-21"), Some(Held::Day(day)));
+        assert_eq!(names.read("mitra_history_2026-11-21"), Some(Held::History(day)));
+        // Somebody else's indices may begin alike: they are never read and never deleted.
+        for other in [
+            "mitra_",
+            "mitra_hosts",
+            "mitra_2026-11",
+            "mitra_2026-11-21-x",
+            "mitra_lab_2026-11-21",
+            "other_2026-11-21",
+            "mitra_2026-13-01",
+        ] {
+            assert_eq!(names.read(other), None, "{other}");
+        }
+        assert_eq!(names.template(), "mitra");
+    }
+
+    #[test]
+    fn a_prefix_that_no_index_can_have_is_refused() {
+        for wrong in ["", "_mitra", "-x", "Mitra_", "a b", "a*", "a/b", "a,b", "a#b", "a:b", &"x".repeat(201)]
+        {
+            assert!(Names::new(wrong).is_err(), "{wrong}");
+        }
+        assert!(Names::new("mitra-prod.").is_ok());
+    }
+}

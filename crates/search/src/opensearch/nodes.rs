@@ -1,0 +1,239 @@
+//! The nodes of a cluster, in turns. One that fails rests, twice as long each time; the request goes to the next.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::error::Error;
+
+use super::Settings;
+use super::http::{Body, Client, Failure, Reply, Request};
+use super::retry;
+
+/// Nodes of a list.
+const NODES_MAX: usize = 256;
+/// How long a node rests that failed once.
+const REST_FIRST: Duration = Duration::from_secs(1);
+
+/// The nodes of a cluster.
+pub(super) struct Nodes {
+    client: Client,
+    list: Vec<Node>,
+    next: AtomicUsize,
+    rest_max: Duration,
+}
+
+struct Node {
+    base: String,
+    rest: Mutex<Rest>,
+}
+
+/// How it went lately.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rest {
+    failures: u32,
+    until: Option<Instant>,
+}
+
+/// How a request ended that no node could answer.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// An answer, whatever it says.
+    Reply(Reply),
+    /// The answer is larger than is read.
+    TooLarge,
+}
+
+impl Nodes {
+    /// The nodes of the settings.
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
+        if settings.nodes.is_empty() || settings.nodes.len() > NODES_MAX {
+            return Err(Error::Cannot(format!(
+                "wanted 1 to {NODES_MAX} nodes, such as http://localhost:9200"
+            )));
+        }
+        let mut list = Vec::with_capacity(settings.nodes.len());
+        for node in &settings.nodes {
+            list.push(Node { base: base(node)?, rest: Mutex::default() });
+        }
+        let client = Client::new(settings)?;
+        // Where a fleet begins is left to chance, so that its first node does not get everything.
+        let next =
+            AtomicUsize::new(retry::full_jitter(Duration::from_nanos(1 << 20)).subsec_nanos() as usize);
+        Ok(Self { client, list, next, rest_max: settings.rest_max })
+    }
+
+    /// Sends a request to the nodes, one after the other, until one answers.
+    pub fn ask(&self, request: Request<'_>) -> Result<Outcome, Error> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut last = None;
+        for turn in 0..self.list.len() {
+            let Some(node) = self.list.get(first.wrapping_add(turn) % self.list.len()) else { continue };
+            if node.rests() {
+                continue;
+            }
+            match self.once(node, request) {
+                Ok(outcome) => {
+                    node.worked();
+                    return Ok(outcome);
+                }
+                Err(Failure::Never(why)) => return Err(Error::Cannot(why)),
+                Err(Failure::Stale(why) | Failure::Away(why)) => {
+                    node.failed(self.rest_max);
+                    last = Some(format!("{}: {why}", node.base));
+                }
+                Err(Failure::TooLarge) => return Ok(Outcome::TooLarge),
+            }
+        }
+        Err(Error::Away(last.unwrap_or_else(|| match self.list.as_slice() {
+            [node] => format!("{}: failed a moment ago; it is tried again in a while", node.base),
+            all => format!("none of {} nodes answers; they are tried again in a while", all.len()),
+        })))
+    }
+
+    fn once(&self, node: &Node, request: Request<'_>) -> Result<Outcome, Failure> {
+        let reply = match self.client.send(&node.base, request) {
+            // The connection may have been kept for too long. Whatever is asked may be asked twice.
+            Err(Failure::Stale(_)) => self.client.send(&node.base, request)?,
+            other => other?,
+        };
+        match reply.status {
+            502..=504 => Err(Failure::Away(reply.reason())),
+            _ => Ok(Outcome::Reply(reply)),
+        }
+    }
+
+    /// An answer that has to be well.
+    pub fn json(&self, request: Request<'_>) -> Result<Value, Error> {
+        match self.ask(request)? {
+            Outcome::Reply(reply) if reply.is_ok() => Ok(reply.body),
+            Outcome::Reply(reply) => Err(error(&reply)),
+            Outcome::TooLarge => Err(Error::Cannot(format!("{}: the answer is too large", request.path))),
+        }
+    }
+
+    /// Asks without a body.
+    pub fn get(&self, path: &str) -> Result<Value, Error> {
+        self.json(Request { method: "GET", path, body: Body::None })
+    }
+
+    /// When the first node that rests has rested enough, if all of them do.
+    pub fn all_rest(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let mut least: Option<Duration> = None;
+        for node in &self.list {
+            let until = node.rest().until.filter(|until| *until > now)?;
+            let left = until - now;
+            least = Some(least.map_or(left, |l| l.min(left)));
+        }
+        least
+    }
+}
+
+/// The error of an answer that is none.
+pub(super) fn error(reply: &Reply) -> Error {
+    match (reply.status, reply.error_type()) {
+        // Too much at once, or a disk that is nearly full: later it may be otherwise.
+        (429 | 502..=504, _) | (_, "cluster_block_exception") => Error::Away(reply.reason()),
+        _ => Error::Refused(reply.reason()),
+    }
+}
+
+impl Node {
+    fn rest(&self) -> Rest {
+        self.rest.lock().map_or_else(|poisoned| *poisoned.into_inner(), |rest| *rest)
+    }
+
+    fn set(&self, to: Rest) {
+        match self.rest.lock() {
+            Ok(mut rest) => *rest = to,
+            Err(poisoned) => *poisoned.into_inner() = to,
+        }
+    }
+
+    fn rests(&self) -> bool {
+        self.rest().until.is_some_and(|until| until > Instant::now())
+    }
+
+    fn worked(&self) {
+        self.set(Rest::default());
+    }
+
+    fn failed(&self, most: Duration) {
+        let failures = self.rest().failures;
+        let wait = retry::half_jitter(retry::doubled(REST_FIRST, failures, most));
+        self.set(Rest { failures: failures.saturating_add(1), until: Instant::now().checked_add(wait) });
+    }
+}
+
+/// The address of a node without the slash at its end.
+fn base(node: &str) -> Result<String, Error> {
+    let wanted = |what: &str| Err(Error::Cannot(format!("{what}; wanted such as http://localhost:9200")));
+    let Some(rest) = node.strip_prefix("http://").or_else(|| node.strip_prefix("https://")) else {
+        // What is quoted may hold a password.
+        return wanted("the address of a node begins with http:// or https://");
+    };
+    if rest.contains('@') {
+        return wanted("a password stands in a file of its own, not in the address of a node");
+    }
+    if rest.contains(['?', '#']) || rest.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return wanted("the address of a node has no query and no spaces");
+    }
+    let authority = rest.split('/').next().unwrap_or_default();
+    let port = authority.rsplit_once(':').map(|(_, port)| port).filter(|p| !p.ends_with(']'));
+    if authority.is_empty() || port.is_some_and(|p| p.parse::<u16>().is_err()) {
+        return wanted(&format!("'{node}' is no address of a node"));
+    }
+    Ok(node.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(nodes: &[&str]) -> Settings {
+        Settings { nodes: nodes.iter().map(|n| (*n).to_owned()).collect(), ..Settings::default() }
+    }
+
+    #[test]
+    fn addresses_are_checked() {
+        for good in [
+            "http://a:9200",
+            "http://a:9200/",
+            "https://es.example.org",
+            "https://a/es",
+            "http://[::1]:9200",
+            "http://[::1]",
+        ] {
+            assert_eq!(base(good).unwrap(), good.trim_end_matches('/'));
+        }
+        for wrong in [
+            "a:9200",
+            "ftp://a",
+            "http://",
+            "http://:x",
+            "http://a:99999",
+            "http://a b",
+            "http://a?x",
+            "http://u:sesame@a",
+        ] {
+            let error = base(wrong).unwrap_err().to_string();
+            assert!(!error.contains("sesame"), "{error}");
+        }
+        assert!(Nodes::new(&settings(&[])).is_err());
+    }
+
+    #[test]
+    fn a_node_that_failed_rests() {
+        // Port 9 of this machine: refused at once.
+        let nodes = Nodes::new(&settings(&["http://127.0.0.1:9", "http://[::1]:9"])).unwrap();
+        assert_eq!(nodes.all_rest(), None);
+        assert!(matches!(nodes.get("/"), Err(Error::Away(_))));
+        assert!(nodes.all_rest().is_some_and(|left| left <= Duration::from_millis(1500)));
+        let before = Instant::now();
+        assert!(matches!(nodes.get("/"), Err(Error::Away(_))));
+        assert!(before.elapsed() < Duration::from_secs(1), "nobody is asked while all rest");
+    }
+}

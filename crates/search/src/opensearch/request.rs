@@ -1,0 +1,233 @@
+//! What is asked: the query as it was written, with every default of `query_string` pinned, in the indices of a scope.
+
+use serde_json::{Value, json};
+
+use crate::day::Day;
+use crate::document::{Flag, Kind};
+use crate::error::Error;
+use crate::fields;
+use crate::query::Query;
+use crate::scope::Scope;
+
+use super::http::{Body, Request};
+use super::names::{Held, Names};
+use super::nodes::{self, Outcome};
+use super::{Cluster, aggregate};
+
+/// Days of a scope that are named one by one; of more the cluster is asked which ones it has.
+const DAYS_NAMED_MAX: i32 = 62;
+/// Indices of one request.
+const INDICES_MAX: usize = 4_096;
+/// Hosts that are named in one request; a cluster takes 65,536.
+const HOSTS_MAX: usize = 60_000;
+/// Terms that a fuzzy word stands for; the default of 50 leaves documents out without a word.
+const FUZZY_MAX: u32 = 1_000;
+/// As in Lucene.
+const DETERMINIZED_MAX: u32 = 10_000;
+
+/// Where a scope looks.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Place {
+    pub indices: Vec<String>,
+    pub filter: Vec<Value>,
+}
+
+/// Where a scope looks.
+pub(super) fn place(cluster: &Cluster, scope: Scope) -> Result<Place, Error> {
+    let names = &cluster.names;
+    match scope {
+        Scope::Days { first, last } => {
+            let indices = days(cluster, first, last)?.into_iter().map(|day| names.day(day)).collect();
+            Ok(Place { indices, filter: Vec::new() })
+        }
+        Scope::At { ns } => at(cluster, ns),
+        Scope::Changed { since_ns, until_ns } => {
+            let (first, last) = scope.days();
+            let indices = days(cluster, first, last)?.into_iter().flat_map(|day| both(names, day)).collect();
+            // Of several states of one day only the last counts.
+            let last_of_day = json!({"bool": {"must_not": [{"range": {"mitra.until": {"lt": until_ns}}}]}});
+            Ok(Place { indices, filter: vec![changed(since_ns, until_ns), last_of_day] })
+        }
+    }
+}
+
+/// The index of a day and that of its history.
+pub(super) fn both(names: &Names, day: Day) -> Vec<String> {
+    vec![names.day(day), names.history(day)]
+}
+
+/// The states that held at a moment. For a host that was not looked at on that day, the day before answers.
+fn at(cluster: &Cluster, ns: i64) -> Result<Place, Error> {
+    let names = &cluster.names;
+    let day = Day::of(ns);
+    let of_day = |day: Day| json!({"term": {"day": day.to_string()}});
+    let gone = json!({"term": {"flags": Flag::Gone.name()}});
+    let mut indices = both(names, day);
+    let mut held = vec![json!({"bool": {
+        "filter": [of_day(day), {"range": {"mitra.since": {"lte": ns}}}],
+        "must_not": [{"range": {"mitra.until": {"lte": ns}}}, gone],
+    }})];
+    let looked_at = aggregate::hosts_in(cluster, &names.day(day))?;
+    let mut others = aggregate::hosts_in(cluster, &names.day(day.before()))?;
+    others.retain(|host| !looked_at.contains(host));
+    if others.len() > HOSTS_MAX {
+        return Err(Error::Cannot(format!(
+            "{} hosts were not looked at on {day}: ask for another moment",
+            others.len()
+        )));
+    }
+    if !others.is_empty() {
+        indices.push(names.day(day.before()));
+        held.push(json!({"bool": {
+            "filter": [of_day(day.before()), {"terms": {"host": others}}],
+            "must_not": [gone, {"term": {"kind": Kind::Incident.name()}}],
+        }}));
+    }
+    Ok(Place { indices, filter: vec![json!({"bool": {"should": held, "minimum_should_match": 1}})] })
+}
+
+/// States that began within a span and are known to be changes.
+pub(super) fn changed(since_ns: i64, until_ns: i64) -> Value {
+    json!({"bool": {"filter": [
+        {"range": {"mitra.since": {"gte": since_ns, "lt": until_ns}}},
+        {"exists": {"field": "mitra.before"}},
+    ]}})
+}
+
+/// The days from one to another; of many only those that the cluster has.
+pub(super) fn days(cluster: &Cluster, first: Day, last: Day) -> Result<Vec<Day>, Error> {
+    if last < first {
+        return Ok(Vec::new());
+    }
+    let all: Vec<Day> = if last.0.saturating_sub(first.0) < DAYS_NAMED_MAX {
+        first.through(last).collect()
+    } else {
+        kept(cluster)?.into_iter().filter(|d| (first..=last).contains(d)).collect()
+    };
+    if all.len() > INDICES_MAX / 2 {
+        return Err(Error::Cannot(format!("{} days at once; wanted at most {}", all.len(), INDICES_MAX / 2)));
+    }
+    Ok(all)
+}
+
+/// The days that the cluster has, in order.
+pub(super) fn kept(cluster: &Cluster) -> Result<Vec<Day>, Error> {
+    let mut days = Vec::new();
+    for index in indices(cluster)? {
+        if let Some(Held::Day(day)) = cluster.names.read(&index) {
+            days.push(day);
+        }
+    }
+    days.sort_unstable();
+    Ok(days)
+}
+
+/// The indices below the prefix, other people's among them.
+pub(super) fn indices(cluster: &Cluster) -> Result<Vec<String>, Error> {
+    let path = format!("/{}/_alias?ignore_unavailable=true&allow_no_indices=true", cluster.names.pattern());
+    let body = cluster.nodes.get(&path)?;
+    Ok(body.as_object().map(|o| o.keys().cloned().collect()).unwrap_or_default())
+}
+
+/// A query in a filter, beside others.
+pub(super) fn filter(query: &Query, with: &[Value]) -> Value {
+    let mut all = vec![query_string(query)];
+    all.extend_from_slice(with);
+    json!({"bool": {"filter": all}})
+}
+
+/// A query as the cluster reads it.
+fn query_string(query: &Query) -> Value {
+    if query.text.trim().is_empty() {
+        return json!({"match_all": {}});
+    }
+    json!({"query_string": {
+        "query": query.text,
+        "default_field": fields::DEFAULT,
+        "default_operator": if query.all_words { "and" } else { "or" },
+        "lenient": true,
+        "analyze_wildcard": false,
+        "allow_leading_wildcard": true,
+        "fuzziness": "AUTO",
+        "fuzzy_prefix_length": 0,
+        "fuzzy_max_expansions": FUZZY_MAX,
+        "fuzzy_transpositions": true,
+        "phrase_slop": 0,
+        "max_determinized_states": DETERMINIZED_MAX,
+        "time_zone": "UTC",
+    }})
+}
+
+/// An answer that may be too large to be read.
+pub(super) enum Found {
+    Answer(Value),
+    TooLarge,
+}
+
+/// Searches some indices; one that is not there has nothing. The names go into the body, because a path has a bound.
+pub(super) fn search(cluster: &Cluster, indices: &[String], body: &Value) -> Result<Found, Error> {
+    if indices.is_empty() {
+        return Ok(Found::Answer(json!({})));
+    }
+    let head = json!({"index": indices, "ignore_unavailable": true, "allow_no_indices": true});
+    let lines = format!("{head}\n{body}\n");
+    let request = Request { method: "POST", path: "/_msearch", body: Body::Lines(lines.as_bytes()) };
+    let reply = match cluster.nodes.ask(request)? {
+        Outcome::TooLarge => return Ok(Found::TooLarge),
+        Outcome::Reply(reply) if reply.is_ok() => reply,
+        Outcome::Reply(reply) => return Err(nodes::error(&reply)),
+    };
+    let answer = reply.body.pointer("/responses/0").cloned().unwrap_or_default();
+    let status =
+        answer.get("status").and_then(Value::as_u64).and_then(|s| u16::try_from(s).ok()).unwrap_or(500);
+    let reply = super::http::Reply { status, body: answer };
+    if !reply.is_ok() {
+        return Err(nodes::error(&reply));
+    }
+    // Some shards without the others would be a wrong answer.
+    if reply.body.pointer("/_shards/failed").and_then(Value::as_u64) != Some(0) {
+        let why = reply.body.pointer("/_shards/failures/0/reason/reason").and_then(Value::as_str);
+        return Err(Error::Away(format!(
+            "a part of the index does not answer: {}",
+            why.unwrap_or("no reason given")
+        )));
+    }
+    if reply.body.get("timed_out") == Some(&Value::Bool(true)) {
+        return Err(Error::Away("the cluster gave up searching for lack of time".to_owned()));
+    }
+    Ok(Found::Answer(reply.body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+
+    fn cluster() -> Cluster {
+        let nodes = vec!["http://127.0.0.1:9".to_owned()];
+        Cluster::connect(Settings { nodes, ..Settings::default() }).unwrap()
+    }
+
+    #[test]
+    fn a_scope_has_its_indices() {
+        let cluster = cluster();
+        let (first, last) = ("2026-11-20".parse().unwrap(), "2026-11-21".parse().unwrap());
+        let days = place(&cluster, Scope::Days { first, last }).unwrap();
+        assert_eq!(days.indices, ["mitra_2026-11-20", "mitra_2026-11-21"]);
+        assert!(days.filter.is_empty());
+        let changed =
+            place(&cluster, Scope::Changed { since_ns: last.start_ns(), until_ns: last.end_ns() }).unwrap();
+        assert_eq!(changed.indices, ["mitra_2026-11-21", "mitra_history_2026-11-21"]);
+        let none = place(&cluster, Scope::Days { first: last, last: first }).unwrap();
+        assert!(none.indices.is_empty());
+    }
+
+    #[test]
+    fn no_query_is_all_documents() {
+        let mut query = Query::all();
+        query.text = " ".to_owned();
+        assert_eq!(query_string(&query), json!({"match_all": {}}));
+        query.text = "a:b".to_owned();
+        assert_eq!(query_string(&query)["query_string"]["query"], "a:b");
+    }
+}

@@ -1,0 +1,121 @@
+//! A batch on its way, and how it lies in the spool: JSON, compressed.
+//!
+//! ```json
+//! {"host": "web1", "at": 1795232232500000000, "seen": 1795231932500000000, "run": "b7…", "seq": 4,
+//!  "gone": ["/etc/motd"], "documents": [{"host": "web1", "filename": "/etc/fstab", …}]}
+//! ```
+
+use std::io::Read;
+
+use serde_json::{Value, json};
+
+use crate::day::Day;
+use crate::document::Document;
+
+use super::wire::{self, About};
+
+/// Level of the compression: the spool is written while the machine has other things to do.
+const LEVEL: i32 = 1;
+/// Bytes of a batch that is unpacked.
+const PLAIN_MAX: u64 = 512 << 20;
+
+/// A batch on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Work {
+    pub host: String,
+    pub at_ns: i64,
+    /// When the host was looked at before, where whoever made the batch knew.
+    pub seen_ns: Option<i64>,
+    /// The run of the spool that it went through.
+    pub run: String,
+    /// Its number in that run, from 1; 0 for one that was never in the spool.
+    pub seq: u64,
+    pub documents: Vec<Document>,
+    /// Of each document; see [`wire::state`].
+    pub digests: Vec<String>,
+    pub gone: Vec<String>,
+}
+
+/// A batch as it lies in the spool.
+pub(super) fn pack(work: &Work) -> Result<Vec<u8>, String> {
+    let documents: Vec<Value> = work
+        .documents
+        .iter()
+        .zip(&work.digests)
+        .map(|(document, state)| {
+            let day = Day::of(document.since_ns);
+            let about = About { day, until_ns: None, before_ns: None, state: state.clone() };
+            Value::Object(wire::write(document, &about))
+        })
+        .collect();
+    let all = json!({"host": work.host, "at": work.at_ns, "seen": work.seen_ns, "run": work.run, "seq": work.seq,
+                     "gone": work.gone, "documents": documents});
+    let plain = serde_json::to_vec(&all).map_err(|e| e.to_string())?;
+    zstd::bulk::compress(&plain, LEVEL).map_err(|e| e.to_string())
+}
+
+/// A batch of the spool.
+pub(super) fn unpack(bytes: &[u8]) -> Result<Work, String> {
+    let mut plain = Vec::new();
+    let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|e| e.to_string())?;
+    decoder.take(PLAIN_MAX + 1).read_to_end(&mut plain).map_err(|e| e.to_string())?;
+    if plain.len() as u64 > PLAIN_MAX {
+        return Err(format!("a batch of more than {PLAIN_MAX} bytes"));
+    }
+    let all: Value = serde_json::from_slice(&plain).map_err(|e| e.to_string())?;
+    let text =
+        |name: &str| all.get(name).and_then(Value::as_str).map(str::to_owned).ok_or(format!("no {name}"));
+    let list = |name: &str| all.get(name).and_then(Value::as_array).ok_or(format!("no {name}"));
+    let (mut documents, mut digests) = (Vec::new(), Vec::new());
+    for source in list("documents")? {
+        let (document, about) = wire::read(source)?;
+        documents.push(document);
+        digests.push(about.state);
+    }
+    Ok(Work {
+        host: text("host")?,
+        at_ns: all.get("at").and_then(Value::as_i64).ok_or("no time")?,
+        seen_ns: all.get("seen").and_then(Value::as_i64),
+        run: text("run")?,
+        seq: all.get("seq").and_then(Value::as_u64).ok_or("no number")?,
+        documents,
+        digests,
+        gone: list("gone")?.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Facts, Kind, Withheld};
+
+    #[test]
+    fn a_batch_is_packed_and_unpacked() {
+        let document = Document {
+            host: "web1".into(),
+            filename: "/etc/fstab".into(),
+            kind: Kind::File,
+            content: Some("ä\0\n".into()),
+            stat: None,
+            facts: Facts::new(),
+            flags: Vec::new(),
+            link: None,
+            withheld: Withheld::default(),
+            since_ns: 1_795_232_232_500_000_001,
+        };
+        let digests = vec![wire::state(&document)];
+        let work = Work {
+            host: "web1".into(),
+            at_ns: 5,
+            seen_ns: Some(4),
+            run: "r".into(),
+            seq: 9,
+            documents: vec![document],
+            digests,
+            gone: vec!["/etc/motd".into()],
+        };
+        assert_eq!(unpack(&pack(&work).unwrap()).unwrap(), work);
+        assert!(unpack(b"nothing of the kind").is_err());
+        assert!(unpack(&zstd::bulk::compress(b"{}", 1).unwrap()).is_err());
+    }
+}

@@ -1,0 +1,402 @@
+//! The indexer's way into a cluster: at once where it answers, by way of the spool where it does not.
+//!
+//! Nothing is doubled because ids and versions follow from what was seen: whatever is sent again meets itself. Nothing is lost
+//! because a batch counts as taken when the cluster said so of every document, or when it is on the disk. Batches of one host
+//! are delivered in the order in which they were taken.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use rustix::fs::OFlags;
+use serde_json::json;
+
+use crate::backend::{Batch, Sink};
+use crate::day::Day;
+use crate::document::Document;
+use crate::error::{At, Error};
+use crate::spool::Spool;
+
+use super::bulk::{Pace, Report};
+use super::known::Known;
+use super::names::Held;
+use super::work::{Work, pack, unpack};
+use super::{Cluster, deliver, request, retry, search, template, wire};
+
+/// How long a batch waits for a cluster that takes no more before it goes into the spool.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one batch spends on delivering the spool before it goes there itself.
+const DRAIN_PER_BATCH: Duration = Duration::from_secs(20);
+/// Bytes of documents of one frame of the spool; one document may be larger.
+const FRAME_BYTES: usize = 8 << 20;
+/// Bytes of documents that the cluster refused which are kept for somebody to look at.
+const REFUSED_MAX: u64 = 16 << 20;
+/// Lines for the log that wait to be fetched.
+const MESSAGES_MAX: usize = 1_000;
+/// The longest pause of [`Writer::flush`] between two attempts.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Writes documents into a cluster.
+pub struct Writer {
+    cluster: Cluster,
+    spool: Spool,
+    refused: PathBuf,
+    run: String,
+    seq: u64,
+    pace: Pace,
+    /// Hosts as the cluster has them.
+    known: HashMap<String, Known>,
+    /// Hosts as they were taken, be it into the spool.
+    taken: HashMap<String, Taken>,
+    /// The template is there, and what was written before is visible.
+    ready: bool,
+    away: bool,
+    messages: Vec<String>,
+}
+
+/// What was taken of a host.
+#[derive(Debug, Default)]
+struct Taken {
+    last_ns: Option<i64>,
+    /// When the host was looked at before that.
+    before_ns: Option<i64>,
+    /// Digests by file name, of what this process has seen.
+    states: HashMap<String, String>,
+}
+
+impl Writer {
+    /// Writes into a cluster, with a spool in a folder. Nothing is sent yet.
+    pub fn open(cluster: Cluster, dir: &Path) -> Result<Self, Error> {
+        let mut run = [0; 8];
+        let no_chance = |_| Error::Cannot("the system gives no random numbers".to_owned());
+        SystemRandom::new().fill(&mut run).map_err(no_chance)?;
+        Ok(Self {
+            spool: Spool::open(dir, cluster.spool_max)?,
+            refused: dir.join("refused"),
+            cluster,
+            run: format!("{:016x}", u64::from_le_bytes(run)),
+            seq: 0,
+            pace: Pace::default(),
+            known: HashMap::new(),
+            taken: HashMap::new(),
+            ready: false,
+            away: false,
+            messages: Vec::new(),
+        })
+    }
+
+    /// The cluster, to be asked.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Bytes that wait on the disk to be delivered.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.spool.bytes()
+    }
+
+    /// What happened that somebody should know, in lines for a log. Each comes once.
+    pub fn messages(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Delivers what waits in the spool, trying again until it is done or the time is over.
+    pub fn flush(&mut self, patience: Duration) -> Result<(), Error> {
+        let until = Instant::now() + patience;
+        for attempt in 0.. {
+            match self.drain(until) {
+                Ok(true) => break,
+                Ok(false) => return Err(Error::Away(self.left("there was no time for more"))),
+                Err(Error::Away(why)) => {
+                    let rest = self.cluster.nodes.all_rest().unwrap_or_default();
+                    let wait = rest.max(retry::doubled(Duration::from_millis(200), attempt, PAUSE_MAX));
+                    if Instant::now() + wait > until {
+                        return Err(Error::Away(self.left(&why)));
+                    }
+                    std::thread::sleep(wait);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
+    }
+
+    fn left(&self, why: &str) -> String {
+        format!("{} bytes wait in the spool: {why}", self.spool.bytes())
+    }
+
+    fn say(&mut self, line: String) {
+        if self.messages.len() < MESSAGES_MAX {
+            self.messages.push(line);
+        }
+    }
+
+    /// Delivers the spool until it is empty, or the time is over.
+    fn drain(&mut self, until: Instant) -> Result<bool, Error> {
+        let skipped = self.spool.skipped();
+        let mut count = 0_u64;
+        let mut done = true;
+        while let Some(frame) = self.spool.front()? {
+            if count > 0 && Instant::now() >= until {
+                done = false;
+                break;
+            }
+            match unpack(&frame) {
+                Ok(work) => self.deliver(&work, PATIENCE)?,
+                Err(what) => self.say(format!("a batch of the spool cannot be read and is left out: {what}")),
+            }
+            self.spool.pop()?;
+            count += 1;
+        }
+        let lost = self.spool.skipped() - skipped;
+        if lost > 0 {
+            self.say(format!("{lost} pieces of the spool were damaged and are left out"));
+        }
+        if count > 0 {
+            self.say(format!("{count} batches of the spool were delivered"));
+        }
+        Ok(done)
+    }
+
+    /// Delivers one batch. What is not known to be done is looked up again before anything else is.
+    fn deliver(&mut self, work: &Work, patience: Duration) -> Result<(), Error> {
+        let result = self.try_deliver(work, patience);
+        match &result {
+            Ok(()) if self.away => {
+                self.away = false;
+                self.say("the cluster answers again".to_owned());
+            }
+            Ok(()) => {}
+            Err(_) => {
+                self.known.remove(&work.host);
+                self.ready = false;
+            }
+        }
+        result
+    }
+
+    fn try_deliver(&mut self, work: &Work, patience: Duration) -> Result<(), Error> {
+        self.prepare()?;
+        let mut known = match self.known.remove(&work.host) {
+            Some(known) => known,
+            None => deliver::load(&self.cluster, &work.host)?,
+        };
+        if !known.has(work) {
+            let mut report = Report::default();
+            let done = deliver::batch(&self.cluster, &mut self.pace, &mut known, work, patience, &mut report);
+            self.report(report);
+            done?;
+        }
+        self.known.insert(work.host.clone(), known);
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
+        if !self.ready {
+            template::install(&self.cluster)?;
+            search::refresh(&self.cluster)?;
+            self.ready = true;
+        }
+        Ok(())
+    }
+
+    /// Names what the cluster did not take, and keeps it for somebody to look at.
+    fn report(&mut self, report: Report) {
+        for line in report.thinned {
+            self.say(format!(
+                "{line}; it is kept, and its sysctl.*, package.* and the like cannot be asked for"
+            ));
+        }
+        for refused in report.refused {
+            let line = format!(
+                "{} is refused by {}: {}",
+                super::bulk::name(&refused.source),
+                refused.index,
+                refused.why
+            );
+            let all = json!({"index": refused.index, "id": refused.id, "why": refused.why, "document": refused.source});
+            if let Err(error) = self.set_aside(&all.to_string()) {
+                self.say(format!("what was refused cannot be kept: {error}"));
+            }
+            self.say(line);
+        }
+    }
+
+    fn set_aside(&self, line: &str) -> Result<(), Error> {
+        DirBuilder::new().recursive(true).mode(0o750).create(&self.refused).at(&self.refused)?;
+        let path = self.refused.join("documents.ndjson");
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o640)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(&path)
+            .at(&path)?;
+        if file.metadata().at(&path)?.len().saturating_add(line.len() as u64) > REFUSED_MAX {
+            return Err(Error::Broken { path, what: format!("holds {REFUSED_MAX} bytes already") });
+        }
+        file.write_all(format!("{line}\n").as_bytes()).at(&path)
+    }
+
+    /// Puts a batch on the disk, without what it says for the second time.
+    fn keep(&mut self, work: Work) -> Result<(), Error> {
+        let known = self.taken.get(&work.host);
+        let is_new_day = known.and_then(|t| t.last_ns).is_none_or(|last| Day::of(last) < Day::of(work.at_ns));
+        let seen_ns = known.and_then(|t| if t.last_ns == Some(work.at_ns) { t.before_ns } else { t.last_ns });
+        let says_new = |document: &Document, digest: &String| {
+            known.and_then(|t| t.states.get(&document.filename)) != Some(digest)
+        };
+        let all = work.documents.iter().zip(&work.digests);
+        let news: Vec<_> = all.filter(|(document, digest)| says_new(document, digest)).collect();
+        if news.is_empty() && work.gone.is_empty() && !is_new_day {
+            return Ok(());
+        }
+        let mut piece = Work {
+            seen_ns,
+            run: self.run.clone(),
+            documents: Vec::new(),
+            digests: Vec::new(),
+            gone: Vec::new(),
+            ..work
+        };
+        let (mut frames, mut bytes, mut seq) = (Vec::new(), 0, self.seq);
+        let mut close = |piece: &mut Work| {
+            seq += 1;
+            piece.seq = seq;
+            let frame = pack(piece).map_err(Error::Cannot);
+            piece.documents.clear();
+            piece.digests.clear();
+            frame
+        };
+        for (document, digest) in news {
+            let len = document.content.as_ref().map_or(0, String::len) + document.filename.len();
+            if bytes + len > FRAME_BYTES && !piece.documents.is_empty() {
+                frames.push(close(&mut piece)?);
+                bytes = 0;
+            }
+            bytes += len;
+            piece.documents.push(document.clone());
+            piece.digests.push(digest.clone());
+        }
+        piece.gone = work.gone;
+        frames.push(close(&mut piece)?);
+        self.spool.push(&frames)?;
+        self.seq = seq;
+        Ok(())
+    }
+}
+
+/// A batch as it is delivered.
+fn work_of(batch: &Batch<'_>) -> Work {
+    Work {
+        host: batch.host.to_owned(),
+        at_ns: batch.at_ns,
+        seen_ns: None,
+        run: String::new(),
+        seq: 0,
+        documents: batch.documents.to_vec(),
+        digests: batch.documents.iter().map(wire::state).collect(),
+        gone: batch.gone.to_vec(),
+    }
+}
+
+impl Taken {
+    fn note(&mut self, at_ns: i64, batch: &Batch<'_>, digests: Vec<String>) {
+        if self.last_ns != Some(at_ns) {
+            self.before_ns = self.last_ns.replace(at_ns);
+        }
+        for (document, digest) in batch.documents.iter().zip(digests) {
+            self.states.insert(document.filename.clone(), digest);
+        }
+        for name in batch.gone {
+            self.states.remove(name);
+        }
+    }
+}
+
+impl Sink for Writer {
+    fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        if batch.host.is_empty()
+            || batch.documents.iter().any(|d| d.host != batch.host || d.filename.is_empty())
+        {
+            return Err(Error::Cannot(
+                "a batch has documents of one host, which has a name, and so have they".to_owned(),
+            ));
+        }
+        let mut work = work_of(batch);
+        // Whatever clocks say, time does not go backwards.
+        if let Some(last) = self.taken.get(batch.host).and_then(|t| t.last_ns) {
+            work.at_ns = work.at_ns.max(last);
+        }
+        let (at_ns, digests) = (work.at_ns, work.digests.clone());
+        let mut why = None;
+        if !self.spool.is_empty() {
+            match self.drain(Instant::now() + DRAIN_PER_BATCH) {
+                Ok(_) => {}
+                Err(Error::Away(away)) => why = Some(away),
+                Err(other) => return Err(other),
+            }
+        }
+        if self.spool.is_empty() {
+            match self.deliver(&work, PATIENCE) {
+                Ok(()) => {
+                    self.taken.entry(batch.host.to_owned()).or_default().note(at_ns, batch, digests);
+                    return Ok(());
+                }
+                Err(Error::Away(away)) => why = Some(away),
+                Err(other) => return Err(other),
+            }
+        }
+        self.keep(work)?;
+        self.taken.entry(batch.host.to_owned()).or_default().note(at_ns, batch, digests);
+        if let Some(why) = why
+            && !self.away
+        {
+            self.away = true;
+            self.say(format!("the cluster is away; what is read goes into the spool: {why}"));
+        }
+        Ok(())
+    }
+
+    fn needs_all(&mut self, host: &str, at_ns: i64) -> bool {
+        let last = self.taken.get(host).and_then(|t| t.last_ns);
+        last.is_none_or(|last| Day::of(last) < Day::of(at_ns))
+    }
+
+    fn names(&mut self, host: &str) -> Result<BTreeSet<String>, Error> {
+        if !self.spool.is_empty() {
+            self.drain(Instant::now() + DRAIN_PER_BATCH)?;
+        }
+        if !self.spool.is_empty() {
+            return Err(Error::Away(self.left("what a host had is not known before they are delivered")));
+        }
+        self.prepare()?;
+        if !self.known.contains_key(host) {
+            let known = deliver::load(&self.cluster, host)?;
+            self.known.insert(host.to_owned(), known);
+        }
+        let states = self.known.get(host).map(|known| &known.states);
+        let there = states.into_iter().flatten().filter(|(_, state)| !state.gone && !state.event);
+        Ok(there.map(|(name, _)| name.clone()).collect())
+    }
+
+    /// Deletes the indices of days before this one: those whose names say so, one by one by their names, and no others.
+    fn delete_before(&mut self, day: Day) -> Result<(), Error> {
+        for index in request::indices(&self.cluster)? {
+            let (Some(Held::Day(of)) | Some(Held::History(of))) = self.cluster.names.read(&index) else {
+                continue;
+            };
+            if of < day {
+                deliver::delete(&self.cluster, &index)?;
+                self.say(format!("{index} is older than is kept and was deleted"));
+            }
+        }
+        Ok(())
+    }
+}

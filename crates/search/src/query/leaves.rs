@@ -1,0 +1,466 @@
+//! What is asked of one field, by the type of the field.
+//!
+//! | asked | text | keyword | number | date |
+//! |---|---|---|---|---|
+//! | a word, a text in quotes | its words after analysis; in quotes as a phrase | the whole of it | the number | the span that it names |
+//! | prefix, wildcard, regular expression, fuzzy | of a word, in lower case | of the whole | nothing | nothing |
+//! | range | of words, in lower case, by bytes | by bytes | by size | by time, ends filled up |
+//!
+//! What does not fit the type matches nothing and is warned of, as OpenSearch has it with `lenient`.
+
+use std::ops::Range;
+
+use super::ast::{End, Part};
+use super::dates::{self, Reading};
+use super::fold::or;
+use super::matcher::Matcher;
+use super::names::{self, Target};
+use super::rewrite::{EXISTS, comparison};
+use super::set::{Bound, Leaf, Set};
+use super::{CLAUSES_MAX, Settings, numbers};
+use crate::analysis;
+use crate::error::QueryError;
+use crate::fields::Type;
+
+/// Units of UTF-16 of a regular expression (`index.max_regex_length`).
+const REGEX_MAX: usize = 1_000;
+/// Most edits that a fuzzy word may have.
+const EDITS_MAX: i32 = 2;
+/// Words from these lengths on may have one edit, and two.
+const AUTO_LENGTHS: [usize; 2] = [3, 6];
+const NS_PER_MS: i64 = 1_000_000;
+/// Fields that a cluster adds to every document; some of them cannot even be asked for.
+const OWN: &[&str] = &[
+    "_doc_count",
+    "_feature",
+    "_field_names",
+    "_id",
+    "_ignored",
+    "_index",
+    "_nested_path",
+    "_routing",
+    "_seq_no",
+    "_source",
+    "_version",
+];
+
+/// What is asked of a field.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ask<'a> {
+    /// Some text.
+    Text(&'a str),
+    /// A text in quotes, and moves that are allowed.
+    Phrase(&'a str, i32),
+    /// A beginning.
+    Prefix(&'a str),
+    /// A pattern with `*` and `?`.
+    Wildcard(&'a str),
+    /// A regular expression.
+    Regex(&'a str),
+    /// A word with so many edits.
+    Fuzzy(&'a str, i32),
+    /// From one value to another.
+    Range(Bound<&'a str>, Bound<&'a str>),
+}
+
+/// What is asked, whatever the field. `at` is where.
+pub fn ask<'a>(part: &'a Part, at: &Range<usize>) -> Result<Ask<'a>, QueryError> {
+    Ok(match part {
+        Part::Words(text) | Part::Term(text) => {
+            let (operator, value) = comparison(text);
+            match operator {
+                ">" => Ask::Range(bound(value, false), Bound::Open),
+                ">=" => Ask::Range(bound(value, true), Bound::Open),
+                "<" => Ask::Range(Bound::Open, bound(value, false)),
+                "<=" => Ask::Range(Bound::Open, bound(value, true)),
+                _ => Ask::Text(text),
+            }
+        }
+        Part::Quoted { text, slop } => Ask::Phrase(text, *slop),
+        Part::Wildcard(pattern) => Ask::Wildcard(pattern),
+        Part::Prefix(text) => Ask::Prefix(text),
+        Part::Regex(pattern) if pattern.encode_utf16().count() > REGEX_MAX => {
+            let message = format!("a regular expression has at most {REGEX_MAX} characters");
+            return Err(QueryError::new(at.clone(), message));
+        }
+        Part::Regex(pattern) => Ask::Regex(pattern),
+        Part::Fuzzy { text, like, like_at } => {
+            let wanted = || QueryError::new(like_at.clone(), "wanted 0, 1, 2 or nothing after ~");
+            Ask::Fuzzy(text, edits(text, like).ok_or_else(wanted)?)
+        }
+        Part::Range { low, high } => Ask::Range(end(low), end(high)),
+        // Brackets are no question; who folds has opened them.
+        Part::Group(_) => Ask::Text(""),
+    })
+}
+
+fn end(end: &End) -> Bound<&str> {
+    end.value.as_deref().map_or(Bound::Open, |value| bound(value, end.with))
+}
+
+/// A star is an open end even in quotes or behind a backslash, as in OpenSearch.
+fn bound(value: &str, with: bool) -> Bound<&str> {
+    match (value, with) {
+        ("*", _) => Bound::Open,
+        (value, true) => Bound::With(value),
+        (value, false) => Bound::Without(value),
+    }
+}
+
+/// How many edits `~like` allows.
+fn edits(text: &str, like: &str) -> Option<i32> {
+    if like.is_empty() || like.eq_ignore_ascii_case("AUTO") {
+        let length = text.chars().count();
+        return i32::try_from(AUTO_LENGTHS.iter().filter(|from| length >= **from).count()).ok();
+    }
+    // OpenSearch puts it in capitals first, in which these two are no numbers.
+    let number = numbers::double(like).filter(|_| !like.contains("NaN") && !like.contains("Infinity"))?;
+    Some((number as i32).min(EDITS_MAX))
+}
+
+/// Tests of fields that were made so far, and what was odd about them.
+#[derive(Debug)]
+pub struct Leaves {
+    /// What is no mistake and probably not meant.
+    pub warnings: Vec<QueryError>,
+    now_ms: i64,
+    count: usize,
+}
+
+/// Where something is asked, and whether it is asked of one field only, so that it is worth a warning.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    at: &'a Range<usize>,
+    quiet: bool,
+}
+
+impl Leaves {
+    /// None so far.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self { warnings: Vec::new(), now_ms: settings.now_ns.div_euclid(NS_PER_MS), count: 0 }
+    }
+
+    /// What is asked of a field: one set, one for each word of a text, or nothing where analysis left no word.
+    pub fn of(
+        &mut self,
+        target: &Target,
+        ask: &Ask<'_>,
+        at: &Range<usize>,
+        quiet: bool,
+    ) -> Result<Vec<Set>, QueryError> {
+        let place = Place { at, quiet };
+        match target.kind {
+            Type::Text => self.text(&target.name, ask, place),
+            Type::Keyword => self.keyword(&target.name, ask, place),
+            Type::Long | Type::Double => self.number(target, ask, place),
+            Type::Date | Type::Day => self.time(target, ask, place),
+        }
+    }
+
+    /// Whether a field, or any field of a family, has a value.
+    pub fn exists(&mut self, name: &str, at: &Range<usize>) -> Result<Vec<Set>, QueryError> {
+        if let Some(own) = OWN.iter().find(|own| name.contains('*') && names::fits(name, own)) {
+            let wrong = QueryError::new(
+                at.clone(),
+                format!("among '{name}' is {own}, a field of a cluster, which every document has"),
+            );
+            return Err(wrong.hint("Write *:* for all documents, or the beginning of the names: fs.\\*:*."));
+        }
+        let mut fields: Vec<String> = names::targets(name).into_iter().map(|t| t.name).collect();
+        fields.dedup();
+        if fields.is_empty() {
+            fields = names::below(name).into_iter().map(str::to_owned).collect();
+        } else if name.starts_with("sysctl.") && !name.contains('*') {
+            // Whether it is a setting or a folder of settings is not to be seen.
+            fields.push(format!("{name}.*"));
+        }
+        if fields.is_empty() {
+            return self.unknown(name, at);
+        }
+        let mut sets = Vec::new();
+        for field in fields {
+            sets.push(self.leaf(&field, Leaf::Exists, at)?);
+        }
+        Ok(vec![or(sets)])
+    }
+
+    /// Nothing, because nobody has the field. Where a cluster has one of its own, or falls over its name, it is a mistake, so
+    /// that both answer alike.
+    pub fn unknown(&mut self, name: &str, at: &Range<usize>) -> Result<Vec<Set>, QueryError> {
+        if name.starts_with('_') && name != EXISTS {
+            let wrong =
+                QueryError::new(at.clone(), format!("'{name}' is a field of a cluster, not of documents"));
+            return Err(wrong.hint("One document is fetched by its names: mitra search --id HOST FILE."));
+        }
+        if !name.is_empty() && name.bytes().all(|b| b == b'.') {
+            return Err(QueryError::new(at.clone(), format!("'{name}' is no name of a field")));
+        }
+        let warning = QueryError::new(at.clone(), format!("there is no field '{name}', so nothing matches"));
+        self.warnings.push(QueryError { hint: names::suggestion(name), ..warning });
+        Ok(vec![Set::Nothing])
+    }
+
+    fn text(&mut self, field: &str, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+        let lower = analysis::lower;
+        match ask {
+            Ask::Text(text) => {
+                let mut sets = Vec::new();
+                for (_, word) in words(text) {
+                    sets.push(self.leaf(field, Leaf::Term(word), place.at)?);
+                }
+                Ok(sets)
+            }
+            Ask::Phrase(text, slop) => {
+                let mut words = words(text);
+                let leaf = match (words.len(), u32::try_from(*slop)) {
+                    (0, _) => return Ok(Vec::new()),
+                    (1, _) => words.pop().map_or(Leaf::Exists, |(_, word)| Leaf::Term(word)),
+                    (_, Ok(slop)) => Leaf::Phrase { words, slop },
+                    (_, Err(_)) => {
+                        return Ok(self.nothing(place, "words cannot be moved by less than nothing"));
+                    }
+                };
+                self.one(field, leaf, place)
+            }
+            Ask::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(&lower(text))), place),
+            Ask::Wildcard(pattern) => self.wildcard(field, &lower_wildcard(pattern), place),
+            Ask::Regex(pattern) => self.regex(field, &lower(pattern), pattern, place),
+            Ask::Fuzzy(text, edits) => self.fuzzy(field, &lower(text), *edits, place),
+            Ask::Range(low, high) => {
+                let leaf = Leaf::Between { low: of_words(low, lower), high: of_words(high, lower) };
+                self.one(field, leaf, place)
+            }
+        }
+    }
+
+    fn keyword(&mut self, field: &str, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+        match ask {
+            Ask::Text(text) | Ask::Phrase(text, _) => {
+                if matches!(ask, Ask::Text(_)) && text.contains(' ') {
+                    self.warn(
+                        place,
+                        &format!("'{text}' is looked for as one value"),
+                        Some("Write OR or AND between several."),
+                    );
+                }
+                self.one(field, Leaf::Term((*text).to_owned()), place)
+            }
+            Ask::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(text)), place),
+            Ask::Wildcard(pattern) => self.wildcard(field, pattern, place),
+            Ask::Regex(pattern) => self.regex(field, pattern, pattern, place),
+            Ask::Fuzzy(text, edits) => self.fuzzy(field, text, *edits, place),
+            Ask::Range(low, high) => {
+                let leaf =
+                    Leaf::Between { low: of_words(low, str::to_owned), high: of_words(high, str::to_owned) };
+                self.one(field, leaf, place)
+            }
+        }
+    }
+
+    fn number(&mut self, target: &Target, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+        let (low, high) = match ask {
+            Ask::Text(text) | Ask::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
+            Ask::Range(low, high) => (low.clone(), high.clone()),
+            _ => {
+                return Ok(
+                    self.nothing(place, &format!("{} has numbers, which have no such patterns", target.name))
+                );
+            }
+        };
+        let is_long = target.kind == Type::Long;
+        let read = |text: &str| {
+            let number =
+                if is_long { numbers::long(text) } else { numbers::double(text).filter(|n| n.is_finite()) };
+            number.ok_or_else(|| format!("'{text}' is no number such as {} has", target.name))
+        };
+        let (low, high) = match (of_values(&low, read), of_values(&high, read)) {
+            (Ok(low), Ok(high)) => (low, high),
+            (Err(why), _) | (_, Err(why)) => return Ok(self.nothing(place, &why)),
+        };
+        match &low {
+            Bound::With(number) if is_long && !matches!(ask, Ask::Range(..)) && number.fract() != 0.0 => {
+                Ok(self.nothing(place, &format!("{} has whole numbers only", target.name)))
+            }
+            _ => self.one(&target.name, Leaf::Number { low, high }, place),
+        }
+    }
+
+    fn time(&mut self, target: &Target, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+        let (low, high) = match ask {
+            Ask::Text(text) | Ask::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
+            Ask::Range(low, high) => (low.clone(), high.clone()),
+            _ => {
+                return Ok(
+                    self.nothing(place, &format!("{} has dates, which have no such patterns", target.name))
+                );
+            }
+        };
+        for text in [&low, &high] {
+            if let Bound::With(text) | Bound::Without(text) = text
+                && dates::is_partial(text)
+            {
+                let message = format!("{text} without a day is its first day");
+                self.warn(place, &message, Some("Write a range: [2026-11-01 TO 2026-11-30]."));
+                break;
+            }
+        }
+        let now_ms = self.now_ms;
+        let read = |text: &str, up: bool| dates::parse(text, Reading { now_ms, up });
+        let low_ms = match low {
+            Bound::Open => Ok(i64::MIN),
+            Bound::With(text) => read(text, false),
+            Bound::Without(text) => read(text, true).map(|ms| ms.saturating_add(1)),
+        };
+        let high_ms = match high {
+            Bound::Open => Ok(i64::MAX),
+            Bound::With(text) => read(text, true),
+            Bound::Without(text) => read(text, false).map(|ms| ms.saturating_sub(1)),
+        };
+        match (low_ms, high_ms) {
+            (Ok(low_ms), Ok(high_ms)) if low_ms > high_ms => Ok(vec![Set::Nothing]),
+            (Ok(low_ms), Ok(high_ms)) => self.one(&target.name, Leaf::Time { low_ms, high_ms }, place),
+            (Err(why), _) | (_, Err(why)) => Ok(self.nothing(place, &why)),
+        }
+    }
+
+    fn wildcard(&mut self, field: &str, pattern: &str, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+        match Matcher::wildcard(pattern) {
+            Ok(matcher) => self.one(field, Leaf::Terms(matcher), place),
+            Err(why) => Ok(self.nothing(place, &why)),
+        }
+    }
+
+    /// `written` is the pattern as it stands in the query, between slashes.
+    fn regex(
+        &mut self,
+        field: &str,
+        pattern: &str,
+        written: &str,
+        place: Place<'_>,
+    ) -> Result<Vec<Set>, QueryError> {
+        let (offset, why) = match Matcher::regex(pattern) {
+            Ok(matcher) => return self.one(field, Leaf::Terms(matcher), place),
+            Err(wrong) => wrong,
+        };
+        // In lower case a character may have another number of bytes.
+        let nth = pattern.get(..offset).map_or(0, |head| head.chars().count());
+        let (skipped, length) =
+            written.char_indices().nth(nth).map_or((written.len(), 1), |(i, c)| (i, c.len_utf8()));
+        let start = place.at.start + 1 + skipped;
+        let at = start..start + length;
+        Ok(self.nothing(Place { at: &at, ..place }, &format!("no regular expression: {why}")))
+    }
+
+    fn fuzzy(
+        &mut self,
+        field: &str,
+        text: &str,
+        edits: i32,
+        place: Place<'_>,
+    ) -> Result<Vec<Set>, QueryError> {
+        let leaf = match u8::try_from(edits) {
+            Ok(0) => Leaf::Term(text.to_owned()),
+            Ok(edits) => match Matcher::fuzzy(text, edits) {
+                Ok(matcher) => Leaf::Terms(matcher),
+                Err(why) => return Ok(self.nothing(place, &why)),
+            },
+            Err(_) => return Ok(self.nothing(place, "fewer than no edits are not possible")),
+        };
+        self.one(field, leaf, place)
+    }
+
+    fn one(&mut self, field: &str, leaf: Leaf, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+        Ok(vec![self.leaf(field, leaf, place.at)?])
+    }
+
+    fn leaf(&mut self, field: &str, leaf: Leaf, at: &Range<usize>) -> Result<Set, QueryError> {
+        self.count += 1;
+        if self.count > CLAUSES_MAX {
+            return Err(QueryError::new(
+                at.clone(),
+                format!("a query has at most {CLAUSES_MAX} words and other tests"),
+            ));
+        }
+        Ok(Set::Leaf { field: field.to_owned(), leaf })
+    }
+
+    fn nothing(&mut self, place: Place<'_>, why: &str) -> Vec<Set> {
+        self.warn(place, &format!("{why}; nothing matches"), None);
+        vec![Set::Nothing]
+    }
+
+    fn warn(&mut self, place: Place<'_>, message: &str, hint: Option<&str>) {
+        if !place.quiet {
+            let hint = hint.map(str::to_owned);
+            self.warnings.push(QueryError { hint, ..QueryError::new(place.at.clone(), message) });
+        }
+    }
+}
+
+fn words(text: &str) -> Vec<(u32, String)> {
+    let mut found = Vec::new();
+    analysis::words(text, |position, word| found.push((position, word.to_owned())));
+    found
+}
+
+/// A pattern in lower case, but for what stands behind a backslash.
+fn lower_wildcard(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut escaped = false;
+    for c in pattern.chars() {
+        if escaped || c == '\\' {
+            out.push(c);
+            escaped = !escaped;
+        } else {
+            out.push_str(&analysis::lower(c.encode_utf8(&mut [0; 4])));
+        }
+    }
+    out
+}
+
+fn of_words(bound: &Bound<&str>, turned: impl Fn(&str) -> String) -> Bound<String> {
+    match bound {
+        Bound::With(text) => Bound::With(turned(text)),
+        Bound::Without(text) => Bound::Without(turned(text)),
+        Bound::Open => Bound::Open,
+    }
+}
+
+fn of_values(bound: &Bound<&str>, read: impl Fn(&str) -> Result<f64, String>) -> Result<Bound<f64>, String> {
+    Ok(match bound {
+        Bound::With(text) => Bound::With(read(text)?),
+        Bound::Without(text) => Bound::Without(read(text)?),
+        Bound::Open => Bound::Open,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted_as_there() {
+        for (text, like, wanted) in [
+            ("ab", "", Some(0)),
+            ("abc", "", Some(1)),
+            ("abcdé", "auto", Some(1)),
+            ("abcdef", "", Some(2)),
+            ("abcdef", "1", Some(1)),
+            ("a", "2", Some(2)),
+            ("a", "7", Some(2)),
+            ("abcdef", "0.8", Some(0)),
+            ("abcdef", "1.9f", Some(1)),
+            ("a", "-1", Some(-1)),
+            ("a", "x", None),
+            ("a", "NaN", None),
+        ] {
+            assert_eq!(edits(text, like), wanted, "{text}~{like}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_lowered_but_for_escapes() {
+        assert_eq!(lower_wildcard(r"AB*\Cd?É\\X"), r"ab*\Cd?é\\x");
+    }
+}

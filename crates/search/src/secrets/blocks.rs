@@ -1,0 +1,278 @@
+//! What a line leaves to the lines behind it: a value that begins on one line and stands on others.
+//!
+//! ```text
+//! private_key: |            <password>             - name: DB_PASSWORD      "passwords": [
+//!   first line                value                  value: …                 "…",
+//!   second line             </password>                                     ]
+//! ```
+
+use super::extent;
+use super::line::Line;
+use super::report::{Reason, Span, Stage};
+use super::values;
+
+/// Lines after which a value is given up: an end that does not come must not swallow the file.
+const LINES_MAX: u32 = 400;
+/// Lines between a name and its value.
+const NAME_LINES: u32 = 3;
+/// Lines of the text of an element.
+const ELEMENT_LINES: u32 = 8;
+
+/// What is awaited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A block scalar of YAML: all lines that are indented deeper.
+    Block { indent: usize },
+    /// The value, or a list of values, stands on deeper lines.
+    Deeper { indent: usize },
+    /// The rest of a quoted text, up to so many of this quote.
+    Quote { quote: u8, count: usize },
+    /// The text of an element, up to the next tag.
+    Element,
+    /// The items of a list, up to the bracket.
+    List,
+    /// The value of something named: `value: …`.
+    Named,
+    /// The line goes on: the first word, or all of it.
+    Next { all: bool },
+    /// The next item of a list is the argument of this one.
+    Item,
+    /// The rest of a PEM block.
+    Pem,
+    /// The entries of a Kubernetes `Secret`.
+    Entries { indent: usize },
+}
+
+/// What is awaited, for how many lines, and what it would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pending {
+    pub(super) kind: Kind,
+    pub(super) reason: Reason,
+    left: u32,
+}
+
+impl Pending {
+    pub(super) fn new(kind: Kind, reason: Reason) -> Self {
+        let left = match kind {
+            Kind::Named => NAME_LINES,
+            Kind::Element => ELEMENT_LINES,
+            Kind::Item | Kind::Next { .. } => 1,
+            _ => LINES_MAX,
+        };
+        Self { kind, reason, left }
+    }
+
+    /// Looks at the next line. Whether the line is done (nothing else is to be looked for on it), and what is still awaited.
+    pub(super) fn line(mut self, line: &Line, spans: &mut Vec<Span>) -> (bool, Option<Self>) {
+        if self.left == 0 {
+            return (false, None);
+        }
+        self.left -= 1;
+        let empty = line.rest(line.indent).is_empty();
+        match self.kind {
+            // What it was encrypted with is no secret.
+            Kind::Block { .. } if line.rest(line.indent).starts_with(b"$ANSIBLE_VAULT;") => {
+                (true, Some(self))
+            }
+            Kind::Block { indent } if empty || line.indent > indent => {
+                self.take(line.indent, line.trimmed_end(), spans);
+                (true, Some(self))
+            }
+            Kind::Deeper { indent } => self.deeper(line, indent, empty, spans),
+            Kind::Quote { quote, count } => self.quote(line, quote, count, spans),
+            Kind::Element if is_entry(line, line.indent) => (false, None),
+            Kind::Element => {
+                let end = line.until(line.indent, |b| b == b'<');
+                let done = end < line.bytes.len();
+                self.take(line.indent, end.min(line.trimmed_end()), spans);
+                (!done, (!done).then_some(self))
+            }
+            Kind::List => self.list(line, spans),
+            Kind::Named => self.named(line, spans),
+            Kind::Next { all } => self.next(line, all, spans),
+            Kind::Item => {
+                let rest = line.rest(line.indent);
+                if rest.starts_with(b"- ") || rest.starts_with(b"\"") || rest.starts_with(b"'") {
+                    let from =
+                        if rest.starts_with(b"- ") { line.skip_blanks(line.indent + 2) } else { line.indent };
+                    self.value(line, from, spans);
+                }
+                (false, None)
+            }
+            Kind::Pem => {
+                self.take(line.indent, line.trimmed_end(), spans);
+                let end = values::contains(line.bytes, b"-----END");
+                (true, (!end).then_some(self))
+            }
+            Kind::Entries { indent } if empty || line.indent > indent => self.entries(line, empty, spans),
+            Kind::Block { .. } | Kind::Entries { .. } => (false, None),
+        }
+    }
+
+    fn deeper(
+        mut self,
+        line: &Line,
+        indent: usize,
+        empty: bool,
+        spans: &mut Vec<Span>,
+    ) -> (bool, Option<Self>) {
+        let rest = line.rest(line.indent);
+        let item = rest.starts_with(b"- ");
+        if empty || line.comment || line.indent < indent || line.indent == indent && !item {
+            return (false, None);
+        }
+        let from = if item { line.skip_blanks(line.indent + 2) } else { line.indent };
+        if is_entry(line, from) || matches!(line.at(from), b'{' | b'[' | b'}' | b']' | b'<' | b'-') {
+            return (false, None);
+        }
+        // `secrets:` is followed by names too: `- db_password`.
+        let name = line.rest(from).trim_ascii();
+        let named = item
+            && name.iter().any(|b| matches!(b, b'_' | b'-'))
+            && name.iter().all(|b| b.is_ascii_lowercase() || matches!(b, b'_' | b'-'));
+        if named && self.reason == Reason::Secret {
+            return (false, Some(self));
+        }
+        self.value(line, from, spans);
+        (true, Some(self))
+    }
+
+    fn quote(mut self, line: &Line, quote: u8, count: usize, spans: &mut Vec<Span>) -> (bool, Option<Self>) {
+        let mut at = 0;
+        while at < line.bytes.len() {
+            let byte = line.at(at);
+            if byte == b'\\' {
+                at += 2;
+            } else if line.rest(at).iter().take_while(|b| **b == quote).count() >= count && byte == quote {
+                self.take(line.indent.min(at), at, spans);
+                return (false, None);
+            } else {
+                at += 1;
+            }
+        }
+        self.take(line.indent, line.trimmed_end(), spans);
+        (true, Some(self))
+    }
+
+    fn list(mut self, line: &Line, spans: &mut Vec<Span>) -> (bool, Option<Self>) {
+        match line.at(line.indent) {
+            b'"' | b'\'' => self.value(line, line.indent, spans),
+            0 | b'#' | b',' => {}
+            _ => return (false, None),
+        }
+        let closed = line.bytes.contains(&b']');
+        (!closed, (!closed).then_some(self))
+    }
+
+    /// `value: …`, `"Value": "…"`, `<value>…</value>`, `default = …` on one of the next lines.
+    fn named(mut self, line: &Line, spans: &mut Vec<Span>) -> (bool, Option<Self>) {
+        if let Some(from) = value_of_named(line, line.indent) {
+            self.value(line, from, spans);
+            return (false, None);
+        }
+        (false, (self.left > 0).then_some(self))
+    }
+
+    fn next(mut self, line: &Line, all: bool, spans: &mut Vec<Span>) -> (bool, Option<Self>) {
+        if all {
+            let end = line.trimmed_end();
+            let goes_on = line.before(end) == b'\\';
+            self.take(line.indent, if goes_on { end - 1 } else { end }, spans);
+            self.left = 1;
+            return (true, goes_on.then_some(self));
+        }
+        if line.at(line.indent) != b'-' {
+            self.value(line, line.indent, spans);
+        }
+        (false, None)
+    }
+
+    fn entries(mut self, line: &Line, empty: bool, spans: &mut Vec<Span>) -> (bool, Option<Self>) {
+        if empty || line.comment {
+            return (false, Some(self));
+        }
+        let colon = line.until(line.indent, |b| b == b':');
+        let from = line.skip_blanks(colon + 1);
+        if matches!(line.at(from), b'|' | b'>') || colon >= line.bytes.len() {
+            // Lines of a block scalar lie deeper than the entries, so they come here again, and have no colon.
+            if colon >= line.bytes.len() {
+                self.take(line.indent, line.trimmed_end(), spans);
+            }
+            return (true, Some(self));
+        }
+        self.value(line, from, spans);
+        (true, Some(self))
+    }
+
+    /// The value that begins at a place, in whatever notation.
+    fn value(&mut self, line: &Line, from: usize, spans: &mut Vec<Span>) {
+        let found = extent::of(line, from, from, true);
+        let end = if line.before(from) == b'>' && !found.quoted {
+            line.until(from, |b| b == b'<')
+        } else {
+            found.end
+        };
+        let found = extent::Extent { end, ..found };
+        if !values::is_none(line.get(found.start, found.end)) {
+            self.take(found.start, found.end, spans);
+        }
+    }
+
+    fn take(&mut self, start: usize, end: usize, spans: &mut Vec<Span>) {
+        if start < end {
+            spans.push(Span { start, end, reason: self.reason, stage: Stage::Block, key: (0, 0) });
+        }
+    }
+}
+
+/// `name: value`, `name = value`: an entry of its own and no text.
+fn is_entry(line: &Line, from: usize) -> bool {
+    let end =
+        line.until(from, |b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'"' | b'\'')));
+    let after = line.skip_blanks(end);
+    end > from
+        && match line.at(after) {
+            b':' => matches!(line.at(after + 1), 0 | b' ' | b'\t' | b'\r'),
+            b'=' => {
+                line.at(after + 1) != b'=' && after + 1 < line.trimmed_end() && line.at(after + 1) == b' '
+                    || after > end
+            }
+            _ => false,
+        }
+}
+
+/// Where the value of something named begins, from a place on: behind `value` and what separates it.
+pub(super) fn value_of_named(line: &Line, from: usize) -> Option<usize> {
+    const WORDS: &[&[u8]] = &[
+        b"value",
+        b"parametervalue",
+        b"default",
+        b"default_value",
+        b"content",
+        b"val",
+        b"plaintext",
+        b"string",
+    ];
+    let mut at = from;
+    let mut steps = 0;
+    while at < line.bytes.len() && steps < 64 {
+        steps += 1;
+        let start = line.until(at, |b| b.is_ascii_alphabetic());
+        let end = line.until(start, |b| !(b.is_ascii_alphanumeric() || b == b'_'));
+        let word = line.get(start, end);
+        if word.is_empty() {
+            return None;
+        }
+        if WORDS.iter().any(|w| w.eq_ignore_ascii_case(word)) {
+            let mut after = end;
+            while matches!(line.at(after), b'"' | b'\'' | b'\\' | b' ' | b'\t') {
+                after += 1;
+            }
+            if matches!(line.at(after), b':' | b'=' | b'>') {
+                return Some(line.skip_blanks(after + 1));
+            }
+        }
+        at = end;
+    }
+    None
+}

@@ -1,0 +1,516 @@
+//! A name that says "secret" on a line, and the value that belongs to it, in any notation:
+//!
+//! ```text
+//! password = x        password: x          "password": "x"        <password>x</password>     requirepass x
+//! --password x        A=1;Password=x;      ?token=x&a=1           <a key="password" value="x"/>
+//! define('PW', 'x')   export TOKEN=x       - name: DB_PASSWORD    X-Api-Key: x               ${TOKEN:-x}
+//!                                            value: x
+//! ```
+//!
+//! Not the notation is looked for but the name; from there on forwards.
+
+use super::blocks::{Kind, Pending};
+use super::extent::{self, Extent};
+use super::keys::{self, Key};
+use super::line::Line;
+use super::named;
+use super::report::{Reason, Span, Stage};
+use super::values;
+
+/// Bytes of a name.
+const NAME_MAX: usize = 80;
+/// Words behind the first one of a line with which it is a sentence.
+const SENTENCE_WORDS: usize = 3;
+
+/// What is found goes here.
+pub(super) struct Found<'a> {
+    pub(super) spans: &'a mut Vec<Span>,
+    pub(super) pending: &'a mut Option<Pending>,
+}
+
+/// A name on a line.
+#[derive(Clone, Copy)]
+struct Name {
+    start: usize,
+    end: usize,
+    key: Key,
+}
+
+/// Looks at the name in which a hint ends; returns where the name ends, so that it is not looked at twice.
+pub(super) fn look(line: &Line, hint_end: usize, found: &mut Found) -> usize {
+    let Some((start, end)) = word(line, hint_end) else { return hint_end };
+    let Some(key) = classify(line, start, end) else { return end };
+    let name = Name { start, end, key };
+    if let Some(end) = reference(line, name, found) {
+        return end;
+    }
+    if key.reason() == Reason::Authorization && authorization(line, name, found) {
+        return end;
+    }
+    match separator(line, name) {
+        Separator::Hard(from) => hard(line, name, from, found),
+        Separator::Tag(from) => element(line, name, from, found),
+        Separator::Argument(from) => argument(line, name, from, found),
+        Separator::Blank(from) => super::prose::blank(line, (name.start, name.end), name.key, from, found),
+        Separator::None => named::look(line, (name.start, name.end), name.key, found),
+    }
+    end
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+/// The word around the place before a hint's end.
+fn word(line: &Line, hint_end: usize) -> Option<(usize, usize)> {
+    let mut at = hint_end.checked_sub(1)?;
+    while !is_name_byte(line.at(at)) {
+        at = at.checked_sub(1)?;
+    }
+    let mut start = at;
+    while start > 0 && at - start < NAME_MAX && is_name_byte(line.before(start)) {
+        start -= 1;
+    }
+    let mut end = at + 1;
+    while end - at < NAME_MAX && is_name_byte(line.at(end)) {
+        end += 1;
+    }
+    // `\npassword` in a text with escapes.
+    if line.before(start) == b'\\' && matches!(line.at(start), b'n' | b't' | b'r') && start < at {
+        start += 1;
+    }
+    while start < end && matches!(line.at(start), b'-' | b'.') {
+        start += 1;
+    }
+    while end > start && matches!(line.before(end), b'-' | b'.') {
+        end -= 1;
+    }
+    (start < end).then_some((start, end))
+}
+
+/// By the word, or with the word before it: `Access Key`, `pass phrase`.
+fn classify(line: &Line, start: usize, end: usize) -> Option<Key> {
+    let key = keys::classify(line.get(start, end));
+    if matches!(key, Some(Key::Sure(_)))
+        || line.before(start) != b' '
+        || line.get(start, end).iter().any(|b| !b.is_ascii_alphabetic())
+    {
+        return key;
+    }
+    let mut before = start - 1;
+    while before > 0 && start - before < 24 && line.before(before).is_ascii_alphanumeric() {
+        before -= 1;
+    }
+    match keys::classify(line.get(before, end)) {
+        Some(sure @ Key::Sure(_)) if before < start - 1 => Some(sure),
+        _ => key,
+    }
+}
+
+/// Where the name is that of a variable whose value is elsewhere. A default may stand behind it: `${TOKEN:-x}`.
+fn reference(line: &Line, name: Name, found: &mut Found) -> Option<usize> {
+    let (before, further) = (line.before(name.start), line.before(name.start.saturating_sub(1)));
+    match before {
+        b'{' if further == b'$' => {
+            let close = line.until(name.end, |b| b == b'}');
+            let mut from = name.end;
+            while from < close && matches!(line.at(from), b':' | b'-' | b'=') {
+                from += 1;
+            }
+            if from > name.end && from < close {
+                let (start, end) = unquoted(line, from, close);
+                push(line, name, start, end, found);
+            }
+            Some(close)
+        }
+        b'$' => {
+            let at = line.skip_blanks(name.end);
+            let assigned = line.at(at) == b'=' && !matches!(line.at(at + 1), b'=' | b'~');
+            // `set $api_token "x";`
+            let set = name.start == line.head + 1 && line.head > line.indent && at > name.end;
+            (!assigned && !set).then_some(name.end)
+        }
+        b'%' if line.at(name.end) == b'%' => Some(name.end),
+        b'(' if matches!(further, b'%' | b'$') => Some(name.end),
+        b'/' if further == b'<' => Some(name.end),
+        _ => None,
+    }
+}
+
+/// Without one pair of quotes.
+fn unquoted(line: &Line, start: usize, end: usize) -> (usize, usize) {
+    let quote = line.at(start);
+    if matches!(quote, b'"' | b'\'') && end > start + 1 && line.before(end) == quote {
+        (start + 1, end - 1)
+    } else {
+        (start, end)
+    }
+}
+
+/// `Authorization: Basic …`, `proxy_set_header Authorization "Bearer …";`
+fn authorization(line: &Line, name: Name, found: &mut Found) -> bool {
+    const SCHEMES: &[&[u8]] = &[
+        b"basic",
+        b"bearer",
+        b"token",
+        b"apikey",
+        b"key",
+        b"splunk",
+        b"digest",
+        b"negotiate",
+        b"api-key",
+        b"apitoken",
+        b"bot",
+    ];
+    let mut from = name.end;
+    while from < name.end + 12
+        && matches!(
+            line.at(from),
+            b' ' | b'\t' | b':' | b'=' | b'"' | b'\'' | b',' | b'>' | b'\\' | b'|' | b'('
+        )
+    {
+        from += 1;
+    }
+    let end = line.until(from, |b| !(b.is_ascii_alphabetic() || b == b'-'));
+    let bearer = line.get(name.start, name.end).eq_ignore_ascii_case(b"bearer");
+    let from = if SCHEMES.iter().any(|s| s.eq_ignore_ascii_case(line.get(from, end))) && line.at(end) == b' '
+    {
+        line.skip_blanks(end)
+    } else if bearer && line.at(name.end) == b' ' {
+        line.skip_blanks(name.end)
+    } else {
+        return false;
+    };
+    let end = line.until(from, |b| {
+        b <= b' ' || matches!(b, b'"' | b'\'' | b'\\' | b';' | b',' | b'<' | b')' | b'`' | b'|')
+    });
+    let value = line.get(from, end);
+    if value.len() < 6
+        || values::is_none(value)
+        || line.comment && is_wordy(value)
+        || bearer && !values::looks_secret(value)
+    {
+        return false;
+    }
+    push_sure(name, from, end, Stage::Key, found);
+    true
+}
+
+enum Separator {
+    /// `=`, `:` and the like; the value begins here.
+    Hard(usize),
+    /// The end of a tag; the text of the element begins here.
+    Tag(usize),
+    /// The next argument of a call, or the next item of a list.
+    Argument(usize),
+    /// Only blanks.
+    Blank(usize),
+    None,
+}
+
+fn separator(line: &Line, name: Name) -> Separator {
+    let mut at = name.end;
+    while at < name.end + 4 && matches!(line.at(at), b'"' | b'\'' | b']' | b'\\' | b'`' | b'*' | b'}') {
+        at += 1;
+    }
+    let quoted = at > name.end;
+    let blank = line.skip_blanks(at);
+    let next = line.at(blank + 1);
+    match line.at(blank) {
+        b'=' if next == b'~' => Separator::None,
+        b'=' => Separator::Hard(line.skip_blanks(blank + 1 + usize::from(matches!(next, b'>' | b'=')))),
+        b':' if next == b'/' && line.at(blank + 2) == b'/' => Separator::None,
+        b':' if line.before(name.start) == b'/' && !quoted => Separator::None,
+        b':' => Separator::Hard(line.skip_blanks(blank + 1 + usize::from(matches!(next, b'=' | b':')))),
+        b'?' | b'+' | b'|' if next == b'=' => Separator::Hard(line.skip_blanks(blank + 2)),
+        b'-' if next == b'>' => Separator::Hard(line.skip_blanks(blank + 2)),
+        b'>' if in_tag(line, name.start) => Separator::Tag(blank + 1),
+        b',' if quoted || line.before(name.start) == b'{' => Separator::Argument(line.skip_blanks(blank + 1)),
+        b'|' if quoted || line.at(line.indent) == b'|' => Separator::Hard(line.skip_blanks(blank + 1)),
+        0 | b')' | b'{' | b'}' | b',' | b';' | b'>' | b'<' | b'.' | b'?' | b'!' | b'|' | b'&' => {
+            Separator::None
+        }
+        _ if in_tag(line, name.start) => element_begins(line, name),
+        _ if blank > at => Separator::Blank(blank),
+        _ => Separator::None,
+    }
+}
+
+/// `<password type="x">`: behind the attributes.
+fn element_begins(line: &Line, name: Name) -> Separator {
+    let end = line.until(name.end, |b| b == b'>');
+    let element =
+        matches!(line.before(name.start), b'<' | b':') && end < line.bytes.len() && line.before(end) != b'/';
+    if element { Separator::Tag(end + 1) } else { Separator::None }
+}
+
+/// Whether a tag is open at a place: `<password type="x">`, `<add key="password" …>`.
+fn in_tag(line: &Line, at: usize) -> bool {
+    let back = line.get(at.saturating_sub(super::line::BACK_MAX), at);
+    let open = back.iter().rposition(|b| *b == b'<');
+    let close = back.iter().rposition(|b| *b == b'>');
+    open.is_some_and(|open| {
+        close.is_none_or(|close| close < open)
+            && back.get(open + 1).is_none_or(|b| b.is_ascii_alphabetic() || *b == b'?')
+    })
+}
+
+fn hard(line: &Line, name: Name, from: usize, found: &mut Found) {
+    let reason = name.key.reason();
+    let sure = matches!(name.key, Key::Sure(_));
+    let rest = line.rest(from);
+    if rest.is_empty() || rest.starts_with(b"#") || rest.starts_with(b"!vault") && rest.contains(&b'|') {
+        if sure && !line.comment {
+            let vault = rest.starts_with(b"!vault");
+            let kind = if vault {
+                Kind::Block { indent: line.indent }
+            } else {
+                Kind::Deeper { indent: line.indent }
+            };
+            *found.pending = Some(Pending::new(kind, reason));
+        }
+        return;
+    }
+    let from = type_tag(line, from);
+    let rest = line.rest(from);
+    if sure && is_block_mark(rest) {
+        *found.pending = Some(Pending::new(Kind::Block { indent: key_indent(line) }, reason));
+        return;
+    }
+    if sure && rest == b"\\" {
+        *found.pending = Some(Pending::new(Kind::Next { all: true }, reason));
+        return;
+    }
+    if sure && rest.starts_with(b"[") && !line.comment {
+        return list(line, name, from + 1, found);
+    }
+    let first = name.start == line.head
+        || matches!(line.before(name.start), b'"' | b'\'' | b'$' | b'[') && name.start == line.head + 1;
+    let value = extent::of(line, name.start, from, first && !is_sentence(line, from));
+    if let Some((quote, count)) = value.open.filter(|_| sure && !line.comment) {
+        *found.pending = Some(Pending::new(Kind::Quote { quote, count }, reason));
+    }
+    assigned(line, name, value, found);
+}
+
+/// A value that is assigned without doubt.
+fn assigned(line: &Line, name: Name, value: Extent, found: &mut Found) {
+    let (mut start, mut end) = (value.start, value.end);
+    let goes_on = !value.quoted && line.before(end) == b'\\' && end == line.trimmed_end();
+    if goes_on {
+        end -= 1;
+    }
+    let text = line.get(start, end);
+    if line.comment && !value.quoted && text.contains(&b' ') && !looks_assigned(text) {
+        return;
+    }
+    // `--set-credential= switch.`, `no password: it means`
+    let alone = name.start == line.head && end >= line.trimmed_end().saturating_sub(1);
+    if line.comment
+        && !value.quoted
+        && is_wordy(text)
+        && (!alone || text.ends_with(b".") || line.before(name.start) == b'-')
+    {
+        return;
+    }
+    if line.comment && is_placeholder(line, name, text) {
+        return;
+    }
+    if let Some((from, to)) = default_of(text) {
+        (start, end) = (start + from, start + to);
+    }
+    // An assignment to several values in one: `password=x@host` stays whole, `user=x password=y` does not come here.
+    push(line, name, start, end, found);
+    if goes_on && matches!(name.key, Key::Sure(_)) && end > start {
+        *found.pending = Some(Pending::new(Kind::Next { all: true }, name.key.reason()));
+    }
+}
+
+/// Of `${NAME:-x}`, `${name:x}`, `{{ name | default('x') }}` where `x` is.
+fn default_of(text: &[u8]) -> Option<(usize, usize)> {
+    let find = |needle: &[u8], from: usize| {
+        text.get(from..)?.windows(needle.len()).position(|w| w == needle).map(|i| i + from)
+    };
+    if text.starts_with(b"${") && text.ends_with(b"}") && text.iter().filter(|b| **b == b'$').count() == 1 {
+        let colon = text.iter().position(|b| matches!(b, b':' | b'-'))?;
+        let mut from = colon;
+        while matches!(text.get(from), Some(b':' | b'-' | b'=')) {
+            from += 1;
+        }
+        return Some((from, text.len() - 1));
+    }
+    if text.starts_with(b"{{") {
+        let from = find(b"default(", 0)? + 8;
+        let quote = *text.get(from)?;
+        let end = find(&[quote], from + 1)?;
+        return matches!(quote, b'"' | b'\'').then_some((from + 1, end));
+    }
+    None
+}
+
+/// In comments of stock files: what is to be put here, not what is.
+fn is_placeholder(line: &Line, name: Name, text: &[u8]) -> bool {
+    let same = keys::classify(text).is_some_and(|key| matches!(key, Key::Sure(_))) && is_wordy(text);
+    same || text.iter().all(|b| *b == b'.' || *b == b'x')
+        || line.get(name.start, name.end).eq_ignore_ascii_case(text)
+}
+
+/// `!!str x`, `!!binary |`
+fn type_tag(line: &Line, from: usize) -> usize {
+    if line.rest(from).starts_with(b"!!") { line.skip_blanks(line.until(from, |b| b <= b' ')) } else { from }
+}
+
+/// `|`, `>-`, `|2` and nothing behind it.
+fn is_block_mark(rest: &[u8]) -> bool {
+    let mark =
+        rest.iter().take_while(|b| matches!(b, b'|' | b'>' | b'+' | b'-') || b.is_ascii_digit()).count();
+    let tail = rest.get(mark..).unwrap_or_default().trim_ascii_start();
+    matches!(rest.first(), Some(b'|' | b'>')) && (tail.is_empty() || tail.starts_with(b"#"))
+}
+
+/// The indentation of the key: that of `b` in `- b: |`.
+fn key_indent(line: &Line) -> usize {
+    if line.rest(line.indent).starts_with(b"- ") { line.skip_blanks(line.indent + 2) } else { line.indent }
+}
+
+/// `["a", "b"]`, or the beginning of it.
+fn list(line: &Line, name: Name, from: usize, found: &mut Found) {
+    let close = line.until(from, |b| b == b']');
+    let mut at = from;
+    while at < close {
+        at = line.until(at, |b| !matches!(b, b' ' | b'\t' | b','));
+        if at >= close {
+            break;
+        }
+        let value = match extent::quoted(line, at) {
+            Some(value) if value.end > value.start => value,
+            Some(_) => break,
+            None => Extent {
+                start: at,
+                end: line.until(at, |b| matches!(b, b',' | b']' | b' ')),
+                open: None,
+                quoted: false,
+            },
+        };
+        push(line, name, value.start, value.end, found);
+        at = value.end.max(at) + 1;
+    }
+    if close >= line.bytes.len() {
+        *found.pending = Some(Pending::new(Kind::List, name.key.reason()));
+    }
+}
+
+/// `<password>x</password>`; `<add key="password">x</add>`
+fn element(line: &Line, name: Name, from: usize, found: &mut Found) {
+    if line.rest(from).trim_ascii().is_empty() {
+        if matches!(name.key, Key::Sure(_)) && !line.comment && line.at(line.indent) == b'<' {
+            *found.pending = Some(Pending::new(Kind::Element, name.key.reason()));
+        }
+        return;
+    }
+    // `AUTH <password> as usual` has no end of an element.
+    if line.at(line.head) != b'<' && !values::contains(line.rest(from), b"</") {
+        return;
+    }
+    let value = if line.rest(from).starts_with(b"<![CDATA[") {
+        extent::of(line, from, from, true)
+    } else {
+        Extent { start: from, end: line.until(from, |b| b == b'<'), open: None, quoted: false }
+    };
+    push(line, name, value.start, value.end, found);
+    if value.end >= line.bytes.len() && matches!(name.key, Key::Sure(_)) && !line.comment {
+        *found.pending = Some(Pending::new(Kind::Element, name.key.reason()));
+    }
+}
+
+/// `define('DB_PASSWORD', 'x')`, `["--password", "x"]`
+fn argument(line: &Line, name: Name, from: usize, found: &mut Found) {
+    let flag = line.before(name.start) == b'-';
+    // `define('PASSWORD', 'x')`, `define( "PASSWORD", "x")`, `{password, "x"}`
+    let opening = line.get(0, name.start.saturating_sub(1)).trim_ascii_end().last();
+    let call = opening == Some(&b'(') || line.before(name.start) == b'{';
+    if !flag && !call || !matches!(name.key, Key::Sure(_)) {
+        return named::look(line, (name.start, name.end), name.key, found);
+    }
+    let from = from + if line.rest(from).starts_with(b"<<") { 2 } else { 0 };
+    if line.rest(from).is_empty() && flag {
+        *found.pending = Some(Pending::new(Kind::Item, name.key.reason()));
+    }
+    if let Some(value) = extent::quoted(line, from).filter(|v| !line.get(v.start, v.end).starts_with(b"-")) {
+        push(line, name, value.start, value.end, found);
+    }
+}
+
+/// More than a few words without anything but letters: text for people.
+pub(super) fn is_sentence(line: &Line, from: usize) -> bool {
+    let rest = line.rest(from).trim_ascii();
+    let mut words = rest.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty());
+    !rest.starts_with(b"\"") && words.clone().count() > SENTENCE_WORDS && words.all(is_wordy)
+}
+
+/// In a comment: `#password = two words` is text unless the words are no words.
+fn looks_assigned(text: &[u8]) -> bool {
+    text.split(|b| *b == b' ').any(|word| !is_wordy(word)) && text.iter().filter(|b| **b == b' ').count() < 3
+}
+
+/// A word as people write it: letters, perhaps a number behind them, signs at its ends.
+pub(super) fn is_wordy(word: &[u8]) -> bool {
+    let word = word.trim_ascii();
+    let inner =
+        word.iter().position(u8::is_ascii_alphanumeric).zip(word.iter().rposition(u8::is_ascii_alphanumeric));
+    let Some((from, to)) = inner else { return true };
+    let word = word.get(from..=to).unwrap_or_default();
+    let digit_first =
+        word.windows(2).any(|w| matches!(w, [a, b] if a.is_ascii_digit() && b.is_ascii_alphabetic()));
+    let signs = word
+        .iter()
+        .any(|b| matches!(b, b'!' | b'#' | b'$' | b'%' | b'^' | b'&' | b'*' | b'+' | b'=' | b'~' | b'@'));
+    !digit_first && !signs && word.iter().filter(|b| b.is_ascii_digit()).count() <= 4
+}
+
+/// Withholds a value if it is one: for a sure key unless it says that there is none, for another if it looks like it.
+pub(super) fn push_if(
+    key: (usize, usize),
+    kind: Key,
+    line: &Line,
+    start: usize,
+    end: usize,
+    found: &mut Found,
+) -> bool {
+    let name = Name { start: key.0, end: key.1, key: kind };
+    push(line, name, start, end, found)
+}
+
+fn push(line: &Line, name: Name, start: usize, end: usize, found: &mut Found) -> bool {
+    let value = line.get(start, end);
+    let (from, stage) = match name.key {
+        Key::Sure(_) => ((!values::is_none(value)).then_some(start), Stage::Key),
+        Key::Maybe(_) if values::looks_secret(value) => (Some(start), Stage::Entropy),
+        // `login=me:x`, `?auth=x`
+        Key::Maybe(_)
+            if matches!(line.before(name.start), b'?' | b'&') && value.len() >= 8 && !is_wordy(value) =>
+        {
+            (Some(start), Stage::Url)
+        }
+        Key::Maybe(_) => (behind_name(value).map(|at| start + at), Stage::Key),
+    };
+    if let Some(from) = from {
+        push_sure(name, from, end, stage, found);
+    }
+    from.is_some()
+}
+
+/// Of `user:password` where the password begins.
+fn behind_name(value: &[u8]) -> Option<usize> {
+    let colon = value.iter().position(|b| *b == b':')?;
+    let (name, secret) = (value.get(..colon)?, value.get(colon + 1..)?);
+    let named = !name.is_empty()
+        && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b'@'));
+    let plain = secret.iter().all(|b| *b > b' ' && !matches!(b, b':' | b'/'));
+    (named && plain && secret.len() >= 6 && !is_wordy(secret) && !values::is_none(secret))
+        .then_some(colon + 1)
+}
+
+fn push_sure(name: Name, start: usize, end: usize, stage: Stage, found: &mut Found) {
+    found.spans.push(Span { start, end, reason: name.key.reason(), stage, key: (name.start, name.end) });
+}

@@ -1,0 +1,125 @@
+//! Whether a text is random: made by a machine and not by people.
+
+use super::values::RANDOM_MIN;
+
+/// Base64 of `user:password`, as in `Authorization: Basic …` and Docker's `"auth"`.
+pub(super) fn credentials_in_base64(value: &[u8]) -> bool {
+    let body = value.iter().rposition(|b| *b != b'=').map_or(0, |i| i + 1);
+    if !(8..=1024).contains(&value.len()) || value.len() - body > 2 || !value.len().is_multiple_of(4) {
+        return false;
+    }
+    let (mut bits, mut have, mut colons) = (0_u32, 0_u32, 0_u32);
+    let mut at = 0;
+    for byte in value.get(..body).unwrap_or_default() {
+        let Some(six) = six_bits(*byte) else { return false };
+        bits = bits << 6 | six;
+        have += 6;
+        if have >= 8 {
+            have -= 8;
+            let letter = (bits >> have & 0xff) as u8;
+            if !(0x20..0x7f).contains(&letter) {
+                return false;
+            }
+            colons += u32::from(letter == b':' && at > 0);
+            at += 1;
+        }
+    }
+    colons > 0
+}
+
+fn six_bits(byte: u8) -> Option<u32> {
+    let value = match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' | b'-' => 62,
+        b'/' | b'_' => 63,
+        _ => return None,
+    };
+    Some(u32::from(value))
+}
+
+/// Whether letters and digits are mixed as nobody writes them.
+pub(super) fn is_random(value: &[u8]) -> bool {
+    is_hex(value) || is_mixed(value) && entropy_of(value) >= 3.2
+}
+
+/// 32 and more digits of hexadecimal, letters and digits among them; 16 and more where a key asks for it.
+pub(super) fn is_hex(value: &[u8]) -> bool {
+    value.len() >= RANDOM_MIN
+        && value.iter().all(u8::is_ascii_hexdigit)
+        && value.iter().any(u8::is_ascii_digit)
+        && value.iter().filter(|b| b.is_ascii_alphabetic()).count() >= 2
+}
+
+/// Letters and digits change places more often than in anything that people write, in most of the text: `Zk3vQ9xL2m`, but
+/// neither `aes256-gcm@openssh.com` nor `ThisIsCamelCase`.
+pub(super) fn is_mixed(value: &[u8]) -> bool {
+    let allowed = |b: &u8| b.is_ascii_alphanumeric() || b"+/=-_.~!@#$%^&*:?".contains(b);
+    if !value.iter().all(allowed) || value.iter().filter(|b| b.is_ascii_digit()).count() < 2 {
+        return false;
+    }
+    let (mut mixed, mut all) = (0, 0);
+    for part in value.split(|b| matches!(b, b'-' | b'_' | b'.' | b':' | b'/' | b'@')) {
+        all += part.len();
+        // A number at the end makes no name random.
+        let inner = part.iter().rposition(|b| !b.is_ascii_digit()).map_or(0, |i| i + 1);
+        let inner = part.get(..inner).unwrap_or_default();
+        if changes(part) >= (part.len() / 5).max(2) && inner.iter().any(|b| !b.is_ascii_alphabetic()) {
+            mixed += part.len();
+        }
+    }
+    mixed * 2 > all
+}
+
+/// How often small letters, capitals, digits and signs change places. A capital before a small letter is no change: words begin
+/// like that.
+fn changes(part: &[u8]) -> usize {
+    let kind = |b: &u8| match b {
+        b'a'..=b'z' => 0,
+        b'A'..=b'Z' => 1,
+        b'0'..=b'9' => 2,
+        _ => 3,
+    };
+    let changed = |a: &u8, b: &u8| kind(a) != kind(b) && !(a.is_ascii_uppercase() && b.is_ascii_lowercase());
+    part.windows(2).filter(|w| matches!(w, [a, b] if changed(a, b))).count()
+}
+
+/// Bits per byte of the frequencies of the bytes.
+pub(super) fn entropy_of(value: &[u8]) -> f64 {
+    let mut counts = [0_u32; 128];
+    let mut total = 0_u32;
+    for byte in value {
+        if let Some(count) = counts.get_mut(usize::from(*byte)) {
+            *count += 1;
+            total += 1;
+        }
+    }
+    let total = f64::from(total.max(1));
+    counts.iter().filter(|n| **n > 0).map(|n| f64::from(*n) / total).map(|p| -p * p.log2()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_password_in_base64() {
+        assert!(credentials_in_base64(b"dXNlcjpwYXNzd29yZA=="));
+        assert!(!credentials_in_base64(b"bm90aGluZw=="));
+        assert!(!credentials_in_base64(b"directory"));
+    }
+
+    #[test]
+    fn names_are_not_mixed() {
+        for name in [
+            "aes256-gcm@openssh.com",
+            "sun.security.pkcs11.disableKeyExtraction",
+            "ThisIsCamelCase2024",
+            "x86_64-linux-gnu",
+        ] {
+            assert!(!is_mixed(name.as_bytes()), "{name}");
+        }
+        assert!(is_mixed(b"Zk3vQ9xL2mWp7RtY8sBn") && is_mixed(b"k3v9q7x2m8"));
+    }
+}

@@ -1,0 +1,84 @@
+//! One frame: what was kept at once, with its length and what tells whether it is still as it was.
+//!
+//! ```text
+//! [len u32][crc32c of the payload u32][crc32c of these 8 bytes u32][payload]      little endian
+//! ```
+//!
+//! The header has a checksum of its own, so that a damaged payload costs itself and the frames behind it are found.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes before the payload.
+pub(super) const HEADER: usize = 12;
+/// Bytes of a payload.
+pub(super) const PAYLOAD_MAX: usize = 64 << 20;
+
+/// What stands somewhere in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A payload, and the bytes of its frame.
+    Frame(Vec<u8>, u64),
+    /// A frame of so many bytes that is not as it was.
+    Damaged(u64),
+    /// Nothing more; `torn` where there are bytes which are no frame.
+    End {
+        /// Whether bytes are left over.
+        torn: bool,
+    },
+}
+
+/// Appends a frame.
+pub(super) fn write(payload: &[u8], to: &mut Vec<u8>) -> Result<(), String> {
+    if payload.len() > PAYLOAD_MAX {
+        return Err(format!("{} bytes at once are more than the {PAYLOAD_MAX} that are kept", payload.len()));
+    }
+    let start = to.len();
+    // The bound above is below 4 GiB.
+    to.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    to.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+    let check = crc32c::crc32c(to.get(start..).unwrap_or_default());
+    to.extend_from_slice(&check.to_le_bytes());
+    to.extend_from_slice(payload);
+    Ok(())
+}
+
+/// Reads the frame at an offset of a file that has `end` bytes.
+pub(super) fn read(file: &File, offset: u64, end: u64) -> io::Result<Found> {
+    let left = end.saturating_sub(offset);
+    if left < HEADER as u64 {
+        return Ok(Found::End { torn: left > 0 });
+    }
+    let mut header = [0; HEADER];
+    if !whole(file, &mut header, offset)? {
+        return Ok(Found::End { torn: true });
+    }
+    let word = |at: usize| {
+        let bytes = header.get(at..at + 4).and_then(|b| <[u8; 4]>::try_from(b).ok());
+        bytes.map_or(0, u32::from_le_bytes)
+    };
+    let len = word(0) as usize;
+    let known = crc32c::crc32c(header.get(..8).unwrap_or_default()) == word(8);
+    let total = (HEADER + len) as u64;
+    if !known || len > PAYLOAD_MAX || total > left {
+        return Ok(Found::End { torn: true });
+    }
+    let mut payload = vec![0; len];
+    if !whole(file, &mut payload, offset + HEADER as u64)? {
+        return Ok(Found::End { torn: true });
+    }
+    if crc32c::crc32c(&payload) != word(4) {
+        return Ok(Found::Damaged(total));
+    }
+    Ok(Found::Frame(payload, total))
+}
+
+/// Fills a buffer; false where the file ends before.
+fn whole(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+    match file.read_exact_at(buffer, offset) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,134 @@
+//! A writer that is killed at any moment: what it acknowledged is there, and it goes on.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mitra_search::backend::{Batch, Sink};
+use mitra_search::document::Flag;
+use mitra_search::embedded::store::Store;
+use mitra_search::embedded::{Index, Writer};
+use mitra_search::query::Settings;
+use mitra_search::{Document, Facts, Kind, Query, Scope, Withheld};
+
+const DIR: &str = "MITRA_TEST_CRASH_DIR";
+const FROM: &str = "MITRA_TEST_CRASH_FROM";
+const KILLS: u64 = 50;
+const HOUR: i64 = 3_600_000_000_000;
+
+fn text(id: u64) -> String {
+    format!("generation {id} {}", "x".repeat((id % 97) as usize * 40))
+}
+
+fn document(file: String, text: String, flags: Vec<Flag>) -> Document {
+    Document {
+        host: "web1".to_owned(),
+        filename: file,
+        kind: Kind::File,
+        content: Some(text),
+        stat: None,
+        facts: Facts::new(),
+        flags,
+        link: None,
+        withheld: Withheld::default(),
+        since_ns: 0,
+    }
+}
+
+/// Not a test: what the child does. It writes batches until it is killed and prints the number of each that was acknowledged.
+#[test]
+fn child() {
+    let (Ok(dir), Ok(from)) = (std::env::var(DIR), std::env::var(FROM)) else { return };
+    let mut writer = Writer::open(Path::new(&dir)).unwrap();
+    for id in from.parse::<u64>().unwrap().. {
+        let documents = [
+            document(format!("/etc/{id}"), text(id), Vec::new()),
+            document("/etc/same".to_owned(), text(id), Vec::new()),
+            document("/proc/meminfo".to_owned(), text(id + 1), vec![Flag::Volatile]),
+        ];
+        let batch = Batch { host: "web1", at_ns: id as i64 * HOUR, documents: &documents, gone: &[] };
+        writer.put(&batch).unwrap();
+        println!("acknowledged {id}");
+        if id % 5 == 0 {
+            writer.seal().unwrap();
+        }
+    }
+}
+
+/// The number of a line that says so; the harness may have written before it.
+fn acknowledged(line: &str) -> Option<u64> {
+    line.split_once("acknowledged ")?.1.trim().parse().ok()
+}
+
+#[test]
+fn killed_at_any_moment_nothing_that_was_acknowledged_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = 0x5eed_u64;
+    let mut next = 0;
+    for kill in 0..KILLS {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "child", "--nocapture"]).env(DIR, dir.path()).env(FROM, next.to_string());
+        let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // From the first acknowledgement on, or before it.
+        let mut last = None;
+        if kill % 4 != 0 {
+            last = lines.by_ref().find_map(|line| acknowledged(&line.unwrap()));
+        }
+        std::thread::sleep(Duration::from_micros((random >> 33) % 40_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        last = lines.filter_map(|line| acknowledged(&line.unwrap_or_default())).last().or(last);
+
+        let store = Store::open(dir.path());
+        let store = match store {
+            Ok(store) => store,
+            // Killed before there was an index.
+            Err(_) if last.is_none() && next == 0 => continue,
+            Err(e) => panic!("{e}"),
+        };
+        assert!(store.skipped().is_empty(), "{:?}", store.skipped());
+        if let Some(last) = last {
+            next = last + 1;
+        }
+        let table = store.table();
+        for id in 0..next {
+            let file = table.files.ordinal(&format!("/etc/{id}"));
+            let row = file.and_then(|file| table.latest(0, file));
+            let row = row.unwrap_or_else(|| panic!("{id} was acknowledged and is lost, after kill {kill}"));
+            assert_eq!(store.document(row).unwrap().content, Some(text(id)));
+        }
+        // The one after may have been on disk already.
+        if let Some(more) = table.files.ordinal(&format!("/etc/{next}")) {
+            let row = table.latest(0, more).unwrap();
+            assert_eq!(store.document(row).unwrap().content, Some(text(next)));
+        }
+        let same = table.latest(0, table.files.ordinal("/etc/same").unwrap_or(u32::MAX));
+        if let Some(row) = same {
+            let text_of = store.document(row).unwrap().content.unwrap();
+            assert!(text_of == text(next) || next > 0 && text_of == text(next - 1), "{text_of}");
+        }
+    }
+    // Of four children three live until they have acknowledged something.
+    assert!(next >= KILLS / 2, "{next} batches");
+    // Words that no writer came to write are found, and those that are written then.
+    let found = |dir: &Path| {
+        let query = Query::parse("content:generation", Settings::default()).unwrap();
+        let at = Scope::At { ns: next as i64 * HOUR };
+        Index::open(dir).unwrap().search(&query, at, 0).unwrap().total
+    };
+    let lasting = |dir: &Path| {
+        let store = Store::open(dir).unwrap();
+        store.table().rows.iter().filter(|row| row.until_ns == i64::MAX).count() as u64
+    };
+    assert_eq!(found(dir.path()), lasting(dir.path()));
+    let mut writer = Writer::open(dir.path()).unwrap();
+    writer.put(&Batch { host: "web1", at_ns: next as i64 * HOUR, documents: &[], gone: &[] }).unwrap();
+    writer.seal().unwrap();
+    drop(writer);
+    assert!(found(dir.path()) >= next);
+    assert_eq!(found(dir.path()), lasting(dir.path()));
+    eprintln!("{KILLS} kills, {next} batches acknowledged, none lost");
+}

@@ -1,0 +1,84 @@
+//! The configuration file of the first Mitra on this machine, into the embedded index: once, again, and after a restart.
+
+use std::path::Path;
+
+use mitra_search::document::{Flag, Kind};
+use mitra_search::embedded::store::Store;
+use mitra_search::embedded::{Index, Writer};
+use mitra_search::indexer::{Clock, Config, Indexer};
+use mitra_search::query::Settings;
+use mitra_search::{Day, Query, Scope};
+
+const AUTHORS: &str = "log:
+  file: /tmp/runner.log
+  maxsize: 10
+  level: info
+indexer:
+  prefix: mitra_
+  es_host: ubuntu02
+  es_port: 9200
+  maxsize: 10
+  files:
+    - /etc/hosts
+    - /etc/fstab
+    - /proc/meminfo
+  frequency: 300
+";
+
+#[test]
+fn the_first_mitras_configuration_fills_an_index() {
+    let tmp = tempfile::tempdir().unwrap();
+    let index = tmp.path().join("index");
+    // Unchanged but for the host name, and for the log, which would be that of a real indexer.
+    let mut config = Config::parse(Path::new("runner.yaml"), AUTHORS).unwrap();
+    config.host = Some("web1".to_owned());
+    config.log.file = Some(tmp.path().join("runner.log"));
+
+    let writer = Writer::open(&index).unwrap();
+    let mut indexer = Indexer::new(config.clone(), Box::new(writer), Clock::Real).unwrap();
+    let first = indexer.pass().unwrap();
+    println!("{} files, {} of collectors, {} changed", first.files, first.collected, first.changed);
+    assert_eq!(first.files, 3);
+    assert!(first.changed > 10, "the collectors of this machine: {:?}", first.refused);
+    let again = indexer.pass().unwrap();
+    assert!(again.changed < first.changed / 2, "{:?}", again.names);
+    drop(indexer);
+
+    let rows = rows(&index);
+    let writer = Writer::open(&index).unwrap();
+    let mut indexer = Indexer::new(config, Box::new(writer), Clock::Real).unwrap();
+    assert_eq!(indexer.pass().unwrap().gone, 0);
+    drop(indexer);
+    let after = self::rows(&index);
+    let moved: Vec<&String> = after.iter().filter(|row| !rows.contains(row)).collect();
+    println!("{} states, {} more after a restart: {moved:?}", rows.len(), moved.len());
+    // Only what changes by itself has another state after a restart.
+    assert!(moved.len() < 10, "{moved:?}");
+
+    let store = Store::open(&index).unwrap();
+    let of = |name: &str| {
+        let (host, file) = (store.table().hosts.ordinal("web1")?, store.table().files.ordinal(name)?);
+        store.table().latest(host, file).map(|row| store.document(row).unwrap())
+    };
+    let hosts = of("/etc/hosts").unwrap();
+    assert_eq!(hosts.kind, Kind::File);
+    assert_eq!(hosts.stat.unwrap().size, std::fs::metadata("/etc/hosts").unwrap().len());
+    let meminfo = of("/proc/meminfo").unwrap();
+    assert!(meminfo.is(Flag::Volatile) && meminfo.content.unwrap().starts_with("MemTotal"));
+    assert!(of("@kernel").is_some());
+
+    let index = Index::open(&index).unwrap();
+    let today = Scope::day(Day::of(Clock::Real.now_ns()));
+    let page = index
+        .search(&Query::parse("filename:\"/etc/hosts\" AND size:>0", Settings::default()).unwrap(), today, 10)
+        .unwrap();
+    assert_eq!((page.total, page.hits[0].host.as_str()), (1, "web1"));
+}
+
+/// Every state but those that change by themselves.
+fn rows(index: &Path) -> Vec<String> {
+    let store = Store::open(index).unwrap();
+    let table = store.table();
+    let stable = table.rows.iter().filter(|row| !row.volatile);
+    stable.map(|row| format!("{} {} {}", table.files.name(row.file), row.content, row.since_ns)).collect()
+}
