@@ -31,6 +31,8 @@ const LONG_ONE_IN: u64 = 12;
 const LONGER_S: (f64, f64) = (2.0, 10.0);
 /// Live explanations are asked for this often.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
+/// From a change to the harm that it does, of those that are about that.
+pub const PAUSE: Duration = Duration::from_secs(300);
 
 /// The moments of a run.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +99,7 @@ pub struct Conductor {
     parties: usize,
     noises: usize,
     healthy: Duration,
+    pause: Duration,
     trouble: Duration,
 }
 
@@ -127,8 +130,20 @@ impl Conductor {
             parties,
             noises,
             healthy: Duration::from_secs_f64(healthy),
+            pause: PAUSE,
             trouble: Duration::from_secs_f64(trouble),
         }
+    }
+
+    /// The same with another time between a change and its harm.
+    pub fn pausing(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// How long nothing comes of a change, in incidents that wait for it.
+    pub fn pause(&self) -> Duration {
+        self.pause
     }
 
     /// How long nothing is wrong.

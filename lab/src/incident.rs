@@ -155,6 +155,9 @@ pub struct Truth {
     pub sysctl: Option<String>,
     /// How the address (`10.1.2.3` or `10.1.2.3:53`) begins.
     pub address: Option<String>,
+    /// The name of what was changed before: `vm.swappiness`, `memory.max`. It has to be among the changes of the incident, of the
+    /// group above where there is one, and the root has to name it.
+    pub change: Option<String>,
 }
 
 /// Why a run did not come to its end.

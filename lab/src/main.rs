@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
+use mitra_lab::conductor::PAUSE;
 use mitra_lab::disguise::Renames;
 use mitra_lab::machine::{self, Possession};
 use mitra_lab::plan::How;
@@ -61,6 +62,9 @@ enum Command {
         /// How long controls work, in seconds
         #[arg(long, default_value_t = 30)]
         control_seconds: u64,
+        /// From a change to the harm that it does, of incidents that are about that, in seconds
+        #[arg(long, default_value_t = PAUSE.as_secs())]
+        pause_seconds: u64,
     },
     /// A handful of incidents and a control, in a few minutes; fails when one is not named rightly, or none was made
     Smoke {
@@ -170,12 +174,13 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             return Ok(failed.is_empty());
         }
         Command::Keeper => machine::keep()?,
-        Command::Run { names, form, seed, keep, together, witnesses, control_seconds } => {
+        Command::Run { names, form, seed, keep, together, witnesses, control_seconds, pause_seconds } => {
             let mut pieces = select(&names, form, control_seconds)?;
             if together {
                 pieces = vec![at_once(&pieces, form.unwrap_or(Form::Loud))?];
             }
-            return run(&pieces, seed, &mitra()?, keep, witnesses);
+            let how = How { witnesses, retry: true, pause: Duration::from_secs(pause_seconds) };
+            return run(&pieces, seed, &mitra()?, keep, how);
         }
         Command::Endure { names, seconds } => {
             let _possession = Possession::take()?;
@@ -183,7 +188,8 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
         }
         Command::Smoke { seed } => {
             let pieces = select(&SMOKE.map(str::to_owned), Some(Form::Loud), SMOKE_CONTROL_S)?;
-            return run(&pieces, seed, &mitra()?, None, false);
+            let how = How { witnesses: false, retry: true, pause: PAUSE };
+            return run(&pieces, seed, &mitra()?, None, how);
         }
         Command::Round { seed, out, retry, control_seconds } => {
             return many(&plan::round(seed, control_seconds), seed, &mitra()?, out, retry, "round");
@@ -309,14 +315,14 @@ fn run(
     seed: u64,
     mitra: &Mitra,
     keep: Option<PathBuf>,
-    witnesses: bool,
+    how: How,
 ) -> anyhow::Result<bool> {
     let _possession = Possession::take()?;
     let kept = keep.is_some();
     let dir =
         keep.unwrap_or_else(|| machine::base_dir().join(format!("mitra-lab-kept-{}", std::process::id())));
     let mut results = Results::open(&dir)?;
-    let complete = plan::execute(pieces, seed, mitra, &mut results, How { witnesses, retry: true }, tell)?;
+    let complete = plan::execute(pieces, seed, mitra, &mut results, how, tell)?;
     let asked = || results.records.iter().filter(move |r| pieces.iter().any(|p| key(p, seed) == r.key));
     let mut right = complete && anything_made(asked());
     for record in asked() {
@@ -348,7 +354,8 @@ fn many(
         out.unwrap_or_else(|| machine::base_dir().join("mitra-lab-results").join(format!("{what}-{seed}")));
     println!("results go to {}", out.display());
     let mut results = Results::open(&out)?;
-    let complete = plan::execute(runs, seed, mitra, &mut results, How { witnesses: false, retry }, tell)?;
+    let complete =
+        plan::execute(runs, seed, mitra, &mut results, How { witnesses: false, retry, pause: PAUSE }, tell)?;
     let judged = score::judge_all(&results, None)?;
     show(&judged, Some(&out.join("score.html")))?;
     Ok(complete && anything_made(results.records.iter()))

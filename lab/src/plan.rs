@@ -21,7 +21,7 @@ const CONTROL_EXTRA_S: f64 = 12.0;
 
 /// Every incident in both forms and twelve controls, in an order drawn by the seed.
 pub fn round(seed: u64, control_seconds: u64) -> Vec<Vec<Piece>> {
-    let forms = incidents::all().flat_map(|i| Form::ALL.map(|form| vec![Piece::Incident(i, form)]));
+    let forms = incidents::of_a_round().flat_map(|i| Form::ALL.map(|form| vec![Piece::Incident(i, form)]));
     let controls = controls::of_a_round().map(|c| vec![Piece::Control(c, control_seconds)]);
     let mut runs: Vec<Vec<Piece>> = forms.chain(controls).collect();
     Draw::new(seed, "round").shuffle(&mut runs);
@@ -37,7 +37,7 @@ pub fn compatible(a: &Incident, b: &Incident) -> bool {
 /// `count` pairs of loud incidents, and half as many incidents in the noise of a control.
 pub fn pairs(seed: u64, count: usize) -> Vec<Vec<Piece>> {
     let mut draw = Draw::new(seed, "pairs");
-    let mut order: Vec<&'static Incident> = incidents::all().collect();
+    let mut order: Vec<&'static Incident> = incidents::of_a_round().collect();
     draw.shuffle(&mut order);
     let mut runs = Vec::new();
     // Each incident is taken once before any is taken twice.
@@ -75,12 +75,14 @@ fn minutes(seconds: f64) -> String {
 }
 
 /// What `execute` does besides.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct How {
     /// Other tools write beside the recorder.
     pub witnesses: bool,
     /// Makes again what was not made, or failed.
     pub retry: bool,
+    /// From a change to the harm that it does, of incidents that are about that.
+    pub pause: Duration,
 }
 
 fn undo(journal: &mut Journal) {
@@ -113,7 +115,7 @@ pub fn execute(
         let dir = machine::base_dir().join(format!("mitra-lab-run-{}", std::process::id()));
         let mut journal = Journal::create(Path::new(journal::DIR), &format!("{}-run", std::process::id()))?;
         journal.note(Undo::Remove(dir.clone()))?;
-        let outcome = play(pieces, seed, mitra, &dir, how.witnesses);
+        let outcome = play(pieces, seed, mitra, &dir, how);
         if matches!(outcome, Err(Stop::Interrupted)) {
             undo(&mut journal);
             println!("interrupted; the same command goes on where this ended");

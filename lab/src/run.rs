@@ -13,6 +13,7 @@ use crate::draw::Draw;
 use crate::incident::{At, Control, Form, Incident, Stop, Truth, missing};
 use crate::journal;
 use crate::machine;
+use crate::plan::How;
 use crate::record::key;
 use crate::recorder::{Mitra, Said};
 use crate::stage::{Hurt, Part, Stage};
@@ -133,8 +134,8 @@ fn form(pieces: &[Piece]) -> Form {
 
 /// Plays the pieces at once, under one recorder, with files in `dir`.
 ///
-/// With `witnesses`, other tools write beside the recorder, and what their files tell is printed.
-pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: bool) -> Result<Played, Stop> {
+/// With witnesses, other tools write beside the recorder, and what their files tell is printed.
+pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, how: How) -> Result<Played, Stop> {
     let wanted: Vec<&Incident> = pieces.iter().filter_map(Piece::incident).collect();
     if let Some(why) = collision(&wanted) {
         return Err(Stop::Failed(why));
@@ -146,7 +147,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
     fs::create_dir_all(dir).at(dir)?;
     let noises = pieces.iter().filter(|p| matches!(p, Piece::Noise(_))).count();
     let conductor = Conductor::new(pieces.len() - noises, noises, form(pieces), &mut times(pieces, seed));
-    let conductor = Arc::new(conductor);
+    let conductor = Arc::new(conductor.pausing(how.pause));
     let archive = dir.join("archive");
     // One has to be in first place; of two at once both have to be named.
     let named = |said: &Said| match wanted.as_slice() {
@@ -154,7 +155,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, witnesses: b
         many => many.iter().all(|i| said.roots.iter().any(|root| i.is_true(root))),
     };
     let named: Option<&Named<'_>> = if wanted.is_empty() { None } else { Some(&named) };
-    let witnesses = if witnesses { Some(Witnesses::start(dir)?) } else { None };
+    let witnesses = if how.witnesses { Some(Witnesses::start(dir)?) } else { None };
     let (acts, live) = std::thread::scope(|scope| {
         let threads: Vec<_> = pieces
             .iter()

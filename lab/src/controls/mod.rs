@@ -13,7 +13,7 @@ use crate::stage::{Place, Stage, Victim};
 /// Busy and healthy: what a round plays.
 const BUSY: &[&[Control]] = &[batch::CONTROLS, service::CONTROLS];
 /// Played by name, as noise, or by the smoke test: five minutes of each would not fit into a round.
-const BESIDES: &[&[Control]] = &[IDLE, network::CONTROLS];
+const BESIDES: &[&[Control]] = &[IDLE, network::CONTROLS, crate::incidents::HARMLESS];
 
 const IDLE: &[Control] = &[Control {
     name: "idle",

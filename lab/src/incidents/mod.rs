@@ -3,6 +3,7 @@
 mod common;
 mod cpu;
 mod disk;
+mod drift;
 mod growth;
 mod host;
 mod locks;
@@ -13,11 +14,12 @@ mod process;
 mod storage;
 
 pub use cpu::redis_server;
+pub use drift::CONTROLS as HARMLESS;
 pub use network::cable;
 
 use crate::incident::Incident;
 
-/// By area.
+/// By area: what a round plays.
 const AREAS: &[&[Incident]] = &[
     cpu::INCIDENTS,
     disk::INCIDENTS,
@@ -30,6 +32,9 @@ const AREAS: &[&[Incident]] = &[
     process::INCIDENTS,
     storage::INCIDENTS,
 ];
+
+/// Played by name: minutes of each would not fit into a round.
+const BESIDES: &[&[Incident]] = &[drift::INCIDENTS];
 
 /// Root conditions that no incident makes, and why.
 pub const NOT_MADE: &[(&str, &str)] = &[
@@ -51,6 +56,11 @@ pub const NOT_MADE: &[(&str, &str)] = &[
 
 /// All incidents.
 pub fn all() -> impl Iterator<Item = &'static Incident> {
+    of_a_round().chain(BESIDES.iter().copied().flatten())
+}
+
+/// Those that a round plays.
+pub fn of_a_round() -> impl Iterator<Item = &'static Incident> {
     AREAS.iter().copied().flatten()
 }
 

@@ -23,8 +23,9 @@ fn turns_of(time: Duration) -> u64 {
     (TRIED as f64 * time.as_secs_f64() / fastest_s.max(1e-6)) as u64
 }
 
-/// Serves a request of about 4 ms of computing every 10 ms.
-fn work(_: &str) -> io::Result<()> {
+/// Serves a request of about 4 ms of computing every 10 ms, or as a file says at this moment, if there is an argument.
+fn work(file: &str) -> io::Result<()> {
+    let every = || if file.is_empty() { Duration::from_millis(10) } else { super::tcp::delay(file) };
     let turns = turns_of(Duration::from_millis(4));
     let mut meter = Meter::create()?;
     loop {
@@ -32,7 +33,7 @@ fn work(_: &str) -> io::Result<()> {
         black_box(compute(turns));
         let took = start.elapsed();
         meter.record(took)?;
-        sleep(Duration::from_millis(10).saturating_sub(took));
+        sleep(every().saturating_sub(took));
     }
 }
 

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use super::words::numbers;
 use super::{Dice, Meter, PAGE, Role};
 
-/// The roles of this file. The argument is a number of MB, of `grow` MB a second.
+/// The roles of this file. The argument is a number of MB, of `grow` MB a second, of `swell` a file and that.
 pub const ROLES: &[Role] = &[
     ("touch-memory", |mb| touch_memory(number(mb), Duration::ZERO)),
     ("touch-gently", |mb| touch_memory(number(mb), Duration::from_millis(10))),
     ("hold", |mb| hold(number(mb))),
     ("grow", |mb_per_s| grow(number(mb_per_s))),
+    ("swell", swell),
 ];
 
 fn number(argument: &str) -> u64 {
@@ -71,5 +72,22 @@ fn grow(mb_per_s: u64) -> io::Result<()> {
             sleep(Duration::from_millis(100));
         }
         black_box(&kept);
+    }
+}
+
+/// Holds as many MB as a file says at this moment, and takes no more than `MB_PER_S` of them in a second.
+fn swell(argument: &str) -> io::Result<()> {
+    let file = argument.split_whitespace().next().unwrap_or_default();
+    let per_step = (number(argument) << 20) as usize / 10;
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    loop {
+        let wanted = std::fs::read_to_string(file).map_or(0, |text| number(&text) << 20) as usize;
+        let steps = wanted / per_step.max(1);
+        kept.truncate(steps);
+        if kept.len() < steps {
+            kept.push(vec![kept.len() as u8 | 1; per_step]);
+        }
+        black_box(&kept);
+        sleep(Duration::from_millis(100));
     }
 }

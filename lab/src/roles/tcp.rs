@@ -134,16 +134,20 @@ impl Visitor {
     }
 }
 
-/// `ADDR PER_S PATIENCE_MS`: so many visits a second, whether or not the ones before are over.
+/// `ADDR PER_S PATIENCE_MS ON_MS EVERY_MS`: so many visits a second, whether or not the ones before are over. With the last two,
+/// only in the first milliseconds of each period.
 fn crowd(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     many_files()?;
     let per_s = number(&words, 0, 50).max(1) as f64;
     let patience = Duration::from_millis(number(&words, 1, 4_000));
+    let (on_s, every_s) =
+        (number(&words, 2, 1).max(1) as f64 / 1e3, number(&words, 3, 1).max(1) as f64 / 1e3);
+    let come_s = |s: f64| (s / every_s).floor() * on_s + (s % every_s).min(on_s);
     let (start, mut begun) = (Instant::now(), 0_u64);
     let mut visitors: VecDeque<Visitor> = VecDeque::new();
     loop {
-        while (begun as f64) < start.elapsed().as_secs_f64() * per_s {
+        while (begun as f64) < come_s(start.elapsed().as_secs_f64()) * per_s {
             begun += 1;
             if visitors.len() < CROWD_MAX {
                 visitors.extend(Visitor::begin(address).ok());

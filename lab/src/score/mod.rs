@@ -214,6 +214,7 @@ fn judge_act(record: &Record, act: &ActRecord, report: &Value) -> Verdict {
     verdict.onset_error_s = time_of(top, "onset").map(|onset_s| onset_s - act.onset_s);
     verdict.culprit_wrong =
         act.truth.as_ref().map(|t| wrong_culprit(&root["culprit"], t)).unwrap_or_default();
+    verdict.culprit_wrong.extend(act.truth.as_ref().and_then(|t| wrong_change(top, t)));
     verdict.culprit = verdict.root && verdict.culprit_wrong.is_empty();
     verdict.chain_wrong = wrong_chain(top, &declared_chain(act));
     verdict
@@ -228,6 +229,23 @@ fn live_s(record: &Record, act: &ActRecord) -> Option<f64> {
     };
     let live = record.live.iter().find(|l| l.at_s >= act.started_s && is_right(l))?;
     Some((live.at_s - act.onset_s).max(0.0))
+}
+
+/// What is missing of a change that was made before: that it is listed, and that the root names it.
+fn wrong_change(incident: &Value, truth: &Truth) -> Option<String> {
+    let name = truth.change.as_deref()?;
+    let of_group = |change: &Value| {
+        let cgroup = change["cgroup"].as_str().and_then(|path| path.rsplit('/').next());
+        truth.cgroup.as_deref().is_none_or(|wanted| cgroup == Some(wanted))
+    };
+    let mut changes = incident["changes"].as_array().into_iter().flatten();
+    if !changes.any(|change| change["name"] == name && of_group(change)) {
+        return Some(format!("{name} is not among the changes"));
+    }
+    let root = &incident["root_cause"];
+    let said = root["remarks"].as_array().into_iter().flatten().chain([&root["statement"]]);
+    let is_named = said.filter_map(Value::as_str).any(|text| text.contains(name));
+    (!is_named).then(|| format!("the root does not name the change of {name}"))
 }
 
 /// What a culprit lacks. Only what the truth has is asked for.

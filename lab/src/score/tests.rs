@@ -461,3 +461,27 @@ fn results_without_the_newer_fields_are_read() {
     assert_eq!((live.first(), &live.failed), (Some("a"), &None));
     assert!(!serde_json::to_string(&live).unwrap().contains("failed"));
 }
+
+#[test]
+fn a_change_is_asked_for_in_the_list_and_in_words() {
+    let verdict = |edit: &dyn Fn(&mut Value), cgroup: &str| {
+        let mut report = sample();
+        let incident = &mut report["incidents"][0];
+        incident["changes"] = json!([{"name": "memory.max", "cgroup": "/a/backup", "kind": "cgroup"}]);
+        incident["root_cause"]["remarks"] = json!(["memory.max of /a/backup 2 → 1 at noon, 300 s before"]);
+        edit(incident);
+        let mut act = act("streaming-read-flood");
+        act.truth = Some(Truth {
+            cgroup: Some(cgroup.into()),
+            change: Some("memory.max".into()),
+            ..Truth::default()
+        });
+        judge(&run(Kind::Incident, vec![act]), &report, Vec::new(), Answers::default()).verdicts.remove(0)
+    };
+    assert!(verdict(&|_| {}, "backup").culprit);
+    let lacks = |edit: &dyn Fn(&mut Value)| verdict(edit, "backup").culprit_wrong.join("; ");
+    assert_eq!(lacks(&|i| i["changes"] = json!([])), "memory.max is not among the changes");
+    let of_another = json!([{"name": "memory.max", "cgroup": "/a/other"}]);
+    assert_eq!(lacks(&|i| i["changes"] = of_another.clone()), "memory.max is not among the changes");
+    assert!(lacks(&|i| i["root_cause"]["remarks"] = json!([])).contains("does not name the change"));
+}

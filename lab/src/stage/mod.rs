@@ -68,6 +68,8 @@ pub struct Stage {
     timeline: Timeline,
     since: SystemTime,
     trouble_since: SystemTime,
+    /// When the load ended whose height counts as usual, where it did.
+    calm: Option<SystemTime>,
     onset: SystemTime,
     until: SystemTime,
     finished: bool,
@@ -111,6 +113,7 @@ impl Stage {
             timeline: Timeline::default(),
             since: now,
             trouble_since: now,
+            calm: None,
             onset: now,
             until: now,
             finished: false,
@@ -225,6 +228,17 @@ impl Stage {
         self.pass(self.conductor.healthy(), &mut |_| Ok(()))
     }
 
+    /// To be called when the usual load ends: what victims measure from now until the trouble is no part of what they measured
+    /// before.
+    pub fn calm(&mut self) {
+        self.calm = Some(SystemTime::now());
+    }
+
+    /// Lets the time pass between a change and the harm that it does.
+    pub fn pause(&mut self) -> Result<(), Stop> {
+        self.pass(self.conductor.pause(), &mut |_| Ok(()))
+    }
+
     /// To be called right before the trouble is started: the cause acts from now on, and this is the true onset.
     pub fn trouble_starts(&mut self) {
         self.timeline.start_phase();
@@ -306,7 +320,7 @@ impl Stage {
 
     /// What a victim measured before and during.
     pub fn hurt(&self, victim: &Victim) -> Result<Hurt, Stop> {
-        let before = victim.latency(self.since, self.onset)?;
+        let before = victim.latency(self.since, self.calm.unwrap_or(self.onset))?;
         if before.per_s == 0.0 {
             return Err(Stop::Failed(format!("{} did nothing while nothing was wrong", victim.name())));
         }

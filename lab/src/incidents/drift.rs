@@ -1,0 +1,379 @@
+//! Changes that do no harm when they are made. A setting of the kernel, or the limit of a control group, is changed while
+//! little goes on; minutes later the load comes back to the height that it had before, and is too much.
+//!
+//! Each begins at the usual height, under the old value: that is healthy. Then comes the change, where it takes one with a new
+//! start of the service, as of a deployment, and [`Stage::pause`] passes with little to do. Only then the trouble starts. A run
+//! takes six minutes, so a round has none of them; `make lab-drift` does. The same changes without the load after them are
+//! [`CONTROLS`].
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::incident::{At, Control, Incident, Need, Stop, Truth};
+use crate::stage::{Cgroup, Place, Stage, Victim};
+
+const SWAPS: &[Need] = &[Need::Tool("mkswap"), Need::Tool("swapon"), Need::Tool("swapoff"), Need::OwnSwap];
+
+/// The incidents of this file.
+pub const INCIDENTS: &[Incident] = &[
+    Incident {
+        name: "drift-swappiness",
+        condition: "config-drift",
+        also: &[],
+        area: "host",
+        what: "vm.swappiness was raised minutes ago; a job that reads files now pushes memory in use to swap",
+        needs: SWAPS,
+        chain: &["swap-thrash"],
+        make: drift_swappiness,
+    },
+    Incident {
+        name: "drift-somaxconn",
+        condition: "config-drift",
+        also: &[],
+        area: "host",
+        what: "net.core.somaxconn was shrunk and a server deployed minutes ago; the usual waves of clients find its queue full",
+        needs: &[],
+        chain: &["listen-overflow"],
+        make: drift_somaxconn,
+    },
+    Incident {
+        name: "drift-cgroup-cpu",
+        condition: "cpu-quota-throttled",
+        also: &[],
+        area: "cpu",
+        what: "the quota of a group was lowered minutes ago, when its service had little to do",
+        needs: &[],
+        chain: &[],
+        make: drift_cpu,
+    },
+    Incident {
+        name: "drift-cgroup-memory",
+        condition: "oom-kill",
+        also: &[],
+        area: "reclaim",
+        what: "the memory limit of a group was lowered minutes ago, when its service used little of it",
+        needs: &[Need::NoSwap],
+        chain: &[],
+        make: drift_memory,
+    },
+];
+
+/// The same changes with no harm following.
+pub const CONTROLS: &[Control] = &[
+    Control {
+        name: "harmless-swappiness",
+        what: "vm.swappiness is raised, and nobody needs more memory than there is",
+        needs: SWAPS,
+        make: harmless_swappiness,
+    },
+    Control {
+        name: "harmless-somaxconn",
+        what: "net.core.somaxconn is shrunk and a server started anew, and its clients are few",
+        needs: &[],
+        make: harmless_somaxconn,
+    },
+    Control {
+        name: "harmless-cgroup",
+        what: "quota and memory limit of a group are lowered to more than its service needs",
+        needs: &[Need::NoSwap],
+        make: harmless_cgroup,
+    },
+];
+
+/// Times that the service of a control may slow down.
+const UNHARMED: f64 = 2.5;
+/// A group and its service are given up for the next ones within so many seconds.
+const END_S: u64 = 5;
+
+/// A service that uses its memory all the time, and a job that reads files beside it: both together are more than their group
+/// may have, and the files can be read again.
+struct Shop {
+    service: String,
+    job: String,
+    limit_mb: u64,
+    service_mb: u64,
+    files: PathBuf,
+}
+
+impl Shop {
+    fn draw(stage: &mut Stage) -> Result<Self, Stop> {
+        stage.zram_swap(1 << 30)?;
+        let limit_mb = stage.draw().between(240, 320);
+        let service_mb = limit_mb * 7 / 10;
+        // Three tenths are left for files.
+        let (least, most) = stage.loud((0.50, 0.60), (0.38, 0.42));
+        let files_mb = (limit_mb as f64 * stage.draw().real(least, most)) as u64;
+        let files = stage.write_file("files", files_mb << 20)?;
+        let (service, job) = (stage.draw().name(), stage.draw().name());
+        Ok(Self { service, job, limit_mb, service_mb, files })
+    }
+
+    /// Starts the service in a group of its own. In version 1 a group keeps the swappiness of the moment in which it was made,
+    /// so a change holds for what is started after it.
+    fn open(&self, stage: &mut Stage) -> Result<(Cgroup, Victim), Stop> {
+        let cgroup = stage.cgroup(&["memory"])?;
+        cgroup.limit_memory_but_swap(self.limit_mb << 20)?;
+        let place = Place { cgroup: Some(&cgroup), netns: None };
+        let service = stage.role(&self.service, "touch-gently", self.service_mb.to_string(), &place)?;
+        Ok((cgroup, service))
+    }
+
+    /// Ends both. What they had of the files stays with their group, and the next one would get it for nothing: it is dropped.
+    fn close(&self, stage: &mut Stage, service: &Victim, job: Option<&Victim>) -> Result<(), Stop> {
+        for one in [Some(service), job].into_iter().flatten() {
+            stage.end(one.handle(), Signal::TERM, END_S)?;
+        }
+        let file = format!("if={}", self.files.display());
+        stage.run(Command::new("dd").args([&file, "iflag=nocache", "count=0", "status=none"])).map(drop)
+    }
+
+    fn start_job(&self, stage: &mut Stage, cgroup: &Cgroup) -> Result<Victim, Stop> {
+        let place = Place { cgroup: Some(cgroup), netns: None };
+        stage.role(&self.job, "read-file", self.files.display().to_string(), &place)
+    }
+}
+
+/// 200 is the most that the kernel takes, and the only value with which it scans no file at all. Below it keeps what is used as
+/// often as the service's memory, whatever the share that it scans of both.
+const SWAP_FIRST: &str = "200";
+
+fn drift_swappiness(stage: &mut Stage) -> Result<Truth, Stop> {
+    let shop = Shop::draw(stage)?;
+    let (cgroup, before) = shop.open(stage)?;
+    let job = shop.start_job(stage, &cgroup)?;
+    stage.healthy()?;
+    shop.close(stage, &before, Some(&job))?;
+    stage.sysctl("vm.swappiness", SWAP_FIRST)?;
+    let (cgroup, service) = shop.open(stage)?;
+    stage.pause()?;
+
+    stage.trouble_starts();
+    shop.start_job(stage, &cgroup)?;
+    stage.trouble()?;
+    if stage.ended(service.handle()).is_some() {
+        return Err(Stop::NotMade("the kernel killed it for lack of memory".to_owned()));
+    }
+    stage.must_move("vm.pswpin", 20.0)?;
+    stage.suffered(&service, stage.loud(2.0, 1.3))?;
+    let name = Some("vm.swappiness".to_owned());
+    Ok(Truth { sysctl: name.clone(), change: name, ..Truth::default() })
+}
+
+fn harmless_swappiness(stage: &mut Stage) -> Result<(), Stop> {
+    let shop = Shop::draw(stage)?;
+    let (_, before) = shop.open(stage)?;
+    stage.healthy()?;
+    shop.close(stage, &before, None)?;
+    stage.sysctl("vm.swappiness", SWAP_FIRST)?;
+    let (_, service) = shop.open(stage)?;
+    stage.wait(SETTLE)?;
+    stage.trouble_starts();
+    stage.trouble()?;
+    stage.unharmed(&service, UNHARMED)
+}
+
+/// A service that has just been started is measured when it has its memory.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// A server that takes one client after the other, and clients who come all at once, a moment's rest between.
+struct Counter {
+    address: String,
+    server: String,
+    clients: String,
+    pace: String,
+    wave: String,
+}
+
+/// What a server asks for that leaves it to the kernel.
+const AS_MANY_AS_MAY: u64 = 65_535;
+
+impl Counter {
+    fn draw(stage: &mut Stage) -> Result<Self, Stop> {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let (server, clients) = (stage.draw().name(), stage.draw().name());
+        // A client takes the server up to 5 ms besides.
+        let pace_ms = stage.draw().uniform(4, 7);
+        let per_s = 1000 / (pace_ms + 5);
+        let pace = stage.file("pace");
+        fs::write(&pace, pace_ms.to_string())?;
+        // In three tenths of a second come as many as it serves in seven.
+        let wave = format!("{} 8000 300 1000", per_s * 7 / 3);
+        Ok(Self { address, server, clients, pace, wave })
+    }
+
+    /// Starts the server, and waits until it listens.
+    fn open(&self, stage: &mut Stage) -> Result<Victim, Stop> {
+        let argument = format!("{} {AS_MANY_AS_MAY} {}", self.address, self.pace);
+        let server = stage.role(&self.server, "tcp-serve", argument, &Place::default())?;
+        let address = self.address.clone();
+        stage.wait_for("the server", 10, |_| std::net::TcpStream::connect(&address).is_ok())?;
+        Ok(server)
+    }
+
+    fn wave(&self, stage: &mut Stage) -> Result<Victim, Stop> {
+        stage.role(&self.clients, "tcp-crowd", format!("{} {}", self.address, self.wave), &Place::default())
+    }
+
+    fn visitor(&self, stage: &mut Stage) -> Result<Victim, Stop> {
+        let name = stage.draw().name();
+        stage.role(&name, "tcp-visit", format!("{} 50 8000", self.address), &Place::default())
+    }
+}
+
+/// Shrinks the limit of the machine's own network namespace, where the recorder is, and starts the server anew: who listens
+/// keeps the limit that there was.
+fn shrink_queue(stage: &mut Stage, counter: &Counter, server: &Victim) -> Result<Victim, Stop> {
+    const PATH: &str = "/proc/sys/net/core/somaxconn";
+    let (least, most) = stage.loud((4, 10), (14, 24));
+    let small = stage.draw().between(least, most);
+    let now: u64 = fs::read_to_string(PATH).at(PATH)?.trim().parse().unwrap_or(0);
+    if now < small * 8 {
+        return Err(Stop::Skipped(format!("net.core.somaxconn is {now} already")));
+    }
+    stage.sysctl("net.core.somaxconn", &small.to_string())?;
+    stage.end(server.handle(), Signal::TERM, END_S)?;
+    counter.open(stage)
+}
+
+fn drift_somaxconn(stage: &mut Stage) -> Result<Truth, Stop> {
+    let counter = Counter::draw(stage)?;
+    let server = counter.open(stage)?;
+    let victim = counter.visitor(stage)?;
+    let wave = counter.wave(stage)?;
+    stage.healthy()?;
+    stage.calm();
+    stage.end(wave.handle(), Signal::TERM, END_S)?;
+    shrink_queue(stage, &counter, &server)?;
+    stage.pause()?;
+
+    stage.trouble_starts();
+    counter.wave(stage)?;
+    stage.trouble()?;
+    stage.suffered(&victim, stage.loud(3.0, 1.3))?;
+    let name = Some("net.core.somaxconn".to_owned());
+    Ok(Truth { sysctl: name.clone(), change: name, ..Truth::default() })
+}
+
+fn harmless_somaxconn(stage: &mut Stage) -> Result<(), Stop> {
+    let counter = Counter::draw(stage)?;
+    let server = counter.open(stage)?;
+    let victim = counter.visitor(stage)?;
+    stage.healthy()?;
+    shrink_queue(stage, &counter, &server)?;
+    stage.wait(SETTLE)?;
+    stage.trouble_starts();
+    stage.trouble()?;
+    stage.unharmed(&victim, UNHARMED)
+}
+
+/// Milliseconds between the requests of a service: of 4 ms each, they take 40 % of a CPU, or hardly any.
+const USUAL_MS: &str = "10";
+const CALM_MS: &str = "500";
+
+fn drift_cpu(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cgroup = stage.cgroup(&["cpu"])?;
+    cgroup.limit_cpu(stage.draw().pick(&[80, 100, 150]))?;
+    let (least, most) = stage.loud((8, 14), (24, 32));
+    let percent = stage.draw().between(least, most);
+    let pace = stage.file("pace");
+    fs::write(&pace, USUAL_MS)?;
+    let name = stage.draw().name();
+    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let service = stage.role(&name, "work", pace.clone(), &place)?;
+    stage.healthy()?;
+    fs::write(&pace, CALM_MS)?;
+    cgroup.limit_cpu(percent)?;
+    stage.pause()?;
+
+    stage.trouble_starts();
+    fs::write(&pace, USUAL_MS)?;
+    stage.trouble()?;
+    stage.suffered(&service, stage.loud(3.0, 1.3))?;
+    Ok(Truth {
+        process: Some(name),
+        pids: vec![service.pid()],
+        cgroup: Some(cgroup.name().to_owned()),
+        change: Some("cpu.max".to_owned()),
+        ..Truth::default()
+    })
+}
+
+/// Who has been killed is started again, and is what it was.
+fn drift_memory(stage: &mut Stage) -> Result<Truth, Stop> {
+    let cgroup = stage.cgroup(&["memory"])?;
+    let usual_mb = stage.draw().between(160, 320);
+    cgroup.limit_memory((usual_mb * 3 / 2) << 20)?;
+    let size = stage.file("size");
+    fs::write(&size, usual_mb.to_string())?;
+    // Loud: it is back at its height within seconds, again and again. Faint: it is killed once, in the middle.
+    let (least, most) = stage.loud((2.0, 3.0), (6.0, 8.0));
+    let seconds = stage.draw().real(least, most);
+    let small_mb = usual_mb * stage.draw().between(50, 75) / 100;
+    let quick = format!("{size} {usual_mb}");
+    let slow = format!("{size} {}", (small_mb as f64 / seconds) as u64);
+    let name = stage.draw().name();
+    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let before = stage.role(&name, "swell", quick, &place)?;
+    stage.healthy()?;
+    stage.must_run(before.handle(), "the service")?;
+    fs::write(&size, CALM_MB)?;
+    stage.end(before.handle(), Signal::TERM, END_S)?;
+    let mut now = stage.role(&name, "swell", slow.clone(), &place)?;
+    stage.wait(SETTLE)?;
+    cgroup.limit_memory(small_mb << 20)?;
+    stage.pause()?;
+    stage.must_run(now.handle(), "the service")?;
+
+    stage.trouble_starts();
+    fs::write(&size, usual_mb.to_string())?;
+    let mut pids = vec![now.pid()];
+    let mut killed = false;
+    stage.trouble_on(|stage, _| {
+        if stage.ended(now.handle()).is_some() {
+            // The memory of the group is used up at the first kill.
+            if !killed {
+                stage.onset_is_now();
+            }
+            killed = true;
+            now = stage.role(&name, "swell", slow.clone(), &place)?;
+            pids.push(now.pid());
+        }
+        Ok(())
+    })?;
+    stage.must_move("vm.oom_kill", 0.5 / stage.length().as_secs_f64())?;
+    Ok(Truth {
+        process: Some(name),
+        pids,
+        cgroup: Some(cgroup.name().to_owned()),
+        change: Some("memory.max".to_owned()),
+        ..Truth::default()
+    })
+}
+
+/// What the service of a group holds when it has little to do.
+const CALM_MB: &str = "30";
+
+fn harmless_cgroup(stage: &mut Stage) -> Result<(), Stop> {
+    let cgroup = stage.cgroup(&["cpu", "memory"])?;
+    cgroup.limit_cpu(150)?;
+    cgroup.limit_memory(400 << 20)?;
+    let size = stage.file("size");
+    fs::write(&size, CALM_MB)?;
+    let (name, other) = (stage.draw().name(), stage.draw().name());
+    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let service = stage.role(&name, "work", "", &place)?;
+    let holder = stage.role(&other, "swell", format!("{size} 100"), &place)?;
+    stage.healthy()?;
+    // It takes 40 % of a CPU.
+    cgroup.limit_cpu(stage.draw().between(80, 100))?;
+    cgroup.limit_memory(stage.draw().between(120, 200) << 20)?;
+    stage.trouble_starts();
+    stage.trouble()?;
+    stage.must_run(holder.handle(), "what holds memory")?;
+    stage.unharmed(&service, UNHARMED)
+}
