@@ -68,6 +68,12 @@ lab-pairs: build ## two incidents at once, and incidents among healthy work: SEE
 	cargo build --release --locked -p mitra-lab
 	$(LAB) pairs --seed $(SEED) $(OUT:%=--out %)
 
+.PHONY: lab-drift
+lab-drift: build ## settings and limits changed five minutes before they do harm, and the same with none, half an hour: SEED=1
+	@tools/install-deps.sh lab
+	cargo build --release --locked -p mitra-lab
+	$(LAB) run drift-swappiness drift-somaxconn drift-cgroup harmless --form loud --control-seconds 60 --seed $(SEED)
+
 .PHONY: lab-endure
 lab-endure: build ## what the recorder itself has to live through, as root: no sample may be missing
 	@tools/install-deps.sh lab
@@ -110,6 +116,13 @@ bench-observer: build ## what being recorded costs other people's work: BLOCKS=1
 .PHONY: bench-files
 bench-files: build ## how fast other tools' output is explained, beside awk counting its lines
 	tools/bench/files.py --mitra $(MITRA)
+
+.PHONY: bench-search
+bench-search: build ## the embedded index beside OpenSearch: indexing, queries, disk, an idle indexer; needs Java and Maven
+	cargo build --release --locked -p mitra-search --example search_load
+	@mkdir -p $(CARGO_TARGET_DIR)/bench
+	tools/bench/search.py --mitra $(MITRA) --load $(CARGO_TARGET_DIR)/release/examples/search_load \
+		--json $(CARGO_TARGET_DIR)/bench/search.json
 
 .PHONY: docs
 docs: ## write docs/ anew from the tables in the code
