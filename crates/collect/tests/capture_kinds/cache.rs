@@ -132,7 +132,8 @@ fn the_hit_ratio_of_fio_is_the_one_that_was_made() {
         armed.poll();
         let raw = armed.finish();
         let files = table(&raw, "files");
-        let row = one_row(files, &[("file", path.to_str().unwrap())]);
+        // Who evicts a page of it meanwhile has a row of its own.
+        let row = one_row(files, &[("comm", "fio"), ("file", path.to_str().unwrap())]);
         // Read ahead of a file that is not there at all, more may be brought in than is asked for.
         let ratio = match row[crate::column(files, "hit ratio")] {
             Cell::Unknown(()) if warm == 0.0 => 0.0,
