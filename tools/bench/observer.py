@@ -6,7 +6,8 @@ and far below it, a build, and two processes that do nothing but wake each other
 with, without, so that a drift of the machine hits both sides alike; servers and their clients have a CPU of their own,
 so that where the scheduler happens to put them is no part of the result. A block gives two ratios, of the throughput
 and of the 99th percentile; printed are their medians over all blocks, and how far the median itself may be off: the
-middle 95 % of the medians of resampled blocks.
+middle 95 % of the medians of resampled blocks. A turn in which a hypervisor took CPU time away from this machine says nothing of
+the recorder: it is done again, whichever side it is of, and after some tries its block is left out and counted.
 
 Measured is what is always on: the recorder arms no probes by itself meanwhile, which it would do for some seconds at the
 sight of a server that is busy in the kernel. With `--capture KIND` the other side is the recorder with that probe armed,
@@ -33,8 +34,15 @@ from typing import Callable
 
 import machine
 
-# From the start of the recorder until the work begins: its programs are loaded by then.
-SETTLE_S = 3.0
+# From when the recorder or a probe is ready until the work begins: it has taken its first samples by then.
+SETTLE_S = 1.0
+# A probe that is armed by hand is ready so long after its start; the recorder says when it is.
+ARM_S = 3.0
+READY_S_MAX = 20.0
+# All the time that the slowest hundredth of requests has is a hundredth of one CPU's: a turn from which as much was stolen has
+# another 99th percentile for that alone.
+STOLEN_MAX = 0.01
+TRIES = 6
 RESAMPLES = 2000
 # What is to be kept: at most this much less throughput, and this much more at the 99th percentile.
 GOALS = {"throughput": 0.99, "p99": 1.02}
@@ -233,18 +241,37 @@ WORKLOADS = [
 ]
 
 
+def ready(scratch, argv):
+    """Starts a program that says to its service manager when it is ready, and waits for that."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as hears:
+        os.environ["NOTIFY_SOCKET"] = f"{scratch}/notify"
+        hears.bind(os.environ["NOTIFY_SOCKET"])
+        hears.settimeout(READY_S_MAX)
+        program = machine.Program(argv, subprocess.DEVNULL)
+        del os.environ["NOTIFY_SOCKET"]
+        try:
+            while b"READY=1" not in hears.recv(4096):
+                pass
+        except TimeoutError:
+            program.check_alive()
+            program.stop()
+            raise RuntimeError(f"{argv[0]} was not ready within {READY_S_MAX:g} s") from None
+        return program
+
+
 @contextlib.contextmanager
 def recording(mitra, capture, seconds):
     """The recorder, and with it an armed probe, inside the `with`."""
     with tempfile.TemporaryDirectory(prefix="mitra-observer-") as scratch:
         archive = pathlib.Path(scratch) / "archive"
-        programs = [machine.Program([mitra, "record", "--no-arm", "--archive", archive], subprocess.DEVNULL)]
+        programs = [ready(scratch, [mitra, "record", "--no-arm", "--archive", archive])]
         try:
-            time.sleep(SETTLE_S)
             if capture:
-                argv = [mitra, "capture", capture, "--seconds", str(int(2 * seconds + SETTLE_S + 30)), "--archive", archive]
+                longest = int(2 * TRIES * seconds + ARM_S + 30)
+                argv = [mitra, "capture", capture, "--seconds", str(longest), "--archive", archive]
                 programs.append(machine.Program(argv, subprocess.DEVNULL))
-                time.sleep(SETTLE_S)
+                time.sleep(ARM_S)
+            time.sleep(SETTLE_S)
             for program in programs:
                 program.check_alive()
             yield
@@ -256,25 +283,47 @@ def recording(mitra, capture, seconds):
                 program.remove()
 
 
+class Disturbed(Exception):
+    """Something else took this machine's CPUs away for too much of each try."""
+
+
+def stolen_s():
+    """CPU seconds that the hypervisor gave to others while somebody here wanted them."""
+    return int(pathlib.Path("/proc/stat").read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
+
+
+def undisturbed(run, seconds):
+    for _ in range(TRIES):
+        stolen, start_s = stolen_s(), time.monotonic()
+        result = run(seconds)
+        if stolen_s() - stolen <= STOLEN_MAX * (time.monotonic() - start_s):
+            return result
+    raise Disturbed
+
+
 def turns(run, seconds, recorder, count):
     """`count` turns under one recorder."""
     with recorder() if recorder else contextlib.nullcontext():
         time.sleep(0.5)
-        return [run(seconds) for _ in range(count)]
+        return [undisturbed(run, seconds) for _ in range(count)]
 
 
 def blocks(run, count, seconds, without, recorder):
-    """Ratios with/without of each block: throughput and 99th percentile."""
-    ratios = {"throughput": [], "p99": []}
+    """Ratios with/without of each block: throughput and 99th percentile; and how many blocks were left out."""
+    ratios, left_out = {"throughput": [], "p99": []}, 0
     for _ in range(count):
-        before = turns(run, seconds, without, 1)
-        sides = {True: turns(run, seconds, recorder, 2)}
-        sides[False] = before + turns(run, seconds, without, 1)
+        try:
+            before = turns(run, seconds, without, 1)
+            sides = {True: turns(run, seconds, recorder, 2)}
+            sides[False] = before + turns(run, seconds, without, 1)
+        except Disturbed:
+            left_out += 1
+            continue
         mean = lambda side, of: statistics.mean(of(r) for r in sides[side])
         ratios["throughput"].append(mean(True, lambda r: r.throughput) / mean(False, lambda r: r.throughput))
         if sides[True][0].p99_us is not None:
             ratios["p99"].append(mean(True, lambda r: r.p99_us) / mean(False, lambda r: r.p99_us))
-    return ratios
+    return ratios, left_out
 
 
 def with_range(ratios, dice):
@@ -318,11 +367,13 @@ def main():
         with tempfile.TemporaryDirectory(prefix="mitra-observer-", dir="/var/tmp") as scratch:
             with workload.prepare(pathlib.Path(scratch)) as run:
                 run(1)
-                ratios = blocks(run, args.blocks, args.seconds, alone if args.capture else None, observed)
+                ratios, left_out = blocks(run, args.blocks, args.seconds, alone if args.capture else None, observed)
         throughput, said = cell(ratios["throughput"], GOALS["throughput"], True, dice)
         p99, said_p99 = cell(ratios["p99"], GOALS["p99"], False, dice)
-        print(f"{workload.name:<30} throughput {said:<42} p99 {said_p99}", flush=True)
-        rows.append({"workload": workload.name, "throughput": throughput, "p99": p99, "blocks": ratios})
+        note = f"  ({left_out} blocks disturbed)" if left_out else ""
+        print(f"{workload.name:<30} throughput {said:<42} p99 {said_p99}{note}", flush=True)
+        row = {"workload": workload.name, "throughput": throughput, "p99": p99, "blocks": ratios, "left_out": left_out}
+        rows.append(row)
     if args.json:
         args.json.write_text(json.dumps({"side": side, "goals": GOALS, "rows": rows}, indent=1))
 

@@ -98,6 +98,11 @@ pub trait Sink {
 
     /// Deletes what only days before this one need.
     fn delete_before(&mut self, day: Day) -> Result<(), Error>;
+
+    /// What happened that somebody should know although nothing is lost by it, in lines for a log. Each comes once.
+    fn messages(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl Backend {

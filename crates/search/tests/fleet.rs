@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use engine::Engine;
+use mitra_search::answers::outliers::Outliers;
 use mitra_search::backend::{Batch, Changed, Hit, Sink};
 use mitra_search::document::Flag;
 use mitra_search::embedded::{Index, Writer};
@@ -234,6 +235,7 @@ fn a_fleet_answers_the_same_everywhere() {
     show(&fleet);
     differences(&fleet);
     changed_hosts(&fleet);
+    outliers(&fleet);
 }
 
 fn the_five_questions(fleet: &Fleet, day: Day) {
@@ -409,4 +411,47 @@ fn changed_hosts(fleet: &Fleet) {
         let hits = right.into_iter().map(|host| (host, file.to_owned(), day)).collect();
         search(fleet, &text, scope, &hits);
     }
+}
+
+/// At most a tenth is odd.
+fn a_tenth(hosts: usize) -> usize {
+    hosts / 10
+}
+
+/// Which hosts differ from their peers, and in what? What is right is told of the documents themselves.
+fn outliers(fleet: &Fleet) {
+    let day = fleet.last();
+    let told = |list: &mut dyn FnMut(&mut Outliers)| {
+        let mut outliers = Outliers::default();
+        list(&mut outliers);
+        let mut all = outliers.finish();
+        all.sort_by(|a, b| (&a.host, &a.item).cmp(&(&b.host, &b.item)));
+        all
+    };
+    let right = told(&mut |outliers| {
+        let keys = fleet.truth.states.keys();
+        keys.filter_map(|(host, file)| fleet.truth.document(host, file, day)).for_each(|d| outliers.add(&d));
+    });
+    // The machines that were made to differ stand out.
+    let swappiness: Hosts =
+        right.iter().filter(|one| one.item == "sysctl.vm.swappiness").map(|one| one.host.clone()).collect();
+    let mut usual: BTreeMap<u32, Hosts> = BTreeMap::new();
+    for machine in fleet.truth.on(day) {
+        usual.entry(machine.swappiness).or_default().insert(machine.host.clone());
+    }
+    let few = a_tenth(fleet.truth.on(day).count());
+    let odd: Hosts = usual.into_values().filter(|hosts| hosts.len() <= few).flatten().collect();
+    assert!(!odd.is_empty());
+    assert_eq!(swappiness, odd);
+    fleet.ask(&format!("{day} outliers"), &right, |backend| {
+        let mut failed = None;
+        let all = told(&mut |outliers| {
+            let each = backend.each(&Query::all(), Scope::day(day), &mut |_, document| {
+                outliers.add(&document);
+                Ok(())
+            });
+            failed = each.err();
+        });
+        failed.map_or(Ok(all), Err)
+    });
 }

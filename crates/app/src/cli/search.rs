@@ -62,6 +62,9 @@ pub struct IndexArgs {
     /// Go on at the configured frequency, and when files change, until stopped
     #[arg(long, conflicts_with = "dry_run")]
     pub service: bool,
+    /// Where documents wait that a cluster does not take yet [default: spool, in the folder of an embedded index]
+    #[arg(long, value_name = "DIR", conflicts_with = "store")]
+    pub spool: Option<PathBuf>,
     /// Only say what would be read and what would be withheld
     #[arg(long)]
     pub dry_run: bool,

@@ -94,11 +94,6 @@ impl Writer {
         self.store.skipped()
     }
 
-    /// What went wrong since it was last asked for and is tried again by itself, a line each.
-    pub fn notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
-    }
-
     /// Makes the files dense. It happens by itself once a day and when a log is large.
     pub fn seal(&mut self) -> Result<(), Error> {
         self.ready()?;
@@ -311,6 +306,10 @@ impl Sink for Writer {
         }
         self.maintain(batch.at_ns);
         Ok(())
+    }
+
+    fn messages(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     fn names(&mut self, host: &str) -> Result<BTreeSet<String>, Error> {

@@ -96,7 +96,16 @@ impl Indexer {
         self.look(&What::All)
     }
 
+    /// Looks, and logs what the sink has to say of it.
     pub(super) fn look(&mut self, what: &What) -> Result<PassReport, Error> {
+        let done = self.say(what);
+        for line in self.sink.messages() {
+            self.log.warning(&line);
+        }
+        done
+    }
+
+    fn say(&mut self, what: &What) -> Result<PassReport, Error> {
         let at_ns = self.moment();
         let is_all = *what == What::All;
         if is_all && self.stored.is_none() {

@@ -101,11 +101,6 @@ impl Writer {
         self.spool.bytes()
     }
 
-    /// What happened that somebody should know, in lines for a log. Each comes once.
-    pub fn messages(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.messages)
-    }
-
     /// Delivers what waits in the spool, trying again until it is done or the time is over.
     pub fn flush(&mut self, patience: Duration) -> Result<(), Error> {
         let until = Instant::now() + patience;
@@ -367,6 +362,10 @@ impl Sink for Writer {
     fn needs_all(&mut self, host: &str, at_ns: i64) -> bool {
         let last = self.taken.get(host).and_then(|t| t.last_ns);
         last.is_none_or(|last| Day::of(last) < Day::of(at_ns))
+    }
+
+    fn messages(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.messages)
     }
 
     fn names(&mut self, host: &str) -> Result<BTreeSet<String>, Error> {

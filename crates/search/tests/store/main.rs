@@ -302,7 +302,7 @@ fn a_reader_reads_on_while_a_writer_writes_and_seals() {
         assert!(reading.join().unwrap() > 3);
     });
     assert_eq!(last(&Store::open(dir.path()).unwrap()).len(), 200);
-    assert!(writer.notes().is_empty());
+    assert!(writer.messages().is_empty());
     assert!(files(dir.path(), "pack").len() < 8, "packs are merged");
 }
 

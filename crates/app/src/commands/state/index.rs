@@ -47,7 +47,10 @@ pub fn run(args: &IndexArgs, style: &Style) -> Result<()> {
             go(args, config, Box::new(sink), style)
         }
         Place::OpenSearch(settings) => {
-            let spool = config.store.clone().map_or_else(place::usual_dir, Ok)?.join("spool");
+            let spool = match &args.spool {
+                Some(dir) => dir.clone(),
+                None => config.store.clone().map_or_else(place::usual_dir, Ok)?.join("spool"),
+            };
             make_dir(&spool)?;
             let cluster = Cluster::connect(*settings)?;
             let sink = ClusterWriter::open(cluster, &spool)?;
@@ -115,6 +118,10 @@ impl Sink for Shared {
 
     fn delete_before(&mut self, day: Day) -> Result<(), Error> {
         self.with(|sink| sink.delete_before(day))
+    }
+
+    fn messages(&mut self) -> Vec<String> {
+        self.with(ClusterWriter::messages)
     }
 }
 
