@@ -45,7 +45,6 @@ TESTS_MAY_USE: dict[tuple[str, str], str] = {
 OWNERS = {
     "aya": {"mitra-collect"},
     "zstd": {"mitra-archive", "mitra-search"},
-    "tantivy": {"mitra-search"},
     "ureq": {"mitra-search"},
     "rustls": {"mitra-search"},
     "blazesym": {"mitra-inspect"},

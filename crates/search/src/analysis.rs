@@ -12,28 +12,41 @@ pub mod block;
 pub mod class;
 pub mod grammar;
 pub mod scan;
-pub mod tantivy;
-
-pub use self::tantivy::Words;
 
 /// Characters (UTF-16 units) of a word; a longer one is cut into several, as Lucene does.
 pub const WORD_MAX: usize = 255;
 
 /// Calls `each(position, word)` for every word of a text, lowercased. Positions count from 0 and leave no gap.
-pub fn words(text: &str, mut each: impl FnMut(u32, &str)) {
-    let text = text.to_ascii_lowercase();
+pub fn words(text: &str, each: impl FnMut(u32, &str)) {
+    words_of_lower(&text.to_ascii_lowercase(), each);
+}
+
+/// The same of a text whose ASCII is in lower case.
+pub fn words_of_lower(text: &str, mut each: impl FnMut(u32, &str)) {
+    words_until(text, |position, word| {
+        each(position, word);
+        false
+    });
+}
+
+/// The same until `found` says so; whether it did.
+pub fn words_until(text: &str, mut found: impl FnMut(u32, &str) -> bool) -> bool {
     let mut wide = String::new();
     let mut position = 0u32;
-    for found in scan::Scanner::new(&text) {
-        if found.ascii {
-            each(position, found.word);
+    for next in scan::Scanner::new(text) {
+        let word = if next.ascii {
+            next.word
         } else {
             wide.clear();
-            push_lower(&mut wide, found.word);
-            each(position, &wide);
+            push_lower(&mut wide, next.word);
+            &wide
+        };
+        if found(position, word) {
+            return true;
         }
         position = position.saturating_add(1);
     }
+    false
 }
 
 /// A text in lower case, character by character as Java does it: each stays one character.

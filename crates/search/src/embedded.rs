@@ -1,4 +1,4 @@
-//! The index of one machine, without a server: versions of documents in a log, contents stored once, their words in tantivy.
+//! The index of one machine, without a server: versions of documents in a log, contents stored once, the words of each.
 
 mod batch;
 mod bits;
@@ -27,4 +27,5 @@ mod words;
 mod writer;
 
 pub use index::Index;
+pub use text::each_term;
 pub use writer::Writer;

@@ -66,7 +66,7 @@ fn what_was_acknowledged_is_found_at_once() {
         assert_eq!(hits(&index, "filename:\"/etc/0/0\" AND size:>5 AND kind:file", ALL).len(), 1);
     }
     // More than 256 contents are worth a segment.
-    assert!(dir.path().join("text/meta.json").exists());
+    assert!(dir.path().join("text/0000000001.words").exists());
     drop(writer);
     let again = Index::open(dir.path()).unwrap();
     assert_eq!(hits(&again, "both", ALL), hits(&index, "both", ALL));

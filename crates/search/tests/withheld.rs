@@ -22,8 +22,6 @@ use mitra_search::indexer::config::{Level, LogConfig};
 use mitra_search::indexer::{Clock, Config, Indexer};
 use mitra_search::query::Query;
 use mitra_search::{Day, Document, Scope, embedded, opensearch};
-use tantivy::ReloadPolicy;
-use tantivy::schema::Field;
 
 /// As many characters in a row of a value, in large or small letters, are a trace of it. Each value has as many.
 const TRACE: usize = 10;
@@ -214,20 +212,10 @@ impl Machine {
         }
     }
 
-    /// The words and facts are read from tantivy itself: its dictionary has no word as a row of bytes.
+    /// The words and facts are read as what they are: compressed, no word stands there as a row of bytes.
     fn find_words(&self, dir: &Path) -> BTreeSet<&'static str> {
-        let index = tantivy::Index::open_in_dir(dir.join("text")).unwrap();
-        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().unwrap();
         let mut found = BTreeSet::new();
-        for segment in reader.searcher().segment_readers() {
-            for field in [0, 1].map(Field::from_field_id) {
-                let words = segment.inverted_index(field).unwrap();
-                let mut words = words.terms().stream().unwrap();
-                while words.advance() {
-                    found.extend(self.traces.find(words.key()));
-                }
-            }
-        }
+        embedded::each_term(dir, |term| found.extend(self.traces.find(term))).unwrap();
         found
     }
 }

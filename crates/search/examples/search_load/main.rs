@@ -8,6 +8,7 @@
 //! search_load fill own|like DIR                   two weeks of hosts into an embedded index
 //! search_load fill own|like SPOOL URL PREFIX      the same into a cluster
 //! search_load ask distinct|hosts DIR URL PREFIX   each query on both sides
+//! search_load ask distinct|hosts DIR              each query of the embedded index alone
 //! search_load queries                             the queries, one in a line
 //! search_load idle DIR FILES HOST SECONDS         an indexer at 300 s that finds nothing new
 //! ```
@@ -129,8 +130,9 @@ fn run(args: &[&str]) -> Result<Option<Value>, Error> {
         ["index", dir, first, count] => index(Path::new(dir), number(first)?, number(count)?)?,
         ["fill", kind, dir] => fill(kind, Path::new(dir), None)?,
         ["fill", kind, dir, url, prefix] => fill(kind, Path::new(dir), Some((url, prefix)))?,
+        ["ask", what, dir] => ask::each(Path::new(dir), None, *what == "hosts")?,
         ["ask", what, dir, url, prefix] => {
-            ask::both(Path::new(dir), &connect(url, prefix)?, *what == "hosts")?
+            ask::each(Path::new(dir), Some(&connect(url, prefix)?), *what == "hosts")?
         }
         ["idle", dir, files, host, seconds] => idle::watch(Path::new(dir), files, host, number(seconds)?)?,
         _ => return Err(Error::Cannot("see the beginning of its source for what it takes".to_owned())),

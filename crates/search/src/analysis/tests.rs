@@ -1,7 +1,6 @@
 use proptest::prelude::*;
-use tantivy::tokenizer::{TokenStream, Tokenizer};
 
-use super::{WORD_MAX, Words, grammar, lower, words};
+use super::{WORD_MAX, grammar, lower, words};
 
 /// Texts with the words that Lucene 9.12 makes of them: `text<TAB>word<TAB>word…`, with `\u{…}` for what cannot be seen.
 const LUCENE: &str = include_str!("lucene.txt");
@@ -96,23 +95,6 @@ fn lower_case_is_that_of_java() {
     {
         assert_eq!(lower(text), is);
         assert_eq!(lower(text).chars().count(), text.chars().count());
-    }
-}
-
-#[test]
-fn tantivy_gets_the_same_words() {
-    let text = "vm.Swappiness = 60, ÄRGER über 東京";
-    let mut tokenizer = Words::default();
-    for text in [text, "", text] {
-        let mut stream = tokenizer.token_stream(text);
-        let mut list = Vec::new();
-        while stream.advance() {
-            let token = stream.token();
-            assert_eq!(token.position, list.len());
-            assert_eq!(lower(&text[token.offset_from..token.offset_to]), token.text);
-            list.push(token.text.clone());
-        }
-        assert_eq!(list, of(text));
     }
 }
 

@@ -117,6 +117,31 @@ fn put_facts(out: &mut Vec<u8>, facts: &Facts) {
 }
 
 impl Content {
+    /// Reads the text of a content, and nothing else of it.
+    pub(super) fn text_of(bytes: &[u8]) -> Got<Option<&str>> {
+        let mut input = Input::new(bytes);
+        input.text()?;
+        skip_texts(&mut input)?;
+        input.maybe_text()?;
+        input.u32()?;
+        skip_texts(&mut input)?;
+        skip_texts(&mut input)?;
+        for _ in 0..input.count(2)? {
+            input.text()?;
+            for _ in 0..input.count(2)? {
+                match input.byte()? {
+                    TEXT => input.text().map(|_| ())?,
+                    NUMBER => input.take(8).map(|_| ())?,
+                    TIME => input.signed().map(|_| ())?,
+                    _ => return Err(Corrupt("a text, a number or a time")),
+                }
+            }
+        }
+        let text = input.maybe_text()?;
+        input.end()?;
+        Ok(text)
+    }
+
     /// Reads a content.
     pub(super) fn decode(bytes: &[u8]) -> Got<Self> {
         let mut input = Input::new(bytes);
@@ -131,6 +156,13 @@ impl Content {
         input.end()?;
         Ok(Self { kind, text, facts, flags, link, withheld })
     }
+}
+
+fn skip_texts(input: &mut Input<'_>) -> Got<()> {
+    for _ in 0..input.count(1)? {
+        input.text()?;
+    }
+    Ok(())
 }
 
 fn texts(input: &mut Input<'_>) -> Got<Vec<String>> {
@@ -206,6 +238,7 @@ pub(super) mod tests {
             let read = Content::decode(&bytes).unwrap();
             prop_assert_eq!(read.kind, document.kind);
             prop_assert_eq!(&read.text, &document.content);
+            prop_assert_eq!(Content::text_of(&bytes), Ok(read.text.as_deref()));
             prop_assert_eq!(&read.link, &document.link);
             prop_assert_eq!(&read.withheld, &document.withheld);
             prop_assert!(!read.flags.contains(&Flag::Gone));
@@ -219,6 +252,7 @@ pub(super) mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>) {
             let _ = Content::decode(&bytes);
+            let _ = Content::text_of(&bytes);
         }
 
         #[test]

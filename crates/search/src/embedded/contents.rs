@@ -154,6 +154,13 @@ impl Contents {
         self.places.keys().copied()
     }
 
+    /// Puts ordinals into the order in which they lie on disk, so that each block is unpacked once.
+    pub(super) fn sort(&self, ordinals: &mut [u32]) {
+        ordinals.sort_by_cached_key(|ordinal| {
+            self.places.get(ordinal).map_or((u32::MAX, 0), |place| (place.block, place.start))
+        });
+    }
+
     /// The bytes of a content.
     pub(super) fn bytes(&self, ordinal: u32) -> Result<Bytes, Error> {
         let lost = || Error::Broken { path: self.dir.clone(), what: format!("content {ordinal} is lost") };
@@ -187,6 +194,17 @@ impl Contents {
         let Some(source) = self.sources.get(at) else { return true };
         let mut blocks = self.blocks.iter().filter(|block| block.source as usize == at);
         blocks.all(|block| packed(source, block).is_ok_and(|bytes| crc32c::crc32c(&bytes) == block.crc))
+    }
+
+    /// The text of a content; says whether it has one.
+    pub(super) fn text(&self, ordinal: u32, into: &mut String) -> Result<bool, Error> {
+        let bytes = self.bytes(ordinal)?;
+        let text = Content::text_of(bytes.get()).map_err(|e| Error::Broken {
+            path: self.dir.clone(),
+            what: format!("content {ordinal} has no {}", e.0),
+        })?;
+        text.unwrap_or_default().clone_into(into);
+        Ok(text.is_some())
     }
 
     /// A content.

@@ -1,16 +1,15 @@
 //! What is asked of a dictionary of terms: the one on disk ([`super::text`]) and the one in memory ([`super::fresh`]) answer
 //! alike.
 
-use tantivy_fst::Automaton;
-
 use super::bits::Bits;
+use crate::analysis;
 use crate::query::Bound;
-use crate::query::matcher::Matcher;
+use crate::query::matcher::{Automaton, Matcher};
 
 /// Which dictionary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Words of texts, lowercased, with their positions.
+    /// Words of texts, lowercased.
     Words,
     /// Facts, as [`super::terms`] writes them.
     Facts,
@@ -58,6 +57,47 @@ pub(super) struct Phrase<'a> {
     pub slots: Vec<(u32, usize)>,
     /// Moves that are allowed.
     pub slop: u32,
+    /// Two words of ASCII with nothing but what parts words between them.
+    beside: Option<(&'a str, &'a str)>,
+    row: Option<Row>,
+}
+
+/// A phrase without moves, of at most 64 places: which places want each word, as bits.
+#[derive(Debug, Clone)]
+struct Row {
+    /// By the number of the word.
+    places: Vec<u64>,
+    /// Any word may stand there.
+    gaps: u64,
+    last: u32,
+}
+
+impl Row {
+    fn new(slots: &[(u32, usize)], words: usize) -> Option<Self> {
+        let first = slots.iter().map(|(place, _)| *place).min()?;
+        let last = slots.iter().map(|(place, _)| *place).max()? - first;
+        let mut row = Self { places: vec![0; words], gaps: u64::MAX, last: (last < 64).then_some(last)? };
+        for (place, word) in slots {
+            let bit = 1 << (place - first);
+            if row.gaps & bit == 0 {
+                // Two words at one place.
+                return None;
+            }
+            row.gaps &= !bit;
+            *row.places.get_mut(*word)? |= bit;
+        }
+        Some(row)
+    }
+
+    fn is_in(&self, text: &str, words: &[&str]) -> bool {
+        // Bit n says that the last words are those of the places up to n.
+        let mut read = 0_u64;
+        analysis::words_until(text, |_, word| {
+            let fits = words.iter().position(|w| *w == word).and_then(|number| self.places.get(number));
+            read = (read << 1 | 1) & (fits.copied().unwrap_or_default() | self.gaps);
+            read >> self.last & 1 == 1
+        })
+    }
 }
 
 impl<'a> Phrase<'a> {
@@ -72,7 +112,33 @@ impl<'a> Phrase<'a> {
             slots.push((*place, number));
         }
         slots.sort_unstable_by_key(|(place, word)| (*word, *place));
-        Self { words: each, slots, slop }
+        let row = if slop == 0 { Row::new(&slots, each.len()) } else { None };
+        Self { words: each, slots, slop, beside: if slop == 0 { beside(words) } else { None }, row }
+    }
+
+    /// Whether a text has it, which is put into lower case. `positions` is memory that is used again.
+    pub(super) fn is_in(&self, text: &mut str, positions: &mut Vec<Vec<u32>>) -> bool {
+        text.make_ascii_lowercase();
+        // Most texts in which the words stand apart are seen to be none without cutting them into words.
+        if let Some((first, second)) = self.beside
+            && text.is_ascii()
+            && !stand_beside(text, first, second)
+        {
+            return false;
+        }
+        if let Some(row) = &self.row {
+            return row.is_in(text, &self.words);
+        }
+        positions.resize_with(self.words.len(), Vec::new);
+        positions.iter_mut().for_each(Vec::clear);
+        analysis::words_of_lower(text, |position, word| {
+            for (wanted, positions) in self.words.iter().zip(&mut *positions) {
+                if *wanted == word {
+                    positions.push(position);
+                }
+            }
+        });
+        self.fits(positions)
     }
 
     /// Whether a text has it in which the words stand at these positions.
@@ -84,6 +150,35 @@ impl<'a> Phrase<'a> {
         }
         super::phrase::fits(&slots, self.slop)
     }
+}
+
+/// The longest two words of which one follows the other at once.
+fn beside(words: &[(u32, String)]) -> Option<(&str, &str)> {
+    let mut longest: Option<(usize, &str, &str)> = None;
+    for (place, first) in words {
+        for (_, second) in words.iter().filter(|(next, _)| *next == place.saturating_add(1)) {
+            let len = first.len() + second.len();
+            if first.is_ascii() && second.is_ascii() && longest.is_none_or(|(most, _, _)| len > most) {
+                longest = Some((len, first.as_str(), second.as_str()));
+            }
+        }
+    }
+    longest.map(|(_, first, second)| (first, second))
+}
+
+/// Whether a text of ASCII may have two words beside each other: between them there is no letter and no digit.
+fn stand_beside(text: &str, first: &str, second: &str) -> bool {
+    let second = second.trim_start_matches('_').as_bytes();
+    let mut from = 0;
+    while let Some(at) = text.get(from..).and_then(|rest| rest.find(first)) {
+        let behind = text.as_bytes().get(from + at + first.len()..).unwrap_or_default();
+        let gap = behind.iter().take_while(|byte| !byte.is_ascii_alphanumeric()).count();
+        if behind.get(gap..).is_some_and(|next| next.starts_with(second)) {
+            return true;
+        }
+        from += at + 1;
+    }
+    false
 }
 
 /// A pattern behind a head, as a dictionary is walked with it.
@@ -129,6 +224,10 @@ impl Automaton for Behind<'_> {
         }
     }
 
+    fn will_always_match(&self, state: &Self::State) -> bool {
+        matches!(state, Read::Rest(rest) if self.matcher.will_always_match(rest))
+    }
+
     fn accept(&self, state: &Self::State, byte: u8) -> Self::State {
         match state {
             Read::Head(read) if self.head.get(*read) == Some(&byte) => self.at(read + 1),
@@ -148,7 +247,35 @@ pub(super) fn behind(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_phrase_is_found_where_it_stands(
+            text in "[aB_ .,1-]{0,30}|[ab ]{240,300}|[aB _é東]{0,20}", from in 0_usize..12, len in 1_usize..4, slop in 0_u32..2,
+            other in "[ab1_]{1,3}", at in 0_usize..4, without in 0_usize..5,
+        ) {
+            let mut all = Vec::new();
+            analysis::words(&text, |position, word| all.push((position, word.to_owned())));
+            let mut words: Vec<(u32, String)> = all.iter().skip(from).take(len).cloned().collect();
+            if without < words.len() {
+                words.remove(without);
+            }
+            let stands = !words.is_empty();
+            let mut positions = Vec::new();
+            prop_assert_eq!(Phrase::new(&words, slop).is_in(&mut text.clone(), &mut positions), stands);
+            // And with another word in it, what the positions say.
+            if let Some((_, word)) = words.get_mut(at) {
+                *word = other;
+            }
+            let phrase = Phrase::new(&words, slop);
+            let of = |wanted: &&str| all.iter().filter(|(_, w)| w == wanted).map(|(p, _)| *p).collect::<Vec<u32>>();
+            let fits = phrase.fits(&phrase.words.iter().map(of).collect::<Vec<_>>());
+            prop_assert_eq!(phrase.is_in(&mut text.clone(), &mut positions), fits);
+        }
+    }
 
     #[test]
     fn a_pattern_stands_behind_its_head() {
@@ -172,6 +299,9 @@ mod tests {
         assert!(phrase.fits(&[vec![7, 11], vec![8, 12]]));
         assert!(!phrase.fits(&[vec![7, 11], vec![8, 13]]));
         assert!(!phrase.fits::<Vec<u32>>(&[]));
+        let mut positions = Vec::new();
+        assert!(phrase.is_in(&mut "Or TO be\nnot 東 to, be".to_owned(), &mut positions));
+        assert!(!phrase.is_in(&mut "to be not 東京 to be".to_owned(), &mut positions));
     }
 
     #[test]

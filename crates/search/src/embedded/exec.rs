@@ -50,6 +50,16 @@ pub(super) fn asks_contents(set: &Set) -> bool {
     }
 }
 
+/// Whether texts have to be read for a query.
+fn reads_texts(set: &Set) -> bool {
+    match set {
+        Set::All | Set::Nothing => false,
+        Set::And(sets) | Set::Or(sets) => sets.iter().any(reads_texts),
+        Set::Not(set) => reads_texts(set),
+        Set::Leaf { leaf, .. } => matches!(leaf, Leaf::Phrase { .. }),
+    }
+}
+
 /// The first states of a host are no change: nobody knows what was before.
 pub(super) fn is_change(row: &Row) -> bool {
     row.previous.is_some() || row.known_before_ns.is_some()
@@ -63,7 +73,8 @@ impl<'a> Asked<'a> {
         scope: Scope,
         mut each: impl FnMut(u32, &Row, &[Day]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let matches = Matches::new(self, set)?;
+        let within = reads_texts(set).then(|| self.within(scope));
+        let matches = Matches::new(self, set, within.as_ref())?;
         let candidates = matches.candidates();
         let mut scratch = Vec::new();
         for place in candidates.iter() {
@@ -104,7 +115,7 @@ impl<'a> Asked<'a> {
         since_ns: i64,
         until_ns: i64,
     ) -> Result<Vec<(u32, Option<u32>)>, Error> {
-        let matches = Matches::new(self, set)?;
+        let matches = Matches::new(self, set, None)?;
         let mut found = Vec::new();
         let places = host.map_or(0..self.order.len(), |host| self.order.of_host(host));
         for place in places {
@@ -139,27 +150,65 @@ impl<'a> Asked<'a> {
         (!superseded).then_some(day)
     }
 
-    fn plan<'s>(&self, set: &'s Set) -> Result<Plan<'s>, Error> {
+    /// The contents of the rows that a scope may have.
+    fn within(&self, scope: Scope) -> Bits {
+        let may = |row: &Row| match scope {
+            Scope::Days { first, last } => row.first_day <= last && row.last_day >= first,
+            Scope::At { ns } => (row.since_ns..row.until_ns).contains(&ns),
+            Scope::Changed { since_ns, until_ns } => (since_ns..until_ns).contains(&row.since_ns),
+        };
+        let places = Bits::of(self.order.len(), |place| {
+            self.order.row(self.table, place).is_some_and(|(_, row)| may(row))
+        });
+        self.order.contents_of(&places, self.contents.count)
+    }
+
+    /// Texts are read only of contents that are within a set: of others nobody wants to know.
+    fn plan<'s>(&self, set: &'s Set, within: Option<&Bits>) -> Result<Plan<'s>, Error> {
         Ok(match set {
             Set::All => Plan::All,
             Set::Nothing => Plan::Nothing,
-            Set::And(sets) => Plan::And(self.plans(sets)?),
-            Set::Or(sets) => Plan::Or(self.plans(sets)?),
-            Set::Not(set) => Plan::Not(Box::new(self.plan(set)?)),
+            Set::And(sets) => Plan::And(self.plans_of_all(sets, within)?),
+            Set::Or(sets) => {
+                Plan::Or(sets.iter().map(|set| self.plan(set, within)).collect::<Result<_, _>>()?)
+            }
+            Set::Not(set) => Plan::Not(Box::new(self.plan(set, within)?)),
             Set::Leaf { field, leaf } if field == "day" => Plan::Day(leaf),
-            Set::Leaf { field, leaf } => Plan::Rows(self.leaf(field, leaf)?),
+            Set::Leaf { field, leaf } => Plan::Rows(self.leaf(field, leaf, within)?),
         })
     }
 
-    fn plans<'s>(&self, sets: &'s [Set]) -> Result<Vec<Plan<'s>>, Error> {
-        sets.iter().map(|set| self.plan(set)).collect()
+    /// Of sets of which all have to match, first those that the dictionaries know; texts are read of what is left then.
+    fn plans_of_all<'s>(&self, sets: &'s [Set], within: Option<&Bits>) -> Result<Vec<Plan<'s>>, Error> {
+        let (slow, quick): (Vec<&Set>, Vec<&Set>) = sets.iter().partition(|set| reads_texts(set));
+        let mut plans = Vec::with_capacity(sets.len());
+        for set in quick {
+            plans.push(self.plan(set, within)?);
+        }
+        if slow.is_empty() {
+            return Ok(plans);
+        }
+        let mut rows = Bits::all(self.order.len());
+        for plan in &plans {
+            if let Plan::Rows(bits) = plan {
+                rows.and(bits);
+            }
+        }
+        let mut left = self.order.contents_of(&rows, self.contents.count);
+        if let Some(within) = within {
+            left.and(within);
+        }
+        for set in slow {
+            plans.push(self.plan(set, Some(&left))?);
+        }
+        Ok(plans)
     }
 
-    fn leaf(&self, field: &str, leaf: &Leaf) -> Result<Bits, Error> {
+    fn leaf(&self, field: &str, leaf: &Leaf, within: Option<&Bits>) -> Result<Bits, Error> {
         if !leaves::of_content(field) {
             return Ok(leaves::rows(self.table, self.order, field, leaf));
         }
-        let mut rows = self.order.by_content(&self.contents.leaf(field, leaf)?);
+        let mut rows = self.order.by_content(&self.contents.leaf(field, leaf, within)?);
         if field == "flags"
             && let Some(gone) = leaves::gone(self.table, self.order, leaf)
         {
@@ -205,8 +254,8 @@ struct Known {
 }
 
 impl<'a> Matches<'a> {
-    fn new(asked: &Asked<'_>, set: &'a Set) -> Result<Self, Error> {
-        let plan = asked.plan(set)?;
+    fn new(asked: &Asked<'_>, set: &'a Set, within: Option<&Bits>) -> Result<Self, Error> {
+        let plan = asked.plan(set, within)?;
         let mut tests = Vec::new();
         days_asked(&plan, &mut tests);
         let by_day = !tests.is_empty();

@@ -21,6 +21,9 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::{At, Error};
 
+/// The name of the file that the one writer locks.
+pub(super) const LOCK: &str = "lock";
+
 const DIR_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
 /// A writer tries this often to get the lock: the one before may be about to end.
@@ -112,7 +115,7 @@ pub(super) struct Lock {
 
 impl Lock {
     pub(super) fn take(dir: &Path) -> Result<Self, Error> {
-        let path = dir.join("lock");
+        let path = dir.join(LOCK);
         let mut options = OpenOptions::new();
         let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
         options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE).custom_flags(nofollow);

@@ -6,6 +6,7 @@ use super::codec::Input;
 use super::content::Content;
 use super::sealed::{Head, read_hosts, read_rows};
 use super::table::Table;
+use super::text::read_anything;
 
 /// Reads the bytes as every payload of the store; the first byte says as which. Returning at all is the test.
 pub fn all(bytes: &[u8]) {
@@ -20,6 +21,7 @@ pub fn all(bytes: &[u8]) {
         5 => {
             let _ = read_hosts(payload, &mut table);
         }
+        7 => read_anything(payload),
         _ => {
             let _ = read_rows(payload, &mut table);
         }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::exec::{self, Asked};
 use super::fresh::Fresh;
-use super::leaves::{self, Contents};
+use super::leaves::{self, Contents, Read};
 use super::order::Order;
 use super::store::{Content, Store};
 use super::table::Row;
@@ -77,8 +77,7 @@ impl Index {
 
     /// See [`crate::Backend::search`].
     pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
-        let read = |ordinal| self.read(ordinal);
-        let asked = self.asked(&query.set, None, &read)?;
+        let asked = self.asked(&query.set, None)?;
         let mut page = Page::default();
         asked.found(&query.set, scope, |_, row, days| {
             page.total += days.len() as u64;
@@ -91,8 +90,7 @@ impl Index {
 
     /// See [`crate::Backend::hosts`].
     pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
-        let read = |ordinal| self.read(ordinal);
-        let asked = self.asked(&query.set, None, &read)?;
+        let asked = self.asked(&query.set, None)?;
         let mut hosts = BTreeSet::new();
         let mut last = None;
         asked.found(&query.set, scope, |_, row, _| {
@@ -107,8 +105,7 @@ impl Index {
 
     /// See [`crate::Backend::values`].
     pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<Held>, Error> {
-        let read = |ordinal| self.read(ordinal);
-        let asked = self.asked(&query.set, Some(field), &read)?;
+        let asked = self.asked(&query.set, Some(field))?;
         values::values(&asked, field, &query.set, scope)
     }
 
@@ -144,8 +141,7 @@ impl Index {
         scope: Scope,
         take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let read = |ordinal| self.read(ordinal);
-        let asked = self.asked(&query.set, None, &read)?;
+        let asked = self.asked(&query.set, None)?;
         asked.found(&query.set, scope, |at, _, days| {
             let Some((last, others)) = days.split_last() else { return Ok(()) };
             let document = self.store.document(at)?;
@@ -170,8 +166,7 @@ impl Index {
             Some(ordinal) => ordinal,
             None => None,
         };
-        let read = |ordinal| self.read(ordinal);
-        let asked = self.asked(&query.set, None, &read)?;
+        let asked = self.asked(&query.set, None)?;
         let found = asked.changed(&query.set, host, since_ns, until_ns)?;
         if found.len() > CHANGES_MAX {
             return Err(Error::Cannot(format!(
@@ -197,25 +192,15 @@ impl Index {
     }
 
     /// What a query, and the values of a field, are asked of.
-    fn asked<'a>(
-        &'a self,
-        set: &Set,
-        field: Option<&str>,
-        read: &'a dyn Fn(u32) -> Result<Option<Content>, Error>,
-    ) -> Result<Asked<'a>, Error> {
+    fn asked<'a>(&'a self, set: &Set, field: Option<&str>) -> Result<Asked<'a>, Error> {
         static NOTHING: OnceLock<Fresh> = OnceLock::new();
         let contents = exec::asks_contents(set) || field.is_some_and(leaves::of_content);
         let fresh = if contents { self.fresh()? } else { NOTHING.get_or_init(Fresh::default) };
         Ok(Asked {
             table: self.store.table(),
             order: &self.order,
-            contents: Contents { text: &self.text, fresh, count: self.store.contents(), read },
+            contents: Contents { text: &self.text, fresh, count: self.store.contents(), store: self },
         })
-    }
-
-    /// A content that a row has.
-    fn read(&self, ordinal: u32) -> Result<Option<Content>, Error> {
-        words::whole(&self.store, ordinal)
     }
 
     fn fresh(&self) -> Result<&Fresh, Error> {
@@ -242,5 +227,26 @@ impl Index {
             size: stat.map(|stat| stat.size),
             mtime_ns: stat.map(|stat| stat.mtime_ns),
         }
+    }
+}
+
+impl Read for Index {
+    fn read(&self, ordinal: u32) -> Result<Option<Content>, Error> {
+        words::whole(&self.store, ordinal)
+    }
+
+    fn text(&self, ordinal: u32, into: &mut String) -> Result<bool, Error> {
+        into.clear();
+        if !self.store.live(ordinal) {
+            return Ok(false);
+        }
+        match self.store.contents.text(ordinal, into) {
+            Err(Error::Broken { .. }) => Ok(false),
+            other => other,
+        }
+    }
+
+    fn sort(&self, ordinals: &mut [u32]) {
+        self.store.contents.sort(ordinals);
     }
 }

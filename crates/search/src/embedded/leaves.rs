@@ -29,8 +29,20 @@ pub(super) struct Contents<'a> {
     pub fresh: &'a Fresh,
     /// The first ordinal that there is not.
     pub count: u32,
-    /// Reads a content that a row has; the others are nothing.
-    pub read: &'a dyn Fn(u32) -> Result<Option<Content>, Error>,
+    /// The contents themselves.
+    pub store: &'a dyn Read,
+}
+
+/// Reads contents.
+pub(super) trait Read {
+    /// A content that a row has; the others are nothing.
+    fn read(&self, ordinal: u32) -> Result<Option<Content>, Error>;
+
+    /// Reads the text of one; says whether it has any.
+    fn text(&self, ordinal: u32, into: &mut String) -> Result<bool, Error>;
+
+    /// Puts ordinals into the order in which contents are read fastest.
+    fn sort(&self, ordinals: &mut [u32]);
 }
 
 impl Contents<'_> {
@@ -41,10 +53,12 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// The contents whose field passes a test.
-    pub(super) fn leaf(&self, field: &str, leaf: &Leaf) -> Result<Bits, Error> {
+    /// The contents whose field passes a test; where texts have to be read for it, only those within a set are looked at.
+    pub(super) fn leaf(&self, field: &str, leaf: &Leaf, within: Option<&Bits>) -> Result<Bits, Error> {
         let mut bits = Bits::none(self.count);
-        if field == fields::DEFAULT {
+        if let (fields::DEFAULT, Leaf::Phrase { words, slop }) = (field, leaf) {
+            self.phrase(&Phrase::new(words, *slop), within, &mut bits)?;
+        } else if field == fields::DEFAULT {
             self.text_leaf(leaf, &mut bits)?;
         } else if field == terms::HASH {
             self.hash_leaf(leaf, &mut bits)?;
@@ -74,20 +88,37 @@ impl Contents<'_> {
             Leaf::Term(word) => Wanted::One(word.clone()),
             Leaf::Terms(matcher) => Wanted::Pattern { head: String::new(), matcher },
             Leaf::Between { low, high } => Wanted::Between(low.clone(), high.clone()),
-            Leaf::Phrase { words, slop } => {
-                let phrase = Phrase::new(words, *slop);
-                self.text.phrase(&phrase, |ordinal| bits.set(ordinal))?;
-                self.fresh.phrase(&phrase, |ordinal| bits.set(ordinal));
-                return Ok(());
-            }
             Leaf::Exists => {
                 self.walk(Part::Facts, &Wanted::One(terms::NO_TEXT.to_owned()), bits)?;
                 bits.invert();
                 return Ok(());
             }
-            Leaf::Number { .. } | Leaf::Time { .. } => return Ok(()),
+            Leaf::Phrase { .. } | Leaf::Number { .. } | Leaf::Time { .. } => return Ok(()),
         };
         self.walk(Part::Words, &wanted, bits)
+    }
+
+    /// The dictionary says who has all the words; where they stand, only the texts do.
+    fn phrase(&self, phrase: &Phrase<'_>, within: Option<&Bits>, bits: &mut Bits) -> Result<(), Error> {
+        let mut candidates = match within {
+            Some(within) if !phrase.words.is_empty() => within.clone(),
+            None if !phrase.words.is_empty() => Bits::all(self.count),
+            _ => return Ok(()),
+        };
+        for word in &phrase.words {
+            let mut having = Bits::none(self.count);
+            self.walk(Part::Words, &Wanted::One((*word).to_owned()), &mut having)?;
+            candidates.and(&having);
+        }
+        let mut ordinals: Vec<u32> = candidates.iter().collect();
+        self.store.sort(&mut ordinals);
+        let (mut text, mut positions) = (String::new(), Vec::new());
+        for ordinal in ordinals {
+            if self.store.text(ordinal, &mut text)? && phrase.is_in(&mut text, &mut positions) {
+                bits.set(ordinal);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -112,7 +143,7 @@ impl Take for FactNames<'_> {
 impl Contents<'_> {
     /// The hash of the text of a content.
     pub(super) fn hash(&self, ordinal: u32) -> Result<Option<String>, Error> {
-        let content = (self.read)(ordinal)?;
+        let content = self.store.read(ordinal)?;
         Ok(content.and_then(|content| content.text).map(|text| sha256(text.as_bytes())))
     }
 

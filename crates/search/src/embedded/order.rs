@@ -80,6 +80,17 @@ impl Order {
     pub(super) fn by_content(&self, contents: &Bits) -> Bits {
         by(&self.contents, |content| contents.has(content))
     }
+
+    /// The contents, below `count`, of the places that are in a set.
+    pub(super) fn contents_of(&self, places: &Bits, count: u32) -> Bits {
+        let mut contents = Bits::none(count);
+        for place in places.iter() {
+            if let Some(content) = self.contents.get(place as usize) {
+                contents.set(*content);
+            }
+        }
+        contents
+    }
 }
 
 fn by(column: &[u32], test: impl Fn(u32) -> bool) -> Bits {

@@ -29,8 +29,6 @@ pub(super) struct Words {
     opened: u32,
     /// Opened when it is first needed.
     writer: Option<TextWriter>,
-    /// Contents without a row, when they were last taken out.
-    dead: u32,
     done: Option<Instant>,
     failed: Option<Instant>,
 }
@@ -39,7 +37,7 @@ impl Words {
     /// For the index of words of a store that was just opened.
     pub(super) fn new(dir: &Path, store: &Store) -> Self {
         let dir = dir.join(text::FOLDER);
-        Self { dir, opened: store.contents(), writer: None, dead: 0, done: None, failed: None }
+        Self { dir, opened: store.contents(), writer: None, done: None, failed: None }
     }
 
     /// After a batch: commits when it is worth it.
@@ -62,19 +60,13 @@ impl Words {
         self.attempt(store, |pending| pending > 0)
     }
 
-    /// After the store was sealed: takes out what no row has.
+    /// After the store was sealed: takes out what no row has, and makes the rest dense.
     pub(super) fn tidy(&mut self, store: &Store) -> Result<(), Error> {
-        let dead = (0..store.contents()).filter(|ordinal| !store.live(*ordinal)).count() as u32;
-        if dead == self.dead {
-            return Ok(());
-        }
         let writer = self.writer()?;
         for ordinal in (0..writer.committed()).filter(|ordinal| !store.live(*ordinal)) {
             writer.delete(ordinal);
         }
-        self.attempt(store, |_| true)?;
-        self.dead = dead;
-        Ok(())
+        writer.condense()
     }
 
     /// Commits all that the store has, if what is pending is worth it.

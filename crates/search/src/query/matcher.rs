@@ -12,15 +12,36 @@ pub(super) mod terms;
 
 use std::sync::Arc;
 
-use tantivy_fst::Automaton;
-
 use self::table::{DEAD, STATES_MAX, Table};
 use self::terms::{Terms, TooComplex};
 use super::fuzzy::{Near, Row};
 use super::{lucene_regex, wildcard};
 
-/// A pattern that takes some terms and not others. It walks over the bytes of UTF-8, so that tantivy's dictionary can be
-/// walked with it without looking at every term.
+/// A walk over the bytes of a term that can tell early that nothing which begins like this is taken, so that a dictionary is
+/// walked without looking at every term.
+pub trait Automaton {
+    /// Where the walk is.
+    type State: Clone;
+
+    /// Before the first byte.
+    fn start(&self) -> Self::State;
+
+    /// Whether a term that ends here is taken.
+    fn is_match(&self, state: &Self::State) -> bool;
+
+    /// Whether a term that goes on from here may be taken.
+    fn can_match(&self, state: &Self::State) -> bool;
+
+    /// Whether everything that goes on from here is taken.
+    fn will_always_match(&self, _state: &Self::State) -> bool {
+        false
+    }
+
+    /// After one more byte.
+    fn accept(&self, state: &Self::State, byte: u8) -> Self::State;
+}
+
+/// A pattern that takes some terms and not others. It walks over the bytes of UTF-8.
 #[derive(Debug, Clone)]
 pub struct Matcher {
     how: Arc<How>,

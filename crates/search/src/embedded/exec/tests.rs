@@ -375,6 +375,24 @@ fn scope() -> impl Strategy<Value = Scope> {
     ]
 }
 
+struct Pool(Vec<Content>);
+
+impl leaves::Read for Pool {
+    fn read(&self, ordinal: u32) -> Result<Option<Content>, Error> {
+        Ok(self.0.get(ordinal as usize).cloned())
+    }
+
+    fn text(&self, ordinal: u32, into: &mut String) -> Result<bool, Error> {
+        let text = self.0.get(ordinal as usize).and_then(|content| content.text.as_deref());
+        text.unwrap_or_default().clone_into(into);
+        Ok(text.is_some())
+    }
+
+    fn sort(&self, ordinals: &mut [u32]) {
+        ordinals.reverse();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -405,11 +423,11 @@ proptest! {
         writer.commit(committed).unwrap();
         let text = Text::open(dir.path()).unwrap();
         prop_assert_eq!(text.committed(), committed);
-        let read = |ordinal: u32| Ok(contents.get(ordinal as usize).cloned());
+        let pool = Pool(contents.clone());
         let asked = Asked {
             table: &table,
             order: &order,
-            contents: Contents { text: &text, fresh: &fresh, count: 16, read: &read },
+            contents: Contents { text: &text, fresh: &fresh, count: 16, store: &pool },
         };
         for (set, scope) in &queries {
             let mut found = Vec::new();

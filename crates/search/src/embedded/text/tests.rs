@@ -29,14 +29,6 @@ fn having(dir: &Path, word: &str) -> Vec<u32> {
 }
 
 #[test]
-fn a_commit_says_where_it_ends() {
-    assert_eq!(committed(Some(&payload(17))), Some(17));
-    for other in [None, Some(""), Some("17"), Some("0 17"), Some("1 x")] {
-        assert_eq!(committed(other), None, "{other:?}");
-    }
-}
-
-#[test]
 fn what_is_committed_is_found_and_nothing_twice() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Text::open_writer(dir.path()).unwrap();
@@ -98,17 +90,30 @@ fn deleted_contents_go_and_make_room() {
 }
 
 #[test]
-fn an_index_of_another_format_is_made_again() {
+fn an_index_that_cannot_be_used_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Text::open_writer(dir.path()).unwrap();
     writer.add(0, &content("swap")).unwrap();
     writer.commit(1).unwrap();
     drop(writer);
-    let meta = dir.path().join("meta.json");
-    let good = std::fs::read_to_string(&meta).unwrap();
-    assert!(good.contains("\"1 1\""), "{good}");
-    for bad in [good.replace("\"1 1\"", "\"0 1\""), good.replace("ordinal", "number"), "{".to_owned()] {
-        std::fs::write(&meta, &bad).unwrap();
+    let cut = |name: &str| {
+        let path = dir.path().join(name);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    };
+    let tantivy = || {
+        std::fs::remove_file(dir.path().join("commit")).unwrap();
+        std::fs::write(dir.path().join("meta.json"), "{}").unwrap();
+    };
+    let damages: [&dyn Fn(); 4] = [
+        &|| cut("commit"),
+        &|| cut("0000000001.words"),
+        &|| std::fs::remove_file(dir.path().join("0000000001.words")).unwrap(),
+        // Version 1.
+        &tantivy,
+    ];
+    for damage in damages {
+        damage();
         // Whoever asks meanwhile reads the store.
         assert_eq!(Text::open(dir.path()).unwrap().committed(), 0);
         let mut writer = Text::open_writer(dir.path()).unwrap();
@@ -118,6 +123,44 @@ fn an_index_of_another_format_is_made_again() {
         assert_eq!(having(dir.path(), "again"), [0]);
         assert!(having(dir.path(), "swap").is_empty());
     }
+    assert!(!dir.path().join("meta.json").exists());
+}
+
+#[test]
+fn a_block_that_was_changed_is_an_error_and_made_again_when_it_is_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Text::open_writer(dir.path()).unwrap();
+    for ordinal in 0..2 {
+        writer.add(ordinal, &content("swap")).unwrap();
+        writer.commit(ordinal + 1).unwrap();
+    }
+    let path = dir.path().join("0000000001.words");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let mut bits = Bits::none(2);
+    let asked = Text::open(dir.path()).unwrap().walk(Part::Words, &Wanted::One("swap".to_owned()), &mut bits);
+    assert!(matches!(asked, Err(Error::Broken { .. })));
+    writer.condense().unwrap();
+    assert_eq!(writer.committed(), 0);
+}
+
+#[test]
+fn dense_it_is_one_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Text::open_writer(dir.path()).unwrap();
+    for round in 0..5 {
+        writer.add(round, &content(&format!("all {round}"))).unwrap();
+        writer.commit(round + 1).unwrap();
+    }
+    writer.delete(3);
+    writer.condense().unwrap();
+    assert_eq!(having(dir.path(), "all"), [0, 1, 2, 4]);
+    assert_eq!(Text::open(dir.path()).unwrap().segments.len(), 1);
+    let files = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<String> = files.collect();
+    files.sort();
+    assert_eq!(files, ["0000000006.words", "commit", "lock"]);
 }
 
 #[test]

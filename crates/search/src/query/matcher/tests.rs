@@ -1,7 +1,6 @@
 use proptest::prelude::*;
-use tantivy_fst::Automaton;
 
-use super::{Matcher, State};
+use super::{Automaton, Matcher, State};
 
 /// What a dictionary sees: byte by byte, with a look at every state on the way.
 fn walk(matcher: &Matcher, term: &str) -> bool {
