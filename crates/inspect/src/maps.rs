@@ -6,33 +6,61 @@
 //! ```
 
 /// More executable mappings than any program has.
-const MAPPINGS_MAX: usize = 8192;
+const EXECUTABLE_MAX: usize = 8192;
+/// More than any program has of all: the kernel's own bound, `vm.max_map_count`, is 65,530 unless somebody raised it.
+const MAPPINGS_MAX: usize = 1 << 20;
 /// What the kernel appends to the name of a file that was removed.
 const DELETED: &str = " (deleted)";
 
-/// A mapping that holds code.
+/// What a process may do with a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Read it.
+    pub read: bool,
+    /// Write to it.
+    pub write: bool,
+    /// Run it.
+    pub execute: bool,
+    /// Whether others see what it writes.
+    pub shared: bool,
+}
+
+/// A mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mapping {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+pub struct Mapping {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind its last.
+    pub end: u64,
+    /// What the process may do with it.
+    pub access: Access,
     /// Where in the file it begins.
-    pub(crate) offset: u64,
-    pub(crate) inode: u64,
+    pub offset: u64,
+    /// The file's inode; zero where there is none.
+    pub inode: u64,
     /// The path of the file in the process' own view; `[vdso]` and the like; empty where there is none.
-    pub(crate) path: String,
+    pub path: String,
     /// Whether the file has been removed, or replaced, since.
-    pub(crate) is_deleted: bool,
+    pub is_deleted: bool,
 }
 
 impl Mapping {
+    /// Its size in addresses, of which not all need be in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
     /// Whether there is a file behind it.
-    pub(crate) fn is_file(&self) -> bool {
+    #[must_use]
+    pub fn is_file(&self) -> bool {
         self.path.starts_with('/') && self.inode != 0
     }
 
     /// Whether it is memory that the program filled itself, as JIT compilers do. Such memory may have a name (from Linux 5.17
     /// on), or the path of a file that is none: Erlang and .NET map the same pages twice, to write here and run there.
-    pub(crate) fn is_memory(&self) -> bool {
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
         let of_memory = ["[anon:", "[anon_shmem:", "/memfd:", "/dev/zero"];
         self.path.is_empty()
             || of_memory.iter().any(|start| self.path.starts_with(start))
@@ -40,7 +68,8 @@ impl Mapping {
     }
 
     /// How a frame names it: the last part of the path.
-    pub(crate) fn module(&self) -> &str {
+    #[must_use]
+    pub fn module(&self) -> &str {
         if self.path.is_empty() {
             return "anon";
         }
@@ -51,8 +80,26 @@ impl Mapping {
 
 /// The executable mappings, in the order of their addresses. Lines that make no sense are passed over.
 pub(crate) fn parse(text: &str) -> Vec<Mapping> {
+    let executable = |mapping: &Mapping| mapping.access.execute;
+    let mut mappings: Vec<Mapping> =
+        text.lines().filter_map(mapping).filter(executable).take(EXECUTABLE_MAX).collect();
+    mappings.sort_by_key(|mapping| mapping.start);
+    mappings
+}
+
+/// All mappings, in the order of their addresses, none overlapping. Lines that make no sense are passed over.
+pub(crate) fn parse_all(text: &str) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = text.lines().filter_map(mapping).take(MAPPINGS_MAX).collect();
     mappings.sort_by_key(|mapping| mapping.start);
+    // The file is written piece by piece while the process maps and unmaps: the one that was read first is kept.
+    let mut behind = 0;
+    mappings.retain(|mapping| {
+        let is_free = mapping.start >= behind && mapping.start < mapping.end;
+        if is_free {
+            behind = mapping.end;
+        }
+        is_free
+    });
     mappings
 }
 
@@ -64,19 +111,22 @@ fn mapping(line: &str) -> Option<Mapping> {
         Some(word)
     };
     let (start, end) = word()?.split_once('-')?;
-    let access = word()?;
+    let access = word()?.as_bytes().first_chunk::<4>().copied()?;
     let offset = word()?;
     word()?;
     let (inode, path) = rest.split_once(' ').unwrap_or((rest, ""));
-    if access.as_bytes().get(2) != Some(&b'x') {
-        return None;
-    }
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let path = path.trim_start();
     let is_deleted = path.ends_with(DELETED);
     Some(Mapping {
         start: hex(start)?,
         end: hex(end)?,
+        access: Access {
+            read: access[0] == b'r',
+            write: access[1] == b'w',
+            execute: access[2] == b'x',
+            shared: access[3] == b's',
+        },
         offset: hex(offset)?,
         inode: inode.parse().ok()?,
         path: path.strip_suffix(DELETED).unwrap_or(path).to_owned(),
@@ -122,6 +172,17 @@ nonsense
         assert_eq!(at(0x55d0_0000_0000), None, "no code there");
         assert_eq!(at(0x55d0_0000_3000), None, "behind the end");
         assert_eq!(at(0), None);
+    }
+
+    #[test]
+    fn all_mappings_are_there_when_asked_for() {
+        let all = parse_all(MAPS);
+        assert_eq!(all.len(), 7);
+        assert!(all[0].access.read && !all[0].access.write && !all[0].access.execute);
+        assert!(all.iter().all(|m| m.access.shared == m.path.contains("memfd")));
+        // Read while it changed: the second overlaps the first.
+        let torn = parse_all("1000-3000 rw-p 0 0:0 0\n2000-4000 rw-p 0 0:0 0\n4000-4000 rw-p 0 0:0 0\n");
+        assert_eq!(torn.iter().map(|m| (m.start, m.end)).collect::<Vec<_>>(), [(0x1000, 0x3000)]);
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl Process {
         }
     }
 
+    /// Its id in its own PID namespace.
+    pub(crate) fn own_pid(&self) -> u32 {
+        self.own_pid
+    }
+
     /// Whether it holds a file open.
     pub(crate) fn holds_root(&self) -> bool {
         matches!(self.root, Root::Other(_))

@@ -1,0 +1,60 @@
+//! Why a process could not be looked into.
+
+use std::io;
+
+/// What went wrong, in words for whoever asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is none.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// Its id.
+        pid: u32,
+    },
+    /// It was there, and is no more: it ended, or runs another program now.
+    #[error("process {pid} ended, or runs another program, while it was looked at")]
+    Ended {
+        /// Its id.
+        pid: u32,
+    },
+    /// It has no memory of its own.
+    #[error("process {pid} is a thread of the kernel: it has no memory of its own")]
+    Kernel {
+        /// Its id.
+        pid: u32,
+    },
+    /// The kernel does not let us.
+    #[error(
+        "the memory of process {pid} may not be read: run as root, or as its user where kernel.yama.ptrace_scope allows it"
+    )]
+    Denied {
+        /// Its id.
+        pid: u32,
+    },
+    /// A file could not be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was given is nothing that can be read.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+impl Error {
+    /// What a failed call on a file of `/proc/PID` means.
+    pub(crate) fn of_process(pid: u32, path: String, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(code) if code == rustix::io::Errno::SRCH.raw_os_error() => Error::Ended { pid },
+            _ => match source.kind() {
+                io::ErrorKind::NotFound => Error::NoProcess { pid },
+                io::ErrorKind::PermissionDenied => Error::Denied { pid },
+                _ => Error::Io { path, source },
+            },
+        }
+    }
+}

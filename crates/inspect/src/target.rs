@@ -1,0 +1,306 @@
+//! A living process that is looked into.
+//!
+//! Its memory is read through `/proc/PID/mem`. That file belongs to the memory that the process had when it was opened: whatever
+//! becomes of the process and its id, no other program's memory is ever read through it. Pages that are not in memory are left
+//! alone, as `/proc/PID/pagemap` tells them.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::maps::{self, Mapping};
+use crate::memory::{Memory, Pagemap, Pages, Word};
+use crate::process::{Budget, Process};
+
+/// Bytes of the header of an ELF file, and where in it the class stands.
+const ELF_MAGIC: &[u8; 4] = b"\x7fELF";
+
+/// A process, or rather the program that it ran when this was made.
+pub struct Target {
+    pid: u32,
+    /// Clock ticks after boot: with the id it says which process is meant.
+    start_ticks: u64,
+    comm: String,
+    word: Word,
+    mappings: Vec<Mapping>,
+    mem: File,
+    pagemap: Option<Pagemap>,
+    process: Process,
+}
+
+impl Target {
+    /// Opens a process.
+    ///
+    /// # Errors
+    ///
+    /// There is none, it is one of the kernel's, or its memory may not be read.
+    pub fn open(pid: u32) -> Result<Self, Error> {
+        let (start_ticks, comm) = stat(pid)?;
+        // What has no memory: it ends just now, or is a thread of the kernel.
+        let without = |error| match error {
+            Error::Ended { pid } if stat(pid).is_ok_and(|(ticks, _)| ticks == start_ticks) => {
+                Error::Kernel { pid }
+            }
+            error => error,
+        };
+        let path = format!("/proc/{pid}/mem");
+        let mem = File::open(&path).map_err(|e| without(Error::of_process(pid, path, e)))?;
+        let mappings = read_mappings(pid).map_err(without)?;
+        if mappings.is_empty() {
+            return Err(without(Error::Ended { pid }));
+        }
+        let pagemap = File::open(format!("/proc/{pid}/pagemap")).ok().map(Pagemap::new);
+        let process = Process::read(pid, true, &mut Budget::default());
+        let target = Self {
+            pid,
+            start_ticks,
+            comm,
+            word: word(pid).unwrap_or(Word::Eight),
+            mappings,
+            mem,
+            pagemap,
+            process,
+        };
+        target.check()?;
+        Ok(target)
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// When it began, in clock ticks after boot.
+    #[must_use]
+    pub fn start_ticks(&self) -> u64 {
+        self.start_ticks
+    }
+
+    /// Its name, as the kernel has it.
+    #[must_use]
+    pub fn comm(&self) -> &str {
+        &self.comm
+    }
+
+    /// Whether it is still the same process with the same memory.
+    ///
+    /// # Errors
+    ///
+    /// It ended, or runs another program now.
+    pub fn check(&self) -> Result<(), Error> {
+        let ended = || Error::Ended { pid: self.pid };
+        if stat(self.pid).map_err(|_| ended())?.0 != self.start_ticks {
+            return Err(ended());
+        }
+        // What was mapped for longest is gone only when all of the memory is: the process ended, or began another program.
+        let lowest = self.mappings.iter().find(|mapping| mapping.access.execute).ok_or_else(ended)?;
+        match self.mem.read_at(&mut [0], lowest.start) {
+            Ok(1) => Ok(()),
+            _ => Err(ended()),
+        }
+    }
+
+    /// Sees what was mapped since.
+    ///
+    /// # Errors
+    ///
+    /// It ended, or runs another program now.
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        let mappings = read_mappings(self.pid)?;
+        self.check()?;
+        self.mappings = mappings;
+        Ok(())
+    }
+
+    /// The path by which the file behind a mapping can be opened from here, whatever the process sees as `/`; `None` where there
+    /// is no file, or it is not to be had any more.
+    #[must_use]
+    pub fn file(&self, mapping: &Mapping) -> Option<PathBuf> {
+        self.process.file(mapping)
+    }
+
+    /// Its id in its own PID namespace.
+    #[must_use]
+    pub fn own_pid(&self) -> u32 {
+        self.process.own_pid()
+    }
+
+    /// How many pages of a range are in memory and in swap; `None` where the kernel does not say.
+    #[must_use]
+    pub fn pages(&self, start: u64, end: u64) -> Option<Pages> {
+        self.pagemap.as_ref()?.count(start, end).ok()
+    }
+}
+
+impl Memory for Target {
+    fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+
+    fn word(&self) -> Word {
+        self.word
+    }
+
+    fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        // The file has the addresses as offsets, which are signed: what lies above is the kernel's.
+        while done < into.len() {
+            let Some(at) = address.checked_add(done as u64).filter(|at| i64::try_from(*at).is_ok()) else {
+                break;
+            };
+            match self.mem.read_at(&mut into[done..], at) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => done += count,
+            }
+        }
+        done
+    }
+
+    fn resident(&self, start: u64, end: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
+        let mapped: Vec<(u64, u64)> = self
+            .mappings
+            .iter()
+            .map(|mapping| (mapping.start.max(start), mapping.end.min(end)))
+            .filter(|(from, to)| from < to)
+            .collect();
+        let mut goes_on = true;
+        for (from, to) in mapped {
+            let mut pass = |from, to| {
+                goes_on = take(from, to);
+                goes_on
+            };
+            // Where it cannot be told (an old kernel, another user), nothing counts as resident: guessing would swap pages in.
+            if let Some(pagemap) = &self.pagemap
+                && pagemap.present(from, to, &mut pass).is_err()
+            {
+                return;
+            }
+            if !goes_on {
+                return;
+            }
+        }
+    }
+}
+
+/// The start time and the name, of `/proc/PID/stat`.
+fn stat(pid: u32) -> Result<(u64, String), Error> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read(&path).map_err(|e| Error::of_process(pid, path, e))?;
+    let text = String::from_utf8_lossy(&text);
+    let parsed = || {
+        let (head, rest) = text.rsplit_once(") ")?;
+        let comm = head.split_once('(')?.1;
+        // The third field of the file is the first of the rest; the start time is the 22nd.
+        Some((rest.split(' ').nth(19)?.parse().ok()?, comm.to_owned()))
+    };
+    parsed().ok_or_else(|| Error::Unusable(format!("/proc/{pid}/stat has another form: {}", text.trim_end())))
+}
+
+fn read_mappings(pid: u32) -> Result<Vec<Mapping>, Error> {
+    let path = format!("/proc/{pid}/maps");
+    let mut text = Vec::new();
+    File::open(&path)
+        .and_then(|mut file| file.read_to_end(&mut text))
+        .map_err(|e| Error::of_process(pid, path, e))?;
+    Ok(maps::parse_all(&String::from_utf8_lossy(&text)))
+}
+
+/// The class of the program that it runs.
+fn word(pid: u32) -> Option<Word> {
+    let mut head = [0; 5];
+    File::open(format!("/proc/{pid}/exe")).ok()?.read_exact(&mut head).ok()?;
+    match (head.first_chunk::<4>() == Some(ELF_MAGIC), head[4]) {
+        (true, 1) => Some(Word::Four),
+        (true, 2) => Some(Word::Eight),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_process_is_read_where_it_is() {
+        let bytes: Vec<u8> = (0..10_000_u32).map(|i| (i % 251) as u8).collect();
+        let own = Target::open(std::process::id()).unwrap();
+        own.check().unwrap();
+        let at = bytes.as_ptr() as u64;
+        let mut read = vec![0; bytes.len()];
+        own.exact(at, &mut read).unwrap();
+        assert_eq!(read, bytes);
+        assert_eq!(own.u8(at + 250), Some(250));
+        assert_eq!(own.word().bytes(), size_of::<usize>());
+        assert_eq!(own.u64(0), None);
+        assert_eq!(own.u64(u64::MAX - 3), None);
+        assert!(own.mapping(at).unwrap().access.write);
+    }
+
+    #[test]
+    fn what_is_not_in_memory_is_left_alone() {
+        let mut own = Target::open(std::process::id()).unwrap();
+        if own.pagemap.is_none() {
+            println!("skipped: /proc/self/pagemap cannot be opened");
+            return;
+        }
+        let page = rustix::param::page_size();
+        // So much comes fresh from the kernel, and of it two pages are touched; a huge page may come for each.
+        const BYTES: usize = 64 << 20;
+        let mut bytes: Vec<u8> = Vec::with_capacity(BYTES);
+        let room = bytes.spare_capacity_mut();
+        room[5 * page].write(1);
+        room[BYTES / 2].write(1);
+        let start = room.as_ptr() as u64;
+        let touched = [start + 5 * page as u64, start + BYTES as u64 / 2];
+        own.refresh().unwrap();
+        let (mut found, mut total) = (0, 0);
+        own.resident(start, start + BYTES as u64, &mut |from, to| {
+            found += touched.iter().filter(|at| (from..to).contains(*at)).count();
+            total += to - from;
+            true
+        });
+        assert_eq!(found, 2);
+        assert!(total < BYTES as u64 / 4, "{total}");
+    }
+
+    #[test]
+    fn there_are_clear_words_for_what_cannot_be_read() {
+        assert!(matches!(Target::open(u32::MAX), Err(Error::NoProcess { .. })));
+        // The kernel's own second process.
+        if fs::read_to_string("/proc/2/comm").is_ok_and(|comm| comm.trim() == "kthreadd") {
+            let error = Target::open(2).err().unwrap();
+            assert!(matches!(error, Error::Kernel { .. } | Error::Denied { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_ends_or_begins_another_program_is_noticed() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read x; exec sleep 60"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let waited = std::time::Instant::now();
+        // A new program is not all there at once.
+        let open = || loop {
+            match Target::open(child.id()) {
+                Ok(target) => return target,
+                Err(error) => assert!(waited.elapsed().as_secs() < 20, "{error}"),
+            }
+        };
+        let before = open();
+        drop(stdin);
+        while before.check().is_ok() && waited.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(matches!(before.check(), Err(Error::Ended { .. })));
+        let after = open();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(after.check(), Err(Error::Ended { .. })));
+    }
+}
