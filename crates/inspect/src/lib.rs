@@ -6,6 +6,7 @@ mod maps;
 pub mod memory;
 mod perfmap;
 mod process;
+pub mod python;
 mod symbols;
 mod target;
 

@@ -1,0 +1,277 @@
+//! What an interpreter says of its own layout: `_Py_DebugOffsets`, at the beginning of `_PyRuntime` since 3.13.
+//!
+//! ```text
+//! cookie "xdebugpy", version (PY_VERSION_HEX), free_threaded, then 64-bit numbers in a fixed order
+//! ```
+//!
+//! The order is Include/internal/pycore_runtime.h (3.13) and pycore_debug_offsets.h (3.14).
+
+use super::layout::Layout;
+use crate::error::Error;
+use crate::memory::Memory;
+
+/// What the structure begins with.
+pub(super) const COOKIE: &[u8; 8] = b"xdebugpy";
+/// No structure that it speaks of is larger: the runtime of 3.13 has 300 KB.
+const OFFSET_MAX: u64 = 8 << 20;
+
+const V13: &[&str] = &[
+    "runtime.size",
+    "runtime.finalizing",
+    "runtime.interpreters",
+    "interp.size",
+    "interp.id",
+    "interp.next",
+    "interp.threads",
+    "interp.gc",
+    "interp.modules",
+    "interp.sysdict",
+    "interp.builtins",
+    "interp.ceval_gil",
+    "interp.gil",
+    "interp.gil_enabled",
+    "interp.gil_locked",
+    "interp.gil_holder",
+    "tstate.size",
+    "tstate.prev",
+    "tstate.next",
+    "tstate.interp",
+    "tstate.frame",
+    "tstate.thread_id",
+    "tstate.native_id",
+    "tstate.datastack",
+    "tstate.status",
+    "frame.size",
+    "frame.previous",
+    "frame.executable",
+    "frame.instr_ptr",
+    "frame.localsplus",
+    "frame.owner",
+    "code.size",
+    "code.filename",
+    "code.name",
+    "code.qualname",
+    "code.linetable",
+    "code.firstlineno",
+    "code.argcount",
+    "code.localsplusnames",
+    "code.localspluskinds",
+    "code.code_adaptive",
+    "object.size",
+    "object.type",
+    "type.size",
+    "type.name",
+    "type.repr",
+    "type.flags",
+    "tuple.size",
+    "tuple.items",
+    "tuple.length",
+    "list.size",
+    "list.items",
+    "list.length",
+    "dict.size",
+    "dict.keys",
+    "dict.values",
+    "float.size",
+    "float.value",
+    "long.size",
+    "long.tag",
+    "long.digits",
+    "bytes.size",
+    "bytes.length",
+    "bytes.items",
+    "str.size",
+    "str.state",
+    "str.length",
+    "str.ascii_size",
+    "gc.size",
+    "gc.collecting",
+];
+
+const V14: &[&str] = &[
+    "runtime.size",
+    "runtime.finalizing",
+    "runtime.interpreters",
+    "interp.size",
+    "interp.id",
+    "interp.next",
+    "interp.threads",
+    "interp.threads_main",
+    "interp.gc",
+    "interp.modules",
+    "interp.sysdict",
+    "interp.builtins",
+    "interp.ceval_gil",
+    "interp.gil",
+    "interp.gil_enabled",
+    "interp.gil_locked",
+    "interp.gil_holder",
+    "interp.code_generation",
+    "interp.tlbc_generation",
+    "tstate.size",
+    "tstate.prev",
+    "tstate.next",
+    "tstate.interp",
+    "tstate.frame",
+    "tstate.thread_id",
+    "tstate.native_id",
+    "tstate.datastack",
+    "tstate.status",
+    "frame.size",
+    "frame.previous",
+    "frame.executable",
+    "frame.instr_ptr",
+    "frame.localsplus",
+    "frame.owner",
+    "frame.stackpointer",
+    "frame.tlbc_index",
+    "code.size",
+    "code.filename",
+    "code.name",
+    "code.qualname",
+    "code.linetable",
+    "code.firstlineno",
+    "code.argcount",
+    "code.localsplusnames",
+    "code.localspluskinds",
+    "code.code_adaptive",
+    "code.tlbc",
+    "object.size",
+    "object.type",
+    "type.size",
+    "type.name",
+    "type.repr",
+    "type.flags",
+    "tuple.size",
+    "tuple.items",
+    "tuple.length",
+    "list.size",
+    "list.items",
+    "list.length",
+    "set.size",
+    "set.used",
+    "set.table",
+    "set.mask",
+    "dict.size",
+    "dict.keys",
+    "dict.values",
+    "float.size",
+    "float.value",
+    "long.size",
+    "long.tag",
+    "long.digits",
+    "bytes.size",
+    "bytes.length",
+    "bytes.items",
+    "str.size",
+    "str.state",
+    "str.length",
+    "str.ascii_size",
+    "gc.size",
+    "gc.collecting",
+    "gen.size",
+    "gen.name",
+    "gen.iframe",
+    "gen.frame_state",
+];
+
+/// The version and whether it is free-threaded, of a structure that has the cookie.
+pub(super) fn version<M: Memory + ?Sized>(memory: &M, runtime: u64) -> Option<(u64, bool)> {
+    let mut head = [0; 24];
+    memory.exact(runtime, &mut head)?;
+    if head.first_chunk::<8>() != Some(COOKIE) {
+        return None;
+    }
+    let word = |at: usize| head[at..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    Some((word(8), word(16) != 0))
+}
+
+/// The table of the version, corrected by what the process says.
+pub(super) fn apply<M: Memory + ?Sized>(
+    memory: &M,
+    runtime: u64,
+    table: &Layout,
+) -> Result<(Layout, u64), Error> {
+    let names = if table.minor == 13 { V13 } else { V14 };
+    let mut offsets = Vec::with_capacity(names.len());
+    for i in 0..names.len() as u64 {
+        let offset = memory.u64(runtime.wrapping_add(24 + 8 * i)).filter(|offset| *offset <= OFFSET_MAX);
+        offsets.push(offset.ok_or_else(|| {
+            Error::Unusable(
+                "the interpreter's own account of its layout (_Py_DebugOffsets) makes no sense".to_owned(),
+            )
+        })?);
+    }
+    let of = |name: &str| names.iter().position(|known| *known == name).and_then(|i| offsets.get(i)).copied();
+    let mut layout = table.clone();
+    let set = |field: &mut u64, name: &str| *field = of(name).unwrap_or(*field);
+    let set_some = |field: &mut Option<u64>, name: &str| *field = of(name).or(*field);
+    set_some(&mut layout.runtime_interpreters, "runtime.interpreters");
+    set(&mut layout.interp_size, "interp.size");
+    set_some(&mut layout.interp_id, "interp.id");
+    set(&mut layout.interp_next, "interp.next");
+    set(&mut layout.interp_threads, "interp.threads");
+    set_some(&mut layout.interp_gc, "interp.gc");
+    set(&mut layout.interp_modules, "interp.modules");
+    set(&mut layout.tstate_next, "tstate.next");
+    set(&mut layout.tstate_interp, "tstate.interp");
+    set(&mut layout.tstate_frame, "tstate.frame");
+    set(&mut layout.tstate_thread_id, "tstate.thread_id");
+    set_some(&mut layout.tstate_native_id, "tstate.native_id");
+    set(&mut layout.frame_previous, "frame.previous");
+    set(&mut layout.frame_code, "frame.executable");
+    set(&mut layout.frame_localsplus, "frame.localsplus");
+    set_some(&mut layout.frame_owner, "frame.owner");
+    set(&mut layout.frame_stacktop, "frame.stackpointer");
+    set(&mut layout.code_filename, "code.filename");
+    set(&mut layout.code_name, "code.name");
+    set_some(&mut layout.code_qualname, "code.qualname");
+    set(&mut layout.code_firstlineno, "code.firstlineno");
+    set(&mut layout.code_varnames, "code.localsplusnames");
+    set(&mut layout.type_size, "type.size");
+    set(&mut layout.type_name, "type.name");
+    set(&mut layout.type_flags, "type.flags");
+    set(&mut layout.tuple_items, "tuple.items");
+    set(&mut layout.list_size, "list.size");
+    set(&mut layout.list_items, "list.items");
+    set(&mut layout.set_size, "set.size");
+    set(&mut layout.set_table, "set.table");
+    set(&mut layout.set_mask, "set.mask");
+    set(&mut layout.dict_size, "dict.size");
+    set(&mut layout.dict_keys, "dict.keys");
+    set(&mut layout.dict_values, "dict.values");
+    set(&mut layout.long_size, "long.tag");
+    set(&mut layout.long_digits, "long.digits");
+    set(&mut layout.bytes_items, "bytes.items");
+    set(&mut layout.str_size, "str.size");
+    set(&mut layout.str_state, "str.state");
+    set(&mut layout.str_length, "str.length");
+    set(&mut layout.str_ascii_size, "str.ascii_size");
+    set(&mut layout.gen_frame, "gen.iframe");
+    set_some(&mut layout.gen_frame_state, "gen.frame_state");
+    Ok((layout, of("gc.size").unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Image, Word};
+
+    #[test]
+    fn what_the_process_says_goes_before_the_table() {
+        let table = Layout::of(14).unwrap();
+        let mut bytes = [0; 2000];
+        bytes[..8].copy_from_slice(COOKIE);
+        bytes[8..16].copy_from_slice(&0x030e_00f0_u64.to_le_bytes());
+        let at = V14.iter().position(|name| *name == "frame.localsplus").unwrap();
+        bytes[24 + 8 * at..][..8].copy_from_slice(&88_u64.to_le_bytes());
+        let mut image = Image::new(Word::Eight);
+        image.add(0x1000, &bytes, "");
+        assert_eq!(version(&image, 0x1000), Some((0x030e_00f0, false)));
+        assert_eq!(version(&image, 0x1008), None);
+        let (layout, _) = apply(&image, 0x1000, table).unwrap();
+        assert_eq!(layout.frame_localsplus, 88);
+        image.write(0x1000 + 24, &[0xff; 8]);
+        assert!(apply(&image, 0x1000, table).is_err());
+    }
+}

@@ -1,0 +1,347 @@
+//! Whether there is a CPython in a process, which version, and where its runtime structure lies.
+//!
+//! ```text
+//! 3.7 on    the exported symbol _PyRuntime; 3.11 on also the section .PyRuntime; 3.13 on it begins with "xdebugpy"
+//! 3.6       no such structure: the exported _PyGC_generation0 points to the lists, and PyInterpreterState_Head() returns interp_head,
+//!           a private variable whose address stands in its first instruction (mov rax, [rip + n])
+//! version   3.13 on in the structure; 3.11 on the exported Py_Version; before, the text of Py_GetVersion() in zeroed data, or the
+//!           name of the library
+//! ```
+
+use std::path::PathBuf;
+
+use super::debug_offsets;
+use super::elf::{Module, Sections};
+use super::layout::Layout;
+use crate::error::Error;
+use crate::maps::Mapping;
+use crate::memory::{Memory, Word};
+
+/// Files whose symbols are looked through: beyond the named ones an interpreter may be linked into anything.
+const MODULES_MAX: usize = 512;
+/// Data of a module that is searched: the largest that is known, with frozen modules, has 20 MB.
+const DATA_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that are searched at once, and how long what is searched for may be.
+const CHUNK: usize = 64 << 10;
+const OVERLAP: usize = 256;
+/// The versions that are known.
+const MINOR_MIN: u32 = 6;
+const MINOR_MAX: u32 = 14;
+
+/// An interpreter in a process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// `3.11.7`, or only `3.11` where the process does not say more.
+    pub version: String,
+    /// Its layout.
+    pub layout: Layout,
+    /// Where the pointer to its first interpreter state lies.
+    pub interpreters: u64,
+    /// Where the collector's state lies, where it is one for the whole process (to 3.8).
+    pub collector: Option<u64>,
+    /// The path of what it is in.
+    pub path: String,
+}
+
+/// Whether a file is named as interpreters are.
+pub(super) fn is_python_name(name: &str) -> bool {
+    let name = name.strip_prefix("lib").unwrap_or(name);
+    let Some(rest) = name.strip_prefix("python") else { return false };
+    rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// The version in a name, as (major, minor, what follows).
+fn version_in(name: &str) -> Option<(u32, u32, &str)> {
+    let rest = &name[name.find("python")? + "python".len()..];
+    let (major, rest) = rest.split_once('.')?;
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    Some((major.parse().ok()?, rest[..end].parse().ok()?, &rest[end..]))
+}
+
+struct Place {
+    module: Module,
+    sections: Option<Sections>,
+    path: String,
+    name: String,
+    runtime: Option<u64>,
+    generations: Option<u64>,
+}
+
+pub(super) fn find<M: Memory + ?Sized>(
+    memory: &M,
+    path_of: &dyn Fn(&Mapping) -> Option<PathBuf>,
+) -> Result<Found, Error> {
+    if memory.word() != Word::Eight {
+        return Err(unusable("it is a 32-bit program: only 64-bit interpreters can be looked into"));
+    }
+    let place = place(memory, path_of)?;
+    refuse(memory, &place)?;
+    let (minor, version) = version(memory, &place)?;
+    let table = Layout::of(minor).ok_or_else(|| {
+        unusable(&format!(
+            "it runs CPython {version}, whose layout is not known; known are 3.{MINOR_MIN} to 3.{MINOR_MAX}"
+        ))
+    })?;
+    let Some(runtime) = place.runtime else {
+        return old(memory, &place, table, version);
+    };
+    let layout = match debug_offsets::version(memory, runtime) {
+        Some((_, true)) => return Err(free_threaded(&version)),
+        Some(_) => debug_offsets::apply(memory, runtime, table)?.0,
+        None => table.clone(),
+    };
+    let head =
+        layout.runtime_interpreters.ok_or_else(|| unusable("its layout has no list of interpreters"))?;
+    Ok(Found {
+        version,
+        interpreters: runtime.wrapping_add(head),
+        collector: layout.runtime_gc.map(|gc| runtime.wrapping_add(gc)),
+        layout,
+        path: place.path,
+    })
+}
+
+fn unusable(text: &str) -> Error {
+    Error::Unusable(text.to_owned())
+}
+
+fn free_threaded(version: &str) -> Error {
+    unusable(&format!(
+        "it runs a free-threaded build of CPython {version}: its collector keeps no lists, so that its heap cannot be walked"
+    ))
+}
+
+/// The module that has the runtime.
+fn place<M: Memory + ?Sized>(
+    memory: &M,
+    path_of: &dyn Fn(&Mapping) -> Option<PathBuf>,
+) -> Result<Place, Error> {
+    let mut candidates: Vec<&Mapping> = memory
+        .mappings()
+        .iter()
+        .filter(|mapping| mapping.offset == 0 && mapping.path.starts_with('/'))
+        .collect();
+    // A library with the name before a program with the name before all others; the order is kept otherwise.
+    candidates.sort_by_key(|mapping| match mapping.module() {
+        name if !is_python_name(name) => 2,
+        name => u8::from(!name.starts_with("lib")),
+    });
+    candidates.dedup_by(|one, other| one.path == other.path);
+    candidates.truncate(MODULES_MAX);
+    let read = |mapping: &Mapping| {
+        Some(Place {
+            module: Module::read(memory, mapping)?,
+            sections: None,
+            path: mapping.path.clone(),
+            name: mapping.module().to_owned(),
+            runtime: None,
+            generations: None,
+        })
+    };
+    for mapping in &candidates {
+        let Some(mut place) = read(mapping) else { continue };
+        place.runtime = place.module.symbol(memory, "_PyRuntime");
+        place.generations = place.module.symbol(memory, "_PyGC_generation0");
+        if place.runtime.is_some() || place.generations.is_some() {
+            place.sections = path_of(mapping).map(|path| Sections::read(&path));
+            return Ok(place);
+        }
+    }
+    // Nothing is exported: the file may say, or the cookie in its data.
+    for mapping in &candidates {
+        let Some(mut place) = read(mapping) else { continue };
+        if let Some(sections) = path_of(mapping).map(|path| Sections::read(&path)) {
+            let at = |address: u64| place.module.bias.wrapping_add(address);
+            place.runtime = sections.section(".PyRuntime").or_else(|| sections.symbol("_PyRuntime")).map(at);
+            place.generations = sections.symbol("_PyGC_generation0").map(at);
+            place.sections = Some(sections);
+        }
+        if place.runtime.is_none() && place.generations.is_none() && is_python_name(&place.name) {
+            place.runtime = in_data(memory, &place.module, |bytes| {
+                bytes.starts_with(debug_offsets::COOKIE).then_some(())
+            })
+            .map(|(at, ())| at);
+        }
+        if place.runtime.is_some() || place.generations.is_some() {
+            return Ok(place);
+        }
+    }
+    let named = |part: &str| memory.mappings().iter().any(|mapping| mapping.module().contains(part));
+    Err(if named("libpypy") {
+        unusable("it runs PyPy, whose heap is laid out differently; only CPython can be looked into")
+    } else if candidates.iter().any(|mapping| is_python_name(mapping.module())) {
+        match candidates.iter().find_map(|mapping| version_in(mapping.module())) {
+            Some((major, minor, _)) if major < 3 || minor < MINOR_MIN => unusable(&format!(
+                "it runs CPython {major}.{minor}, whose layout is not known; known are 3.{MINOR_MIN} to 3.{MINOR_MAX}"
+            )),
+            _ => unusable(
+                "it runs Python, but its runtime structure (_PyRuntime) could not be found: neither exported, nor in a section",
+            ),
+        }
+    } else {
+        unusable("there is no CPython in it")
+    })
+}
+
+/// Builds whose layout differs from what is known.
+fn refuse<M: Memory + ?Sized>(memory: &M, place: &Place) -> Result<(), Error> {
+    let suffix = version_in(&place.name).map_or("", |(_, _, suffix)| suffix);
+    let suffix = suffix.split('.').next().unwrap_or("");
+    let of_debug = ["_Py_NegativeRefcount", "_Py_RefTotal"];
+    if suffix.contains('d') || of_debug.iter().any(|name| place.module.symbol(memory, name).is_some()) {
+        return Err(unusable("it runs a debug build of CPython (Py_DEBUG), whose layout is not known"));
+    }
+    if suffix.contains('t') {
+        return Err(free_threaded("3.13 or later"));
+    }
+    Ok(())
+}
+
+/// The minor version, and the whole as text.
+fn version<M: Memory + ?Sized>(memory: &M, place: &Place) -> Result<(u32, String), Error> {
+    // PY_VERSION_HEX: major, minor, micro, level with serial.
+    let of_hex = |hex: u64| {
+        (hex >> 24 == 3)
+            .then(|| ((hex >> 16 & 0xff) as u32, format!("3.{}.{}", hex >> 16 & 0xff, hex >> 8 & 0xff)))
+    };
+    let said = place
+        .runtime
+        .and_then(|runtime| debug_offsets::version(memory, runtime))
+        .and_then(|(hex, _)| of_hex(hex));
+    let exported = || {
+        let at = place.module.symbol(memory, "Py_Version").or_else(|| {
+            let address = place.sections.as_ref()?.symbol("Py_Version")?;
+            Some(place.module.bias.wrapping_add(address))
+        })?;
+        of_hex(memory.u64(at)?)
+    };
+    let printed = || in_data(memory, &place.module, printed_version).map(|(_, version)| version);
+    let named = || match version_in(&place.name) {
+        Some((3, minor, _)) => Some((minor, format!("3.{minor}"))),
+        _ => None,
+    };
+    said.or_else(exported)
+        .or_else(printed)
+        .or_else(named)
+        .ok_or_else(|| unusable("it runs CPython, but of which version cannot be told"))
+}
+
+/// `3.8.18 (default, May  9 2026, 10:00:00) \n[GCC 12.2.0]`, as Py_GetVersion() makes it.
+fn printed_version(bytes: &[u8]) -> Option<(u32, String)> {
+    let rest = bytes.strip_prefix(b"3.")?;
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    let text = std::str::from_utf8(bytes.get(..end)?).ok()?;
+    let (version, rest_of) = text.split_once(" (")?;
+    let is_one = rest_of.contains("[GCC") || rest_of.contains("[Clang") || rest_of.contains("[clang");
+    if !is_one || version.len() > 20 || rest.is_empty() {
+        return None;
+    }
+    let minor = version.split('.').nth(1)?.parse().ok()?;
+    Some((minor, version.trim_end_matches('+').to_owned()))
+}
+
+/// The first place in the data of a module at which `is` says something.
+fn in_data<M: Memory + ?Sized, T>(
+    memory: &M,
+    module: &Module,
+    is: impl Fn(&[u8]) -> Option<T>,
+) -> Option<(u64, T)> {
+    let mut bytes = vec![0; CHUNK + OVERLAP];
+    for (from, to) in &module.writable {
+        let to = (*to).min(from.saturating_add(DATA_BYTES_MAX));
+        let mut at = *from;
+        while at < to {
+            let wanted = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
+            let read = memory.read(at, &mut bytes[..wanted]);
+            let known = &bytes[..read];
+            // Both begin at a multiple of eight.
+            for i in (0..read.min(CHUNK)).step_by(8) {
+                if let Some(found) = is(&known[i..read.min(i + OVERLAP)]) {
+                    return Some((at + i as u64, found));
+                }
+            }
+            at = at.saturating_add(CHUNK as u64);
+        }
+    }
+    None
+}
+
+/// What 3.6 has.
+fn old<M: Memory + ?Sized>(
+    memory: &M,
+    place: &Place,
+    table: &Layout,
+    version: String,
+) -> Result<Found, Error> {
+    if table.minor != MINOR_MIN {
+        return Err(unusable(&format!(
+            "it runs CPython {version}, but its runtime structure (_PyRuntime) could not be found"
+        )));
+    }
+    let by_code = || interp_head(memory, place.module.symbol(memory, "PyInterpreterState_Head")?);
+    let by_name = || Some(place.module.bias.wrapping_add(place.sections.as_ref()?.symbol("interp_head")?));
+    let interpreters = by_code().or_else(by_name).ok_or_else(|| {
+        unusable("it runs CPython 3.6, but where it keeps its interpreters could not be found")
+    })?;
+    let collector = place.generations.and_then(|at| memory.u64(at));
+    Ok(Found { version, layout: table.clone(), interpreters, collector, path: place.path.clone() })
+}
+
+/// The address in the first instructions of PyInterpreterState_Head(), compiled for x86-64: an optional `endbr64` and frame, then
+/// `mov rax, [rip + n]`.
+fn interp_head<M: Memory + ?Sized>(memory: &M, code: u64) -> Option<u64> {
+    let mut bytes = [0; 32];
+    memory.exact(code, &mut bytes)?;
+    let mut at = 0;
+    for optional in [&[0xf3, 0x0f, 0x1e, 0xfa][..], &[0x55], &[0x48, 0x89, 0xe5]] {
+        if bytes[at..].starts_with(optional) {
+            at += optional.len();
+        }
+    }
+    let distance = bytes[at..].strip_prefix(&[0x48, 0x8b, 0x05])?.first_chunk::<4>()?;
+    let next = code.checked_add(at as u64 + 7)?;
+    next.checked_add_signed(i64::from(i32::from_le_bytes(*distance)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Image;
+
+    #[test]
+    fn versions_are_read_where_they_stand() {
+        assert_eq!(version_in("libpython3.8.so.1.0"), Some((3, 8, ".so.1.0")));
+        assert_eq!(version_in("python3.11"), Some((3, 11, "")));
+        assert_eq!(version_in("libpython3.13t.so.1.0"), Some((3, 13, "t.so.1.0")));
+        assert_eq!(version_in("libpython2.7.so.1.0"), Some((2, 7, ".so.1.0")));
+        assert_eq!(version_in("libpython3.so"), None);
+        assert!(
+            is_python_name("python3.6m")
+                && is_python_name("python")
+                && is_python_name("libpython3.7m.so.1.0")
+        );
+        assert!(!is_python_name("pythonista") && !is_python_name("libc.so.6"));
+        let text = b"3.8.18 (default, May  9 2026, 10:00:00) \n[GCC 12.2.0]\0rest";
+        assert_eq!(printed_version(text), Some((8, "3.8.18".to_owned())));
+        assert_eq!(printed_version(b"3.5 (what) else\0"), None);
+    }
+
+    #[test]
+    fn the_variable_of_3_6_stands_in_the_code() {
+        let mut image = Image::new(Word::Eight);
+        image.add(0x1000, &[0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x8b, 0x05, 0x10, 0, 0, 0, 0xc3, 0, 0, 0, 0], "");
+        image.add(0x1010, &[0; 32], "");
+        assert_eq!(interp_head(&image, 0x1000), Some(0x100b + 0x10));
+        assert_eq!(interp_head(&image, 0x1008), None);
+    }
+
+    #[test]
+    fn there_are_words_for_what_is_none() {
+        let mut image = Image::new(Word::Eight);
+        image.add(0x1000, &[0; 64], "/usr/bin/cat");
+        assert!(find(&image, &|_| None).unwrap_err().to_string().contains("no CPython"));
+        image.add(0x2000, &[0; 64], "/usr/lib/libpython2.7.so.1.0");
+        assert!(find(&image, &|_| None).unwrap_err().to_string().contains("2.7"));
+        assert!(find(&Image::new(Word::Four), &|_| None).unwrap_err().to_string().contains("32-bit"));
+    }
+}

@@ -1,0 +1,210 @@
+//! A heap that is looked into: where it begins, and whether it is what it seems.
+//!
+//! Before anything is read on the strength of a layout, the layout is held against what must be true of any CPython: `sys.modules` is
+//! a `dict`, the type of that type is `type`, which is its own type, their sizes are those of the version, there is a module named
+//! `sys`, and the collector's lists lead forth and back.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+
+use super::Doubts;
+use super::find::{self, Found};
+use super::layout::Layout;
+use super::marks::Marks;
+use super::present::Present;
+use super::types::Types;
+use crate::error::Error;
+use crate::maps::Mapping;
+use crate::memory::Memory;
+
+/// Interpreters of one process.
+const INTERPRETERS_MAX: usize = 1024;
+/// Bytes of the collector's state in which its lists are looked for: 3.14 has the largest, of some 400.
+const COLLECTOR_BYTES: u64 = 512;
+/// The collector has three generations and a permanent one.
+const LISTS_MAX: usize = 4;
+
+/// The heap of a Python process.
+pub struct Heap<'m, M: Memory + ?Sized> {
+    pub(super) memory: Present<'m, M>,
+    pub(super) layout: Layout,
+    pub(super) found: Found,
+    /// Interpreter states, the main one first.
+    pub(super) interpreters: Vec<u64>,
+    /// `type`.
+    pub(super) type_type: u64,
+    pub(super) str_state_shift: u32,
+    pub(super) types: RefCell<Types>,
+    pub(super) marks: Marks,
+    pub(super) doubts: Cell<Doubts>,
+    /// Words that may still be read.
+    pub(super) budget: Cell<u64>,
+}
+
+impl<'m, M: Memory + ?Sized> Heap<'m, M> {
+    pub(super) fn open(memory: &'m M, path_of: &dyn Fn(&Mapping) -> Option<PathBuf>) -> Result<Self, Error> {
+        let present = Present::new(memory);
+        let found = find::find(&present, path_of)?;
+        let mut heap = Self {
+            memory: present,
+            layout: found.layout.clone(),
+            str_state_shift: found.layout.str_state_shift,
+            found,
+            interpreters: Vec::new(),
+            type_type: 0,
+            types: RefCell::default(),
+            marks: Marks::default(),
+            doubts: Cell::default(),
+            budget: Cell::new(0),
+        };
+        heap.renew_budget();
+        heap.find_interpreters()?;
+        heap.verify()?;
+        Ok(heap)
+    }
+
+    /// What was found of the interpreter.
+    #[must_use]
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Allows as much work as one pass over the whole heap needs.
+    pub fn renew_budget(&self) {
+        // Each word of memory is a reference at most, and is read twice at most; the rest is for what is compiled in.
+        const FILES_WORDS: u64 = 16 << 20;
+        self.budget.set(self.memory.bytes() / 4 + FILES_WORDS);
+    }
+
+    pub(super) fn doubt(&self, change: impl FnOnce(&mut Doubts)) {
+        let mut doubts = self.doubts.get();
+        change(&mut doubts);
+        self.doubts.set(doubts);
+    }
+
+    fn find_interpreters(&mut self) -> Result<(), Error> {
+        let mut at = self.memory.u64(self.found.interpreters).unwrap_or(0);
+        while at != 0 && self.interpreters.len() < INTERPRETERS_MAX && !self.interpreters.contains(&at) {
+            let Some(next) = at.checked_add(self.layout.interp_next).and_then(|at| self.memory.u64(at))
+            else {
+                break;
+            };
+            self.interpreters.push(at);
+            at = next;
+        }
+        // The list has the newest first.
+        self.interpreters.reverse();
+        if self.interpreters.is_empty() {
+            return Err(Error::Unusable(format!(
+                "CPython {} has no interpreter: it is just starting or ending",
+                self.found.version
+            )));
+        }
+        Ok(())
+    }
+
+    fn mismatch(&self, what: &str) -> Error {
+        Error::Unusable(format!(
+            "the layout that is known of CPython {} does not fit this process: {what} (a patched or unusual build, or one that is just starting or ending)",
+            self.found.version
+        ))
+    }
+
+    fn verify(&mut self) -> Result<(), Error> {
+        let main = self.interpreters.first().copied().unwrap_or(0);
+        let modules = self.word(main, self.layout.interp_modules);
+        let (_, dict) =
+            self.head(modules).ok_or_else(|| self.mismatch("sys.modules is not where it should be"))?;
+        let (_, itself) =
+            self.head(dict).ok_or_else(|| self.mismatch("the type of sys.modules makes no sense"))?;
+        if self.head(itself).map(|(_, kind)| kind) != Some(itself) {
+            return Err(self.mismatch("the type of its types is not its own type"));
+        }
+        self.type_type = itself;
+        let sizes = [(itself, "type", self.layout.heap_type_size), (dict, "dict", self.layout.dict_size)];
+        for (address, name, size) in sizes {
+            let at = self.word(address, self.layout.type_name);
+            let found = self.memory.text(at, 64).unwrap_or_default();
+            if found != name {
+                return Err(self.mismatch(&format!("{name} is named {found:?}")));
+            }
+            let found = self.word(address, self.layout.type_basicsize);
+            if found != size && self.layout.tested {
+                return Err(self.mismatch(&format!("{name} has {found} bytes in place of {size}")));
+            }
+            if name == "type" {
+                self.layout.heap_type_size = found;
+            }
+        }
+        // Where the rest of a string's state is cannot be told from the version (3.14): `sys` is there in any case.
+        for shift in [0, 16] {
+            self.str_state_shift = shift;
+            if self.under(modules, "sys").is_some() {
+                break;
+            }
+            self.str_state_shift = u32::MAX;
+        }
+        if self.str_state_shift == u32::MAX {
+            return Err(self.mismatch("there is no module sys in sys.modules"));
+        }
+        if self.interpreters.iter().all(|interpreter| self.lists(*interpreter).len() < 3) {
+            return Err(self.mismatch("the lists of the collector are not where they should be"));
+        }
+        self.types.borrow_mut().clear();
+        self.doubts.set(Doubts::default());
+        Ok(())
+    }
+
+    /// The heads of the collector's lists, the youngest generation first.
+    ///
+    /// They are found by what they are: two words that lead to objects which lead back. That holds for the generations of all
+    /// versions, and for the young and two old spaces that some of 3.14 have.
+    pub(super) fn lists(&self, interpreter: u64) -> Vec<u64> {
+        let of_process = self.found.collector.filter(|_| self.interpreters.first() == Some(&interpreter));
+        let collector = self.layout.interp_gc.map(|gc| interpreter.wrapping_add(gc)).or(of_process);
+        let Some(start) = collector else { return Vec::new() };
+        let found = self.lists_in(start, COLLECTOR_BYTES);
+        if found.len() >= 3 || self.layout.interp_gc.is_none() {
+            return found;
+        }
+        // A patch release may have moved it: anywhere in the state then, three in a row.
+        let all = self.lists_in(interpreter, self.layout.interp_size.min(1 << 20));
+        let distance = |pair: &[u64]| pair.first().zip(pair.last()).map_or(0, |(one, other)| other - one);
+        all.windows(3).find(|three| distance(three) == 2 * self.list_bytes()).map_or(found, <[u64]>::to_vec)
+    }
+
+    /// Bytes of a generation: the head, a threshold and a count.
+    fn list_bytes(&self) -> u64 {
+        if self.layout.minor < 8 { 48 } else { 24 }
+    }
+
+    fn lists_in(&self, start: u64, bytes: u64) -> Vec<u64> {
+        let mut lists = Vec::new();
+        let mut at = start;
+        let end = start.saturating_add(bytes);
+        while at < end && lists.len() < LISTS_MAX {
+            if self.is_list(at) {
+                lists.push(at);
+                at = at.saturating_add(self.list_bytes());
+            } else {
+                at = at.saturating_add(8);
+            }
+        }
+        lists
+    }
+
+    fn is_list(&self, at: u64) -> bool {
+        let (Some(next), Some(prev)) = (self.memory.u64(at), self.memory.u64(at.wrapping_add(8))) else {
+            return false;
+        };
+        let (next, prev) = (next & !3, prev & !3);
+        if next < 4096 || prev < 4096 || next & 7 != 0 || prev & 7 != 0 {
+            return false;
+        }
+        // Under load one of both may change between two reads.
+        let back = |neighbour: u64, offset: u64| {
+            self.memory.u64(neighbour.wrapping_add(offset)).map(|word| word & !3)
+        };
+        back(next, 8) == Some(at) || back(prev, 0) == Some(at)
+    }
+}

@@ -1,0 +1,191 @@
+//! Which objects were seen: a bit for each sixteen bytes of the stretches of memory that have objects.
+//!
+//! Objects are at least sixteen bytes long, so that no two share a bit, wherever they begin. Before 3.8, and for what is compiled
+//! in, they may begin at an odd multiple of eight: that is a second bit, which only stretches with such objects have.
+//! Per megabyte with objects it takes 16 KiB.
+
+use std::collections::HashMap;
+
+/// Bytes of a stretch, as a power of two.
+const REGION_LOG2: u32 = 20;
+/// Words of a map of bits.
+const WORDS: usize = 1 << (REGION_LOG2 - 4 - 6);
+
+type Bits = Box<[u64; WORDS]>;
+
+struct Region {
+    base: u64,
+    seen: Bits,
+    /// Seen, but not yet followed.
+    pending: Bits,
+    pending_count: u32,
+    is_queued: bool,
+    /// Begins eight bytes later.
+    odd: Option<Bits>,
+}
+
+/// The objects that were seen.
+#[derive(Default)]
+pub(super) struct Marks {
+    regions: Vec<Region>,
+    by_number: HashMap<u64, u32>,
+    last: Option<(u64, u32)>,
+    queue: Vec<u32>,
+}
+
+fn zeroes() -> Bits {
+    Box::new([0; WORDS])
+}
+
+impl Marks {
+    fn region(&mut self, address: u64) -> usize {
+        let number = address >> REGION_LOG2;
+        if let Some((known, index)) = self.last
+            && known == number
+        {
+            return index as usize;
+        }
+        let next = self.regions.len() as u32;
+        let index = *self.by_number.entry(number).or_insert(next);
+        if index == next {
+            let base = number << REGION_LOG2;
+            self.regions.push(Region {
+                base,
+                seen: zeroes(),
+                pending: zeroes(),
+                pending_count: 0,
+                is_queued: false,
+                odd: None,
+            });
+        }
+        self.last = Some((number, index));
+        index as usize
+    }
+
+    /// Marks an object, and says whether it is new.
+    pub fn add(&mut self, address: u64) -> bool {
+        let index = self.region(address);
+        let region = &mut self.regions[index];
+        let (word, bit) = place(address);
+        if region.seen[word] & bit != 0 {
+            return false;
+        }
+        region.seen[word] |= bit;
+        if address & 8 != 0 {
+            region.odd.get_or_insert_with(zeroes)[word] |= bit;
+        }
+        true
+    }
+
+    /// Whether it was seen.
+    pub fn has(&self, address: u64) -> bool {
+        let Some(index) = self.by_number.get(&(address >> REGION_LOG2)) else { return false };
+        let (word, bit) = place(address);
+        self.regions.get(*index as usize).is_some_and(|region| region.seen[word] & bit != 0)
+    }
+
+    /// Notes that what it refers to has yet to be followed.
+    pub fn push(&mut self, address: u64) {
+        let index = self.region(address);
+        let region = &mut self.regions[index];
+        let (word, bit) = place(address);
+        if region.pending[word] & bit == 0 {
+            region.pending[word] |= bit;
+            region.pending_count += 1;
+            if !region.is_queued {
+                region.is_queued = true;
+                self.queue.push(index as u32);
+            }
+        }
+    }
+
+    /// Takes up to `into`'s capacity of what has yet to be followed, neighbours together; false when there is nothing left.
+    pub fn pop(&mut self, into: &mut Vec<u64>) -> bool {
+        into.clear();
+        while let Some(index) = self.queue.last().copied() {
+            let region = &mut self.regions[index as usize];
+            if region.pending_count == 0 {
+                region.is_queued = false;
+                self.queue.pop();
+                continue;
+            }
+            for word in 0..WORDS {
+                while region.pending[word] != 0 {
+                    if into.len() == into.capacity() {
+                        return true;
+                    }
+                    let bit = region.pending[word] & region.pending[word].wrapping_neg();
+                    region.pending[word] ^= bit;
+                    region.pending_count -= 1;
+                    into.push(region.address(word, bit));
+                }
+            }
+            return true;
+        }
+        false
+    }
+
+    /// In order of the stretches instead of as they were found: neighbours are read together.
+    pub fn sort_queue(&mut self) {
+        let regions = &self.regions;
+        self.queue.sort_unstable_by_key(|index| std::cmp::Reverse(regions[*index as usize].base));
+    }
+
+    /// All that were seen, in order.
+    pub fn for_each(&self, take: &mut dyn FnMut(u64)) {
+        let mut order: Vec<usize> = (0..self.regions.len()).collect();
+        order.sort_unstable_by_key(|index| self.regions[*index].base);
+        for index in order {
+            let region = &self.regions[index];
+            for word in 0..WORDS {
+                let mut left = region.seen[word];
+                while left != 0 {
+                    let bit = left & left.wrapping_neg();
+                    left ^= bit;
+                    take(region.address(word, bit));
+                }
+            }
+        }
+    }
+}
+
+impl Region {
+    fn address(&self, word: usize, bit: u64) -> u64 {
+        let is_odd = self.odd.as_ref().is_some_and(|odd| odd[word] & bit != 0);
+        self.base + 16 * (64 * word as u64 + u64::from(bit.trailing_zeros())) + 8 * u64::from(is_odd)
+    }
+}
+
+fn place(address: u64) -> (usize, u64) {
+    let index = (address & ((1 << REGION_LOG2) - 1)) >> 4;
+    ((index / 64) as usize, 1 << (index % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_come_back_in_order_and_once() {
+        let mut marks = Marks::default();
+        let addresses =
+            [0x7f00_0000_1008, 0x7f00_0000_1020, 0x5500_0000_0000, 0x7f00_000f_fff0, u64::MAX - 15];
+        for address in addresses {
+            assert!(marks.add(address) && !marks.add(address), "{address:x}");
+            marks.push(address);
+        }
+        let mut all = Vec::new();
+        marks.for_each(&mut |address| all.push(address));
+        let mut sorted = addresses.to_vec();
+        sorted.sort_unstable();
+        assert_eq!(all, sorted);
+        assert!(marks.has(0x7f00_0000_1020) && !marks.has(0x7f00_0000_1030) && !marks.has(0));
+        let mut some = Vec::with_capacity(2);
+        let mut popped = Vec::new();
+        marks.sort_queue();
+        while marks.pop(&mut some) {
+            popped.extend_from_slice(&some);
+        }
+        assert_eq!(popped, sorted);
+    }
+}

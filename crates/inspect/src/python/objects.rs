@@ -1,0 +1,392 @@
+//! What an object refers to.
+//!
+//! For the built-in containers their structures are followed. Of every other object each word of its fixed part that is the address of
+//! an object counts as a reference, by the name that its type's table of members has for it: that is exact for classes of Python
+//! (dictionary and slots are where the type says) and a guess for extensions, whose structures nobody describes.
+
+use super::Edge;
+use super::heap::Heap;
+use super::layout::Keys;
+use super::types::{Kind, Type};
+use crate::memory::Memory;
+
+/// Words that are read at once.
+const WORDS: usize = 512;
+/// The owner of a frame is the frame object itself (Include/internal/pycore_frame.h).
+const OWNED_BY_FRAME_OBJECT: u8 = 2;
+/// Items of a block of a deque (Modules/_collectionsmodule.c).
+const DEQUE_BLOCK: u64 = 64;
+/// Local variables of one function: the compiler's own bound is far below.
+const LOCALS_MAX: u64 = 1 << 16;
+/// Values in one structure of inline values: SHARED_KEYS_MAX_SIZE is 30.
+const INLINE_MAX: u64 = 64;
+
+/// Takes a reference: to where, how, and whether the word is sure to be an object.
+pub(super) type Take<'t> = dyn FnMut(u64, Edge, bool) + 't;
+
+impl<M: Memory + ?Sized> Heap<'_, M> {
+    /// Everything that an object refers to but its type. Nothing is checked.
+    pub(super) fn refer(&self, address: u64, kind: &Type, take: &mut Take<'_>) {
+        match kind.kind {
+            Kind::Dict | Kind::OrderedDict => {
+                self.entries(address, &mut |key, value| {
+                    take(key, Edge::Key, true);
+                    take(value, Edge::Value { key }, true);
+                    true
+                });
+            }
+            Kind::List => {
+                let (items, size) = (self.word(address, self.layout.list_items), self.word(address, 16));
+                self.items(items, size.min(self.word(address, self.layout.list_allocated)), take);
+            }
+            Kind::Tuple => {
+                self.items(address.wrapping_add(self.layout.tuple_items), self.word(address, 16), take)
+            }
+            Kind::Set => self.members(address, take),
+            Kind::Deque => self.deque(address, take),
+            Kind::Weakref => take(
+                self.word(address, self.layout.weakref_callback),
+                Edge::Field { offset: self.layout.weakref_callback as u32 },
+                true,
+            ),
+            Kind::Frame => self.frame_object(address, kind, take),
+            Kind::Generator if self.layout.minor >= 11 => self.generator(address, kind, take),
+            Kind::Type => self.type_object(address, kind, take),
+            _ => {}
+        }
+        if !matches!(kind.kind, Kind::Frame | Kind::Generator | Kind::Type)
+            || kind.kind == Kind::Generator && self.layout.minor < 11
+        {
+            self.scan(address, kind, kind.scan, take);
+        }
+        if kind.kind == Kind::Other && kind.itemsize == 8 {
+            self.items(address.wrapping_add(kind.basicsize), self.word(address, 16), take);
+        }
+        self.instance_dict(address, kind, take);
+    }
+
+    /// A word of an object; zero where it cannot be read.
+    pub(super) fn word(&self, address: u64, offset: u64) -> u64 {
+        self.memory.u64(address.wrapping_add(offset)).unwrap_or(0)
+    }
+
+    /// So much of the work that is allowed is done; false when it is used up.
+    fn spend(&self, words: u64) -> bool {
+        let left = self.budget.get();
+        self.budget.set(left.saturating_sub(words));
+        if left == 0 {
+            self.doubt(|doubts| doubts.cut_off += 1);
+        }
+        left > 0
+    }
+
+    /// Words from `at` on that are not zero, with their numbers.
+    fn words(&self, at: u64, count: u64, take: &mut dyn FnMut(u64, u64)) {
+        let mut bytes = [0; 8 * WORDS];
+        let mut done = 0;
+        while done < count {
+            let now = (count - done).min(WORDS as u64);
+            let chunk = &mut bytes[..8 * now as usize];
+            if !self.spend(now) {
+                return;
+            }
+            let Some(()) = at.checked_add(8 * done).and_then(|at| self.memory.exact(at, chunk)) else {
+                self.doubt(|doubts| doubts.torn += 1);
+                return;
+            };
+            for (i, word) in chunk.as_chunks::<8>().0.iter().enumerate() {
+                let word = u64::from_le_bytes(*word);
+                if word != 0 {
+                    take(done + i as u64, word);
+                }
+            }
+            done += now;
+        }
+    }
+
+    fn items(&self, at: u64, count: u64, take: &mut Take<'_>) {
+        // The most that addresses have room for.
+        if count >> 44 != 0 {
+            self.doubt(|doubts| doubts.torn += 1);
+            return;
+        }
+        self.words(at, count, &mut |index, word| take(word, Edge::Item { index }, true));
+    }
+
+    /// The fixed part of an object.
+    fn scan(&self, address: u64, kind: &Type, (from, to): (u64, u64), take: &mut Take<'_>) {
+        if from >= to || kind.is_leaf() {
+            return;
+        }
+        let from = from.next_multiple_of(8);
+        self.words(address.wrapping_add(from), to.saturating_sub(from) / 8, &mut |i, word| {
+            let offset = from + 8 * i;
+            if offset as i64 == kind.weaklistoffset {
+                return;
+            }
+            if offset as i64 == kind.dictoffset {
+                // Followed with the others below.
+                return;
+            }
+            if word & 7 == 0 {
+                let offset = offset as u32;
+                take(word, Edge::Field { offset }, false);
+            }
+        });
+    }
+
+    /// Keys and values of a dictionary, as long as `take` wants more.
+    pub(super) fn entries(&self, dict: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
+        let keys = self.word(dict, self.layout.dict_keys);
+        let values = self.word(dict, self.layout.dict_values);
+        let Some(keys) = self.layout.keys(&self.memory, keys) else {
+            self.doubt(|doubts| doubts.torn += 1);
+            return;
+        };
+        if values == 0 {
+            self.combined(&keys, take);
+        } else {
+            self.split(&keys, values.wrapping_add(self.values_offset()), keys.count.min(keys.usable), take);
+        }
+    }
+
+    /// Where in a structure of values the first one is.
+    pub(super) fn values_offset(&self) -> u64 {
+        if self.layout.minor >= 13 { 8 } else { 0 }
+    }
+
+    fn combined(&self, keys: &Keys, take: &mut dyn FnMut(u64, u64) -> bool) {
+        // A multiple of both sizes of entries.
+        const BYTES: usize = 48 * 80;
+        let mut bytes = [0; BYTES];
+        let per = BYTES as u64 / keys.stride;
+        let mut done = 0;
+        while done < keys.count {
+            let now = (keys.count - done).min(per);
+            let chunk = &mut bytes[..(now * keys.stride) as usize];
+            if !self.spend(now * keys.stride / 8) {
+                return;
+            }
+            let at = keys.entries.checked_add(done * keys.stride);
+            let Some(()) = at.and_then(|at| self.memory.exact(at, chunk)) else {
+                self.doubt(|doubts| doubts.torn += 1);
+                return;
+            };
+            for entry in chunk.chunks_exact(keys.stride as usize) {
+                let word = |at: u64| {
+                    entry
+                        .get(at as usize..)
+                        .and_then(|rest| rest.first_chunk())
+                        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
+                };
+                let (key, value) = (word(keys.key), word(keys.value));
+                if value != 0 && key != 0 && !take(key, value) {
+                    return;
+                }
+            }
+            done += now;
+        }
+    }
+
+    /// Values beside the keys that a class shares.
+    fn split(&self, keys: &Keys, values: u64, count: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
+        let mut goes_on = true;
+        self.words(values, count, &mut |i, value| {
+            if goes_on {
+                let key = self.word(keys.entries, i * keys.stride + keys.key);
+                goes_on = key == 0 || take(key, value);
+            }
+        });
+    }
+
+    /// Attributes of an instance, where it has them.
+    fn instance_dict(&self, address: u64, kind: &Type, take: &mut Take<'_>) {
+        if kind.has_managed_dict() && self.layout.minor >= 11 {
+            let word = self.word(address, 0_u64.wrapping_sub(24));
+            match self.layout.minor {
+                11 => {
+                    let values = self.word(address, 0_u64.wrapping_sub(32));
+                    if word != 0 {
+                        take(word, Edge::Dict, true);
+                    } else if values != 0 {
+                        self.attributes(kind, values, INLINE_MAX, take);
+                    }
+                }
+                12 if word & 1 != 0 => self.attributes(kind, word & !1, INLINE_MAX, take),
+                12 if word != 0 => take(word, Edge::Dict, true),
+                12 => {}
+                _ if word != 0 => take(word, Edge::Dict, true),
+                _ if kind.has_inline_values() => {
+                    let values = address.wrapping_add(kind.basicsize);
+                    let head = self.word(values, 0);
+                    let (capacity, is_valid) = (head & 0xff, head >> 24 & 0xff != 0);
+                    if is_valid {
+                        self.attributes(kind, values.wrapping_add(8), capacity, take);
+                    }
+                }
+                _ => {}
+            }
+        } else if kind.dictoffset > 0 {
+            let dict = self.word(address, kind.dictoffset as u64);
+            if dict != 0 {
+                take(dict, Edge::Dict, false);
+            }
+        } else if kind.dictoffset <= -8 {
+            // Counted from the end of what varies in size.
+            let count = match kind.kind {
+                Kind::Int => self.int_digits(address).map_or(0, |(digits, _)| digits),
+                _ => (self.word(address, 16) as i64).unsigned_abs(),
+            };
+            let bytes =
+                kind.itemsize.checked_mul(count).and_then(|bytes| bytes.checked_add(kind.basicsize + 7));
+            if let Some(bytes) = bytes {
+                let dict = self.word(address, (bytes & !7).wrapping_add_signed(kind.dictoffset));
+                if dict != 0 {
+                    take(dict, Edge::Dict, false);
+                }
+            }
+        }
+    }
+
+    fn attributes(&self, kind: &Type, values: u64, most: u64, take: &mut Take<'_>) {
+        let Some(keys) = self.layout.keys(&self.memory, kind.cached_keys) else { return };
+        self.split(&keys, values, keys.count.min(most).min(INLINE_MAX), &mut |name, value| {
+            take(value, Edge::Attribute { name }, true);
+            true
+        });
+    }
+
+    fn members(&self, address: u64, take: &mut Take<'_>) {
+        let mask = self.word(address, self.layout.set_mask);
+        let table = self.word(address, self.layout.set_table);
+        if !mask.wrapping_add(1).is_power_of_two() || mask >> 40 != 0 {
+            self.doubt(|doubts| doubts.torn += 1);
+            return;
+        }
+        let mut key = 0;
+        self.words(table, 2 * (mask + 1), &mut |i, word| {
+            if i % 2 == 0 {
+                key = word;
+                // A hash of zero is not given: the member is told by the key alone.
+                take(word, Edge::Member, false);
+            }
+        });
+    }
+
+    fn deque(&self, address: u64, take: &mut Take<'_>) {
+        let (mut left, mut block) = (self.word(address, 16), self.word(address, 24));
+        let mut from = self.word(address, 40);
+        let mut index = 0;
+        if from >= DEQUE_BLOCK || left >> 44 != 0 {
+            self.doubt(|doubts| doubts.torn += 1);
+            return;
+        }
+        while left > 0 && block != 0 {
+            let now = left.min(DEQUE_BLOCK - from);
+            self.words(block.wrapping_add(8 + 8 * from), now, &mut |i, word| {
+                take(word, Edge::Item { index: index + i }, true);
+            });
+            if !self.spend(1) {
+                return;
+            }
+            (left, index, from) = (left - now, index + now, 0);
+            block = self.word(block, 8 + 8 * DEQUE_BLOCK);
+        }
+    }
+
+    fn type_object(&self, address: u64, kind: &Type, take: &mut Take<'_>) {
+        let is_heap = self.resolve(address).is_some_and(|itself| itself.is_heap());
+        let to = if is_heap { kind.basicsize } else { self.layout.type_size };
+        self.scan(address, kind, (24, to), take);
+        if is_heap {
+            let keys = self.word(address, self.layout.heap_type_cached_keys);
+            if let Some(keys) = self.layout.keys(&self.memory, keys) {
+                for i in 0..keys.count.min(INLINE_MAX) {
+                    let key = self.word(keys.entries, i * keys.stride + keys.key);
+                    if key != 0 {
+                        take(key, Edge::Key, true);
+                    }
+                }
+            }
+        }
+    }
+
+    fn frame_object(&self, address: u64, kind: &Type, take: &mut Take<'_>) {
+        let layout = &self.layout;
+        if let Some(at) = layout.frameobj_frame {
+            // The frame itself may be kept in the object, behind its own fields.
+            self.scan(address, kind, (16, kind.basicsize.saturating_sub(layout.frame_localsplus)), take);
+            let frame = self.word(address, at);
+            if self.memory.u8(frame.wrapping_add(layout.frame_owner.unwrap_or(0)))
+                == Some(OWNED_BY_FRAME_OBJECT)
+            {
+                self.frame(frame, address, take);
+            }
+            return;
+        }
+        self.scan(address, kind, (24, layout.frame_localsplus), take);
+        self.locals(address, take);
+    }
+
+    fn generator(&self, address: u64, kind: &Type, take: &mut Take<'_>) {
+        let layout = &self.layout;
+        self.scan(address, kind, (16, layout.gen_frame), take);
+        let state = layout.gen_frame_state.and_then(|at| self.memory.u8(address.wrapping_add(at)));
+        // Created, suspended or running are below one; what has ended keeps nothing (pycore_frame.h).
+        if state.is_some_and(|state| (state as i8) < 1) {
+            self.frame(address.wrapping_add(layout.gen_frame), address, take);
+        }
+    }
+
+    /// What a frame of 3.11 and later refers to; fields count from the object `from`.
+    pub(super) fn frame(&self, frame: u64, from: u64, take: &mut Take<'_>) {
+        let layout = &self.layout;
+        let start = frame.wrapping_sub(from);
+        self.words(frame, layout.frame_localsplus / 8, &mut |i, word| {
+            let offset = 8 * i;
+            if offset != layout.frame_previous && layout.frame_object != Some(offset) {
+                take(self.untag(word), Edge::Field { offset: start.wrapping_add(offset) as u32 }, false);
+            }
+        });
+        self.locals(frame, take);
+    }
+
+    /// A reference of a frame of 3.14 has flags in its low bits; both set, it is a number.
+    fn untag(&self, word: u64) -> u64 {
+        match word & 3 {
+            _ if self.layout.minor < 14 => word,
+            3 => 0,
+            _ => word & !3,
+        }
+    }
+
+    /// The variables of a frame, and what it evaluates at the moment as far as that is kept in memory.
+    pub(super) fn locals(&self, frame: u64, take: &mut Take<'_>) {
+        let layout = &self.layout;
+        let code = self.untag(self.word(frame, layout.frame_code));
+        let length = |offset: Option<u64>| offset.map_or(0, |offset| self.word(self.word(code, offset), 16));
+        let count = [Some(layout.code_varnames), layout.code_cellvars, layout.code_freevars]
+            .into_iter()
+            .map(|names| length(names).min(LOCALS_MAX))
+            .sum::<u64>();
+        let start = frame.wrapping_add(layout.frame_localsplus);
+        let top = self.word(frame, layout.frame_stacktop);
+        let depth = match layout.minor {
+            // A pointer behind the last, zero while it runs.
+            ..=9 | 14.. => top.checked_sub(start).map_or(0, |bytes| (bytes / 8).saturating_sub(count)),
+            // Its own count, minus one while it runs.
+            10 => u64::try_from(top as i32).unwrap_or(0),
+            // Counted with the variables.
+            _ => u64::try_from(top as i32).unwrap_or(0).saturating_sub(count),
+        };
+        let depth =
+            depth.min(u64::from(self.memory.u32(code.wrapping_add(layout.code_stacksize)).unwrap_or(0)));
+        self.words(start, count + depth.min(LOCALS_MAX), &mut |i, word| {
+            let edge = if i < count { Edge::Local { code, index: i as u32 } } else { Edge::Temporary };
+            let word = self.untag(word);
+            if word & 7 == 0 && word != 0 {
+                take(word, edge, false);
+            }
+        });
+    }
+}

@@ -1,0 +1,224 @@
+//! Memory of which only the resident pages are read, through a cache: following pointers must neither pull a heap back from swap, nor
+//! make a system call for each.
+//!
+//! Files are read regardless: their pages lie in the page cache mostly, and there are few of interest (names of types).
+
+use std::cell::RefCell;
+
+use crate::maps::Mapping;
+use crate::memory::{Memory, PAGE, Word};
+
+/// Bytes that are asked for at once, when pages came meanwhile.
+const STEP: u64 = 64 * PAGE;
+/// Pages of a block of the cache.
+const PAGES: usize = 4;
+const BLOCK: usize = PAGES * PAGE as usize;
+/// Blocks that are kept: 16 MiB.
+const SLOTS: usize = 1024;
+const NONE: u64 = u64::MAX;
+
+/// Memory, and which of its pages are resident.
+pub(super) struct Present<'m, M: Memory + ?Sized> {
+    under: &'m M,
+    /// Stretches that are resident, in order, none overlapping.
+    stretches: RefCell<Vec<(u64, u64)>>,
+    cache: RefCell<Cache>,
+}
+
+struct Cache {
+    /// Of each slot: which block it holds, and which of its pages are known whole, as bits.
+    blocks: Vec<(u64, u8)>,
+    bytes: Vec<u8>,
+}
+
+impl<'m, M: Memory + ?Sized> Present<'m, M> {
+    /// Asks for all pages once.
+    pub fn new(under: &'m M) -> Self {
+        let mut stretches: Vec<(u64, u64)> = Vec::new();
+        for mapping in under.mappings().iter().filter(|mapping| is_anonymous(mapping)) {
+            under.resident(mapping.start, mapping.end, &mut |from, to| {
+                match stretches.last_mut() {
+                    Some(last) if last.1 == from => last.1 = to,
+                    _ => stretches.push((from, to)),
+                }
+                true
+            });
+        }
+        let cache = Cache { blocks: vec![(NONE, 0); SLOTS], bytes: vec![0; BLOCK * SLOTS] };
+        Self { under, stretches: RefCell::new(stretches), cache: RefCell::new(cache) }
+    }
+
+    /// Resident bytes of memory that has no file.
+    pub fn bytes(&self) -> u64 {
+        self.stretches.borrow().iter().map(|(from, to)| to - from).sum()
+    }
+
+    /// Forgets what was read, so that the next read sees what is there then.
+    pub fn forget(&self) {
+        self.cache.borrow_mut().blocks.fill((NONE, 0));
+    }
+
+    /// Up to which address it is resident from `at` on.
+    fn until(&self, at: u64) -> Option<u64> {
+        let stretches = self.stretches.borrow();
+        let next = stretches.partition_point(|(_, to)| *to <= at);
+        stretches.get(next).filter(|(from, _)| *from <= at).map(|(_, to)| *to)
+    }
+
+    /// Asks again for what was not resident before.
+    fn ask(&self, at: u64, mapping: &Mapping) {
+        let mut found = Vec::new();
+        let start = at - at % PAGE;
+        self.under.resident(start, start.saturating_add(STEP).min(mapping.end), &mut |from, to| {
+            found.push((from, to));
+            true
+        });
+        let mut stretches = self.stretches.borrow_mut();
+        for (from, to) in found {
+            let next = stretches.partition_point(|(start, _)| *start < from);
+            let before = next.checked_sub(1).and_then(|i| stretches.get(i));
+            let from = before.map_or(from, |before| from.max(before.1));
+            let to = stretches.get(next).map_or(to, |after| to.min(after.0));
+            if from < to {
+                stretches.insert(next, (from, to));
+            }
+        }
+    }
+
+    /// Up to which address may be read from `at` on; `None` where nothing may.
+    fn readable(&self, at: u64) -> Option<u64> {
+        let mapping = self.under.mapping(at).filter(|mapping| mapping.access.read)?;
+        if !is_anonymous(mapping) {
+            return (!mapping.path.starts_with("[v")).then_some(mapping.end);
+        }
+        if self.until(at).is_none() {
+            self.ask(at, mapping);
+        }
+        Some(self.until(at)?.min(mapping.end))
+    }
+
+    fn direct(&self, address: u64, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < into.len() {
+            let Some(at) = address.checked_add(done as u64) else { break };
+            let Some(end) = self.readable(at) else { break };
+            let wanted = (into.len() - done).min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            let read = self.under.read(at, &mut into[done..done + wanted]);
+            done += read;
+            if read < wanted {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Reads a block as far as it may be read.
+    fn load(&self, number: u64, bytes: &mut [u8]) -> u8 {
+        let start = number * BLOCK as u64;
+        let read = self.direct(start, bytes);
+        if read == BLOCK {
+            return (1 << PAGES) - 1;
+        }
+        let mut known = 0;
+        for (page, bytes) in bytes.chunks_exact_mut(PAGE as usize).enumerate() {
+            let is_read = read >= (page + 1) * PAGE as usize;
+            if is_read || self.direct(start + page as u64 * PAGE, bytes) == PAGE as usize {
+                known |= 1 << page;
+            }
+        }
+        known
+    }
+
+    /// Copies from the block that `address` lies in, as far as the block goes and is known.
+    fn cached(&self, address: u64, into: &mut [u8]) -> usize {
+        let number = address / BLOCK as u64;
+        let offset = (address % BLOCK as u64) as usize;
+        // Neighbouring blocks lie in neighbouring slots; regions that are a power of two apart do not share theirs.
+        let slot = ((number ^ (number >> 10) ^ (number >> 20)) % SLOTS as u64) as usize;
+        let mut cache = self.cache.borrow_mut();
+        let Cache { blocks, bytes } = &mut *cache;
+        let bytes = &mut bytes[slot * BLOCK..][..BLOCK];
+        if blocks[slot].0 != number {
+            blocks[slot] = (number, self.load(number, bytes));
+        }
+        let known = blocks[slot].1;
+        let mut end = offset;
+        while end < BLOCK && known & (1 << (end / PAGE as usize)) != 0 {
+            end = (end / PAGE as usize + 1) * PAGE as usize;
+        }
+        let count = into.len().min(end - offset);
+        into[..count].copy_from_slice(&bytes[offset..offset + count]);
+        count
+    }
+}
+
+fn is_anonymous(mapping: &Mapping) -> bool {
+    !mapping.is_file() && !mapping.path.starts_with("[v")
+}
+
+impl<M: Memory + ?Sized> Memory for Present<'_, M> {
+    fn mappings(&self) -> &[Mapping] {
+        self.under.mappings()
+    }
+
+    fn word(&self) -> Word {
+        self.under.word()
+    }
+
+    fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        // What is large goes past the cache, which would be good for nothing afterwards.
+        if into.len() > BLOCK {
+            return self.direct(address, into);
+        }
+        let mut done = 0;
+        while done < into.len() {
+            let Some(at) = address.checked_add(done as u64) else { break };
+            let mut read = self.cached(at, &mut into[done..]);
+            if read == 0 {
+                // A mapping may begin or end within a page of an image; pages may come meanwhile.
+                let rest = (PAGE - at % PAGE) as usize;
+                let wanted = rest.min(into.len() - done);
+                read = self.direct(at, &mut into[done..done + wanted]);
+                if read == 0 {
+                    break;
+                }
+            }
+            done += read;
+        }
+        done
+    }
+
+    fn resident(&self, start: u64, end: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
+        self.under.resident(start, end, take);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Image;
+
+    #[test]
+    fn what_is_resident_is_read_and_nothing_else() {
+        let mut image = Image::new(Word::Eight);
+        image.add(0x10000, &[7; 8192], "");
+        image.add(0x12000, &[8; 4100], "[heap]");
+        image.add(0x20000, &[9; 4096], "[vvar]");
+        let present = Present::new(&image);
+        assert_eq!(present.bytes(), 12292);
+        for _ in 0..2 {
+            let mut into = [0; 10000];
+            assert_eq!(present.read(0x10000, &mut into), 10000);
+            assert_eq!((into[8191], into[8192]), (7, 8));
+            let mut into = [0; 20];
+            assert_eq!(present.read(0x12ffa, &mut into), 10, "to the end of what is mapped");
+            assert_eq!(present.read(0x20000, &mut into), 0);
+            assert_eq!(present.read(0xfff0, &mut into), 0);
+            assert_eq!(present.read(u64::MAX - 2, &mut into), 0);
+            assert_eq!(present.read(u64::MAX, &mut into), 0);
+        }
+        image.write(0x10000, &[1]);
+        let present = Present::new(&image);
+        assert_eq!(present.u8(0x10000), Some(1));
+    }
+}
