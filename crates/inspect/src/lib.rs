@@ -1,5 +1,6 @@
 //! One process in depth, from outside: the names of the addresses in its stacks, and what its memory is made of.
 
+pub mod census;
 mod error;
 mod kernel;
 mod maps;

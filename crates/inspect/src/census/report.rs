@@ -1,0 +1,260 @@
+//! What the counters say, as it is shown and saved.
+
+use std::cmp::Reverse;
+
+use serde::{Deserialize, Serialize};
+
+use super::count::{Counter, LENGTHS, Sum};
+use super::groups::{self, Count};
+use super::sketch::Counted;
+use super::strings::Encoding;
+use super::{Census, Options};
+
+/// A count is listed if at most one of so many in it is uncertain: then its first digit is right.
+const CERTAIN: u64 = 10;
+/// Groups at most.
+const GROUPS_MAX: usize = 100;
+/// Members of a group that are named.
+const MEMBERS_MAX: usize = 16;
+/// Strings that are searched for groups, those with the highest counts.
+const GROUPED_MAX: usize = 10_000;
+/// Patterns at most.
+const PATTERNS_MAX: usize = 200;
+/// Deviations of a normal distribution within which 99 of 100 lie.
+const DEVIATIONS: f64 = 2.58;
+
+/// A string that is there more than once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What its bytes are known by, on every machine: their hash, as 16 hexadecimal digits.
+    pub id: String,
+    /// How it begins; empty if no texts are kept.
+    pub text: String,
+    /// Whether it goes on behind that.
+    pub is_cut: bool,
+    /// How it is kept in memory.
+    pub encoding: Encoding,
+    /// Its length. Strings of more than 32 KiB are counted in pieces of that size.
+    pub length_bytes: u64,
+    /// How many copies there are, at most.
+    pub count: u64,
+    /// By so much the count may be too large: there are at least `count - error` copies.
+    pub error: u64,
+    /// What the copies take, without what an allocator adds: the count times the length.
+    pub bytes: u64,
+    /// Where some of them are, at most three: the first that was seen, and later ones.
+    pub addresses: Vec<u64>,
+}
+
+/// Strings with counts that go together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// The largest count.
+    pub count: u64,
+    /// How many strings have it, or nearly.
+    pub strings: u64,
+    /// What all copies of all of them take.
+    pub bytes: u64,
+    /// How likely it is that so many counts fall together by chance.
+    pub chance: f64,
+    /// The strings, at most sixteen, those first that hold most bytes.
+    pub members: Vec<Member>,
+}
+
+/// A string of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// What its bytes are known by.
+    pub id: String,
+    /// How it begins; empty if no texts are kept.
+    pub text: String,
+    /// How it is kept in memory.
+    pub encoding: Encoding,
+    /// How many copies there are, at most.
+    pub count: u64,
+}
+
+/// Strings that differ in numbers only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pattern {
+    /// What it is known by, on every machine.
+    pub id: String,
+    /// What they have in common, `#` for each number, of the first 128 bytes; empty if no texts are kept.
+    pub text: String,
+    /// Strings that were looked at and have it, at most.
+    pub sampled: u64,
+    /// How many there are, judged by these.
+    pub count: u64,
+    /// By so much the count may be off in either direction, with 99 % certainty.
+    pub count_error: u64,
+    /// What they take, judged by those that were looked at.
+    pub bytes: u64,
+    /// Where some of them are.
+    pub addresses: Vec<u64>,
+}
+
+/// Strings of a length.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Length {
+    /// They have at least so many bytes, and less than twice as many.
+    pub from_bytes: u64,
+    /// How many there are, equal ones counted each time.
+    pub strings: u64,
+    /// What they take.
+    pub bytes: u64,
+}
+
+/// Strings of an encoding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// Which.
+    pub encoding: Encoding,
+    /// How many there are, equal ones counted each time.
+    pub strings: u64,
+    /// What they take.
+    pub bytes: u64,
+}
+
+fn id(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Bytes that the text would have as UTF-8, were it whole; what is longer than its room was cut.
+fn is_cut(counted: &Counted) -> bool {
+    let of_length = match counted.encoding {
+        Encoding::Ascii | Encoding::Utf8 => counted.text.len() as u64,
+        Encoding::Latin1 => text(counted.text).chars().count() as u64,
+        Encoding::Utf16 => 2 * text(counted.text).encode_utf16().count() as u64,
+    };
+    of_length < counted.length
+}
+
+fn entry(counted: &Counted) -> Entry {
+    Entry {
+        id: id(counted.hash),
+        text: text(counted.text),
+        is_cut: is_cut(counted),
+        encoding: counted.encoding,
+        length_bytes: counted.length,
+        count: counted.count,
+        error: counted.error,
+        bytes: counted.count * counted.length,
+        addresses: counted.addresses.to_vec(),
+    }
+}
+
+/// All but what is known of the pages.
+pub(super) fn make(counter: &Counter, options: &Options) -> Census {
+    let mut certain = Vec::new();
+    let mut uncertain = 0;
+    for counted in counter.strings.counted().filter(|counted| counted.count - counted.error >= 2) {
+        if counted.error * CERTAIN <= counted.count {
+            certain.push(counted);
+        } else {
+            uncertain += 1;
+        }
+    }
+    let repeated_bytes = certain.iter().map(|counted| counted.count * counted.length).sum();
+    let repeated = certain.len() as u64;
+    certain.sort_by_key(|counted| (Reverse(counted.count), counted.hash));
+    let groups = make_groups(&certain[..certain.len().min(GROUPED_MAX)]);
+    certain.sort_by_key(|counted| (Reverse(counted.count * counted.length), counted.hash));
+    certain.truncate(options.entries_max);
+    let all = counter.sums.iter().flatten();
+    Census {
+        bytes_mapped: 0,
+        bytes_resident: 0,
+        bytes_scanned: 0,
+        bytes_unread: 0,
+        is_stopped: false,
+        has_ended: false,
+        min_chars: options.min_chars as u64,
+        strings: all.clone().map(|sum| sum.strings).sum(),
+        string_bytes: all.map(|sum| sum.bytes).sum(),
+        distinct_estimate: counter.distinct.estimate(),
+        counters: counter.strings.counters() as u64,
+        error_bound: counter.strings.bound(),
+        uncertain,
+        repeated,
+        repeated_bytes,
+        entries: certain.iter().map(entry).collect(),
+        groups,
+        patterns: make_patterns(counter, options),
+        patterns_one_in: u64::from(options.patterns_one_in),
+        by_length: by_length(&counter.sums),
+        by_encoding: by_encoding(&counter.sums),
+    }
+}
+
+fn make_groups(certain: &[Counted]) -> Vec<Group> {
+    let counts: Vec<Count> =
+        certain.iter().map(|counted| Count { count: counted.count, error: counted.error }).collect();
+    let mut groups = Vec::new();
+    for found in groups::find(&counts) {
+        let mut members: Vec<&Counted> = certain[found.start..found.end].iter().collect();
+        let bytes = members.iter().map(|counted| counted.count * counted.length).sum();
+        members.sort_by_key(|counted| (Reverse(counted.count * counted.length), counted.hash));
+        let member = |counted: &&Counted| Member {
+            id: id(counted.hash),
+            text: text(counted.text),
+            encoding: counted.encoding,
+            count: counted.count,
+        };
+        groups.push(Group {
+            count: certain[found.start].count,
+            strings: members.len() as u64,
+            bytes,
+            chance: found.chance,
+            members: members.iter().take(MEMBERS_MAX).map(member).collect(),
+        });
+    }
+    groups.sort_by_key(|group| Reverse(group.bytes));
+    groups.truncate(GROUPS_MAX);
+    groups
+}
+
+fn make_patterns(counter: &Counter, options: &Options) -> Vec<Pattern> {
+    let Some(patterns) = &counter.patterns else { return Vec::new() };
+    let one_in = u64::from(options.patterns_one_in);
+    let is_certain =
+        |counted: &Counted| counted.count - counted.error >= 2 && counted.error * CERTAIN <= counted.count;
+    let mut found: Vec<Counted> = patterns.counted().filter(is_certain).collect();
+    found.sort_by_key(|counted| (Reverse(counted.bytes), counted.hash));
+    found.truncate(PATTERNS_MAX);
+    let pattern = |counted: Counted| {
+        // Each string was drawn or not, by itself.
+        let deviation = one_in as f64 * (counted.count as f64 * (1.0 - 1.0 / one_in as f64)).sqrt();
+        Pattern {
+            id: id(counted.hash),
+            text: text(counted.text),
+            sampled: counted.count,
+            count: counted.count * one_in,
+            count_error: counted.error * one_in + (DEVIATIONS * deviation).ceil() as u64,
+            bytes: counted.bytes * one_in,
+            addresses: counted.addresses.to_vec(),
+        }
+    };
+    found.into_iter().map(pattern).collect()
+}
+
+fn by_length(sums: &[[Sum; LENGTHS]]) -> Vec<Length> {
+    let of_length = |i: usize| Length {
+        from_bytes: 1 << i,
+        strings: sums.iter().map(|sums| sums[i].strings).sum(),
+        bytes: sums.iter().map(|sums| sums[i].bytes).sum(),
+    };
+    (0..LENGTHS).map(of_length).filter(|length| length.strings > 0).collect()
+}
+
+fn by_encoding(sums: &[[Sum; LENGTHS]]) -> Vec<Share> {
+    let of_encoding = |(encoding, sums): (Encoding, &[Sum; LENGTHS])| Share {
+        encoding,
+        strings: sums.iter().map(|sum| sum.strings).sum(),
+        bytes: sums.iter().map(|sum| sum.bytes).sum(),
+    };
+    Encoding::ALL.into_iter().zip(sums).map(of_encoding).filter(|share| share.strings > 0).collect()
+}

@@ -1,0 +1,238 @@
+//! Memory in pieces, so that a string is found whole wherever it lies.
+//!
+//! A piece is read behind what is left of the one before: the run of text that was not over yet, and the last bytes that do not
+//! fill a block. Runs go on over pages and mappings that lie next to each other, and end where something between was not read.
+
+use super::Options;
+use super::classify::{self, BLOCK, Carry};
+use super::count::Counter;
+use super::hash;
+use super::runs::Runs;
+use crate::memory::{Memory, PAGE};
+
+/// Bytes that are read at once: they stay in the second-level cache while they are looked at.
+const PIECE: usize = 512 << 10;
+/// Bytes of the longest string. What goes on for longer is cut after so many bytes, again and again, from where it began: the same
+/// long text makes the same strings. A sequence of UTF-8 stays whole.
+pub(super) const LONGEST: usize = 32 << 10;
+/// What fills a block that is not full: neither text nor half of a character.
+const FILLER: u8 = 0x7f;
+/// Blocks that are searched before what was found is counted.
+const GROUP: usize = 64;
+/// Runs that end in a group: as many as there is room for, with four bytes each and one between them.
+const FOUND_MAX: usize = GROUP * BLOCK / 5 + 2;
+
+/// Runs that were found.
+struct List {
+    ends: Box<[(u32, u32); FOUND_MAX]>,
+    count: usize,
+}
+
+impl List {
+    fn new() -> Self {
+        Self { ends: Box::new([(0, 0); FOUND_MAX]), count: 0 }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, start: usize, end: usize) {
+        if let Some(slot) = self.ends.get_mut(self.count) {
+            *slot = (start as u32, end as u32);
+            self.count += 1;
+        }
+    }
+}
+
+/// A look in progress.
+pub(super) struct Scanner {
+    bytes: Vec<u8>,
+    /// How many of them hold something.
+    have: usize,
+    /// The address of the first.
+    base: u64,
+    /// The address behind the last, if it may go on there.
+    next: Option<u64>,
+    text: Runs,
+    wide: Runs,
+    found: List,
+    found_wide: List,
+    pub(super) counter: Counter,
+    /// Bytes that were looked at.
+    pub(super) scanned: u64,
+    /// Bytes that were there, and were gone when they were to be read.
+    pub(super) unread: u64,
+    /// Addresses that are read once more at the end, to know whether the process is still there: the first, and each after twice
+    /// as many bytes.
+    witnesses: Vec<u64>,
+    next_witness: u64,
+}
+
+impl Scanner {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            bytes: vec![0; LONGEST + 4 * BLOCK + PIECE + BLOCK + hash::ROOM],
+            have: 0,
+            base: 0,
+            next: None,
+            text: Runs::new(options.min_chars),
+            wide: Runs::new(2 * options.min_chars),
+            found: List::new(),
+            found_wide: List::new(),
+            counter: Counter::new(options),
+            scanned: 0,
+            unread: 0,
+            witnesses: Vec::new(),
+            next_witness: 0,
+        }
+    }
+
+    /// Looks at a stretch of memory that follows those before. `goes_on` hears the address that was reached. Says whether it got
+    /// to the end.
+    pub(super) fn stretch<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        from: u64,
+        to: u64,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> bool {
+        let mut at = from;
+        // While nothing can be read the steps become larger: the rest of what is gone is not worth a call for each page.
+        let mut step = PAGE;
+        while at < to {
+            if self.next != Some(at) {
+                self.close();
+                self.begin(at);
+            }
+            let wanted = (to - at).min(PIECE as u64) as usize;
+            let read = memory.read(at, &mut self.bytes[self.have..self.have + wanted]).min(wanted);
+            self.have += read;
+            self.scanned += read as u64;
+            if read > 0 && self.scanned >= self.next_witness {
+                self.witnesses.push(at);
+                self.next_witness = 2 * self.scanned;
+            }
+            at += read as u64;
+            self.next = Some(at);
+            if read == wanted {
+                step = PAGE;
+                self.look();
+            } else {
+                self.close();
+                step = if read == 0 { (2 * step).min(PIECE as u64) } else { PAGE };
+                let behind = ((at / PAGE + 1) * PAGE).saturating_add(step - PAGE).min(to);
+                self.unread += behind - at;
+                at = behind;
+            }
+            if !goes_on(at) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What ends at the end.
+    pub(super) fn close(&mut self) {
+        let blocks = self.have.div_ceil(BLOCK);
+        self.bytes[self.have..blocks * BLOCK].fill(FILLER);
+        self.search(blocks);
+        let end = blocks * BLOCK;
+        self.text.finish(end, |start, end| self.found.push(start, end));
+        self.wide.finish(end, |start, end| self.found_wide.push(start, end));
+        self.count();
+        self.counter.flush(&self.bytes, self.base);
+        self.have = 0;
+        self.next = None;
+        self.text.start(0);
+        self.wide.start(0);
+    }
+
+    /// Whether nothing of what was read can be read any more.
+    pub(super) fn has_ended<M: Memory + ?Sized>(&self, memory: &M) -> bool {
+        let has_looked = self.unread > 0 || !self.witnesses.is_empty();
+        has_looked && self.witnesses.iter().all(|address| memory.read(*address, &mut [0]) == 0)
+    }
+
+    fn begin(&mut self, at: u64) {
+        // Units of UTF-16 lie at even addresses, and so at even places.
+        self.base = at & !1;
+        self.have = (at & 1) as usize;
+        self.bytes[0] = FILLER;
+        self.text.start(0);
+        self.wide.start(0);
+    }
+
+    /// Looks at all whole blocks, and keeps what may go on.
+    fn look(&mut self) {
+        let end = self.have / BLOCK * BLOCK;
+        self.search(self.have / BLOCK);
+        while end - self.text.open() > LONGEST {
+            let cut = cut_text(&self.bytes, self.text.open());
+            self.counter.text(&self.bytes, self.base, self.text.open(), cut);
+            self.text.cut(cut);
+        }
+        while end - self.wide.open() > LONGEST {
+            let cut = self.wide.open() + LONGEST;
+            self.counter.wide(&self.bytes, self.base, self.wide.open(), cut);
+            self.wide.cut(cut);
+        }
+        self.counter.flush(&self.bytes, self.base);
+        // No byte of the one is within the other, or none that makes a run: what is looked at twice is found once.
+        let open = self.text.open().min(self.wide.open());
+        let keep = open & !1;
+        self.bytes.copy_within(keep..self.have, 0);
+        if keep < open {
+            // It was counted with what was cut off, or is no text.
+            self.bytes[0] = FILLER;
+        }
+        self.base += keep as u64;
+        self.have -= keep;
+        self.text.start(0);
+        self.wide.start(0);
+    }
+
+    fn search(&mut self, blocks: usize) {
+        let mut carry = Carry::default();
+        for group in (0..blocks).step_by(GROUP) {
+            let part = &self.bytes[group * BLOCK..blocks.min(group + GROUP) * BLOCK];
+            for (i, block) in part.as_chunks::<BLOCK>().0.iter().enumerate() {
+                let base = (group + i) * BLOCK;
+                let masks = classify::masks(block);
+                let text = classify::text(block, masks, &mut carry);
+                self.text.block(text, base, |start, end| self.found.push(start, end));
+                self.wide.block(classify::wide(masks), base, |start, end| self.found_wide.push(start, end));
+            }
+            self.count();
+        }
+    }
+
+    /// Counts what was found.
+    fn count(&mut self) {
+        for i in 0..std::mem::take(&mut self.found.count) {
+            let (mut start, end) = (self.found.ends[i].0 as usize, self.found.ends[i].1 as usize);
+            while end - start > LONGEST {
+                let cut = cut_text(&self.bytes, start);
+                self.counter.text(&self.bytes, self.base, start, cut);
+                start = cut;
+            }
+            if end - start >= self.text.min() {
+                self.counter.text(&self.bytes, self.base, start, end);
+            }
+        }
+        for i in 0..std::mem::take(&mut self.found_wide.count) {
+            let (mut start, end) = (self.found_wide.ends[i].0 as usize, self.found_wide.ends[i].1 as usize);
+            while end - start > LONGEST {
+                self.counter.wide(&self.bytes, self.base, start, start + LONGEST);
+                start += LONGEST;
+            }
+            if end - start >= self.wide.min() {
+                self.counter.wide(&self.bytes, self.base, start, end);
+            }
+        }
+    }
+}
+
+/// Where a text that begins at `start` and is too long is cut.
+fn cut_text(bytes: &[u8], start: usize) -> usize {
+    let end = start + LONGEST;
+    let is_within = |at: usize| bytes.get(at).is_some_and(|byte| (0x80..0xc0).contains(byte));
+    (end - 3..=end).rev().find(|at| !is_within(*at)).unwrap_or(end)
+}

@@ -1,0 +1,344 @@
+//! Counts of the frequent among very many, in a fixed amount of memory: Filtered Space-Saving, in buckets.
+//!
+//! Space-Saving (Metwally, Agrawal, El Abbadi 2005) has k counters. What has a counter is counted; what has none takes over the
+//! smallest counter, with what it had as the possible error. The filter (Homem, Carvalho 2010) is a row of small cells: what has no
+//! counter is counted in the cell of its hash, and takes over a counter only when it might have occurred more often than that one.
+//! The millions of strings that occur once stay in the filter. Both are cut into buckets of [`WAYS`] counters by the hash, so
+//! that an occurrence touches one bucket and one cell, whatever the size of the whole.
+//!
+//! **Bound.** For a bucket b let m(b) be its smallest counter, zero while it has free ones. It never becomes smaller.
+//!
+//! 1. *A string without a counter occurred at most as often as its cell says, and at most m(b) times.* The cell goes up with each
+//!    of its occurrences while it has no counter, and is set to at least the counter that is taken from it. When it stays without a
+//!    counter after an occurrence, its cell was below m(b) before. What loses its counter had m(b), and m(b) only grows.
+//! 2. *A counter is never too small, and too large by at most its error.* It begins with m(b) + 1 and the error m(b), by 1.
+//! 3. *The error is at most N(b) / [`WAYS`]*, N(b) being the occurrences of all strings of the bucket: each of them raises the sum
+//!    of its counters by one or not at all, and m(b) is at most their mean. With K counters in all, N(b) is around N × WAYS / K,
+//!    and so the error around N / K at worst; the filter usually makes it far smaller.
+//!
+//! Cells are bytes. One that is full says nothing any more, and its strings are treated as without a filter.
+
+use super::strings::Encoding;
+
+/// Counters that are searched together. Eight tags are one cache line.
+pub(super) const WAYS: usize = 8;
+/// A cell that counts no further.
+const FULL: u8 = u8::MAX;
+/// Places that are kept of each string.
+const PLACES: usize = 3;
+
+/// One bucket: two cache lines.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(128))]
+struct Bucket {
+    /// The hashes; meaningless where the count is zero.
+    tags: [u64; WAYS],
+    counts: [u32; WAYS],
+    errors: [u32; WAYS],
+}
+
+/// What is needed only when a counter begins, and when it is read.
+#[derive(Debug, Clone, Copy)]
+struct About {
+    addresses: [u64; PLACES],
+    length: u32,
+    text_bytes: u16,
+    encoding: Encoding,
+}
+
+/// An occurrence of a string.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    /// Never zero.
+    pub(super) hash: u64,
+    pub(super) address: u64,
+    pub(super) length: u32,
+    pub(super) encoding: Encoding,
+}
+
+/// A string and its count.
+#[derive(Debug, Clone)]
+pub(super) struct Counted<'a> {
+    pub(super) hash: u64,
+    pub(super) count: u64,
+    /// By so much the count may be too large.
+    pub(super) error: u64,
+    /// Of the occurrence that was seen first.
+    pub(super) length: u64,
+    /// Of all occurrences since it has a counter; zero where they were not to be added up.
+    pub(super) bytes: u64,
+    pub(super) encoding: Encoding,
+    /// Where some of them lie, the first first.
+    pub(super) addresses: &'a [u64],
+    pub(super) text: &'a [u8],
+}
+
+/// The counters.
+pub(super) struct Sketch {
+    buckets: Vec<Bucket>,
+    /// A hash shifted by so much is the number of its bucket.
+    shift: u32,
+    cells: Vec<u8>,
+    about: Vec<About>,
+    /// Empty where the occurrences of a counter are all of one length.
+    bytes: Vec<u64>,
+    texts: Vec<u8>,
+    text_max: usize,
+}
+
+/// How large a sketch is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    /// Counters; the next power of two.
+    pub(super) counters: usize,
+    /// Cells of the filter for each counter: a power of two.
+    pub(super) cells_per_counter: usize,
+    /// Bytes of a text that are kept.
+    pub(super) text_max: usize,
+    /// Whether occurrences of one counter differ in length.
+    pub(super) has_lengths: bool,
+}
+
+impl Sketch {
+    pub(super) fn new(size: Size) -> Self {
+        let buckets = (size.counters / WAYS).next_power_of_two().max(2);
+        let counters = buckets * WAYS;
+        let about = About { addresses: [0; PLACES], length: 0, text_bytes: 0, encoding: Encoding::Ascii };
+        Self {
+            buckets: vec![Bucket::default(); buckets],
+            shift: u64::BITS - buckets.trailing_zeros(),
+            cells: vec![0; counters * size.cells_per_counter.next_power_of_two()],
+            about: vec![about; counters],
+            bytes: vec![0; if size.has_lengths { counters } else { 0 }],
+            texts: vec![0; counters * size.text_max],
+            text_max: size.text_max,
+        }
+    }
+
+    /// How many counters there are.
+    pub(super) fn counters(&self) -> usize {
+        self.about.len()
+    }
+
+    fn cell(&self, hash: u64) -> usize {
+        hash as usize & (self.cells.len() - 1)
+    }
+
+    /// Reads what [`Self::add`] will need. Of many hashes in a row the processor then waits for memory once, not for each.
+    #[inline(always)]
+    pub(super) fn touch(&self, hash: u64) -> u64 {
+        let bucket = &self.buckets[(hash >> self.shift) as usize];
+        bucket.tags[0] ^ u64::from(bucket.counts[0]) ^ u64::from(self.cells[self.cell(hash)])
+    }
+
+    /// Counts an occurrence. `write` writes its text into the bytes that it gets, and says how many that were.
+    #[inline(always)]
+    pub(super) fn add(&mut self, found: Found, write: impl FnOnce(&mut [u8]) -> usize) {
+        let number = (found.hash >> self.shift) as usize;
+        let bucket = &mut self.buckets[number];
+        let mut hits = 0_u32;
+        for (i, tag) in bucket.tags.iter().enumerate() {
+            hits |= u32::from(*tag == found.hash) << i;
+        }
+        if hits == 0 {
+            self.miss(number, found);
+            return;
+        }
+        let way = hits.trailing_zeros() as usize & (WAYS - 1);
+        let count = bucket.counts[way].saturating_add(1);
+        bucket.counts[way] = count;
+        let seen = count - bucket.errors[way];
+        let at = number * WAYS + way;
+        if let Some(bytes) = self.bytes.get_mut(at) {
+            *bytes += u64::from(found.length);
+        }
+        // Places spread over the look: the second, fourth, eighth occurrence.
+        if seen > 1 && seen.is_power_of_two() {
+            let about = &mut self.about[at];
+            about.addresses[1 + (seen.trailing_zeros() as usize - 1) % (PLACES - 1)] = found.address;
+            if seen == 2 {
+                about.text_bytes = write(&mut self.texts[at * self.text_max..][..self.text_max]) as u16;
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn miss(&mut self, number: usize, found: Found) {
+        let own = self.cell(found.hash);
+        let bucket = &mut self.buckets[number];
+        let (mut way, mut min) = (0, u32::MAX);
+        for (i, count) in bucket.counts.iter().enumerate() {
+            if *count < min {
+                (way, min) = (i, *count);
+            }
+        }
+        if min > 0 {
+            let cell = &mut self.cells[own];
+            if *cell != FULL && u32::from(*cell) < min {
+                *cell += 1;
+                return;
+            }
+            let before = bucket.tags[way] as usize & (self.cells.len() - 1);
+            let cell = &mut self.cells[before];
+            *cell = (*cell).max(u8::try_from(min).unwrap_or(FULL));
+        }
+        bucket.tags[way] = found.hash;
+        bucket.counts[way] = min.saturating_add(1);
+        bucket.errors[way] = min;
+        let at = number * WAYS + way;
+        let Found { address, length, encoding, .. } = found;
+        self.about[at] = About { addresses: [address, 0, 0], length, text_bytes: 0, encoding };
+        if let Some(bytes) = self.bytes.get_mut(at) {
+            *bytes = u64::from(length);
+        }
+    }
+
+    /// All that have a counter.
+    pub(super) fn counted(&self) -> impl Iterator<Item = Counted<'_>> {
+        let slots = self.buckets.iter().flat_map(|bucket| (0..WAYS).map(move |way| (bucket, way)));
+        slots.enumerate().filter(|(_, (bucket, way))| bucket.counts[*way] > 0).map(|(at, (bucket, way))| {
+            let about = &self.about[at];
+            // The other places are filled in turn.
+            let places = about.addresses.iter().take_while(|address| **address != 0).count();
+            Counted {
+                hash: bucket.tags[way],
+                count: u64::from(bucket.counts[way]),
+                error: u64::from(bucket.errors[way]),
+                length: u64::from(about.length),
+                bytes: self.bytes.get(at).copied().unwrap_or(0),
+                encoding: about.encoding,
+                addresses: &about.addresses[..places],
+                text: &self.texts[at * self.text_max..][..usize::from(about.text_bytes)],
+            }
+        })
+    }
+
+    /// No string that has no counter occurred more often than this.
+    pub(super) fn bound(&self) -> u64 {
+        let smallest = |bucket: &Bucket| bucket.counts.iter().copied().min().unwrap_or(0);
+        let buckets = self.buckets.iter().map(smallest).max().unwrap_or(0);
+        // What a filter says of strings that came when their bucket was not full: they got a counter.
+        let cells = self.cells.iter().copied().max().unwrap_or(0);
+        if cells == FULL { u64::from(buckets) } else { u64::from(buckets.min(u32::from(cells))) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::super::hash::of_number;
+    use super::*;
+
+    fn sketch(counters: usize, cells_per_counter: usize) -> Sketch {
+        Sketch::new(Size { counters, cells_per_counter, text_max: 8, has_lengths: true })
+    }
+
+    fn add(sketch: &mut Sketch, hash: u64) {
+        let found = Found { hash, address: 7, length: 10, encoding: Encoding::Ascii };
+        sketch.add(found, |text| {
+            text.copy_from_slice(&hash.to_le_bytes());
+            8
+        });
+    }
+
+    /// Counts against the truth; gives the largest error.
+    fn check(sketch: &Sketch, stream: &[u64]) -> u64 {
+        let mut truth: HashMap<u64, u64> = HashMap::new();
+        for hash in stream {
+            *truth.entry(*hash).or_default() += 1;
+        }
+        let mut in_bucket: HashMap<u64, u64> = HashMap::new();
+        for hash in stream {
+            *in_bucket.entry(hash >> sketch.shift).or_default() += 1;
+        }
+        let mut largest = 0;
+        for counted in sketch.counted() {
+            let real = truth.remove(&counted.hash).unwrap_or(0);
+            assert!(counted.count - counted.error <= real && real <= counted.count, "{counted:?} is {real}");
+            assert!(counted.error <= in_bucket[&(counted.hash >> sketch.shift)] / WAYS as u64);
+            assert_eq!(counted.bytes, 10 * (counted.count - counted.error));
+            if counted.count - counted.error > 1 {
+                assert_eq!(counted.text, counted.hash.to_le_bytes());
+            }
+            largest = largest.max(counted.error);
+        }
+        let missing = truth.values().copied().max().unwrap_or(0);
+        assert!(missing <= sketch.bound(), "{missing} <= {}", sketch.bound());
+        largest
+    }
+
+    proptest! {
+        #[test]
+        fn the_bounds_hold_for_any_stream(
+            stream in prop::collection::vec((0_u64..60).prop_map(|n| of_number(n * n / 40)), 0..3000),
+            // The last is next to no filter.
+            cells in prop::sample::select(vec![8_usize, 1]),
+        ) {
+            let mut small = sketch(16, cells);
+            for hash in &stream {
+                add(&mut small, *hash);
+            }
+            check(&small, &stream);
+        }
+
+        #[test]
+        fn they_hold_when_cells_are_full(
+            stream in prop::collection::vec((0_u64..300).prop_map(of_number), 5000..9000),
+        ) {
+            let mut small = sketch(16, 1);
+            for hash in &stream {
+                add(&mut small, *hash);
+            }
+            check(&small, &stream);
+        }
+    }
+
+    #[test]
+    fn the_frequent_are_exact_among_a_million_that_occur_once() {
+        let mut stream = Vec::new();
+        for i in 0..1_000_000_u64 {
+            stream.push(of_number(i + 1000));
+            // From the beginning, and late.
+            if i % 50 == 0 || i > 900_000 && i % 10 == 0 {
+                stream.push(of_number(1 + u64::from(i > 900_000)));
+            }
+        }
+        let mut sketch = sketch(4096, 64);
+        for hash in &stream {
+            add(&mut sketch, *hash);
+        }
+        // N / K is 250; the filter has a cell for every four strings.
+        let largest = check(&sketch, &stream);
+        assert!(largest < 20, "{largest}");
+        let found: HashMap<u64, (u64, u64)> =
+            sketch.counted().map(|c| (c.hash, (c.count, c.error))).collect();
+        assert_eq!(found[&of_number(1)], (18_001, 0));
+    }
+
+    #[test]
+    fn counts_follow_zipf() {
+        // Of 20,000 different strings the n-th occurs 200,000 / n times, in mixed order.
+        let mut stream = Vec::new();
+        for n in 1..=20_000_u64 {
+            for copy in 0..200_000 / n {
+                stream.push((of_number(n << 32 | copy), of_number(n)));
+            }
+        }
+        stream.sort_unstable();
+        let stream: Vec<u64> = stream.into_iter().map(|(_, hash)| hash).collect();
+        let mut sketch = sketch(1024, 64);
+        for hash in &stream {
+            add(&mut sketch, *hash);
+        }
+        check(&sketch, &stream);
+        let found: HashMap<u64, (u64, u64)> =
+            sketch.counted().map(|c| (c.hash, (c.count, c.error))).collect();
+        for n in 1..=100 {
+            let (count, error) = found[&of_number(n)];
+            assert!(error * 20 <= count, "{n}: {count} with an error of {error}");
+        }
+    }
+}

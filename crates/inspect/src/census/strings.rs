@@ -1,0 +1,238 @@
+//! Strings out of runs of bytes that may be text: what the masks let through is looked at character by character here, and only
+//! where a run has bytes that are not ASCII.
+//!
+//! A character is printable ASCII or the tab; a valid sequence of UTF-8 that is no control character; in strings of one byte a
+//! character (PEP 393, Java's compact strings) a letter of Latin-1 between two characters of ASCII one of which is a letter. In
+//! UTF-16 it is a unit at an even address: ASCII, Latin-1, or a letter or digit of U+0100 to U+06FF, of one alphabet per string.
+//! Scripts above that are not looked for in UTF-16, where any two letters of ASCII would be one of theirs.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+/// How a string is kept in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// Printable ASCII only.
+    Ascii,
+    /// With characters of several bytes.
+    Utf8,
+    /// One byte a character, with letters above ASCII.
+    Latin1,
+    /// Two bytes a character, little-endian.
+    Utf16,
+}
+
+impl Encoding {
+    /// All of them, in their order.
+    pub(super) const ALL: [Encoding; 4] =
+        [Encoding::Ascii, Encoding::Utf8, Encoding::Latin1, Encoding::Utf16];
+}
+
+/// Whether `strings` prints it.
+pub(super) fn is_ascii_text(byte: u8) -> bool {
+    (0x20..0x7f).contains(&byte) || byte == b'\t'
+}
+
+/// The character of several bytes at the front, and how many they are.
+fn utf8(bytes: &[u8]) -> Option<usize> {
+    let length = match bytes.first()? {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => return None,
+    };
+    let text = str::from_utf8(bytes.get(..length)?).ok()?;
+    (!text.chars().next()?.is_control()).then_some(length)
+}
+
+/// Whether the byte at a place is a letter of Latin-1 among ASCII.
+fn is_latin(bytes: &[u8], at: usize) -> bool {
+    let Some([before, letter, after]) =
+        at.checked_sub(1).and_then(|from| bytes.get(from..at + 2)?.first_chunk())
+    else {
+        return false;
+    };
+    // Without the signs for multiplication and division.
+    matches!(letter, 0xc0..=0xd6 | 0xd8..=0xf6 | 0xf8..=0xfe)
+        && is_ascii_text(*before)
+        && is_ascii_text(*after)
+        && (before.is_ascii_alphabetic() || after.is_ascii_alphabetic())
+}
+
+/// The strings of at least `chars_min` characters in a run.
+pub(super) fn split_text(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Range<usize>, Encoding)) {
+    let (mut start, mut chars, mut encoding) = (0, 0, Encoding::Ascii);
+    let mut at = 0;
+    let mut end = |range: Range<usize>, chars: usize, encoding| {
+        if chars >= chars_min {
+            take(range, encoding);
+        }
+    };
+    while at < bytes.len() {
+        let (next, length) = if is_ascii_text(bytes[at]) {
+            (encoding, 1)
+        } else if let Some(length) = utf8(&bytes[at..]) {
+            (Encoding::Utf8, length)
+        } else if is_latin(bytes, at) {
+            (Encoding::Latin1, 1)
+        } else {
+            end(start..at, chars, encoding);
+            at += 1;
+            (start, chars, encoding) = (at, 0, Encoding::Ascii);
+            continue;
+        };
+        // One string is not of two encodings.
+        if next != encoding && encoding != Encoding::Ascii {
+            end(start..at, chars, encoding);
+            (start, chars) = (at, 0);
+        }
+        encoding = next;
+        chars += 1;
+        at += length;
+    }
+    end(start..at, chars, encoding);
+}
+
+/// The alphabet of a unit of UTF-16 that is not ASCII; `None` where it is no text.
+fn alphabet(unit: u16) -> Option<u8> {
+    let letter = || char::from_u32(u32::from(unit)).is_some_and(char::is_alphanumeric);
+    match unit >> 8 {
+        0 => (unit >= 0xa0).then_some(0),
+        1 | 2 => letter().then_some(0),
+        upper @ 3..=6 => letter().then_some(upper as u8),
+        _ => None,
+    }
+}
+
+/// The strings of UTF-16 of at least `chars_min` characters in a run of whole units.
+pub(super) fn split_wide(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Range<usize>)) {
+    let units = bytes.as_chunks::<2>().0;
+    let (mut start, mut tiny, mut script) = (0, 0, None);
+    let mut end = |range: Range<usize>, tiny: usize| {
+        // Arrays of small numbers look like letters with a lower half below 7, of which a text has few.
+        if range.len() >= chars_min && 2 * tiny <= range.len() {
+            take(2 * range.start..2 * range.end);
+        }
+    };
+    for (at, unit) in units.iter().enumerate() {
+        let unit = u16::from_le_bytes(*unit);
+        let is_ascii = u8::try_from(unit).is_ok_and(is_ascii_text);
+        let found = if is_ascii { None } else { alphabet(unit) };
+        if !is_ascii && found.is_none() {
+            end(start..at, tiny);
+            (start, tiny, script) = (at + 1, 0, None);
+            continue;
+        }
+        if found.is_some() && script.is_some() && script != found {
+            end(start..at, tiny);
+            (start, tiny, script) = (at, 0, None);
+        }
+        script = script.or(found);
+        tiny += usize::from(unit & 0xff <= 6);
+    }
+    end(start..units.len(), tiny);
+}
+
+/// Writes a string as UTF-8, as many whole characters as there is room for, and says how many bytes that were.
+pub(super) fn decode(bytes: &[u8], encoding: Encoding, into: &mut [u8]) -> usize {
+    let mut done = 0;
+    let mut put = |char: char| {
+        let length = char.len_utf8();
+        let fits = done + length <= into.len();
+        if fits {
+            char.encode_utf8(&mut into[done..]);
+            done += length;
+        }
+        fits
+    };
+    match encoding {
+        Encoding::Ascii | Encoding::Latin1 => {
+            _ = bytes.iter().all(|byte| put(char::from(*byte)));
+        }
+        Encoding::Utf8 => {
+            // A piece may end within a character.
+            for chunk in bytes.utf8_chunks() {
+                if !chunk.valid().chars().all(&mut put) {
+                    break;
+                }
+            }
+        }
+        Encoding::Utf16 => {
+            let units = bytes.as_chunks::<2>().0.iter().map(|unit| u16::from_le_bytes(*unit));
+            _ = char::decode_utf16(units).all(|char| put(char.unwrap_or(char::REPLACEMENT_CHARACTER)));
+        }
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(bytes: &[u8]) -> Vec<(&[u8], Encoding)> {
+        let mut found = Vec::new();
+        split_text(bytes, 4, |range, encoding| found.push((&bytes[range], encoding)));
+        found
+    }
+
+    #[test]
+    fn characters_count_not_bytes() {
+        assert_eq!(split("größe".as_bytes()), [("größe".as_bytes(), Encoding::Utf8)]);
+        assert_eq!(split("€€€".as_bytes()), []);
+        assert_eq!(split("日本語版".as_bytes()).len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_character_ends_a_string() {
+        let mut bytes = b"first".to_vec();
+        bytes.extend(b"\xc3second\xff\xfethird\xc2\x85fourth");
+        let texts: Vec<&[u8]> = split(&bytes).iter().map(|(text, _)| *text).collect();
+        // The first is taken for Latin-1: an Ã between letters.
+        assert_eq!(texts, [&b"first\xc3second"[..], b"third", b"fourth"]);
+        assert_eq!(split(b"x\xed\xa0\x80abcd\xf5").len(), 1, "a surrogate is none");
+    }
+
+    #[test]
+    fn latin_1_stands_among_letters_and_not_beside_utf_8() {
+        assert_eq!(split(b"M\xfcller GmbH"), [(&b"M\xfcller GmbH"[..], Encoding::Latin1)]);
+        assert_eq!(split(b"12\xfc34"), []);
+        let mixed = [&b"M\xfcller "[..], "größe".as_bytes()].concat();
+        let found = split(&mixed);
+        assert_eq!(found[0], (&b"M\xfcller gr"[..], Encoding::Latin1));
+        assert_eq!(found.len(), 1, "what is left is too short");
+    }
+
+    fn wide(text: &str) -> Vec<u8> {
+        text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn utf_16_is_of_one_alphabet() {
+        let found = |bytes: &[u8]| {
+            let mut found = Vec::new();
+            split_wide(bytes, 4, |range| {
+                let mut text = [0; 64];
+                let length = decode(&bytes[range], Encoding::Utf16, &mut text);
+                found.push(String::from_utf8(text[..length].to_vec()).unwrap());
+            });
+            found
+        };
+        assert_eq!(found(&wide("Привет, мир 1")), ["Привет, мир 1"]);
+        assert_eq!(found(&wide("größeПривет")), ["größe", "Привет"]);
+        assert_eq!(found(&wide("abc\u{1}defg")), ["defg"]);
+        let numbers: Vec<u8> = (0..32).map(|i| i % 3 + 1).collect();
+        assert_eq!(found(&numbers), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_text_is_cut_at_a_character() {
+        let mut into = [0; 6];
+        assert_eq!(decode("aé€😀".as_bytes(), Encoding::Utf8, &mut into), 6);
+        assert_eq!(&into, "aé€".as_bytes());
+        assert_eq!(decode(&"€€€".as_bytes()[..8], Encoding::Utf8, &mut into), 6);
+        assert_eq!(decode(b"\xe9\xe9\xe9\xe9", Encoding::Latin1, &mut into), 6);
+        assert_eq!(decode(b"abc", Encoding::Ascii, &mut []), 0);
+    }
+}
