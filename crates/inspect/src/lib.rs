@@ -1,8 +1,11 @@
 //! One process in depth, from outside: the names of the addresses in its stacks, and what its memory is made of.
 
 pub mod census;
+pub mod composition;
+pub mod diff;
 mod error;
 mod kernel;
+pub mod look;
 mod maps;
 pub mod memory;
 mod perfmap;
@@ -10,9 +13,14 @@ mod process;
 pub mod python;
 mod symbols;
 mod target;
+pub mod verdict;
 
+pub use composition::Composition;
+pub use diff::Diff;
 pub use error::Error;
+pub use look::Look;
 pub use maps::{Access, Mapping};
 pub use memory::{Image, Memory, Window, Word};
 pub use symbols::Symbols;
 pub use target::Target;
+pub use verdict::Verdict;

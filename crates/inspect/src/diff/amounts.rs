@@ -1,0 +1,113 @@
+//! What a look counts, as rows of one form, whoever counted it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use super::{Absent, Amount, What};
+use crate::composition::{Composition, PARTS_MAX, Part};
+use crate::look::Look;
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// What people call it; `None` where that is its key.
+    pub(crate) name: Option<String>,
+    pub(crate) amount: Amount,
+    /// By how many pieces the count may be wrong.
+    pub(crate) error_count: u64,
+}
+
+/// The rows of a kind.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) what: What,
+    pub(crate) rows: BTreeMap<String, Listed>,
+    /// What it means not to be among them.
+    pub(crate) absent: Absent,
+}
+
+impl List {
+    pub(crate) fn new(what: What) -> Self {
+        Self { what, rows: BTreeMap::new(), absent: Absent::Zero }
+    }
+
+    /// Adds a row. Rows of one key are added up.
+    pub(crate) fn add(&mut self, key: impl Into<String>, count: Option<u64>, bytes: Option<u64>) {
+        self.put(key, Listed { name: None, amount: Amount { count, bytes }, error_count: 0 });
+    }
+
+    /// Adds a row with all that is known of it.
+    pub(crate) fn put(&mut self, key: impl Into<String>, listed: Listed) {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (one, other) => one.or(other),
+        };
+        match self.rows.entry(key.into()) {
+            Entry::Vacant(entry) => _ = entry.insert(listed),
+            Entry::Occupied(entry) => {
+                let there = entry.into_mut();
+                there.amount.count = sum(there.amount.count, listed.amount.count);
+                there.amount.bytes = sum(there.amount.bytes, listed.amount.bytes);
+                there.error_count = there.error_count.saturating_add(listed.error_count);
+            }
+        }
+    }
+
+    /// Says that the list was cut off: what is not on it has fewer bytes than what has the fewest on it.
+    pub(crate) fn cut_off(&mut self) {
+        let bytes = self.rows.values().filter_map(|row| row.amount.bytes).min();
+        self.absent = Absent::AtMost(Amount { count: None, bytes });
+    }
+}
+
+/// All that a look counts.
+pub(crate) fn of(look: &Look) -> Vec<List> {
+    let mut lists = Vec::new();
+    if let Some(composition) = &look.composition {
+        lists.extend([totals(composition), memory(composition)]);
+    }
+    lists
+}
+
+fn totals(composition: &Composition) -> List {
+    let mut list = List::new(What::Total);
+    let totals = &composition.totals;
+    let named = [
+        ("resident", totals.rss_bytes),
+        ("resident, anonymous", totals.rss_anon_bytes),
+        ("resident, of files", totals.rss_file_bytes),
+        ("resident, shared memory", totals.rss_shmem_bytes),
+        ("in swap", totals.swap_bytes),
+        ("page tables", totals.page_tables_bytes),
+    ];
+    for (name, bytes) in named {
+        if bytes.is_some() {
+            list.add(name, None, bytes);
+        }
+    }
+    if totals.threads.is_some() {
+        list.add("threads", totals.threads, None);
+    }
+    list
+}
+
+fn memory(composition: &Composition) -> List {
+    let mut list = List::new(What::Memory);
+    for part in &composition.parts {
+        let sizes = &part.sizes;
+        let held = sizes.resident_bytes.map(|bytes| bytes.saturating_add(sizes.swapped_bytes.unwrap_or(0)));
+        list.add(part_name(part), Some(part.mappings), held);
+    }
+    if composition.parts.len() >= PARTS_MAX {
+        list.cut_off();
+    }
+    list
+}
+
+/// `heap`, `code /usr/lib/libc.so.6`.
+pub(crate) fn part_name(part: &Part) -> String {
+    match &part.name {
+        Some(name) => format!("{} {name}", part.kind),
+        None => part.kind.to_string(),
+    }
+}

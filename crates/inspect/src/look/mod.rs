@@ -1,0 +1,215 @@
+//! One look at a process: what was seen of its memory at a moment, to be kept and compared with another.
+//!
+//! A look is saved as JSON (`mitra.look/1`). It says nothing of the contents of the memory unless that was asked for
+//! ([`Look::has_contents`]).
+
+mod file;
+mod meter;
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+pub use file::{read, save};
+pub use meter::Meter;
+
+use crate::composition::Composition;
+use crate::target::Target;
+
+/// What a saved look says it is. The number is raised when what was there before means something else; fields that are added
+/// leave it as it is.
+pub const SCHEMA: &str = "mitra.look/1";
+
+/// What a look took from the machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Seconds of CPU time.
+    pub cpu_s: f64,
+    /// Seconds on the clock.
+    pub wall_s: f64,
+    /// Bytes that were read, of the process' memory and of files about it; `None` where the kernel does not count them.
+    pub bytes_read: Option<u64>,
+    /// The largest size of the looker itself in bytes.
+    pub rss_max_bytes: Option<u64>,
+}
+
+/// What the process has done since it began. Memory that grows with it, and goes on to, is a leak or a cache; memory that does
+/// not, while it works, has levelled off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Seconds of CPU time of all its threads.
+    pub cpu_s: Option<f64>,
+    /// Page faults that needed no disk: each page that it touched for the first time.
+    pub minor_faults: Option<u64>,
+    /// Bytes that it asked to read, from files, sockets and pipes.
+    pub read_bytes: Option<u64>,
+    /// Bytes that it asked to write.
+    pub written_bytes: Option<u64>,
+}
+
+/// A look.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Look {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of Mitra that looked.
+    pub mitra: String,
+    /// The machine's name.
+    pub host: String,
+    /// Of which of its boots.
+    pub boot: Option<String>,
+    /// When, in nanoseconds since 1970 UTC.
+    pub time_ns: i64,
+    /// The same in seconds since the machine began, which nobody sets.
+    pub boot_s: Option<f64>,
+    /// The id of the process.
+    pub pid: u32,
+    /// When it began, in clock ticks after boot.
+    pub start_ticks: u64,
+    /// For how many seconds it had been running.
+    pub age_s: Option<f64>,
+    /// Its name.
+    pub comm: String,
+    /// The program.
+    pub exe: Option<String>,
+    /// Whether samples of the memory's contents are in it.
+    pub has_contents: bool,
+    /// What was looked at: memory, c-heap, strings, python, runtime.
+    pub looked_at: Vec<String>,
+    /// What that took.
+    pub cost: Cost,
+    /// What the process had done.
+    #[serde(default)]
+    pub work: Work,
+    /// What its memory is made of.
+    pub composition: Option<Composition>,
+    /// What is uncertain, in sentences.
+    pub doubts: Vec<String>,
+}
+
+impl Look {
+    /// A look at which nothing has been looked at yet.
+    #[must_use]
+    pub fn new(target: &Target) -> Self {
+        let pid = target.pid();
+        let boot_s = boot_s();
+        let ticks = rustix::param::clock_ticks_per_second().max(1) as f64;
+        let began_s = target.start_ticks() as f64 / ticks;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        Self {
+            schema: SCHEMA.to_owned(),
+            mitra: env!("CARGO_PKG_VERSION").to_owned(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            boot: boot.map(|id| id.trim().to_owned()),
+            time_ns: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .ok()
+                .and_then(|d| i64::try_from(d.as_nanos()).ok())
+                .unwrap_or(0),
+            boot_s: Some(boot_s),
+            pid,
+            start_ticks: target.start_ticks(),
+            age_s: Some((boot_s - began_s).max(0.0)),
+            comm: target.comm().to_owned(),
+            exe: fs::read_link(format!("/proc/{pid}/exe")).ok().map(|p| p.to_string_lossy().into_owned()),
+            has_contents: false,
+            looked_at: Vec::new(),
+            cost: Cost::default(),
+            work: work(pid),
+            composition: None,
+            doubts: Vec::new(),
+        }
+    }
+
+    /// Whether both are of one process: the same id, begun at the same moment of the same boot.
+    #[must_use]
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        let key = |look: &Self| (look.pid, look.start_ticks, look.boot.clone(), look.host.clone());
+        key(self) == key(other)
+    }
+
+    /// Seconds from one look to another, as the clock that nobody sets has them where both are of one boot.
+    #[must_use]
+    pub fn seconds_until(&self, later: &Self) -> f64 {
+        match (self.boot_s.zip(later.boot_s), &self.boot) {
+            (Some((from, to)), Some(_)) if self.boot == later.boot => to - from,
+            _ => later.time_ns.saturating_sub(self.time_ns) as f64 * 1e-9,
+        }
+    }
+}
+
+/// Seconds since the machine began, those in suspend included, as the start of a process is counted too.
+fn boot_s() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+/// What `/proc/PID/stat` and `/proc/PID/io` say (proc(5)).
+fn work(pid: u32) -> Work {
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    let fields: Vec<&str> = stat.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
+    // The third field of the file is the first of these: minflt is the 10th, utime the 14th, stime the 15th.
+    let number = |at: usize| fields.get(at - 3).and_then(|field| field.parse::<u64>().ok());
+    let ticks = rustix::param::clock_ticks_per_second().max(1) as f64;
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let bytes = |name: &str| {
+        io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.trim().parse::<u64>().ok())
+    };
+    Work {
+        cpu_s: number(14).zip(number(15)).map(|(user, system)| (user + system) as f64 / ticks),
+        minor_faults: number(10),
+        read_bytes: bytes("rchar"),
+        written_bytes: bytes("wchar"),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A look of nobody, for tests.
+    pub(crate) fn empty() -> Look {
+        Look {
+            schema: SCHEMA.to_owned(),
+            mitra: "0.0.0".to_owned(),
+            host: "web-17".to_owned(),
+            boot: Some("b".to_owned()),
+            time_ns: 1_795_232_527_000_000_000,
+            boot_s: Some(1000.0),
+            pid: 4242,
+            start_ticks: 5000,
+            age_s: Some(950.0),
+            comm: "worker".to_owned(),
+            exe: Some("/usr/bin/worker".to_owned()),
+            has_contents: false,
+            looked_at: vec!["memory".to_owned()],
+            cost: Cost::default(),
+            work: Work::default(),
+            composition: None,
+            doubts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_look_at_oneself() {
+        let target = Target::open(std::process::id()).unwrap();
+        let look = Look::new(&target);
+        assert_eq!(look.pid, std::process::id());
+        assert!(look.age_s.unwrap() < 3600.0 * 24.0 && look.exe.as_deref().unwrap_or("").starts_with('/'));
+        assert!(look.work.cpu_s.is_some() && look.work.minor_faults > Some(0));
+        let later = Look::new(&target);
+        assert!(look.is_same_process(&later) && (0.0..60.0).contains(&look.seconds_until(&later)));
+        assert!(!look.is_same_process(&Look { start_ticks: 1, ..later }));
+    }
+
+    #[test]
+    fn the_clock_on_the_wall_only_counts_where_there_is_no_better_one() {
+        let look = empty();
+        let set_back = Look { boot_s: Some(1600.0), time_ns: look.time_ns - 7_200_000_000_000, ..empty() };
+        assert_eq!(look.seconds_until(&set_back), 600.0);
+        let other = Look { boot: Some("c".to_owned()), time_ns: look.time_ns + 60_000_000_000, ..empty() };
+        assert!((look.seconds_until(&other) - 60.0).abs() < 1e-9);
+    }
+}

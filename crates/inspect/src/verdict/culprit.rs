@@ -1,0 +1,174 @@
+//! Whose doing a growth is: the string, type or size of chunk that makes most of it, with what grew alike.
+
+use serde::{Deserialize, Serialize};
+
+use crate::composition::Kind;
+use crate::diff::{Diff, Group, Member, Row, What};
+use crate::look::Look;
+
+/// What makes most of a growth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Culprit {
+    /// What it is.
+    pub what: What,
+    /// What it is known by.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+    /// What grew by the same number: parts of the same object.
+    pub alike: Vec<Member>,
+    /// By how many pieces it grew.
+    pub growth_count: Option<i64>,
+    /// By how many bytes.
+    pub growth_bytes: Option<i64>,
+    /// A type of the run time of which there are as many more: its objects own the memory.
+    pub owner: Option<String>,
+    /// The library whose name is in the strings, where it is mapped.
+    pub library: Option<String>,
+    /// Who holds the objects, where that was looked at.
+    pub holder: Option<String>,
+    /// The same in a sentence.
+    pub statement: String,
+}
+
+impl Culprit {
+    /// The one of a growth. `is_managed` says whether it is looked for among the objects of the run time, or outside of it.
+    pub(super) fn of(diff: &Diff, is_managed: Option<bool>, last: &Look) -> Option<Self> {
+        let kinds: &[What] = match is_managed {
+            Some(true) => &[What::Type, What::Class],
+            Some(false) => &[What::Chunk, What::String, What::Pattern],
+            None => &[What::Chunk, What::String, What::Pattern, What::Type, What::Class],
+        };
+        let is_candidate = |row: &&Row| kinds.contains(&row.what) && row.growth_bytes.unwrap_or(0) > 0;
+        let group = diff.groups.iter().find(|group| {
+            group.growth_bytes.unwrap_or(0) > 0
+                && group.members.iter().any(|member| kinds.contains(&member.what))
+        });
+        let row = diff.rows.iter().find(is_candidate);
+        let mut culprit = match (group, row) {
+            (Some(group), Some(row)) if group.growth_bytes >= row.growth_bytes => {
+                Self::of_group(diff, group, kinds)?
+            }
+            (_, Some(row)) => Self::of_row(row),
+            (Some(group), None) => Self::of_group(diff, group, kinds)?,
+            (None, None) => return None,
+        };
+        if let Some(group) = group_of(diff, &culprit) {
+            culprit.alike = others(group, &culprit);
+        }
+        culprit.library = library(&culprit, last);
+        culprit.statement = culprit.in_words();
+        Some(culprit)
+    }
+
+    fn of_group(diff: &Diff, group: &Group, kinds: &[What]) -> Option<Self> {
+        // A string says more than the size of its chunk.
+        let named =
+            group.members.iter().find(|member| member.what == What::String && kinds.contains(&What::String));
+        let member = named.or_else(|| group.members.iter().find(|member| kinds.contains(&member.what)))?;
+        let row = diff.row(member.what, &member.key)?;
+        let mut culprit = Self::of_row(row);
+        culprit.growth_bytes = group.growth_bytes.max(row.growth_bytes);
+        let owner = group.members.iter().find(|member| matches!(member.what, What::Type | What::Class));
+        culprit.owner = owner.filter(|_| !kinds.contains(&What::Type)).map(|member| member.name.clone());
+        Some(culprit)
+    }
+
+    pub(super) fn of_row(row: &Row) -> Self {
+        let mut culprit = Self {
+            what: row.what,
+            key: row.key.clone(),
+            name: row.name.clone(),
+            alike: Vec::new(),
+            growth_count: row.growth_count,
+            growth_bytes: row.growth_bytes,
+            owner: None,
+            library: None,
+            holder: None,
+            statement: String::new(),
+        };
+        culprit.statement = culprit.in_words();
+        culprit
+    }
+
+    /// Whether a row is one of its.
+    pub(super) fn has(&self, row: &Row) -> bool {
+        let is = |what: What, key: &str| row.what == what && row.key == key;
+        is(self.what, &self.key) || self.alike.iter().any(|member| is(member.what, &member.key))
+    }
+
+    /// `"couchbase.context_info"`, `chunks of 48 bytes`, `dict`.
+    pub(super) fn name_of(row: &Row) -> String {
+        named(row.what, &row.name)
+    }
+
+    fn in_words(&self) -> String {
+        let count = self.growth_count.map_or(String::new(), |count| format!("{count} more "));
+        let mut text = format!("{count}{}", named(self.what, &self.name));
+        let alike: Vec<String> = self.alike.iter().take(4).map(|m| named(m.what, &m.name)).collect();
+        if !alike.is_empty() {
+            text.push_str(&format!(", and as many {}: parts of the same objects", alike.join(", ")));
+        }
+        if let Some(library) = &self.library {
+            text.push_str(&format!("; the name is that of {library}"));
+        }
+        if let Some(holder) = &self.holder {
+            text.push_str(&format!("; held by {holder}"));
+        }
+        text
+    }
+}
+
+fn named(what: What, name: &str) -> String {
+    match what {
+        What::Chunk => format!("chunks of {name} bytes"),
+        What::String | What::Pattern => format!("\"{name}\""),
+        What::Type | What::Class => format!("{name} objects"),
+        _ => name.to_owned(),
+    }
+}
+
+fn group_of<'a>(diff: &'a Diff, culprit: &Culprit) -> Option<&'a Group> {
+    diff.groups
+        .iter()
+        .find(|group| group.members.iter().any(|m| m.what == culprit.what && m.key == culprit.key))
+}
+
+fn others(group: &Group, culprit: &Culprit) -> Vec<Member> {
+    let is_other = |member: &&Member| member.what != culprit.what || member.key != culprit.key;
+    group.members.iter().filter(is_other).cloned().collect()
+}
+
+/// Shorter words are part of too many names.
+const WORD_MIN: usize = 5;
+/// Words of which every system has a library.
+const COMMON: &[&str] = &["linux", "python", "unknown", "object", "string", "default", "system", "error"];
+
+/// The mapped library, if there is one, of which a word of the strings is a part of the name.
+fn library(culprit: &Culprit, last: &Look) -> Option<String> {
+    let strings = culprit
+        .alike
+        .iter()
+        .filter(|member| member.what == What::String)
+        .map(|member| member.name.as_str())
+        .chain((culprit.what == What::String).then_some(culprit.name.as_str()));
+    let composition = last.composition.as_ref()?;
+    let files: Vec<&str> = composition
+        .parts
+        .iter()
+        .filter(|part| part.kind == Kind::Code)
+        .filter_map(|part| part.name.as_deref())
+        .collect();
+    for text in strings {
+        for word in text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.len() >= WORD_MIN) {
+            let word = word.to_ascii_lowercase();
+            // A module of Python is called `_core.so`, and its folder says whose it is.
+            let is_of =
+                |path: &&&str| path.rsplit('/').take(2).any(|part| part.to_ascii_lowercase().contains(&word));
+            if let Some(path) = files.iter().find(is_of).filter(|_| !COMMON.contains(&word.as_str())) {
+                return Some((*path).to_owned());
+            }
+        }
+    }
+    None
+}

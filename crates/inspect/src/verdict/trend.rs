@@ -1,0 +1,208 @@
+//! Whether a growth levels off. A warm-up does, a leak does not.
+//!
+//! The pace is measured by the work that the process did, in CPU seconds, where that is known: a leak that follows the work stands
+//! still at night, and a cache that is full does not grow however much work there is. Recorded sizes have no work with them and go by
+//! time.
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::Facts;
+use crate::look::Look;
+
+/// A size that somebody recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Level {
+    /// When, in nanoseconds since 1970 UTC.
+    pub time_ns: i64,
+    /// Anonymous memory, in memory and in swap.
+    pub bytes: f64,
+}
+
+/// What a growth does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Trend {
+    /// It goes on.
+    Steady,
+    /// In the last third it went on at this share of its mean pace only.
+    LevelsOff {
+        /// Of the mean pace.
+        last_share: f64,
+    },
+    /// The process hardly worked in the last third: nobody knows.
+    Idle,
+    /// Too little is known.
+    Unknown,
+}
+
+/// A size of one look.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Point {
+    /// Seconds, on whatever axis.
+    pub(super) at_s: f64,
+    /// CPU seconds of the process.
+    pub(super) worked_s: Option<f64>,
+    pub(super) bytes: f64,
+    /// Seconds since the process began.
+    pub(super) age_s: Option<f64>,
+}
+
+impl Point {
+    pub(super) fn of(look: &Look, facts: &Facts) -> Option<Self> {
+        Some(Self {
+            at_s: look.time_ns as f64 * 1e-9,
+            worked_s: look.work.cpu_s,
+            bytes: facts.anonymous? as f64,
+            age_s: look.age_s,
+        })
+    }
+}
+
+/// A last third at less than a quarter of the mean pace levels off, as everywhere in Mitra (`diagnose::growth`).
+const LEVELS_OFF: f64 = 0.25;
+/// No program takes ten minutes to start: what still grows at a pace like its mean since then is no start.
+const TREND_S: f64 = 600.0;
+/// A process that does less than a quarter of its usual work shows nothing.
+const IDLE: f64 = 0.25;
+/// With fewer recorded sizes there are no thirds.
+const LEVELS_MIN: usize = 6;
+
+/// What the growth from the first point to the last does.
+pub(super) fn of(points: &[Point], levels: &[Level]) -> Trend {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return Trend::Unknown };
+    if points.len() >= 3 {
+        return by_looks(points);
+    }
+    let recorded: Vec<(f64, f64)> = levels
+        .iter()
+        .map(|level| (level.time_ns as f64 * 1e-9, level.bytes))
+        .filter(|(at, bytes)| (first.at_s..=last.at_s).contains(at) && bytes.is_finite())
+        .collect();
+    if recorded.len() >= LEVELS_MIN {
+        return by_axis(&recorded);
+    }
+    since_birth(first, last)
+}
+
+fn by_looks(points: &[Point]) -> Trend {
+    let by_time: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.bytes)).collect();
+    let worked: Option<Vec<f64>> = points.iter().map(|point| point.worked_s).collect();
+    let Some(worked) = worked else { return by_axis(&by_time) };
+    let work_by_time: Vec<(f64, f64)> =
+        by_time.iter().zip(&worked).map(|((at, _), work)| (*at, *work)).collect();
+    let by_time = by_axis(&by_time);
+    match (by_time, last_third(&work_by_time)) {
+        // It grew at all times: however much it worked.
+        (Trend::Steady, _) => Trend::Steady,
+        (_, Some(share)) if share < IDLE => Trend::Idle,
+        _ => {
+            let by_work: Vec<(f64, f64)> =
+                points.iter().zip(&worked).map(|(point, work)| (*work, point.bytes)).collect();
+            match by_axis(&by_work) {
+                Trend::Unknown => by_time,
+                trend => trend,
+            }
+        }
+    }
+}
+
+fn by_axis(points: &[(f64, f64)]) -> Trend {
+    match last_third(points) {
+        None => Trend::Unknown,
+        Some(share) if share < LEVELS_OFF => Trend::LevelsOff { last_share: share },
+        Some(_) => Trend::Steady,
+    }
+}
+
+/// The pace in the last third of an axis as a share of the mean pace; `None` where nothing moved.
+fn last_third(points: &[(f64, f64)]) -> Option<f64> {
+    let (first, last) = (points.first()?, points.last()?);
+    let (length, growth) = (last.0 - first.0, last.1 - first.1);
+    if length <= 0.0 || growth <= 0.0 {
+        return None;
+    }
+    let at = last.0 - length / 3.0;
+    let i = points.iter().position(|(x, _)| *x >= at)?;
+    let ((x1, y1), (x0, y0)) = (points[i], points[i.saturating_sub(1)]);
+    let value = if x1 > x0 { y0 + (y1 - y0) * (at - x0) / (x1 - x0) } else { y1 };
+    Some((last.1 - value) / (length / 3.0) / (growth / length))
+}
+
+/// Two looks: what the process grew by since it began is known too, because then it had nothing.
+fn since_birth(first: &Point, last: &Point) -> Trend {
+    let Some(age) = first.age_s.filter(|age| *age >= TREND_S) else { return Trend::Unknown };
+    let seconds = last.at_s - first.at_s;
+    if seconds <= 0.0 {
+        return Trend::Unknown;
+    }
+    let (before, lately) = (first.bytes / age, (last.bytes - first.bytes) / seconds);
+    if lately >= LEVELS_OFF * before { Trend::Steady } else { Trend::Unknown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(values: &[(f64, f64, f64)]) -> Vec<Point> {
+        values
+            .iter()
+            .map(|(at_s, worked_s, bytes)| Point {
+                at_s: *at_s,
+                worked_s: Some(*worked_s),
+                bytes: *bytes,
+                age_s: Some(60.0),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_leak_goes_on_and_a_warm_up_does_not() {
+        let leak: Vec<_> = (0..5).map(|i| f64::from(i) * 60.0).map(|t| (t, t / 2.0, 1e6 * t)).collect();
+        assert_eq!(of(&points(&leak), &[]), Trend::Steady);
+        let warm: Vec<_> = (0..7)
+            .map(|i| f64::from(i) * 60.0)
+            .map(|t| (t, t / 2.0, 1e8 * (1.0 - (-t / 60.0).exp())))
+            .collect();
+        assert!(matches!(of(&points(&warm), &[]), Trend::LevelsOff { .. }));
+    }
+
+    #[test]
+    fn a_leak_that_follows_the_work_is_not_taken_for_a_warm_up() {
+        // It works for three minutes and then little.
+        let night = [
+            (0.0, 0.0, 0.0),
+            (60.0, 30.0, 3e7),
+            (120.0, 60.0, 6e7),
+            (180.0, 90.0, 9e7),
+            (360.0, 95.0, 9.5e7),
+        ];
+        assert_eq!(of(&points(&night), &[]), Trend::Idle);
+        // It works less and less, and each request leaks as much as the first.
+        let evening = [(0.0, 0.0, 0.0), (60.0, 50.0, 5e7), (120.0, 90.0, 9e7), (180.0, 100.0, 10e7)];
+        assert_ne!(of(&points(&evening), &[]), Trend::LevelsOff { last_share: 0.0 });
+        // It works on, and grows no more.
+        let full = [(0.0, 0.0, 0.0), (60.0, 30.0, 9e7), (120.0, 60.0, 9e7), (180.0, 90.0, 9e7)];
+        assert_eq!(of(&points(&full), &[]), Trend::LevelsOff { last_share: 0.0 });
+    }
+
+    #[test]
+    fn two_looks_need_what_was_recorded_or_a_long_life() {
+        let young = points(&[(0.0, 0.0, 1e7), (600.0, 60.0, 1e8)]);
+        assert_eq!(of(&young, &[]), Trend::Unknown);
+        let levels: Vec<Level> = (0..20)
+            .map(|i| Level { time_ns: i * 30_000_000_000, bytes: 1e7 + 9e7 * (i as f64 / 4.0).min(1.0) })
+            .collect();
+        assert!(matches!(of(&young, &levels), Trend::LevelsOff { .. }));
+        let old: Vec<Point> = young.iter().map(|p| Point { age_s: Some(7200.0), ..*p }).collect();
+        assert_eq!(of(&old, &[]), Trend::Steady);
+        // It made a gigabyte in the first hour, and a little lately: that may be a warm-up at its end.
+        let slow: Vec<Point> = old.iter().map(|p| Point { bytes: 1e9 + p.bytes / 100.0, ..*p }).collect();
+        assert_eq!(of(&slow, &[]), Trend::Unknown);
+    }
+
+    #[test]
+    fn nothing_is_said_of_nothing() {
+        assert_eq!(of(&[], &[]), Trend::Unknown);
+        let still = points(&[(0.0, 0.0, 5.0), (1.0, 0.0, 5.0), (2.0, 0.0, 5.0)]);
+        assert_eq!(of(&still, &[]), Trend::Unknown);
+    }
+}
