@@ -11,6 +11,7 @@ pub mod memory;
 mod perfmap;
 mod process;
 pub mod python;
+pub mod runtimes;
 mod symbols;
 mod target;
 pub mod verdict;

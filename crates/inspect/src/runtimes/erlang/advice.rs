@@ -1,0 +1,262 @@
+//! Which settings of the allocators fit what an Erlang VM does, by its own numbers.
+//!
+//! A block that is larger than the threshold `sbct` gets a carrier of its own, which is mapped for it and unmapped when it is
+//! freed: all of its pages are faulted in anew. Below it, blocks share carriers that stay. So where the process faults much,
+//! and most of that is for carriers of single blocks that come and go, the threshold is to be above those blocks. Two more
+//! settings go with it: a carrier that is shared has to have room for several such blocks, or it comes and goes with each of
+//! them too. `erts_alloc` has 512 KiB for the threshold and 5 MiB for the largest shared carrier; the same ten times are kept
+//! here. The smallest is half of the threshold: a heap that is not there yet costs no more than it does now.
+
+use serde::{Deserialize, Serialize};
+
+use super::Faults;
+
+/// A fault with its page, which is cleared, and its part of the unmapping takes so long at least; two microseconds are usual.
+const FAULT_SECONDS: f64 = 1e-6;
+/// A twentieth of the time that it computes at all: less is nothing that anybody notices, and not worth a restart.
+const NOTICED: f64 = 0.05;
+/// Of one CPU, however little it computes.
+const NOTICED_CPUS: f64 = 0.01;
+/// Most of the faults have to come from it.
+const MOST: f64 = 0.5;
+/// Of the bytes that come and go, so many are to lie below the threshold. What remains above is the twentieth that nobody notices.
+const COVERED: f64 = 0.95;
+/// Of the largest shared carrier to the threshold, as `erts_alloc` has it; and at least, so that several blocks find room.
+const LARGEST: [u64; 2] = [10, 4];
+/// Memory that may be held more in the worst case, as a share of what is free.
+const HELD: f64 = 0.25;
+/// Heaps are larger than that only in theory.
+const SBCT_MAX: u64 = 1 << 36;
+
+/// What to start the VM with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// Words for the command line of `erl`: `+MHsbct`, `4096`, ….
+    pub flags: Vec<String>,
+    /// Why, with the numbers.
+    pub because: String,
+    /// What does not fit.
+    pub allocators: Vec<Misfit>,
+    /// Minor faults per second that are to become fewer.
+    pub minor_faults_per_s: f64,
+    /// Memory that may be held more, in the worst case: one shared carrier of the largest size in each instance.
+    pub held_more_bytes_max: u64,
+}
+
+/// An allocator whose blocks are too large for its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Misfit {
+    /// `eheap_alloc`.
+    pub name: String,
+    /// Blocks in carriers of their own that were looked at.
+    pub blocks_seen: u64,
+    /// Their size on average.
+    pub blocks_mean_bytes: u64,
+    /// The largest.
+    pub blocks_largest_bytes: u64,
+    /// The share of their bytes in blocks below the advised threshold.
+    pub covered: f64,
+    /// Carriers that came each second, at least.
+    pub carriers_per_s: f64,
+    /// The threshold now.
+    pub sbct_bytes_now: u64,
+    /// The threshold that fits.
+    pub sbct_bytes: u64,
+    /// The smallest shared carrier that goes with it.
+    pub smbcs_bytes: u64,
+    /// The largest shared carrier that goes with it.
+    pub lmbcs_bytes: u64,
+}
+
+/// What is known of an allocator, all of its instances together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Seen {
+    pub(super) name: String,
+    pub(super) instances: u64,
+    pub(super) sbct: u64,
+    /// Sizes of blocks that came while it was looked at, or failing that of those that were there.
+    pub(super) blocks: Vec<u64>,
+    /// Carriers that came each second.
+    pub(super) carriers_per_s: f64,
+    /// Bytes of blocks that came each second.
+    pub(super) bytes_per_s: f64,
+    /// Whether most of the carriers were others at each look and nobody counted them: then more came than were seen.
+    pub(super) turns_over: bool,
+}
+
+/// The letter by which the emulator's flags name an allocator.
+fn letter(allocator: &str) -> Option<char> {
+    Some(match allocator {
+        "eheap_alloc" => 'H',
+        "binary_alloc" => 'B',
+        "std_alloc" => 'D',
+        "ets_alloc" => 'E',
+        "fix_alloc" => 'F',
+        "ll_alloc" => 'L',
+        "driver_alloc" => 'R',
+        "sl_alloc" => 'S',
+        "temp_alloc" => 'T',
+        _ => return None,
+    })
+}
+
+/// The advice, or in words why there is none.
+pub(super) fn advise(
+    faults: &Faults,
+    page: f64,
+    seen: &[Seen],
+    free_bytes: Option<u64>,
+) -> Result<Advice, String> {
+    let faults_per_s = faults.minor_per_s;
+    let cost = faults_per_s * FAULT_SECONDS;
+    if cost < NOTICED_CPUS || cost < NOTICED * faults.cpus {
+        return Err(format!(
+            "{faults_per_s:.0} minor faults per second cost {cost:.3} CPUs of the {:.2} that it uses: not worth a change",
+            faults.cpus
+        ));
+    }
+    let churns = |one: &&Seen| {
+        let is_above = one.blocks.iter().any(|block| *block >= one.sbct);
+        is_above && (one.turns_over || one.bytes_per_s / page >= (1.0 - COVERED) * faults_per_s)
+    };
+    let known: f64 = seen.iter().map(|one| one.bytes_per_s / page).sum();
+    let turns_over = seen.iter().any(|one| one.turns_over);
+    let churning: Vec<&Seen> = seen.iter().filter(churns).collect();
+    if churning.is_empty() || !(turns_over || known >= MOST * faults_per_s) {
+        return Err(format!(
+            "{faults_per_s:.0} minor faults per second, of which carriers of single blocks explain {known:.0} at most: the \
+             cause is another"
+        ));
+    }
+    let misfits: Vec<(Misfit, u64)> = churning.iter().filter_map(|one| misfit(one, free_bytes)).collect();
+    if misfits.is_empty() {
+        return Err("its blocks are so large that carriers for several of them would hold too much of the free memory".to_owned());
+    }
+    let mut flags = Vec::new();
+    let mut because = Vec::new();
+    for (misfit, _) in &misfits {
+        let Some(letter) = letter(&misfit.name) else { continue };
+        for (setting, bytes) in
+            [("sbct", misfit.sbct_bytes), ("smbcs", misfit.smbcs_bytes), ("lmbcs", misfit.lmbcs_bytes)]
+        {
+            flags.extend([format!("+M{letter}{setting}"), (bytes >> 10).to_string()]);
+        }
+        because.push(format!(
+            "{} maps and unmaps a carrier for each block of {} KB or more: {} such blocks were seen, of {} KB on average and \
+             {} KB at most; above {} KB lies {:.1} % of their bytes",
+            misfit.name,
+            misfit.sbct_bytes_now >> 10,
+            misfit.blocks_seen,
+            misfit.blocks_mean_bytes >> 10,
+            misfit.blocks_largest_bytes >> 10,
+            misfit.sbct_bytes >> 10,
+            100.0 * (1.0 - misfit.covered)
+        ));
+    }
+    Ok(Advice {
+        flags,
+        because: format!("{faults_per_s:.0} minor faults per second: {}", because.join("; ")),
+        minor_faults_per_s: faults_per_s,
+        held_more_bytes_max: misfits.iter().fold(0, |sum, (_, held)| sum.saturating_add(*held)),
+        allocators: misfits.into_iter().map(|(misfit, _)| misfit).collect(),
+    })
+}
+
+/// The settings that fit, and the memory that they may hold more.
+fn misfit(seen: &Seen, free_bytes: Option<u64>) -> Option<(Misfit, u64)> {
+    letter(&seen.name)?;
+    let mut blocks: Vec<u64> = seen.blocks.iter().copied().filter(|block| *block >= seen.sbct).collect();
+    blocks.sort_unstable();
+    let total: u64 = blocks.iter().fold(0, |sum, block| sum.saturating_add(*block));
+    let largest = *blocks.last()?;
+    let mut below = 0_u64;
+    let enough = blocks.iter().copied().find(|block| {
+        below = below.saturating_add(*block);
+        below as f64 >= COVERED * total as f64
+    })?;
+    // A block as large as the threshold has a carrier of its own already.
+    let sbct = (enough + 1).checked_next_power_of_two().filter(|sbct| *sbct <= SBCT_MAX)?;
+    let covered: u64 = blocks.iter().filter(|block| **block < sbct).sum();
+    let room = free_bytes.map_or(u64::MAX, |free| (HELD * free as f64) as u64);
+    let held = |factor: u64| seen.instances.saturating_mul(factor * sbct);
+    let factor = LARGEST.into_iter().find(|factor| held(*factor) <= room)?;
+    let misfit = Misfit {
+        name: seen.name.clone(),
+        blocks_seen: blocks.len() as u64,
+        blocks_mean_bytes: total / blocks.len().max(1) as u64,
+        blocks_largest_bytes: largest,
+        covered: covered as f64 / total.max(1) as f64,
+        carriers_per_s: seen.carriers_per_s,
+        sbct_bytes_now: seen.sbct,
+        sbct_bytes: sbct,
+        smbcs_bytes: sbct / 2,
+        lmbcs_bytes: factor * sbct,
+    };
+    Some((misfit, held(factor)))
+}
+
+/// Memory that can be had: `MemAvailable` of `/proc/meminfo`.
+pub(super) fn free_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+
+    fn heaps(blocks: &[u64], bytes_per_s: f64) -> Seen {
+        Seen {
+            name: "eheap_alloc".to_owned(),
+            instances: 3,
+            sbct: 512 * KIB,
+            blocks: blocks.to_vec(),
+            carriers_per_s: 500.0,
+            bytes_per_s,
+            turns_over: false,
+        }
+    }
+
+    fn faults(minor_per_s: f64) -> Faults {
+        Faults { minor_per_s, cpus: 1.5, system_cpus: 0.5, seconds: 2.0 }
+    }
+
+    #[test]
+    fn the_threshold_is_above_the_blocks_that_come_and_go() {
+        // The case `content-page-faults`: blocks of 3,864,608 bytes, 300,000 faults each second.
+        let seen = [heaps(&[3_864_608; 93], 1.2e9)];
+        let advice = advise(&faults(300_000.0), 4096.0, &seen, Some(16 << 30)).unwrap();
+        assert_eq!(advice.flags, ["+MHsbct", "4096", "+MHsmbcs", "2048", "+MHlmbcs", "40960"]);
+        assert_eq!(advice.allocators[0].covered, 1.0);
+        assert_eq!(advice.held_more_bytes_max, 3 * 40_960 * KIB);
+        // Few are so large that they hold nothing of note together.
+        let mut blocks = vec![1_500_000; 100];
+        blocks.push(6_000_000);
+        let advice = advise(&faults(300_000.0), 4096.0, &[heaps(&blocks, 1.2e9)], Some(16 << 30)).unwrap();
+        assert_eq!(advice.flags[1], "2048");
+        assert!(advice.because.contains("above 2048 KB lies 3.8 % of their bytes"), "{}", advice.because);
+    }
+
+    #[test]
+    fn nothing_is_advised_where_it_would_not_help() {
+        let seen = [heaps(&[3_864_608; 93], 1.2e9)];
+        assert!(advise(&faults(20_000.0), 4096.0, &seen, None).err().unwrap().contains("not worth"));
+        // Something else faults.
+        let still = [heaps(&[3_864_608; 93], 1e8)];
+        assert!(advise(&faults(300_000.0), 4096.0, &still, None).err().unwrap().contains("another"));
+        assert!(advise(&faults(300_000.0), 4096.0, &[heaps(&[], 1.2e9)], None).is_err());
+        assert!(advise(&faults(300_000.0), 4096.0, &[], None).is_err());
+        // No room for it: less at first, then none.
+        let advice = advise(&faults(300_000.0), 4096.0, &seen, Some(400 << 20)).unwrap();
+        assert_eq!(advice.flags[5], "16384");
+        assert!(
+            advise(&faults(300_000.0), 4096.0, &seen, Some(100 << 20)).err().unwrap().contains("too much")
+        );
+        // Blocks below its own threshold share their carriers.
+        let below = [heaps(&[400 * KIB; 50], 1.2e9)];
+        assert!(advise(&faults(300_000.0), 4096.0, &below, None).is_err());
+    }
+}

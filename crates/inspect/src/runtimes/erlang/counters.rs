@@ -1,0 +1,149 @@
+//! What an instance of an allocator counts of itself, read from its memory.
+//!
+//! At the end of `Allctr_t` (`erts/emulator/beam/erl_alloc_util.h`), all words of 64 bits:
+//!
+//! ```text
+//! calls  alloc, free, realloc, mseg_alloc, mseg_dealloc, mseg_realloc, sys_alloc, sys_free, sys_realloc
+//! sbcs   carriers from mseg {number, bytes}, from sys_alloc {…}, from OTP 23 on one more {…} that stays zero,
+//!        most {…}, most ever {…}; for each of n kinds of blocks: now {number, bytes}, most {…}, most ever {…}
+//! mbcs   the same
+//! ```
+//!
+//! Before them stand a mutex, lists and functions, whose sizes differ from version to version; n is 1 up to OTP 22, and the
+//! number of allocators from OTP 23 on. So the place is looked for: it is where, in all instances at once, these numbers make
+//! sense together: the carriers that were made less those that were given back are those that there are, up to the few that are
+//! in the pool.
+
+use crate::memory::Memory;
+
+use super::instances::Instance;
+
+/// Bytes of an instance in which they are looked for.
+const WITHIN: usize = 8 << 10;
+/// Kinds of blocks: there are eleven allocators in OTP 27.
+const KINDS_MAX: usize = 16;
+/// Words before the kinds of blocks, of which the last four are what was most.
+const HEADS: [usize; 2] = [8, 10];
+const CALLS: usize = 9;
+/// Instances that have to agree: by chance, one word in many has any small number.
+const AGREE: usize = 3;
+
+/// Where they are: offsets in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    sbcs: usize,
+    head: usize,
+    kinds: usize,
+}
+
+/// Numbers of an instance.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    /// Carriers that were made, from mmap or malloc.
+    pub(super) made: u64,
+    /// That were given back.
+    pub(super) freed: u64,
+    /// That were made larger or smaller.
+    pub(super) resized: u64,
+    pub(super) sbcs: Numbers,
+    pub(super) mbcs: Numbers,
+}
+
+/// Carriers of a kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) carriers: u64,
+    pub(super) carriers_bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) blocks_bytes: u64,
+}
+
+impl Place {
+    /// Zeros where it cannot be read any more.
+    pub(super) fn read(self, memory: &(impl Memory + ?Sized), address: u64) -> Counters {
+        self.of(&words(memory, address)).unwrap_or_default()
+    }
+
+    fn of(self, words: &[u64]) -> Option<Counters> {
+        let calls: &[u64; CALLS] = words.get(self.sbcs.checked_sub(CALLS)?..)?.first_chunk()?;
+        let [_, _, _, mseg_alloc, mseg_dealloc, mseg_realloc, sys_alloc, sys_free, sys_realloc] = *calls;
+        let sbcs = self.numbers(words, self.sbcs)?;
+        Some(Counters {
+            made: mseg_alloc.checked_add(sys_alloc)?,
+            freed: mseg_dealloc.checked_add(sys_free)?,
+            resized: mseg_realloc.checked_add(sys_realloc)?,
+            // Nobody counts these blocks, since each carrier has one.
+            sbcs: Numbers { blocks: sbcs.carriers, ..sbcs },
+            mbcs: self.numbers(words, self.sbcs + self.head + 6 * self.kinds)?,
+        })
+    }
+
+    fn numbers(self, words: &[u64], at: usize) -> Option<Numbers> {
+        let (head, kinds) = words.get(at..at + self.head + 6 * self.kinds)?.split_at(self.head);
+        let (from, most) = head.split_at(self.head - 4);
+        let (mut carriers, mut carriers_bytes) = (0_u64, 0_u64);
+        for pair in from.chunks_exact(2) {
+            // A carrier has a page at least, and none is larger than all memory.
+            if (pair[0] == 0) != (pair[1] == 0) || pair[1] / 4096 < pair[0] || pair[1] >= 1 << 47 {
+                return None;
+            }
+            carriers += pair[0];
+            carriers_bytes += pair[1];
+        }
+        let (mut blocks, mut blocks_bytes) = (0_u64, 0_u64);
+        for kind in kinds.chunks_exact(6) {
+            blocks = blocks.checked_add(kind[0])?;
+            blocks_bytes = blocks_bytes.checked_add(kind[1])?;
+        }
+        // There were never fewer at most than there are.
+        (most[0] >= carriers && most[1] >= carriers_bytes && blocks_bytes <= carriers_bytes)
+            .then_some(Numbers { carriers, carriers_bytes, blocks, blocks_bytes })
+    }
+}
+
+fn words(memory: &(impl Memory + ?Sized), address: u64) -> Vec<u64> {
+    let mut bytes = vec![0; WITHIN];
+    let read = memory.read(address, &mut bytes);
+    bytes[..read].as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect()
+}
+
+/// The place, if there is just one. `behind` is an offset in bytes before which they cannot be.
+pub(super) fn find(memory: &(impl Memory + ?Sized), instances: &[Instance], behind: usize) -> Option<Place> {
+    // The busy ones change while they are read; of all the others there are enough.
+    let all: Vec<Vec<u64>> =
+        instances.iter().take(256).map(|instance| words(memory, instance.address)).collect();
+    let mut best: Option<(usize, Place)> = None;
+    for sbcs in behind / 8 + CALLS..WITHIN / 8 {
+        for (head, kinds) in
+            HEADS.into_iter().flat_map(|head| (1..=KINDS_MAX).map(move |kinds| (head, kinds)))
+        {
+            let place = Place { sbcs, head, kinds };
+            let Some(agree) = agreeing(place, &all).filter(|agree| *agree >= AGREE) else { continue };
+            match best {
+                Some((most, _)) if most >= agree => {}
+                _ => best = Some((agree, place)),
+            }
+        }
+    }
+    best.map(|(_, place)| place)
+}
+
+/// In how many instances the carriers add up; `None` where numbers of one make no sense.
+fn agreeing(place: Place, all: &[Vec<u64>]) -> Option<usize> {
+    let mut agree = 0;
+    let mut strange = 0;
+    for words in all {
+        let Some(counters) = place.of(words) else {
+            // Torn while it was read.
+            strange += 1;
+            if strange > all.len() / 8 {
+                return None;
+            }
+            continue;
+        };
+        let there = counters.sbcs.carriers + counters.mbcs.carriers;
+        let is_used = there > 0 && counters.mbcs.blocks > 0;
+        agree += usize::from(is_used && counters.made.checked_sub(counters.freed) == Some(there));
+    }
+    Some(agree)
+}

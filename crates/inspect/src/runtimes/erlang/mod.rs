@@ -1,0 +1,448 @@
+//! Erlang's virtual machine: which of its allocators does not fit its load, and what to start it with instead.
+//!
+//! Without asking: the carriers and counters of its allocators ([`carriers`], [`counters`]), its command line ([`command`]),
+//! and how many minor faults it has. When asked: `erl_call` ([`ask`]). What follows from it: [`advice`].
+
+pub mod advice;
+mod ask;
+mod carriers;
+mod command;
+mod counters;
+mod instances;
+mod term;
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Options, Used};
+use crate::memory::Memory;
+use crate::target::Target;
+use advice::Seen;
+pub use advice::{Advice, Misfit};
+use ask::Asker;
+use carriers::{Look, Vm};
+use command::CommandLine;
+use counters::Counters;
+
+/// From here on a mapping may be a carrier of a single block: `sbct` where it is not set.
+const LARGE: u64 = 512 << 10;
+/// Looks along the carriers are at least so far apart.
+const APART: Duration = Duration::from_millis(20);
+/// A look takes a twentieth of the time at most.
+const SHARE: u32 = 20;
+/// Looking is not done for longer.
+const SECONDS_MAX: f64 = 600.0;
+/// Sizes of blocks that are kept.
+const BLOCKS_MAX: usize = 1 << 18;
+/// Instances are looked for again while the VM makes and drops carriers: lists change while they are walked.
+const TRIES: usize = 3;
+
+/// What is known of an Erlang VM's heap.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErlangHeap {
+    /// Of the run time system: `13.1.5`.
+    pub version: Option<String>,
+    /// `25`; only a VM that was asked says so.
+    pub release: Option<String>,
+    /// Flags for the allocators on its command line: `+MHsbct 4096`.
+    pub allocator_flags: Vec<String>,
+    /// What it faults.
+    pub faults: Option<Faults>,
+    /// Anonymous mappings of 512 KiB or more: each may be a carrier of a single block, or several of them side by side.
+    pub large_mappings: u64,
+    /// Their addresses; not all need be in memory.
+    pub large_mappings_bytes: u64,
+    /// What its memory is for; only a VM that was asked says so.
+    pub memory: Option<ErlangMemory>,
+    /// The allocators, each with an instance for each scheduler and one more.
+    pub allocators: Vec<Allocator>,
+    /// Where the allocators are from.
+    pub source: Option<Source>,
+    /// The cache of segments that were given back; only a VM that was asked says so.
+    pub cache: Option<SegmentCache>,
+    /// How the carriers were looked at.
+    pub looks: Looks,
+    /// What to start it with instead.
+    pub advice: Option<Advice>,
+    /// Why there is no advice.
+    pub no_advice: Option<String>,
+    /// What could not be told and why, in words.
+    pub notes: Vec<String>,
+}
+
+/// What a process faults, measured for a while.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Faults {
+    /// Minor faults.
+    pub minor_per_s: f64,
+    /// CPUs that it kept busy, in the kernel and outside.
+    pub cpus: f64,
+    /// CPUs that it kept busy in the kernel.
+    pub system_cpus: f64,
+    /// For how long it was measured.
+    pub seconds: f64,
+}
+
+/// `erlang:memory()`, in bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErlangMemory {
+    /// All of it.
+    pub total_bytes: Option<u64>,
+    /// Processes: heaps, stacks, mailboxes.
+    pub processes_bytes: Option<u64>,
+    /// Binaries that are shared.
+    pub binary_bytes: Option<u64>,
+    /// Tables.
+    pub ets_bytes: Option<u64>,
+    /// Code.
+    pub code_bytes: Option<u64>,
+    /// Atoms.
+    pub atom_bytes: Option<u64>,
+}
+
+/// Where numbers of allocators are from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Read from the memory of the VM.
+    Memory,
+    /// The VM said so.
+    Asked,
+}
+
+/// An instance of an allocator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Allocator {
+    /// `eheap_alloc`.
+    pub name: String,
+    /// Of which scheduler; zero serves all other threads, among them the dirty schedulers, which collect large heaps.
+    pub instance: u32,
+    /// Carriers that many blocks share.
+    pub mbcs: Pool,
+    /// Carriers of single blocks.
+    pub sbcs: Pool,
+    /// What it did since the VM started.
+    pub calls: Option<Calls>,
+    /// Blocks of this size or more get a carrier of their own; `None` where none does.
+    pub sbct_bytes: Option<u64>,
+    /// The smallest shared carrier.
+    pub smbcs_bytes: Option<u64>,
+    /// The largest shared carrier.
+    pub lmbcs_bytes: Option<u64>,
+}
+
+/// Carriers of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// How many.
+    pub carriers: Option<u64>,
+    /// Their bytes.
+    pub carriers_bytes: Option<u64>,
+    /// Blocks in use in them.
+    pub blocks: Option<u64>,
+    /// The bytes of those.
+    pub blocks_bytes: Option<u64>,
+}
+
+/// Calls for carriers since the VM started, of mmap and malloc together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calls {
+    /// Carriers that were made.
+    pub carriers_made: u64,
+    /// That were given back.
+    pub carriers_freed: u64,
+    /// That were made larger or smaller.
+    pub carriers_resized: u64,
+}
+
+/// Segments that are kept when carriers are given back, for the next that wants one of about that size.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentCache {
+    /// Requests that found one.
+    pub hits: u64,
+    /// All requests.
+    pub calls: u64,
+    /// How many each scheduler keeps (`+MMmcs`).
+    pub segments_max: Option<u64>,
+}
+
+/// How the carriers were looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looks {
+    /// Looks along all lists.
+    pub looks: u64,
+    /// Carriers in them, each as often as it was seen.
+    pub carriers: u64,
+    /// Lists that changed while they were walked, so that their end was not seen.
+    pub torn: u64,
+}
+
+fn is_emulator(module: &str) -> bool {
+    module == "beam" || module.starts_with("beam.")
+}
+
+/// Whether it is one, by what it has mapped: `beam.smp`, or another flavour of the emulator.
+pub fn is_erlang(memory: &(impl Memory + ?Sized)) -> bool {
+    memory
+        .mappings()
+        .iter()
+        .any(|mapping| mapping.is_file() && mapping.access.execute && is_emulator(mapping.module()))
+}
+
+/// What is known of it.
+pub fn look(target: &Target, options: &Options) -> ErlangHeap {
+    let line = CommandLine::read(target.pid());
+    let large = target.mappings().iter().filter(|m| m.is_memory() && !m.access.shared && m.bytes() >= LARGE);
+    let (large_mappings, large_mappings_bytes) =
+        large.fold((0, 0), |(n, bytes), m| (n + 1, bytes + m.bytes()));
+    let mut heap = ErlangHeap {
+        version: line.version(),
+        release: None,
+        allocator_flags: line.allocator_flags.clone(),
+        faults: None,
+        large_mappings,
+        large_mappings_bytes,
+        memory: None,
+        allocators: Vec::new(),
+        source: None,
+        cache: None,
+        looks: Looks::default(),
+        advice: None,
+        no_advice: None,
+        notes: Vec::new(),
+    };
+    let vm = (0..TRIES).find_map(|_| Vm::find(target));
+    if vm.is_none() {
+        heap.notes
+            .push("its carriers were not found in its memory: they have a form that is not known".to_owned());
+    }
+    let asker = options.ask_runtime.then(|| Asker::new(target, &line, options.tool_seconds_max));
+    let asker = asker.and_then(|asker| asker.map_err(|why| heap.notes.push(why)).ok());
+    // Twice only where the VM's memory does not say it.
+    let before = asker.as_ref().filter(|_| vm.is_none()).and_then(|asker| asker.allocators().ok());
+    let mut watch = Watch::new(vm);
+    let used = watch.run(target, options.seconds.clamp(0.0, SECONDS_MAX));
+    heap.faults = used.and_then(|(before, after)| faults(before, after));
+    heap.looks = watch.looks.clone();
+    if let Some(vm) = &watch.vm {
+        heap.allocators = watch.allocators(vm);
+        heap.source = Some(Source::Memory);
+    }
+    let mut seen = watch.seen();
+    if let Some(asker) = asker {
+        answers(&asker, &mut heap);
+        if let (Some(before), Some(faults)) = (before, &heap.faults) {
+            seen = seen_by_asking(&before, &heap.allocators, faults.seconds);
+        }
+    }
+    let page = rustix::param::page_size() as f64;
+    let advice = match &heap.faults {
+        Some(faults) => advice::advise(faults, page, &seen, advice::free_bytes()),
+        None => Err("its minor faults could not be counted".to_owned()),
+    };
+    match advice {
+        Ok(advice) => heap.advice = Some(advice),
+        Err(why) => heap.no_advice = Some(why),
+    }
+    heap
+}
+
+/// Asks for all that it can tell.
+fn answers(asker: &Asker, heap: &mut ErlangHeap) {
+    match asker.memory() {
+        Ok(memory) => heap.memory = Some(memory),
+        Err(why) => {
+            heap.notes.push(why);
+            return;
+        }
+    }
+    heap.release = asker.release().ok();
+    heap.cache = asker.cache().ok();
+    match asker.allocators() {
+        Ok(allocators) => {
+            heap.allocators = allocators;
+            heap.source = Some(Source::Asked);
+        }
+        Err(why) => heap.notes.push(why),
+    }
+}
+
+fn faults(before: Used, after: Used) -> Option<Faults> {
+    let seconds = after.at.duration_since(before.at).as_secs_f64();
+    let ticks = rustix::param::clock_ticks_per_second() as f64;
+    let cpus = |before: u64, after: u64| after.saturating_sub(before) as f64 / ticks / seconds;
+    (seconds > 0.0).then(|| Faults {
+        minor_per_s: after.minor_faults.saturating_sub(before.minor_faults) as f64 / seconds,
+        cpus: cpus(before.user_ticks + before.system_ticks, after.user_ticks + after.system_ticks),
+        system_cpus: cpus(before.system_ticks, after.system_ticks),
+        seconds,
+    })
+}
+
+/// Carriers looked at again and again.
+struct Watch {
+    vm: Option<Vm>,
+    looks: Looks,
+    last: Look,
+    /// What the instances counted at the beginning and at the end.
+    counters: Option<(Vec<Counters>, Vec<Counters>)>,
+    /// Of each instance: sizes of blocks that came between two looks.
+    came: BTreeMap<usize, Vec<u64>>,
+    /// Carriers of single blocks at all looks but the first.
+    present: BTreeMap<usize, u64>,
+    seconds: f64,
+}
+
+impl Watch {
+    fn new(vm: Option<Vm>) -> Watch {
+        Watch {
+            vm,
+            looks: Looks::default(),
+            last: Look::default(),
+            counters: None,
+            came: BTreeMap::new(),
+            present: BTreeMap::new(),
+            seconds: 0.0,
+        }
+    }
+
+    /// Looks until the time is over, and says what the process used meanwhile.
+    fn run(&mut self, target: &Target, seconds: f64) -> Option<(Used, Used)> {
+        let time = Duration::from_secs_f64(seconds);
+        let before = Used::read(target.pid());
+        let started = Instant::now();
+        let Some(vm) = self.vm.take() else {
+            std::thread::sleep(time);
+            return before.zip(Used::read(target.pid()));
+        };
+        let counted = vm.counters(target);
+        loop {
+            let look_started = Instant::now();
+            let look = vm.look(target);
+            let took = look_started.elapsed();
+            self.take(look);
+            let left = time.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(APART.max(took * SHARE)));
+        }
+        self.seconds = started.elapsed().as_secs_f64();
+        self.counters = counted.zip(vm.counters(target));
+        self.vm = Some(vm);
+        before.zip(Used::read(target.pid()))
+    }
+
+    fn take(&mut self, look: Look) {
+        self.looks.looks += 1;
+        self.looks.torn += look.torn;
+        for (i, lists) in look.lists.iter().enumerate() {
+            self.looks.carriers += lists.mbcs + lists.sbcs;
+            let Some(before) = self.last.lists.get(i) else { continue };
+            *self.present.entry(i).or_default() += lists.blocks.len() as u64;
+            let before: HashSet<(u64, u64)> = before.blocks.iter().copied().collect();
+            let came = self.came.entry(i).or_default();
+            let new = lists.blocks.iter().filter(|block| !before.contains(*block)).map(|(_, bytes)| *bytes);
+            came.extend(new.take(BLOCKS_MAX.saturating_sub(came.len())));
+        }
+        self.last = look;
+    }
+
+    fn allocators(&self, vm: &Vm) -> Vec<Allocator> {
+        let counters = self.counters.as_ref().map(|(_, after)| after);
+        let one = |(i, instance): (usize, &instances::Instance)| {
+            let lists = self.last.lists.get(i).cloned().unwrap_or_default();
+            let counted = counters.and_then(|all| all.get(i)).copied();
+            let single: u64 = lists.blocks.iter().map(|(_, bytes)| *bytes).sum();
+            Allocator {
+                name: instance.name.clone(),
+                instance: instance.index,
+                mbcs: Pool {
+                    carriers: Some(lists.mbcs),
+                    carriers_bytes: Some(lists.mbcs_bytes),
+                    blocks: counted.map(|c| c.mbcs.blocks),
+                    blocks_bytes: counted.map(|c| c.mbcs.blocks_bytes),
+                },
+                sbcs: Pool {
+                    carriers: Some(lists.sbcs),
+                    carriers_bytes: Some(lists.sbcs_bytes),
+                    blocks: Some(lists.blocks.len() as u64),
+                    blocks_bytes: Some(single),
+                },
+                calls: counted.map(|c| Calls {
+                    carriers_made: c.made,
+                    carriers_freed: c.freed,
+                    carriers_resized: c.resized,
+                }),
+                sbct_bytes: Some(instance.sbct).filter(|sbct| *sbct != u64::MAX),
+                smbcs_bytes: Some(instance.smbcs),
+                lmbcs_bytes: Some(instance.lmbcs),
+            }
+        };
+        let mut all: Vec<Allocator> = vm.instances.iter().enumerate().map(one).collect();
+        all.sort_by(|a, b| (&a.name, a.instance).cmp(&(&b.name, b.instance)));
+        all
+    }
+
+    /// What the carriers did, by allocator.
+    fn seen(&self) -> Vec<Seen> {
+        let Some(vm) = &self.vm else { return Vec::new() };
+        let mut all: BTreeMap<&str, (Seen, u64, u64)> = BTreeMap::new();
+        for (i, instance) in vm.instances.iter().enumerate() {
+            let (seen, made, present) = all.entry(&instance.name).or_default();
+            seen.name.clone_from(&instance.name);
+            seen.instances += 1;
+            seen.sbct = seen.sbct.max(instance.sbct);
+            seen.blocks.extend(self.came.get(&i).into_iter().flatten());
+            *present += self.present.get(&i).copied().unwrap_or(0);
+            if let Some((before, after)) = &self.counters {
+                let of = |all: &[Counters]| all.get(i).map_or(0, |counters| counters.made);
+                *made += of(after).saturating_sub(of(before));
+            }
+        }
+        let seconds = self.seconds.max(f64::MIN_POSITIVE);
+        let finish = |(mut seen, made, present): (Seen, u64, u64)| {
+            let came = seen.blocks.len() as u64;
+            let bytes: u64 = seen.blocks.iter().sum();
+            seen.turns_over = self.counters.is_none() && came > 0 && 2 * came >= present;
+            // More came and went than were seen.
+            let more = (made as f64 / came.max(1) as f64).max(1.0);
+            seen.carriers_per_s = more * came as f64 / seconds;
+            seen.bytes_per_s = more * bytes as f64 / seconds;
+            seen
+        };
+        all.into_values().map(finish).collect()
+    }
+}
+
+/// The same by two answers of the VM: which sizes its blocks have is known only on average.
+fn seen_by_asking(before: &[Allocator], after: &[Allocator], seconds: f64) -> Vec<Seen> {
+    let mut all: BTreeMap<&str, (Seen, u64)> = BTreeMap::new();
+    let made: BTreeMap<(&str, u32), u64> = before
+        .iter()
+        .filter_map(|one| Some(((one.name.as_str(), one.instance), one.calls.as_ref()?.carriers_made)))
+        .collect();
+    for one in after {
+        let (seen, more) = all.entry(&one.name).or_default();
+        seen.name.clone_from(&one.name);
+        seen.instances += 1;
+        seen.sbct = seen.sbct.max(one.sbct_bytes.unwrap_or(LARGE));
+        if let (Some(bytes), Some(blocks)) =
+            (one.sbcs.blocks_bytes, one.sbcs.blocks.filter(|blocks| *blocks > 0))
+        {
+            seen.blocks.push(bytes / blocks);
+        }
+        let calls = one.calls.as_ref().map_or(0, |calls| calls.carriers_made);
+        *more += calls.saturating_sub(made.get(&(one.name.as_str(), one.instance)).copied().unwrap_or(calls));
+    }
+    let seconds = seconds.max(f64::MIN_POSITIVE);
+    let finish = |(mut seen, made): (Seen, u64)| {
+        let mean = seen.blocks.iter().sum::<u64>() / seen.blocks.len().max(1) as u64;
+        seen.carriers_per_s = made as f64 / seconds;
+        seen.bytes_per_s = seen.carriers_per_s * mean as f64;
+        seen
+    };
+    all.into_values().map(finish).collect()
+}

@@ -1,0 +1,372 @@
+//! The counters that HotSpot writes into memory for others to read: `/tmp/hsperfdata_USER/PID`, which is mapped in the process.
+//!
+//! They are read from the mapping, so that it does not matter which `/tmp` the process sees or whether the file is still there.
+//! HotSpot's `perfMemory.hpp`, the same from Java 5 to 25 (version 2.0); all numbers in the order of bytes that the fifth byte
+//! says:
+//!
+//! ```text
+//! prologue   0  ca fe c0 c0   magic, in this order
+//!            4  u8            1: little endian, 0: big endian
+//!            5  u8, u8        version: 2, 0
+//!            7  u8            1: all counters are there
+//!            8  i32 i32       bytes used; bytes for which there was no room
+//!           16  i64           when it was changed
+//!           24  i32 i32       where the first entry is; how many there are
+//! entry      0  i32           its length
+//!            4  i32           where its name begins, in the entry
+//!            8  i32           length of a vector; 0: one number
+//!           12  u8            type as in class files: J a long, B a byte
+//!           13  u8 u8 u8      flags; unit; kind
+//!           16  i32           where its value begins, in the entry
+//! ```
+//!
+//! What is asked of it here has names that have been the same since Java 8: `sun.gc.generation.0.space.0.used`,
+//! `sun.gc.collector.0.time`, `sun.gc.metaspace.used`, `java.cls.loadedClasses`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::memory::{Memory, PAGE};
+
+const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
+const PROLOGUE: usize = 32;
+const ENTRY: usize = 20;
+/// `-XX:PerfDataMemorySize` is 32 KiB unless somebody set it; Java 17 uses about 600 entries of it.
+const BYTES_MAX: u64 = 1 << 20;
+const ENTRIES_MAX: usize = 16 << 10;
+/// Of a text, which would be a version or a name.
+const TEXT_MAX: usize = 256;
+/// Generations, and spaces of one, and collectors: HotSpot has two, three, and four (G1's with its pauses).
+const PARTS_MAX: usize = 8;
+
+/// What a JVM counts of itself, as of when it last brought its counters up to date: the serial and parallel collectors every 50
+/// ms, G1 when a collection ends or a thread takes a new region, ZGC when a cycle ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// `OpenJDK 64-Bit Server VM`.
+    pub vm_name: Option<String>,
+    /// `17.0.15+6-Debian-1deb12u1`.
+    pub vm_version: Option<String>,
+    /// The heap's spaces: eden, survivors, old.
+    pub spaces: Vec<Space>,
+    /// Bytes in use in all spaces; what nobody refers to any more counts until it is collected.
+    pub used_bytes: u64,
+    /// Bytes that all spaces have from the system.
+    pub capacity_bytes: u64,
+    /// Bytes of metadata of classes.
+    pub metaspace_used_bytes: Option<u64>,
+    /// Bytes that there are for it.
+    pub metaspace_capacity_bytes: Option<u64>,
+    /// Classes that were loaded, those from the shared archive too.
+    pub classes_loaded: Option<u64>,
+    /// Classes that were unloaded.
+    pub classes_unloaded: Option<u64>,
+    /// Threads that run Java now.
+    pub threads: Option<u64>,
+    /// The collectors.
+    pub collectors: Vec<Collector>,
+    /// Entries that made no sense.
+    pub unread: u64,
+}
+
+/// A part of the heap.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Space {
+    /// `young`, `old`: what the generation is called.
+    pub generation: String,
+    /// `eden`, `s0`, `s1`, `old`.
+    pub name: String,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Bytes that it has.
+    pub capacity_bytes: u64,
+    /// Bytes that it may have.
+    pub max_bytes: Option<u64>,
+}
+
+/// A collector.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Collector {
+    /// `G1 young collection pauses`.
+    pub name: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// The time it took, all runs together; for most collectors threads waited that long.
+    pub seconds: Option<f64>,
+}
+
+/// Finds the counters in a process and reads them; `own_pid` is its id as it sees it itself. An error says in words what is
+/// missing.
+pub fn read(memory: &(impl Memory + ?Sized), own_pid: u32) -> Result<Counters, String> {
+    let bytes = find(memory, own_pid)
+        .ok_or("its counters are not to be found: it was started with -XX:-UsePerfData, or just now")?;
+    parse(&bytes)
+}
+
+fn find(memory: &(impl Memory + ?Sized), own_pid: u32) -> Option<Vec<u8>> {
+    let own = format!("/{own_pid}");
+    let named = |path: &str| path.contains("/hsperfdata_") && path.ends_with(&own);
+    let mappings = memory.mappings();
+    // With -XX:+PerfDisableSharedMem it is memory without a name, often alone in its mapping.
+    let file = mappings.iter().filter(|mapping| named(&mapping.path));
+    let unnamed = mappings
+        .iter()
+        .filter(|mapping| mapping.path.is_empty() && mapping.access.write && mapping.bytes() <= BYTES_MAX);
+    for mapping in file.chain(unnamed) {
+        let mut is_there = false;
+        memory.resident(mapping.start, mapping.start.saturating_add(PAGE).min(mapping.end), &mut |_, _| {
+            is_there = true;
+            false
+        });
+        let mut magic = [0; MAGIC.len()];
+        if !is_there || memory.exact(mapping.start, &mut magic).is_none() || magic != MAGIC {
+            continue;
+        }
+        let mut bytes = vec![0; mapping.bytes().min(BYTES_MAX) as usize];
+        let read = memory.read(mapping.start, &mut bytes);
+        bytes.truncate(read);
+        return Some(bytes);
+    }
+    None
+}
+
+/// A value.
+#[derive(Debug, Clone, PartialEq)]
+enum Value {
+    Number(i64),
+    Text(String),
+}
+
+/// All values by their names, and how many entries made no sense.
+struct Values {
+    all: BTreeMap<String, Value>,
+    unread: u64,
+}
+
+impl Values {
+    fn number(&self, name: &str) -> Option<u64> {
+        match self.all.get(name)? {
+            // What has no bound is -1.
+            Value::Number(number) => u64::try_from(*number).ok(),
+            Value::Text(_) => None,
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        match self.all.get(name)? {
+            Value::Text(text) => Some(text.clone()),
+            Value::Number(_) => None,
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Counters, String> {
+    let values = values(bytes)?;
+    let mut spaces = Vec::new();
+    for g in 0..PARTS_MAX {
+        let generation = format!("sun.gc.generation.{g}");
+        let called = values.text(&format!("{generation}.name")).unwrap_or_default();
+        for s in 0..PARTS_MAX {
+            let space = format!("{generation}.space.{s}");
+            let number = |what: &str| values.number(&format!("{space}.{what}"));
+            let (Some(used_bytes), Some(capacity_bytes)) = (number("used"), number("capacity")) else {
+                continue;
+            };
+            spaces.push(Space {
+                generation: called.clone(),
+                name: values.text(&format!("{space}.name")).unwrap_or_default(),
+                used_bytes,
+                capacity_bytes,
+                max_bytes: number("maxCapacity"),
+            });
+        }
+    }
+    let frequency = values.number("sun.os.hrt.frequency").filter(|hz| *hz > 0);
+    let collectors = (0..PARTS_MAX).filter_map(|c| {
+        let collector = format!("sun.gc.collector.{c}");
+        let ticks = values.number(&format!("{collector}.time"));
+        Some(Collector {
+            name: values.text(&format!("{collector}.name")).unwrap_or_default(),
+            runs: values.number(&format!("{collector}.invocations"))?,
+            seconds: ticks.zip(frequency).map(|(ticks, hz)| ticks as f64 / hz as f64),
+        })
+    });
+    let sum = |of: &[&str]| {
+        let each: Vec<u64> = of.iter().filter_map(|name| values.number(name)).collect();
+        (!each.is_empty()).then(|| each.iter().fold(0_u64, |sum, one| sum.saturating_add(*one)))
+    };
+    Ok(Counters {
+        vm_name: values.text("java.property.java.vm.name"),
+        vm_version: values.text("java.property.java.vm.version"),
+        used_bytes: spaces.iter().fold(0, |sum, space| sum.saturating_add(space.used_bytes)),
+        capacity_bytes: spaces.iter().fold(0, |sum, space| sum.saturating_add(space.capacity_bytes)),
+        spaces,
+        metaspace_used_bytes: values.number("sun.gc.metaspace.used"),
+        metaspace_capacity_bytes: values.number("sun.gc.metaspace.capacity"),
+        classes_loaded: sum(&["java.cls.loadedClasses", "java.cls.sharedLoadedClasses"]),
+        classes_unloaded: sum(&["java.cls.unloadedClasses", "java.cls.sharedUnloadedClasses"]),
+        threads: values.number("java.threads.live"),
+        collectors: collectors.collect(),
+        unread: values.unread,
+    })
+}
+
+fn values(bytes: &[u8]) -> Result<Values, String> {
+    let foreign = || "its counters have a form that is not known".to_owned();
+    if bytes.get(..4) != Some(&MAGIC) || bytes.len() < PROLOGUE || bytes[5] != 2 {
+        return Err(foreign());
+    }
+    let is_little = match bytes[4] {
+        0 => false,
+        1 => true,
+        _ => return Err(foreign()),
+    };
+    if bytes[7] != 1 {
+        return Err("its counters are not complete: it has just been started".to_owned());
+    }
+    let int = |at: usize| -> Option<usize> {
+        let four = bytes.get(at..)?.first_chunk::<4>()?;
+        let number = if is_little { i32::from_le_bytes(*four) } else { i32::from_be_bytes(*four) };
+        usize::try_from(number).ok()
+    };
+    let long = |at: usize| -> Option<i64> {
+        let eight = bytes.get(at..)?.first_chunk::<8>()?;
+        Some(if is_little { i64::from_le_bytes(*eight) } else { i64::from_be_bytes(*eight) })
+    };
+    let text = |from: usize, end: usize| -> Option<String> {
+        let part = bytes.get(from..end)?;
+        let part = &part[..part.len().min(TEXT_MAX)];
+        let length = part.iter().position(|byte| *byte == 0).unwrap_or(part.len());
+        Some(String::from_utf8_lossy(&part[..length]).chars().filter(|c| !c.is_control()).collect())
+    };
+    let mut values = Values { all: BTreeMap::new(), unread: 0 };
+    let (mut at, count) = (int(24).ok_or_else(foreign)?, int(28).ok_or_else(foreign)?);
+    for seen in 0..count.min(ENTRIES_MAX) {
+        let length = int(at).filter(|length| *length >= ENTRY);
+        let Some(end) = length.and_then(|length| at.checked_add(length)).filter(|end| *end <= bytes.len())
+        else {
+            values.unread += (count - seen) as u64;
+            break;
+        };
+        let entry = || {
+            let name = text(at + int(at + 4)?, end)?;
+            let value = at + int(at + 16)?;
+            let value = match (bytes.get(at + 12)?, int(at + 8)?) {
+                (b'J', 0) => Value::Number(long(value)?),
+                (b'B', length) => Value::Text(text(value, end.min(value.checked_add(length)?))?),
+                _ => return None,
+            };
+            (!name.is_empty()).then_some((name, value))
+        };
+        match entry() {
+            Some((name, value)) => {
+                values.all.insert(name, value);
+            }
+            None => values.unread += 1,
+        }
+        at = end;
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Image, Word};
+
+    /// An entry as HotSpot lays it out: the name behind the header, the value behind it on a boundary of eight.
+    fn entry(name: &str, number: Option<i64>, text: &str) -> Vec<u8> {
+        let value_at = (ENTRY + name.len() + 1).next_multiple_of(8);
+        let value: Vec<u8> = match number {
+            Some(number) => number.to_le_bytes().to_vec(),
+            None => [text.as_bytes(), &[0]].concat(),
+        };
+        let length = (value_at + value.len()).next_multiple_of(8);
+        let vector = if number.is_some() { 0 } else { value.len() as i32 };
+        let mut bytes = Vec::new();
+        for number in [length as i32, ENTRY as i32, vector] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend([if number.is_some() { b'J' } else { b'B' }, 0, 1, 3]);
+        bytes.extend((value_at as i32).to_le_bytes());
+        bytes.extend(name.as_bytes());
+        bytes.resize(value_at, 0);
+        bytes.extend(value);
+        bytes.resize(length, 0);
+        bytes
+    }
+
+    fn file(entries: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend([1, 2, 0, 1]);
+        bytes.resize(24, 0);
+        bytes.extend((PROLOGUE as i32).to_le_bytes());
+        bytes.extend((entries.len() as i32).to_le_bytes());
+        bytes.extend(entries.concat());
+        bytes.resize(8192, 0);
+        bytes
+    }
+
+    fn sample() -> Vec<u8> {
+        file(&[
+            entry("java.property.java.vm.version", None, "17.0.15+6"),
+            entry("sun.os.hrt.frequency", Some(1_000_000_000), ""),
+            entry("sun.gc.generation.0.name", None, "young"),
+            entry("sun.gc.generation.0.space.0.name", None, "eden"),
+            entry("sun.gc.generation.0.space.0.used", Some(4096), ""),
+            entry("sun.gc.generation.0.space.0.capacity", Some(65536), ""),
+            entry("sun.gc.generation.0.space.0.maxCapacity", Some(-1), ""),
+            entry("sun.gc.generation.1.space.0.used", Some(100), ""),
+            entry("sun.gc.generation.1.space.0.capacity", Some(200), ""),
+            entry("sun.gc.collector.0.name", None, "Copy"),
+            entry("sun.gc.collector.0.invocations", Some(7), ""),
+            entry("sun.gc.collector.0.time", Some(1_500_000_000), ""),
+            entry("java.cls.loadedClasses", Some(400), ""),
+            entry("java.cls.sharedLoadedClasses", Some(30), ""),
+        ])
+    }
+
+    #[test]
+    fn counters_are_read_from_the_memory_of_a_process() {
+        let mut image = Image::new(Word::Eight);
+        image.add(0x7000_0000, &[0; 4096], "");
+        image.add(0x7f00_0000, &sample(), "/tmp/hsperfdata_root/77");
+        let counters = read(&image, 77).unwrap();
+        assert_eq!(counters.vm_version.as_deref(), Some("17.0.15+6"));
+        assert_eq!((counters.used_bytes, counters.capacity_bytes), (4196, 65736));
+        let eden = &counters.spaces[0];
+        assert_eq!((eden.generation.as_str(), eden.name.as_str(), eden.max_bytes), ("young", "eden", None));
+        assert_eq!(counters.collectors[0].runs, 7);
+        assert_eq!(counters.collectors[0].seconds, Some(1.5));
+        assert_eq!(counters.classes_loaded, Some(430));
+        assert_eq!((counters.classes_unloaded, counters.threads, counters.unread), (None, None, 0));
+        // It belongs to another process; nobody's.
+        assert!(read(&image, 7).is_err());
+        // -XX:+PerfDisableSharedMem.
+        let mut image = Image::new(Word::Eight);
+        image.add(0x7f00_0000, &sample(), "");
+        assert_eq!(read(&image, 77).unwrap().used_bytes, 4196);
+    }
+
+    #[test]
+    fn whatever_is_there_does_not_panic() {
+        let whole = sample();
+        for length in 0..whole.len() {
+            _ = parse(&whole[..length]);
+        }
+        for at in 0..1_500 {
+            for byte in [0, 1, 0x7f, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = byte;
+                _ = parse(&bytes);
+            }
+        }
+        let mut starting = whole.clone();
+        starting[7] = 0;
+        assert!(parse(&starting).err().unwrap().contains("just been started"));
+        let mut torn = whole;
+        torn[PROLOGUE] = 3;
+        assert_eq!(parse(&torn).unwrap().unread, 14);
+    }
+}
