@@ -1,0 +1,192 @@
+//! Who holds the objects of a type: which types refer to them, by which variable of which module they can be reached, or why they
+//! cannot.
+//!
+//! The whole heap is gone through once ([`reach`]); then each type is asked for. A dict that grows in a module, a cache, a list of
+//! closures and a set of tasks all look alike here: a node at which the ways to thousands of objects part. It is named by the way
+//! to it from a module, or from a function that runs. Two answers are no names: objects that only refer to each other, which the
+//! collector has not freed, and objects that count more references than the heap has, so that something outside of it holds them.
+
+mod graph;
+mod heap;
+mod path;
+mod reach;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use serde::{Deserialize, Serialize};
+
+pub use graph::{Edge, EdgeKind, Graph, Root};
+pub use path::{Path, Step};
+use reach::Reach;
+
+/// Types that refer to a type, of which the most frequent are told.
+const REFERRERS: usize = 8;
+/// Holders of a type that are told.
+const HOLDERS: usize = 4;
+/// A holder of less than a twentieth is not why there are many.
+const SHARE_MIN: u64 = 20;
+/// Objects around one that only holds itself, among which the way back to it is looked for.
+const CYCLE_OBJECTS_MAX: usize = 2000;
+/// Objects that are taken by default: with all tables 400 MB.
+pub const OBJECTS_MAX: usize = 12 << 20;
+
+/// Which types are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those of the given names.
+    Types(Vec<String>),
+    /// So many, that take the most memory without what they refer to.
+    Largest(usize),
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// By type, in the order asked for, or the largest first.
+    pub types: Vec<TypeHeld>,
+    /// Objects that were gone through.
+    pub objects: u64,
+    /// Objects that were not, since there are too many.
+    pub objects_left_out: u64,
+    /// References to what was no object when it was looked at.
+    pub vanished: u64,
+    /// References between types that were not counted, since there are too many pairs.
+    pub references_not_counted: u64,
+}
+
+/// Who holds the objects of a type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TypeHeld {
+    /// Its name.
+    pub type_name: String,
+    /// Its objects.
+    pub objects: u64,
+    /// What refers to them, the most frequent first.
+    pub referrers: Vec<Referrer>,
+    /// Where the ways to them part, the most first.
+    pub holders: Vec<Holder>,
+    /// Objects that are held by something outside of the interpreter, or within where nobody looked.
+    pub objects_held_natively: u64,
+    /// Objects that only hold each other.
+    pub objects_held_by_themselves: u64,
+    /// Whether they have a `__del__`.
+    pub has_finalizer: bool,
+}
+
+/// A type that refers to a type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Referrer {
+    /// Its name.
+    pub type_name: String,
+    /// By which kind of reference.
+    pub edge: EdgeKind,
+    /// How many references.
+    pub references: u64,
+}
+
+/// An object that many of a type are reached through.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Holder {
+    /// What it is; `None` for what stands outside.
+    pub type_name: Option<String>,
+    /// The way to it.
+    pub path: Path,
+    /// Objects of the type behind it.
+    pub objects: u64,
+    /// Of these, how many it refers to itself.
+    pub objects_direct: u64,
+    /// The way from it to one of these objects; of objects that hold themselves the way around.
+    pub sample: Option<Path>,
+}
+
+/// Finds who holds the objects of types.
+pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usize) -> Held {
+    let reach = Reach::new(graph, objects_max);
+    let types = match wanted {
+        Wanted::Types(names) => names.clone(),
+        Wanted::Largest(count) => largest(graph, &reach, *count),
+    };
+    Held {
+        types: types.into_iter().map(|name| of_type(graph, &reach, name)).collect(),
+        // Without the two that stand for others.
+        objects: reach.addresses.len() as u64 - 2,
+        objects_left_out: reach.left_out,
+        vanished: reach.vanished,
+        references_not_counted: reach.pairs_lost,
+    }
+}
+
+/// The names of the types that take the most.
+fn largest(graph: &(impl Graph + ?Sized), reach: &Reach, count: usize) -> Vec<String> {
+    let mut bytes = vec![0_u64; reach.names.names.len()];
+    for (address, number) in reach.addresses.iter().zip(&reach.kinds) {
+        if let Some(sum) = bytes.get_mut(*number as usize) {
+            *sum = sum.saturating_add(graph.bytes(*address));
+        }
+    }
+    let mut types: Vec<(u64, &String)> = bytes.into_iter().zip(&reach.names.names).collect();
+    types.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
+    let mut names: Vec<String> = types.into_iter().map(|(_, name)| name.clone()).collect();
+    let mut known = std::collections::HashSet::new();
+    names.retain(|name| known.insert(name.clone()));
+    names.truncate(count);
+    names
+}
+
+fn of_type(graph: &(impl Graph + ?Sized), reach: &Reach, type_name: String) -> TypeHeld {
+    // A class may exist several times under one name.
+    let is_wanted: Vec<bool> = reach.names.names.iter().map(|name| *name == type_name).collect();
+    let is_of_type = |number: u32| is_wanted.get(number as usize).copied().unwrap_or(false);
+    let objects = reach.kinds.iter().filter(|number| is_of_type(**number)).count() as u64;
+    let found = tree::fans(reach, &is_wanted, HOLDERS, objects / SHARE_MIN);
+    let holders = found.into_iter().map(|fan| holder(graph, reach, &is_wanted, fan)).collect();
+    let behind = |root: &Root| {
+        let index =
+            reach.roots.iter().find(|(_, other)| other == root).map_or(reach::NONE, |(index, _)| *index);
+        tree::behind(reach, &is_wanted, index)
+    };
+    let has_finalizer = |number: usize| is_wanted[number] && graph.has_finalizer(reach.names.kinds[number]);
+    TypeHeld {
+        objects,
+        referrers: referrers(reach, &is_wanted),
+        holders,
+        objects_held_natively: behind(&Root::Native),
+        objects_held_by_themselves: behind(&Root::Itself),
+        has_finalizer: (0..is_wanted.len()).any(has_finalizer),
+        type_name,
+    }
+}
+
+fn referrers(reach: &Reach, is_wanted: &[bool]) -> Vec<Referrer> {
+    let mut found: std::collections::BTreeMap<(&str, EdgeKind), u64> = std::collections::BTreeMap::new();
+    for ((target, from, edge), references) in &reach.pairs {
+        if is_wanted.get(*target as usize).copied().unwrap_or(false) {
+            *found.entry((reach.names.name(*from), *edge)).or_default() += references;
+        }
+    }
+    let mut found: Vec<Referrer> = found
+        .into_iter()
+        .map(|((name, edge), references)| Referrer { type_name: name.to_owned(), edge, references })
+        .collect();
+    found.sort_by_key(|referrer| std::cmp::Reverse(referrer.references));
+    found.truncate(REFERRERS);
+    found
+}
+
+fn holder(graph: &(impl Graph + ?Sized), reach: &Reach, is_wanted: &[bool], fan: tree::Fan) -> Holder {
+    let number = reach.kinds[fan.node as usize];
+    let path = path::path(graph, reach, fan.node);
+    let sample = tree::sample(reach, is_wanted, fan.node);
+    let sample = sample.map(|object| match path.root {
+        Root::Itself => path::around(graph, reach, object, CYCLE_OBJECTS_MAX),
+        _ => path::path(graph, reach, object),
+    });
+    Holder {
+        type_name: reach.names.names.get(number as usize).cloned(),
+        path,
+        objects: fan.objects,
+        objects_direct: fan.direct,
+        sample,
+    }
+}

@@ -1,0 +1,254 @@
+//! Small heaps that are made here.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+const MODULE: u64 = 1;
+const DICT: u64 = 2;
+const LIST: u64 = 3;
+const STR: u64 = 4;
+const SESSION: u64 = 5;
+const FUNCTION: u64 = 6;
+const CELL: u64 = 7;
+
+/// Objects by address.
+#[derive(Default)]
+struct Heap {
+    objects: BTreeMap<u64, Object>,
+    roots: Vec<(Root, u64)>,
+    texts: BTreeMap<u64, String>,
+}
+
+struct Object {
+    kind: u64,
+    references: Vec<(u64, Edge)>,
+    /// References from where nobody looks.
+    outside: u64,
+}
+
+impl Heap {
+    fn add(&mut self, kind: u64) -> u64 {
+        let address = 0x10_0000 + 64 * self.objects.len() as u64;
+        self.objects.insert(address, Object { kind, references: Vec::new(), outside: 0 });
+        address
+    }
+
+    fn string(&mut self, text: &str) -> u64 {
+        let address = self.add(STR);
+        self.texts.insert(address, text.to_owned());
+        address
+    }
+
+    fn refer(&mut self, from: u64, to: u64, edge: Edge) {
+        self.objects.get_mut(&from).unwrap().references.push((to, edge));
+    }
+
+    /// An object that a variable of a module, or an attribute in a dict, refers to.
+    fn variable(&mut self, owner: u64, name: &str, kind: u64) -> u64 {
+        let dict = self.objects[&owner].references.iter().find(|(_, edge)| *edge == Edge::Dict);
+        let dict = dict.map(|(dict, _)| *dict).unwrap_or_else(|| {
+            let dict = self.add(DICT);
+            self.refer(owner, dict, Edge::Dict);
+            dict
+        });
+        let (key, value) = (self.string(name), self.add(kind));
+        self.refer(dict, key, Edge::Key);
+        self.refer(dict, value, Edge::Value { key });
+        value
+    }
+
+    fn module(&mut self, name: &str) -> u64 {
+        let module = self.add(MODULE);
+        self.roots.push((Root::Module(name.to_owned()), module));
+        module
+    }
+
+    fn held(&self, type_name: &str) -> TypeHeld {
+        let held = holders(self, &Wanted::Types(vec![type_name.to_owned()]), 1_000_000);
+        held.types.into_iter().next().unwrap()
+    }
+}
+
+impl Graph for Heap {
+    fn each(&self, take: &mut dyn FnMut(u64)) {
+        for (address, object) in &self.objects {
+            if object.kind != STR {
+                take(*address);
+            }
+        }
+    }
+
+    fn roots(&self, take: &mut dyn FnMut(Root, u64)) {
+        for (root, address) in &self.roots {
+            take(root.clone(), *address);
+        }
+    }
+
+    fn kind(&self, address: u64) -> Option<u64> {
+        self.objects.get(&address).map(|object| object.kind)
+    }
+
+    fn kind_name(&self, kind: u64) -> String {
+        let names = ["", "module", "dict", "list", "str", "app.Session", "function", "cell"];
+        names[kind as usize].to_owned()
+    }
+
+    fn references(&self, address: u64, take: &mut dyn FnMut(u64, Edge)) {
+        for (target, edge) in self.objects.get(&address).map_or(&[][..], |object| &object.references) {
+            take(*target, *edge);
+        }
+    }
+
+    fn reference_count(&self, address: u64) -> Option<u64> {
+        let all = self.objects.values().flat_map(|object| &object.references);
+        let counted = all.filter(|(target, _)| *target == address).count() as u64;
+        Some(self.objects.get(&address)?.outside + counted)
+    }
+
+    fn bytes(&self, address: u64) -> u64 {
+        10 * self.objects.get(&address).map_or(0, |object| object.kind)
+    }
+
+    fn name(&self, _from: u64, edge: Edge) -> Option<String> {
+        match edge {
+            Edge::Value { key: name } | Edge::Attribute { name } => self.texts.get(&name).cloned(),
+            Edge::Field { offset: 8 } => Some("__closure__".to_owned()),
+            Edge::Field { .. } => Some("cell_contents".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// A heap with things in it that are not looked for.
+fn heap() -> (Heap, u64) {
+    let mut heap = Heap::default();
+    let other = heap.module("os");
+    for i in 0..20 {
+        heap.variable(other, &format!("name{i}"), [LIST, DICT, FUNCTION][i % 3]);
+    }
+    let app = heap.module("app");
+    (heap, app)
+}
+
+#[test]
+fn a_dict_in_a_module_is_named() {
+    let (mut heap, app) = heap();
+    let cache = heap.variable(app, "CACHE", DICT);
+    for i in 0..100 {
+        let (key, session) = (heap.string(&format!("visitor-{i}")), heap.add(SESSION));
+        heap.refer(cache, key, Edge::Key);
+        heap.refer(cache, session, Edge::Value { key });
+    }
+    // A function has one of them in its hands, and the cache too.
+    let frame = |variable: &str| Root::Frame(format!("local '{variable}' of handle()"));
+    let session = heap.objects.iter().find(|(_, object)| object.kind == SESSION).map(|(address, _)| *address);
+    heap.roots.push((frame("session"), session.unwrap()));
+    heap.roots.push((frame("cache"), cache));
+    let held = heap.held("app.Session");
+    assert_eq!((held.objects, held.objects_held_natively, held.objects_held_by_themselves), (100, 0, 0));
+    let holder = &held.holders[0];
+    assert_eq!(holder.path.root, Root::Module("app".to_owned()));
+    assert_eq!(holder.path.text, "app.CACHE");
+    assert_eq!((holder.objects, holder.objects_direct), (99, 99));
+    assert_eq!(holder.type_name.as_deref(), Some("dict"));
+    // The keys of a cache are contents.
+    assert_eq!(holder.sample.as_ref().unwrap().text, "app.CACHE[…]");
+    assert_eq!(held.holders.len(), 1, "one session is no holder: {:?}", held.holders);
+    let referrer = Referrer { type_name: "dict".to_owned(), edge: EdgeKind::Value, references: 100 };
+    assert_eq!(held.referrers, [referrer]);
+}
+
+#[test]
+fn the_way_leads_through_objects_closures_and_lists() {
+    let (mut heap, app) = heap();
+    let store = heap.variable(app, "STORE", SESSION);
+    let items = heap.variable(store, "items", LIST);
+    for _ in 0..50 {
+        let function = heap.add(FUNCTION);
+        let cells = heap.add(LIST);
+        let cell = heap.add(CELL);
+        let inner = heap.add(DICT);
+        heap.refer(items, function, Edge::Item { index: 0 });
+        heap.refer(function, cells, Edge::Field { offset: 8 });
+        heap.refer(cells, cell, Edge::Item { index: 0 });
+        heap.refer(cell, inner, Edge::Field { offset: 16 });
+    }
+    let held = heap.held("cell");
+    assert_eq!(held.holders.len(), 1);
+    assert_eq!(held.holders[0].path.text, "app.STORE.items");
+    assert_eq!((held.holders[0].objects, held.holders[0].objects_direct), (50, 0));
+    assert_eq!(held.holders[0].sample.as_ref().unwrap().text, "app.STORE.items[…].__closure__[…]");
+    let held = heap.held("dict");
+    assert_eq!(held.holders[0].path.text, "app.STORE.items");
+    assert_eq!(
+        held.holders[0].sample.as_ref().unwrap().text,
+        "app.STORE.items[…].__closure__[…].cell_contents"
+    );
+}
+
+#[test]
+fn a_long_chain_is_said_briefly() {
+    let (mut heap, app) = heap();
+    let mut node = heap.variable(app, "HEAD", SESSION);
+    let name = heap.string("next");
+    for _ in 0..5000 {
+        let next = heap.add(SESSION);
+        heap.refer(node, next, Edge::Attribute { name });
+        node = next;
+    }
+    let held = heap.held("app.Session");
+    let path = &held.holders[0].path;
+    assert!(path.text.starts_with("app.HEAD(.next)×"), "{}", path.text);
+    assert!(path.text.len() < 100 && path.steps_left_out > 2000, "{}", path.text);
+}
+
+#[test]
+fn cycles_that_nobody_holds_are_told_from_what_native_code_holds() {
+    let (mut heap, _) = heap();
+    let peer = heap.string("peer");
+    for i in 0..60 {
+        let (one, other) = (heap.add(SESSION), heap.add(SESSION));
+        let (dict, text) = (heap.add(DICT), heap.string("text"));
+        heap.refer(one, dict, Edge::Dict);
+        heap.refer(dict, other, Edge::Value { key: peer });
+        heap.refer(dict, text, Edge::Value { key: peer });
+        heap.refer(other, one, Edge::Attribute { name: peer });
+        if i % 3 == 0 {
+            heap.objects.get_mut(&other).unwrap().outside = 1;
+        }
+    }
+    let held = heap.held("app.Session");
+    assert_eq!((held.objects_held_natively, held.objects_held_by_themselves), (40, 80));
+    assert_eq!(held.holders[0].path.root, Root::Itself);
+    assert_eq!((held.holders[0].objects, held.holders[1].objects), (80, 40));
+    let sample = held.holders[0].sample.as_ref().unwrap();
+    assert_eq!(sample.text, "a app.Session.peer.peer is itself");
+    assert_eq!(held.holders[1].path.root, Root::Native);
+    // What hangs on them is of theirs.
+    let held = heap.held("str");
+    assert_eq!(held.objects_held_by_themselves + held.objects_held_natively, 60);
+}
+
+#[test]
+fn the_largest_types_can_be_asked_for_and_bounds_are_said() {
+    let (heap, _) = heap();
+    let held = holders(&heap, &Wanted::Largest(2), 1000);
+    let names: Vec<&str> = held.types.iter().map(|held| held.type_name.as_str()).collect();
+    assert_eq!(names, ["str", "function"]);
+    assert_eq!((held.objects, held.objects_left_out), (heap.objects.len() as u64, 0));
+    let held = holders(&heap, &Wanted::Largest(2), 10);
+    assert!(held.objects <= 10 && held.objects_left_out > 0);
+}
+
+#[test]
+fn references_into_nothing_are_counted() {
+    let (mut heap, app) = heap();
+    let list = heap.variable(app, "LIST", LIST);
+    for address in [0, 1, u64::MAX, 0x10_0001] {
+        heap.refer(list, address, Edge::Item { index: 0 });
+    }
+    let held = holders(&heap, &Wanted::Types(vec!["nothing".to_owned()]), 1000);
+    assert_eq!(held.vanished, 4);
+    assert_eq!((held.types[0].objects, held.types[0].holders.len()), (0, 0));
+}

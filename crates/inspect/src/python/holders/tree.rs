@@ -1,0 +1,105 @@
+//! Where the objects of a type hang together.
+//!
+//! The shortest ways to all objects form a tree. Each of its nodes gets the number of the objects behind it; from the root the way
+//! of the most is followed down, as long as at least half of them go along. Where they part is what holds them: the dict, the
+//! list, the set. Then the next, without those.
+
+use super::reach::{NONE, Reach};
+
+/// A node at which the ways to many objects part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fan {
+    pub node: u32,
+    /// Objects behind it.
+    pub objects: u64,
+    /// Of these, how many it holds itself.
+    pub direct: u64,
+}
+
+/// The largest, at most `most` of them, none with less than `objects_min`.
+pub(super) fn fans(reach: &Reach, is_wanted: &[bool], most: usize, objects_min: u64) -> Vec<Fan> {
+    let wanted = |index: u32| {
+        let kind = reach.kinds[index as usize];
+        is_wanted.get(kind as usize).copied().unwrap_or(false)
+    };
+    let mut found: Vec<Fan> = Vec::new();
+    let nodes = reach.addresses.len();
+    let (mut behind, mut heaviest) = (vec![0_u32; nodes], vec![NONE; nodes]);
+    while found.len() < most {
+        behind.fill(0);
+        heaviest.fill(NONE);
+        for index in reach.order.iter().rev().copied() {
+            if found.iter().any(|fan| fan.node == index) {
+                continue;
+            }
+            let count = behind[index as usize] + u32::from(wanted(index));
+            behind[index as usize] = count;
+            if let Some(parent) = reach.parent(index).map(|parent| parent as usize) {
+                behind[parent] += count;
+                let best = heaviest[parent];
+                if count > 0 && (best == NONE || count > behind[best as usize]) {
+                    heaviest[parent] = index;
+                }
+            }
+        }
+        let is_new = |index: &u32| found.iter().all(|fan| fan.node != *index);
+        let roots = reach.roots.iter().map(|(index, _)| *index).filter(is_new);
+        let Some((root, total)) = roots.map(|root| (root, behind[root as usize])).max_by_key(|(_, n)| *n)
+        else {
+            break;
+        };
+        if total == 0 || u64::from(total) < objects_min {
+            break;
+        }
+        let mut node = root;
+        while let Some(next) = Some(heaviest[node as usize]).filter(|next| *next != NONE) {
+            let count = behind[next as usize];
+            // An object is not its own holder.
+            let is_itself = count == 1 && wanted(next);
+            if is_itself || 2 * u64::from(count) < u64::from(total) {
+                break;
+            }
+            node = next;
+        }
+        let objects = u64::from(behind[node as usize]);
+        found.push(Fan { node, objects, direct: 0 });
+    }
+    for index in reach.order.iter().copied().filter(|index| wanted(*index)) {
+        if let Some(fan) = found.iter_mut().find(|fan| reach.parent(index) == Some(fan.node)) {
+            fan.direct += 1;
+        }
+    }
+    found
+}
+
+/// How many of the objects are behind a node.
+pub(super) fn behind(reach: &Reach, is_wanted: &[bool], node: u32) -> u64 {
+    let mut count = 0;
+    each_behind(reach, is_wanted, node, |_| {
+        count += 1;
+        true
+    });
+    count
+}
+
+/// One of the objects behind a node, none of them nearer to it.
+pub(super) fn sample(reach: &Reach, is_wanted: &[bool], node: u32) -> Option<u32> {
+    let mut found = None;
+    each_behind(reach, is_wanted, node, |index| {
+        found = Some(index);
+        index == node
+    });
+    found
+}
+
+fn each_behind(reach: &Reach, is_wanted: &[bool], node: u32, mut take: impl FnMut(u32) -> bool) {
+    let mut is_behind = vec![false; reach.addresses.len()];
+    for index in reach.order.iter().copied() {
+        let here = index == node || reach.parent(index).is_some_and(|parent| is_behind[parent as usize]);
+        is_behind[index as usize] = here;
+        let kind = reach.kinds[index as usize];
+        if here && is_wanted.get(kind as usize).copied().unwrap_or(false) && !take(index) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Who holds what leaks, in real services of several versions of Python.
+
+#[path = "services/pythons.rs"]
+mod pythons;
+#[path = "services/service.rs"]
+mod service;
+
+use std::time::{Duration, Instant};
+
+use mitra_inspect::Target;
+use mitra_inspect::python::holders::{OBJECTS_MAX, Root, TypeHeld, Wanted, holders};
+use pythons::pythons;
+use service::Service;
+
+/// Versions of the three ways in which frames and attributes are kept.
+const MINORS: [u32; 4] = [8, 11, 12, 13];
+/// Units of work, so that what leaks is not to be overlooked.
+const UNITS: u64 = 3000;
+
+/// Who holds a type in a service that has worked.
+fn look(service: &Service, type_name: &str) -> (TypeHeld, Duration) {
+    let target = Target::open(service.pid()).unwrap();
+    let begin = Instant::now();
+    let mut heap = mitra_inspect::python::open(&target).unwrap();
+    heap.walk();
+    let held = holders(&heap, &Wanted::Types(vec![type_name.to_owned()]), OBJECTS_MAX);
+    let took = begin.elapsed();
+    assert_eq!(held.objects_left_out, 0);
+    (held.types.into_iter().next().unwrap(), took)
+}
+
+/// Runs a kind of work on each version, and gives what is said of the type that leaks, and how many leaked.
+fn each(kind: &str, type_name: &str, check: impl Fn(&str, &TypeHeld, u64)) {
+    for (version, python) in pythons(&MINORS) {
+        let mut service = Service::start(&python, &["--work", kind]);
+        service.work(UNITS / 50, 50);
+        let truth = service.truth();
+        let name =
+            if type_name.contains('.') { type_name.to_owned() } else { format!("builtins.{type_name}") };
+        let leaked = truth["leaked"][&name].as_u64().unwrap();
+        let (held, took) = look(&service, type_name);
+        let holder = held.holders.first().unwrap_or_else(|| panic!("{version}: nobody holds {type_name}"));
+        println!(
+            "{kind} on {version}: {} of {} {type_name} by {} ({took:?}), e.g. {}; natively {}, by themselves {}",
+            holder.objects,
+            held.objects,
+            holder.path.text,
+            holder.sample.as_ref().map_or("-", |path| path.text.as_str()),
+            held.objects_held_natively,
+            held.objects_held_by_themselves,
+        );
+        check(&version, &held, leaked);
+        let near = held.objects.abs_diff(leaked) as f64 <= 0.01 * leaked as f64 + 5.0;
+        assert!(near || held.objects > leaked, "{version}: {} of {leaked}", held.objects);
+        let most = holder.objects as f64 >= 0.95 * leaked as f64;
+        assert!(most, "{version}: {} has {} of {leaked}", holder.path.text, holder.objects);
+    }
+}
+
+#[test]
+fn a_growing_dict_in_a_module() {
+    each("dict", "leaks.Session", |version, held, leaked| {
+        let holder = &held.holders[0];
+        assert_eq!(holder.path.text, "leaks.SESSIONS", "{version}");
+        assert_eq!(holder.path.root, Root::Module("leaks".to_owned()), "{version}");
+        assert_eq!(holder.type_name.as_deref(), Some("dict"), "{version}");
+        assert!(holder.objects_direct + 5 >= leaked, "{version}");
+        assert_eq!(held.referrers[0].type_name, "dict", "{version}");
+    });
+}
+
+#[test]
+fn cycles_with_a_finalizer_that_the_collector_does_not_free() {
+    each("cycle", "leaks.Connection", |version, held, leaked| {
+        let holder = &held.holders[0];
+        assert_eq!(holder.path.root, Root::Itself, "{version}");
+        assert!(held.objects_held_by_themselves as f64 >= 0.95 * leaked as f64, "{version}");
+        assert!(held.has_finalizer, "{version}");
+        let sample = holder.sample.as_ref().unwrap();
+        assert_eq!(sample.text, "a leaks.Connection.peer.peer is itself", "{version}");
+    });
+}
+
+#[test]
+fn a_cache_without_a_bound() {
+    each("cache", "leaks.Quote", |version, held, _| {
+        let text = &held.holders[0].path.text;
+        assert!(text.starts_with("leaks.quote"), "{version}: {text}");
+    });
+    each("cache-object", "leaks.Quote", |version, held, _| {
+        assert_eq!(held.holders[0].path.text, "leaks.STORE.items", "{version}");
+    });
+}
+
+#[test]
+fn tasks_that_wait_for_ever() {
+    each("tasks", "_asyncio.Task", |version, held, _| {
+        assert_eq!(held.holders[0].path.text, "leaks.BACKGROUND", "{version}");
+    });
+    each("timers", "_asyncio.Task", |version, held, _| {
+        let text = &held.holders[0].path.text;
+        assert!(text.contains("_scheduled"), "{version}: {text}");
+    });
+}
+
+#[test]
+fn closures_in_a_list() {
+    each("closures", "function", |version, held, _| {
+        assert_eq!(held.holders[0].path.text, "leaks.HANDLERS", "{version}");
+    });
+    each("closures", "cell", |version, held, _| {
+        let holder = &held.holders[0];
+        assert_eq!(holder.path.text, "leaks.HANDLERS", "{version}");
+        assert!(holder.sample.as_ref().unwrap().text.contains("__closure__"), "{version}");
+    });
+}

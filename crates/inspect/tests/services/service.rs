@@ -1,0 +1,89 @@
+//! The services of this folder: real interpreters that serve, with a leak on request.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A service that runs; it ends with this.
+pub struct Service {
+    child: Child,
+    port: u16,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl Service {
+    /// Starts `service.py` with a kind of work, and waits until it serves.
+    pub fn start(python: &Path, arguments: &[&str]) -> Self {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let script = workspace.join("crates/inspect/tests/services/service.py");
+        let mut child = Command::new(python)
+            .arg("-B")
+            .arg(script)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().strip_prefix("port ").and_then(|port| port.parse().ok());
+        let Some(port) = port else {
+            child.kill().ok();
+            child.wait().ok();
+            panic!("the service did not start: {line:?}");
+        };
+        Self { child, port, stream: None }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks for a path, on one connection that is kept.
+    pub fn get(&mut self, path: &str) -> String {
+        let stream = self.stream.get_or_insert_with(|| {
+            let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+            stream.set_nodelay(true).unwrap();
+            BufReader::new(stream)
+        });
+        // In one piece: several small writes would wait for each other.
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.get_mut().write_all(request.as_bytes()).unwrap();
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            let read = stream.read_line(&mut line).unwrap();
+            assert!(read > 0, "the service hung up on {path}");
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).unwrap();
+        String::from_utf8(body).unwrap()
+    }
+
+    /// So many requests for work, of so many units each.
+    pub fn work(&mut self, requests: u64, units: u64) {
+        for _ in 0..requests {
+            self.get(&format!("/work/{units}"));
+        }
+    }
+
+    /// What it says itself.
+    pub fn truth(&mut self) -> serde_json::Value {
+        serde_json::from_str(&self.get("/truth")).unwrap()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
