@@ -124,6 +124,13 @@ bench-search: build ## the embedded index beside OpenSearch: indexing, queries, 
 	tools/bench/search.py --mitra $(MITRA) --load $(CARGO_TARGET_DIR)/release/examples/search_load \
 		--json $(CARGO_TARGET_DIR)/bench/search.json
 
+.PHONY: bench-census
+bench-census: ## how fast the strings of a heap of 4 GiB are counted, beside strings | sort | uniq -c: MIB=4096
+	cargo build --release --locked -p mitra-inspect --example census
+	@mkdir -p $(CARGO_TARGET_DIR)/bench
+	TMPDIR=$(CARGO_TARGET_DIR)/bench tools/bench/census.py --mib $(or $(MIB),4096) \
+		--census $(CARGO_TARGET_DIR)/release/examples/census
+
 .PHONY: docs
 docs: ## write docs/ anew from the tables in the code
 	tools/check-docs.sh --write

@@ -1,7 +1,8 @@
 //! What 64 bytes are, as bits: the lowest bit is the first byte.
 //!
-//! Most of a heap is pointers and numbers, so what costs is to see quickly that 64 bytes hold no text. SSE2, which every x86-64
-//! has, makes the masks; elsewhere words of eight bytes do. Both are held to the plain definition by tests.
+//! Most of a heap is pointers and numbers, so what costs is to see quickly that 64 bytes hold no text. The masks are made with AVX2
+//! where the processor has it, with SSE2 on every other x86-64, and in words of eight bytes elsewhere. All are held to the plain
+//! definition by tests.
 
 /// Bytes that are looked at together.
 pub(super) const BLOCK: usize = 64;
@@ -23,38 +24,59 @@ pub(super) struct Masks {
     pub(super) small: u64,
 }
 
-/// What has to be known of the block before.
+/// What has to be known of the block before: of its last byte, in bit 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Carry {
-    /// Bytes at the front that a sequence of UTF-8 asks for.
-    expected: u64,
-    /// Whether the last byte was printable ASCII: bit 0.
+    /// Whether it was printable ASCII.
     ascii: u64,
+    /// Whether it was 0x80 or above.
+    high: u64,
 }
 
-/// Bytes that may belong to a text of one byte a character, or of UTF-8. Of UTF-8 those count that follow a lead byte, and lead
-/// bytes that are followed; of Latin-1 the letters between two of ASCII. That is a little more than is right (whoever cuts out
-/// strings looks again), and never less.
+/// A way to the masks.
+pub(super) trait Look: Copy {
+    /// What the bytes of a block are.
+    fn masks(self, block: &[u8; BLOCK]) -> Masks;
+
+    /// Which bytes are above one that is not ASCII. Of bytes of ASCII the bits mean nothing.
+    fn above(self, block: &[u8; BLOCK], byte: u8) -> u64;
+
+    /// Which bytes are letters of ASCII.
+    fn letters(self, block: &[u8; BLOCK]) -> u64;
+}
+
+/// Bytes that may belong to a text of one byte a character, or of UTF-8. Of UTF-8 those count that continue what is before them, or
+/// are continued; of Latin-1 the letters between two characters of ASCII. That is more than is right (whoever cuts out strings
+/// looks again), and never less. `is_worth` says of such a mask whether to look more closely.
 #[inline(always)]
-pub(super) fn text(block: &[u8; BLOCK], masks: Masks, carry: &mut Carry) -> u64 {
-    if masks.high == 0 {
-        *carry = Carry { expected: 0, ascii: masks.ascii >> 63 };
-        return masks.ascii;
+pub(super) fn text(
+    look: impl Look,
+    block: &[u8; BLOCK],
+    masks: Masks,
+    carry: &mut Carry,
+    is_worth: impl FnOnce(u64) -> bool,
+) -> u64 {
+    let Masks { ascii, high, .. } = masks;
+    let before = std::mem::replace(carry, Carry { ascii: ascii >> 63, high: high >> 63 });
+    if high == 0 {
+        return ascii;
     }
-    let leads = leads(block);
-    let high = masks.high;
-    // Counted from the signed order: continuations lie below all leads.
-    let continuation = high & !leads.from_c0;
-    let two = high & leads.from_c2 & !leads.from_e0;
-    let three = high & leads.from_e0 & !leads.from_f0;
-    let four = high & leads.from_f0 & !leads.from_f5;
-    let lead = two | three | four;
-    let expected = carry.expected | lead << 1 | (three | four) << 2 | four << 3;
-    let followed = continuation >> 1 | LAST;
-    let between = (masks.ascii << 1 | carry.ascii) & (masks.ascii >> 1 | LAST);
-    let latin = high & leads.from_c0 & between;
-    *carry = Carry { expected: lead >> 63 | (three | four) >> 62 | four >> 61, ascii: masks.ascii >> 63 };
-    masks.ascii | continuation & expected | lead & followed | latin
+    // Pointers have such bytes in nearly every block: for those one more mask has to do.
+    let leads = high & look.above(block, 0xbf);
+    let continuations = high & !leads;
+    let continued = leads & (continuations >> 1 | LAST);
+    let latin = leads & (ascii << 1 | before.ascii) & (ascii >> 1 | LAST);
+    let rough = ascii | continuations & (high << 1 | before.high) | continued | latin;
+    if !is_worth(rough) {
+        return rough;
+    }
+    let two = continued & look.above(block, 0xc1);
+    let three = two & look.above(block, 0xdf);
+    let four = three & look.above(block, 0xef);
+    // What the block before asks for is not known: up to three bytes.
+    let expected = two << 1 | three << 2 | four << 3 | 7;
+    let latin = latin & (look.letters(block) << 1 | 1);
+    ascii | rough & (two | latin | continuations & expected)
 }
 
 /// Bytes that may belong to a text of UTF-16 in little-endian order at even addresses: both bytes of each unit that is printable
@@ -67,38 +89,78 @@ pub(super) fn wide(masks: Masks) -> u64 {
     units | units << 1
 }
 
-/// Bytes of a block from certain values on, in the order of signed numbers: of those below 0x80 the bits mean nothing.
-struct Leads {
-    from_c0: u64,
-    from_c2: u64,
-    from_e0: u64,
-    from_f0: u64,
-    from_f5: u64,
-}
-
-/// What the bytes of a block are.
+/// In vectors of 16 bytes.
 #[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(super) fn masks(block: &[u8; BLOCK]) -> Masks {
-    // SAFETY: SSE2 is part of every x86-64.
-    unsafe { by_vectors::masks(block) }
-}
+#[derive(Clone, Copy)]
+pub(super) struct Sse2;
 
 #[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn leads(block: &[u8; BLOCK]) -> Leads {
-    // SAFETY: SSE2 is part of every x86-64.
-    unsafe { by_vectors::leads(block) }
+impl Look for Sse2 {
+    #[inline(always)]
+    fn masks(self, block: &[u8; BLOCK]) -> Masks {
+        // SAFETY: SSE2 is part of every x86-64.
+        unsafe { sse2::masks(block) }
+    }
+
+    #[inline(always)]
+    fn above(self, block: &[u8; BLOCK], byte: u8) -> u64 {
+        // SAFETY: SSE2 is part of every x86-64.
+        unsafe { sse2::above(block, byte) }
+    }
+
+    #[inline(always)]
+    fn letters(self, block: &[u8; BLOCK]) -> u64 {
+        // SAFETY: as above.
+        unsafe { sse2::letters(block) }
+    }
+}
+
+/// In vectors of 32 bytes.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
+
+#[cfg(target_arch = "x86_64")]
+impl Avx2 {
+    /// If the processor has it, with the instructions for bits that came along.
+    pub(super) fn new() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt");
+        has.then_some(Self(()))
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-mod by_vectors {
+impl Look for Avx2 {
+    #[inline(always)]
+    fn masks(self, block: &[u8; BLOCK]) -> Masks {
+        // SAFETY: there is one only where the processor has AVX2.
+        unsafe { avx2::masks(block) }
+    }
+
+    #[inline(always)]
+    fn above(self, block: &[u8; BLOCK], byte: u8) -> u64 {
+        // SAFETY: there is one only where the processor has AVX2.
+        unsafe { avx2::above(block, byte) }
+    }
+
+    #[inline(always)]
+    fn letters(self, block: &[u8; BLOCK]) -> u64 {
+        // SAFETY: as above.
+        unsafe { avx2::letters(block) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod sse2 {
     use std::arch::x86_64::{
-        __m128i, _mm_and_si128, _mm_andnot_si128, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_min_epu8,
+        __m128i, _mm_add_epi8, _mm_and_si128, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_min_epu8,
         _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8, _mm_setzero_si128,
     };
 
-    use super::{BLOCK, Leads, Masks};
+    use super::{BLOCK, Masks};
 
     #[inline]
     #[target_feature(enable = "sse2")]
@@ -123,11 +185,10 @@ mod by_vectors {
     pub(super) fn masks(block: &[u8; BLOCK]) -> Masks {
         Masks {
             ascii: bits(block, |v| {
-                // Signed: bytes from 0x80 on lie below.
-                let above = _mm_cmpgt_epi8(v, _mm_set1_epi8(0x1f));
-                let delete = _mm_cmpeq_epi8(v, _mm_set1_epi8(0x7f));
+                // Signed: 0x7f becomes the smallest, and bytes from 0x80 on lie below zero.
+                let next = _mm_add_epi8(v, _mm_set1_epi8(1));
                 let tab = _mm_cmpeq_epi8(v, _mm_set1_epi8(9));
-                _mm_or_si128(_mm_andnot_si128(delete, above), tab)
+                _mm_or_si128(_mm_cmpgt_epi8(next, _mm_set1_epi8(0x20)), tab)
             }),
             high: bits(block, |v| v),
             zero: bits(block, |v| _mm_cmpeq_epi8(v, _mm_setzero_si128())),
@@ -137,31 +198,91 @@ mod by_vectors {
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    pub(super) fn leads(block: &[u8; BLOCK]) -> Leads {
-        Leads {
-            from_c0: from(block, 0xc0),
-            from_c2: from(block, 0xc2),
-            from_e0: from(block, 0xe0),
-            from_f0: from(block, 0xf0),
-            from_f5: from(block, 0xf5),
-        }
+    pub(super) fn above(block: &[u8; BLOCK], byte: u8) -> u64 {
+        bits(block, |v| _mm_cmpgt_epi8(v, _mm_set1_epi8(byte as i8)))
     }
 
-    /// Bytes from one of 0x80 and above on.
     #[inline]
     #[target_feature(enable = "sse2")]
-    fn from(block: &[u8; BLOCK], byte: u8) -> u64 {
-        bits(block, |v| _mm_and_si128(_mm_cmpgt_epi8(v, _mm_set1_epi8((byte - 1) as i8)), v))
+    pub(super) fn letters(block: &[u8; BLOCK]) -> u64 {
+        bits(block, |v| {
+            let small = _mm_or_si128(v, _mm_set1_epi8(0x20));
+            let from_a = _mm_cmpgt_epi8(small, _mm_set1_epi8(b'a' as i8 - 1));
+            _mm_and_si128(from_a, _mm_cmpgt_epi8(_mm_set1_epi8(b'z' as i8 + 1), small))
+        })
     }
 }
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
-mod by_words {
-    use super::{BLOCK, Leads, Masks};
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::{
+        __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_cmpgt_epi8, _mm256_min_epu8,
+        _mm256_movemask_epi8, _mm256_or_si256, _mm256_set_epi64x, _mm256_set1_epi8, _mm256_setzero_si256,
+    };
 
+    use super::{BLOCK, Masks};
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn vector(bytes: &[u8; 32]) -> __m256i {
+        let words = bytes.as_chunks::<8>().0;
+        let [a, b, c, d] = std::array::from_fn(|i| i64::from_le_bytes(words[i]));
+        _mm256_set_epi64x(d, c, b, a)
+    }
+
+    /// One bit for each byte of which `test` sets the highest.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn bits(block: &[u8; BLOCK], test: impl Fn(__m256i) -> __m256i) -> u64 {
+        let mut bits = 0;
+        for (i, half) in block.as_chunks::<32>().0.iter().enumerate() {
+            bits |= u64::from(_mm256_movemask_epi8(test(vector(half))) as u32) << (32 * i);
+        }
+        bits
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn masks(block: &[u8; BLOCK]) -> Masks {
+        Masks {
+            ascii: bits(block, |v| {
+                let next = _mm256_add_epi8(v, _mm256_set1_epi8(1));
+                let tab = _mm256_cmpeq_epi8(v, _mm256_set1_epi8(9));
+                _mm256_or_si256(_mm256_cmpgt_epi8(next, _mm256_set1_epi8(0x20)), tab)
+            }),
+            high: bits(block, |v| v),
+            zero: bits(block, |v| _mm256_cmpeq_epi8(v, _mm256_setzero_si256())),
+            small: bits(block, |v| _mm256_cmpeq_epi8(_mm256_min_epu8(v, _mm256_set1_epi8(6)), v)),
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn above(block: &[u8; BLOCK], byte: u8) -> u64 {
+        bits(block, |v| _mm256_cmpgt_epi8(v, _mm256_set1_epi8(byte as i8)))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn letters(block: &[u8; BLOCK]) -> u64 {
+        bits(block, |v| {
+            let small = _mm256_or_si256(v, _mm256_set1_epi8(0x20));
+            let from_a = _mm256_cmpgt_epi8(small, _mm256_set1_epi8(b'a' as i8 - 1));
+            _mm256_and_si256(from_a, _mm256_cmpgt_epi8(_mm256_set1_epi8(b'z' as i8 + 1), small))
+        })
+    }
+}
+
+/// In words of eight bytes.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+#[derive(Clone, Copy)]
+pub(super) struct Words;
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+impl Words {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    const LOW: u64 = 0x7f * ONES;
-    const HIGH: u64 = 0x80 * ONES;
+    const LOW: u64 = 0x7f * Self::ONES;
+    const HIGH: u64 = 0x80 * Self::ONES;
 
     /// The highest bit of each byte of the words that `test` makes.
     #[inline(always)]
@@ -169,7 +290,7 @@ mod by_words {
         let mut bits = 0;
         for (i, word) in block.as_chunks::<8>().0.iter().enumerate() {
             // The bit of byte n goes to place 56 + n; no two sums meet.
-            let found = (test(u64::from_le_bytes(*word)) & HIGH) >> 7;
+            let found = (test(u64::from_le_bytes(*word)) & Self::HIGH) >> 7;
             bits |= (found.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
         }
         bits
@@ -178,48 +299,40 @@ mod by_words {
     /// Bytes whose lower seven bits are `from` or more.
     #[inline(always)]
     fn at_least(word: u64, from: u64) -> u64 {
-        (word & LOW) + (0x80 - from) * ONES
+        (word & Self::LOW) + (0x80 - from) * Self::ONES
     }
 
     #[inline(always)]
     fn zeros(word: u64) -> u64 {
-        !(((word & LOW) + LOW) | word)
+        !(((word & Self::LOW) + Self::LOW) | word)
     }
+}
 
+#[cfg(any(test, not(target_arch = "x86_64")))]
+impl Look for Words {
     #[inline(always)]
-    pub(super) fn masks(block: &[u8; BLOCK]) -> Masks {
+    fn masks(self, block: &[u8; BLOCK]) -> Masks {
+        let printable = |w| Self::at_least(w, 0x20) & !Self::at_least(w, 0x7f) & !w;
         Masks {
-            ascii: bits(block, |w| (at_least(w, 0x20) & !at_least(w, 0x7f) & !w) | zeros(w ^ (9 * ONES))),
-            high: bits(block, |w| w),
-            zero: bits(block, zeros),
-            small: bits(block, |w| !at_least(w, 7) & !w),
+            ascii: Self::bits(block, |w| printable(w) | Self::zeros(w ^ (9 * Self::ONES))),
+            high: Self::bits(block, |w| w),
+            zero: Self::bits(block, Self::zeros),
+            small: Self::bits(block, |w| !Self::at_least(w, 7) & !w),
         }
     }
 
     #[inline(always)]
-    pub(super) fn leads(block: &[u8; BLOCK]) -> Leads {
-        let from = |byte: u64| bits(block, |w| at_least(w, byte - 0x80) & w);
-        Leads {
-            from_c0: from(0xc0),
-            from_c2: from(0xc2),
-            from_e0: from(0xe0),
-            from_f0: from(0xf0),
-            from_f5: from(0xf5),
-        }
+    fn above(self, block: &[u8; BLOCK], byte: u8) -> u64 {
+        Self::bits(block, |w| Self::at_least(w, u64::from(byte & 0x7f) + 1))
     }
-}
 
-/// What the bytes of a block are.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-pub(super) fn masks(block: &[u8; BLOCK]) -> Masks {
-    by_words::masks(block)
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn leads(block: &[u8; BLOCK]) -> Leads {
-    by_words::leads(block)
+    #[inline(always)]
+    fn letters(self, block: &[u8; BLOCK]) -> u64 {
+        Self::bits(block, |w| {
+            let small = w | (0x20 * Self::ONES);
+            Self::at_least(small, 0x61) & !Self::at_least(small, 0x7b) & !w
+        })
+    }
 }
 
 #[cfg(test)]
@@ -236,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_the_masks_follow_their_definition() {
+    fn all_ways_to_the_masks_follow_their_definition() {
         for block in blocks() {
             let plain = Masks {
                 ascii: plainly(&block, |b| (0x20..0x7f).contains(&b) || b == 9),
@@ -244,27 +357,28 @@ mod tests {
                 zero: plainly(&block, |b| b == 0),
                 small: plainly(&block, |b| b <= 6),
             };
-            assert_eq!(masks(&block), plain);
-            assert_eq!(by_words::masks(&block), plain);
-            for found in [leads(&block), by_words::leads(&block)] {
-                let all = [
-                    (found.from_c0, 0xc0),
-                    (found.from_c2, 0xc2),
-                    (found.from_e0, 0xe0),
-                    (found.from_f0, 0xf0),
-                    (found.from_f5, 0xf5),
-                ];
-                for (bits, from) in all {
-                    assert_eq!(bits & plain.high, plainly(&block, |b| b >= from), "{from:#x}");
-                }
+            check(Words, &block, plain);
+            #[cfg(target_arch = "x86_64")]
+            check(Sse2, &block, plain);
+            #[cfg(target_arch = "x86_64")]
+            if let Some(avx2) = Avx2::new() {
+                check(avx2, &block, plain);
             }
+        }
+    }
+
+    fn check(look: impl Look, block: &[u8; BLOCK], plain: Masks) {
+        assert_eq!(look.masks(block), plain);
+        assert_eq!(look.letters(block), plainly(block, |b| b.is_ascii_alphabetic()));
+        for byte in 0x80..0xff {
+            assert_eq!(look.above(block, byte) & plain.high, plainly(block, |b| b > byte), "{byte:#x}");
         }
     }
 
     fn text_of(bytes: &[u8]) -> String {
         let mut block = [0; BLOCK];
         block[..bytes.len()].copy_from_slice(bytes);
-        let bits = text(&block, masks(&block), &mut Carry::default());
+        let bits = text(Words, &block, Words.masks(&block), &mut Carry::default(), |_| true);
         (0..bytes.len()).map(|i| if bits >> i & 1 == 1 { '1' } else { '0' }).collect()
     }
 
@@ -284,7 +398,7 @@ mod tests {
         let blocks = bytes.as_chunks::<BLOCK>().0;
         let mut carry = Carry::default();
         for block in blocks {
-            assert_eq!(text(block, masks(block), &mut carry), u64::MAX);
+            assert_eq!(text(Words, block, Words.masks(block), &mut carry, |_| true), u64::MAX);
         }
     }
 
@@ -292,6 +406,6 @@ mod tests {
     fn units_of_two_bytes_are_found_in_pairs() {
         let mut block = [0xff; BLOCK];
         block[..12].copy_from_slice(&[b'a', 0, 0xe9, 0, 0x1f, 0, 0x16, 4, 7, 7, 0, 0]);
-        assert_eq!(wide(masks(&block)), 0b0000_1100_1111);
+        assert_eq!(wide(Words.masks(&block)), 0b0000_1100_1111);
     }
 }

@@ -16,8 +16,8 @@ const NOT_ASCII_WIDE: u64 = 0xff80_ff80_ff80_ff80;
 const BYTES: u64 = 0;
 const WIDE: u64 = 1;
 const PATTERN: u64 = 2;
-/// Cells for each counter: with the usual 131,072 counters, 8 MiB of cells, one for each of eight million strings.
-const CELLS_PER_COUNTER: usize = 64;
+/// Cells for each counter: with the usual 131,072 counters, 4 MiB of cells, one for each of four million strings.
+const CELLS_PER_COUNTER: usize = 32;
 /// Patterns are fewer than strings.
 const PATTERN_COUNTERS_SHARE: usize = 8;
 /// Bytes of a string that its pattern is made of.
@@ -156,6 +156,7 @@ impl Counter {
         self.batch.clear();
     }
 
+    #[inline(never)]
     fn pattern(&mut self, text: &[u8], address: u64, encoding: Encoding) {
         let Some(patterns) = &mut self.patterns else { return };
         let plain = if encoding == Encoding::Ascii {

@@ -41,19 +41,18 @@ pub(super) fn of(bytes: &[u8], start: usize, end: usize, kind: u64) -> Hash {
     let length = end - start;
     let (sum, bits) = if length > 32 {
         of_long(bytes, start, end)
-    } else if length >= 8 {
-        let first = word(bytes, start);
-        let second = word(bytes, (start + 8).min(end - 8));
-        let third = word(bytes, end.saturating_sub(16).max(start));
-        let last = word(bytes, end - 8);
+    } else {
+        // Without a branch on the length, which nobody could foresee: the words overlap, and of a string that is shorter than a
+        // word all are that one, cut.
+        let last = end.saturating_sub(8).max(start);
+        let cut = u64::MAX.checked_shr((64 - 8 * length.min(8)) as u32).unwrap_or(0);
+        let first = word(bytes, start) & cut;
+        let second = word(bytes, (start + 8).min(last)) & cut;
+        let third = word(bytes, end.saturating_sub(16).max(start)) & cut;
+        let last = word(bytes, last) & cut;
         let front = fold(first ^ KEYS[0], second ^ KEYS[1]);
         let back = fold(third ^ KEYS[2], last ^ KEYS[3]);
         (front.wrapping_add(back.rotate_left(29)), first | second | third | last)
-    } else if length > 0 {
-        let only = word(bytes, start) & (u64::MAX >> (64 - 8 * length));
-        (fold(only ^ KEYS[0], KEYS[1]), only)
-    } else {
-        (0, 0)
     };
     let hash = fold(sum ^ KEYS[2], (length as u64 ^ kind << 56) ^ KEYS[3]);
     Hash { hash: hash.max(1), bits }

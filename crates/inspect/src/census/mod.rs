@@ -63,7 +63,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { min_chars: 6, text_max: 64, counters: 1 << 17, entries_max: 1000, patterns_one_in: 8 }
+        Self { min_chars: 6, text_max: 64, counters: 1 << 17, entries_max: 1000, patterns_one_in: 16 }
     }
 }
 
@@ -141,8 +141,8 @@ impl Census {
     }
 }
 
-/// Counts the strings in some regions. `progress` hears how many of the addresses are done, and of how many, after each half of a
-/// mebibyte; the look ends when it says `false`.
+/// Counts the strings in some regions. `progress` hears how many of the addresses are done, and of how many, after each 128
+/// KiB; the look ends when it says `false`.
 #[must_use]
 pub fn take<M: Memory + ?Sized>(
     memory: &M,

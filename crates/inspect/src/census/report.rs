@@ -143,7 +143,7 @@ fn entry(counted: &Counted) -> Entry {
         count: counted.count,
         error: counted.error,
         bytes: counted.count * counted.length,
-        addresses: counted.addresses.to_vec(),
+        addresses: counted.addresses.clone(),
     }
 }
 
@@ -235,7 +235,7 @@ fn make_patterns(counter: &Counter, options: &Options) -> Vec<Pattern> {
             count: counted.count * one_in,
             count_error: counted.error * one_in + (DEVIATIONS * deviation).ceil() as u64,
             bytes: counted.bytes * one_in,
-            addresses: counted.addresses.to_vec(),
+            addresses: counted.addresses.clone(),
         }
     };
     found.into_iter().map(pattern).collect()

@@ -6,7 +6,7 @@ use super::classify::BLOCK;
 const STEPS: usize = 6;
 
 /// Looks for runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Runs {
     /// How many bits make a run.
     min: usize,
@@ -49,10 +49,20 @@ impl Runs {
         self.open = self.open.max(place);
     }
 
+    /// Where runs begin that lie within a mask, or go on over its end.
+    #[inline(always)]
+    pub(super) fn starts(&self, mask: u64) -> u64 {
+        self.steps.iter().fold(mask, |starts, step| starts & starts >> step)
+    }
+
     /// Takes the mask of the block that begins at `base`, and gives the runs that end in it.
     #[inline(always)]
     pub(super) fn block(&mut self, mask: u64, base: usize, mut run: impl FnMut(usize, usize)) {
         if mask == u64::MAX {
+            return;
+        }
+        if mask == 0 && self.open == base {
+            self.open = base + BLOCK;
             return;
         }
         let end = base + mask.trailing_ones() as usize;
@@ -63,13 +73,7 @@ impl Runs {
         self.open = base + BLOCK - tail as usize;
         // Without the run at the front, and the one at the end.
         let inner = mask & mask.wrapping_add(1) & (u64::MAX >> tail);
-        let mut starts = inner;
-        for step in self.steps {
-            starts &= starts >> step;
-        }
-        if self.min > BLOCK {
-            return;
-        }
+        let mut starts = self.starts(inner);
         while starts != 0 {
             let start = starts.trailing_zeros();
             let end = start + (inner >> start).trailing_ones();

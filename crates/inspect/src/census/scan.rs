@@ -4,14 +4,14 @@
 //! fill a block. Runs go on over pages and mappings that lie next to each other, and end where something between was not read.
 
 use super::Options;
-use super::classify::{self, BLOCK, Carry};
+use super::classify::{self, BLOCK, Carry, Look};
 use super::count::Counter;
 use super::hash;
 use super::runs::Runs;
 use crate::memory::{Memory, PAGE};
 
 /// Bytes that are read at once: they stay in the second-level cache while they are looked at.
-const PIECE: usize = 512 << 10;
+const PIECE: usize = 128 << 10;
 /// Bytes of the longest string. What goes on for longer is cut after so many bytes, again and again, from where it began: the same
 /// long text makes the same strings. A sequence of UTF-8 stays whole.
 pub(super) const LONGEST: usize = 32 << 10;
@@ -53,6 +53,8 @@ pub(super) struct Scanner {
     next: Option<u64>,
     text: Runs,
     wide: Runs,
+    #[cfg(target_arch = "x86_64")]
+    avx2: Option<classify::Avx2>,
     found: List,
     found_wide: List,
     pub(super) counter: Counter,
@@ -75,6 +77,8 @@ impl Scanner {
             next: None,
             text: Runs::new(options.min_chars),
             wide: Runs::new(2 * options.min_chars),
+            #[cfg(target_arch = "x86_64")]
+            avx2: classify::Avx2::new(),
             found: List::new(),
             found_wide: List::new(),
             counter: Counter::new(options),
@@ -190,16 +194,37 @@ impl Scanner {
     }
 
     fn search(&mut self, blocks: usize) {
+        #[cfg(target_arch = "x86_64")]
+        match self.avx2 {
+            // SAFETY: there is one only where the processor has what the function is compiled for.
+            Some(look) => unsafe { self.search_avx2(look, blocks) },
+            None => self.search_by(classify::Sse2, blocks),
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        self.search_by(classify::Words, blocks);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+    fn search_avx2(&mut self, look: classify::Avx2, blocks: usize) {
+        self.search_by(look, blocks);
+    }
+
+    #[inline(always)]
+    fn search_by(&mut self, look: impl Look, blocks: usize) {
         let mut carry = Carry::default();
         for group in (0..blocks).step_by(GROUP) {
             let part = &self.bytes[group * BLOCK..blocks.min(group + GROUP) * BLOCK];
+            let (mut text, mut wide) = (self.text, self.wide);
             for (i, block) in part.as_chunks::<BLOCK>().0.iter().enumerate() {
                 let base = (group + i) * BLOCK;
-                let masks = classify::masks(block);
-                let text = classify::text(block, masks, &mut carry);
-                self.text.block(text, base, |start, end| self.found.push(start, end));
-                self.wide.block(classify::wide(masks), base, |start, end| self.found_wide.push(start, end));
+                let masks = look.masks(block);
+                let is_worth = |mask| text.starts(mask) != 0;
+                let mask = classify::text(look, block, masks, &mut carry, is_worth);
+                text.block(mask, base, |start, end| self.found.push(start, end));
+                wide.block(classify::wide(masks), base, |start, end| self.found_wide.push(start, end));
             }
+            (self.text, self.wide) = (text, wide);
             self.count();
         }
     }

@@ -16,31 +16,42 @@
 //!    of its counters by one or not at all, and m(b) is at most their mean. With K counters in all, N(b) is around N × WAYS / K,
 //!    and so the error around N / K at worst; the filter usually makes it far smaller.
 //!
+//! **Mistakes.** A counter is known by its bucket and 32 more bits of the hash. Of n different strings that were never counted before,
+//! n × WAYS / 2³² are expected to be taken for one that has a counter: of fifty million one in ten.
+//!
 //! Cells are bytes. One that is full says nothing any more, and its strings are treated as without a filter.
 
 use super::strings::Encoding;
 
-/// Counters that are searched together. Eight tags are one cache line.
+/// Counters that are searched together: one cache line.
 pub(super) const WAYS: usize = 8;
 /// A cell that counts no further.
 const FULL: u8 = u8::MAX;
 /// Places that are kept of each string.
 const PLACES: usize = 3;
 
-/// One bucket: two cache lines.
+/// One bucket: one cache line.
 #[derive(Debug, Clone, Copy, Default)]
-#[repr(C, align(128))]
+#[repr(C, align(64))]
 struct Bucket {
-    /// The hashes; meaningless where the count is zero.
-    tags: [u64; WAYS],
+    /// A part of the hashes, other than what chose the bucket; meaningless where the count is zero.
+    tags: [u32; WAYS],
     counts: [u32; WAYS],
-    errors: [u32; WAYS],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// What a counter is known by in its bucket.
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 16) as u32
 }
 
 /// What is needed only when a counter begins, and when it is read.
 #[derive(Debug, Clone, Copy)]
 struct About {
+    hash: u64,
     addresses: [u64; PLACES],
+    error: u32,
     length: u32,
     text_bytes: u16,
     encoding: Encoding,
@@ -69,7 +80,7 @@ pub(super) struct Counted<'a> {
     pub(super) bytes: u64,
     pub(super) encoding: Encoding,
     /// Where some of them lie, the first first.
-    pub(super) addresses: &'a [u64],
+    pub(super) addresses: Vec<u64>,
     pub(super) text: &'a [u8],
 }
 
@@ -103,7 +114,14 @@ impl Sketch {
     pub(super) fn new(size: Size) -> Self {
         let buckets = (size.counters / WAYS).next_power_of_two().max(2);
         let counters = buckets * WAYS;
-        let about = About { addresses: [0; PLACES], length: 0, text_bytes: 0, encoding: Encoding::Ascii };
+        let about = About {
+            hash: 0,
+            addresses: [0; PLACES],
+            error: 0,
+            length: 0,
+            text_bytes: 0,
+            encoding: Encoding::Ascii,
+        };
         Self {
             buckets: vec![Bucket::default(); buckets],
             shift: u64::BITS - buckets.trailing_zeros(),
@@ -128,7 +146,7 @@ impl Sketch {
     #[inline(always)]
     pub(super) fn touch(&self, hash: u64) -> u64 {
         let bucket = &self.buckets[(hash >> self.shift) as usize];
-        bucket.tags[0] ^ u64::from(bucket.counts[0]) ^ u64::from(self.cells[self.cell(hash)])
+        u64::from(bucket.tags[0]) ^ u64::from(self.cells[self.cell(hash)])
     }
 
     /// Counts an occurrence. `write` writes its text into the bytes that it gets, and says how many that were.
@@ -138,32 +156,30 @@ impl Sketch {
         let bucket = &mut self.buckets[number];
         let mut hits = 0_u32;
         for (i, tag) in bucket.tags.iter().enumerate() {
-            hits |= u32::from(*tag == found.hash) << i;
-        }
-        if hits == 0 {
-            self.miss(number, found);
-            return;
+            hits |= u32::from(*tag == tag_of(found.hash)) << i;
         }
         let way = hits.trailing_zeros() as usize & (WAYS - 1);
+        let at = number * WAYS + way;
+        if hits == 0 || bucket.counts[way] == 0 {
+            let Some(at) = self.miss(number, found) else { return };
+            self.about[at].text_bytes = write(&mut self.texts[at * self.text_max..][..self.text_max]) as u16;
+            return;
+        }
         let count = bucket.counts[way].saturating_add(1);
         bucket.counts[way] = count;
-        let seen = count - bucket.errors[way];
-        let at = number * WAYS + way;
         if let Some(bytes) = self.bytes.get_mut(at) {
             *bytes += u64::from(found.length);
         }
-        // Places spread over the look: the second, fourth, eighth occurrence.
-        if seen > 1 && seen.is_power_of_two() {
-            let about = &mut self.about[at];
-            about.addresses[1 + (seen.trailing_zeros() as usize - 1) % (PLACES - 1)] = found.address;
-            if seen == 2 {
-                about.text_bytes = write(&mut self.texts[at * self.text_max..][..self.text_max]) as u16;
-            }
+        // Places spread over the look, without a line of memory touched each time.
+        if count.is_power_of_two() {
+            let addresses = &mut self.about[at].addresses;
+            addresses[1 + (count.trailing_zeros() as usize + 1) % (PLACES - 1)] = found.address;
         }
     }
 
+    /// Counts what has no counter, and says which it gets, if any.
     #[inline(never)]
-    fn miss(&mut self, number: usize, found: Found) {
+    fn miss(&mut self, number: usize, found: Found) -> Option<usize> {
         let own = self.cell(found.hash);
         let bucket = &mut self.buckets[number];
         let (mut way, mut min) = (0, u32::MAX);
@@ -172,25 +188,26 @@ impl Sketch {
                 (way, min) = (i, *count);
             }
         }
+        let at = number * WAYS + way;
         if min > 0 {
             let cell = &mut self.cells[own];
             if *cell != FULL && u32::from(*cell) < min {
                 *cell += 1;
-                return;
+                return None;
             }
-            let before = bucket.tags[way] as usize & (self.cells.len() - 1);
+            let before = self.about[at].hash as usize & (self.cells.len() - 1);
             let cell = &mut self.cells[before];
             *cell = (*cell).max(u8::try_from(min).unwrap_or(FULL));
         }
-        bucket.tags[way] = found.hash;
+        bucket.tags[way] = tag_of(found.hash);
         bucket.counts[way] = min.saturating_add(1);
-        bucket.errors[way] = min;
-        let at = number * WAYS + way;
-        let Found { address, length, encoding, .. } = found;
-        self.about[at] = About { addresses: [address, 0, 0], length, text_bytes: 0, encoding };
+        let Found { hash, address, length, encoding } = found;
+        let addresses = [address, 0, 0];
+        self.about[at] = About { hash, addresses, error: min, length, text_bytes: 0, encoding };
         if let Some(bytes) = self.bytes.get_mut(at) {
             *bytes = u64::from(length);
         }
+        Some(at)
     }
 
     /// All that have a counter.
@@ -198,16 +215,14 @@ impl Sketch {
         let slots = self.buckets.iter().flat_map(|bucket| (0..WAYS).map(move |way| (bucket, way)));
         slots.enumerate().filter(|(_, (bucket, way))| bucket.counts[*way] > 0).map(|(at, (bucket, way))| {
             let about = &self.about[at];
-            // The other places are filled in turn.
-            let places = about.addresses.iter().take_while(|address| **address != 0).count();
             Counted {
-                hash: bucket.tags[way],
+                hash: about.hash,
                 count: u64::from(bucket.counts[way]),
-                error: u64::from(bucket.errors[way]),
+                error: u64::from(about.error),
                 length: u64::from(about.length),
                 bytes: self.bytes.get(at).copied().unwrap_or(0),
                 encoding: about.encoding,
-                addresses: &about.addresses[..places],
+                addresses: about.addresses.iter().copied().filter(|address| *address != 0).collect(),
                 text: &self.texts[at * self.text_max..][..usize::from(about.text_bytes)],
             }
         })
@@ -260,9 +275,7 @@ mod tests {
             assert!(counted.count - counted.error <= real && real <= counted.count, "{counted:?} is {real}");
             assert!(counted.error <= in_bucket[&(counted.hash >> sketch.shift)] / WAYS as u64);
             assert_eq!(counted.bytes, 10 * (counted.count - counted.error));
-            if counted.count - counted.error > 1 {
-                assert_eq!(counted.text, counted.hash.to_le_bytes());
-            }
+            assert_eq!(counted.text, counted.hash.to_le_bytes());
             largest = largest.max(counted.error);
         }
         let missing = truth.values().copied().max().unwrap_or(0);

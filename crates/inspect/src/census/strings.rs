@@ -2,8 +2,8 @@
 //! where a run has bytes that are not ASCII.
 //!
 //! A character is printable ASCII or the tab; a valid sequence of UTF-8 that is no control character; in strings of one byte a
-//! character (PEP 393, Java's compact strings) a letter of Latin-1 between two characters of ASCII one of which is a letter. In
-//! UTF-16 it is a unit at an even address: ASCII, Latin-1, or a letter or digit of U+0100 to U+06FF, of one alphabet per string.
+//! character (PEP 393, Java's compact strings) a letter of Latin-1 behind a letter of ASCII and before any character of it. Bytes
+//! by chance have the same form, so that four of five characters of such a string have to be letters, digits or spaces. In UTF-16 it is a unit at an even address: ASCII, Latin-1, or a letter or digit of U+0100 to U+06FF, of one alphabet per string.
 //! Scripts above that are not looked for in UTF-16, where any two letters of ASCII would be one of theirs.
 
 use std::ops::Range;
@@ -35,16 +35,22 @@ pub(super) fn is_ascii_text(byte: u8) -> bool {
     (0x20..0x7f).contains(&byte) || byte == b'\t'
 }
 
-/// The character of several bytes at the front, and how many they are.
+/// How many bytes the character of UTF-8 at the front has, if it is one of several and no control character (U+0080 to U+009F).
+/// Unicode 15, table 3-7: what may follow the first byte.
 fn utf8(bytes: &[u8]) -> Option<usize> {
-    let length = match bytes.first()? {
-        0xc2..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf4 => 4,
+    let follows = |byte: u8| byte & 0xc0 == 0x80;
+    let (length, is_valid) = match *bytes {
+        [0xc2, b, ..] => (2, (0xa0..=0xbf).contains(&b)),
+        [0xc3..=0xdf, b, ..] => (2, follows(b)),
+        [0xe0, b, c, ..] => (3, (0xa0..=0xbf).contains(&b) && follows(c)),
+        [0xed, b, c, ..] => (3, (0x80..=0x9f).contains(&b) && follows(c)),
+        [0xe1..=0xef, b, c, ..] => (3, follows(b) && follows(c)),
+        [0xf0, b, c, d, ..] => (4, (0x90..=0xbf).contains(&b) && follows(c) && follows(d)),
+        [0xf1..=0xf3, b, c, d, ..] => (4, follows(b) && follows(c) && follows(d)),
+        [0xf4, b, c, d, ..] => (4, (0x80..=0x8f).contains(&b) && follows(c) && follows(d)),
         _ => return None,
     };
-    let text = str::from_utf8(bytes.get(..length)?).ok()?;
-    (!text.chars().next()?.is_control()).then_some(length)
+    is_valid.then_some(length)
 }
 
 /// Whether the byte at a place is a letter of Latin-1 among ASCII.
@@ -54,11 +60,18 @@ fn is_latin(bytes: &[u8], at: usize) -> bool {
     else {
         return false;
     };
-    // Without the signs for multiplication and division.
-    matches!(letter, 0xc0..=0xd6 | 0xd8..=0xf6 | 0xf8..=0xfe)
-        && is_ascii_text(*before)
-        && is_ascii_text(*after)
-        && (before.is_ascii_alphabetic() || after.is_ascii_alphabetic())
+    is_latin_letter(*letter) && before.is_ascii_alphabetic() && is_ascii_text(*after)
+}
+
+/// Of U+00C0 to U+00FE, without the signs for multiplication and division.
+fn is_latin_letter(byte: u8) -> bool {
+    matches!(byte, 0xc0..=0xd6 | 0xd8..=0xf6 | 0xf8..=0xfe)
+}
+
+/// Whether a string with letters of Latin-1 looks like one that somebody wrote.
+fn is_written(bytes: &[u8]) -> bool {
+    let is_of_words = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b' ' || is_latin_letter(**byte);
+    5 * bytes.iter().filter(is_of_words).count() >= 4 * bytes.len()
 }
 
 /// The strings of at least `chars_min` characters in a run.
@@ -66,14 +79,29 @@ pub(super) fn split_text(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Ra
     let (mut start, mut chars, mut encoding) = (0, 0, Encoding::Ascii);
     let mut at = 0;
     let mut end = |range: Range<usize>, chars: usize, encoding| {
-        if chars >= chars_min {
-            take(range, encoding);
+        if chars < chars_min {
+            return;
+        }
+        if encoding != Encoding::Latin1 || is_written(&bytes[range.clone()]) {
+            return take(range, encoding);
+        }
+        // What is left are the parts between.
+        let mut from = range.start;
+        for part in bytes[range].split(|byte| *byte >= 0x80) {
+            if part.len() >= chars_min {
+                take(from..from + part.len(), Encoding::Ascii);
+            }
+            from += part.len() + 1;
         }
     };
     while at < bytes.len() {
-        let (next, length) = if is_ascii_text(bytes[at]) {
-            (encoding, 1)
-        } else if let Some(length) = utf8(&bytes[at..]) {
+        let ascii = bytes[at..].iter().position(|byte| !is_ascii_text(*byte)).unwrap_or(bytes.len() - at);
+        at += ascii;
+        chars += ascii;
+        if at == bytes.len() {
+            break;
+        }
+        let (next, length) = if let Some(length) = utf8(&bytes[at..]) {
             (Encoding::Utf8, length)
         } else if is_latin(bytes, at) {
             (Encoding::Latin1, 1)
@@ -178,6 +206,24 @@ mod tests {
     }
 
     #[test]
+    fn characters_of_several_bytes_are_those_of_the_standard_library() {
+        let edges = [0, 0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc2, 0xff];
+        for first in 0..=255 {
+            for (b, c, d) in
+                edges.iter().flat_map(|b| edges.iter().flat_map(move |c| edges.map(|d| (*b, *c, d))))
+            {
+                let bytes = [first, b, c, d];
+                let expected = (2..=4).find(|length| {
+                    let text = str::from_utf8(&bytes[..*length]).ok();
+                    text.is_some_and(|text| text.chars().count() == 1 && !text.contains(char::is_control))
+                });
+                assert_eq!(utf8(&bytes), expected, "{bytes:x?}");
+                assert!((0..4).all(|length| utf8(&bytes[..length]).is_none_or(|found| found <= length)));
+            }
+        }
+    }
+
+    #[test]
     fn characters_count_not_bytes() {
         assert_eq!(split("größe".as_bytes()), [("größe".as_bytes(), Encoding::Utf8)]);
         assert_eq!(split("€€€".as_bytes()), []);
@@ -198,6 +244,10 @@ mod tests {
     fn latin_1_stands_among_letters_and_not_beside_utf_8() {
         assert_eq!(split(b"M\xfcller GmbH"), [(&b"M\xfcller GmbH"[..], Encoding::Latin1)]);
         assert_eq!(split(b"12\xfc34"), []);
+        assert_eq!(
+            split(b"<=\x22?a\xfc*()-"),
+            [(&b"<=\"?a"[..], Encoding::Ascii), (b"*()-", Encoding::Ascii)]
+        );
         let mixed = [&b"M\xfcller "[..], "größe".as_bytes()].concat();
         let found = split(&mixed);
         assert_eq!(found[0], (&b"M\xfcller gr"[..], Encoding::Latin1));

@@ -266,9 +266,17 @@ fn plainly(bytes: &[u8], chars_min: usize) -> HashMap<(Vec<u8>, bool), u64> {
     let mut at = 0;
     let (mut start, mut chars, mut kind) = (0, 0, 'a');
     let mut give = |bytes: &[u8], chars: usize, is_wide: bool| {
-        if chars >= chars_min {
-            *found.entry((bytes.to_vec(), is_wide)).or_default() += 1;
+        if chars < chars_min {
+            return;
         }
+        let words = bytes.iter().filter(|b| b.is_ascii_alphanumeric() || **b == b' ' || **b >= 0x80).count();
+        if !is_wide && str::from_utf8(bytes).is_err() && words * 5 < bytes.len() * 4 {
+            for part in bytes.split(|byte| *byte >= 0x80).filter(|part| part.len() >= chars_min) {
+                *found.entry((part.to_vec(), false)).or_default() += 1;
+            }
+            return;
+        }
+        *found.entry((bytes.to_vec(), is_wide)).or_default() += 1;
     };
     while at < bytes.len() {
         let sequence = (2..=4).find(|length| {
@@ -280,7 +288,7 @@ fn plainly(bytes: &[u8], chars_min: usize) -> HashMap<(Vec<u8>, bool), u64> {
         let is_latin = at > 0
             && (0xc0..=0xfe).contains(&bytes[at])
             && ![0xd7, 0xf7].contains(&bytes[at])
-            && (is_text(at - 1) && is_text(at + 1) && (is_letter(at - 1) || is_letter(at + 1)));
+            && (is_letter(at - 1) && is_text(at + 1));
         let (next, length) = match sequence {
             _ if is_text(at) => (kind, 1),
             Some(length) => ('u', length),
