@@ -82,6 +82,47 @@ fn cycles_with_a_finalizer_that_the_collector_does_not_free() {
 }
 
 #[test]
+fn references_that_an_extension_never_gives_back() {
+    each("reference", "leaks.Order", |version, held, leaked| {
+        let holder = &held.holders[0];
+        assert_eq!(holder.path.root, Root::Native, "{version}");
+        assert!(held.objects_held_natively as f64 >= 0.95 * leaked as f64, "{version}");
+    });
+}
+
+/// `cargo test --release -p mitra-inspect --test leaks -- --ignored --nocapture` says what a large heap costs.
+#[test]
+#[ignore = "a measurement: a heap of some three million objects"]
+fn a_large_heap() {
+    let Some((version, python)) = pythons(&[11]).pop() else { return };
+    let mut service = Service::start(&python, &["--work", "dict"]);
+    service.work(400, 1000);
+    let peak = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        status.lines().find(|line| line.starts_with("VmHWM")).unwrap().to_owned()
+    };
+    let target = Target::open(service.pid()).unwrap();
+    let mut heap = mitra_inspect::python::open(&target).unwrap();
+    let begin = Instant::now();
+    let walked = heap.walk();
+    println!("{version}: {} objects walked in {:?}, {}", walked.objects, begin.elapsed(), peak());
+    let begin = Instant::now();
+    let held = holders(&heap, &Wanted::Largest(5), OBJECTS_MAX);
+    println!("{} objects gone through in {:?}, {}", held.objects, begin.elapsed(), peak());
+    for held in held.types {
+        let of = |holder: &mitra_inspect::python::holders::Holder| {
+            format!("{} by {}", holder.objects, holder.path.text)
+        };
+        println!(
+            "{} {}: {}",
+            held.objects,
+            held.type_name,
+            held.holders.iter().map(of).collect::<Vec<_>>().join("; ")
+        );
+    }
+}
+
+#[test]
 fn a_cache_without_a_bound() {
     each("cache", "leaks.Quote", |version, held, _| {
         let text = &held.holders[0].path.text;

@@ -269,6 +269,31 @@ class Closures(Kind):
         return {"leaked": {"builtins.function": len(HANDLERS), "builtins.cell": 2 * len(HANDLERS)}, "holder": "leaks.HANDLERS"}
 
 
+class Order:
+    """What an extension takes a reference to."""
+
+    def __init__(self, n):
+        self.path = text(n)
+        self.lines = {"first": n}
+
+
+class Reference(Kind):
+    """A reference that an extension takes and never gives back: the object stays, and nothing in the interpreter has it."""
+
+    def start(self):
+        self.take = ctypes.pythonapi.Py_IncRef
+        self.take.argtypes = [ctypes.py_object]
+        self.take.restype = None
+        self.made = 0
+
+    def unit(self, n):
+        self.take(Order(n))
+        self.made += 1
+
+    def truth(self):
+        return {"leaked": {"leaks.Order": self.made}, "holder": None}
+
+
 KINDS = {
     "native": Native(),
     "native-client": NativeClient(),
@@ -279,4 +304,5 @@ KINDS = {
     "tasks": Tasks(),
     "timers": Timers(),
     "closures": Closures(),
+    "reference": Reference(),
 }

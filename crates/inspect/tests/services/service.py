@@ -25,6 +25,7 @@ Leaks (--work):
     tasks         tasks of asyncio that wait for ever, held by a set in a module (--server asyncio)
     timers        tasks of asyncio that sleep for a day, held by the loop only (--server asyncio)
     closures      closures in a list of handlers
+    reference     objects of Python whose reference count an extension raised and never lowers
 
 Innocents:
 

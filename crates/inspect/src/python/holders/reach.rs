@@ -80,23 +80,20 @@ impl Reach {
         // They stand for whatever holds many objects one by one.
         let native = reach.stand_in(Root::Native);
         let itself = reach.stand_in(Root::Itself);
-        graph.each(&mut |address| {
-            reach.insert(graph, address);
-        });
-        let (mut of_frames, mut of_interpreter) = (Vec::new(), Vec::new());
+        let (mut of_frames, mut of_interpreter) = (Vec::new(), HashMap::new());
         graph.roots(&mut |root, address| match root {
             Root::Frame(_) => of_frames.push((root, address)),
-            Root::Interpreter(_) => of_interpreter.push((root, address)),
+            Root::Interpreter(_) => {
+                of_interpreter.insert(address, root);
+            }
             _ => reach.add_root(graph, root, address),
         });
         let mut at = 0;
         for depth in 0.. {
             if depth == MODULE_DEPTH {
-                reach.add_roots(graph, &mut of_frames);
-            }
-            // Its lists of free objects still point to some that are long in use elsewhere: what has another way is named by that.
-            if depth >= MODULE_DEPTH && at == reach.order.len() {
-                reach.add_roots(graph, &mut of_interpreter);
+                for (root, address) in std::mem::take(&mut of_frames) {
+                    reach.add_root(graph, root, address);
+                }
             }
             let end = reach.order.len();
             if at == end && depth >= MODULE_DEPTH {
@@ -105,8 +102,12 @@ impl Reach {
             reach.spread(graph, at, end, true);
             at = end;
         }
+        // Last, so that what there is no room for is what is far from the roots.
         graph.again();
-        reach.unreached(graph, native, itself);
+        graph.each(&mut |address| {
+            reach.insert(graph, address);
+        });
+        reach.unreached(graph, of_interpreter, native, itself);
         graph.again();
         reach
     }
@@ -118,12 +119,6 @@ impl Reach {
         self.parents.push(ROOT);
         self.roots.push((index, root));
         index
-    }
-
-    fn add_roots(&mut self, graph: &(impl Graph + ?Sized), roots: &mut Vec<(Root, u64)>) {
-        for (root, address) in std::mem::take(roots) {
-            self.add_root(graph, root, address);
-        }
     }
 
     fn add_root(&mut self, graph: &(impl Graph + ?Sized), root: Root, address: u64) {
@@ -190,7 +185,13 @@ impl Reach {
     }
 
     /// Tells apart what no root reached.
-    fn unreached(&mut self, graph: &(impl Graph + ?Sized), native: u32, itself: u32) {
+    fn unreached(
+        &mut self,
+        graph: &(impl Graph + ?Sized),
+        mut of_interpreter: HashMap<u64, Root>,
+        native: u32,
+        itself: u32,
+    ) {
         let mut all: Vec<u32> =
             (0..self.parents.len() as u32).filter(|index| self.parents[*index as usize] == NONE).collect();
         let mut among: Vec<u32> = vec![0; self.addresses.len()];
@@ -211,17 +212,36 @@ impl Reach {
             is_leaf.push(!leads);
         }
         graph.again();
+        // What the interpreter has in its hands, only if it counts that: its lists of free objects still point to some that are long in
+        // use elsewhere.
+        let mut outside = Vec::new();
         let begin = self.order.len();
-        self.order.push(native);
         for (index, is_leaf) in all.iter().zip(is_leaf) {
+            let address = self.addresses[*index as usize];
             let found = u64::from(among[*index as usize]);
-            let counted = graph.reference_count(self.addresses[*index as usize]);
-            if counted.is_some_and(|counted| counted > found) && (found == 0 || !is_leaf) {
-                self.parents[*index as usize] = native;
-                self.order.push(*index);
+            let is_held = graph.reference_count(address).is_some_and(|counted| counted > found);
+            if !is_held || found > 0 && is_leaf {
+                continue;
+            }
+            match of_interpreter.remove(&address) {
+                Some(root) => {
+                    self.parents[*index as usize] = ROOT;
+                    self.order.push(*index);
+                    self.roots.push((*index, root));
+                }
+                None => outside.push(*index),
             }
         }
-        self.spread_all(graph, begin + 1);
+        self.spread_all(graph, begin);
+        self.order.push(native);
+        let begin = self.order.len();
+        for index in outside {
+            if self.parents[index as usize] == NONE {
+                self.parents[index as usize] = native;
+                self.order.push(index);
+            }
+        }
+        self.spread_all(graph, begin);
         self.order.push(itself);
         for index in all {
             if self.parents[index as usize] == NONE {
