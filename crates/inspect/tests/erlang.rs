@@ -1,5 +1,6 @@
 //! A real Erlang VM whose heaps are larger than the threshold of its allocator: the advice lowers its faults.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -141,11 +142,16 @@ fn what_is_read_is_what_the_vm_says() {
         P = [spawn(fun() -> L = lists:seq(1, 100000 + I), receive stop -> lists:sum(L) end end) || I <- lists:seq(1, 20)], \
         timer:sleep(60000), P, T.";
     let name = format!("mitra_test_{}", std::process::id());
-    let vm = start(
-        &["-sname", &name, "-setcookie", "not_to_be_printed"],
-        &[("ERL_EPMD_PORT", &port), ("ERL_EPMD_ADDRESS", "127.0.0.1")],
-        program,
-    );
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join(".erlang.cookie"), "not_to_be_printed").unwrap();
+    std::fs::set_permissions(home.path().join(".erlang.cookie"), std::fs::Permissions::from_mode(0o400))
+        .unwrap();
+    let environment = [
+        ("ERL_EPMD_PORT", port.as_str()),
+        ("ERL_EPMD_ADDRESS", "127.0.0.1"),
+        ("HOME", home.path().to_str().unwrap()),
+    ];
+    let vm = start(&["-sname", &name], &environment, program);
     pause(2.5);
     let options = Options { seconds: 0.1, ..Options::default() };
     let read = look(vm.0.id(), &options);

@@ -1,6 +1,8 @@
 //! A real JVM with a known number of objects: the histogram has them, and its counters agree with the histogram.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use mitra_inspect::Target;
@@ -32,11 +34,26 @@ impl Drop for Jvm {
     }
 }
 
+/// Each Java on this machine, the usual one first.
+fn javas() -> Vec<PathBuf> {
+    let mut all = vec![PathBuf::from("java")];
+    let usual = std::fs::canonicalize("/usr/bin/java").ok();
+    for dir in std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten() {
+        let java = std::fs::canonicalize(dir.path().join("bin/java")).ok();
+        all.extend(java.filter(|java| usual.as_ref() != Some(java) && !all.contains(java)));
+    }
+    all
+}
+
 fn start(flags: &[&str]) -> Option<Jvm> {
+    start_of(Path::new("java"), flags)
+}
+
+fn start_of(java: &Path, flags: &[&str]) -> Option<Jvm> {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("Leak.java");
     std::fs::write(&source, PROGRAM).unwrap();
-    let mut command = Command::new("java");
+    let mut command = Command::new(java);
     command.args(flags).arg(&source).stdin(Stdio::piped()).stdout(Stdio::piped());
     let Ok(child) = command.spawn() else {
         println!("skipped: java is not on this machine");
@@ -53,14 +70,18 @@ fn start(flags: &[&str]) -> Option<Jvm> {
 }
 
 fn look(jvm: &Jvm, options: &Options) -> JvmHeap {
-    match runtimes::look(&Target::open(jvm.0.id()).unwrap(), options).unwrap() {
+    look_at(jvm.0.id(), options)
+}
+
+fn look_at(pid: u32, options: &Options) -> JvmHeap {
+    match runtimes::look(&Target::open(pid).unwrap(), options).unwrap() {
         Some(Runtime::Jvm(heap)) => heap,
         other => panic!("{other:?}"),
     }
 }
 
-fn agrees(flags: &[&str]) {
-    let Some(jvm) = start(flags) else { return };
+fn agrees(java: &Path, flags: &[&str]) {
+    let Some(jvm) = start_of(java, flags) else { return };
     let quiet = look(&jvm, &Options::default());
     assert_eq!(quiet.asked, None, "nobody asked for that");
     let counters = quiet.counters.as_ref().unwrap_or_else(|| panic!("{:?}", quiet.notes));
@@ -91,7 +112,7 @@ fn agrees(flags: &[&str]) {
         asked.instances, asked.bytes, asked.histogram_seconds, asked.classes[0]
     );
     println!("  {:?} {:?} {:?}", asked.heap, asked.native.first(), asked.notes);
-    // A header of twelve or sixteen bytes and four longs.
+    // A header of eight, twelve or sixteen bytes and four longs.
     assert_eq!(held.instances, OBJECTS);
     assert!([48 * OBJECTS, 40 * OBJECTS].contains(&held.bytes), "{held:?}");
     assert_eq!(asked.classes[0].name, "Leak$Held");
@@ -108,12 +129,14 @@ fn agrees(flags: &[&str]) {
 
 #[test]
 fn the_histogram_of_a_jvm_agrees_with_its_counters() {
-    agrees(&["-XX:+UseSerialGC", "-Xmx512m", "-XX:NativeMemoryTracking=summary"]);
+    agrees(Path::new("java"), &["-XX:+UseSerialGC", "-Xmx512m", "-XX:NativeMemoryTracking=summary"]);
 }
 
 #[test]
 fn so_it_does_with_the_collector_of_most() {
-    agrees(&["-XX:+UseG1GC", "-Xmx512m"]);
+    for java in javas() {
+        agrees(&java, &["-XX:+UseG1GC", "-Xmx512m"]);
+    }
 }
 
 #[test]
@@ -125,6 +148,11 @@ fn a_jvm_that_hides_is_said_to() {
     // What the file beside it says.
     println!("{:?} in {:?}", heap.version, heap.java_home);
     drop(jvm);
+    // It keeps its counters where nobody else finds them by name.
+    let Some(jvm) = start(&["-XX:+PerfDisableSharedMem", "-Xmx256m"]) else { return };
+    let heap = look(&jvm, &Options::default());
+    assert!(heap.counters.is_some_and(|counters| counters.used_bytes > 40 * OBJECTS), "{:?}", heap.notes);
+    drop(jvm);
     // It would end if it were asked: -Xrs takes its handler away.
     let Some(jvm) = start(&["-Xrs", "-Xmx256m"]) else { return };
     let heap = look(&jvm, &Options { ask_runtime: true, ..Options::default() });
@@ -132,4 +160,43 @@ fn a_jvm_that_hides_is_said_to() {
     assert!(heap.notes.iter().any(|note| note.contains("SIGQUIT")), "{:?}", heap.notes);
     let own = Target::open(std::process::id()).unwrap();
     assert_eq!(runtimes::look(&own, &Options::default()).unwrap(), None);
+}
+
+/// With its own processes, its own `/tmp` and another user: nothing of it has the name that we would give it.
+#[test]
+fn a_jvm_in_a_container_is_read_and_asked_too() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let source = dir.path().join("Leak.java");
+    std::fs::write(&source, PROGRAM).unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!(
+        "mount -t tmpfs tmpfs /tmp && exec setpriv --reuid 65534 --regid 65534 --clear-groups java -XX:+UseSerialGC -Xmx512m {}",
+        source.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", &script]);
+    let Ok(child) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    else {
+        println!("skipped: unshare is not on this machine");
+        return;
+    };
+    let mut container = Jvm(child);
+    let mut line = String::new();
+    BufReader::new(container.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pid = container.0.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let (true, Ok(inside)) = (line.trim() == "ready", children.trim().parse()) else {
+        println!("skipped: no container can be made here, or there is no java");
+        return;
+    };
+    let heap = look_at(inside, &Options { ask_runtime: true, ..Options::default() });
+    println!("{:?} {:?}", heap.java_home, heap.notes);
+    assert!(heap.counters.unwrap().used_bytes > 40 * OBJECTS);
+    match heap.asked {
+        Some(asked) => {
+            let held = asked.classes.iter().find(|class| class.name == "Leak$Held").unwrap();
+            assert_eq!(held.instances, OBJECTS);
+        }
+        None => assert!(heap.notes.iter().any(|note| note.contains("jcmd")), "{:?}", heap.notes),
+    }
 }

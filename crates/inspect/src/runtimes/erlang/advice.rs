@@ -13,9 +13,10 @@ use super::Faults;
 
 /// A fault with its page, which is cleared, and its part of the unmapping takes so long at least; two microseconds are usual.
 const FAULT_SECONDS: f64 = 1e-6;
-/// A twentieth of the time that it computes at all: less is nothing that anybody notices, and not worth a restart.
+/// A twentieth of the time: of a CPU, since all threads of a process wait for the one lock of its address space, which faults and
+/// unmapping take; or of what a process computes that does not compute so much.
 const NOTICED: f64 = 0.05;
-/// Of one CPU, however little it computes.
+/// Of a CPU, however little it computes: less is not worth a restart.
 const NOTICED_CPUS: f64 = 0.01;
 /// Most of the faults have to come from it.
 const MOST: f64 = 0.5;
@@ -109,7 +110,7 @@ pub(super) fn advise(
 ) -> Result<Advice, String> {
     let faults_per_s = faults.minor_per_s;
     let cost = faults_per_s * FAULT_SECONDS;
-    if cost < NOTICED_CPUS || cost < NOTICED * faults.cpus {
+    if cost < NOTICED.min((NOTICED * faults.cpus).max(NOTICED_CPUS)) {
         return Err(format!(
             "{faults_per_s:.0} minor faults per second cost {cost:.3} CPUs of the {:.2} that it uses: not worth a change",
             faults.cpus
@@ -244,6 +245,9 @@ mod tests {
     fn nothing_is_advised_where_it_would_not_help() {
         let seen = [heaps(&[3_864_608; 93], 1.2e9)];
         assert!(advise(&faults(20_000.0), 4096.0, &seen, None).err().unwrap().contains("not worth"));
+        // For somebody who computes little that is much.
+        let small = Faults { cpus: 0.2, ..faults(20_000.0) };
+        assert!(advise(&small, 4096.0, &seen, None).is_ok());
         // Something else faults.
         let still = [heaps(&[3_864_608; 93], 1e8)];
         assert!(advise(&faults(300_000.0), 4096.0, &still, None).err().unwrap().contains("another"));

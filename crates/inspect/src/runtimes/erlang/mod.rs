@@ -446,3 +446,56 @@ fn seen_by_asking(before: &[Allocator], after: &[Allocator], seconds: f64) -> Ve
     };
     all.into_values().map(finish).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eheap(instance: u32, single: (u64, u64), made: u64) -> Allocator {
+        Allocator {
+            name: "eheap_alloc".to_owned(),
+            instance,
+            mbcs: Pool::default(),
+            sbcs: Pool { blocks: Some(single.0), blocks_bytes: Some(single.1), ..Pool::default() },
+            calls: Some(Calls { carriers_made: made, ..Calls::default() }),
+            sbct_bytes: None,
+            smbcs_bytes: None,
+            lmbcs_bytes: None,
+        }
+    }
+
+    #[test]
+    fn two_answers_are_enough_for_advice() {
+        // The case `content-page-faults`; the other instances are still.
+        let before = [eheap(0, (80, 300_000_000), 28_000_000), eheap(1, (0, 0), 100)];
+        let after = [eheap(0, (93, 359_408_608), 28_000_800), eheap(1, (0, 0), 101)];
+        let seen = seen_by_asking(&before, &after, 2.0);
+        assert_eq!((seen.len(), seen[0].instances, seen[0].carriers_per_s), (1, 2, 400.5));
+        let faults = Faults { minor_per_s: 300_000.0, cpus: 9.0, system_cpus: 1.0, seconds: 2.0 };
+        let advice = advice::advise(&faults, 4096.0, &seen, Some(16 << 30)).unwrap();
+        assert_eq!(advice.flags, ["+MHsbct", "4096", "+MHsmbcs", "2048", "+MHlmbcs", "40960"]);
+        // Nothing came and nothing went.
+        let seen = seen_by_asking(&after, &after, 2.0);
+        assert!(advice::advise(&faults, 4096.0, &seen, Some(16 << 30)).is_err());
+    }
+
+    #[test]
+    fn blocks_that_stay_do_not_count_as_coming() {
+        let mut watch = Watch::new(None);
+        let look = |blocks: &[(u64, u64)]| Look {
+            lists: vec![carriers::Lists {
+                blocks: blocks.to_vec(),
+                sbcs: blocks.len() as u64,
+                ..Default::default()
+            }],
+            torn: 0,
+        };
+        watch.take(look(&[(1, 600_000), (2, 700_000)]));
+        assert!(watch.came.is_empty(), "the first look knows nothing of before");
+        watch.take(look(&[(1, 600_000), (3, 800_000)]));
+        // In the same place, but grown.
+        watch.take(look(&[(1, 900_000), (3, 800_000)]));
+        assert_eq!(watch.came[&0], [800_000, 900_000]);
+        assert_eq!((watch.present[&0], watch.looks.looks), (4, 3));
+    }
+}
