@@ -6,6 +6,7 @@ pub mod diff;
 mod error;
 mod kernel;
 pub mod look;
+pub mod malloc;
 mod maps;
 pub mod memory;
 mod perfmap;

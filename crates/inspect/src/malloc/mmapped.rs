@@ -1,0 +1,202 @@
+//! Chunks that have a mapping of their own: what is larger than the mmap threshold, 128 KiB at first and up to 32 MiB later.
+//!
+//! ```text
+//! at the begin of the mapping (glibc, malloc/malloc.c)
+//!   0  mchunk_prev_size   0; from 2.43 on 1 if it is of huge pages
+//!   8  mchunk_size        all of its pages, with IS_MMAPPED; from 2.43 on 16 less
+//! ```
+//!
+//! A chunk that was asked for with an alignment may have its header further inside, but the first one stays as it was. The kernel
+//! makes one mapping of neighbours, so that several chunks follow on each other in it, or on something else.
+
+use super::regions::{ADDRESS_MAX, Regions};
+use super::resident::Resident;
+use super::result::Count;
+use super::sizes::Sizes;
+use super::stream::{HEADER, Header};
+use crate::maps::Mapping;
+use crate::memory::{Memory, PAGE};
+
+/// Neighbouring mappings are looked at together as far as they lie in so many bytes of addresses.
+const TOGETHER_BYTES: u64 = 256 << 20;
+/// Pages that are tried where chunks are missing: some seconds.
+const PAGES_MAX: u64 = 4 << 20;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Mmapped {
+    pub(super) count: Count,
+    pub(super) resident_bytes: u64,
+}
+
+/// A stretch of addresses.
+type Span = (u64, u64);
+
+/// Finds them. Where there are fewer than `wanted`, they are looked for between other things too.
+pub(super) fn find<M: Memory + ?Sized>(
+    memory: &M,
+    regions: &Regions,
+    wanted: Option<Count>,
+    sizes: &mut Sizes,
+) -> Mmapped {
+    let mut found = Mmapped::default();
+    let mut unexplained: Vec<Span> = Vec::new();
+    for group in groups(spans(memory.mappings(), regions)) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+        let resident = Resident::of(memory, first.0, last.1);
+        for &(start, end) in &group {
+            let rest = chain(memory, &resident, start, end, &mut found, sizes);
+            if rest < end {
+                unexplained.push((rest, end));
+            }
+        }
+    }
+    let mut pages = PAGES_MAX;
+    for (start, end) in unexplained {
+        if wanted.is_none_or(|wanted| found.count.chunks >= wanted.chunks) || pages == 0 {
+            break;
+        }
+        // What is shorter than the rest of the missing bytes may still have some of them.
+        let resident = Resident::of(memory, start, end);
+        let mut at = start;
+        while let Some(page) = resident.next(at, end)
+            && pages > 0
+        {
+            pages -= 1;
+            let rest = chain(memory, &resident, page - page % PAGE, end, &mut found, sizes);
+            at = rest.max(page - page % PAGE + PAGE);
+        }
+    }
+    found
+}
+
+/// Counts chunks that follow on each other, and says where they end.
+fn chain<M: Memory + ?Sized>(
+    memory: &M,
+    resident: &Resident,
+    start: u64,
+    end: u64,
+    found: &mut Mmapped,
+    sizes: &mut Sizes,
+) -> u64 {
+    let mut at = start;
+    while let Some(size) = next(memory, resident, at, end) {
+        found.count.add(size);
+        found.resident_bytes += resident.bytes(at, at + size);
+        sizes.mmapped(size);
+        at += size;
+    }
+    at
+}
+
+/// The end of chunks that follow on each other.
+pub(super) fn behind<M: Memory + ?Sized>(memory: &M, resident: &Resident, start: u64, end: u64) -> u64 {
+    let mut at = start;
+    while let Some(size) = next(memory, resident, at, end) {
+        at += size;
+    }
+    at
+}
+
+/// The bytes of the chunk that begins at an address.
+fn next<M: Memory + ?Sized>(memory: &M, resident: &Resident, at: u64, end: u64) -> Option<u64> {
+    let mut bytes = [0; HEADER as usize];
+    (at < end && resident.is(at)).then(|| memory.exact(at, &mut bytes))??;
+    mapped_size(Header::of(bytes), end - at)
+}
+
+/// The bytes of the pages of a chunk with such a header, of which no more than `left` can be there.
+fn mapped_size(header: Header, left: u64) -> Option<u64> {
+    if header.field & 7 != 2 || header.prev_size > 1 {
+        return None;
+    }
+    let size = header.size();
+    let size = if size % PAGE == PAGE - HEADER { size + HEADER } else { size };
+    (size > 0 && size % PAGE == 0 && size <= left).then_some(size)
+}
+
+/// Where such chunks can be: private memory that can be read and written, without the heaps. Neighbours count as one, because a
+/// program may set up part of a chunk differently.
+fn spans(mappings: &[Mapping], regions: &Regions) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for mapping in mappings {
+        let access = mapping.access;
+        let can_be = access.read && access.write && !access.shared && mapping.is_memory();
+        if !can_be || mapping.end > ADDRESS_MAX {
+            continue;
+        }
+        for (start, end) in without(mapping.start, mapping.end, regions) {
+            match spans.last_mut() {
+                Some((_, before)) if *before == start && start == mapping.start => *before = end,
+                _ => spans.push((start, end)),
+            }
+        }
+    }
+    spans
+}
+
+/// What of a stretch is in no heap.
+fn without(start: u64, end: u64, regions: &Regions) -> Vec<Span> {
+    let mut parts = Vec::new();
+    let mut at = start;
+    let first = regions.all.partition_point(|region| region.end <= start);
+    for region in regions.all.iter().skip(first).take_while(|region| region.start < end) {
+        if at < region.start {
+            parts.push((at, region.start));
+        }
+        at = region.end.next_multiple_of(PAGE);
+    }
+    if at < end {
+        parts.push((at, end));
+    }
+    parts
+}
+
+/// Spans that lie near each other, for each of which the kernel is asked once.
+fn groups(spans: Vec<Span>) -> Vec<Vec<Span>> {
+    let mut groups: Vec<Vec<Span>> = Vec::new();
+    for span in spans {
+        match groups.last_mut() {
+            Some(group) if group.first().is_some_and(|first| span.1 - first.0 <= TOGETHER_BYTES) => {
+                group.push(span);
+            }
+            _ => groups.push(vec![span]),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::malloc::Options;
+    use crate::memory::{Image, Word};
+
+    fn header(image: &mut Image, at: u64, prev_size: u64, field: u64) {
+        image.write(at, &prev_size.to_le_bytes());
+        image.write(at + 8, &field.to_le_bytes());
+    }
+
+    #[test]
+    fn chunks_with_mappings_are_found_also_between_others() {
+        let start = 0x7f00_0000_0000;
+        let mut image = Image::new(Word::Eight);
+        image.add(start, &[0; 40 * 4096], "");
+        image.add(start + (1 << 30), &[7; 4096], "");
+        header(&mut image, start, 0, 0x5000 | 2);
+        header(&mut image, start + 0x5000, 0, 0x3ff0 | 2);
+        // Five pages of something else, and then one more.
+        header(&mut image, start + 0xe000, 0, 0x2000 | 2);
+        // Longer than the mapping, and none.
+        header(&mut image, start + 0x11000, 0, 0x2_0000_0000 | 2);
+        let look = |wanted| {
+            let mut sizes = Sizes::new(&Options::default());
+            find(&image, &Regions::default(), wanted, &mut sizes)
+        };
+        assert_eq!(look(None).count, Count { chunks: 2, bytes: 0x9000 });
+        let wanted = Some(Count { chunks: 3, bytes: 0xb000 });
+        let found = look(wanted);
+        assert_eq!(Some(found.count), wanted);
+        assert_eq!(found.resident_bytes, 0xb000);
+    }
+}

@@ -1,0 +1,148 @@
+//! The C heap of a process: what `malloc` handed out and what it holds on to.
+//!
+//! `find` recognises the allocator by the files that a process has mapped, and finds where it keeps its state; `look` reads from
+//! there on plain memory. glibc from 2.17 on is walked chunk by chunk, in 64-bit programs; others are recognised and named.
+//!
+//! Nothing is asked of the process, so that what is found in one moment may be different in the next: see `walk` for what is done
+//! about it, and [`Doubts`] for what it left.
+
+mod arenas;
+mod layout;
+mod lists;
+mod mmapped;
+mod recognise;
+mod regions;
+mod resident;
+mod result;
+mod sizes;
+mod stream;
+mod tcache;
+#[cfg(test)]
+mod tests;
+mod verdict;
+mod walk;
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+pub use layout::{Glibc, Parameters};
+pub use recognise::{Places, find};
+pub use result::{Allocator, Arena, CHeap, Count, Doubts, Free, OtherSizes, Recognised, Sample, SizeClass};
+pub use verdict::Fragmentation;
+
+use crate::memory::{Memory, Word};
+use lists::{Chunks, Lists};
+use regions::Regions;
+use sizes::Sizes;
+use walk::{TRIES_MAX, Walked};
+
+/// Heaps that came while the others were walked are walked too, so many times.
+const ROUNDS_MAX: usize = 4;
+
+/// What is wanted of a look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Sizes that are listed one by one.
+    pub sizes_max: usize,
+    /// Samples of each of the sizes with the most bytes: contents of the process' memory. None by default.
+    pub samples: usize,
+    /// For so many sizes.
+    pub sampled_sizes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { sizes_max: 4096, samples: 0, sampled_sizes: 32 }
+    }
+}
+
+/// Walks the heap of which `places` are known.
+pub fn look<M: Memory + ?Sized>(memory: &M, places: &Places, options: &Options) -> CHeap {
+    let begun = Instant::now();
+    let mut heap = CHeap {
+        allocator: places.allocator,
+        version: places.version.clone(),
+        others: places.others.clone(),
+        ..CHeap::default()
+    };
+    match &places.glibc {
+        _ if memory.word() == Word::Four => {
+            heap.why_not = Some("it is a 32-bit program, whose heap has another layout".to_owned());
+        }
+        None => heap.why_not = Some(places.why_not()),
+        Some(glibc) => walk_all(memory, glibc, options, &mut heap),
+    }
+    heap.took_us = begun.elapsed().as_micros() as u64;
+    heap
+}
+
+fn walk_all<M: Memory + ?Sized>(memory: &M, glibc: &Glibc, options: &Options, heap: &mut CHeap) {
+    let mut doubts = Doubts::default();
+    let mut all: Vec<Arena> = Vec::new();
+    let mut indices: HashMap<u64, usize> = HashMap::new();
+    let mut regions = Regions::default();
+    let mut sizes = Sizes::new(options);
+    let mut caches = Vec::new();
+    let mut tries = TRIES_MAX;
+    for round in 0..ROUNDS_MAX {
+        // What was lost is counted the first time.
+        let lost: Vec<u64> = all.iter().map(|arena| arena.doubts.lost_heaps).collect();
+        let mut again = Doubts::default();
+        let states = arenas::list(memory, glibc, if round == 0 { &mut doubts } else { &mut again });
+        for state in &states {
+            let index = *indices.entry(state.address).or_insert_with(|| {
+                all.push(arenas::arena(state, glibc));
+                all.len() - 1
+            });
+            let Some(arena) = all.get_mut(index) else { continue };
+            arenas::add_regions(memory, glibc, state, index, arena, &mut regions);
+        }
+        for (arena, lost) in all.iter_mut().zip(lost) {
+            arena.doubts.lost_heaps = lost;
+        }
+        let mut is_new = false;
+        for region in regions.all.iter_mut().filter(|region| !region.is_walked) {
+            let Some(arena) = all.get_mut(region.arena) else { continue };
+            is_new = true;
+            let top_at = glibc.top_at(arena.address);
+            let walked = Walked { arena, sizes: &mut sizes, caches: &mut caches, tries: &mut tries };
+            walk::walk(memory, region, top_at, walked);
+        }
+        if !is_new {
+            break;
+        }
+    }
+    let mut lists = Lists::new();
+    let mut chunks = Chunks::new(memory, &regions);
+    for at in caches {
+        tcache::follow(&mut chunks, at, &mut lists);
+    }
+    for (i, arena) in all.iter_mut().enumerate() {
+        // The lists as they are now, after the walk.
+        let Some(now) = glibc.state(memory, arena.address) else { continue };
+        (arena.system_bytes, arena.system_bytes_max) = (now.system_bytes, now.system_bytes_max);
+        for (size, first) in now.fastbins {
+            lists.fastbin(&mut chunks, i, first, size);
+        }
+        lists.unsorted(&mut chunks, i, glibc.unsorted(arena.address));
+    }
+    let cached = lists.apply(&mut all, &mut sizes, &mut doubts);
+    let account = glibc.parameters.as_ref().and_then(|parameters| {
+        let chunks = u64::from(memory.u32(parameters.n_mmaps)?);
+        Some(Count { chunks, bytes: memory.u64(parameters.mmapped_mem)? })
+    });
+    let mmapped = mmapped::find(memory, &regions, account, &mut sizes);
+    for arena in &mut all {
+        let free = arena.free.all().bytes;
+        let below = free.saturating_add(arena.in_use.bytes);
+        arena.fragmentation = (below > 0).then(|| free as f64 / below as f64);
+        arena.doubts.unseen_bytes = arena.system_bytes.saturating_sub(arena.seen_bytes());
+        doubts.plus(&arena.doubts);
+    }
+    (heap.sizes, heap.other_sizes) = sizes.list(memory, &regions, &cached, options);
+    heap.arenas = all;
+    heap.mmapped = mmapped.count;
+    heap.mmapped_resident_bytes = mmapped.resident_bytes;
+    heap.mmapped_by_its_account = account;
+    heap.doubts = doubts;
+}

@@ -1,0 +1,328 @@
+//! Which allocator a process uses, by the files that it has mapped.
+//!
+//! A library says what it is by its name; what is linked into the program, by words that are in its data, because names of functions
+//! are not there when it is stripped:
+//!
+//! ```text
+//! glibc      "GNU C Library (…) stable release version 2.36."   in the library; rarely in static programs
+//!            "corrupted double-linked list"                     malloc/malloc.c, all versions
+//! musl       "musl libc ("                                      ldso/dynlink.c; static: "No error information", strerror.c, or its
+//!            own names of functions, unless it is stripped
+//! jemalloc   "<jemalloc>: "                                     before all its messages; "5.3.0-0-g" and forty digits its version
+//! tcmalloc   "tcmalloc", "gperftools 2.10"
+//! mimalloc   "mimalloc: "                                       before all its messages
+//! ```
+//!
+//! The files are read, not the process' memory: that would bring pages of them into it.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+
+use memchr::memmem;
+
+use super::layout::{self, Glibc};
+use super::result::{Allocator, Recognised};
+use crate::error::Error;
+use crate::maps::Mapping;
+use crate::memory::{Memory, Word};
+use crate::target::Target;
+
+/// More of a file is not read.
+const FILE_BYTES_MAX: u64 = 512 << 20;
+/// Bytes that are searched at once, and the bytes before that are searched again so that nothing is cut in two.
+const PIECE: usize = 1 << 20;
+const OVERLAP: usize = 256;
+/// What the main arena of glibc takes at first: 128 KiB (`DEFAULT_TOP_PAD`) and a page. A program that never took more of it gets its
+/// memory elsewhere.
+const FIRST_BYTES: u64 = 132 << 10;
+
+/// The allocator of a process, and where it keeps its state.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Who serves `malloc`.
+    pub allocator: Allocator,
+    /// Its version, where it says it.
+    pub version: Option<String>,
+    /// Other allocators that are there too.
+    pub others: Vec<Recognised>,
+    /// Where glibc has its state, if it is there and was used.
+    pub glibc: Option<Glibc>,
+}
+
+impl Places {
+    /// Why its arenas cannot be walked.
+    pub(super) fn why_not(&self) -> String {
+        match self.allocator {
+            Allocator::Glibc => {
+                "glibc's main arena was not found: the program did not allocate yet, or its data is in swap"
+                    .to_owned()
+            }
+            Allocator::Unknown => {
+                "no allocator that is known was recognised in the program's files".to_owned()
+            }
+            other => format!("the structures of {} are not known here", other.name()),
+        }
+    }
+}
+
+/// Recognises the allocator of a process.
+///
+/// # Errors
+///
+/// It is a 32-bit program.
+pub fn find(target: &Target) -> Result<Places, Error> {
+    if target.word() == Word::Four {
+        return Err(Error::Unusable(format!(
+            "process {} is a 32-bit program: its C heap has another layout, which is not supported",
+            target.pid()
+        )));
+    }
+    let mappings = target.mappings();
+    let mut found: Vec<Recognised> = Vec::new();
+    let mut seen = HashSet::new();
+    for mapping in mappings.iter().filter(|mapping| mapping.access.execute && mapping.is_file()) {
+        let is_program = seen.is_empty();
+        if !seen.insert((mapping.path.as_str(), mapping.inode)) {
+            continue;
+        }
+        let named = by_name(mapping.module());
+        if named.is_none() && !is_program {
+            continue;
+        }
+        let told =
+            target.file(mapping).and_then(|path| File::open(path).ok()).map(search).unwrap_or_default();
+        match named {
+            Some(allocator) => {
+                let version = told.into_iter().find(|(other, _)| *other == allocator).and_then(|(_, v)| v);
+                found.push(Recognised { allocator, version, path: mapping.path.clone(), is_static: false });
+            }
+            None => found.extend(told.into_iter().map(|(allocator, version)| Recognised {
+                allocator,
+                version,
+                path: mapping.path.clone(),
+                is_static: true,
+            })),
+        }
+    }
+    let version =
+        found.iter().filter(|it| it.allocator == Allocator::Glibc).find_map(|it| it.version.as_deref());
+    let numbers = version.and_then(numbers);
+    // First where it ought to be, then wherever else data is: a library may have another name, or have it linked in.
+    let is_likely = |mapping: &Mapping| {
+        found.iter().any(|it| it.allocator == Allocator::Glibc && it.path == mapping.path)
+    };
+    let glibc = layout::find(target, &data(mappings, is_likely), numbers)
+        .or_else(|| layout::find(target, &data(mappings, |mapping| !is_likely(mapping)), numbers));
+    if glibc.is_some() && !found.iter().any(|it| it.allocator == Allocator::Glibc) {
+        found.push(Recognised { allocator: Allocator::Glibc, is_static: true, ..Recognised::default() });
+    }
+    Ok(decide(found, glibc, target))
+}
+
+/// Who of those that are there serves `malloc`.
+fn decide<M: Memory + ?Sized>(mut found: Vec<Recognised>, glibc: Option<Glibc>, memory: &M) -> Places {
+    let bytes = glibc.as_ref().and_then(|glibc| {
+        let state = glibc.state(memory, glibc.main_arena)?;
+        // A second arena is only made when the first is in use.
+        Some(if state.next == state.address { state.system_bytes } else { u64::MAX })
+    });
+    let is_used = bytes.is_some_and(|bytes| bytes > FIRST_BYTES);
+    let rank = |it: &Recognised| match (it.allocator, it.is_static) {
+        // A library of its own takes the place of the C library's functions, whoever calls them.
+        (Allocator::Jemalloc | Allocator::Tcmalloc | Allocator::Mimalloc, false) => 0,
+        (Allocator::Glibc, _) if is_used => 1,
+        (Allocator::Jemalloc | Allocator::Tcmalloc | Allocator::Mimalloc, true) => 2,
+        (Allocator::Musl, _) => 3,
+        (Allocator::Glibc, _) => 4,
+        (Allocator::Unknown, _) => 5,
+    };
+    found.sort_by_key(rank);
+    if found.is_empty() {
+        return Places { glibc, ..Places::default() };
+    }
+    let first = found.remove(0);
+    Places { allocator: first.allocator, version: first.version, others: found, glibc }
+}
+
+/// A library by the name of its file.
+fn by_name(name: &str) -> Option<Allocator> {
+    let starts = |start: &str| name.starts_with(start);
+    match name {
+        _ if starts("libjemalloc") => Some(Allocator::Jemalloc),
+        _ if starts("libtcmalloc") => Some(Allocator::Tcmalloc),
+        _ if starts("libmimalloc") => Some(Allocator::Mimalloc),
+        // musl's library and loader are one file, under several names.
+        _ if starts("ld-musl-") || starts("libc.musl-") || name == "libc.so" => Some(Allocator::Musl),
+        _ if starts("libc.so.6") || (starts("libc-2.") && name.ends_with(".so")) => Some(Allocator::Glibc),
+        _ => None,
+    }
+}
+
+/// Where a program has data: what is written of the chosen files, and the memory behind it, which is the part that begins as zeros.
+fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64, u64)> {
+    let mut data: Vec<(u64, u64)> = Vec::new();
+    let mut behind = None;
+    for mapping in mappings {
+        let access = mapping.access;
+        let is_data = access.read && access.write && !access.shared;
+        let is_bss = is_data && mapping.path.is_empty() && behind == Some(mapping.start);
+        let is_file = is_data && mapping.is_file() && is_chosen(mapping);
+        behind = None;
+        if is_file || is_bss {
+            match data.last_mut() {
+                Some((_, end)) if *end == mapping.start => *end = mapping.end,
+                _ => data.push((mapping.start, mapping.end)),
+            }
+        }
+        if is_file {
+            behind = Some(mapping.end);
+        }
+    }
+    data
+}
+
+/// Reads the version that stands at a word.
+type Version = fn(&[u8], usize) -> Option<String>;
+
+/// The allocators whose words are in a file, with the versions that stand by them.
+fn search(file: File) -> Vec<(Allocator, Option<String>)> {
+    // What is mapped may be a device.
+    if !file.metadata().is_ok_and(|meta| meta.is_file()) {
+        return Vec::new();
+    }
+    let words: [(Allocator, &str, Version); 10] = [
+        (Allocator::Glibc, "GNU C Library ", glibc_version),
+        (Allocator::Glibc, "corrupted double-linked list", |_, _| None),
+        (Allocator::Musl, "musl libc (", |_, _| None),
+        (Allocator::Musl, "No error information\0", |_, _| None),
+        (Allocator::Musl, "libc_start_main_stage2", |_, _| None),
+        (Allocator::Jemalloc, "<jemalloc>: ", |_, _| None),
+        (Allocator::Jemalloc, "-0-g", jemalloc_version),
+        (Allocator::Tcmalloc, "tcmalloc", |_, _| None),
+        (Allocator::Tcmalloc, "gperftools ", gperftools_version),
+        (Allocator::Mimalloc, "mimalloc: ", |_, _| None),
+    ];
+    let finders: Vec<_> = words
+        .iter()
+        .map(|(allocator, word, version)| (*allocator, memmem::Finder::new(word), version))
+        .collect();
+    let mut there: Vec<Allocator> = Vec::new();
+    let mut versions: Vec<(Allocator, String)> = Vec::new();
+    let mut file = file.take(FILE_BYTES_MAX);
+    let mut buffer = Vec::with_capacity(PIECE + OVERLAP);
+    loop {
+        let kept = buffer.len().min(OVERLAP);
+        buffer.drain(..buffer.len() - kept);
+        let read = (&mut file).take(PIECE as u64).read_to_end(&mut buffer);
+        if !matches!(read, Ok(1..)) {
+            break;
+        }
+        for (allocator, finder, version) in &finders {
+            for at in finder.find_iter(&buffer) {
+                let told = version(&buffer, at);
+                // A few bytes that may stand anywhere say something with a version only.
+                let is_clear = finder.needle().len() > 4;
+                if (is_clear || told.is_some()) && !there.contains(allocator) {
+                    there.push(*allocator);
+                }
+                versions.extend(told.map(|told| (*allocator, told)));
+                if is_clear {
+                    break;
+                }
+            }
+        }
+    }
+    let version = |allocator| versions.iter().find(|(other, _)| *other == allocator).map(|(_, v)| v.clone());
+    there.into_iter().map(|allocator| (allocator, version(allocator))).collect()
+}
+
+/// The digits and dots at the beginning.
+fn number(bytes: &[u8]) -> Option<String> {
+    let len = bytes.iter().take(16).take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
+    let text = std::str::from_utf8(&bytes[..len]).ok()?.trim_end_matches('.');
+    text.contains('.').then(|| text.to_owned())
+}
+
+/// `GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.`
+fn glibc_version(bytes: &[u8], at: usize) -> Option<String> {
+    let line = &bytes[at..bytes.len().min(at + OVERLAP)];
+    let word = b" version ";
+    number(&line[memmem::find(line, word)? + word.len()..])
+}
+
+/// `5.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c`
+fn jemalloc_version(bytes: &[u8], at: usize) -> Option<String> {
+    let digits = bytes.get(at + 4..)?.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let before = &bytes[at.saturating_sub(12)..at];
+    let begin = before.iter().rposition(|byte| !byte.is_ascii_digit() && *byte != b'.').map_or(0, |i| i + 1);
+    number(&before[begin..]).filter(|_| digits == 40)
+}
+
+/// `gperftools 2.10`
+fn gperftools_version(bytes: &[u8], at: usize) -> Option<String> {
+    number(&bytes[(at + "gperftools ".len()).min(bytes.len())..])
+}
+
+/// Major and minor.
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let (major, rest) = version.split_once('.')?;
+    Some((major.parse().ok()?, rest.split('.').next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek, Write};
+
+    fn told(content: &[u8]) -> Vec<(Allocator, Option<String>)> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        file.rewind().unwrap();
+        search(file)
+    }
+
+    #[test]
+    fn files_say_what_they_are() {
+        let glibc = b"\0GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.\nCopyright";
+        assert_eq!(told(glibc), [(Allocator::Glibc, Some("2.36".to_owned()))]);
+        let jemalloc = b"<jemalloc>: \x005.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c\0";
+        assert_eq!(told(jemalloc), [(Allocator::Jemalloc, Some("5.3.0".to_owned()))]);
+        assert_eq!(told(b"abc-0-gdead"), []);
+        assert_eq!(told(b"x gperftools 2.10\0"), [(Allocator::Tcmalloc, Some("2.10".to_owned()))]);
+        assert_eq!(told(b""), []);
+        // Across the pieces in which it is read.
+        let mut long = vec![b'x'; PIECE - 6];
+        long.extend_from_slice(b"mimalloc: warning\0");
+        assert_eq!(told(&long), [(Allocator::Mimalloc, None)]);
+    }
+
+    #[test]
+    fn versions_are_cut_off_without_harm() {
+        for text in
+            [&b"GNU C Library version "[..], b"GNU C Library  version 2", b"-0-g", b"gperftools ", b"9-0-g"]
+        {
+            told(text);
+        }
+        assert_eq!(numbers("2.36"), Some((2, 36)));
+        assert_eq!(numbers("2.36.9000"), Some((2, 36)));
+        assert_eq!(numbers("2"), None);
+    }
+
+    #[test]
+    fn data_is_what_is_written_and_what_follows_it() {
+        let access = crate::maps::Access { read: true, write: true, execute: false, shared: false };
+        let mapping = |start: u64, path: &str| Mapping {
+            start,
+            end: start + 0x1000,
+            access,
+            offset: 0,
+            inode: u64::from(!path.is_empty()),
+            path: path.to_owned(),
+            is_deleted: false,
+        };
+        let maps = [mapping(0x1000, "/a"), mapping(0x2000, ""), mapping(0x3000, ""), mapping(0x5000, "/b")];
+        assert_eq!(data(&maps, |_| true), [(0x1000, 0x3000), (0x5000, 0x6000)]);
+        assert_eq!(data(&maps, |mapping| mapping.path == "/b"), [(0x5000, 0x6000)]);
+    }
+}

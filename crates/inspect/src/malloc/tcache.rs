@@ -1,0 +1,162 @@
+//! The caches of threads: which chunks that look held are free.
+//!
+//! ```text
+//! tcache_perthread_struct (glibc, malloc/malloc.c), itself a chunk of the thread's arena
+//!   2.26 to 2.29   char     counts[64],    then tcache_entry *entries[64]   chunk of 0x250
+//!   2.30 to 2.41   uint16_t counts[64],    then tcache_entry *entries[64]   chunk of 0x290
+//!   2.42 on        uint16_t num_slots[76], then tcache_entry *entries[76]   chunk of 0x300
+//! ```
+//!
+//! `counts` is the length of each list; `num_slots`, how much longer it may become, says nothing of its length. List `i` below 64 has
+//! chunks of `16 * (i + 2)`; those from 64 on, chunks up to the next power of two (2.42). An entry points to the content of a chunk,
+//! whose first word is the next entry: since 2.32 exclusive-or its own address shifted by 12 (`PROTECT_PTR`). Distributions took
+//! some of that back to older versions, so that the size of the chunk and the lists decide, not the version.
+//!
+//! Nothing says where the structures are that does not need the registers of the threads. Any chunk of such a size may be one. It
+//! is believed list by list: each entry is a chunk in a known heap that has just the size of its list, which no other content
+//! has by chance.
+
+use std::ops::RangeInclusive;
+
+use super::lists::{Chunks, Lists};
+use super::stream::HEADER;
+use crate::memory::Memory;
+
+/// Bytes of the longest structure.
+pub(super) const BYTES_MAX: usize = 760;
+/// Lists of chunks of one size each.
+const EXACT: usize = 64;
+/// The longest that a list can be made (`MAX_TCACHE_COUNT`).
+const COUNT_MAX: u64 = 65_535;
+
+/// How a structure is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Bytes of each counter.
+    counter: usize,
+    lists: usize,
+    /// Whether the counter is the length of the list.
+    is_length: bool,
+}
+
+impl Layout {
+    /// By the size of its chunk.
+    pub(super) fn of(size: u64) -> Option<Self> {
+        match size {
+            0x250 => Some(Self { counter: 1, lists: EXACT, is_length: true }),
+            0x290 => Some(Self { counter: 2, lists: EXACT, is_length: true }),
+            0x300 => Some(Self { counter: 2, lists: EXACT + 12, is_length: false }),
+            _ => None,
+        }
+    }
+
+    fn count(self, content: &[u8], list: usize) -> Option<u64> {
+        let bytes = content.get(list * self.counter..)?.get(..self.counter)?;
+        Some(bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+    }
+
+    fn entry(self, content: &[u8], list: usize) -> Option<u64> {
+        let at = self.lists * self.counter + list * 8;
+        content.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+}
+
+/// The sizes of the chunks of a list.
+fn sizes(list: usize) -> RangeInclusive<u64> {
+    if list < EXACT {
+        let size = 16 * (list as u64 + 2);
+        return size..=size;
+    }
+    let from = 1024 << (list - EXACT);
+    from..=2 * from - 16
+}
+
+/// Whether a chunk with such content can be one: where there is an entry there is a count, and the reverse.
+pub(super) fn may_be(size: u64, content: &[u8]) -> bool {
+    let Some(layout) = Layout::of(size) else { return false };
+    let mut entries = 0;
+    for list in 0..layout.lists {
+        let (Some(count), Some(entry)) = (layout.count(content, list), layout.entry(content, list)) else {
+            return false;
+        };
+        let is_sane = entry % 16 == 0 && (!layout.is_length || (count == 0) == (entry == 0));
+        if !is_sane {
+            return false;
+        }
+        entries += usize::from(entry != 0);
+    }
+    entries > 0
+}
+
+/// Follows the lists of one, and notes their chunks.
+pub(super) fn follow<M: Memory + ?Sized>(chunks: &mut Chunks<M>, at: u64, lists: &mut Lists) {
+    let Some((_, size)) = chunks.chunk(at) else { return };
+    let Some(layout) = Layout::of(size) else { return };
+    let mut content = [0; BYTES_MAX];
+    let content = &mut content[..layout.lists * (layout.counter + 8)];
+    // It may have been freed since, and be something else.
+    if chunks.bytes(at + HEADER, content).is_none() || !may_be(size, content) {
+        return;
+    }
+    for list in 0..layout.lists {
+        let Some(first) = layout.entry(content, list).filter(|entry| *entry != 0) else { continue };
+        let length = if layout.is_length { layout.count(content, list) } else { Some(COUNT_MAX) };
+        list_of(chunks, first, length.unwrap_or(0), &sizes(list), lists);
+    }
+}
+
+fn list_of<M: Memory + ?Sized>(
+    chunks: &mut Chunks<M>,
+    first: u64,
+    length: u64,
+    sizes: &RangeInclusive<u64>,
+    lists: &mut Lists,
+) {
+    let mut entry = first;
+    for step in 0..length {
+        let at = entry.wrapping_sub(HEADER);
+        let Some((arena, size)) = chunks.chunk(at).filter(|(_, size)| sizes.contains(size)) else {
+            // If even the first one does not fit, this is no list.
+            lists.torn += u64::from(step > 0);
+            return;
+        };
+        if !lists.cached(at, arena, size) || step + 1 == length {
+            return;
+        }
+        match chunks.next(entry, HEADER, sizes) {
+            Some(0) => return,
+            Some(next) => entry = next,
+            None => {
+                lists.torn += 1;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_a_cache_is_taken_for_one() {
+        let mut content = [0; 640];
+        assert!(!may_be(0x290, &content), "it holds nothing");
+        content[2] = 3;
+        assert!(!may_be(0x290, &content), "a count without an entry");
+        content[128 + 8..][..8].copy_from_slice(&0x5555_0000_1230_u64.to_le_bytes());
+        assert!(may_be(0x290, &content));
+        assert!(!may_be(0x280, &content), "not of that size");
+        content[128 + 16..][..8].copy_from_slice(&0x5555_0000_1230_u64.to_le_bytes());
+        assert!(!may_be(0x290, &content), "an entry without a count");
+        assert!(!may_be(0x290, &content[..600]));
+    }
+
+    #[test]
+    fn lists_have_their_sizes() {
+        assert_eq!(sizes(0), 32..=32);
+        assert_eq!(sizes(63), 1040..=1040);
+        assert_eq!(sizes(64), 1024..=2032);
+        assert_eq!(sizes(75), 2 << 20..=(4 << 20) - 16);
+    }
+}

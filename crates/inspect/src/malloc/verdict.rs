@@ -1,0 +1,64 @@
+//! Is it fragmentation? Memory that the program gave back, and that the process holds all the same.
+//!
+//! glibc returns memory to the system from the top of a heap only. After a burst one chunk that lives on at the end holds all that
+//! is free below it. Such a process looks like one that leaks, and its `in use` says that it does not.
+
+use serde::{Deserialize, Serialize};
+
+use super::result::CHeap;
+
+/// Knuth's fifty per cent rule (The Art of Computer Programming, 2.5): an allocator in balance has half as many free blocks as
+/// blocks in use. With equal mean sizes a third of the bytes is free then. More than that is left from a time that was different.
+const SHARE_IN_BALANCE: f64 = 1.0 / 3.0;
+/// glibc keeps up to twice the largest dynamic mmap threshold (`DEFAULT_MMAP_THRESHOLD_MAX`, 32 MiB) free on purpose, so as not to ask
+/// the system for it again. Less than that is no trouble whoever holds it.
+const BYTES_ON_PURPOSE: u64 = 64 << 20;
+
+/// How much of the heap is free, and held.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fragmentation {
+    /// Whether it deserves the name: more is free, and in memory, below the tops than an allocator in balance has, and than it keeps
+    /// on purpose.
+    pub is_fragmented: bool,
+    /// Bytes in use in arenas.
+    pub in_use_bytes: u64,
+    /// Bytes free below the tops of the arenas: they cannot shrink past what is in use above.
+    pub free_bytes: u64,
+    /// What of these is in memory: it counts as resident memory of the process, and nobody uses it.
+    pub free_resident_bytes: u64,
+    /// What of these `malloc_trim(0)` would return: whole pages inside of free chunks.
+    pub trimmable_bytes: u64,
+    /// The rest shares its pages with chunks in use.
+    pub pinned_bytes: u64,
+    /// Free and resident below the tops, of that and what is in use.
+    pub share: f64,
+}
+
+impl CHeap {
+    /// How much is free below the tops; `None` where no arena was walked.
+    #[must_use]
+    pub fn fragmentation(&self) -> Option<Fragmentation> {
+        if self.arenas.is_empty() {
+            return None;
+        }
+        let in_use_bytes = self.in_use().bytes;
+        let free_bytes = self.free().bytes;
+        // The chunks of fastbins and of the caches of threads were touched when they were freed: they hold their list's next.
+        let small: u64 =
+            self.arenas.iter().map(|arena| arena.free.fastbin.bytes + arena.free.tcache.bytes).sum();
+        let binned: u64 = self.arenas.iter().map(|arena| arena.free_resident_bytes).sum();
+        let free_resident_bytes = binned.saturating_add(small).min(free_bytes);
+        let trimmable_bytes: u64 = self.arenas.iter().map(|arena| arena.trimmable_bytes).sum();
+        let all = free_resident_bytes.saturating_add(in_use_bytes);
+        let share = if all == 0 { 0.0 } else { free_resident_bytes as f64 / all as f64 };
+        Some(Fragmentation {
+            is_fragmented: share > SHARE_IN_BALANCE && free_resident_bytes > BYTES_ON_PURPOSE,
+            in_use_bytes,
+            free_bytes,
+            free_resident_bytes,
+            trimmable_bytes,
+            pinned_bytes: free_resident_bytes.saturating_sub(trimmable_bytes),
+            share,
+        })
+    }
+}
