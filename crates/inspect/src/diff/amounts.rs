@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::{Absent, Amount, What};
+use super::{Absent, Amount, What, sources};
 use crate::composition::{Composition, PARTS_MAX, Part};
 use crate::look::Look;
 
@@ -66,6 +66,11 @@ pub(crate) fn of(look: &Look) -> Vec<List> {
     if let Some(composition) = &look.composition {
         lists.extend([totals(composition), memory(composition)]);
     }
+    lists.extend(look.c_heap.iter().flat_map(sources::c_heap));
+    lists.extend(look.strings.iter().flat_map(sources::strings));
+    lists.extend(look.python.iter().map(sources::python));
+    lists.extend(look.pymalloc.iter().map(sources::pymalloc));
+    lists.extend(look.runtime.iter().flat_map(sources::runtime));
     lists
 }
 

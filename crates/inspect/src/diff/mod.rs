@@ -8,6 +8,7 @@
 
 pub(crate) mod amounts;
 mod groups;
+mod sources;
 #[cfg(test)]
 pub(crate) mod tests;
 

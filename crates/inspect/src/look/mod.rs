@@ -5,6 +5,7 @@
 
 mod file;
 mod meter;
+mod take;
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,8 +14,15 @@ use serde::{Deserialize, Serialize};
 
 pub use file::{read, save};
 pub use meter::Meter;
+pub use take::{Hint, Options, hold, take};
 
+use crate::census::Census;
 use crate::composition::Composition;
+use crate::malloc::CHeap;
+use crate::python::PythonHeap;
+use crate::python::holders::Held;
+use crate::python::pymalloc::Pymalloc;
+use crate::runtimes::Runtime;
 use crate::target::Target;
 
 /// What a saved look says it is. The number is raised when what was there before means something else; fields that are added
@@ -84,6 +92,27 @@ pub struct Look {
     pub work: Work,
     /// What its memory is made of.
     pub composition: Option<Composition>,
+    /// The C heap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub c_heap: Option<CHeap>,
+    /// The strings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strings: Option<Census>,
+    /// Libraries in whose names words of strings are found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<Hint>,
+    /// Python's objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonHeap>,
+    /// What Python's own allocator has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pymalloc: Option<Pymalloc>,
+    /// Who holds the objects of some of Python's types.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holders: Option<Held>,
+    /// The heap of a virtual machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<Runtime>,
     /// What is uncertain, in sentences.
     pub doubts: Vec<String>,
 }
@@ -118,7 +147,36 @@ impl Look {
             cost: Cost::default(),
             work: work(pid),
             composition: None,
+            c_heap: None,
+            strings: None,
+            hints: Vec::new(),
+            python: None,
+            pymalloc: None,
+            holders: None,
+            runtime: None,
             doubts: Vec::new(),
+        }
+    }
+
+    /// Puts other words in place of every text of the process' memory that is in the look.
+    pub fn map_texts(&mut self, change: &mut dyn FnMut(&str) -> String) {
+        let mut replace = |text: &mut String| {
+            if !text.is_empty() {
+                *text = change(text);
+            }
+        };
+        if let Some(census) = &mut self.strings {
+            census.entries.iter_mut().for_each(|entry| replace(&mut entry.text));
+            census.patterns.iter_mut().for_each(|pattern| replace(&mut pattern.text));
+            census
+                .groups
+                .iter_mut()
+                .flat_map(|group| &mut group.members)
+                .for_each(|member| replace(&mut member.text));
+        }
+        if let Some(heap) = &mut self.c_heap {
+            let samples = heap.sizes.iter_mut().flat_map(|class| &mut class.samples);
+            samples.filter_map(|sample| sample.text.as_mut()).for_each(replace);
         }
     }
 
@@ -188,6 +246,13 @@ pub(crate) mod tests {
             cost: Cost::default(),
             work: Work::default(),
             composition: None,
+            c_heap: None,
+            strings: None,
+            hints: Vec::new(),
+            python: None,
+            pymalloc: None,
+            holders: None,
+            runtime: None,
             doubts: Vec::new(),
         }
     }

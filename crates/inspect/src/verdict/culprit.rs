@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::composition::Kind;
 use crate::diff::{Diff, Group, Member, Row, What};
 use crate::look::Look;
 
@@ -57,6 +56,7 @@ impl Culprit {
             culprit.alike = others(group, &culprit);
         }
         culprit.library = library(&culprit, last);
+        culprit.holder = holder(&culprit, last);
         culprit.statement = culprit.in_words();
         Some(culprit)
     }
@@ -139,36 +139,24 @@ fn others(group: &Group, culprit: &Culprit) -> Vec<Member> {
     group.members.iter().filter(is_other).cloned().collect()
 }
 
-/// Shorter words are part of too many names.
-const WORD_MIN: usize = 5;
-/// Words of which every system has a library.
-const COMMON: &[&str] = &["linux", "python", "unknown", "object", "string", "default", "system", "error"];
-
-/// The mapped library, if there is one, of which a word of the strings is a part of the name.
+/// The mapped library of which a word of the strings is a part of the name, as the look has found it.
 fn library(culprit: &Culprit, last: &Look) -> Option<String> {
-    let strings = culprit
-        .alike
-        .iter()
-        .filter(|member| member.what == What::String)
-        .map(|member| member.name.as_str())
-        .chain((culprit.what == What::String).then_some(culprit.name.as_str()));
-    let composition = last.composition.as_ref()?;
-    let files: Vec<&str> = composition
-        .parts
-        .iter()
-        .filter(|part| part.kind == Kind::Code)
-        .filter_map(|part| part.name.as_deref())
-        .collect();
-    for text in strings {
-        for word in text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.len() >= WORD_MIN) {
-            let word = word.to_ascii_lowercase();
-            // A module of Python is called `_core.so`, and its folder says whose it is.
-            let is_of =
-                |path: &&&str| path.rsplit('/').take(2).any(|part| part.to_ascii_lowercase().contains(&word));
-            if let Some(path) = files.iter().find(is_of).filter(|_| !COMMON.contains(&word.as_str())) {
-                return Some((*path).to_owned());
-            }
-        }
+    let keys = std::iter::once(&culprit.key).chain(culprit.alike.iter().map(|member| &member.key));
+    let mut hints = keys.filter_map(|key| last.hints.iter().find(|hint| hint.id == *key));
+    hints.next().map(|hint| hint.library.clone())
+}
+
+/// Who holds most of the objects of the type.
+fn holder(culprit: &Culprit, last: &Look) -> Option<String> {
+    let name = culprit.owner.as_ref().unwrap_or(&culprit.name);
+    let held = last.holders.as_ref()?.types.iter().find(|held| held.type_name == *name)?;
+    if let Some(holder) = held.holders.first() {
+        return Some(format!("{} ({} of {})", holder.path.text, holder.objects, held.objects));
     }
-    None
+    if held.objects_held_by_themselves * 2 > held.objects {
+        return Some(format!("themselves only ({} of {})", held.objects_held_by_themselves, held.objects));
+    }
+    (held.objects_held_natively * 2 > held.objects).then(|| {
+        format!("something outside of the interpreter ({} of {})", held.objects_held_natively, held.objects)
+    })
 }

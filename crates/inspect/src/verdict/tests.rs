@@ -79,3 +79,116 @@ fn different_processes_are_no_growth() {
     assert_eq!(verdict.kind, Kind::CannotTell);
     assert!(!verdict.evidence.is_empty() && verdict.statement.contains("different processes"), "{verdict:?}");
 }
+
+/// A C heap with so many MiB in use and free, of which chunks of 48 bytes make the first.
+fn c_heap(in_use: u64, free: u64) -> crate::malloc::CHeap {
+    use crate::malloc::{Arena, CHeap, Count, Free, SizeClass};
+    let count = |mib: u64| Count { chunks: mib * MIB / 48, bytes: mib * MIB };
+    let arena = Arena {
+        is_main: true,
+        in_use: count(in_use),
+        free: Free { large: count(free), ..Free::default() },
+        resident_bytes: (in_use + free) * MIB,
+        free_resident_bytes: free * MIB,
+        ..Arena::default()
+    };
+    let class = SizeClass {
+        chunk_bytes: 48,
+        in_use_chunks: in_use * MIB / 48,
+        in_use_bytes: in_use * MIB,
+        ..SizeClass::default()
+    };
+    CHeap { arenas: vec![arena], sizes: vec![class], ..CHeap::default() }
+}
+
+/// Python's objects: one type with so many MiB in objects of 64 bytes.
+fn python(mib: u64) -> crate::python::PythonHeap {
+    use crate::python::{Doubts, PythonHeap, TypeRow};
+    PythonHeap {
+        version: "3.11.7".to_owned(),
+        implementation: "CPython".to_owned(),
+        tested: true,
+        interpreters: Vec::new(),
+        objects: mib * MIB / 64,
+        bytes: mib * MIB,
+        beside_bytes: 0,
+        types: vec![TypeRow {
+            name: "app.Session".to_owned(),
+            type_address: 0x1000,
+            count: mib * MIB / 64,
+            bytes: mib * MIB,
+            tracked_count: mib * MIB / 64,
+            is_guessed: false,
+        }],
+        doubts: Doubts::default(),
+        is_complete: true,
+        took: 0.0,
+    }
+}
+
+/// Looks of a Python process: its own memory, in use and free in the C heap, its objects, in MiB.
+fn service(values: &[(u64, u64, u64, u64)]) -> Vec<Look> {
+    let mut looks = series(&values.iter().map(|(own, ..)| *own).collect::<Vec<_>>());
+    for (look, (_, in_use, free, objects)) in looks.iter_mut().zip(values) {
+        look.c_heap = Some(c_heap(*in_use, *free));
+        look.python = Some(python(*objects));
+    }
+    looks
+}
+
+#[test]
+fn a_leak_beside_the_interpreter_is_native() {
+    let verdict = of(&service(&[(100, 30, 1, 50), (200, 130, 1, 50), (300, 230, 1, 51)]), &[]);
+    assert_eq!(verdict.kind, Kind::NativeLeak, "{verdict:?}");
+    let culprit = verdict.culprit.unwrap();
+    assert_eq!((culprit.what, culprit.key.as_str()), (What::Chunk, "48"));
+    assert!(verdict.statement.contains("CPython 3.11.7 knows"), "{}", verdict.statement);
+    assert!(verdict.evidence.iter().any(|row| row.what == What::Chunk) && verdict.confidence > 0.9);
+}
+
+#[test]
+fn a_leak_of_objects_is_managed_and_names_the_type() {
+    let verdict = of(&service(&[(100, 30, 1, 50), (200, 31, 1, 140), (300, 32, 1, 230)]), &[]);
+    assert_eq!(verdict.kind, Kind::ManagedLeak, "{verdict:?}");
+    assert_eq!(verdict.culprit.unwrap().name, "app.Session");
+}
+
+#[test]
+fn native_memory_that_objects_own_is_theirs() {
+    let mut looks = service(&[(100, 30, 1, 10), (300, 230, 1, 10), (500, 430, 1, 10)]);
+    for (look, mib) in looks.iter_mut().zip([30, 230, 430]) {
+        // A small object for each chunk.
+        let python = look.python.as_mut().unwrap();
+        python.types[0].count = mib * MIB / 48;
+    }
+    let verdict = of(&looks, &[]);
+    assert_eq!(verdict.kind, Kind::ManagedLeak, "{verdict:?}");
+    let culprit = verdict.culprit.unwrap();
+    assert_eq!(culprit.owner.as_deref(), Some("app.Session"));
+    assert!(verdict.statement.contains("they hold them"), "{}", verdict.statement);
+}
+
+#[test]
+fn what_is_left_after_a_burst_is_fragmentation() {
+    let grew = of(&service(&[(100, 30, 1, 50), (900, 40, 780, 51)]), &[]);
+    assert_eq!(grew.kind, Kind::Fragmentation, "{grew:?}");
+    let stays = of(&service(&[(900, 800, 10, 50), (900, 100, 710, 51), (901, 100, 710, 51)]), &[]);
+    assert_eq!(stays.kind, Kind::Fragmentation, "{stays:?}");
+    assert!(stays.statement.contains("in use were"), "{}", stays.statement);
+}
+
+#[test]
+fn a_cache_that_is_full_is_no_leak() {
+    let values: Vec<(u64, u64, u64, u64)> =
+        [50, 250, 450, 450, 450, 450].iter().map(|mib| (mib + 60, 30, 1, *mib)).collect();
+    let verdict = of(&service(&values), &[]);
+    assert_eq!(verdict.kind, Kind::BoundedCache, "{verdict:?}");
+    assert!(verdict.statement.contains("app.Session"), "{}", verdict.statement);
+}
+
+#[test]
+fn verdicts_are_saved_and_read() {
+    let verdict = of(&service(&[(100, 30, 1, 50), (200, 130, 1, 50), (300, 230, 1, 51)]), &[]);
+    let text = serde_json::to_string(&verdict).unwrap();
+    assert_eq!(serde_json::from_str::<Verdict>(&text).unwrap(), verdict);
+}

@@ -1,0 +1,220 @@
+//! Looks at all parts of a process that were asked for, one after the other.
+//!
+//! Parts that are not there, or that cannot be read, leave a word among the doubts and do not keep the others from being looked at.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Look, Meter};
+use crate::composition::{self, Kind};
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::python::holders::{self, Wanted};
+use crate::target::Target;
+use crate::{census, malloc, python, runtimes};
+
+/// What to look at. Without contents a look says how long strings are and how often they are there, not what they say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// The arenas of malloc.
+    pub c_heap: bool,
+    /// The strings.
+    pub strings: bool,
+    /// Python's objects.
+    pub python: bool,
+    /// The heaps of Java and Erlang.
+    pub runtime: bool,
+    /// Keep the texts of strings.
+    pub texts: bool,
+    /// Keep the beginning of some chunks.
+    pub samples: bool,
+    /// Python types of which it is said who holds them.
+    pub holders: Vec<String>,
+    /// Let the run time count its own objects.
+    pub ask_runtime: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            c_heap: true,
+            strings: true,
+            python: true,
+            runtime: true,
+            texts: false,
+            samples: false,
+            holders: Vec::new(),
+            ask_runtime: false,
+        }
+    }
+}
+
+/// A library in whose name a word of a string is found. The string itself need not be kept for that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hint {
+    /// What the string is known by.
+    pub id: String,
+    /// The library.
+    pub library: String,
+}
+
+/// Samples of chunks of each of some sizes.
+const SAMPLES: usize = 3;
+/// Strings whose words are looked for in the names of libraries, those first that hold most.
+const HINTED_MAX: usize = 200;
+
+/// Takes a look. `progress` hears which part is looked at, and how far it is in parts of its size where that is known; it ends the
+/// census of strings when it says `false`.
+///
+/// # Errors
+///
+/// The process ended.
+pub fn take(
+    target: &mut Target,
+    options: &Options,
+    progress: &mut dyn FnMut(&str, Option<f64>) -> bool,
+) -> Result<Look, Error> {
+    let meter = Meter::start();
+    target.refresh()?;
+    let mut look = Look::new(target);
+    progress("counting pages", None);
+    let composition = composition::look(target, &composition::Options::default())?;
+    if composition.uncounted > 0 {
+        look.doubts.push(format!("the pages of {} mappings were not counted", composition.uncounted));
+    }
+    look.composition = Some(composition);
+    look.looked_at.push("memory".to_owned());
+    if options.c_heap {
+        progress("walking the C heap", None);
+        c_heap(target, options, &mut look);
+    }
+    if options.python && python::is_likely(target.mappings()) {
+        progress("walking Python's objects", None);
+        python_heap(target, options, &mut look);
+    }
+    if options.runtime {
+        progress("looking at the run time", None);
+        let options = runtimes::Options { ask_runtime: options.ask_runtime, ..runtimes::Options::default() };
+        look.runtime = runtimes::look(target, &options)?;
+        if look.runtime.is_some() {
+            look.looked_at.push("runtime".to_owned());
+        }
+    }
+    if options.strings {
+        strings(target, options, &mut look, progress);
+    }
+    target.check()?;
+    look.has_contents = options.texts || options.samples;
+    look.cost = meter.cost();
+    Ok(look)
+}
+
+/// Says who holds the objects of some Python types, in a look that was taken just before.
+///
+/// # Errors
+///
+/// The interpreter cannot be read.
+pub fn hold(target: &Target, types: &[String], look: &mut Look) -> Result<(), Error> {
+    let mut heap = python::open(target)?;
+    heap.walk();
+    look.holders = Some(holders::holders(&heap, &Wanted::Types(types.to_vec()), holders::OBJECTS_MAX));
+    Ok(())
+}
+
+fn c_heap(target: &Target, options: &Options, look: &mut Look) {
+    let samples = if options.samples { SAMPLES } else { 0 };
+    match malloc::find(target) {
+        Ok(places) => {
+            let options = malloc::Options { samples, ..malloc::Options::default() };
+            let heap = malloc::look(target, &places, &options);
+            look.doubts.extend(heap.why_not.iter().map(|why| format!("C heap: {why}")));
+            look.c_heap = Some(heap);
+            look.looked_at.push("c-heap".to_owned());
+        }
+        Err(error) => look.doubts.push(format!("C heap: {error}")),
+    }
+}
+
+fn python_heap(target: &Target, options: &Options, look: &mut Look) {
+    let mut heap = match python::open(target) {
+        Ok(heap) => heap,
+        Err(error) => {
+            look.doubts.push(format!("Python: {error}"));
+            return;
+        }
+    };
+    let found = heap.walk();
+    if !found.is_complete {
+        look.doubts.push("Python: not all lists of the collector were followed to their end".to_owned());
+    }
+    look.python = Some(found);
+    look.pymalloc = python::pymalloc::Pymalloc::look(target);
+    if !options.holders.is_empty() {
+        let wanted = Wanted::Types(options.holders.clone());
+        look.holders = Some(holders::holders(&heap, &wanted, holders::OBJECTS_MAX));
+    }
+    look.looked_at.push("python".to_owned());
+}
+
+fn strings(
+    target: &Target,
+    options: &Options,
+    look: &mut Look,
+    progress: &mut dyn FnMut(&str, Option<f64>) -> bool,
+) {
+    let regions = census::Census::default_regions(target);
+    let mut census = census::take(target, &regions, &census::Options::default(), &mut |done, all| {
+        progress("counting strings", (all > 0).then(|| done as f64 / all as f64))
+    });
+    if census.is_stopped {
+        look.doubts.push("strings: the census was ended early".to_owned());
+    }
+    look.hints = hints(&census, look);
+    if !options.texts {
+        hide(&mut census);
+    }
+    look.strings = Some(census);
+    look.looked_at.push("strings".to_owned());
+}
+
+/// Drops all texts. What is counted is known by its hash.
+fn hide(census: &mut census::Census) {
+    census.entries.iter_mut().for_each(|entry| entry.text.clear());
+    census.patterns.iter_mut().for_each(|pattern| pattern.text.clear());
+    census.groups.iter_mut().flat_map(|group| &mut group.members).for_each(|member| member.text.clear());
+}
+
+/// Shorter words are part of too many names.
+const WORD_MIN: usize = 5;
+/// Words of which every system has a library, or a folder.
+const COMMON: &[&str] = &[
+    "linux", "python", "unknown", "object", "string", "default", "system", "error", "local", "share",
+    "packages", "dist", "site", "threads", "lib64", "x86_64",
+];
+
+/// The mapped libraries of which a word of a string is a part of the name.
+fn hints(census: &census::Census, look: &Look) -> Vec<Hint> {
+    let Some(composition) = &look.composition else { return Vec::new() };
+    let program = look.exe.as_deref().unwrap_or_default();
+    let files: Vec<(&str, String)> = composition
+        .parts
+        .iter()
+        .filter(|part| part.kind == Kind::Code)
+        .filter_map(|part| part.name.as_deref())
+        .filter(|path| *path != program)
+        .map(|path| {
+            // A module of Python is called `_core.so`, and its folder says whose it is.
+            let start = path.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at);
+            (path, path[start..].to_ascii_lowercase())
+        })
+        .collect();
+    let library = |text: &str| {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.len() >= WORD_MIN);
+        let mut words = words.map(str::to_ascii_lowercase).filter(|word| !COMMON.contains(&word.as_str()));
+        words.find_map(|word| files.iter().find(|(_, name)| name.contains(&word)))
+    };
+    let hint = |entry: &census::Entry| {
+        let (path, _) = library(&entry.text)?;
+        Some(Hint { id: entry.id.clone(), library: (*path).to_owned() })
+    };
+    census.entries.iter().take(HINTED_MAX).filter_map(hint).collect()
+}
