@@ -26,6 +26,7 @@ pub mod graph;
 pub mod growth;
 pub mod heap;
 pub mod ledger;
+mod looked;
 pub mod lookups;
 pub mod network;
 pub mod page_cache;

@@ -309,6 +309,9 @@ pub struct Culprit {
     /// Address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// What its memory fills with: a type of its run time, or a string.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
 }
 
 /// One link of the chain.

@@ -354,6 +354,7 @@ pub fn culprit(culprit: &Culprit) -> Option<String> {
         ("allocator", &culprit.allocator),
         ("library", &culprit.library),
         ("address", &culprit.address),
+        ("object", &culprit.object),
     ];
     parts.extend(named.into_iter().filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?))));
     (!parts.is_empty()).then(|| parts.join(", "))

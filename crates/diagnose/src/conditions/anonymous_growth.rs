@@ -162,12 +162,12 @@ fn next(finding: &Finding) -> Vec<Next> {
     let pid = finding.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
     vec![
         Next {
-            measure: "who asks for the memory: the stacks of its page faults".to_owned(),
-            command: format!("mitra capture faults --pid {pid}"),
+            measure: "what its heap is made of, and what grows in it".to_owned(),
+            command: format!("mitra inspect heap {pid} --watch 10m"),
         },
         Next {
-            measure: "which of its mappings grows".to_owned(),
-            command: format!("cat /proc/{pid}/smaps > before; sleep 60; cat /proc/{pid}/smaps > after"),
+            measure: "who asks for the memory: the stacks of the page faults that make it grow".to_owned(),
+            command: format!("mitra capture growth {pid}"),
         },
     ]
 }

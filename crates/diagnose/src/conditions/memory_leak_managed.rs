@@ -7,6 +7,7 @@ use mitra_model::report::{Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::heap;
+use crate::looked::{self, Looked};
 use crate::view::View;
 use crate::words;
 
@@ -16,7 +17,22 @@ pub const CONDITION: Condition = Condition {
     title: "objects of the run time become ever more",
     role: Role::Root,
     area: "growth",
-    needs: &["census.bytes", "census.count", "census.tool", "mapping.rss"],
+    needs: &[
+        "census.bytes",
+        "census.count",
+        "census.tool",
+        "mapping.rss",
+        "task.rss_anon",
+        "task.swap",
+        "mem.total",
+        "mem.available",
+        "mem.free",
+        "psi.memory_some",
+        "vm.pgscan_kswapd",
+        "vm.pgscan_direct",
+        "vm.pswpout",
+        "vm.oom_kill",
+    ],
     observe,
     remedies,
     next,
@@ -27,10 +43,23 @@ pub const CONDITION: Condition = Condition {
 const LARGE: f64 = 1e8;
 /// Twice as much as at the start is growth.
 const GROWN: f64 = 2.0;
+/// Types that are told of.
+const TYPES_TOLD: usize = 3;
 /// Of what the process holds the run time knows half.
 const MANAGED_SHARE: f64 = 0.5;
 
 fn observe(view: &View<'_>) -> Observation {
+    match looked::of(view) {
+        Some(Ok(looked)) if looked.is_managed() => return Observation::Active(Box::new(seen(view, &looked))),
+        Some(Ok(looked)) => {
+            return Observation::Inactive(match looked.managed_share() {
+                Some(share) => format!("the run time knows of {} of what grew", words::percent(share)),
+                None => "the process has no run time that was looked into".to_owned(),
+            });
+        }
+        Some(Err(otherwise)) => return otherwise,
+        None => {}
+    }
     let Some(managed) = heap::managed(view) else {
         return Observation::CannotTell("a census of the heap: guppy, jcmd GC.class_histogram".to_owned());
     };
@@ -69,6 +98,22 @@ fn observe(view: &View<'_>) -> Observation {
     Observation::Active(Box::new(finding))
 }
 
+/// What a look into the growing process found.
+fn seen(view: &View<'_>, looked: &Looked<'_, '_>) -> Finding {
+    let mut finding = looked.finding(view);
+    if let Some((name, bytes)) = looked.now.managed {
+        let share = words::percent(looked.managed_share().unwrap_or_default());
+        finding.remarks.push(format!("{name} knows of {}, {share} of what grew", words::bytes(bytes)));
+    }
+    let types = looked.most(|look| &look.types);
+    finding.remarks.extend(types.iter().skip(1).take(TYPES_TOLD).map(|(_, text)| format!("objects: {text}")));
+    if let Some((name, text)) = types.first() {
+        finding.statement.push_str(&format!("; most of all {text}"));
+        finding.culprit.object = Some(format!("type {name}"));
+    }
+    finding
+}
+
 fn remedies(_: &Finding) -> Vec<Remedy> {
     vec![Remedy {
         action: "find what refers to the objects: a cache without a limit, a list that only grows".to_owned(),
@@ -81,6 +126,6 @@ fn remedies(_: &Finding) -> Vec<Remedy> {
 fn next(_: &Finding) -> Vec<Next> {
     vec![Next {
         measure: "what refers to the objects".to_owned(),
-        command: "guppy: hp.heap()[0].byrcs, hp.heap()[0].shpaths; jcmd PID GC.heap_dump".to_owned(),
+        command: "mitra inspect heap PID --holders TYPE; jcmd PID GC.heap_dump".to_owned(),
     }]
 }

@@ -3,11 +3,15 @@
 //! The process is large, the heap that its run time manages is small: what lies between belongs to libraries in C. The
 //! mapping that grows is named, because a process has several; and the objects in it are known by the strings that they
 //! hold, when those become more with the work done. A warm-up levels off, a leak does not.
+//!
+//! In a recording the recorder itself looks into a process that grows (a capture of kind `heap`, at most once an hour). What the
+//! allocator holds without use was freed: that is fragmentation, and no leak.
 
 use mitra_model::report::{Evidence, Next, Remedy};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::heap::{self, Grown, Managed, Region};
+use crate::looked::{self, Looked};
 use crate::view::View;
 use crate::words;
 
@@ -24,6 +28,16 @@ pub const CONDITION: Condition = Condition {
         "census.bytes",
         "census.count",
         "census.tool",
+        "task.rss_anon",
+        "task.swap",
+        "mem.total",
+        "mem.available",
+        "mem.free",
+        "psi.memory_some",
+        "vm.pgscan_kswapd",
+        "vm.pgscan_direct",
+        "vm.pswpout",
+        "vm.oom_kill",
     ],
     observe,
     remedies,
@@ -41,10 +55,23 @@ const GROWN: f64 = 2.0;
 
 /// A heap that a leak has made large is half as large again at least; less is the noise of any work.
 const LEAST_GROWTH: f64 = 1.5;
+/// Strings that are told of.
+const STRINGS_TOLD: usize = 3;
 /// A program's own text and tables hold a string some hundred times at most.
 const REPEATED: f64 = 1e5;
 
 fn observe(view: &View<'_>) -> Observation {
+    match looked::of(view) {
+        Some(Ok(looked)) if !looked.is_managed() => {
+            return Observation::Active(Box::new(seen(view, &looked)));
+        }
+        Some(Ok(looked)) => {
+            let share = words::percent(looked.managed_share().unwrap_or_default());
+            return Observation::Inactive(format!("the run time knows of {share} of what grew"));
+        }
+        Some(Err(otherwise)) => return otherwise,
+        None => {}
+    }
     let regions = heap::regions(view);
     let managed = heap::managed(view);
     let census = heap::census(view);
@@ -95,6 +122,32 @@ fn observe(view: &View<'_>) -> Observation {
         }
     }
     Observation::Active(Box::new(finding(view, &regions, managed.as_ref(), &grown, &census)))
+}
+
+/// What a look into the growing process found.
+fn seen(view: &View<'_>, looked: &Looked<'_, '_>) -> Finding {
+    let mut finding = looked.finding(view);
+    let now = &looked.now;
+    if let Some((name, share)) = now.managed.map(|(name, _)| name).zip(looked.managed_share()) {
+        finding.remarks.push(format!(
+            "only {} of it is known to {name}, so its garbage collector cannot be the cause",
+            words::percent(share)
+        ));
+        finding.confidence = 0.9;
+    }
+    if let Some(in_use) = now.in_use {
+        finding.remarks.push(format!("the C heap has given out {}", words::bytes(in_use)));
+    }
+    let strings = looked.most(|look| &look.strings);
+    finding
+        .remarks
+        .extend(strings.iter().skip(1).take(STRINGS_TOLD).map(|(_, text)| format!("in its memory: {text}")));
+    if let Some((name, text)) = strings.first() {
+        finding.statement.push_str(&format!("; most of all {text}"));
+        finding.culprit.object = Some(format!("string {name}"));
+    }
+    finding.culprit.library = now.strings.iter().find_map(|kind| library(kind.name));
+    finding
 }
 
 /// Resident bytes of all heap mappings, on the good side and now; `None` where only one side is known.
@@ -222,7 +275,8 @@ fn next(finding: &Finding) -> Vec<Next> {
     }
     vec![Next {
         measure: "which objects become more: count the strings in the region now and later".to_owned(),
-        command: "gdb -p PID -batch -ex 'dump memory heap.bin START END'; strings heap.bin | sort | uniq -c | sort -n | tail"
-            .to_owned(),
+        command:
+            "mitra inspect heap PID --strings --save before.json, and later again with --diff before.json"
+                .to_owned(),
     }]
 }

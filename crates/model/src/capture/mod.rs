@@ -4,6 +4,7 @@
 //! what it cost, tables, histograms and stacks. [`Captured`] is what is stored and printed; [`Raw`] is the same
 //! before the addresses of its stacks have names.
 
+pub mod heap;
 mod leaves;
 mod profile;
 

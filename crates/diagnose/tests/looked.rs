@@ -1,0 +1,129 @@
+//! What a look into a growing process tells: a leak in native code, objects of the run time, or no leak at all.
+
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "each test program uses its own part of the support")]
+mod support;
+
+use mitra_model::capture::heap::{self, Row};
+use mitra_model::capture::{Captured, Ended};
+use mitra_model::report::Report;
+use mitra_model::time::SECOND;
+use support::{HEALTHY, INCIDENT, Machine, START, ids, row};
+
+const N: usize = HEALTHY + INCIDENT + 20;
+const MB: f64 = 1e6;
+
+/// A process that grows by two gigabytes until little is left.
+fn growing() -> Machine {
+    let ramp = |from: f64, to: f64| -> Vec<f64> {
+        (0..N)
+            .map(|i| from + (to - from) * i.saturating_sub(HEALTHY).min(INCIDENT) as f64 / INCIDENT as f64)
+            .collect()
+    };
+    let mut m = Machine::idle();
+    m.set.host.memory_bytes = 24_000_000_000;
+    m.values("mem.available", "", 0, ramp(3000.0 * MB, 900.0 * MB));
+    m.values("mem.anon", "", 0, ramp(400.0 * MB, 2_400.0 * MB));
+    m.task(70, "python3", 0).values("task.rss_anon", &row(70), 0, ramp(20e6 / 4096.0, 2_020e6 / 4096.0));
+    m
+}
+
+/// A look at it in some second.
+fn look(m: &mut Machine, second: usize, rows: &[(Row<'_>, u64, f64)]) {
+    let mut captured = Captured {
+        kind: heap::KIND.to_owned(),
+        since_real: START + second as i64 * SECOND,
+        seconds: 2.0,
+        ended: Ended::Time,
+        ..Captured::default()
+    };
+    for (what, count, mb) in rows {
+        heap::add(&mut captured, 70, "python3", *what, *count, (mb * MB) as u64);
+    }
+    m.event(second, captured.event(None).kind);
+}
+
+/// Why a condition was ruled out.
+fn refuted<'a>(report: &'a Report, id: &str) -> &'a str {
+    let incident = &report.incidents[0];
+    incident.ruled_out.iter().find(|r| r.condition == id).map_or("", |r| r.because.as_str())
+}
+
+#[test]
+fn what_the_interpreter_does_not_know_of_leaks_in_native_code() {
+    let mut m = growing();
+    look(
+        &mut m,
+        HEALTHY + INCIDENT - 2,
+        &[
+            (Row::Resident, 0, 1_900.0),
+            (Row::InUse, 4_000_000, 1_850.0),
+            (Row::Free, 100, 5.0),
+            (Row::Managed("CPython 3.11"), 500_000, 58.0),
+            (Row::Text("couchbase.context_info"), 2_000_000, 44.0),
+            (Row::Type("dict"), 900, 2.0),
+        ],
+    );
+    let report = m.explain();
+    assert_eq!(ids(&report), ["memory-leak-native"]);
+    let root = &report.incidents[0].root_cause;
+    assert_eq!((root.culprit.pid, root.culprit.library.as_deref()), (Some(70), Some("couchbase")));
+    assert_eq!(root.culprit.object.as_deref(), Some("string couchbase.context_info"));
+    assert!(
+        refuted(&report, "memory-leak-managed").contains("knows of 3.1 %"),
+        "{:?}",
+        report.incidents[0].ruled_out
+    );
+}
+
+#[test]
+fn what_it_knows_of_is_told_with_its_type_and_holder() {
+    let mut m = growing();
+    let then = [
+        (Row::Resident, 0, 300.0),
+        (Row::Managed("CPython 3.11"), 400_000, 200.0),
+        (Row::Type("str"), 300_000, 100.0),
+        (Row::Type("app.Session"), 10_000, 20.0),
+    ];
+    let now = [
+        (Row::Resident, 0, 1_900.0),
+        (Row::Managed("CPython 3.11"), 9_000_000, 1_700.0),
+        (Row::Type("app.Session"), 900_000, 1_500.0),
+        (Row::Holder("values of app.CACHE"), 0, 0.0),
+        (Row::Type("str"), 300_000, 100.0),
+    ];
+    look(&mut m, HEALTHY + 8, &then);
+    look(&mut m, HEALTHY + INCIDENT - 2, &now);
+    let report = m.explain();
+    assert_eq!(ids(&report), ["memory-leak-managed"]);
+    let root = &report.incidents[0].root_cause;
+    assert_eq!(root.culprit.object.as_deref(), Some("type app.Session"));
+    let all = format!("{:?}", report.incidents[0]);
+    assert!(all.contains("held by values of app.CACHE") && all.contains("after 10.0 k"), "{all}");
+}
+
+#[test]
+fn what_the_allocator_holds_without_use_is_no_leak() {
+    let mut m = growing();
+    let rows = [
+        (Row::Resident, 0, 1_900.0),
+        (Row::InUse, 40_000, 200.0),
+        (Row::Free, 4_000_000, 1_600.0),
+        (Row::Managed("CPython 3.11"), 500_000, 58.0),
+    ];
+    look(&mut m, HEALTHY + INCIDENT - 2, &rows);
+    let report = m.explain();
+    // Memory ran short all the same, and this process took it.
+    assert_eq!(ids(&report), ["anonymous-growth"]);
+    assert!(refuted(&report, "memory-leak-native").contains("fragmentation"));
+}
+
+#[test]
+fn a_warm_up_is_no_leak_whatever_was_found() {
+    let mut m = Machine::idle();
+    m.set.host.memory_bytes = 24_000_000_000;
+    let level: Vec<f64> = (0..N).map(|i| if i < HEALTHY { 5e3 } else { 5e5 }).collect();
+    m.task(70, "python3", 0).values("task.rss_anon", &row(70), 0, level);
+    look(&mut m, HEALTHY + 8, &[(Row::Resident, 0, 1_900.0), (Row::Text("a.b"), 1_000_000, 900.0)]);
+    assert_eq!(ids(&m.explain()), Vec::<&str>::new());
+}
