@@ -14,6 +14,7 @@ const PROGRAMS: &[&str] = &[
     "capture_offcpu",
     "capture_oncpu",
     "capture_faults",
+    "capture_growth",
     "capture_cache",
     "capture_lookups",
     "capture_syscalls",
@@ -22,7 +23,8 @@ const PROGRAMS: &[&str] = &[
     "capture_fork",
     "capture_trace",
 ];
-const HEADERS: &[&str] = &["kernel.h", "record.h", "clock.h", "net.h", "capture.h", "calls.h", "names.h"];
+const HEADERS: &[&str] =
+    &["kernel.h", "record.h", "clock.h", "net.h", "capture.h", "chain.h", "calls.h", "names.h"];
 const INSTALL: &str = "apt-get install clang libbpf-dev";
 
 fn main() {

@@ -36,6 +36,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
 
 /// Suspicions that no recording shows to be right.
 const UNSEEN: &[(&str, Unseen)] = &[
+    ("process-grows", Unseen::Silent("in none of them does a process grow in each of twenty seconds")),
     (
         "switches-without-work",
         Unseen::Silent("the threads there fall asleep 5,000 times in a second at most"),

@@ -1,10 +1,12 @@
 /*
- * A heap to look into: `heap MIB` fills so many mebibytes with malloc and prints what of it is planted, then "ready". It ends
- * when its input does; the kernel kills it when its parent ends.
+ * A heap to look into: `heap MIB usual|dense` fills so many mebibytes with malloc and prints what of it is planted, then "ready".
+ * It ends when its input does; the kernel kills it when its parent ends.
  *
- * By bytes, about a third is binary: nodes of pointers and small numbers, doubles, and buffers that look compressed. Two thirds
- * are strings in chunks of their own: words of a vocabulary after Zipf, keys and lines with a number each, JSON documents, UTF-8
- * and UTF-16. Five strings are the leak: of each, as many copies as there are objects, one per 4 KiB of the heap.
+ * The dense one is a third binary (nodes of pointers and small numbers, doubles, buffers that look compressed) and two thirds
+ * strings in chunks of their own: words of a vocabulary after Zipf, keys and lines with a number each, JSON documents, UTF-8 and
+ * UTF-16. The usual one has the same, and as much again and half as much of what programs hold beside it: buffers with a request
+ * in front and zeros behind, and hash tables of which a quarter is taken. Five strings are the leak: of each as many copies as
+ * there are objects, one for 4 KiB of the heap.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -103,6 +105,24 @@ static void document(void)
 	keep(text, length);
 }
 
+static void buffer(void)
+{
+	char *chunk = get(4096);
+
+	memset(chunk, 0, 4096);
+	snprintf(chunk, 4096, "GET /v1/%s/%llu HTTP/1.1\r\nHost: %s.example.com\r\nX-Request-Id: %016llx\r\nAccept: */*\r\n\r\n", word(),
+		 (unsigned long long)(dice() % 1000000), word(), (unsigned long long)dice());
+}
+
+static void table(void)
+{
+	uint64_t *chunk = get(2048);
+
+	memset(chunk, 0, 2048);
+	for (int i = 0; i < 64; i++)
+		chunk[dice() % 256] = (uintptr_t)words[dice() % WORDS];
+}
+
 static void wide(const char *text)
 {
 	size_t length = strlen(text);
@@ -121,6 +141,7 @@ int main(int argc, char **argv)
 		"com.example.client.Connection",
 	};
 	size_t wanted = (size_t)(argc > 1 ? atol(argv[1]) : 64) << 20;
+	int is_dense = argc > 2 && strcmp(argv[2], "dense") == 0;
 	unsigned long objects = 0;
 	char text[256];
 
@@ -151,6 +172,10 @@ int main(int argc, char **argv)
 			wide(word());
 		if (dice() % 8 == 0)
 			document();
+		if (!is_dense && dice() % 4 == 0)
+			buffer();
+		if (!is_dense && dice() % 3 == 0)
+			table();
 		if (filled / 4096 > objects) {
 			for (size_t i = 0; i < sizeof(leak) / sizeof(*leak); i++)
 				keep(leak[i], strlen(leak[i]));

@@ -1,6 +1,8 @@
 //! `mitra capture` as a program: what was kept is listed, read and drawn; what cannot be done is said. Arming itself needs
 //! root, and is skipped with a word otherwise.
 
+#[path = "capture/growth.rs"]
+mod growth;
 #[path = "capture/runtimes.rs"]
 mod runtimes;
 
@@ -71,7 +73,8 @@ fn kept(dir: &Path) {
         seconds: 2.0,
         ..Captured::default()
     };
-    let raw = Raw { captured: header, weight: Some(("time off CPU", "s")), stacks: vec![stack] };
+    let raw =
+        Raw { captured: header, weight: Some(("time off CPU", "s")), stacks: vec![stack], ..Raw::default() };
     let captured = raw.resolve(&mut |stack| stack.user.iter().rev().map(|a| format!("f{a}")).collect());
     store_capture(dir, &captured).unwrap();
 }

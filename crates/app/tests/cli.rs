@@ -8,6 +8,8 @@ mod files;
 mod geometry;
 #[path = "cli/harness.rs"]
 mod harness;
+#[path = "cli/inspect.rs"]
+mod inspect;
 #[path = "cli/live.rs"]
 mod live;
 #[path = "cli/parquet.rs"]

@@ -194,12 +194,15 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, IMAGE_RING_BYTES);
 } image_ring SEC(".maps");
+/* A probe that keeps stacks by itself (chain.h) has the programs of processes all the same. */
+#ifndef CAPTURE_WITH_CHAINS
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
 	__uint(max_entries, STACKS);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, STACK_DEPTH * sizeof(__u64));
 } stacks SEC(".maps");
+#endif
 
 /* 0: a thread of the kernel, which has no program. */
 static __always_inline __u32 current_image(void)
@@ -229,6 +232,8 @@ static __always_inline __u32 current_image(void)
 	return id;
 }
 
+#ifndef CAPTURE_WITH_CHAINS
+
 #define EEXIST 17
 
 /* The number of the stack of the running thread; negative: it has none, or there was no room. */
@@ -245,6 +250,7 @@ static __always_inline __s32 current_stack(void *ctx, __u64 flags)
 	return id;
 }
 
+#endif /* CAPTURE_WITH_CHAINS */
 #endif /* CAPTURE_WITHOUT_STACKS */
 
 #endif

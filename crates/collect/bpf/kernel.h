@@ -100,6 +100,7 @@ struct task_delay_info {
 
 struct percpu_counter {
 	__s64 count;
+	__s32 *counters; /* of each CPU */
 };
 
 /* enum without a name in linux/mm_types_task.h; these values since 4.5. */

@@ -11,6 +11,8 @@ mod calls;
 mod cost;
 #[path = "capture_kinds/groups.rs"]
 mod groups;
+#[path = "capture_kinds/growth.rs"]
+mod growth;
 #[path = "capture_kinds/sockets.rs"]
 mod sockets;
 #[path = "capture_kinds/waits.rs"]

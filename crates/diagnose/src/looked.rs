@@ -44,6 +44,8 @@ pub struct Kind<'a> {
     pub bytes: f64,
     /// Who holds them.
     pub holder: Option<&'a str>,
+    /// The library whose they seem to be.
+    pub library: Option<&'a str>,
 }
 
 /// A process that grows and was looked into.
@@ -81,7 +83,7 @@ fn look<'a>(event: &'a Event) -> Option<Look<'a>> {
         region: None,
     };
     for row in tops {
-        let kind = |name| Kind { name, count: row.count, bytes: row.amount, holder: None };
+        let kind = |name| Kind { name, count: row.count, bytes: row.amount, holder: None, library: None };
         match Row::parse(&row.what) {
             Some(Row::Resident) => look.resident = row.amount,
             Some(Row::InUse) => look.in_use = Some(row.amount),
@@ -94,6 +96,11 @@ fn look<'a>(event: &'a Event) -> Option<Look<'a>> {
                 }
             }
             Some(Row::Text(text)) => look.strings.push(kind(text)),
+            Some(Row::Library(path)) => {
+                if let Some(last) = look.strings.last_mut() {
+                    last.library = Some(path);
+                }
+            }
             Some(Row::Region(name)) => look.region = Some(name),
             None => {}
         }
@@ -227,7 +234,9 @@ impl<'a> Looked<'_, 'a> {
                 let (was, less) =
                     before(kind.name).map_or((None, 0.0), |(count, bytes)| (Some(count), bytes));
                 let was = was.map_or(String::new(), |was| format!(" after {}", words::count(was)));
-                let holder = kind.holder.map_or(String::new(), |holder| format!(", held by {holder}"));
+                let of =
+                    |what: Option<&str>, word| what.map_or(String::new(), |name| format!(", {word} {name}"));
+                let holder = of(kind.holder, "held by") + &of(kind.library, "as in the name of");
                 let text = format!(
                     "{} {} times{was}, {}{holder}",
                     kind.name,

@@ -232,6 +232,18 @@ pub const SUSPICIONS: &[Suspicion] = &[
         why: "One segment in a hundred lost halves what a connection over a long way carries, and each waits 200 ms or more \
               where it is the last one.",
     },
+    Suspicion {
+        name: "process-grows",
+        suspects: "memory-leak-native",
+        when: "bytes(task.rss_anon) > 100MiB and bytes(rate(task.rss_anon)) > 256KiB/s for 20s",
+        arm: &["heap"],
+        pid_of: "culprit",
+        seconds: 5.0,
+        cool_down_s: 3600.0,
+        why: "A quarter of a megabyte more in each of twenty seconds is a gigabyte in an hour. A program that starts takes its \
+              memory faster and is done; one that takes some at each request grows in bursts. What it is is told by a look into \
+              its heap, which costs some CPU seconds: so at most one an hour.",
+    },
 ];
 
 /// The rules of the table.

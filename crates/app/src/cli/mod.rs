@@ -2,6 +2,7 @@
 
 mod about;
 mod explain;
+mod inspect;
 mod probes;
 mod record;
 mod rules;
@@ -17,6 +18,9 @@ pub use about::{
     CompletionsArgs, ConditionsArgs, DocsArgs, DoctorArgs, GraphFormat, ManArgs, MetricsArgs, XfsGeometryArgs,
 };
 pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
+pub use inspect::{
+    HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
+};
 pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
@@ -77,6 +81,8 @@ pub enum Command {
     Live(LiveArgs),
     /// Arm a probe that costs too much to run always: off-CPU time, CPU time, page faults, … by stack
     Capture(CaptureArgs),
+    /// Look into the memory of a running process, from outside and without stopping it
+    Inspect(InspectArgs),
     /// Read files and settings of this machine into the index, once or as a service
     Index(IndexArgs),
     /// Ask the index: documents, hosts or values, today or on any day

@@ -19,6 +19,9 @@ pub struct CaptureArgs {
     /// What: offcpu, oncpu, faults, …; --list shows all
     #[arg(value_name = "KIND", required_unless_present_any = ["list", "show"])]
     pub kind: Option<String>,
+    /// Only this process, as --pid
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["pid", "list", "show"])]
+    pub process: Option<u32>,
     /// List the kinds, with what they cost
     #[arg(long, conflicts_with = "show")]
     pub list: bool,
@@ -76,7 +79,7 @@ pub struct CaptureArgs {
 }
 
 /// `mitra armed`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ArmedArgs {
     /// Where to.
     #[command(flatten)]

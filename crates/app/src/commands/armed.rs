@@ -25,10 +25,12 @@ mod bpf {
     use anyhow::{Context, Result, anyhow};
     use mitra_collect::capture::{Armed, Capture};
     use mitra_inspect::Symbols;
+    use mitra_model::capture::heap;
     use mitra_model::{Event, EventKind};
     use mitra_rules::Probe;
 
     use crate::cli::ArmedArgs;
+    use crate::commands::learner::Learner;
     use crate::commands::print;
     use crate::commands::unnamed::Unnamed;
     use crate::escalation::probes;
@@ -41,16 +43,45 @@ mod bpf {
     pub fn run(args: &ArmedArgs) -> Result<()> {
         signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
         let dir = place::archive_dir(&args.archive)?;
-        let mut watch =
-            Watch { dir, armed: Vec::new(), stored: Vec::new(), symbols: Symbols::new(), looks: 0 };
+        let mut watch = Watch {
+            dir,
+            armed: Vec::new(),
+            stored: Vec::new(),
+            symbols: Symbols::new(),
+            learner: Learner::default(),
+            looks: 0,
+        };
+        let mut looks = Vec::new();
         for text in &args.probes {
+            if Probe::parse(text).is_some_and(|probe| probe.kind == heap::KIND) {
+                let args = args.clone();
+                looks.push(std::thread::spawn(move || look(&args)));
+                continue;
+            }
             // What cannot be armed keeps nothing else from being armed.
             match arm(args, text) {
                 Ok(one) => watch.armed.push(one),
                 Err(error) => say_unavailable(text, &error)?,
             }
         }
-        watch.until_all_have_ended()
+        let result = watch.until_all_have_ended();
+        looks.into_iter().fold(result, |result, look| {
+            result.and(look.join().unwrap_or_else(|_| Err(anyhow!("the look into the heap failed"))))
+        })
+    }
+
+    /// Looks into the heap of the process that is meant, once.
+    fn look(args: &ArmedArgs) -> Result<()> {
+        let Some(pid) = args.pid else {
+            return say_unavailable(heap::KIND, &anyhow!("it is of one process"));
+        };
+        let captured = match crate::escalation::heap::capture(pid, args.pid_began, &args.why) {
+            Ok(captured) => captured,
+            Err(error) => return say_unavailable(heap::KIND, &error),
+        };
+        let dir = place::archive_dir(&args.archive)?;
+        let file = mitra_archive::store_capture(&dir, &captured).context("what the look found is lost")?;
+        say(&captured.event(Some(file)))
     }
 
     fn is_stopped() -> bool {
@@ -64,6 +95,7 @@ mod bpf {
         /// With the names of their files.
         stored: Vec<(String, Unnamed)>,
         symbols: Symbols,
+        learner: Learner,
         looks: u32,
     }
 
@@ -92,7 +124,7 @@ mod bpf {
         fn look(&mut self) -> Vec<Armed> {
             self.looks += 1;
             let is_next_second = self.looks.is_multiple_of(10);
-            let symbols = &mut self.symbols;
+            let (symbols, learner) = (&mut self.symbols, &mut self.learner);
             let has_ended = |one: &mut Armed| {
                 let has_ended = one.poll().is_some();
                 let images = one.take_images();
@@ -100,6 +132,7 @@ mod bpf {
                 if !images.is_empty() || is_next_second {
                     one.charge(|| symbols.remember(&images));
                 }
+                learner.look(one);
                 has_ended || is_stopped()
             };
             self.armed.extract_if(.., has_ended).collect()

@@ -81,6 +81,7 @@ mod probes {
     use serde_json::json;
 
     use super::*;
+    use crate::commands::learner::Learner;
     use crate::commands::unnamed::Unnamed;
     use crate::render::table::{Align, Table};
     use crate::render::units;
@@ -88,6 +89,8 @@ mod probes {
 
     /// Between two looks. Programs that begin and end within it leave addresses without names.
     const LOOK_EVERY: Duration = Duration::from_millis(50);
+    /// As long as there are stacks that the probes cannot follow.
+    const LEARN_EVERY: Duration = Duration::from_millis(5);
     /// Between two lines of progress.
     const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -186,7 +189,7 @@ mod probes {
             return Err(usage(format!("there is no capture of kind {name:?}; there are {}", names())));
         }
         let mut request = Request::new(name, args.seconds, &args.why);
-        request.pid = args.pid;
+        request.pid = args.pid.or(args.process);
         request.comm.clone_from(&args.comm);
         request.cgroup.clone_from(&args.cgroup);
         request.min = args.min.unwrap_or_default();
@@ -205,7 +208,7 @@ mod probes {
 
     /// Watches until it is over, or somebody interrupts; what was seen until then is whole.
     fn until_it_ends(mut armed: Armed, request: &Request, symbols: &mut Symbols) -> Raw {
-        let mut told = Instant::now();
+        let (mut told, mut learner) = (Instant::now(), Learner::default());
         while armed.poll().is_none() && !STOP.load(std::sync::atomic::Ordering::Relaxed) {
             remember(symbols, &mut armed);
             if told.elapsed() >= TELL_EVERY {
@@ -219,9 +222,11 @@ mod probes {
                     units::grouped(events as f64)
                 ));
             }
-            std::thread::sleep(LOOK_EVERY);
+            let has_learned = learner.look(&mut armed);
+            std::thread::sleep(if has_learned { LEARN_EVERY } else { LOOK_EVERY });
         }
         remember(symbols, &mut armed);
+        learner.look(&mut armed);
         armed.finish()
     }
 

@@ -11,6 +11,9 @@ mod dump;
 mod explain;
 mod export;
 mod import;
+mod inspect;
+#[cfg(feature = "bpf")]
+mod learner;
 mod man;
 mod metrics;
 mod record;
@@ -32,6 +35,7 @@ use crate::cli::{Cli, Command};
 use crate::render::style::Style;
 
 pub use explain::{explain, title};
+pub use inspect::{Grown, Recorded};
 
 /// Runs the command that was asked for.
 pub fn run(cli: Cli) -> Result<()> {
@@ -40,6 +44,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Record(args) => record::run(&args),
         Command::Explain(args) => explain::run(&args, &style),
         Command::Capture(args) => capture::run(&args, &style),
+        Command::Inspect(args) => inspect::run(&args, &style),
         Command::Compare(args) => compare::run(&args, &style),
         Command::Import(args) => import::run(&args),
         Command::Live(args) => crate::live::run(&args, cli.color),

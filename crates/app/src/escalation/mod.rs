@@ -4,6 +4,8 @@
 //! information and reads symbols, which takes memory and time that a recorder must not take. It stores what the probes
 //! saw in the archive and prints one event for each, which becomes part of the next frame.
 
+#[cfg(feature = "bpf")]
+pub mod heap;
 mod job;
 mod plan;
 pub mod probes;

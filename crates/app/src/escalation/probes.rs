@@ -4,6 +4,7 @@ use std::time::Duration;
 
 #[cfg(feature = "bpf")]
 use mitra_collect::capture::{Request, kind, kinds};
+use mitra_model::capture::heap;
 use mitra_rules::Probe;
 
 use crate::when::duration;
@@ -13,7 +14,7 @@ const D_ONLY: &str = "d-only";
 /// Only what lasts at least so long, where the kind knows of it.
 const MIN: &str = "min";
 /// Kinds that watch one process: a rule that arms one has to say which.
-const OF_ONE_PROCESS: &[&str] = &["trace"];
+const OF_ONE_PROCESS: &[&str] = &["growth", "trace", heap::KIND];
 
 /// The kinds of probes with what a rule may say to each; none where this program has none. Whose events count is the matter
 /// of `pid-of`.
@@ -24,7 +25,8 @@ pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
         let filters = [D_ONLY, MIN].into_iter().filter(|name| kind.filters.contains(name));
         filters.chain(kind.options.iter().map(|(name, _)| *name)).collect()
     };
-    kinds().iter().map(|kind| (kind.name, options(kind))).collect()
+    let own = [(heap::KIND, Vec::new())];
+    kinds().iter().map(|kind| (kind.name, options(kind))).chain(own).collect()
 }
 
 /// The kinds of probes with their options; none where this program has none.
@@ -100,6 +102,7 @@ mod tests {
             ("offcpu d-only=yes", "d-only has no value"),
             ("faults every", "every wants a value"),
             ("trace calls=5", "trace is of one process: say which by pid-of"),
+            ("heap", "heap is of one process: say which by pid-of"),
         ] {
             assert!(said(text, false).contains(says), "{text}: {}", said(text, false));
         }

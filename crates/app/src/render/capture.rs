@@ -155,9 +155,12 @@ fn histogram_text(histogram: &CaptureHistogram, style: &Style) -> String {
 fn heaviest(profile: &Profile, style: &Style) -> String {
     let total: f64 = profile.stacks.iter().map(|stack| stack.weight).sum();
     let mut page = Page::new(style);
-    for stack in profile.stacks.iter().take(STACKS).filter(|_| total > 0.0) {
-        let weight =
-            if profile.unit == "s" { words::seconds(stack.weight) } else { units::grouped(stack.weight) };
+    for stack in profile.stacks.iter().take(STACKS).filter(|stack| stack.weight > 0.0) {
+        let weight = match profile.unit.as_str() {
+            "s" => words::seconds(stack.weight),
+            "B" => words::bytes(stack.weight),
+            _ => units::grouped(stack.weight),
+        };
         let tag = if stack.tag.is_empty() { String::new() } else { format!(", {}", stack.tag) };
         let share = percent(stack.weight / total);
         page.heading(&format!(
@@ -237,6 +240,7 @@ mod tests {
                 ..Captured::default()
             },
             weight: Some(("time off CPU", "s")),
+            beside: "",
             stacks: vec![stack("a;b", &[2, 1], 1.5), stack("a;b", &[2, 1], 0.25), stack("c", &[], 1e-9)],
         };
         raw.resolve(&mut |stack| stack.user.iter().rev().map(|a| format!("f{a}")).collect())

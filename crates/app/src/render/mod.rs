@@ -6,6 +6,7 @@ pub mod compare;
 #[cfg(test)]
 pub mod examples;
 pub mod html;
+pub mod inspect;
 pub mod page;
 pub mod proof;
 pub mod sources;

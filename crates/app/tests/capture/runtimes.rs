@@ -120,7 +120,7 @@ print(platform.python_version(), platform.machine(), names, frames)
 "#;
 
 /// A CPython that can write names, and whether it keeps frame pointers.
-fn python_that_writes_names() -> Option<(&'static str, bool)> {
+pub fn python_that_writes_names() -> Option<(&'static str, bool)> {
     let mut others = Vec::new();
     for program in ["python3", "python3.14", "python3.13", "python3.12"] {
         let said = prints(program, &["-c", BUILD]);

@@ -13,6 +13,7 @@ const COMMANDS: &[&str] = &[
     "import",
     "live",
     "capture",
+    "inspect",
     "dump",
     "status",
     "export",

@@ -12,6 +12,7 @@ const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 const BPF_MAP_GET_NEXT_KEY: libc::c_long = 4;
+const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
 const BPF_MAP_LOOKUP_AND_DELETE_ELEM: libc::c_long = 21;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_CREATE: libc::c_long = 28;
@@ -53,6 +54,19 @@ struct MapAttr {
     pad: u32,
     key: u64,
     value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct BatchAttr {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    /// The kernel writes here how many it has read.
+    count: Cell<u32>,
+    map_fd: u32,
+    elem_flags: u64,
     flags: u64,
 }
 
@@ -263,6 +277,49 @@ impl<K: Plain, V: Plain> MapReader<K, V> {
             }
             key = Some(next);
         }
+        Ok(entries)
+    }
+
+    /// As [`MapReader::entries`], many in one call; of hash maps with one copy. Kernels without that call (it came with 5.6) are
+    /// asked one by one.
+    pub(crate) fn entries_at_once(&mut self, max: usize) -> io::Result<Vec<(K, V)>> {
+        const AT_ONCE: usize = 4096;
+        let mut keys = vec![zeroed::<K>(); AT_ONCE];
+        let mut values = vec![zeroed::<V>(); AT_ONCE];
+        let mut entries = Vec::new();
+        // Where the next call goes on, as the kernel counts: of hash maps 4 bytes.
+        let (mut from, mut next) = (0_u64, 0_u64);
+        let mut is_first = true;
+        while entries.len() < max {
+            let attr = BatchAttr {
+                in_batch: if is_first { 0 } else { address(&from) },
+                out_batch: std::ptr::from_mut(&mut next).expose_provenance() as u64,
+                keys: keys.as_mut_ptr().expose_provenance() as u64,
+                values: values.as_mut_ptr().expose_provenance() as u64,
+                count: Cell::new(AT_ONCE as u32),
+                map_fd: number(self.fd.as_fd()),
+                elem_flags: 0,
+                flags: 0,
+            };
+            // SAFETY: BPF_MAP_LOOKUP_BATCH with the layout it wants; both buffers hold `count` keys and values of the map's
+            // sizes, which `new` compared, and the places to go on at hold more than the kernel's 4 bytes.
+            let result = unsafe { bpf(BPF_MAP_LOOKUP_BATCH, &attr) };
+            let is_last = match result {
+                Ok(_) => false,
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
+                Err(error) if is_first && matches!(error.raw_os_error(), Some(libc::EINVAL | ENOTSUPP)) => {
+                    return self.entries(max);
+                }
+                Err(error) => return Err(error),
+            };
+            let read = (attr.count.get() as usize).min(AT_ONCE);
+            entries.extend(keys.iter().copied().zip(values.iter().copied()).take(read));
+            if is_last || read == 0 {
+                break;
+            }
+            (from, is_first) = (next, false);
+        }
+        entries.truncate(max);
         Ok(entries)
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mitra_model::capture::{Captured, Ended, Image, Raw, SCHEMA};
+use mitra_model::capture::{Captured, Ended, Followed, Image, Raw, SCHEMA, StackCopy};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::cost::{Cost, own_cpu_ns};
@@ -345,6 +345,18 @@ impl Armed {
             self.seen.clear();
         }
         std::mem::take(&mut self.seen)
+    }
+
+    /// Copies of stacks that could not be followed for certain. Whoever can read the tables of the programs' files follows
+    /// them (`mitra_inspect::Unwinder`), and tells by [`Armed::teach`].
+    pub fn take_copies(&mut self) -> Vec<StackCopy> {
+        let copies = self.gather.take_copies();
+        if self.is_elsewhere { Vec::new() } else { copies }
+    }
+
+    /// What was made of a copy: from now on stacks are followed so at these places.
+    pub fn teach(&mut self, chain: u64, followed: Followed) {
+        self.gather.teach(chain, followed);
     }
 
     /// Does something on the account of this capture that the work of [`Armed::poll`] does not include: reading what

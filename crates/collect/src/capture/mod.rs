@@ -9,17 +9,19 @@
 
 mod armed;
 mod calls;
+mod chains;
 mod check;
 mod cost;
 mod kinds;
 mod loader;
+mod memory;
 mod stacks;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
-use mitra_model::capture::{Captured, Raw, RawStack};
+use mitra_model::capture::{Captured, Followed, Raw, RawStack, StackCopy};
 
 pub use armed::{Armed, Capture};
 pub use check::{Checked, check, cost_unavailable};
@@ -106,6 +108,14 @@ trait Gather: Send {
     fn other(&self) -> Option<&'static str> {
         None
     }
+
+    /// See [`Armed::take_copies`].
+    fn take_copies(&mut self) -> Vec<StackCopy> {
+        Vec::new()
+    }
+
+    /// See [`Armed::teach`].
+    fn teach(&mut self, _chain: u64, _followed: Followed) {}
 
     /// Whether it has all that was asked for, so that there is nothing left to wait for.
     fn is_complete(&self) -> bool {

@@ -1,5 +1,5 @@
 //! What each kind costs: run by hand, `cargo test -p mitra-collect --release --test capture_kinds -- --ignored cost
-//! --nocapture`, on a machine that has nothing else to do. The figures stand in the kinds' own descriptions.
+//! --nocapture`, on a machine that has nothing else to do; KIND=faults measures one kind alone. The figures stand in the kinds' own descriptions.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -207,8 +207,13 @@ const LOADS: [Load; 14] = [
     ("pread of a cached page", 200_000, pread, &["cache", "syscalls"]),
     ("pipe there and back", 20_000, pipes, &["runqlat", "offcpu"]),
     ("switch on one CPU", 40_000, switches, &["offcpu", "offcpu elsewhere", "runqlat"]),
-    ("first touch of memory", 20_000, fresh_memory, &["faults", "faults elsewhere"]),
-    ("first touch of a file's page", 20_000, fresh_copies, &["faults"]),
+    (
+        "first touch of memory",
+        20_000,
+        fresh_memory,
+        &["faults", "faults elsewhere", "growth", "growth elsewhere"],
+    ),
+    ("first touch of a file's page", 20_000, fresh_copies, &["faults", "growth elsewhere"]),
     ("work on all CPUs", 200, spins, &["oncpu"]),
     ("fork, exit, wait", 1_000, forks, &["fork"]),
     ("futex wake", 300_000, wakes, &["locks"]),
@@ -218,8 +223,10 @@ const LOADS: [Load; 14] = [
 #[ignore = "takes some minutes and wants a machine that is quiet"]
 fn cost_of_each_kind() {
     let sleeper = Sleeper::start();
+    let only = std::env::var("KIND").ok();
+    let is_wanted = |kind: &str| only.as_ref().is_none_or(|only| kind.trim_end_matches(ELSEWHERE) == only);
     for (load, turns, work, kinds) in LOADS {
-        for kind in kinds {
+        for kind in kinds.iter().filter(|kind| is_wanted(kind)) {
             let (mut without, mut with) = (Vec::new(), Vec::new());
             let (mut each, mut event) = (Vec::new(), Vec::new());
             for _ in 0..ROUNDS {
@@ -242,7 +249,9 @@ fn cost_of_each_kind() {
             );
         }
     }
-    cost_of_sockets(&sleeper);
+    if is_wanted("sockets") {
+        cost_of_sockets(&sleeper);
+    }
 }
 
 /// What each socket and its descriptor add to a capture from beginning to end. No program runs meanwhile.

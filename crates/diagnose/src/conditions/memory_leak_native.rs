@@ -146,7 +146,8 @@ fn seen(view: &View<'_>, looked: &Looked<'_, '_>) -> Finding {
         finding.statement.push_str(&format!("; most of all {text}"));
         finding.culprit.object = Some(format!("string {name}"));
     }
-    finding.culprit.library = now.strings.iter().find_map(|kind| library(kind.name));
+    finding.culprit.library =
+        now.strings.iter().find_map(|kind| kind.library.map(str::to_owned).or_else(|| library(kind.name)));
     finding
 }
 

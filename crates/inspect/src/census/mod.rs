@@ -1,6 +1,6 @@
 //! A census of the strings in the memory of a process: which are there how often, and how much they hold.
 //!
-//! One pass over the resident pages, in a fixed amount of memory: about 30 MiB, however large the process. Found are strings of ASCII,
+//! One pass over the resident pages, in a fixed amount of memory: at most 35 MiB, however large the process. Found are strings of ASCII,
 //! UTF-8, Latin-1 among ASCII, and UTF-16 (see [`Encoding`]), whole wherever they lie. Equal ones are counted, by a hash of 64 bits
 //! over all of their bytes. The count of a string is exact if its error is zero, else too large by at most that; how that is
 //! known is in `sketch.rs`. A leak of millions of equal strings is exact among any number of others.

@@ -123,6 +123,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+fn places(addresses: &[u64]) -> Vec<u64> {
+    addresses.iter().copied().filter(|address| *address != 0).collect()
+}
+
 /// Bytes that the text would have as UTF-8, were it whole; what is longer than its room was cut.
 fn is_cut(counted: &Counted) -> bool {
     let of_length = match counted.encoding {
@@ -143,7 +147,7 @@ fn entry(counted: &Counted) -> Entry {
         count: counted.count,
         error: counted.error,
         bytes: counted.count * counted.length,
-        addresses: counted.addresses.clone(),
+        addresses: places(&counted.addresses),
     }
 }
 
@@ -235,7 +239,7 @@ fn make_patterns(counter: &Counter, options: &Options) -> Vec<Pattern> {
             count: counted.count * one_in,
             count_error: counted.error * one_in + (DEVIATIONS * deviation).ceil() as u64,
             bytes: counted.bytes * one_in,
-            addresses: counted.addresses.clone(),
+            addresses: places(&counted.addresses),
         }
     };
     found.into_iter().map(pattern).collect()

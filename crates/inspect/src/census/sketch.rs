@@ -25,10 +25,12 @@ use super::strings::Encoding;
 
 /// Counters that are searched together: one cache line.
 pub(super) const WAYS: usize = 8;
+/// One bit for each.
+const BITS: [u32; WAYS] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// A cell that counts no further.
 const FULL: u8 = u8::MAX;
 /// Places that are kept of each string.
-const PLACES: usize = 3;
+pub(super) const PLACES: usize = 3;
 
 /// One bucket: one cache line.
 #[derive(Debug, Clone, Copy, Default)]
@@ -79,8 +81,8 @@ pub(super) struct Counted<'a> {
     /// Of all occurrences since it has a counter; zero where they were not to be added up.
     pub(super) bytes: u64,
     pub(super) encoding: Encoding,
-    /// Where some of them lie, the first first.
-    pub(super) addresses: Vec<u64>,
+    /// Where some of them lie, the first first; zero is no place.
+    pub(super) addresses: [u64; PLACES],
     pub(super) text: &'a [u8],
 }
 
@@ -154,9 +156,11 @@ impl Sketch {
     pub(super) fn add(&mut self, found: Found, write: impl FnOnce(&mut [u8]) -> usize) {
         let number = (found.hash >> self.shift) as usize;
         let bucket = &mut self.buckets[number];
+        let tag = tag_of(found.hash);
+        // Constants that are chosen, not shifts: the compiler makes vectors of it.
         let mut hits = 0_u32;
-        for (i, tag) in bucket.tags.iter().enumerate() {
-            hits |= u32::from(*tag == tag_of(found.hash)) << i;
+        for (own, bit) in bucket.tags.iter().zip(BITS) {
+            hits |= if *own == tag { bit } else { 0 };
         }
         let way = hits.trailing_zeros() as usize & (WAYS - 1);
         let at = number * WAYS + way;
@@ -222,7 +226,7 @@ impl Sketch {
                 length: u64::from(about.length),
                 bytes: self.bytes.get(at).copied().unwrap_or(0),
                 encoding: about.encoding,
-                addresses: about.addresses.iter().copied().filter(|address| *address != 0).collect(),
+                addresses: about.addresses,
                 text: &self.texts[at * self.text_max..][..usize::from(about.text_bytes)],
             }
         })

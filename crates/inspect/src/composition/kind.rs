@@ -96,7 +96,7 @@ const GUARD_MAX: u64 = 128 << 10;
 /// Further heaps of glibc's malloc begin at multiples of `HEAP_MAX_SIZE`, and what was reserved for the one below ends there.
 const MALLOC_HEAP: u64 = 64 << 20;
 /// A library's `.bss` is rarely longer. What is has been merged with memory of another origin.
-const BSS_MAX: u64 = 4 << 20;
+const BSS_MAX: u64 = 512 << 10;
 
 /// Tells kinds, mapping by mapping in the order of their addresses.
 pub(super) struct Kinds {

@@ -175,8 +175,13 @@ impl Look {
                 .for_each(|member| replace(&mut member.text));
         }
         if let Some(heap) = &mut self.c_heap {
-            let samples = heap.sizes.iter_mut().flat_map(|class| &mut class.samples);
-            samples.filter_map(|sample| sample.text.as_mut()).for_each(replace);
+            for sample in heap.sizes.iter_mut().flat_map(|class| &mut class.samples) {
+                if let Some(text) = &mut sample.text {
+                    replace(text);
+                    // The words are the same bytes once more, as numbers.
+                    sample.words.clear();
+                }
+            }
         }
     }
 

@@ -89,6 +89,7 @@ pub fn take(
     }
     if options.python && python::is_likely(target.mappings()) {
         progress("walking Python's objects", None);
+        target.refresh()?;
         python_heap(target, options, &mut look);
     }
     if options.runtime {
@@ -100,6 +101,7 @@ pub fn take(
         }
     }
     if options.strings {
+        target.refresh()?;
         strings(target, options, &mut look, progress);
     }
     target.check()?;
@@ -108,15 +110,27 @@ pub fn take(
     Ok(look)
 }
 
+/// So often it is tried again when most objects seem to be held by something outside: a list that grows is moved now and then, and
+/// what it held a moment before is out of reach.
+const TRIES: usize = 3;
+
 /// Says who holds the objects of some Python types, in a look that was taken just before.
 ///
 /// # Errors
 ///
-/// The interpreter cannot be read.
-pub fn hold(target: &Target, types: &[String], look: &mut Look) -> Result<(), Error> {
-    let mut heap = python::open(target)?;
-    heap.walk();
-    look.holders = Some(holders::holders(&heap, &Wanted::Types(types.to_vec()), holders::OBJECTS_MAX));
+/// The process ended, or the interpreter cannot be read.
+pub fn hold(target: &mut Target, types: &[String], look: &mut Look) -> Result<(), Error> {
+    for _ in 0..TRIES {
+        target.refresh()?;
+        let mut heap = python::open(target)?;
+        heap.walk();
+        let held = holders::holders(&heap, &Wanted::Types(types.to_vec()), holders::OBJECTS_MAX);
+        let is_found = held.types.iter().all(|held| held.objects_held_natively * 2 < held.objects);
+        look.holders = Some(held);
+        if is_found {
+            break;
+        }
+    }
     Ok(())
 }
 

@@ -46,13 +46,13 @@ impl Module {
         let base = mapping.start;
         if mapping.offset != 0
             || memory.u32(base)? != u32::from_le_bytes(*b"\x7fELF")
-            || memory.u8(base + 4)? != 2
+            || memory.u8(base.wrapping_add(4))? != 2
         {
             return None;
         }
-        let headers = base.checked_add(memory.u64(base + 32)?)?;
-        let size = u64::from(memory.u16(base + 54)?);
-        let count = u64::from(memory.u16(base + 56)?).min(HEADERS_MAX);
+        let headers = base.checked_add(memory.u64(base.wrapping_add(32))?)?;
+        let size = u64::from(memory.u16(base.wrapping_add(54))?);
+        let count = u64::from(memory.u16(base.wrapping_add(56))?).min(HEADERS_MAX);
         let mut bias = None;
         let mut dynamic = None;
         let mut writable = Vec::new();
@@ -61,13 +61,13 @@ impl Module {
             let address = memory.u64(at.checked_add(16)?)?;
             match memory.u32(at)? {
                 PT_LOAD => {
-                    let offset = memory.u64(at + 8)?;
+                    let offset = memory.u64(at.wrapping_add(8))?;
                     if bias.is_none() {
                         // The first is mapped at the beginning, page by page.
                         bias = Some(base.wrapping_sub(address.wrapping_sub(offset)));
                     }
-                    if memory.u32(at + 4)? & 2 != 0 {
-                        writable.push((address, memory.u64(at + 40)?));
+                    if memory.u32(at.wrapping_add(4))? & 2 != 0 {
+                        writable.push((address, memory.u64(at.wrapping_add(40))?));
                     }
                 }
                 PT_DYNAMIC => dynamic = Some(address),
@@ -155,10 +155,10 @@ impl Module {
         let wanted = bytes.get_mut(..=name.len())?;
         memory.exact(at, wanted)?;
         let is_same = wanted.split_last().is_some_and(|(zero, rest)| *zero == 0 && rest == name.as_bytes());
-        if !is_same || memory.u16(symbol + 6)? == 0 {
+        if !is_same || memory.u16(symbol.wrapping_add(6))? == 0 {
             return None;
         }
-        Some(self.bias.wrapping_add(memory.u64(symbol + 8)?))
+        Some(self.bias.wrapping_add(memory.u64(symbol.wrapping_add(8))?))
     }
 }
 

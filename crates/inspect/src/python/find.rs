@@ -77,11 +77,7 @@ pub(super) fn find<M: Memory + ?Sized>(
     let place = place(memory, path_of)?;
     refuse(memory, &place)?;
     let (minor, version) = version(memory, &place)?;
-    let table = Layout::of(minor).ok_or_else(|| {
-        unusable(&format!(
-            "it runs CPython {version}, whose layout is not known; known are 3.{MINOR_MIN} to 3.{MINOR_MAX}"
-        ))
-    })?;
+    let table = Layout::of(minor).ok_or_else(|| unknown(&version))?;
     let Some(runtime) = place.runtime else {
         return old(memory, &place, table, version);
     };
@@ -99,6 +95,12 @@ pub(super) fn find<M: Memory + ?Sized>(
         layout,
         path: place.path,
     })
+}
+
+fn unknown(version: &str) -> Error {
+    unusable(&format!(
+        "it runs CPython {version}, whose layout is not known; known are 3.{MINOR_MIN} to 3.{MINOR_MAX}"
+    ))
 }
 
 fn unusable(text: &str) -> Error {
@@ -171,9 +173,7 @@ fn place<M: Memory + ?Sized>(
         unusable("it runs PyPy, whose heap is laid out differently; only CPython can be looked into")
     } else if candidates.iter().any(|mapping| is_python_name(mapping.module())) {
         match candidates.iter().find_map(|mapping| version_in(mapping.module())) {
-            Some((major, minor, _)) if major < 3 || minor < MINOR_MIN => unusable(&format!(
-                "it runs CPython {major}.{minor}, whose layout is not known; known are 3.{MINOR_MIN} to 3.{MINOR_MAX}"
-            )),
+            Some((major, minor, _)) if major < 3 || minor < MINOR_MIN => unknown(&format!("{major}.{minor}")),
             _ => unusable(
                 "it runs Python, but its runtime structure (_PyRuntime) could not be found: neither exported, nor in a section",
             ),
@@ -220,6 +220,9 @@ fn version<M: Memory + ?Sized>(memory: &M, place: &Place) -> Result<(u32, String
         Some((3, minor, _)) => Some((minor, format!("3.{minor}"))),
         _ => None,
     };
+    if let Some((major, minor, _)) = version_in(&place.name).filter(|(major, _, _)| *major < 3) {
+        return Err(unknown(&format!("{major}.{minor}")));
+    }
     said.or_else(exported)
         .or_else(printed)
         .or_else(named)

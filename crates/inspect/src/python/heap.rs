@@ -23,6 +23,8 @@ const INTERPRETERS_MAX: usize = 1024;
 const COLLECTOR_BYTES: u64 = 512;
 /// The collector has three generations and a permanent one.
 const LISTS_MAX: usize = 4;
+/// How often the collector's lists are looked for, while they change.
+const ATTEMPTS: usize = 64;
 
 /// The heap of a Python process.
 pub struct Heap<'m, M: Memory + ?Sized> {
@@ -34,6 +36,10 @@ pub struct Heap<'m, M: Memory + ?Sized> {
     /// `type`.
     pub(super) type_type: u64,
     pub(super) str_state_shift: u32,
+    /// Bytes of all that is mapped: no object is larger.
+    pub(super) mapped: u64,
+    /// Words of it: no object has more references.
+    pub(super) words_max: u64,
     pub(super) types: RefCell<Types>,
     pub(super) marks: Marks,
     pub(super) doubts: Cell<Doubts>,
@@ -41,14 +47,24 @@ pub struct Heap<'m, M: Memory + ?Sized> {
     pub(super) budget: Cell<u64>,
 }
 
+/// Words of so many bytes, and of some that are mapped meanwhile.
+fn present_words(mapped: u64) -> u64 {
+    const MEANWHILE: u64 = 1 << 20;
+    mapped / 8 + MEANWHILE
+}
+
 impl<'m, M: Memory + ?Sized> Heap<'m, M> {
     pub(super) fn open(memory: &'m M, path_of: &dyn Fn(&Mapping) -> Option<PathBuf>) -> Result<Self, Error> {
         let present = Present::new(memory);
         let found = find::find(&present, path_of)?;
+        let mapped = memory.mappings().iter().map(Mapping::bytes).fold(0, u64::saturating_add);
         let mut heap = Self {
             memory: present,
             layout: found.layout.clone(),
             str_state_shift: found.layout.str_state_shift,
+            mapped,
+            // What was mapped since makes it a few more.
+            words_max: present_words(mapped),
             found,
             interpreters: Vec::new(),
             type_type: 0,
@@ -163,14 +179,46 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
         let of_process = self.found.collector.filter(|_| self.interpreters.first() == Some(&interpreter));
         let collector = self.layout.interp_gc.map(|gc| interpreter.wrapping_add(gc)).or(of_process);
         let Some(start) = collector else { return Vec::new() };
-        let found = self.lists_in(start, COLLECTOR_BYTES);
+        // The youngest changes all the time: what leads back at one moment does not at another.
+        let mut found = Vec::new();
+        for _ in 0..ATTEMPTS {
+            found.extend(self.lists_in(start, COLLECTOR_BYTES));
+            found.sort_unstable();
+            found.dedup();
+            if let Some(all) = self.in_order(&found) {
+                return all;
+            }
+            self.memory.forget();
+        }
         if found.len() >= 3 || self.layout.interp_gc.is_none() {
+            found.truncate(LISTS_MAX);
             return found;
         }
         // A patch release may have moved it: anywhere in the state then, three in a row.
         let all = self.lists_in(interpreter, self.layout.interp_size.min(1 << 20));
         let distance = |pair: &[u64]| pair.first().zip(pair.last()).map_or(0, |(one, other)| other - one);
         all.windows(3).find(|three| distance(three) == 2 * self.list_bytes()).map_or(found, <[u64]>::to_vec)
+    }
+
+    /// All lists, by where those are that were found: three generations in a row, then, after a pointer to the first, the permanent
+    /// one (since 3.7). `None` where that is not known, or fewer than two fit.
+    fn in_order(&self, found: &[u64]) -> Option<Vec<u64>> {
+        let bytes = self.list_bytes();
+        let permanent = match self.layout.minor {
+            6 => None,
+            7 => Some(3 * bytes + 16),
+            8..=13 => Some(3 * bytes + 8),
+            // 3.14 differs by patch release: all four have to be seen.
+            _ => return (found.len() == LISTS_MAX).then(|| found.to_vec()),
+        };
+        let offsets: Vec<u64> =
+            [Some(0), Some(bytes), Some(2 * bytes), permanent].into_iter().flatten().collect();
+        let firsts = found.iter().flat_map(|list| offsets.iter().map(|offset| list.wrapping_sub(*offset)));
+        let fits = |first: u64| {
+            offsets.iter().filter(|offset| found.contains(&first.wrapping_add(**offset))).count()
+        };
+        let first = firsts.max_by_key(|first| fits(*first)).filter(|first| fits(*first) >= 2)?;
+        Some(offsets.iter().map(|offset| first.wrapping_add(*offset)).collect())
     }
 
     /// Bytes of a generation: the head, a threshold and a count.

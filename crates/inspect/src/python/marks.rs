@@ -4,6 +4,7 @@
 //! in, they may begin at an odd multiple of eight: that is a second bit, which only stretches with such objects have.
 //! Per megabyte with objects it takes 16 KiB.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Bytes of a stretch, as a power of two.
@@ -29,7 +30,8 @@ struct Region {
 pub(super) struct Marks {
     regions: Vec<Region>,
     by_number: HashMap<u64, u32>,
-    last: Option<(u64, u32)>,
+    /// The stretch that was asked for last: neighbours are asked for together.
+    last: Cell<Option<(u64, u32)>>,
     queue: Vec<u32>,
 }
 
@@ -39,27 +41,34 @@ fn zeroes() -> Bits {
 
 impl Marks {
     fn region(&mut self, address: u64) -> usize {
+        if let Some(index) = self.find(address) {
+            return index;
+        }
         let number = address >> REGION_LOG2;
-        if let Some((known, index)) = self.last
+        let next = self.regions.len() as u32;
+        self.by_number.insert(number, next);
+        self.regions.push(Region {
+            base: number << REGION_LOG2,
+            seen: zeroes(),
+            pending: zeroes(),
+            pending_count: 0,
+            is_queued: false,
+            odd: None,
+        });
+        self.last.set(Some((number, next)));
+        next as usize
+    }
+
+    fn find(&self, address: u64) -> Option<usize> {
+        let number = address >> REGION_LOG2;
+        if let Some((known, index)) = self.last.get()
             && known == number
         {
-            return index as usize;
+            return Some(index as usize);
         }
-        let next = self.regions.len() as u32;
-        let index = *self.by_number.entry(number).or_insert(next);
-        if index == next {
-            let base = number << REGION_LOG2;
-            self.regions.push(Region {
-                base,
-                seen: zeroes(),
-                pending: zeroes(),
-                pending_count: 0,
-                is_queued: false,
-                odd: None,
-            });
-        }
-        self.last = Some((number, index));
-        index as usize
+        let index = *self.by_number.get(&number)?;
+        self.last.set(Some((number, index)));
+        Some(index as usize)
     }
 
     /// Marks an object, and says whether it is new.
@@ -79,9 +88,9 @@ impl Marks {
 
     /// Whether it was seen.
     pub fn has(&self, address: u64) -> bool {
-        let Some(index) = self.by_number.get(&(address >> REGION_LOG2)) else { return false };
         let (word, bit) = place(address);
-        self.regions.get(*index as usize).is_some_and(|region| region.seen[word] & bit != 0)
+        let region = self.find(address).and_then(|index| self.regions.get(index));
+        region.is_some_and(|region| region.seen[word] & bit != 0)
     }
 
     /// Notes that what it refers to has yet to be followed.

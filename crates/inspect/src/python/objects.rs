@@ -52,6 +52,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             Kind::Frame => self.frame_object(address, kind, take),
             Kind::Generator if self.layout.minor >= 11 => self.generator(address, kind, take),
             Kind::Type => self.type_object(address, kind, take),
+            Kind::Module => self.module_state(address, take),
             _ => {}
         }
         if !matches!(kind.kind, Kind::Frame | Kind::Generator | Kind::Type)
@@ -212,7 +213,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                         self.attributes(kind, values, INLINE_MAX, take);
                     }
                 }
-                12 if word & 1 != 0 => self.attributes(kind, word & !1, INLINE_MAX, take),
+                // The address of the values less one.
+                12 if word & 1 != 0 => self.attributes(kind, word.wrapping_add(1), INLINE_MAX, take),
                 12 if word != 0 => take(word, Edge::Dict, true),
                 12 => {}
                 _ if word != 0 => take(word, Edge::Dict, true),
@@ -291,6 +293,22 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             }
             (left, index, from) = (left - now, index + now, 0);
             block = self.word(block, 8 + 8 * DEQUE_BLOCK);
+        }
+    }
+
+    /// What an extension keeps for itself. After the dictionary of a module come its definition and the state, whose size stands in
+    /// the definition at 56 (Objects/moduleobject.c, Include/moduleobject.h).
+    fn module_state(&self, address: u64, take: &mut Take<'_>) {
+        const STATE_BYTES_MAX: u64 = 64 << 10;
+        let after = address.wrapping_add(self.layout.module_dict);
+        let (definition, state) = (self.word(after, 8), self.word(after, 16));
+        let bytes = self.word(definition, 56);
+        if definition != 0 && state != 0 && bytes <= STATE_BYTES_MAX {
+            self.words(state, bytes / 8, &mut |_, word| {
+                if word & 7 == 0 {
+                    take(word, Edge::Field { offset: self.layout.module_dict as u32 + 16 }, false);
+                }
+            });
         }
     }
 

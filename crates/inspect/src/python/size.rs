@@ -19,10 +19,11 @@ const DEQUE_BLOCK_BYTES: u64 = 528;
 const NODE_BYTES: u64 = 32;
 
 impl<M: Memory + ?Sized> Heap<'_, M> {
-    /// The shallow size of an object, in bytes. A number beyond all memory is a torn one, and counts as nothing.
+    /// The shallow size of an object, in bytes. A number beyond all that is mapped is a torn one, and counts as
+    /// nothing.
     pub(super) fn shallow(&self, address: u64, kind: &Type) -> u64 {
         let size = self.size_itself(address, kind).saturating_add(self.size_before(address, kind));
-        if size >> 46 == 0 { size } else { 0 }
+        if size <= self.mapped { size } else { 0 }
     }
 
     /// What lies before the object.
@@ -32,7 +33,9 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         if kind.is_gc() {
             // Of types only those are collected that were made at run time.
             let is_static = kind.kind == Kind::Type && self.word(address, layout.type_flags) & HEAP_TYPE == 0;
-            size += if is_static { 0 } else { layout.gc_head };
+            // 3.11 and 3.12 say it of all.
+            let is_said = !is_static || matches!(layout.minor, 11 | 12);
+            size += if is_said { layout.gc_head } else { 0 };
         }
         let has_more = kind.has_managed_dict() || layout.minor >= 12 && kind.has_managed_weakref();
         if layout.minor >= 11 && has_more {
@@ -47,7 +50,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         match kind.kind {
             Kind::Dict => self.size_of_dict(address, kind),
             Kind::OrderedDict => {
-                let table = self.word(address, layout.dict_size + 8).saturating_mul(8);
+                let table = self.word(address, layout.dict_size + 24).saturating_mul(8);
                 let nodes = self.word(address, layout.dict_used).saturating_mul(NODE_BYTES);
                 self.size_of_dict(address, kind).saturating_add(table).saturating_add(nodes)
             }
@@ -64,7 +67,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             Kind::ByteArray => kind.basicsize.saturating_add(self.word(address, layout.bytearray_alloc)),
             Kind::Int => {
                 let digits = self.int_digits(address).map_or(0, |(digits, _)| digits);
-                let digits = if layout.minor >= 12 { digits.max(1) } else { digits };
+                let digits = if layout.minor >= 11 { digits.max(1) } else { digits };
                 layout.long_digits.saturating_add(digits.saturating_mul(4))
             }
             Kind::Type => {
@@ -97,6 +100,10 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                 // ob_item, allocated and the description, whose second word of four bytes is the size of an item.
                 let item = u64::from(self.memory.u32(self.word(address, 40).wrapping_add(4)).unwrap_or(0));
                 kind.basicsize.saturating_add(self.word(address, 32).saturating_mul(item))
+            }
+            Kind::Code if kind.itemsize != 0 => {
+                let size = kind.basicsize.saturating_add(length().saturating_mul(kind.itemsize));
+                size.checked_next_multiple_of(8).unwrap_or(size)
             }
             _ if kind.itemsize != 0 => kind.basicsize.saturating_add(length().saturating_mul(kind.itemsize)),
             _ => kind.basicsize,

@@ -52,6 +52,7 @@ pub(super) enum Kind {
     Deque,
     Array,
     Code,
+    Module,
     Other,
 }
 
@@ -190,11 +191,11 @@ fn kind_of(name: &str) -> Option<Kind> {
         "collections.deque" => Kind::Deque,
         "array.array" => Kind::Array,
         "code" => Kind::Code,
+        "module" => Kind::Module,
         "object"
         | "function"
         | "method"
         | "cell"
-        | "module"
         | "builtin_function_or_method"
         | "method_descriptor"
         | "classmethod_descriptor"
@@ -256,9 +257,21 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
 
     /// Whether a reference count can be that of an object that lives.
     pub(super) fn is_alive(&self, count: u64) -> bool {
-        // As many references as there are words in a terabyte: more than any object has.
-        const COUNT_MAX: u64 = 1 << 37;
-        if self.layout.minor >= 12 { count & 0xffff_ffff != 0 } else { count != 0 && count < COUNT_MAX }
+        // Each reference is a word somewhere. Immortal objects have the high bits of a number of 32 bits set, from which extensions that
+        // were made for older versions go on counting; 3.14 has flags above it.
+        const IMMORTAL: u64 = 1 << 30;
+        const LOW: u64 = 0xffff_ffff;
+        // What is compiled into 3.11 begins with this (Include/internal/pycore_object.h), which no count of words reaches.
+        const COMPILED_IN: u64 = 999_999_999;
+        match self.layout.minor {
+            ..=10 => count != 0 && count <= self.words_max,
+            11 => count != 0 && (count <= self.words_max || count.abs_diff(COMPILED_IN) <= self.words_max),
+            12 | 13 => count != 0 && (count <= self.words_max || (IMMORTAL..=2 * LOW).contains(&count)),
+            _ => {
+                let (low, overflow, flags) = (count & LOW, count >> 32 & 0xffff, count >> 48);
+                low != 0 && (low <= self.words_max || low >= IMMORTAL) && overflow < 256 && flags < 256
+            }
+        }
     }
 
     /// The type of an object; `None` when there is none at the address.
@@ -393,8 +406,10 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             base = next;
         }
         let known = known_from.unwrap_or(16).min(learned.basicsize);
-        let is_whole =
-            matches!(learned.kind, Kind::Other | Kind::Type | Kind::Code | Kind::Frame | Kind::Generator);
+        let is_whole = matches!(
+            learned.kind,
+            Kind::Other | Kind::Type | Kind::Code | Kind::Module | Kind::Frame | Kind::Generator
+        );
         let is_var = learned.itemsize != 0;
         let from = match learned.kind {
             _ if is_whole => 16 + 8 * u64::from(is_var && !matches!(learned.kind, Kind::Generator)),

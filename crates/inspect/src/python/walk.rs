@@ -134,6 +134,19 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
+    /// Whether the collector's header before an object is one: in no list, or in one whose next member leads back. What only looks
+    /// like an object has none.
+    fn has_sane_header(&self, address: u64, kind: &Type) -> bool {
+        if !kind.is_gc() || kind.kind == Kind::Type || !self.is_tracked(address, kind) {
+            return true;
+        }
+        let head = address.wrapping_sub(self.layout.gc_head);
+        let next = self.word(head, 0) & !3;
+        let prev = self.word(head, 8) & !3;
+        // While it is collected, what stands for the previous is a count; under load one of both may change between two reads.
+        next > 4096 && (self.word(next, 8) & !3 == head || prev > 4096 && self.word(prev, 0) & !3 == head)
+    }
+
     /// Counts the members of one list, and says how many.
     fn follow_list(&mut self, list: u64, heads: &HashSet<u64>, walk: &mut Walk) -> u64 {
         let mut count = 0;
@@ -207,15 +220,15 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
     /// Counts the object behind a header; false when it is none, or not new.
     fn take(&mut self, header: u64, count: &mut u64, walk: &mut Walk) -> bool {
         let object = header.wrapping_add(self.layout.gc_head);
-        let Some((references, _)) = self.head(object) else {
+        let Some((references, kind)) = self.head(object) else {
             self.doubt(|doubts| doubts.not_resident += 1);
             return false;
         };
-        let Some(kind) = self.object_type(object).filter(|kind| kind.is_gc()) else {
-            let is_freed = !self.is_alive(references);
-            self.doubt(|doubts| doubts.freed += u64::from(is_freed));
+        if !self.is_alive(references) {
+            self.doubt(|doubts| doubts.freed += 1);
             return false;
-        };
+        }
+        let Some(kind) = self.resolve(kind).filter(|kind| kind.is_gc()) else { return false };
         if !self.marks.add(object) {
             return false;
         }
@@ -229,7 +242,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         if target == 0 || target & 7 != 0 || self.marks.has(target) {
             return;
         }
-        let Some(kind) = self.object_type(target) else {
+        let found = self.object_type(target).filter(|kind| self.has_sane_header(target, kind));
+        let Some(kind) = found else {
             if is_sure {
                 let is_there = self.head(target).is_some();
                 self.doubt(|doubts| if is_there { doubts.unknown += 1 } else { doubts.not_resident += 1 });

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::diff::{Diff, Group, Member, Row, What};
 use crate::look::Look;
+use crate::python::holders::Root;
 
 /// What makes most of a growth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Culprit {
     pub growth_bytes: Option<i64>,
     /// A type of the run time of which there are as many more: its objects own the memory.
     pub owner: Option<String>,
+    /// The chunks of the C heap that hold the strings, where these were found by their size.
+    #[serde(default)]
+    pub chunk_bytes: Option<u64>,
     /// The library whose name is in the strings, where it is mapped.
     pub library: Option<String>,
     /// Who holds the objects, where that was looked at.
@@ -29,6 +33,11 @@ pub struct Culprit {
     /// The same in a sentence.
     pub statement: String,
 }
+
+/// What allocators add, and what else lies in a chunk, is at most three times as much as the text in it.
+const TEXT_SHARE: f64 = 0.25;
+/// An object without its attributes is small beside them: a twentieth is enough to say whose they are.
+const CLASS_SHARE: f64 = 0.05;
 
 impl Culprit {
     /// The one of a growth. `is_managed` says whether it is looked for among the objects of the run time, or outside of it.
@@ -39,19 +48,22 @@ impl Culprit {
             None => &[What::Chunk, What::String, What::Pattern, What::Type, What::Class],
         };
         let is_candidate = |row: &&Row| kinds.contains(&row.what) && row.growth_bytes.unwrap_or(0) > 0;
-        let group = diff.groups.iter().find(|group| {
-            group.growth_bytes.unwrap_or(0) > 0
-                && group.members.iter().any(|member| kinds.contains(&member.what))
-        });
         let row = diff.rows.iter().find(is_candidate);
+        let group = diff.groups.iter().find(|group| {
+            let is_of = |member: &Member| kinds.contains(&member.what);
+            group.growth_bytes.unwrap_or(0) > 0 && group.members.iter().any(is_of)
+        });
+        let group = group.filter(|group| row.is_none_or(|row| group.growth_bytes >= row.growth_bytes));
         let mut culprit = match (group, row) {
-            (Some(group), Some(row)) if group.growth_bytes >= row.growth_bytes => {
-                Self::of_group(diff, group, kinds)?
-            }
-            (_, Some(row)) => Self::of_row(row),
-            (Some(group), None) => Self::of_group(diff, group, kinds)?,
+            (Some(group), _) => Self::of_group(diff, group, kinds)?,
+            (None, Some(row)) => Self::of_row(row),
             (None, None) => return None,
         };
+        match culprit.what {
+            What::Chunk => culprit.says(diff),
+            What::Type => culprit.is_made_by(diff),
+            _ => {}
+        }
         if let Some(group) = group_of(diff, &culprit) {
             culprit.alike = others(group, &culprit);
         }
@@ -74,6 +86,35 @@ impl Culprit {
         Some(culprit)
     }
 
+    /// Strings that make up so much of what grew in chunks say what they hold.
+    fn says(&mut self, diff: &Diff) {
+        let bytes = self.growth_bytes.unwrap_or(0) as f64;
+        let is_text = |row: &&Row| matches!(row.what, What::String | What::Pattern);
+        let text = diff
+            .rows
+            .iter()
+            .find(is_text)
+            .filter(|row| row.growth_bytes.is_some_and(|growth| growth as f64 >= TEXT_SHARE * bytes));
+        if let Some(row) = text {
+            let (chunk, growth, owner) = (self.name.clone(), self.growth_bytes, self.owner.take());
+            *self =
+                Self { growth_bytes: growth, owner, chunk_bytes: chunk.parse().ok(), ..Self::of_row(row) };
+        }
+    }
+
+    /// Strings and numbers grow because something holds them: a class of the program says more, where one grows with them.
+    fn is_made_by(&mut self, diff: &Diff) {
+        let grown: i64 = diff.of(What::Type).filter_map(|row| row.growth_bytes.filter(|b| *b > 0)).sum();
+        let is_own = |row: &&Row| {
+            row.name.contains('.')
+                && !row.name.starts_with("builtins.")
+                && row.growth_bytes.is_some_and(|bytes| bytes as f64 >= CLASS_SHARE * grown as f64)
+        };
+        if let Some(row) = diff.of(What::Type).find(is_own).filter(|row| row.key != self.key) {
+            *self = Self { growth_bytes: self.growth_bytes.max(row.growth_bytes), ..Self::of_row(row) };
+        }
+    }
+
     pub(super) fn of_row(row: &Row) -> Self {
         let mut culprit = Self {
             what: row.what,
@@ -83,6 +124,7 @@ impl Culprit {
             growth_count: row.growth_count,
             growth_bytes: row.growth_bytes,
             owner: None,
+            chunk_bytes: None,
             library: None,
             holder: None,
             statement: String::new(),
@@ -108,6 +150,9 @@ impl Culprit {
         let alike: Vec<String> = self.alike.iter().take(4).map(|m| named(m.what, &m.name)).collect();
         if !alike.is_empty() {
             text.push_str(&format!(", and as many {}: parts of the same objects", alike.join(", ")));
+        }
+        if let Some(bytes) = self.chunk_bytes {
+            text.push_str(&format!(", in chunks of {bytes} bytes"));
         }
         if let Some(library) = &self.library {
             text.push_str(&format!("; the name is that of {library}"));
@@ -151,7 +196,12 @@ fn holder(culprit: &Culprit, last: &Look) -> Option<String> {
     let name = culprit.owner.as_ref().unwrap_or(&culprit.name);
     let held = last.holders.as_ref()?.types.iter().find(|held| held.type_name == *name)?;
     if let Some(holder) = held.holders.first() {
-        return Some(format!("{} ({} of {})", holder.path.text, holder.objects, held.objects));
+        let who = match holder.path.root {
+            Root::Native => "something outside of the interpreter",
+            Root::Itself => "nothing but each other, and not freed by the collector",
+            _ => &holder.path.text,
+        };
+        return Some(format!("{who} ({} of {})", holder.objects, held.objects));
     }
     if held.objects_held_by_themselves * 2 > held.objects {
         return Some(format!("themselves only ({} of {})", held.objects_held_by_themselves, held.objects));

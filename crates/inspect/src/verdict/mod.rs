@@ -113,7 +113,7 @@ const FREE_SHARE: f64 = 1.0 / 3.0;
 /// What glibc keeps free on purpose, twice its largest dynamic mmap threshold, is nobody's fragmentation.
 const FREE_BYTES: u64 = 64 << 20;
 /// Rows of evidence.
-const EVIDENCE_MAX: usize = 8;
+const EVIDENCE_MAX: usize = 12;
 /// A count stays the same when it moves by less than a hundredth.
 const SAME: f64 = 0.01;
 
@@ -438,7 +438,17 @@ fn same_now<'a>(all: &'a Diff, lately: &Diff) -> Option<&'a Row> {
 fn evidence(diff: &Diff, culprit: Option<&Culprit>) -> Vec<Row> {
     let of_culprit = |row: &&Row| culprit.is_some_and(|culprit| culprit.has(row));
     let mut list: Vec<Row> = diff.rows.iter().filter(of_culprit).cloned().collect();
-    for what in [What::Total, What::Memory, What::CHeap, What::Type, What::Class, What::Chunk, What::String] {
+    let kinds = [
+        What::Total,
+        What::Memory,
+        What::CHeap,
+        What::Type,
+        What::Class,
+        What::Chunk,
+        What::String,
+        What::Pattern,
+    ];
+    for what in kinds {
         let most = diff.of(what).find(|row| row.growth_bytes.unwrap_or(0) > 0);
         if let Some(row) = most.filter(|row| !list.contains(row)) {
             list.push(row.clone());

@@ -8,7 +8,8 @@
 //! managed CPython 3.11      objects        bytes of objects that the run time knows of
 //! type app.Session          objects        their bytes
 //! holder app.CACHE                         who holds most of the objects of the type before it
-//! string couchbase.context  copies         their bytes
+//! string ascii-22-5f0c…     copies         their bytes: without its text, which is nobody's business unasked
+//! library libcouchbase.so                  in whose name a word of the string before it is found
 //! region 7f12340000-…       -              resident bytes of the largest region
 //! ```
 
@@ -32,8 +33,10 @@ pub enum Row<'a> {
     Type(&'a str),
     /// Who holds the type of the row before.
     Holder(&'a str),
-    /// Copies of a string.
+    /// Copies of a string, by its text or by what it is known by.
     Text(&'a str),
+    /// The library in whose name a word of the string of the row before is found.
+    Library(&'a str),
     /// The largest region.
     Region(&'a str),
 }
@@ -51,6 +54,7 @@ impl<'a> Row<'a> {
             ("type", name) => Row::Type(name),
             ("holder", name) => Row::Holder(name),
             ("string", text) => Row::Text(text),
+            ("library", path) => Row::Library(path),
             ("region", name) => Row::Region(name),
             _ => return None,
         })
@@ -65,6 +69,7 @@ impl<'a> Row<'a> {
             Row::Type(name) => format!("type {name}"),
             Row::Holder(name) => format!("holder {name}"),
             Row::Text(text) => format!("string {text}"),
+            Row::Library(path) => format!("library {path}"),
             Row::Region(name) => format!("region {name}"),
         }
     }
@@ -96,6 +101,7 @@ mod tests {
             Row::Type("app.Session"),
             Row::Holder("values of app.CACHE"),
             Row::Text("a b  c"),
+            Row::Library("/usr/lib/libx.so"),
             Row::Region("7f00-8000 [heap]"),
         ];
         let mut captured = Captured::default();

@@ -58,33 +58,37 @@ fn shown(frame: &str) -> Cow<'_, str> {
     }
 }
 
-/// Stacks of one process that end alike are one row.
-fn stack_rows(profile: &Profile) -> Vec<CaptureRow> {
-    let mut rows: Vec<CaptureRow> = Vec::new();
+/// Stacks of one process that end alike are one row, with what stands beside its weight.
+fn stack_rows(profile: &Profile) -> Vec<(CaptureRow, f64)> {
+    let mut rows: Vec<(CaptureRow, f64)> = Vec::new();
     let mut known: HashMap<(u32, &str, String), usize> = HashMap::new();
     for stack in &profile.stacks {
         let what = leaf(profile, stack);
         let at = *known.entry((stack.pid, &stack.comm, what)).or_insert_with_key(|(pid, comm, what)| {
-            rows.push(CaptureRow {
+            let row = CaptureRow {
                 pid: (*pid > 0).then_some(*pid),
                 comm: (*comm).to_owned(),
                 what: what.clone(),
                 ..CaptureRow::default()
-            });
+            };
+            rows.push((row, 0.0));
             rows.len() - 1
         });
-        if let Some(row) = rows.get_mut(at) {
+        if let Some((row, beside)) = rows.get_mut(at) {
             row.count += stack.count as f64;
             row.amount += stack.weight;
+            *beside += stack.beside;
         }
     }
-    rows.sort_by(|a, b| b.amount.total_cmp(&a.amount));
+    rows.sort_by(|(a, beside_a), (b, beside_b)| {
+        b.amount.total_cmp(&a.amount).then_with(|| beside_b.total_cmp(beside_a))
+    });
     rows
 }
 
 pub(super) fn stack_tops(profile: &Profile) -> Vec<CaptureRow> {
-    let mut rows = stack_rows(profile);
-    rows.truncate(TOPS_MAX);
+    let rows = stack_rows(profile).into_iter().map(|(row, _)| row);
+    let mut rows: Vec<CaptureRow> = rows.take(TOPS_MAX).collect();
     if profile.unit == "1" {
         // The weight is the count itself.
         rows.iter_mut().for_each(|row| row.amount = 0.0);
@@ -107,12 +111,16 @@ pub(super) fn stack_table(profile: &Profile) -> CaptureTable {
     if !counts_only {
         columns.push(CaptureColumn { name: profile.weight.clone().into(), ..column("", &profile.unit, "") });
     }
+    let has_beside = !profile.beside.is_empty();
+    if has_beside {
+        columns.push(CaptureColumn { name: profile.beside.clone().into(), ..column("", &profile.unit, "") });
+    }
     columns.push(column(
         "where",
         "",
         "the innermost frames of the kernel and of the program, the leaf first",
     ));
-    let rows = stack_rows(profile).into_iter().map(|row| {
+    let rows = stack_rows(profile).into_iter().map(|(row, beside)| {
         let mut cells = vec![
             row.pid.map_or(Cell::Unknown(()), |pid| Cell::number(f64::from(pid))),
             Cell::text(row.comm),
@@ -120,6 +128,9 @@ pub(super) fn stack_table(profile: &Profile) -> CaptureTable {
         ];
         if !counts_only {
             cells.push(Cell::number(row.amount));
+        }
+        if has_beside {
+            cells.push(Cell::number(beside));
         }
         cells.push(Cell::text(row.what));
         cells

@@ -4,6 +4,7 @@
 //! what it cost, tables, histograms and stacks. [`Captured`] is what is stored and printed; [`Raw`] is the same
 //! before the addresses of its stacks have names.
 
+mod frames;
 pub mod heap;
 mod leaves;
 mod profile;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, EventKind};
 
+pub use frames::{Caller, Followed, Place, StackCopy};
 pub use profile::{Image, KERNEL_MARK, Profile, Raw, RawStack, Stack};
 
 /// What [`Captured::schema`] says.

@@ -16,8 +16,11 @@ pub const KERNEL_MARK: &str = "_[k]";
 pub struct Profile {
     /// What the weight is: `time off CPU`.
     pub weight: String,
-    /// Its unit: `s` or `1`.
+    /// Its unit: `s`, `B` or `1`.
     pub unit: String,
+    /// What [`Stack::beside`] is, in the same unit; empty where the kind has nothing beside the weight.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub beside: String,
     /// The names of all frames.
     pub names: Vec<String>,
     /// The stacks, the heaviest first.
@@ -38,8 +41,16 @@ pub struct Stack {
     pub frames: Vec<u32>,
     /// How much of the weight.
     pub weight: f64,
+    /// What the weight is to be seen beside: of memory that has grown what came in all. It is in no flame graph.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub beside: f64,
     /// How often.
     pub count: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 impl Profile {
@@ -77,6 +88,8 @@ pub struct RawStack {
     pub kernel: Vec<u64>,
     /// How much of the weight.
     pub weight: f64,
+    /// See [`Stack::beside`].
+    pub beside: f64,
     /// How often.
     pub count: u64,
 }
@@ -88,6 +101,8 @@ pub struct Raw {
     pub captured: Captured,
     /// What the weight of the stacks is, and its unit; none where the kind has no stacks.
     pub weight: Option<(&'static str, &'static str)>,
+    /// What stands beside the weight, see [`Profile::beside`]; mostly nothing.
+    pub beside: &'static str,
     /// The stacks.
     pub stacks: Vec<RawStack>,
 }
@@ -99,9 +114,14 @@ impl Raw {
     #[must_use]
     pub fn resolve(mut self, name: &mut dyn FnMut(&RawStack) -> Vec<String>) -> Captured {
         let Some((weight, unit)) = self.weight else { return self.captured };
-        let mut profile = Profile { weight: weight.to_owned(), unit: unit.to_owned(), ..Profile::default() };
+        let mut profile = Profile {
+            weight: weight.to_owned(),
+            unit: unit.to_owned(),
+            beside: self.beside.to_owned(),
+            ..Profile::default()
+        };
         let mut known: HashMap<String, u32> = HashMap::new();
-        self.stacks.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        self.stacks.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| b.beside.total_cmp(&a.beside)));
         for raw in self.stacks {
             let mut frames = Vec::new();
             for frame in name(&raw) {
@@ -111,8 +131,8 @@ impl Raw {
                     next
                 }));
             }
-            let RawStack { pid, comm, tag, weight, count, .. } = raw;
-            profile.stacks.push(Stack { pid, comm, tag, frames, weight, count });
+            let RawStack { pid, comm, tag, weight, beside, count, .. } = raw;
+            profile.stacks.push(Stack { pid, comm, tag, frames, weight, beside, count });
         }
         if !self.captured.tables.iter().any(|table| table.name == STACKS) {
             self.captured.tables.push(stack_table(&profile));
@@ -144,6 +164,7 @@ mod tests {
         Raw {
             captured: Captured { kind: "offcpu".into(), seconds: 2.0, ..Captured::default() },
             weight: Some(("time off CPU", "s")),
+            beside: "",
             stacks: vec![
                 stack("a", &[2, 1], &[20], 0.5),
                 stack("a", &[3, 1], &[20, 21], 1.5),
@@ -180,6 +201,26 @@ mod tests {
         let tops: Vec<(&str, f64)> = captured.tops.iter().map(|r| (r.what.as_str(), r.amount)).collect();
         assert_eq!(tops, [("[libm.so]", 2.0), ("", 0.25)]);
         assert_eq!(captured.profile.unwrap().names.len(), 3, "the profile keeps the places");
+    }
+
+    #[test]
+    fn what_stands_beside_the_weight_has_a_column_and_says_what_comes_first_among_equals() {
+        let mut raw = raw();
+        (raw.weight, raw.beside) = (Some(("still there", "B")), "came");
+        for (stack, (weight, beside)) in raw.stacks.iter_mut().zip([(0.0, 5.0), (3.0, 4.0), (0.0, 7.0)]) {
+            (stack.weight, stack.beside) = (weight, beside);
+        }
+        let captured = raw.resolve(&mut name);
+        let table = &captured.tables[0];
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_ref()).collect();
+        assert_eq!(names, ["pid", "comm", "count", "still there", "came", "where"]);
+        let numbers: Vec<&[Cell]> = table.rows.iter().map(|row| &row[3..5]).collect();
+        let row = |weight, beside| [Cell::Number(weight), Cell::Number(beside)];
+        assert_eq!(numbers, [&row(3.0, 4.0)[..], &row(0.0, 7.0), &row(0.0, 5.0)]);
+        let profile = captured.profile.as_ref().unwrap();
+        assert_eq!((profile.beside.as_str(), profile.stacks[1].beside), ("came", 7.0));
+        let text = serde_json::to_string(&captured).unwrap();
+        assert_eq!(serde_json::from_str::<Captured>(&text).unwrap(), captured);
     }
 
     #[test]

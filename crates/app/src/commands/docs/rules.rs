@@ -167,7 +167,8 @@ mod tests {
         let readme = include_str!("../../../../../README.md");
         let suspicions = format!(" {} built-in suspicions ", builtin::SUSPICIONS.len());
         assert!(readme.contains(&suspicions), "{suspicions}");
-        let probes = crate::escalation::probes::all().len();
+        // The look into a heap is what rules arm; by hand it is `mitra inspect`.
+        let probes = crate::escalation::probes::all().len().saturating_sub(1);
         assert!(probes == 0 || readme.contains(&format!(" {probes} probes by hand ")), "{probes}");
     }
 

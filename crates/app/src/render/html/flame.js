@@ -17,7 +17,14 @@
   const root = build(data.root, null, 0);
   let top = root, pattern = "";
 
+  function bytes(weight) {
+    const units = ["B", "kB", "MB", "GB", "TB"];
+    let unit = 0;
+    while (weight >= 1000 && unit + 1 < units.length) { weight /= 1000; unit += 1; }
+    return weight.toFixed(unit === 0 || weight >= 100 ? 0 : 1) + " " + units[unit];
+  }
   function amount(weight) {
+    if (data.unit === "B") return bytes(weight);
     if (data.unit !== "s") return Math.round(weight).toLocaleString("en");
     if (weight >= 1) return weight.toFixed(2) + " s";
     if (weight >= 1e-3) return (weight * 1e3).toFixed(2) + " ms";

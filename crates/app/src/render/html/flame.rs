@@ -62,7 +62,7 @@ pub fn page(captured: &Captured, profile: &Profile, style: &Style) -> String {
 fn tree(profile: &Profile, names: &mut Vec<String>) -> Node {
     let mut root = Node::default();
     let mut comms: BTreeMap<&str, u32> = BTreeMap::new();
-    for stack in &profile.stacks {
+    for stack in profile.stacks.iter().filter(|stack| stack.weight > 0.0) {
         let comm = *comms.entry(&stack.comm).or_insert_with(|| {
             names.push(stack.comm.clone());
             u32::try_from(names.len() - 1).unwrap_or(u32::MAX)

@@ -148,6 +148,7 @@ impl Gather for Faults {
                 kernel: self.stacks.get(key.kernel)?,
                 weight: count as f64,
                 count,
+                ..RawStack::default()
             });
         }
         let mut rows: Vec<(Place, [u64; 2])> = places.into_iter().collect();

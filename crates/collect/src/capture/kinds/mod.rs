@@ -4,6 +4,7 @@ mod cache;
 mod errors;
 mod faults;
 mod fork;
+mod growth;
 mod locks;
 mod lookups;
 mod offcpu;
@@ -19,6 +20,7 @@ use super::Kind;
 pub(super) const ALL: &[&Kind] = &[
     &offcpu::KIND,
     &faults::KIND,
+    &growth::KIND,
     &oncpu::KIND,
     &cache::KIND,
     &lookups::KIND,

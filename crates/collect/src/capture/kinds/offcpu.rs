@@ -186,6 +186,7 @@ impl OffCpu {
             kernel: self.stacks.get(key.kernel)?,
             weight: ns as f64 * 1e-9,
             count,
+            ..RawStack::default()
         })
     }
 }

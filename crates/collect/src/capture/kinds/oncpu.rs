@@ -82,6 +82,7 @@ impl Gather for OnCpu {
                 kernel: self.stacks.get(key.kernel)?,
                 weight: count as f64 / SAMPLES_PER_SECOND as f64,
                 count,
+                ..RawStack::default()
             });
         }
         Ok(())

@@ -7,7 +7,7 @@
 //! ```text
 //! object          ob_refcnt 0 (since 3.12 the low 32 bits; all ones or high bits: immortal), ob_type 8, ob_size 16 where it varies
 //! collector's     before the object: next, prev (16 bytes; before 3.8: next, prev, refs, 32 bytes). Low bits of both are flags
-//! before that     3.11: dict -24, values -32;  3.12: dict or values|1 at -24, weak references -32;  3.13: dict at -24
+//! before that     3.11: dict -24, values -32;  3.12: dict, or values less one, at -24, weak references -32;  3.13: dict at -24
 //! dict keys       to 3.10: refcnt 0, size 8, lookup 16, usable 24, entries 32, indices 40 (Objects/dict-common.h)
 //!                 3.11 on: refcnt 0, log2 of size 8, log2 of index bytes 9, kind 10, version 12, usable 16, entries 24, indices 32
 //! dict entry      hash, key, value; 3.11 on without the hash where all keys are strings (kind is not 0)

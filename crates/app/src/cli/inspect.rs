@@ -1,0 +1,139 @@
+//! `mitra inspect`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::ArchiveArgs;
+use super::shared::share;
+use crate::when::duration;
+
+/// `mitra inspect`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "It only reads: the process is not stopped, nothing is put into it, and pages that are not in memory are left \
+                        where they are. It needs to be root, or the process' user where kernel.yama.ptrace_scope allows it.\n\n\
+                        mitra inspect memory 4242\n\
+                        mitra inspect heap 4242 --strings\n\
+                        mitra inspect heap 4242 --save before.json; sleep 600; mitra inspect heap 4242 --diff before.json\n\
+                        mitra inspect heap 4242 --watch 10m --count 6\n\
+                        mitra inspect diff monday.json friday.json"
+)]
+pub struct InspectArgs {
+    /// What to look at.
+    #[command(subcommand)]
+    pub command: InspectCommand,
+}
+
+/// What to look at.
+#[derive(Debug, Subcommand)]
+pub enum InspectCommand {
+    /// Say what the resident memory of a process is made of, and what has been growing
+    Memory(InspectMemoryArgs),
+    /// Look into the heaps of a process: C chunks, strings, objects of Python, Java and Erlang; what grows, and whose it is
+    Heap(Box<InspectHeapArgs>),
+    /// Say what grew between saved looks, and whether it is a leak
+    Diff(InspectDiffArgs),
+}
+
+/// `mitra inspect memory`.
+#[derive(Debug, Args)]
+pub struct InspectMemoryArgs {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: u32,
+    /// Read smaps too: says what is dirty and shared, and holds up page faults of the process meanwhile; how long is said before
+    #[arg(long)]
+    pub smaps: bool,
+    /// Rows of each table that are printed
+    #[arg(long, value_name = "COUNT", default_value_t = 12)]
+    pub rows: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The recording that says what has been growing.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+}
+
+/// A part of a look that may be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HeapPart {
+    /// The arenas of malloc
+    CHeap,
+    /// The strings
+    Strings,
+    /// Python's objects
+    Python,
+    /// Java's and Erlang's heaps
+    Runtime,
+}
+
+/// `mitra inspect heap`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Of strings only lengths, counts and hashes are shown and saved, unless --strings asks for them; of objects and chunks \
+                        no content, unless --samples does. What looks like a secret is withheld even then."
+)]
+pub struct InspectHeapArgs {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: u32,
+    /// Show and save the strings themselves
+    #[arg(long)]
+    pub strings: bool,
+    /// Show and save the beginning of some chunks and objects
+    #[arg(long)]
+    pub samples: bool,
+    /// Leave out a part; may be given several times
+    #[arg(long, value_enum, value_name = "PART")]
+    pub skip: Vec<HeapPart>,
+    /// Save the look to a new file, which only its owner can read
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Replace the file if it is there
+    #[arg(long, requires = "save")]
+    pub force: bool,
+    /// Show what grew since this saved look, and judge
+    #[arg(long, value_name = "FILE")]
+    pub diff: Option<PathBuf>,
+    /// Look again each time after so long, show what grew, and judge
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "diff")]
+    pub watch: Option<Duration>,
+    /// With --watch: end after so many looks
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(2..))]
+    pub count: Option<u64>,
+    /// With --watch: the share of one CPU that it may take on average; it waits longer rather than take more
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share, requires = "watch")]
+    pub budget: f64,
+    /// Let the run time count its own objects: a Java VM stops all its threads meanwhile
+    #[arg(long)]
+    pub ask_runtime: bool,
+    /// Say who holds the objects of this Python type; several are separated by commas [default: of the type that grows]
+    #[arg(long, value_name = "TYPE", value_delimiter = ',')]
+    pub holders: Vec<String>,
+    /// Rows of each table that are printed
+    #[arg(long, value_name = "COUNT", default_value_t = 12)]
+    pub rows: usize,
+    /// Print JSON, schema mitra.look/1; with --diff or --watch the growth and the verdict
+    #[arg(long)]
+    pub json: bool,
+    /// The recording that says what became of the memory between two looks.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+}
+
+/// `mitra inspect diff`.
+#[derive(Debug, Args)]
+pub struct InspectDiffArgs {
+    /// The looks, made by: mitra inspect heap PID --save FILE. Three or more tell a leak from a warm-up
+    #[arg(value_name = "FILE", num_args = 2.., required = true)]
+    pub looks: Vec<PathBuf>,
+    /// Rows of each table that are printed
+    #[arg(long, value_name = "COUNT", default_value_t = 12)]
+    pub rows: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,230 @@
+//! `mitra inspect heap`: what is in the heaps of a process, what grows in them, and whose it is.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use mitra_inspect::diff::What;
+use mitra_inspect::{Look, Target, look, verdict};
+use mitra_model::Span;
+use mitra_search::secrets::Policy;
+
+use super::{diff, open, recorded};
+use crate::cli::{HeapPart, InspectHeapArgs};
+use crate::commands::{print, print_json};
+use crate::errors::usage;
+use crate::render::inspect::heap as render;
+use crate::render::style::Style;
+use crate::signals::{self, Hangup, STOP};
+
+/// Nobody wonders before this.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two lines of progress.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// How soon a wait notices that it is to end.
+const NAP: Duration = Duration::from_millis(200);
+/// Looks that are kept for the verdict while it watches: with more, every second one is dropped.
+const LOOKS_MAX: usize = 24;
+
+/// Looks once, or again and again.
+pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
+    // A mistake is told before anything is read.
+    let before = args.diff.as_deref().map(super::read).transpose()?;
+    if let Some(path) = args.save.as_ref().filter(|path| !args.force && path.symlink_metadata().is_ok()) {
+        return Err(usage(format!("{} is there already; --force replaces it", path.display())));
+    }
+    signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
+    let mut target = open(args.pid)?;
+    if let Some(every) = args.watch {
+        return watch(args, &mut target, every, style);
+    }
+    let mut now = take(args, &mut target, &args.holders)?;
+    let Some(before) = before else {
+        save(args, &now)?;
+        return if args.json { print_json(&now) } else { print(&render::text(&now, args.rows, style)) };
+    };
+    let span = Span { since: before.time_ns, until: now.time_ns.saturating_add(1) };
+    let levels = if before.is_same_process(&now) {
+        recorded::levels(&args.archive, target.pid(), target.start_ticks(), span)
+    } else {
+        Vec::new()
+    };
+    let mut looks = vec![before, now.clone()];
+    held(args, &mut target, &mut looks, &levels);
+    if let Some(last) = looks.last() {
+        now.clone_from(last);
+    }
+    save(args, &now)?;
+    diff::show(&looks, &levels, args.rows, args.json, style)
+}
+
+/// Looks at all that was asked for. What looks like a secret is withheld before anybody sees it.
+fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Result<Look> {
+    let wants = |part: HeapPart| !args.skip.contains(&part);
+    let options = look::Options {
+        c_heap: wants(HeapPart::CHeap),
+        strings: wants(HeapPart::Strings),
+        python: wants(HeapPart::Python),
+        runtime: wants(HeapPart::Runtime),
+        texts: args.strings,
+        samples: args.samples,
+        holders: holders.to_vec(),
+        ask_runtime: args.ask_runtime,
+    };
+    let mut line = Line::new();
+    let taken = look::take(target, &options, &mut |what, share| {
+        line.tell(what, share);
+        !STOP.load(Ordering::Relaxed)
+    });
+    drop(line);
+    let mut look = taken?;
+    let policy = Policy::default();
+    look.map_texts(&mut |text| policy.clean_text(text).0);
+    Ok(look)
+}
+
+/// Says who holds the type that grows, unless somebody asked for others.
+fn held(args: &InspectHeapArgs, target: &mut Target, looks: &mut [Look], levels: &[verdict::Level]) {
+    let Some(culprit) = verdict::of(looks, levels).culprit else { return };
+    let name = match (culprit.what, culprit.owner) {
+        (_, Some(owner)) => owner,
+        (What::Type, None) => culprit.name,
+        _ => return,
+    };
+    let Some(last) = looks.last_mut() else { return };
+    if last.python.is_none() || !args.holders.is_empty() || STOP.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut line = Line::new();
+    line.tell("looking for who holds the objects", None);
+    if let Err(error) = look::hold(target, &[name], last) {
+        last.doubts.push(format!("who holds the objects is not known: {error}"));
+    }
+}
+
+fn save(args: &InspectHeapArgs, look: &Look) -> Result<()> {
+    let Some(path) = &args.save else { return Ok(()) };
+    look::save(look, path, args.force)?;
+    eprintln!("mitra: saved in {}", path.display());
+    Ok(())
+}
+
+/// Looks again each time after a while. The first look is kept, so that growth is told since the beginning.
+fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &Style) -> Result<()> {
+    if every.is_zero() {
+        return Err(usage("--watch wants a length of time, as 10m"));
+    }
+    let mut looks: Vec<Look> = Vec::new();
+    let mut taken = 0;
+    loop {
+        let began = Instant::now();
+        looks.push(take(args, target, &args.holders)?);
+        taken += 1;
+        if looks.len() > 1 {
+            held(args, target, &mut looks, &[]);
+            diff::show(&looks, &[], args.rows, args.json, style)?;
+        } else if !args.json
+            && let Some(first) = looks.first()
+        {
+            print(&render::text(first, args.rows, style))?;
+        }
+        if let Some(last) = looks.last() {
+            // The file has the last look; the one before is in the way.
+            if let Some(path) = &args.save {
+                look::save(last, path, args.force || taken > 1)?;
+            }
+            if args.count.is_some_and(|count| taken >= count) || STOP.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let (wait, share) = pace(every, last.cost.cpu_s, args.budget);
+            eprintln!("mitra: {}", render::pace(wait, share, wait > every));
+            if !nap(wait.saturating_sub(began.elapsed())) {
+                return Ok(());
+            }
+        }
+        thin(&mut looks);
+    }
+}
+
+/// How long from one look to the next, and the share of a CPU that looking takes then.
+fn pace(every: Duration, cpu_s: f64, budget: f64) -> (Duration, f64) {
+    let least = Duration::try_from_secs_f64(cpu_s.max(0.0) / budget).unwrap_or(every);
+    let wait = every.max(least);
+    (wait, cpu_s / wait.as_secs_f64())
+}
+
+/// Drops every second look between the first and the last two when there are many.
+fn thin(looks: &mut Vec<Look>) {
+    if looks.len() < LOOKS_MAX {
+        return;
+    }
+    let last = looks.len() - 2;
+    let mut i = 0;
+    looks.retain(|_| {
+        i += 1;
+        i == 1 || i > last || i % 2 == 1
+    });
+}
+
+/// Waits; `false` says that somebody asked to stop.
+fn nap(time: Duration) -> bool {
+    let until = Instant::now() + time;
+    loop {
+        if STOP.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+/// A line on standard error that says what is looked at, where that is a terminal and it takes its time.
+struct Line {
+    is_shown: bool,
+    has_text: bool,
+    began: Instant,
+    told: Option<Instant>,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self { is_shown: std::io::stderr().is_terminal(), has_text: false, began: Instant::now(), told: None }
+    }
+
+    fn tell(&mut self, what: &str, share: Option<f64>) {
+        let is_soon = self.told.is_some_and(|told| told.elapsed() < TELL_EVERY);
+        if !self.is_shown || self.began.elapsed() < PATIENCE || is_soon {
+            return;
+        }
+        self.told = Some(Instant::now());
+        self.has_text = true;
+        let share = share.map_or(String::new(), |share| format!(" {:.0} %", share * 100.0));
+        // A terminal that went away is no reason to stop.
+        _ = write!(std::io::stderr(), "\r\x1b[K{what} …{share}");
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.has_text {
+            _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_waits_longer_rather_than_take_more_than_its_share() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(pace(minute, 1.5, 0.05), (minute, 0.025));
+        let (wait, share) = pace(minute, 6.0, 0.05);
+        assert!((wait.as_secs_f64() - 120.0).abs() < 1e-6 && (share - 0.05).abs() < 1e-9);
+    }
+}

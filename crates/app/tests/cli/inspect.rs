@@ -1,0 +1,163 @@
+//! Looks into a running process.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{good, run};
+
+/// A Python program that holds strings of C and of its own, and adds more for each line that it is sent.
+struct Program(Child, BufReader<std::process::ChildStdout>);
+
+const SCRIPT: &str = "
+import ctypes, sys
+strdup = ctypes.CDLL(None).strdup
+cache = {}
+def leak(n):
+    for i in range(n):
+        strdup(b'context_of_a_request')
+        cache[len(cache)] = 'value-%d' % i
+    strdup(b'password=hunter2-hunter2-hunter2')
+keep = [b'password=hunter2-hunter2-hunter2' + bytes(i % 3) for i in range(20000)]
+leak(50000)
+print('ready', flush=True)
+for line in sys.stdin:
+    leak(int(line))
+    print('done', flush=True)
+";
+
+impl Program {
+    fn start() -> Option<Self> {
+        let spawned = Command::new("/usr/bin/python3")
+            .args(["-c", SCRIPT])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = spawned else {
+            println!("skipped: there is no /usr/bin/python3");
+            return None;
+        };
+        let out = BufReader::new(child.stdout.take()?);
+        let mut program = Program(child, out);
+        program.hears("ready");
+        Some(program)
+    }
+
+    fn hears(&mut self, wanted: &str) {
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), wanted);
+    }
+
+    fn leaks(&mut self, count: u32) {
+        use std::io::Write;
+        writeln!(self.0.stdin.as_mut().unwrap(), "{count}").unwrap();
+        self.hears("done");
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+#[test]
+fn memory_is_told_by_kind() {
+    let Some(program) = Program::start() else { return };
+    let text = good(&["inspect", "memory", &program.pid(), "--archive", "/nonexistent/archive"]);
+    for wanted in
+        ["in memory", "heap", "code", "MAPPING", "smaps (--smaps) takes about", "growing is not known"]
+    {
+        assert!(text.contains(wanted), "{wanted:?} is not in\n{text}");
+    }
+    let json: Value = serde_json::from_str(&good(&["inspect", "memory", &program.pid(), "--json"])).unwrap();
+    assert_eq!(json["schema"], "mitra.memory/1");
+    let rss = json["composition"]["totals"]["rss_bytes"].as_u64().unwrap();
+    assert!(rss > 5 << 20);
+    let smaps = run(&["inspect", "memory", &program.pid(), "--smaps", "--json"]);
+    assert_eq!(smaps.code, 0, "{}", smaps.err);
+    assert!(smaps.err.contains("takes about"), "the time is said first: {}", smaps.err);
+    let json: Value = serde_json::from_str(&smaps.out).unwrap();
+    assert_eq!(json["composition"]["how"], "smaps");
+}
+
+#[test]
+fn what_strings_say_is_only_told_when_asked_for_and_never_secrets() {
+    let Some(program) = Program::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (hidden, shown) = (dir.path().join("hidden.json"), dir.path().join("shown.json"));
+    let heap = |more: &[&str]| good(&[&["inspect", "heap", &program.pid(), "--rows", "50"], more].concat());
+    let text = heap(&["--save", hidden.to_str().unwrap()]);
+    assert!(!text.contains("context_of_a_request") && text.contains("--strings shows it"), "{text}");
+    let saved = std::fs::read_to_string(&hidden).unwrap();
+    assert!(!saved.contains("context_of_a_request") && !saved.contains("hunter2"));
+    assert_eq!(std::fs::metadata(&hidden).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = heap(&["--strings", "--samples", "--save", shown.to_str().unwrap()]);
+    assert!(text.contains("context_of_a_request"), "{text}");
+    let saved = std::fs::read_to_string(&shown).unwrap();
+    for said in [text, saved] {
+        assert!(!said.contains("hunter2"), "a secret is shown: {said}");
+    }
+    let again = run(&["inspect", "heap", &program.pid(), "--save", hidden.to_str().unwrap()]);
+    assert!(again.code == 2 && again.err.contains("--force"), "{}: {}", again.code, again.err);
+}
+
+#[test]
+fn two_looks_say_what_grew() {
+    let Some(mut program) = Program::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let paths: Vec<String> =
+        (0..3).map(|i| dir.path().join(format!("{i}.json")).display().to_string()).collect();
+    let look = |program: &Program, path: &str| {
+        good(&["inspect", "heap", &program.pid(), "--strings", "--save", path]);
+    };
+    look(&program, &paths[0]);
+    program.leaks(200_000);
+    look(&program, &paths[1]);
+    let text = good(&["inspect", "diff", &paths[0], &paths[1]]);
+    assert!(text.contains("context_of_a_request") && text.contains("GREW ALIKE"), "{text}");
+    program.leaks(200_000);
+    look(&program, &paths[2]);
+    let json = good(&["inspect", "diff", &paths[0], &paths[1], &paths[2], "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let rows = json["diff"]["rows"].as_array().unwrap();
+    let string = rows.iter().find(|row| row["name"] == "context_of_a_request").unwrap();
+    let grown = string["growth_count"].as_i64().unwrap();
+    assert!((grown - 400_000).abs() < 4_000, "{string}");
+    assert_eq!(json["diff"]["is_same_process"], true);
+    assert!(json["verdict"]["kind"].is_string());
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let none = run(&["inspect", "memory", "4194304"]);
+    assert!(none.code == 1 && none.err.contains("4194304"), "{}: {}", none.code, none.err);
+    let wrong: &[&[&str]] = &[
+        &["inspect"],
+        &["inspect", "memory"],
+        &["inspect", "memory", "0"],
+        &["inspect", "heap", "x"],
+        &["inspect", "heap", "1", "--watch", "soon"],
+        &["inspect", "diff", "one.json"],
+        &["inspect", "diff", "/nonexistent/a.json", "/nonexistent/b.json"],
+    ];
+    for args in wrong {
+        let output = run(args);
+        assert_eq!(output.code, 2, "{args:?}: {}{}", output.out, output.err);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let junk = dir.path().join("junk");
+    std::fs::write(&junk, b"\x7fELF\0\0").unwrap();
+    let junk = junk.to_str().unwrap();
+    let output = run(&["inspect", "diff", junk, junk]);
+    assert!(output.code == 1 && output.err.contains("no saved look"), "{}: {}", output.code, output.err);
+}

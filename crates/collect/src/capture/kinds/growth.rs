@@ -1,0 +1,565 @@
+//! `growth`: who makes a process grow: what came of its anonymous memory by stack, and what of that is still there.
+//!
+//! What it answers: which code brings the memory that a process does not give back, and in which mapping it lies. A
+//! process whose memory stays the same may still fault all the time, because it maps and unmaps, or trims its heap and
+//! fills it again: `came` is large then and `still there` is nothing, which is churn and no growth. The flame graph shows
+//! only what is still there.
+//!
+//! The kernel tells of each change of a process' count of anonymous pages (`rss_stat`), huge pages and pages that a call
+//! fills with one number; the fault before tells the address. In the end `/proc/PID/pagemap` says which of these pages are
+//! still there, in memory or in swap. So what came, what went and what is left add up: the first table has the sums,
+//! beside what `/proc/PID/status` says. `freed` is all that the process gave back, also what it had before.
+//!
+//! Memory grows where a page is touched first. An allocator that gets memory back from the program and hands it out again
+//! touches nothing: what is leaked then was brought by whoever had it first. Pages that are moved (`mremap`, as `realloc`
+//! does with large blocks) count as gone from where they came to, without being freed; a note says how much that may be. What
+//! is brought without a fault (`MAP_POPULATE`, `mlock`) has no address, and whether it is still there is not known. Memory
+//! of files and shared memory does not count.
+//!
+//! On x86-64 stacks do not need frame pointers, which the C library has nowhere but in a few distributions, and `malloc` is
+//! where most memory is touched first: they are followed by the tables that compilers write for exceptions. The first stacks
+//! of a capture teach the program in the kernel; it follows 64 frames. Elsewhere frame pointers are followed, as by other kinds.
+//!
+//! A page that comes back from swap counts as one that came: resident memory grows by it. What others bring or take
+//! (khugepaged makes huge pages, reclaim swaps out) has sums of its own and no stack. Of Python the functions are shown
+//! where it writes their names (`python -X perf`, from 3.12 on), of other runtimes as in all stacks.
+//!
+//! Measured on Linux 6.18 (x86-64, a virtual machine that others used): memory that is touched first and given back takes
+//! 1.1 µs longer for each page by a stack of 5 frames (2.0 to 3.2 µs of CPU), the program takes 3.3 µs by one of 18; a page
+//! fault of another process takes 250 to 470 ns longer.
+//!
+//! Needs `--pid`. `--option every=N` takes the stacks of some changes only, by chance, each for N; the sums stay exact.
+//! Before Linux 6.2 each thread tells of every 64th page or so.
+
+use std::collections::HashMap;
+
+use aya::include_bytes_aligned;
+use aya::programs::perf_event::{PerfEventConfig, SamplePolicy, SoftwareEvent};
+use mitra_model::capture::{Cell, Followed, Raw, RawStack, StackCopy};
+
+use crate::bpf::comm_str;
+use crate::bpf::sys::{MapReader, Plain};
+use crate::capture::calls::{Column, table};
+use crate::capture::chains::Chains;
+use crate::capture::loader::{Config, Loader};
+use crate::capture::memory::{Held, Mapping, Span, describe, find, mappings, overlap, there};
+use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
+
+pub(super) const KIND: Kind = Kind {
+    name: "growth",
+    help: "who makes one process grow: memory that came and is still there, by stack and mapping, apart from churn",
+    cost: "1.2 to 3.3 µs each time that memory comes, by the depth of the stack: 2 % of a CPU at 6,000 per second; 300 to 500 ns for each page fault of other processes; --option every=10 takes fewer stacks",
+    since: "6.2; each 64th page of a thread: 5.15",
+    attaches: &["rss_stat", "page_fault_user", "page_fault_kernel"],
+    columns: &[
+        ("pid", "", "the process"),
+        ("comm", "", "the name of the thread"),
+        ("count", "1", "how often memory came"),
+        ("still there", "B", "of what came; as much has the process grown by this stack"),
+        ("came", "B", "all of it; what is not there any more was churn"),
+        ("where", "", "heap (of brk), stack or mapped memory, and the innermost frames"),
+    ],
+    options: &[("every", "take the stack of one change in N, by chance, and count it N times")],
+    filters: BY_TASK,
+    object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_growth.bpf.o")),
+    source: include_str!("growth.rs"),
+    configure,
+    arm,
+};
+
+const SUM_COLUMNS: &[Column] =
+    &[("memory", "", "anonymous memory of the process"), ("bytes", "B", "as much of it; unknown: not known")];
+
+const MAPPING_COLUMNS: &[Column] = &[
+    ("mapping", "", "what it is, as far as the kernel and the way it lies tell"),
+    ("address", "", "where it begins"),
+    ("still there", "B", "of what came"),
+    ("size", "B", "of addresses, in the end"),
+    ("before", "B", "of the same addresses what was mapped in the beginning"),
+];
+
+/// As many entries as the kernel's maps hold.
+const SUMS_MAX: usize = 16384;
+const PAGES_MAX: usize = 131_072;
+/// Of a process that does nothing but grow, 1 in so many is enough.
+const EVERY_MAX: u32 = 1_000_000;
+/// The program that sees each change; the other one is for older kernels.
+const EXACT: &str = "growth_changed";
+
+fn every(request: &Request) -> Result<u32, String> {
+    let Some(text) = request.option("every") else { return Ok(1) };
+    let number = text.parse().ok().filter(|number| (1..=EVERY_MAX).contains(number));
+    number.ok_or_else(|| format!("every={text}: want a number from 1 to {EVERY_MAX}"))
+}
+
+fn configure(request: &Request, config: &mut Config) -> Result<(), String> {
+    if request.pid.is_none() {
+        return Err("growth is of one process: say which by --pid".to_owned());
+    }
+    config.number = every(request)?;
+    config.arg = rustix::param::page_size() as u64;
+    Ok(())
+}
+
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+    let pid = request.pid.ok_or("growth of no process")?;
+    let every = every(request)?;
+    if every > 1 {
+        loader.note(format!("each stack that was taken stands for {every}"));
+    }
+    if request.comm.is_some() || request.cgroup.is_some() {
+        loader.note("the sums are of all threads, the stacks of those that were asked for".to_owned());
+    }
+    let before = mappings(pid);
+    let user = loader.tracepoint("page_fault_user", &["growth_fault_user"]);
+    if user.and_then(|_| loader.tracepoint("page_fault_kernel", &["growth_fault_kernel"])).is_err() {
+        let event = PerfEventConfig::Software(SoftwareEvent::PageFaults);
+        loader.perf("growth_fault", event, SamplePolicy::Period(1))?;
+    }
+    if loader.tracepoint("rss_stat", &[EXACT, "growth_changed_old"])? != EXACT {
+        loader.note(
+            "this kernel tells of every 64th page of a thread or so (6.2 tells of each): sums may be that wrong".to_owned(),
+        );
+    }
+    let (sums, pages, cpus) =
+        (loader.map("growth_sums")?, loader.map("growth_pages")?, loader.percpu_map("growth_cpus")?);
+    let (chains, all) = (Chains::new(loader)?, loader.map::<u32, All>("growth_alls")?);
+    let held = Held::of(pid);
+    all.store(&0, &All { mm: 0, count: 0, is_on: 1 })?;
+    Ok(Box::new(Growth {
+        pid,
+        every: f64::from(every),
+        page_bytes: rustix::param::page_size() as u64,
+        mappings: before,
+        held,
+        sums,
+        pages,
+        cpus,
+        chains,
+    }))
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    image: u32,
+    place: u32,
+    chain: u64,
+    comm: [u8; 16],
+}
+const _: () = assert!(size_of::<Key>() == 32, "twin: struct growth_key in bpf/capture_growth.bpf.c");
+// SAFETY: repr(C), integers and bytes without a hole.
+unsafe impl Plain for Key {}
+
+impl Key {
+    /// `enum growth_place` of bpf/capture_growth.bpf.c.
+    fn place(&self) -> &'static str {
+        match self.place {
+            1 => "heap",
+            2 => "stack",
+            3 => "mapped memory",
+            _ => "without a fault, not known whether still there",
+        }
+    }
+
+    fn has_address(&self) -> bool {
+        self.place != 0
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Sum {
+    count: u64,
+    pages: u64,
+    unplaced: u64,
+}
+const _: () = assert!(size_of::<Sum>() == 24, "twin: struct growth_sum in bpf/capture_growth.bpf.c");
+// SAFETY: only u64 fields.
+unsafe impl Plain for Sum {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Page {
+    at_ns: u64,
+    key: Key,
+    pages: u32,
+    span: u32,
+}
+const _: () = assert!(size_of::<Page>() == 48, "twin: struct growth_page in bpf/capture_growth.bpf.c");
+// SAFETY: repr(C), integers and a struct without holes.
+unsafe impl Plain for Page {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Cpu {
+    mm: u64,
+    local: u64,
+    offset: u64,
+    has_offset: u64,
+    scratch: u64,
+    came: u64,
+    went: u64,
+    came_by_others: u64,
+    went_by_others: u64,
+}
+const _: () = assert!(size_of::<Cpu>() == 72, "twin: struct growth_cpu in bpf/capture_growth.bpf.c");
+// SAFETY: only u64 fields.
+unsafe impl Plain for Cpu {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct All {
+    mm: u64,
+    count: u64,
+    is_on: u64,
+}
+const _: () = assert!(size_of::<All>() == 24, "twin: struct growth_all in bpf/capture_growth.bpf.c");
+// SAFETY: only u64 fields.
+unsafe impl Plain for All {}
+
+/// Pages that came to an address, and how many of them are there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Left {
+    start: u64,
+    at_ns: u64,
+    came: u64,
+    span: u64,
+    there: u64,
+}
+
+/// Where something came later than what surrounds it, what surrounds it has so much less there, and the other way round.
+/// They come by their addresses, of those at the same one the larger first. Each lies inside of another one or apart: large
+/// pages lie at multiples of their size.
+fn without_what_came_later(lefts: &mut [Left], page_bytes: u64) {
+    let mut open: Vec<usize> = Vec::new();
+    for i in 0..lefts.len() {
+        let Some(inner) = lefts.get(i).copied() else { break };
+        let ends = |left: &Left| left.start.saturating_add(left.span.saturating_mul(page_bytes));
+        while open.last().and_then(|outer| lefts.get(*outer)).is_some_and(|outer| ends(outer) <= inner.start)
+        {
+            open.pop();
+        }
+        let came_later = |outer: &&usize| lefts.get(**outer).is_some_and(|outer| outer.at_ns > inner.at_ns);
+        if open.iter().any(|outer| came_later(&outer)) {
+            lefts.get_mut(i).into_iter().for_each(|inner| inner.there = 0);
+        } else if let Some(outer) = open.last().and_then(|outer| lefts.get_mut(*outer)) {
+            // What surrounds this one has it from the one around it.
+            outer.there = outer.there.saturating_sub(inner.there);
+        }
+        if inner.span > 1 {
+            open.push(i);
+        }
+    }
+}
+
+/// In pages, of all CPUs.
+#[derive(Debug, Default, Clone, Copy)]
+struct Changes {
+    came: u64,
+    went: u64,
+    came_by_others: u64,
+    went_by_others: u64,
+}
+
+struct Growth {
+    pid: u32,
+    every: f64,
+    page_bytes: u64,
+    /// In the beginning.
+    mappings: Vec<Mapping>,
+    held: Option<Held>,
+    sums: MapReader<Key, Sum>,
+    pages: MapReader<u64, Page>,
+    cpus: MapReader<u32, Cpu>,
+    chains: Chains,
+}
+
+impl Gather for Growth {
+    fn take_copies(&mut self) -> Vec<StackCopy> {
+        self.chains.take_copies()
+    }
+
+    fn teach(&mut self, chain: u64, followed: Followed) {
+        self.chains.teach(chain, followed);
+    }
+
+    fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
+        raw.weight = Some(("still there", "B"));
+        raw.beside = "came";
+        let held = Held::of(self.pid);
+        let changes = self.changes()?;
+        let mut entries = self.pages.entries_at_once(PAGES_MAX)?;
+        entries.sort_unstable_by_key(|(start, page)| (*start, std::cmp::Reverse(page.span)));
+        let left = self.left(&entries);
+        if let Err(why) = &left {
+            raw.captured.notes.push(format!(
+                "which pages are still there is not known ({why}): what came stands for it, of all stacks"
+            ));
+        }
+        let left = left.ok();
+        let by_key =
+            left.as_ref().map(|left| sum_up(left.iter().zip(&entries).map(|(l, (_, p))| (p.key, *l))));
+        let mut told = Told::default();
+        for (key, sum) in self.sums.entries(SUMS_MAX)? {
+            let came = self.bytes(sum.pages) * self.every;
+            let unplaced = self.bytes(sum.unplaced) * self.every;
+            let there = by_key.as_ref().map(|by_key| {
+                let pages = by_key.get(&key).copied().unwrap_or(0.0);
+                pages * self.page_bytes as f64 * self.every
+            });
+            told.add(&key, came, unplaced, there);
+            raw.stacks.push(RawStack {
+                pid: self.pid,
+                image: key.image,
+                comm: comm_str(&key.comm).to_owned(),
+                tag: key.place().to_owned(),
+                user: self.chains.get(key.chain)?,
+                // What has no address may be there, and what is not looked at too.
+                weight: there.filter(|_| key.has_address()).unwrap_or(came),
+                beside: came,
+                count: (sum.count as f64 * self.every) as u64,
+                ..RawStack::default()
+            });
+        }
+        let sums = self.sum_rows(&changes, held, &told, left.is_some());
+        raw.captured.tables.push(table("sums", SUM_COLUMNS, sums));
+        if let Some(left) = &left {
+            let rows = self.mapping_rows(left);
+            raw.captured.tables.push(table("mappings", MAPPING_COLUMNS, rows));
+        }
+        self.note(raw, &changes, &told, left.is_some());
+        Ok(())
+    }
+}
+
+/// What the stacks say in all, in bytes.
+#[derive(Debug, Default, Clone, Copy)]
+struct Told {
+    came: f64,
+    there: f64,
+    /// Without an address.
+    unknown: f64,
+    /// For whose address there was no room.
+    without_room: f64,
+}
+
+impl Told {
+    fn add(&mut self, key: &Key, came: f64, unplaced: f64, there: Option<f64>) {
+        self.came += came;
+        self.there += there.unwrap_or(0.0);
+        if key.has_address() {
+            self.without_room += unplaced;
+        } else {
+            self.unknown += unplaced;
+        }
+    }
+
+    fn gone(&self) -> f64 {
+        (self.came - self.there - self.unknown - self.without_room).max(0.0)
+    }
+}
+
+/// Pages that are there, by what brought them. Of what came together but lies apart one page was looked at, and stands for
+/// the others.
+fn sum_up<K: std::hash::Hash + Eq>(lefts: impl Iterator<Item = (K, Left)>) -> HashMap<K, f64> {
+    let mut sums = HashMap::new();
+    for (key, left) in lefts {
+        *sums.entry(key).or_insert(0.0) += left.pages();
+    }
+    sums
+}
+
+impl Left {
+    fn pages(&self) -> f64 {
+        self.there as f64 * self.came as f64 / self.span.max(1) as f64
+    }
+}
+
+impl Growth {
+    fn bytes(&self, pages: u64) -> f64 {
+        pages as f64 * self.page_bytes as f64
+    }
+
+    fn changes(&mut self) -> Result<Changes, AnyError> {
+        let mut sum = Changes::default();
+        for cpu in self.cpus.lookup(&0)?.unwrap_or_default() {
+            sum.came += cpu.came;
+            sum.went += cpu.went;
+            sum.came_by_others += cpu.came_by_others;
+            sum.went_by_others += cpu.went_by_others;
+        }
+        Ok(sum)
+    }
+
+    /// What is there of each entry, which come by their addresses.
+    fn left(&self, entries: &[(u64, Page)]) -> std::io::Result<Vec<Left>> {
+        let spans: Vec<Span> =
+            entries.iter().map(|(start, page)| Span { start: *start, pages: u64::from(page.span) }).collect();
+        let counts = there(self.pid, self.page_bytes, &spans)?;
+        let lefts = entries.iter().zip(counts).map(|((start, page), there)| Left {
+            start: *start,
+            at_ns: page.at_ns,
+            came: u64::from(page.pages),
+            span: u64::from(page.span),
+            there,
+        });
+        let mut lefts: Vec<Left> = lefts.collect();
+        without_what_came_later(&mut lefts, self.page_bytes);
+        Ok(lefts)
+    }
+
+    fn sum_rows(
+        &self,
+        changes: &Changes,
+        held: Option<Held>,
+        told: &Told,
+        is_left_known: bool,
+    ) -> Vec<Vec<Cell>> {
+        let bytes = |pages| Cell::number(self.bytes(pages));
+        let of = |held: Option<Held>, what: fn(Held) -> u64| {
+            held.map_or(Cell::Unknown(()), |held| Cell::number(what(held) as f64))
+        };
+        let known = |value| if is_left_known { Cell::number(value) } else { Cell::Unknown(()) };
+        let rows = [
+            ("before", of(self.held, |held| held.anon_bytes)),
+            ("after", of(held, |held| held.anon_bytes)),
+            ("grew by", Cell::number(changes.net() * self.page_bytes as f64)),
+            ("came", bytes(changes.came)),
+            ("freed", bytes(changes.went)),
+            ("came by others", bytes(changes.came_by_others)),
+            ("taken by others", bytes(changes.went_by_others)),
+            ("of the stacks: still there", known(told.there)),
+            ("of the stacks: gone again", known(told.gone())),
+            ("of the stacks: not known", known(told.unknown + told.without_room)),
+            ("in swap before", of(self.held, |held| held.swap_bytes)),
+            ("in swap after", of(held, |held| held.swap_bytes)),
+        ];
+        rows.into_iter().map(|(name, cell)| vec![Cell::text(name), cell]).collect()
+    }
+
+    fn mapping_rows(&self, left: &[Left]) -> Vec<Vec<Cell>> {
+        let now = mappings(self.pid);
+        let of_mapping = left.iter().filter_map(|left| Some((find(&now, left.start)?, *left)));
+        let mut sums: Vec<(usize, f64)> = sum_up(of_mapping).into_iter().collect();
+        sums.retain(|(_, pages)| *pages > 0.0);
+        sums.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let row = |(at, pages): (usize, f64)| {
+            let mapping = now.get(at)?;
+            Some(vec![
+                Cell::text(describe(&now, at)),
+                Cell::text(format!("{:#x}", mapping.start)),
+                Cell::number(pages * self.page_bytes as f64 * self.every),
+                Cell::number((mapping.end - mapping.start) as f64),
+                Cell::number(overlap(&self.mappings, mapping.start, mapping.end) as f64),
+            ])
+        };
+        sums.into_iter().filter_map(row).collect()
+    }
+
+    fn note(&self, raw: &mut Raw, changes: &Changes, told: &Told, is_left_known: bool) {
+        let notes = &mut raw.captured.notes;
+        if told.without_room > 0.0 {
+            notes.push(format!(
+                "of {} that came there was no room to note where: what is still there is a lower bound; --option every=10 \
+                 takes fewer stacks",
+                text(told.without_room)
+            ));
+        }
+        let freed = self.bytes(changes.went.saturating_add(changes.went_by_others));
+        let moved = told.gone() - freed;
+        // One stack in so many may be far from its share.
+        if is_left_known && self.every == 1.0 && moved > MOVED_MIN * told.came {
+            notes.push(format!(
+                "{} at least are not where they came to, and were not freed: they were moved (mremap, realloc), and count as gone",
+                text(moved)
+            ));
+        }
+        if !is_left_known || changes.came == 0 {
+            return;
+        }
+        let (net, hours) = (changes.net() * self.page_bytes as f64, raw.captured.seconds / 3600.0);
+        let rate = if hours > 0.0 { format!(", {} an hour", text(net / hours)) } else { String::new() };
+        let unknown = told.unknown + told.without_room;
+        let unknown =
+            if unknown > 0.0 { format!(", {} are not known", text(unknown)) } else { String::new() };
+        notes.insert(
+            0,
+            format!(
+                "anonymous memory grew by {}{rate}; {} came, of which {} are still there and {} are gone again{unknown}",
+                text(net),
+                text(told.came),
+                text(told.there),
+                text(told.gone())
+            ),
+        );
+    }
+}
+
+/// Where less than this share was moved it is not worth a word.
+const MOVED_MIN: f64 = 0.02;
+
+impl Changes {
+    fn net(&self) -> f64 {
+        let came = self.came.saturating_add(self.came_by_others);
+        came as f64 - self.went.saturating_add(self.went_by_others) as f64
+    }
+}
+
+/// As people read it, decimal.
+fn text(bytes: f64) -> String {
+    let mut value = bytes;
+    let mut units = ["B", "kB", "MB", "GB"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    while value.abs() >= 1000.0
+        && let Some(next) = units.next()
+    {
+        value /= 1000.0;
+        unit = next;
+    }
+    if unit == "B" { format!("{value:.0} B") } else { format!("{value:.1} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn left(page: u64, span: u64, at_ns: u64, there: u64) -> Left {
+        Left { start: page * PAGE, at_ns, came: span, span, there }
+    }
+
+    fn there_of(mut lefts: Vec<Left>) -> Vec<u64> {
+        without_what_came_later(&mut lefts, PAGE);
+        lefts.iter().map(|left| left.there).collect()
+    }
+
+    #[test]
+    fn a_page_counts_for_whoever_brought_it_last() {
+        // A huge page, given back in part and touched again page by page.
+        let again = vec![left(512, 512, 1, 100), left(512, 1, 2, 1), left(600, 1, 3, 1), left(1024, 1, 2, 1)];
+        assert_eq!(there_of(again), [98, 1, 1, 1]);
+        // Pages, unmapped, and a huge one in their place.
+        assert_eq!(there_of(vec![left(512, 512, 9, 512), left(513, 1, 2, 1)]), [512, 0]);
+        // One in another in another.
+        let nested = vec![left(512, 512, 1, 512), left(528, 16, 2, 16), left(530, 1, 3, 1)];
+        assert_eq!(there_of(nested), [496, 15, 1]);
+        assert_eq!(there_of(Vec::new()), [0_u64; 0]);
+    }
+
+    #[test]
+    fn pages_that_lie_apart_stand_for_each_other() {
+        let one_of_64 = Left { came: 64, span: 1, ..left(5, 1, 1, 1) };
+        assert_eq!(one_of_64.pages(), 64.0);
+        assert_eq!(left(512, 512, 1, 128).pages(), 128.0);
+        let sums = sum_up([("a", one_of_64), ("b", left(9, 1, 1, 0)), ("a", left(7, 1, 1, 1))].into_iter());
+        assert_eq!((sums["a"], sums["b"]), (65.0, 0.0));
+    }
+
+    #[test]
+    fn sums_are_readable() {
+        assert_eq!([text(12.0), text(-4_096.0), text(52_428_800.0)], ["12 B", "-4.1 kB", "52.4 MB"]);
+        assert_eq!(text(5e12), "5000.0 GB");
+    }
+}
