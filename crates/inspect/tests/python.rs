@@ -257,7 +257,10 @@ fn under_load(version: &str) {
     let kept = serde_json::from_str::<serde_json::Value>(&running.line).unwrap()["kept"].as_u64().unwrap();
     for round in 0..5 {
         let target = Target::open(running.child.id()).unwrap();
-        let mut heap = python::open(&target).unwrap();
+        // A list that changes while its head is looked for is refused, and found the next time.
+        let mut heap = (0..50)
+            .find_map(|_| python::open(&target).ok())
+            .unwrap_or_else(|| python::open(&target).unwrap());
         let found = heap.walk();
         let main = &found.interpreters[0];
         println!(
