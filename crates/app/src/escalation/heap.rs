@@ -26,7 +26,11 @@ pub fn capture(pid: u32, began: Option<u64>, why: &str) -> Result<Captured> {
     }
     let meter = look::Meter::start();
     let mut look = look::take(&mut target, &Options::default(), &mut |_, _| meter.cost().cpu_s < CPU_S)?;
-    hold(&mut target, &mut look);
+    if meter.cost().cpu_s < CPU_S {
+        hold(&mut target, &mut look);
+    } else {
+        look.doubts.push("who holds the objects was not looked for: the look had cost enough".to_owned());
+    }
     let cost = meter.cost();
     let uname = rustix::system::uname();
     let mut captured = Captured {

@@ -6,12 +6,10 @@
 
 mod image;
 mod pagemap;
-mod window;
 
 pub use image::Image;
 pub(crate) use pagemap::Pagemap;
 pub use pagemap::Pages;
-pub use window::Window;
 
 use crate::maps::Mapping;
 
