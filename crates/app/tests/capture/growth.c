@@ -16,7 +16,8 @@
 /* malloc itself touches nearly every page first, and memset or calloc the rest: neither has a frame pointer. */
 #define SMALL 48
 
-static void *volatile kept;
+/* One for each thread: both write to it, and ask malloc for the size of what they have just got. */
+static _Thread_local void *volatile kept;
 
 __attribute__((noinline)) static size_t leak_here(size_t block)
 {
