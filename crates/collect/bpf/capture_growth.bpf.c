@@ -10,6 +10,7 @@
 #define CAPTURE_WITH_CHAINS
 #include "capture.h"
 #include "chain.h"
+#include "functions.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -43,16 +44,17 @@ struct growth_key {
 	__u32 image;
 	__u32 place;
 	__u64 chain;
+	__u64 functions;
 	char comm[16];
 };
-_Static_assert(sizeof(struct growth_key) == 32, "twin: src/capture/kinds/growth.rs");
+_Static_assert(sizeof(struct growth_key) == 40, "twin: src/capture/kinds/growth/twins.rs");
 
 struct growth_sum {
 	__u64 count;
 	__u64 pages;
 	__u64 unplaced; /* of the pages: nobody knows where they lie */
 };
-_Static_assert(sizeof(struct growth_sum) == 24, "twin: src/capture/kinds/growth.rs");
+_Static_assert(sizeof(struct growth_sum) == 24, "twin: src/capture/kinds/growth/twins.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -68,7 +70,7 @@ struct growth_page {
 	__u32 pages; /* that came */
 	__u32 span; /* that lie from this address on; 1: the others lie somewhere else */
 };
-_Static_assert(sizeof(struct growth_page) == 48, "twin: src/capture/kinds/growth.rs");
+_Static_assert(sizeof(struct growth_page) == 56, "twin: src/capture/kinds/growth/twins.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -97,7 +99,7 @@ struct growth_cpu {
 	__u64 came_by_others;
 	__u64 went_by_others;
 };
-_Static_assert(sizeof(struct growth_cpu) == 72, "twin: src/capture/kinds/growth.rs");
+_Static_assert(sizeof(struct growth_cpu) == 72, "twin: src/capture/kinds/growth/twins.rs");
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -112,7 +114,7 @@ struct growth_all {
 	 * the beginning by the others. */
 	__u64 is_on;
 };
-_Static_assert(sizeof(struct growth_all) == 24, "twin: src/capture/kinds/growth.rs");
+_Static_assert(sizeof(struct growth_all) == 24, "twin: src/capture/kinds/growth/twins.rs");
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -301,7 +303,8 @@ static __always_inline void count_growth(void *ctx, struct mm_struct *mm, __u64 
 	page.at = bpf_ktime_get_ns();
 	page.key.image = current_image();
 	page.key.chain = current_chain(ctx);
-	/* Reading the stack of a program may fault as well. */
+	page.key.functions = current_functions();
+	/* Reading the memory of a program may fault as well. */
 	take_address();
 	bpf_get_current_comm(page.key.comm, sizeof(page.key.comm));
 	is_placed = address && !bpf_map_update_elem(&growth_pages, &address, &page, BPF_ANY);

@@ -136,6 +136,8 @@ static EDGES: &[Edge] = &[
     edge("memory-leak-managed", "free-memory-low", "memory that is not given back runs out"),
     edge("memory-leak-native", "oom-kill", "memory that is not given back runs out until the kernel kills"),
     edge("memory-leak-managed", "oom-kill", "memory that is not given back runs out until the kernel kills"),
+    edge("memory-leak-native", "cgroup-memory-limit", "memory that is not given back fills the group"),
+    edge("memory-leak-managed", "cgroup-memory-limit", "memory that is not given back fills the group"),
     edge("anonymous-growth", "free-memory-low", "what processes ask for leaves nothing free"),
     edge("anonymous-growth", "kswapd-scanning", "memory that cannot be dropped needs other pages to go"),
     edge("anonymous-growth", "direct-reclaim", "memory is wanted faster than kswapd frees it"),

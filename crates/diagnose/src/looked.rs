@@ -30,8 +30,8 @@ pub struct Look<'a> {
     pub types: Vec<Kind<'a>>,
     /// Strings by bytes.
     pub strings: Vec<Kind<'a>>,
-    /// The largest region.
-    pub region: Option<&'a str>,
+    /// Chunks of the C heap by bytes.
+    pub chunks: Vec<Kind<'a>>,
 }
 
 /// Things that are there often.
@@ -80,7 +80,7 @@ fn look<'a>(event: &'a Event) -> Option<Look<'a>> {
         managed: None,
         types: Vec::new(),
         strings: Vec::new(),
-        region: None,
+        chunks: Vec::new(),
     };
     for row in tops {
         let kind = |name| Kind { name, count: row.count, bytes: row.amount, holder: None, library: None };
@@ -101,7 +101,7 @@ fn look<'a>(event: &'a Event) -> Option<Look<'a>> {
                     last.library = Some(path);
                 }
             }
-            Some(Row::Region(name)) => look.region = Some(name),
+            Some(Row::Chunk(size)) => look.chunks.push(kind(size)),
             None => {}
         }
     }
@@ -143,13 +143,36 @@ fn grows(view: &View<'_>, process: &Process<'_>) -> Result<Growth, Observation> 
         return Err(Observation::Inactive(format!("{who} grew by less than {}", words::bytes(LARGE))));
     };
     let grew = format!("{who} grew from {} to {}", words::bytes(growth.from), words::bytes(growth.to));
-    if growth::settled(view, &growth) {
+    let limit = limit_reached(view, process);
+    // At the limit nothing grows any more: the kernel does not allow it.
+    let fills = limit.is_some_and(|limit| growth.to >= FILLED * limit);
+    if growth::settled(view, &growth) && !fills {
         return Err(Observation::Inactive(format!("{grew} and levelled off: a warm-up, no leak")));
     }
-    if growth::memory_short(view) != Some(true) && !growth::runs_out(view, &growth) {
+    if growth::memory_short(view) != Some(true) && !growth::runs_out(view, &growth) && limit.is_none() {
         return Err(Observation::CannotTell(format!("whether it goes on: {grew}, and there is still room")));
     }
     Ok(growth)
+}
+
+/// All but a twentieth: the kernel charges groups in batches, and reclaims before the last page is gone.
+const REACHED: f64 = 0.95;
+/// What a process holds itself where it alone fills a group; the rest are pages of files and the kernel's own.
+const FILLED: f64 = 0.9;
+
+/// The memory limit of a control group that the process is in and that reached it inside of the view.
+fn limit_reached(view: &View<'_>, process: &Process<'_>) -> Option<f64> {
+    let own = process.cgroup?;
+    let is_around = |group: &str| {
+        own.strip_prefix(group).is_some_and(|rest| group != "/" && (rest.is_empty() || rest.starts_with('/')))
+    };
+    let limits =
+        view.each("cgroup.memory_max").filter(|(group, _)| is_around(group)).filter_map(|(group, limit)| {
+            let limit = limit.last(Span::ALL).filter(|limit| limit.is_finite() && *limit > 0.0)?;
+            let current = Signal::of(view.set.get("cgroup.memory_current", group)?, view.window).max()?;
+            (current >= REACHED * limit).then_some(limit)
+        });
+    limits.min_by(f64::total_cmp)
 }
 
 impl<'a> Looked<'_, 'a> {
@@ -206,7 +229,7 @@ impl<'a> Looked<'_, 'a> {
         );
         finding.culprit.process = Some(self.process.comm.to_owned());
         finding.culprit.pid = Some(self.process.pid);
-        finding.culprit.address = self.now.region.map(str::to_owned);
+        finding.culprit.cgroup = self.process.cgroup.filter(|group| *group != "/").map(str::to_owned);
         let span = self.growth.run.span();
         let pages = (to - from) / view.page_bytes();
         finding.evidence.push(view.task_evidence("task.rss_anon", self.process, None, pages, span));

@@ -102,6 +102,55 @@ fn what_it_knows_of_is_told_with_its_type_and_holder() {
     assert!(all.contains("held by values of app.CACHE") && all.contains("after 10.0 k"), "{all}");
 }
 
+/// The machine has room; the group of the process has none, from two thirds of the growth on.
+fn contained(anonymous: f64, limit: f64) -> Machine {
+    let mut m = Machine::idle();
+    m.set.host.memory_bytes = 240_000_000_000;
+    let ramp = |to: f64| -> Vec<f64> {
+        let share = |i: usize| (i.saturating_sub(HEALTHY) as f64 / INCIDENT as f64 * 1.5).min(1.0);
+        (0..N).map(|i| 20e6 + (to - 20e6) * share(i)).collect()
+    };
+    let full = |i: usize| i >= HEALTHY + 2 * INCIDENT / 3 && i < HEALTHY + INCIDENT;
+    m.sys("mem.available", 200e9, 198e9);
+    m.values("cgroup.memory_current", "/app", 0, ramp(limit));
+    m.values("cgroup.memory_max", "/app", 0, vec![limit; N]);
+    let fails = (0..N).map(|i| if full(i) { 500.0 } else { 0.0 }).collect();
+    m.values("cgroup.memory_failcnt", "/app", 0, fails);
+    let waits: Vec<f64> = (0..N).map(|i| if full(i) { 0.6 } else { 0.0 }).collect();
+    m.values("cgroup.psi_memory_some", "/app", 0, waits.clone()).values("psi.memory_some", "", 0, waits);
+    let pages = ramp(anonymous).into_iter().map(|bytes| bytes / 4096.0).collect();
+    m.task(70, "python3", 0).cgroup(70, "/app/worker").values("task.rss_anon", &row(70), 0, pages);
+    look(
+        &mut m,
+        HEALTHY + INCIDENT - 4,
+        &[
+            (Row::Resident, 0, 1_000.0),
+            (Row::InUse, 4_000_000, 950.0),
+            (Row::Managed("CPython 3.11"), 500_000, 40.0),
+            (Row::Chunk("96 bytes"), 3_000_000, 288.0),
+        ],
+    );
+    m
+}
+
+#[test]
+fn a_leak_fills_the_control_group_that_it_is_in() {
+    let report = contained(1_020e6, 1_073e6).explain();
+    assert_eq!(ids(&report), ["memory-leak-native"]);
+    let root = &report.incidents[0].root_cause;
+    assert_eq!((root.culprit.pid, root.culprit.cgroup.as_deref()), (Some(70), Some("/app/worker")));
+    assert_eq!(root.culprit.object.as_deref(), Some("chunks of 96 bytes"));
+    assert!(report.incidents[0].chain.iter().any(|link| link.condition == "cgroup-memory-limit"));
+}
+
+#[test]
+fn a_heap_that_levels_off_below_the_limit_does_not_fill_the_group() {
+    // The rest of it are pages of files.
+    let report = contained(650e6, 1_073e6).explain();
+    assert_eq!(ids(&report), ["cgroup-memory-limit"]);
+    assert!(refuted(&report, "memory-leak-native").contains("levelled off"));
+}
+
 #[test]
 fn what_the_allocator_holds_without_use_is_no_leak() {
     let mut m = growing();

@@ -16,6 +16,7 @@ use mitra_model::capture::{Image, KERNEL_MARK, RawStack};
 use crate::kernel::KernelSymbols;
 use crate::maps;
 use crate::process::{Budget, Process};
+use crate::python::{Functions, functions};
 
 /// Programs whose mappings are kept.
 const PROCESSES_MAX: usize = 8192;
@@ -58,6 +59,9 @@ pub struct Symbols {
     hidden: HashSet<(&'static str, u32)>,
     stacks: u64,
     cut_off: u64,
+    /// Of a process whose interpreter runs functions, and their names by their code.
+    interpreted: Option<(u32, Option<Functions>)>,
+    functions: HashMap<u64, String>,
 }
 
 struct Known {
@@ -89,6 +93,8 @@ impl Symbols {
             hidden: HashSet::new(),
             stacks: 0,
             cut_off: 0,
+            interpreted: None,
+            functions: HashMap::new(),
         }
     }
 
@@ -144,10 +150,13 @@ impl Symbols {
         for (i, address) in stack.user.iter().enumerate().take(whole).rev() {
             names.push(self.user(stack, *address, i == 0));
         }
+        let functions = self.functions(stack);
+        let mut names = functions::merge(names, &functions);
         self.note_python(stack, &names);
         if let Some(root) = names.first() {
             self.stacks += 1;
-            let reaches_back = root == "main" || ROOTS.iter().any(|name| root.starts_with(name));
+            let reaches_back =
+                !functions.is_empty() || root == "main" || ROOTS.iter().any(|name| root.starts_with(name));
             self.cut_off += u64::from(!reaches_back);
         }
         let from = names.len();
@@ -162,9 +171,30 @@ impl Symbols {
         names
     }
 
+    /// The names of the functions that an interpreter ran, the innermost first.
+    fn functions(&mut self, stack: &RawStack) -> Vec<String> {
+        if stack.functions.is_empty() {
+            return Vec::new();
+        }
+        if self.interpreted.as_ref().is_none_or(|(pid, _)| *pid != stack.pid) {
+            self.interpreted = Some((stack.pid, Functions::of(stack.pid)));
+            self.functions.clear();
+        }
+        let unknown: Vec<u64> =
+            stack.functions.iter().filter(|code| !self.functions.contains_key(code)).copied().collect();
+        if !unknown.is_empty() {
+            let of_process = self.interpreted.as_mut().and_then(|(_, functions)| functions.as_mut());
+            let names = of_process.and_then(|functions| functions.names(&unknown)).unwrap_or_default();
+            let names = names.into_iter().map(|name| bounded(&name));
+            // What ended has no names any more.
+            self.functions.extend(unknown.into_iter().zip(names.chain(std::iter::repeat(String::new()))));
+        }
+        stack.functions.iter().map(|code| self.functions.get(code).cloned().unwrap_or_default()).collect()
+    }
+
     /// Where the interpreter calls a function of the program by a trampoline, that one stands between its frames.
     fn note_python(&mut self, stack: &RawStack, names: &[String]) {
-        let interprets = names.iter().any(|name| INTERPRETS.iter().any(|start| name.starts_with(start)));
+        let interprets = names.iter().any(|name| functions::interprets(name));
         if interprets && !names.iter().any(|name| name.starts_with("py::")) {
             let known = self.processes.get_mut(&(stack.pid, stack.image));
             let writes = known.is_some_and(|known| known.process.writes_perf_map(&mut self.budget));
@@ -264,8 +294,6 @@ const PYTHON: &str = "of CPython the interpreter is shown, not the functions of 
                       `python -X perf`, or PYTHONPERFSUPPORT=1, names them";
 const PYTHON_CUT_OFF: &str = "this CPython writes the names of the program's functions, but was compiled without frame \
                               pointers, so that stacks do not reach them; one built with -fno-omit-frame-pointer does";
-/// Functions of CPython that interpret. From 3.14 on each instruction may be one, which goes on to the next in its own place.
-const INTERPRETS: [&str; 2] = ["_PyEval_EvalFrame", "_TAIL_CALL_"];
 const OTHER: &str =
     "code that was compiled while the program ran has no names: it writes no /tmp/perf-PID.map";
 

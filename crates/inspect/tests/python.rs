@@ -293,7 +293,8 @@ fn under_load(version: &str) {
 
 #[test]
 fn what_stays_is_found_while_others_come_and_go() {
-    for version in ["3.6.15", "3.7.16", "3.9.18", "debian", "3.12.1", "3.13.0"] {
+    for version in ["3.6.15", "3.7.16", "3.8.18", "3.9.18", "3.10.13", "3.11.7", "debian", "3.12.1", "3.13.0"]
+    {
         under_load(version);
     }
 }

@@ -1,19 +1,39 @@
 //! Between the probes and the files of programs: stacks that the kernel could not follow are followed here, and from then
-//! on it can.
+//! on it can. The same with the functions of an interpreter.
+
+use std::time::{Duration, Instant};
 
 use mitra_collect::capture::Armed;
 use mitra_inspect::Unwinder;
+use mitra_inspect::python::Functions;
+
+/// Threads that began since are looked for again so often: it takes some milliseconds.
+const THREADS_EVERY: Duration = Duration::from_secs(2);
+/// An interpreter that changed while it was looked at is looked at again.
+const AGAIN: Duration = Duration::from_millis(100);
+/// So often; one that is never understood is of a build that is not known.
+const TRIES: u32 = 10;
 
 /// Follows the stacks of a capture.
 #[derive(Default)]
 pub struct Learner {
     /// Of one process: kinds that follow stacks so watch one.
     unwinder: Option<(u32, Unwinder)>,
+    interpreter: Option<Interpreter>,
+}
+
+struct Interpreter {
+    pid: u32,
+    /// `None`: there is none.
+    functions: Option<Functions>,
+    next: Instant,
+    tries: u32,
 }
 
 impl Learner {
     /// Follows what the probes ask for, on the account of the capture. Says whether there was anything.
     pub fn look(&mut self, armed: &mut Armed) -> bool {
+        self.follow_functions(armed);
         let copies = armed.take_copies();
         let followed = armed.charge(|| {
             let mut followed = Vec::new();
@@ -30,5 +50,35 @@ impl Learner {
             armed.teach(chain, followed);
         }
         !copies.is_empty()
+    }
+
+    /// Tells which functions an interpreter's threads are in, at first and from time to time.
+    fn follow_functions(&mut self, armed: &mut Armed) {
+        let Some(pid) = armed.interprets() else { return };
+        let of_process = self.interpreter.as_ref().filter(|known| known.pid == pid);
+        if of_process.is_some_and(|known| known.functions.is_none() || Instant::now() < known.next) {
+            return;
+        }
+        let is_new = of_process.is_none();
+        let how = armed.charge(|| {
+            if is_new {
+                let functions = Functions::of(pid);
+                self.interpreter = Some(Interpreter { pid, functions, next: Instant::now(), tries: TRIES });
+            }
+            let known = self.interpreter.as_mut()?;
+            let how = known.functions.as_mut()?.kept();
+            if how.is_some() {
+                (known.next, known.tries) = (Instant::now() + THREADS_EVERY, TRIES);
+            } else {
+                (known.next, known.tries) = (Instant::now() + AGAIN, known.tries.saturating_sub(1));
+                if known.tries == 0 {
+                    known.functions = None;
+                }
+            }
+            how
+        });
+        if let Some(how) = how {
+            armed.follow_functions(&how);
+        }
     }
 }

@@ -43,7 +43,7 @@ impl Unnamed {
 }
 
 fn kernel_names(symbols: &mut Symbols, stack: &RawStack) -> Vec<String> {
-    let kernel = RawStack { user: Vec::new(), ..stack.clone() };
+    let kernel = RawStack { user: Vec::new(), functions: Vec::new(), ..stack.clone() };
     let user = stack.user.iter().rev().map(|address| format!("[unknown {address:#x}]"));
     user.chain(symbols.names(&kernel)).collect()
 }

@@ -10,6 +10,10 @@ use mitra_model::capture::{CaptureTable, Captured, Cell};
 
 use super::runtimes::python_that_writes_names;
 use super::{Busy, can_arm, mitra, stdout};
+use pythons::pythons;
+
+#[path = "../../../inspect/tests/services/pythons.rs"]
+mod pythons;
 
 const PROGRAM: &str = include_str!("growth.c");
 const SECONDS: &str = "4";
@@ -177,6 +181,41 @@ fn a_function_of_python_that_leaks_has_a_name() {
     println!("leak_of_python {leak}, from the beginning {deep}, of {grew}: {:?}", captured.notes);
     _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
     assert!(leak >= 0.9 * grew && deep >= 0.9 * grew, "{leak} and {deep} of {grew}");
+}
+
+/// Each keeps the calls of its functions in another way. None of them was started for it.
+const MINORS: [u32; 6] = [6, 8, 10, 11, 12, 13];
+
+#[test]
+fn functions_of_python_are_shown_without_its_help() {
+    if !can_arm() {
+        return;
+    }
+    for (version, program) in pythons(&MINORS) {
+        let python = Busy(Command::new(program).args(["-c", PYTHON]).stdin(Stdio::null()).spawn().unwrap());
+        std::thread::sleep(Duration::from_millis(500));
+        let pid = python.pid();
+        let how = [
+            "capture",
+            "growth",
+            pid.as_str(),
+            "--seconds",
+            "2",
+            "--budget",
+            "100%",
+            "--no-archive",
+            "--json",
+        ];
+        let captured: Captured = serde_json::from_str(&stdout(&mitra(&how))).unwrap();
+        let [leak, _] = by_frame(&captured, |frame| frame == "py::leak_of_python:<string>");
+        let [deep, _] = by_frame(&captured, |frame| frame == "py::<module>:<string>");
+        let grew = sum(&captured, "grew by");
+        println!(
+            "{version}: leak_of_python {leak}, from the beginning {deep}, of {grew}: {:?}",
+            captured.notes
+        );
+        assert!(leak >= 0.9 * grew && deep >= 0.9 * grew, "{version}: {leak} and {deep} of {grew}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mitra_model::capture::{Captured, Ended, Followed, Image, Raw, SCHEMA, StackCopy};
+use mitra_model::capture::{Captured, Ended, Followed, Image, Interpreted, Raw, SCHEMA, StackCopy};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::cost::{Cost, own_cpu_ns};
@@ -357,6 +357,18 @@ impl Armed {
     /// What was made of a copy: from now on stacks are followed so at these places.
     pub fn teach(&mut self, chain: u64, followed: Followed) {
         self.gather.teach(chain, followed);
+    }
+
+    /// The process whose functions it wants to know, where an interpreter runs them: whoever knows such interpreters
+    /// (`mitra_inspect::python::Functions`) tells by [`Armed::follow_functions`], and again for threads that are new.
+    #[must_use]
+    pub fn interprets(&self) -> Option<u32> {
+        self.gather.interprets().filter(|_| !self.is_elsewhere)
+    }
+
+    /// How the interpreter keeps which functions its threads are in.
+    pub fn follow_functions(&mut self, how: &Interpreted) {
+        self.gather.follow_functions(how);
     }
 
     /// Does something on the account of this capture that the work of [`Armed::poll`] does not include: reading what

@@ -12,6 +12,7 @@ mod calls;
 mod chains;
 mod check;
 mod cost;
+mod functions;
 mod kinds;
 mod loader;
 mod memory;
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
-use mitra_model::capture::{Captured, Followed, Raw, RawStack, StackCopy};
+use mitra_model::capture::{Captured, Followed, Interpreted, Raw, RawStack, StackCopy};
 
 pub use armed::{Armed, Capture};
 pub use check::{Checked, check, cost_unavailable};
@@ -116,6 +117,14 @@ trait Gather: Send {
 
     /// See [`Armed::teach`].
     fn teach(&mut self, _chain: u64, _followed: Followed) {}
+
+    /// See [`Armed::interprets`].
+    fn interprets(&self) -> Option<u32> {
+        None
+    }
+
+    /// See [`Armed::follow_functions`].
+    fn follow_functions(&mut self, _how: &Interpreted) {}
 
     /// Whether it has all that was asked for, so that there is nothing left to wait for.
     fn is_complete(&self) -> bool {

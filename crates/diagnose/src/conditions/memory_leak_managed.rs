@@ -24,6 +24,8 @@ pub const CONDITION: Condition = Condition {
         "mapping.rss",
         "task.rss_anon",
         "task.swap",
+        "cgroup.memory_current",
+        "cgroup.memory_max",
         "mem.total",
         "mem.available",
         "mem.free",

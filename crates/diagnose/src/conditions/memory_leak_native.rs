@@ -30,6 +30,8 @@ pub const CONDITION: Condition = Condition {
         "census.tool",
         "task.rss_anon",
         "task.swap",
+        "cgroup.memory_current",
+        "cgroup.memory_max",
         "mem.total",
         "mem.available",
         "mem.free",
@@ -142,9 +144,15 @@ fn seen(view: &View<'_>, looked: &Looked<'_, '_>) -> Finding {
     finding
         .remarks
         .extend(strings.iter().skip(1).take(STRINGS_TOLD).map(|(_, text)| format!("in its memory: {text}")));
+    let chunks = looked.most(|look| &look.chunks);
+    if let Some((_, text)) = chunks.first() {
+        finding.remarks.push(format!("most of all in chunks of {text}"));
+    }
     if let Some((name, text)) = strings.first() {
         finding.statement.push_str(&format!("; most of all {text}"));
         finding.culprit.object = Some(format!("string {name}"));
+    } else if let Some((name, _)) = chunks.first() {
+        finding.culprit.object = Some(format!("chunks of {name}"));
     }
     finding.culprit.library =
         now.strings.iter().find_map(|kind| kind.library.map(str::to_owned).or_else(|| library(kind.name)));

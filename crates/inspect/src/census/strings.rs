@@ -28,6 +28,17 @@ impl Encoding {
     /// All of them, in their order.
     pub(super) const ALL: [Encoding; 4] =
         [Encoding::Ascii, Encoding::Utf8, Encoding::Latin1, Encoding::Utf16];
+
+    /// Its name, as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Encoding::Ascii => "ascii",
+            Encoding::Utf8 => "utf8",
+            Encoding::Latin1 => "latin1",
+            Encoding::Utf16 => "utf16",
+        }
+    }
 }
 
 /// Whether `strings` prints it.

@@ -226,9 +226,11 @@ fn hints(census: &census::Census, look: &Look) -> Vec<Hint> {
         let mut words = words.map(str::to_ascii_lowercase).filter(|word| !COMMON.contains(&word.as_str()));
         words.find_map(|word| files.iter().find(|(_, name)| name.contains(&word)))
     };
-    let hint = |entry: &census::Entry| {
-        let (path, _) = library(&entry.text)?;
-        Some(Hint { id: entry.id.clone(), library: (*path).to_owned() })
+    let entries = census.entries.iter().take(HINTED_MAX).map(|entry| (&entry.id, &entry.text));
+    let patterns = census.patterns.iter().take(HINTED_MAX).map(|pattern| (&pattern.id, &pattern.text));
+    let hint = |(id, text): (&String, &String)| {
+        let (path, _) = library(text)?;
+        Some(Hint { id: id.clone(), library: (*path).to_owned() })
     };
-    census.entries.iter().take(HINTED_MAX).filter_map(hint).collect()
+    entries.chain(patterns).filter_map(hint).collect()
 }

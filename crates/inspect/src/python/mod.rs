@@ -18,6 +18,7 @@ mod debug_offsets;
 mod edges;
 mod elf;
 mod find;
+pub(crate) mod functions;
 mod heap;
 pub mod holders;
 mod layout;
@@ -34,6 +35,7 @@ mod walk;
 use serde::{Deserialize, Serialize};
 
 pub use find::Found;
+pub use functions::Functions;
 pub use heap::Heap;
 pub use layout::Layout;
 

@@ -15,7 +15,7 @@ const MODULES_MAX: u64 = 1 << 17;
 
 impl<M: Memory + ?Sized> Heap<'_, M> {
     /// The thread states of an interpreter.
-    fn thread_states(&self, interpreter: u64) -> Vec<u64> {
+    pub(super) fn thread_states(&self, interpreter: u64) -> Vec<u64> {
         let mut states = Vec::new();
         let mut at = self.word(interpreter, self.layout.interp_threads);
         while at != 0 && states.len() < THREADS_MAX && self.word(at, self.layout.tstate_interp) == interpreter

@@ -40,6 +40,12 @@ const TEXT_SHARE: f64 = 0.25;
 const CLASS_SHARE: f64 = 0.05;
 
 impl Culprit {
+    /// The type of the run time of which it is worth knowing who holds its objects.
+    #[must_use]
+    pub fn held_type(&self) -> Option<&str> {
+        self.owner.as_deref().or((self.what == What::Type).then_some(self.name.as_str()))
+    }
+
     /// The one of a growth. `is_managed` says whether it is looked for among the objects of the run time, or outside of it.
     pub(super) fn of(diff: &Diff, is_managed: Option<bool>, last: &Look) -> Option<Self> {
         let kinds: &[What] = match is_managed {

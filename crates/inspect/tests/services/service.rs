@@ -1,6 +1,6 @@
 //! The services of this folder: real interpreters that serve, with a leak on request.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,6 +8,11 @@ use std::process::{Child, Command, Stdio};
 /// A service that runs; it ends with this.
 pub struct Service {
     child: Child,
+    client: Client,
+}
+
+/// One who asks it, on one connection that is kept.
+pub struct Client {
     port: u16,
     stream: Option<BufReader<TcpStream>>,
 }
@@ -33,7 +38,7 @@ impl Service {
             child.wait().ok();
             panic!("the service did not start: {line:?}");
         };
-        Self { child, port, stream: None }
+        Self { child, client: Client { port, stream: None } }
     }
 
     /// Its process.
@@ -41,31 +46,14 @@ impl Service {
         self.child.id()
     }
 
-    /// Asks for a path, on one connection that is kept.
+    /// One more who asks it.
+    pub fn client(&self) -> Client {
+        Client { port: self.client.port, stream: None }
+    }
+
+    /// Asks for a path.
     pub fn get(&mut self, path: &str) -> String {
-        let stream = self.stream.get_or_insert_with(|| {
-            let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-            stream.set_nodelay(true).unwrap();
-            BufReader::new(stream)
-        });
-        // In one piece: several small writes would wait for each other.
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        stream.get_mut().write_all(request.as_bytes()).unwrap();
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            let read = stream.read_line(&mut line).unwrap();
-            assert!(read > 0, "the service hung up on {path}");
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.trim().is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).unwrap();
-        String::from_utf8(body).unwrap()
+        self.client.get(path).unwrap()
     }
 
     /// So many requests for work, of so many units each.
@@ -78,6 +66,39 @@ impl Service {
     /// What it says itself.
     pub fn truth(&mut self) -> serde_json::Value {
         serde_json::from_str(&self.get("/truth")).unwrap()
+    }
+}
+
+impl Client {
+    /// Asks for a path.
+    pub fn get(&mut self, path: &str) -> io::Result<String> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => {
+                let stream = TcpStream::connect(("127.0.0.1", self.port))?;
+                stream.set_nodelay(true)?;
+                none.insert(BufReader::new(stream))
+            }
+        };
+        // In one piece: several small writes would wait for each other.
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.get_mut().write_all(request.as_bytes())?;
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if stream.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().map_err(io::Error::other)?;
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body)?;
+        String::from_utf8(body).map_err(io::Error::other)
     }
 }
 

@@ -46,6 +46,24 @@ pub struct StackCopy {
     pub bytes: Vec<u8>,
 }
 
+/// Where an interpreter keeps which functions its threads are in: from the state of each thread leads a list of frames, the
+/// innermost first. Offsets are in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interpreted {
+    /// Where in a thread's state the innermost frame is.
+    pub innermost: u32,
+    /// Where it is in a structure that lies between the two.
+    pub between: Option<u32>,
+    /// Where in a frame its code is.
+    pub code: u32,
+    /// Where in a frame the one that called it is.
+    pub caller: u32,
+    /// Bits in the address of the code that say something else.
+    pub tag: u64,
+    /// The states, by where each thread has its own memory, as `pthread_self` says.
+    pub threads: Vec<(u64, u64)>,
+}
+
 /// What was made of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Followed {

@@ -8,9 +8,10 @@
 //! managed CPython 3.11      objects        bytes of objects that the run time knows of
 //! type app.Session          objects        their bytes
 //! holder app.CACHE                         who holds most of the objects of the type before it
+//! chunk 48 bytes            chunks         their bytes: what the C heap has given out in pieces of a size
 //! string ascii-22-5f0c…     copies         their bytes: without its text, which is nobody's business unasked
+//! string like-9d21…         how many       their bytes: strings that are the same but for the numbers in them
 //! library libcouchbase.so                  in whose name a word of the string before it is found
-//! region 7f12340000-…       -              resident bytes of the largest region
 //! ```
 
 use super::{CaptureRow, Captured};
@@ -37,8 +38,8 @@ pub enum Row<'a> {
     Text(&'a str),
     /// The library in whose name a word of the string of the row before is found.
     Library(&'a str),
-    /// The largest region.
-    Region(&'a str),
+    /// Chunks of the C heap in use, of a size.
+    Chunk(&'a str),
 }
 
 impl<'a> Row<'a> {
@@ -55,7 +56,7 @@ impl<'a> Row<'a> {
             ("holder", name) => Row::Holder(name),
             ("string", text) => Row::Text(text),
             ("library", path) => Row::Library(path),
-            ("region", name) => Row::Region(name),
+            ("chunk", size) => Row::Chunk(size),
             _ => return None,
         })
     }
@@ -70,7 +71,7 @@ impl<'a> Row<'a> {
             Row::Holder(name) => format!("holder {name}"),
             Row::Text(text) => format!("string {text}"),
             Row::Library(path) => format!("library {path}"),
-            Row::Region(name) => format!("region {name}"),
+            Row::Chunk(size) => format!("chunk {size}"),
         }
     }
 }
@@ -102,7 +103,7 @@ mod tests {
             Row::Holder("values of app.CACHE"),
             Row::Text("a b  c"),
             Row::Library("/usr/lib/libx.so"),
-            Row::Region("7f00-8000 [heap]"),
+            Row::Chunk("48 bytes"),
         ];
         let mut captured = Captured::default();
         for row in rows {

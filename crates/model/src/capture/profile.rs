@@ -84,6 +84,8 @@ pub struct RawStack {
     pub tag: String,
     /// Addresses in the program, the leaf first.
     pub user: Vec<u64>,
+    /// Functions of an interpreter that the thread was in, by their code, the innermost first. Its own functions are in `user`.
+    pub functions: Vec<u64>,
     /// Addresses in the kernel, the leaf first.
     pub kernel: Vec<u64>,
     /// How much of the weight.

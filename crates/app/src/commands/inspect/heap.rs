@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use mitra_inspect::diff::What;
 use mitra_inspect::{Look, Target, look, verdict};
 use mitra_model::Span;
 use mitra_search::secrets::Policy;
@@ -86,19 +85,15 @@ fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Resu
 
 /// Says who holds the type that grows, unless somebody asked for others.
 fn held(args: &InspectHeapArgs, target: &mut Target, looks: &mut [Look], levels: &[verdict::Level]) {
-    let Some(culprit) = verdict::of(looks, levels).culprit else { return };
-    let name = match (culprit.what, culprit.owner) {
-        (_, Some(owner)) => owner,
-        (What::Type, None) => culprit.name,
-        _ => return,
-    };
+    let culprit = verdict::of(looks, levels).culprit;
+    let Some(name) = culprit.as_ref().and_then(verdict::Culprit::held_type) else { return };
     let Some(last) = looks.last_mut() else { return };
     if last.python.is_none() || !args.holders.is_empty() || STOP.load(Ordering::Relaxed) {
         return;
     }
     let mut line = Line::new();
     line.tell("looking for who holds the objects", None);
-    if let Err(error) = look::hold(target, &[name], last) {
+    if let Err(error) = look::hold(target, &[name.to_owned()], last) {
         last.doubts.push(format!("who holds the objects is not known: {error}"));
     }
 }

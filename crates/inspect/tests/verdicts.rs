@@ -1,0 +1,153 @@
+//! Is it a leak, and whose: real services of Python at work, looked at again and again as `mitra inspect heap --watch` does.
+//!
+//! `MITRA_PYTHONS=all` has each service on every interpreter of the machine.
+
+#[path = "services/pythons.rs"]
+mod pythons;
+#[path = "services/service.rs"]
+mod service;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mitra_inspect::diff::What;
+use mitra_inspect::verdict::{self, Kind, Verdict};
+use mitra_inspect::{Diff, Look, Target, look};
+use pythons::pythons;
+use service::Service;
+
+/// Debian's, where nothing else is asked for.
+const MINORS: &[u32] = &[11];
+/// The fewest with which a growth that levels off shows, twice.
+const LOOKS: usize = 6;
+const BETWEEN: Duration = Duration::from_millis(2500);
+/// The units of one request, and the pause before the next: several thousand units a second.
+const UNITS: u64 = 100;
+const PAUSE: Duration = Duration::from_millis(15);
+
+/// What is said of a service at work.
+struct Seen {
+    verdict: Verdict,
+    diff: Diff,
+    truth: serde_json::Value,
+}
+
+/// Runs a kind of work on each interpreter and gives what is said of it, where it is to be checked.
+fn each(kind: &str, check: impl Fn(&Seen)) {
+    let all = std::env::var("MITRA_PYTHONS").is_ok_and(|which| which == "all");
+    for (version, python) in pythons(if all { &[] } else { MINORS }) {
+        let mut service = Service::start(&python, &["--work", kind]);
+        let (verdict, diff) = watched(&mut service);
+        let seen = Seen { verdict, diff, truth: service.truth() };
+        println!("{kind} on {version}: {}: {}", seen.verdict.kind, seen.verdict.statement);
+        check(&seen);
+    }
+}
+
+/// Looks at it while it works.
+fn watched(service: &mut Service) -> (Verdict, Diff) {
+    let mut target = Target::open(service.pid()).unwrap();
+    let stop = AtomicBool::new(false);
+    let mut client = service.client();
+    let options = look::Options { texts: true, ..look::Options::default() };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                client.get(&format!("/work/{UNITS}")).unwrap();
+                std::thread::sleep(PAUSE);
+            }
+        });
+        let mut looks: Vec<Look> = Vec::new();
+        for i in 0..LOOKS {
+            if i > 0 {
+                std::thread::sleep(BETWEEN);
+            }
+            looks.push(look::take(&mut target, &options, &mut |_, _| true).unwrap());
+        }
+        let culprit = verdict::of(&looks, &[]).culprit;
+        if let Some(name) = culprit.as_ref().and_then(verdict::Culprit::held_type) {
+            look::hold(&mut target, &[name.to_owned()], &mut looks[LOOKS - 1]).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        (verdict::of(&looks, &[]), Diff::between(&looks[0], &looks[LOOKS - 1]))
+    })
+}
+
+/// A leak of native memory that this text, or text like it, is in, and that comes first among what the strings show.
+fn is_native(seen: &Seen, text: &str) {
+    let statement = &seen.verdict.statement;
+    assert_eq!(seen.verdict.kind, Kind::NativeLeak, "{statement}");
+    let culprit = seen.verdict.culprit.as_ref().unwrap_or_else(|| panic!("nobody's: {statement}"));
+    assert!(culprit.name.contains(text), "{}: {statement}", culprit.name);
+    let is_text = |what: What| matches!(what, What::String | What::Pattern);
+    let first = seen.diff.rows.iter().find(|row| is_text(row.what)).unwrap();
+    assert!(first.name.contains(text), "first of the strings: {}", first.name);
+}
+
+/// A leak of this type of objects, that this holds.
+fn is_managed(seen: &Seen, type_name: &str, holder: &str) {
+    let statement = &seen.verdict.statement;
+    assert_eq!(seen.verdict.kind, Kind::ManagedLeak, "{statement}");
+    let culprit = seen.verdict.culprit.as_ref().unwrap_or_else(|| panic!("nobody's: {statement}"));
+    let is_of = culprit.name == type_name || culprit.alike.iter().any(|member| member.name == type_name);
+    assert!(is_of, "{}: {statement}", culprit.name);
+    let held = culprit.holder.as_ref().unwrap_or_else(|| panic!("held by nobody: {statement}"));
+    assert!(held.contains(holder), "{held}: {statement}");
+    let leaked = &seen.truth["leaked"];
+    assert!(leaked.as_object().is_some_and(|types| !types.is_empty()), "it did not leak: {leaked}");
+}
+
+fn is_no_leak(seen: &Seen, kinds: &[Kind]) {
+    let verdict = &seen.verdict;
+    assert!(kinds.contains(&verdict.kind), "{}: {}", verdict.kind, verdict.statement);
+}
+
+#[test]
+fn strings_that_a_library_keeps() {
+    each("native", |seen| is_native(seen, "GET /api/v#/orders/"));
+    each("native-client", |seen| {
+        let culprit = seen.verdict.culprit.as_ref().unwrap();
+        is_native(seen, "orders");
+        assert!(culprit.library.as_ref().is_some_and(|library| library.contains("liborders_client")));
+    });
+}
+
+#[test]
+fn a_dict_that_is_never_cleaned() {
+    each("dict", |seen| is_managed(seen, "leaks.Session", "leaks.SESSIONS"));
+}
+
+#[test]
+fn cycles_with_finalizers() {
+    each("cycle", |seen| is_managed(seen, "leaks.Connection", "nothing but each other"));
+}
+
+#[test]
+fn caches_without_a_bound() {
+    each("cache", |seen| is_managed(seen, "leaks.Quote", "leaks.quote"));
+    each("cache-object", |seen| is_managed(seen, "leaks.Quote", "leaks.STORE.items"));
+}
+
+#[test]
+fn tasks_that_nobody_waits_for() {
+    each("tasks", |seen| is_managed(seen, "_asyncio.Task", "leaks.BACKGROUND"));
+    each("timers", |seen| is_managed(seen, "_asyncio.Task", "_scheduled"));
+}
+
+#[test]
+fn closures_that_are_registered_for_ever() {
+    each("closures", |seen| is_managed(seen, "function", "leaks.HANDLERS"));
+}
+
+#[test]
+fn references_that_are_never_given_back() {
+    each("reference", |seen| is_managed(seen, "leaks.Order", "something outside of the interpreter"));
+}
+
+#[test]
+fn what_only_looks_like_a_leak() {
+    each("idle", |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp]));
+    each("lru", |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));
+    each("warmup", |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));
+    each("burst", |seen| is_no_leak(seen, &[Kind::Fragmentation]));
+}
