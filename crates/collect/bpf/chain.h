@@ -193,8 +193,13 @@ static __always_inline __u64 chain_by_rules(struct chain_scratch *s, struct fram
 			break;
 		}
 	}
-	if (is_unknown)
+	if (is_unknown) {
+		/* What was found of two stacks may be the same, and neither is whole: those of one depth of one thread are taken for
+		 * the same until the rules are there. */
+		if (s->copies < COPIES_MAX)
+			id = add_to_id(id, leaf.sp);
 		ask_for_rules(s, id, &leaf);
+	}
 	return id;
 }
 

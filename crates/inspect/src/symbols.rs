@@ -264,7 +264,10 @@ impl Symbols {
             notes.push("functions of the kernel have no names: kernel.kptr_restrict hides them".to_owned());
         }
         let mut by_runtime: HashMap<&str, Vec<u32>> = HashMap::new();
-        for (runtime, pid) in &self.hidden {
+        // Where its functions are read from its own list of calls, only the first stacks lack them.
+        let is_read =
+            |pid: &u32| self.interpreted.as_ref().is_some_and(|(read, how)| read == pid && how.is_some());
+        for (runtime, pid) in self.hidden.iter().filter(|(_, pid)| !is_read(pid)) {
             by_runtime.entry(runtime).or_default().push(*pid);
         }
         let mut hidden: Vec<_> = by_runtime.into_iter().collect();

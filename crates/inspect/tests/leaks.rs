@@ -3,6 +3,7 @@
 #[path = "services/pythons.rs"]
 mod pythons;
 #[path = "services/service.rs"]
+#[expect(dead_code, reason = "each test program uses its own part of it")]
 mod service;
 
 use std::time::{Duration, Instant};
@@ -130,6 +131,16 @@ fn a_cache_without_a_bound() {
     });
     each("cache-object", "leaks.Quote", |version, held, _| {
         assert_eq!(held.holders[0].path.text, "leaks.STORE.items", "{version}");
+    });
+}
+
+#[test]
+fn data_as_names_of_attributes_is_not_said() {
+    each("attribute-data", "leaks.Session", |version, held, _| {
+        let holder = &held.holders[0];
+        assert!(holder.path.text.starts_with("leaks.STORE"), "{version}: {}", holder.path.text);
+        assert_eq!(holder.sample.as_ref().unwrap().text, "leaks.STORE[…]", "{version}");
+        assert!(!format!("{held:?}").contains("example"), "{version}: {held:?}");
     });
 }
 

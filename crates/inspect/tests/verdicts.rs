@@ -5,9 +5,10 @@
 #[path = "services/pythons.rs"]
 mod pythons;
 #[path = "services/service.rs"]
+#[expect(dead_code, reason = "each test program uses its own part of it")]
 mod service;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mitra_inspect::diff::What;
@@ -18,12 +19,16 @@ use service::Service;
 
 /// Debian's, where nothing else is asked for.
 const MINORS: &[u32] = &[11];
-/// The fewest with which a growth that levels off shows, twice.
-const LOOKS: usize = 6;
-const BETWEEN: Duration = Duration::from_millis(2500);
-/// The units of one request, and the pause before the next: several thousand units a second.
-const UNITS: u64 = 100;
-const PAUSE: Duration = Duration::from_millis(15);
+/// One more than the fewest with which a growth that levels off shows.
+const LOOKS: usize = 4;
+/// Requests between two looks: what is done counts, not how fast this machine is.
+const REQUESTS: u64 = 30;
+/// Between two requests.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Units of a request: of the leaks of native strings, of those of objects, which are larger, and of the innocents.
+const STRINGS: u64 = 600;
+const OBJECTS: u64 = 200;
+const INNOCENT: u64 = 400;
 
 /// What is said of a service at work.
 struct Seen {
@@ -33,34 +38,50 @@ struct Seen {
 }
 
 /// Runs a kind of work on each interpreter and gives what is said of it, where it is to be checked.
-fn each(kind: &str, check: impl Fn(&Seen)) {
+fn each(kind: &str, units: u64, check: impl Fn(&Seen)) {
     let all = std::env::var("MITRA_PYTHONS").is_ok_and(|which| which == "all");
-    for (version, python) in pythons(if all { &[] } else { MINORS }) {
+    let pythons = pythons(if all { &[] } else { MINORS });
+    let count = if all { pythons.len() } else { 1 };
+    for (version, python) in pythons.into_iter().take(count) {
         let mut service = Service::start(&python, &["--work", kind]);
-        let (verdict, diff) = watched(&mut service);
+        let (verdict, diff) = watched(&mut service, units);
         let seen = Seen { verdict, diff, truth: service.truth() };
         println!("{kind} on {version}: {}: {}", seen.verdict.kind, seen.verdict.statement);
         check(&seen);
     }
 }
 
+/// Ends the work.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Looks at it while it works.
-fn watched(service: &mut Service) -> (Verdict, Diff) {
+fn watched(service: &mut Service, units: u64) -> (Verdict, Diff) {
     let mut target = Target::open(service.pid()).unwrap();
-    let stop = AtomicBool::new(false);
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut client = service.client();
     let options = look::Options { texts: true, ..look::Options::default() };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                client.get(&format!("/work/{UNITS}")).unwrap();
+            while !stop.load(Ordering::Relaxed) && client.get(&format!("/work/{units}")).is_ok() {
+                done.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(PAUSE);
             }
+            stop.store(true, Ordering::Relaxed);
         });
+        // Also where a look fails, or everybody would wait for the other.
+        let _stop = Stop(&stop);
         let mut looks: Vec<Look> = Vec::new();
         for i in 0..LOOKS {
-            if i > 0 {
-                std::thread::sleep(BETWEEN);
+            let from = done.load(Ordering::Relaxed);
+            while i > 0 && done.load(Ordering::Relaxed) < from + REQUESTS {
+                assert!(!stop.load(Ordering::Relaxed), "the service does not answer");
+                std::thread::sleep(PAUSE);
             }
             looks.push(look::take(&mut target, &options, &mut |_, _| true).unwrap());
         }
@@ -68,7 +89,6 @@ fn watched(service: &mut Service) -> (Verdict, Diff) {
         if let Some(name) = culprit.as_ref().and_then(verdict::Culprit::held_type) {
             look::hold(&mut target, &[name.to_owned()], &mut looks[LOOKS - 1]).unwrap();
         }
-        stop.store(true, Ordering::Relaxed);
         (verdict::of(&looks, &[]), Diff::between(&looks[0], &looks[LOOKS - 1]))
     })
 }
@@ -104,8 +124,8 @@ fn is_no_leak(seen: &Seen, kinds: &[Kind]) {
 
 #[test]
 fn strings_that_a_library_keeps() {
-    each("native", |seen| is_native(seen, "GET /api/v#/orders/"));
-    each("native-client", |seen| {
+    each("native", STRINGS, |seen| is_native(seen, "GET /api/v#/orders/"));
+    each("native-client", STRINGS, |seen| {
         let culprit = seen.verdict.culprit.as_ref().unwrap();
         is_native(seen, "orders");
         assert!(culprit.library.as_ref().is_some_and(|library| library.contains("liborders_client")));
@@ -114,40 +134,42 @@ fn strings_that_a_library_keeps() {
 
 #[test]
 fn a_dict_that_is_never_cleaned() {
-    each("dict", |seen| is_managed(seen, "leaks.Session", "leaks.SESSIONS"));
+    each("dict", OBJECTS, |seen| is_managed(seen, "leaks.Session", "leaks.SESSIONS"));
 }
 
 #[test]
 fn cycles_with_finalizers() {
-    each("cycle", |seen| is_managed(seen, "leaks.Connection", "nothing but each other"));
+    each("cycle", OBJECTS, |seen| is_managed(seen, "leaks.Connection", "nothing but each other"));
 }
 
 #[test]
 fn caches_without_a_bound() {
-    each("cache", |seen| is_managed(seen, "leaks.Quote", "leaks.quote"));
-    each("cache-object", |seen| is_managed(seen, "leaks.Quote", "leaks.STORE.items"));
+    each("cache", OBJECTS, |seen| is_managed(seen, "leaks.Quote", "leaks.quote"));
+    each("cache-object", OBJECTS, |seen| is_managed(seen, "leaks.Quote", "leaks.STORE.items"));
 }
 
 #[test]
 fn tasks_that_nobody_waits_for() {
-    each("tasks", |seen| is_managed(seen, "_asyncio.Task", "leaks.BACKGROUND"));
-    each("timers", |seen| is_managed(seen, "_asyncio.Task", "_scheduled"));
+    each("tasks", OBJECTS, |seen| is_managed(seen, "_asyncio.Task", "leaks.BACKGROUND"));
+    each("timers", OBJECTS, |seen| is_managed(seen, "_asyncio.Task", "_scheduled"));
 }
 
 #[test]
 fn closures_that_are_registered_for_ever() {
-    each("closures", |seen| is_managed(seen, "function", "leaks.HANDLERS"));
+    each("closures", OBJECTS, |seen| is_managed(seen, "function", "leaks.HANDLERS"));
 }
 
 #[test]
 fn references_that_are_never_given_back() {
-    each("reference", |seen| is_managed(seen, "leaks.Order", "something outside of the interpreter"));
+    each("reference", OBJECTS, |seen| {
+        is_managed(seen, "leaks.Order", "something outside of the interpreter")
+    });
 }
 
 #[test]
 fn what_only_looks_like_a_leak() {
-    each("idle", |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp]));
-    each("lru", |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));
-    each("warmup", |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));
-    each("burst", |seen| is_no_leak(seen, &[Kind::Fragmentation]));
+    each("idle", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp]));
+    each("lru", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));
+    each("warmup", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));
+    each("burst", INNOCENT, |seen| is_no_leak(seen, &[Kind::Fragmentation]));
 }

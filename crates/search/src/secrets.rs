@@ -10,6 +10,7 @@ mod blocks;
 mod deny;
 mod entropy;
 mod extent;
+mod fragments;
 mod glob;
 mod hints;
 mod keys;

@@ -11,6 +11,7 @@ use mitra_inspect::python::holders::Holder;
 use mitra_inspect::{Composition, Target};
 use mitra_model::capture::heap::{self, Row};
 use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA, TOPS_MAX};
+use mitra_search::secrets::Policy;
 
 /// CPU seconds that a look may take: a thousandth of the hour in which there is at most one. Then the census of strings ends with
 /// what it has counted, which is a gigabyte or so in each second.
@@ -65,6 +66,9 @@ fn hold(target: &mut Target, look: &mut Look) {
     if let Err(error) = look::hold(target, &types, look) {
         look.doubts.push(format!("who holds the objects: {error}"));
     }
+    // What stands where names do may still be a secret.
+    let policy = Policy::default();
+    look.map_texts(&mut |text, is_cut| policy.clean_memory(text, is_cut));
 }
 
 /// What was found, for the diagnosis.
@@ -195,7 +199,8 @@ struct Text<'a> {
 
 /// The strings that hold most: equal ones, and such as are the same but for the numbers in them.
 fn texts(look: &Look) -> Vec<Text<'_>> {
-    let Some(census) = &look.strings else { return Vec::new() };
+    // Of a part of the memory nothing follows for the whole.
+    let Some(census) = look.strings.as_ref().filter(|census| !census.is_stopped) else { return Vec::new() };
     let library = |id: &str| look.hints.iter().find(|hint| hint.id == id).map(|hint| hint.library.as_str());
     let equal = census.entries.iter().map(|entry| Text {
         name: format!("{}-{}-{}", entry.encoding.name(), entry.length_bytes, entry.id),

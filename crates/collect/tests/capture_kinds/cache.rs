@@ -8,10 +8,10 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use mitra_collect::capture::Request;
-use mitra_model::capture::Cell;
+use mitra_model::capture::{CaptureTable, Cell};
 
 use crate::armed::judge::{Judge, agree};
-use crate::{arm, has, number, one_row, own, table, watch};
+use crate::{arm, has, number, one_row, own, rows, table, watch};
 
 const PAGE: usize = 4096;
 
@@ -32,6 +32,15 @@ fn evict(path: &Path) {
 /// In the build directory: a temporary one may be in memory, where there is no page to miss.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// The row of what this process asked of a file. Where memory is short the kernel's own threads evict pages of it, which is theirs.
+fn own_row<'a>(files: &'a CaptureTable, path: &Path) -> &'a Vec<Cell> {
+    let pid = f64::from(std::process::id());
+    let of_file = rows(files, &[("file", path.to_str().unwrap())]);
+    let own: Vec<_> = of_file.into_iter().filter(|row| number(files, row, "pid") == pid).collect();
+    assert_eq!(own.len(), 1, "{:#?}", files.rows);
+    own[0]
 }
 
 fn read_each_page(path: &Path, pages: usize) {
@@ -58,12 +67,14 @@ fn a_cold_read_misses_and_a_second_one_hits() {
     });
     let Some(raw) = raw else { return };
     let files = table(&raw, "files");
-    let row = one_row(files, &[("file", path.to_str().unwrap())]);
+    let row = own_row(files, &path);
     assert_eq!(number(files, row, "asked"), 4.0 * 2048.0);
     let missed = number(files, row, "brought in");
     assert!((2048.0..2048.0 * 1.02).contains(&missed), "{missed} missed");
     assert!((number(files, row, "hit ratio") - 0.75).abs() < 0.01, "{row:?}");
-    assert_eq!(number(files, row, "dropped"), missed);
+    // Whatever the kernel's own threads took first is in rows of theirs.
+    let dropped = number(files, row, "dropped");
+    assert!((0.98 * missed..=missed).contains(&dropped), "{dropped} of {missed}");
     assert_eq!(number(files, row, "evicted"), 0.0);
 }
 
@@ -87,7 +98,7 @@ fn a_large_read_asks_for_each_page_once() {
     });
     let Some(raw) = raw else { return };
     let files = table(&raw, "files");
-    let row = one_row(files, &[("file", path.to_str().unwrap())]);
+    let row = own_row(files, &path);
     assert_eq!(number(files, row, "asked"), 1024.0, "{row:?}");
     assert_eq!(number(files, row, "hit ratio"), 1.0);
 }
@@ -101,7 +112,7 @@ fn what_is_written_was_not_missed() {
         watch(&own("cache", "mitra-writes"), move || fs::write(of_thread, vec![1; 512 * PAGE]).unwrap());
     let Some(raw) = raw else { return };
     let files = table(&raw, "files");
-    let row = one_row(files, &[("file", path.to_str().unwrap())]);
+    let row = own_row(files, &path);
     assert_eq!(number(files, row, "written"), 512.0);
     assert_eq!(number(files, row, "brought in"), 0.0);
     assert_eq!(row[crate::column(files, "hit ratio")], Cell::Unknown(()));
@@ -225,7 +236,7 @@ fn pages_agree_with_bpftrace() {
     let [asked, added] = judge.values(["asked", "added"]);
     let raw = raw.unwrap();
     let files = table(&raw, "files");
-    let row = one_row(files, &[("file", path.to_str().unwrap())]);
+    let row = own_row(files, &path);
     let (ours, missed) = (number(files, row, "asked"), number(files, row, "brought in"));
     agree("pages asked for", ours, asked);
     agree("pages brought in", missed, added);
@@ -253,7 +264,7 @@ fn misses_of_a_mapping_are_faults() {
     });
     let Some(raw) = raw else { return };
     let files = table(&raw, "files");
-    let row = one_row(files, &[("file", path.to_str().unwrap())]);
+    let row = own_row(files, &path);
     assert_eq!(number(files, row, "asked"), 0.0);
     assert_eq!(number(files, row, "faults"), 1024.0);
     assert_eq!(number(files, row, "brought in"), 1024.0);

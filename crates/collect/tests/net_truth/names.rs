@@ -14,6 +14,7 @@ const SERVER: &str = r"
 import socket, sys, time, threading
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind((sys.argv[1], 53))
+print('ready', flush=True)
 def late(q, a):
     time.sleep(float(sys.argv[2]))
     s.sendto(q[:2] + b'\x81\x80' + q[4:6] + b'\0\0\0\0\0\0' + q[12:], a)
@@ -32,10 +33,16 @@ struct Names {
 
 fn names(name: &str, number: u8, delay: &str) -> Option<Names> {
     let space = Space::make(name, number)?;
-    let server = space.start("python3", &["-c", SERVER, &space.address, delay]);
+    let server = space.start_ready("python3", &["-c", SERVER, &space.address, delay]);
     let row = format!("{}:53", space.address);
-    std::thread::sleep(Duration::from_millis(500));
     Some(Names { space, _server: server, row })
+}
+
+/// Fails rather than wait for ever for an answer that is lost.
+fn client() -> UdpSocket {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket
 }
 
 fn count(bench: &Bench, row: &str, metric: &str) -> i64 {
@@ -52,11 +59,11 @@ fn programs_that_do_not_connect() {
     let to = (names.space.address.as_str(), 53);
     // As musl does: it sends and reads with an address.
     for _ in 0..3 {
-        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let socket = client();
         socket.send_to(QUESTION, to).unwrap();
         socket.recv_from(&mut [0; 512]).unwrap();
     }
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let socket = client();
     let mut unheard = QUESTION.to_vec();
     unheard[13] = b'x';
     socket.send_to(&unheard, to).unwrap();
@@ -82,7 +89,7 @@ fn who_still_waits_is_counted_as_time_goes_by() {
         return;
     }
     let Some(names) = names("dnsd", 24, "0.0") else { return };
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let socket = client();
     let mut unheard = QUESTION.to_vec();
     unheard[13] = b'x';
     socket.send_to(&unheard, (names.space.address.as_str(), 53)).unwrap();
@@ -114,12 +121,12 @@ fn a_program_that_connects_and_reads_without_an_address() {
     let Some(names) = names("dnsb", 22, "0.03") else { return };
     // As Go does.
     for _ in 0..2 {
-        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let socket = client();
         socket.connect((names.space.address.as_str(), 53)).unwrap();
         socket.send(QUESTION).unwrap();
         socket.recv(&mut [0; 512]).unwrap();
     }
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let socket = client();
     socket.connect((names.space.address.as_str(), 53)).unwrap();
     let mut unheard = QUESTION.to_vec();
     unheard[13] = b'x';

@@ -1,5 +1,6 @@
 //! A network namespace with a pair of devices into it, gone when it is dropped.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 /// `mtNAME`, reached by 10.199.N.2 from 10.199.N.1.
@@ -59,6 +60,18 @@ impl Space {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]).args(args);
         Running(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect(program))
+    }
+
+    /// The same with one that says a line when it is ready, however long that takes it.
+    pub fn start_ready(&self, program: &str, args: &[&str]) -> Running {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, program]).args(args);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect(program);
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let running = Running(child);
+        assert!(line.starts_with("ready"), "{program} did not start: {line:?}");
+        running
     }
 
     pub fn run(&self, line: &str) -> bool {

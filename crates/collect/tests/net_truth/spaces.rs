@@ -126,13 +126,12 @@ fn queues_of_devices_here_and_there() {
 }
 
 /// Listens and never accepts.
-const DEAF: &str = "import socket,sys,time\ns=socket.socket()\ns.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\ns.bind((sys.argv[1],4545))\ns.listen(4)\ntime.sleep(60)";
+const DEAF: &str = "import socket,sys,time\ns=socket.socket()\ns.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\ns.bind((sys.argv[1],4545))\ns.listen(4)\nprint('ready',flush=True)\ntime.sleep(60)";
 
 #[test]
 fn a_listener_that_does_not_accept_has_a_row_and_an_owner() {
     let Some((mut bench, space)) = bench_with("deaf", 34) else { return };
-    let server = space.start("python3", &["-c", DEAF, &space.address]);
-    std::thread::sleep(Duration::from_millis(500));
+    let server = space.start_ready("python3", &["-c", DEAF, &space.address]);
     bench.sample();
     let row = format!("{}:4545@{}", space.address, space.name);
     assert_eq!(bench.cell(Entity::Listener, &row, "listener.queue"), None, "it is empty");

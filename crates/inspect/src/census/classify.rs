@@ -89,6 +89,12 @@ pub(super) fn wide(masks: Masks) -> u64 {
     units | units << 1
 }
 
+/// A way to the masks that needs no look at what the processor has.
+#[cfg(target_arch = "x86_64")]
+pub(super) const PLAIN: Sse2 = Sse2;
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const PLAIN: Words = Words;
+
 /// In vectors of 16 bytes.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]

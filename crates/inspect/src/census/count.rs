@@ -3,7 +3,7 @@
 use super::distinct::Distinct;
 use super::hash::{self, Hash};
 use super::sketch::{Found, Size, Sketch};
-use super::strings::{Encoding, decode, split_text, split_wide};
+use super::strings::{Encoding, decode, split_text, split_wide, whole};
 use super::{Options, pattern};
 
 /// Strings that are looked up together, so that their lines of memory are fetched at the same time.
@@ -87,7 +87,7 @@ impl Counter {
         if hash.bits & NOT_ASCII == 0 {
             self.push(bytes, base, start, end, hash, Encoding::Ascii);
         } else {
-            self.mixed(bytes, base, start, end);
+            self.mixed(bytes, base, start, end, hash);
         }
     }
 
@@ -104,7 +104,14 @@ impl Counter {
     }
 
     #[inline(never)]
-    fn mixed(&mut self, bytes: &[u8], base: u64, start: usize, end: usize) {
+    fn mixed(&mut self, bytes: &[u8], base: u64, start: usize, end: usize, hash: Hash) {
+        let block = bytes.get(start..).and_then(|rest| rest.first_chunk());
+        if let Some(found) = block.and_then(|block| whole(block, end - start, self.chars_min)) {
+            if let Some(encoding) = found {
+                self.push(bytes, base, start, end, hash, encoding);
+            }
+            return;
+        }
         let Some(run) = bytes.get(start..end) else { return };
         split_text(run, self.chars_min, |range, encoding| {
             let (start, end) = (start + range.start, start + range.end);
@@ -137,9 +144,7 @@ impl Counter {
     /// Counts what was found so far, as long as its bytes are there.
     #[inline(never)]
     pub(super) fn flush(&mut self, bytes: &[u8], base: u64) {
-        let touched = self.batch.iter().fold(0, |sum, item| sum ^ self.strings.touch(item.hash));
-        // Or the compiler leaves it out.
-        std::hint::black_box(touched);
+        self.batch.iter().for_each(|item| self.strings.fetch(item.hash));
         let batch = std::mem::take(&mut self.batch);
         for item in &batch {
             let start = item.start as usize;

@@ -80,7 +80,7 @@ impl Options {
 }
 
 /// What was found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Census {
     /// Addresses that were asked for, in bytes.
     pub bytes_mapped: u64,

@@ -4,6 +4,10 @@
 const NUMBER: u8 = b'#';
 /// Letters only, but of the sixteen digits: so many make a part of a UUID, and few words.
 const HEX_LETTERS_MIN: usize = 4;
+/// Words of so many bytes with both digits and letters are tokens: keys of services have twenty and more, identifiers of sessions
+/// sixteen and more, and few names with a number in them are as long. What would remain of one without its digits has the form of a
+/// key no more, so that nobody would know it for one.
+const TOKEN_MIN: usize = 16;
 
 /// What a byte is, as bits.
 const DIGIT: u8 = 1;
@@ -32,7 +36,7 @@ fn class(byte: u8) -> u8 {
 
 /// Writes a text with each number replaced, and says whether there was any; where there was none, nothing is written. Numbers are
 /// runs of digits, and whole words of hexadecimal digits that have one of 0 to 9 among them, follow `0x`, or follow a number and a
-/// hyphen as the parts of a UUID do.
+/// hyphen as the parts of a UUID do, and long words with a digit.
 pub(super) fn of(text: &[u8], into: &mut Vec<u8>) -> bool {
     into.clear();
     if !text.iter().any(u8::is_ascii_digit) {
@@ -70,6 +74,10 @@ fn put_word(word: &[u8], classes: u8, into: &mut Vec<u8>) {
         into.extend([b'0', *x, NUMBER]);
         return;
     }
+    if word.len() >= TOKEN_MIN {
+        into.push(NUMBER);
+        return;
+    }
     let mut is_number = false;
     for byte in word {
         if !byte.is_ascii_digit() {
@@ -103,6 +111,24 @@ mod tests {
             ("12", "#"),
             ("1 dead face, decade-added, feed", "# dead face, decade-added, feed"),
             ("1 x--y__z 0x", "# x--y__z #x"),
+        ] {
+            assert_eq!(pattern(text), (expected.to_owned(), true));
+        }
+    }
+
+    #[test]
+    fn of_a_token_nothing_remains() {
+        for (text, expected) in [
+            ("key AKIAIOSFODNN7EXAMPLE used", "key # used"),
+            ("ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8", "ghp_#"),
+            ("MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn/ygWyF8PbnGy0AHB7MhgHcTz6", "#/#"),
+            ("session=Zk3vQ9xL2mWp7RtY;", "session=#;"),
+            ("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0In0", "#.#"),
+            ("connection12pool", "#"),
+            // One byte less is a name with a number.
+            ("connection2pool", "connection#pool"),
+            ("GET /v1/orders/12 HTTP/1.1", "GET /v#/orders/# HTTP/#.#"),
+            ("0x00007f1234567890ab", "0x#"),
         ] {
             assert_eq!(pattern(text), (expected.to_owned(), true));
         }

@@ -21,6 +21,9 @@
 //!
 //! Cells are bytes. One that is full says nothing any more, and its strings are treated as without a filter.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
 use super::strings::Encoding;
 
 /// Counters that are searched together: one cache line.
@@ -46,6 +49,19 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 /// What a counter is known by in its bucket.
 fn tag_of(hash: u64) -> u32 {
     (hash >> 16) as u32
+}
+
+/// Asks for a line of memory without waiting for it.
+#[inline(always)]
+fn fetch<T>(place: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of every x86-64, and nothing is read or written.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: a reference may be read; a copy of one byte is made and forgotten.
+    std::hint::black_box(unsafe { std::ptr::from_ref(place).cast::<u8>().read_volatile() });
 }
 
 /// What is needed only when a counter begins, and when it is read.
@@ -144,11 +160,11 @@ impl Sketch {
         hash as usize & (self.cells.len() - 1)
     }
 
-    /// Reads what [`Self::add`] will need. Of many hashes in a row the processor then waits for memory once, not for each.
+    /// Has what [`Self::add`] will need fetched. Of many hashes in a row the processor then waits for memory once, not for each.
     #[inline(always)]
-    pub(super) fn touch(&self, hash: u64) -> u64 {
-        let bucket = &self.buckets[(hash >> self.shift) as usize];
-        u64::from(bucket.tags[0]) ^ u64::from(self.cells[self.cell(hash)])
+    pub(super) fn fetch(&self, hash: u64) {
+        fetch(&self.buckets[(hash >> self.shift) as usize]);
+        fetch(&self.cells[self.cell(hash)]);
     }
 
     /// Counts an occurrence. `write` writes its text into the bytes that it gets, and says how many that were.

@@ -10,6 +10,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::classify::{BLOCK, Look, Masks, PLAIN};
+
 /// How a string is kept in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -75,7 +77,7 @@ fn is_latin(bytes: &[u8], at: usize) -> bool {
 }
 
 /// Of U+00C0 to U+00FE, without the signs for multiplication and division.
-fn is_latin_letter(byte: u8) -> bool {
+const fn is_latin_letter(byte: u8) -> bool {
     matches!(byte, 0xc0..=0xd6 | 0xd8..=0xf6 | 0xf8..=0xfe)
 }
 
@@ -83,6 +85,69 @@ fn is_latin_letter(byte: u8) -> bool {
 fn is_written(bytes: &[u8]) -> bool {
     let is_of_words = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b' ' || is_latin_letter(**byte);
     5 * bytes.iter().filter(is_of_words).count() >= 4 * bytes.len()
+}
+
+/// What a byte is worth when a string with letters of Latin-1 is judged: one for what words are made of, and more for such a letter.
+const WORTH: [u32; 256] = {
+    let mut worth = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        worth[byte] = match byte as u8 {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b' ' => 1,
+            byte if is_latin_letter(byte) => 1 + LATIN,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    worth
+};
+/// Of the letters above ASCII.
+const LATIN: u32 = 1 << 16;
+
+/// A run of at most so many bytes is judged at once: what its last character asks for is still in sight.
+const SHORT: usize = BLOCK - 4;
+
+/// What [`split_text`] would find in a run of a few bytes, of which `block` has what follows too: the whole, or nothing (`None`
+/// within). Where neither is plain there is no answer. What is looked at is mostly binary, or text as it should be.
+#[inline(always)]
+pub(super) fn whole(block: &[u8; BLOCK], length: usize, chars_min: usize) -> Option<Option<Encoding>> {
+    if length > SHORT {
+        return None;
+    }
+    let own = (1 << length) - 1;
+    let Masks { ascii, high, .. } = PLAIN.masks(block);
+    let (ascii, high) = (ascii & own, high & own);
+    let lead = high & PLAIN.above(block, 0xbf);
+    let above = |byte| lead & PLAIN.above(block, byte);
+    let continuations = high & !lead;
+    let chars = length - continuations.count_ones() as usize;
+    // No character begins with one.
+    if chars < chars_min {
+        return Some(None);
+    }
+    if ascii | high != own {
+        return None;
+    }
+    if continuations != 0 {
+        // Sequences of two and three bytes but for those whose second byte may not be any.
+        let three = above(0xdf);
+        let odd = three & (!above(0xe0) | above(0xec));
+        let is_plain = continuations == lead << 1 | three << 2 && above(0xc2) == lead && odd == 0;
+        return is_plain.then_some(Some(Encoding::Utf8));
+    }
+    if lead & PLAIN.letters(block) << 1 & ascii >> 1 != lead {
+        return None;
+    }
+    let worth: u32 = block[..length].iter().map(|byte| WORTH[usize::from(*byte)]).sum();
+    if worth / LATIN != lead.count_ones() {
+        return None;
+    }
+    if 5 * (worth % LATIN) as usize >= 4 * length {
+        return Some(Some(Encoding::Latin1));
+    }
+    // The parts between are strings where they are long enough.
+    let parts = (1..chars_min).fold(ascii, |parts, _| parts & parts >> 1);
+    (parts == 0).then_some(None)
 }
 
 /// The strings of at least `chars_min` characters in a run.
@@ -176,6 +241,12 @@ pub(super) fn split_wide(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Ra
 
 /// Writes a string as UTF-8, as many whole characters as there is room for, and says how many bytes that were.
 pub(super) fn decode(bytes: &[u8], encoding: Encoding, into: &mut [u8]) -> usize {
+    // Most are ASCII, from the front as far as there is room.
+    let front = &bytes[..bytes.len().min(into.len())];
+    if encoding != Encoding::Utf16 && front.is_ascii() {
+        into[..front.len()].copy_from_slice(front);
+        return front.len();
+    }
     let mut done = 0;
     let mut put = |char: char| {
         let length = char.len_utf8();
@@ -208,6 +279,8 @@ pub(super) fn decode(bytes: &[u8], encoding: Encoding, into: &mut [u8]) -> usize
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn split(bytes: &[u8]) -> Vec<(&[u8], Encoding)> {
@@ -232,6 +305,63 @@ mod tests {
                 assert!((0..4).all(|length| utf8(&bytes[..length]).is_none_or(|found| found <= length)));
             }
         }
+    }
+
+    /// Of bytes as they stand in text of any encoding, and some that do not.
+    const ALPHABET: [&[u8]; 16] = [
+        b"a",
+        b"Z",
+        b" ",
+        b"7",
+        b"-",
+        b"~",
+        b"\xfc",
+        b"\xd7",
+        b"\xc2",
+        b"\x85",
+        b"\xe0",
+        b"\xed",
+        "ö".as_bytes(),
+        "€".as_bytes(),
+        "😀".as_bytes(),
+        b"words",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn what_is_judged_at_once_is_what_is_found_in_parts(
+            parts in prop::collection::vec(prop::sample::select(ALPHABET.to_vec()), 1..16),
+            usual in prop::sample::select(vec!["ö", "€", "é", "a"]),
+            behind in any::<u8>(),
+            chars_min in 4_usize..9,
+        ) {
+            for run in [parts.concat(), [b"some", usual.as_bytes(), parts[0], b"where"].concat()] {
+                let mut block = [behind; BLOCK];
+                let length = run.len().min(BLOCK);
+                block[..length].copy_from_slice(&run[..length]);
+                let mut found = Vec::new();
+                split_text(&block[..length], chars_min, |range, encoding| found.push((range, encoding)));
+                if let Some(whole) = whole(&block, length, chars_min)
+                    && block[..length].iter().any(|byte| *byte >= 0x80)
+                {
+                    prop_assert_eq!(found, Vec::from_iter(whole.map(|encoding| (0..length, encoding))));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_usual_is_judged_at_once() {
+        let judged = |text: &[u8]| {
+            let mut block = [b'x'; BLOCK];
+            block[..text.len()].copy_from_slice(text);
+            whole(&block, text.len(), 6)
+        };
+        assert_eq!(judged("Größe für 12 €".as_bytes()), Some(Some(Encoding::Utf8)));
+        assert_eq!(judged(b"M\xfcller GmbH"), Some(Some(Encoding::Latin1)));
+        assert_eq!(judged(b"<=\x22?a\xfc*()-"), Some(None));
+        assert_eq!(judged("€€".as_bytes()), Some(None));
     }
 
     #[test]

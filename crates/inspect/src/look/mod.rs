@@ -20,7 +20,7 @@ use crate::census::Census;
 use crate::composition::Composition;
 use crate::malloc::CHeap;
 use crate::python::PythonHeap;
-use crate::python::holders::Held;
+use crate::python::holders::{Held, Root};
 use crate::python::pymalloc::Pymalloc;
 use crate::runtimes::Runtime;
 use crate::target::Target;
@@ -28,6 +28,10 @@ use crate::target::Target;
 /// What a saved look says it is. The number is raised when what was there before means something else; fields that are added
 /// leave it as it is.
 pub const SCHEMA: &str = "mitra.look/1";
+
+/// Of texts of which it is not said whether they were cut, those that are as long as texts are kept may be: up to 64 bytes (patterns,
+/// members of groups) or characters (samples), and only whole characters, the longest of which has four bytes.
+const TEXT_FULL: usize = 64 - 3;
 
 /// What a look took from the machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -113,6 +117,9 @@ pub struct Look {
     /// The heap of a virtual machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Runtime>,
+    /// The name of the run time that there is, looked into or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_time: Option<String>,
     /// What is uncertain, in sentences.
     pub doubts: Vec<String>,
 }
@@ -154,33 +161,45 @@ impl Look {
             pymalloc: None,
             holders: None,
             runtime: None,
+            run_time: None,
             doubts: Vec::new(),
         }
     }
 
-    /// Puts other words in place of every text of the process' memory that is in the look.
-    pub fn map_texts(&mut self, change: &mut dyn FnMut(&str) -> String) {
-        let mut replace = |text: &mut String| {
+    /// Puts other words in place of every text of the process' memory that is in the look. `change` hears whether the text may go on
+    /// behind its end.
+    pub fn map_texts(&mut self, change: &mut dyn FnMut(&str, bool) -> String) {
+        let mut replace = |text: &mut String, is_cut: bool| {
             if !text.is_empty() {
-                *text = change(text);
+                *text = change(text, is_cut);
             }
         };
+        let is_full = |text: &str| text.len() >= TEXT_FULL;
         if let Some(census) = &mut self.strings {
-            census.entries.iter_mut().for_each(|entry| replace(&mut entry.text));
-            census.patterns.iter_mut().for_each(|pattern| replace(&mut pattern.text));
-            census
-                .groups
-                .iter_mut()
-                .flat_map(|group| &mut group.members)
-                .for_each(|member| replace(&mut member.text));
+            census.entries.iter_mut().for_each(|entry| replace(&mut entry.text, entry.is_cut));
+            let patterns = census.patterns.iter_mut().map(|pattern| &mut pattern.text);
+            let members = census.groups.iter_mut().flat_map(|group| &mut group.members);
+            for text in patterns.chain(members.map(|member| &mut member.text)) {
+                replace(text, is_full(text));
+            }
         }
         if let Some(heap) = &mut self.c_heap {
             for sample in heap.sizes.iter_mut().flat_map(|class| &mut class.samples) {
+                // The words are the same bytes once more, as numbers, also of what is no text or one of UTF-16.
+                sample.words.clear();
                 if let Some(text) = &mut sample.text {
-                    replace(text);
-                    // The words are the same bytes once more, as numbers.
-                    sample.words.clear();
+                    replace(text, is_full(text));
                 }
+            }
+        }
+        let types = self.holders.iter_mut().flat_map(|held| &mut held.types);
+        for holder in types.flat_map(|held| &mut held.holders) {
+            for path in std::iter::once(&mut holder.path).chain(&mut holder.sample) {
+                if let Root::Module(name) | Root::Frame(name) | Root::Interpreter(name) = &mut path.root {
+                    replace(name, false);
+                }
+                replace(&mut path.text, false);
+                path.steps.iter_mut().flat_map(|step| &mut step.name).for_each(|name| replace(name, false));
             }
         }
     }
@@ -258,6 +277,7 @@ pub(crate) mod tests {
             pymalloc: None,
             holders: None,
             runtime: None,
+            run_time: None,
             doubts: Vec::new(),
         }
     }
@@ -272,6 +292,55 @@ pub(crate) mod tests {
         let later = Look::new(&target);
         assert!(look.is_same_process(&later) && (0.0..60.0).contains(&look.seconds_until(&later)));
         assert!(!look.is_same_process(&Look { start_ticks: 1, ..later }));
+    }
+
+    #[test]
+    fn all_texts_of_the_memory_are_replaced() {
+        const SECRET: &str = "alice@example.com";
+        let full = SECRET.repeat(4);
+        let path = serde_json::json!({
+            "root": { "module": SECRET }, "text": SECRET, "steps_left_out": 0,
+            "steps": [{ "edge": "attribute", "name": SECRET, "type_name": "app.Session" }],
+        });
+        let mut frame = path.clone();
+        frame["root"] = serde_json::json!({ "frame": SECRET });
+        let mut look = empty();
+        look.holders = serde_json::from_value(serde_json::json!({
+            "types": [{
+                "type_name": "app.Session", "objects": 1, "referrers": [], "objects_held_natively": 0,
+                "objects_held_by_themselves": 0, "has_finalizer": false,
+                "holders": [
+                    { "type_name": "dict", "path": path, "objects": 1, "objects_direct": 1, "sample": frame },
+                ],
+            }],
+            "objects": 1, "objects_left_out": 0, "vanished": 0, "references_not_counted": 0,
+        }))
+        .unwrap();
+        let text = format!("{full}\0").repeat(3).into_bytes();
+        let mut image = crate::memory::Image::new(crate::memory::Word::Eight);
+        image.add(0x10000, &text, "");
+        let regions = Census::default_regions(&image);
+        look.strings = Some(crate::census::take(&image, &regions, &Default::default(), &mut |_, _| true));
+        let mut heap = CHeap::default();
+        let sample = |text: Option<&String>| crate::malloc::Sample {
+            address: 1,
+            words: vec![u64::from_le_bytes(*b"alice@ex")],
+            text: text.cloned(),
+        };
+        let samples = vec![sample(Some(&full)), sample(None), sample(Some(&SECRET.to_owned()))];
+        heap.sizes.push(crate::malloc::SizeClass { samples, ..Default::default() });
+        look.c_heap = Some(heap);
+        let mut heard = Vec::new();
+        look.map_texts(&mut |text, is_cut| {
+            heard.push((text.len(), is_cut));
+            "gone".to_owned()
+        });
+        let said = serde_json::to_string(&look).unwrap();
+        assert!(!said.contains("alice") && said.contains("gone"), "{said}");
+        // None of those that may go on is taken for a whole one.
+        assert!(heard.iter().all(|(length, is_cut)| *is_cut == (*length > SECRET.len())), "{heard:?}");
+        let samples = &look.c_heap.unwrap().sizes[0].samples;
+        assert!(samples.iter().all(|sample| sample.words.is_empty()), "{samples:?}");
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub fn take(
     let meter = Meter::start();
     target.refresh()?;
     let mut look = Look::new(target);
+    look.run_time = runtimes::recognise::name(target).map(str::to_owned);
     progress("counting pages", None);
     let composition = composition::look(target, &composition::Options::default())?;
     if composition.uncounted > 0 {

@@ -7,6 +7,7 @@
 
 pub mod erlang;
 pub mod jvm;
+pub(crate) mod recognise;
 mod tool;
 
 use std::fs::File;

@@ -14,6 +14,7 @@ mod facts;
 #[cfg(test)]
 mod tests;
 mod trend;
+mod words;
 
 use std::fmt;
 
@@ -26,6 +27,7 @@ use crate::diff::{Diff, Row, What};
 use crate::look::Look;
 use facts::Facts;
 use trend::Point;
+use words::{bytes, percent};
 
 /// What it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,11 +139,12 @@ pub fn of(looks: &[Look], levels: &[Level]) -> Verdict {
         return verdict;
     }
     let verdict = of_one_process(looks, levels, &diff);
-    // What warmed up may leak all the same, slowly: then the later half of the looks shows it.
-    let is_over = matches!(verdict.kind, Kind::WarmUp | Kind::BoundedCache);
-    if is_over && looks.len() >= 2 * LOOKS_OF_A_TREND {
-        let tail = of(&looks[looks.len() / 2..], &[]);
-        if tail.kind.is_leak() {
+    // What warmed up may leak all the same, slowly, and what stood still may have begun to: the later half of the looks shows it.
+    if !verdict.kind.is_leak() && looks.len() >= 2 * LOOKS_OF_A_TREND {
+        let later = &looks[looks.len() / 2..];
+        let points: Vec<Point> = later.iter().filter_map(|look| Point::of(look, &Facts::of(look))).collect();
+        let tail = of(later, &[]);
+        if tail.kind.is_leak() && trend::goes_on(&points) {
             return tail;
         }
     }
@@ -301,30 +304,43 @@ fn grown(
     let points: Vec<Point> =
         looks.iter().zip(facts).filter_map(|(look, facts)| Point::of(look, facts)).collect();
     let trend = trend::of(&points, levels);
-    let steps = looks.len() >= LOOKS_OF_A_TREND || levels.len() >= LOOKS_OF_A_TREND;
+    let steps = looks.len() >= LOOKS_OF_A_TREND || levels.len() >= trend::LEVELS_MIN;
     let mut said = vec![format!("its own memory grew from {sizes}")];
     if let Trend::LevelsOff { last_share } = trend {
         return levelled(looks, diff, &mut said, last_share);
     }
-    let managed = first.managed.zip(last.managed).map(|(from, to)| (to as f64 - from as f64) / growth);
+    let managed = managed_growth(first, last).map(|grown| grown / growth);
     let used = first.c_in_use.zip(last.c_in_use).map(|(from, to)| (to as f64 - from as f64) / growth);
     let name = last.managed_name.as_deref().unwrap_or("the run time");
     let share = |share: f64| percent(share.clamp(0.0, 1.0));
     let mut is_managed = None;
     match managed {
-        Some(part) if part >= MOST => {
+        Some(part) if part >= MOST && !first.managed_is_least => {
             is_managed = Some(true);
             said.push(format!("objects that {name} knows are {} of the growth", share(part)));
         }
-        Some(part) if part <= LITTLE => {
-            is_managed = Some(false);
+        Some(part) if part <= LITTLE && !last.managed_is_least => {
+            is_managed = is_beside(first, last, growth).then_some(false);
             said.push(format!("{name} knows {} of the growth", share(part)));
+            if is_managed.is_none() {
+                said.push("it may have touched more of the heap that it has".to_owned());
+            }
+        }
+        Some(_) if first.managed_is_least || last.managed_is_least => {
+            said.push(format!(
+                "not all objects of {name} were seen, so how much of it is theirs is not known"
+            ));
         }
         Some(part) => {
             said.push(format!("{name} knows {} of the growth: objects and native memory", share(part)))
         }
         // The heap of a program without a run time is its own.
         None if last.managed_name.is_none() => is_managed = Some(false),
+        // Other run times than Python have their objects elsewhere than in the C heap.
+        None if used.is_some_and(|part| part >= MOST) && !name.contains("Python") => {
+            is_managed = Some(false);
+            said.push(format!("it is in the C heap, where {name} keeps no objects"));
+        }
         None => said.push(format!("how much {name} knows of it is not known")),
     }
     match used {
@@ -355,6 +371,8 @@ fn grown(
     }
     let (kind, sure) = match (is_managed, trend) {
         (None, _) => (Kind::CannotTell, 0.3),
+        // A collector lets garbage pile up before it works.
+        (Some(true), Trend::Steady) if last.has_garbage => (Kind::ManagedGrowth, 0.5),
         (Some(true), Trend::Steady) => (Kind::ManagedLeak, 0.7),
         (Some(false), Trend::Steady) => (Kind::NativeLeak, 0.7),
         (Some(true), _) => (Kind::ManagedGrowth, 0.5),
@@ -379,6 +397,22 @@ fn grown(
     }
 }
 
+/// By how many bytes the objects of the run time grew; numbers from different sources do not compare.
+fn managed_growth(first: &Facts, last: &Facts) -> Option<f64> {
+    let (from, to) = first.managed.zip(last.managed)?;
+    (first.managed_source == last.managed_source).then_some(to as f64 - from as f64)
+}
+
+/// Whether most of a growth lies outside of the heap that a run time has for its objects, which may be large long before it is
+/// touched. At first all but the objects may have been outside, in the end at least what the heap has no room for.
+fn is_beside(first: &Facts, last: &Facts, growth: f64) -> bool {
+    let Some(room) = last.room else { return true };
+    let outside = last.anonymous.unwrap_or(0).saturating_sub(room) as f64;
+    let before = first.anonymous.unwrap_or(0).saturating_sub(first.managed.unwrap_or(0)) as f64;
+    let chunks = first.c_in_use.zip(last.c_in_use).map_or(0.0, |(from, to)| to as f64 - from as f64);
+    outside - before >= MOST * growth || chunks >= MOST * growth
+}
+
 /// It grew, and grows no more though the process works on.
 fn levelled(looks: &[Look], diff: &Diff, said: &mut Vec<String>, last_share: f64) -> Verdict {
     said.push(format!(
@@ -393,8 +427,7 @@ fn levelled(looks: &[Look], diff: &Diff, said: &mut Vec<String>, last_share: f64
             bytes(growth as u64)
         ));
     }
-    let stays =
-        looks.len().checked_sub(2).and_then(|i| same_now(diff, &Diff::between(&looks[i], &looks[i + 1])));
+    let stays = looks.len().checked_sub(2).and_then(|i| same_now(diff, &looks[i], &looks[i + 1]));
     let (kind, culprit) = match stays {
         Some(row) => {
             let count = row.after.and_then(|after| after.count).unwrap_or(0);
@@ -420,8 +453,18 @@ fn lately(looks: &[Look]) -> Option<(u64, f64)> {
     Some((from, to as f64 - from as f64))
 }
 
+/// Whether a look has the list that pieces of a kind are on.
+fn has_list(look: &Look, what: What) -> bool {
+    match what {
+        What::Type => look.python.is_some(),
+        What::Chunk => look.c_heap.is_some(),
+        What::String | What::Pattern => look.strings.as_ref().is_some_and(|census| !census.is_stopped),
+        _ => look.runtime.is_some(),
+    }
+}
+
 /// The row that made most of the growth of pieces, if its number has been the same lately.
-fn same_now<'a>(all: &'a Diff, lately: &Diff) -> Option<&'a Row> {
+fn same_now<'a>(all: &'a Diff, before: &Look, last: &Look) -> Option<&'a Row> {
     let grown = |row: &&Row| {
         row.what.is_piece() && row.growth_bytes.unwrap_or(0) > 0 && row.growth_count.unwrap_or(0) > 0
     };
@@ -429,7 +472,11 @@ fn same_now<'a>(all: &'a Diff, lately: &Diff) -> Option<&'a Row> {
     let growth = row.growth_count?;
     let total = all.row(What::Total, "resident, anonymous").and_then(|row| row.growth_bytes)?;
     let is_most = row.growth_bytes? as f64 >= MOST * total as f64;
-    // What did not move at all is on no list.
+    // What did not move at all is on no list; neither is what was not looked at.
+    if row.is_bound || ![before, last].iter().all(|look| has_list(look, row.what)) {
+        return None;
+    }
+    let lately = Diff::between(before, last);
     let moved = lately.row(row.what, &row.key).and_then(|row| row.growth_count).unwrap_or(0);
     (is_most && moved.unsigned_abs() as f64 <= SAME * growth as f64).then_some(row)
 }
@@ -456,24 +503,4 @@ fn evidence(diff: &Diff, culprit: Option<&Culprit>) -> Vec<Row> {
     }
     list.truncate(EVIDENCE_MAX);
     list
-}
-
-/// `3.8 GB`: decimal, as the rest of Mitra counts.
-fn bytes(bytes: u64) -> String {
-    let (mut value, mut unit) = (bytes as f64, 0);
-    let units = ["B", "kB", "MB", "GB", "TB"];
-    while value >= 1000.0 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    if unit == 0 || value >= 100.0 {
-        format!("{value:.0} {}", units[unit])
-    } else {
-        format!("{value:.1} {}", units[unit])
-    }
-}
-
-fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent >= 10.0 || percent == 0.0 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
 }

@@ -192,3 +192,82 @@ fn verdicts_are_saved_and_read() {
     let text = serde_json::to_string(&verdict).unwrap();
     assert_eq!(serde_json::from_str::<Verdict>(&text).unwrap(), verdict);
 }
+
+#[test]
+fn what_grows_in_a_heap_that_nobody_can_read_is_not_said_to_be_native() {
+    let steady = [100, 200, 300, 400];
+    let with = |name: &str, heap: bool| {
+        let mut looks = series(&steady);
+        for (look, mib) in looks.iter_mut().zip(steady) {
+            look.run_time = Some(name.to_owned());
+            look.c_heap = Some(if heap { c_heap(mib - 50, 1) } else { c_heap(20, 1) });
+        }
+        of(&looks, &[])
+    };
+    assert_eq!(with("Go", false).kind, Kind::CannotTell);
+    // Large objects of Python are in the C heap.
+    assert_eq!(with("CPython", true).kind, Kind::CannotTell);
+    let verdict = with("Node.js", true);
+    assert_eq!(verdict.kind, Kind::NativeLeak, "{verdict:?}");
+    assert!(verdict.statement.contains("keeps no objects"), "{verdict:?}");
+}
+
+#[test]
+fn objects_that_were_not_seen_make_no_native_leak() {
+    let mut looks = service(&[(100, 30, 1, 50), (200, 130, 1, 50), (300, 230, 1, 51)]);
+    looks[2].python.as_mut().unwrap().doubts.not_resident = 400_000;
+    let verdict = of(&looks, &[]);
+    assert_eq!(verdict.kind, Kind::CannotTell);
+    assert!(verdict.statement.contains("not all objects"), "{verdict:?}");
+}
+
+#[test]
+fn half_a_census_is_not_compared() {
+    use crate::census::{Census, Entry};
+    let census = |count: u64, is_stopped: bool| Census {
+        is_stopped,
+        entries: vec![Entry {
+            id: "abc".to_owned(),
+            text: "session".to_owned(),
+            is_cut: false,
+            encoding: crate::census::Encoding::Ascii,
+            length_bytes: 7,
+            count,
+            error: 0,
+            bytes: 7 * count,
+            addresses: Vec::new(),
+        }],
+        ..Census::default()
+    };
+    let mut looks = service(&[(100, 30, 1, 50), (200, 130, 1, 50)]);
+    looks[0].strings = Some(census(100, true));
+    looks[1].strings = Some(census(900_000, false));
+    let rows = |looks: &[Look]| Diff::between(&looks[0], &looks[1]).of(What::String).count();
+    assert_eq!(rows(&looks), 0);
+    looks[0].strings = Some(census(100, false));
+    assert_eq!(rows(&looks), 1);
+}
+
+/// Looks at a JVM with a heap of so many MiB from the system, of which so many are used.
+fn jvm(values: &[(u64, u64, u64)]) -> Vec<Look> {
+    use crate::runtimes::jvm::{Counters, JvmHeap};
+    let mut looks = series(&values.iter().map(|(own, ..)| *own).collect::<Vec<_>>());
+    for (look, (_, room, used)) in looks.iter_mut().zip(values) {
+        let counters = Counters { used_bytes: used * MIB, capacity_bytes: room * MIB, ..Counters::default() };
+        look.runtime =
+            Some(crate::runtimes::Runtime::Jvm(JvmHeap { counters: Some(counters), ..JvmHeap::default() }));
+    }
+    looks
+}
+
+#[test]
+fn a_virtual_machine_that_touches_its_heap_does_not_leak_natively() {
+    let verdict = of(&jvm(&[(500, 8000, 200), (900, 8000, 300), (1300, 8000, 200)]), &[]);
+    assert_eq!(verdict.kind, Kind::CannotTell, "{verdict:?}");
+    // What piles up may be garbage.
+    let verdict = of(&jvm(&[(500, 8000, 200), (900, 8000, 600), (1300, 8000, 1000)]), &[]);
+    assert_eq!(verdict.kind, Kind::ManagedGrowth, "{verdict:?}");
+    // Far more than its heap.
+    let verdict = of(&jvm(&[(500, 512, 200), (1500, 512, 200), (2500, 512, 200)]), &[]);
+    assert_eq!(verdict.kind, Kind::NativeLeak, "{verdict:?}");
+}

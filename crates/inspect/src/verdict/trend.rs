@@ -59,12 +59,18 @@ impl Point {
 
 /// A last third at less than a quarter of the mean pace levels off, as everywhere in Mitra (`diagnose::growth`).
 const LEVELS_OFF: f64 = 0.25;
+/// Where a growth slows down all the time, as warm-ups do, the later half of it has less than six tenths of its mean pace in its own
+/// last third, once the whole levels off (an exponential approach, of which at least three time constants are seen). A line has one.
+const STRAIGHT: f64 = 0.75;
+/// More than this share of a growth between two neighbours is a jump: a load, a batch, the teeth of a collector. Three looks at a line
+/// have a half between each two.
+const JUMP: f64 = 0.6;
 /// No program takes ten minutes to start: what still grows at a pace like its mean since then is no start.
 const TREND_S: f64 = 600.0;
 /// A process that does less than a quarter of its usual work shows nothing.
 const IDLE: f64 = 0.25;
 /// With fewer recorded sizes there are no thirds.
-const LEVELS_MIN: usize = 6;
+pub(super) const LEVELS_MIN: usize = 6;
 
 /// What the growth from the first point to the last does.
 pub(super) fn of(points: &[Point], levels: &[Level]) -> Trend {
@@ -78,7 +84,14 @@ pub(super) fn of(points: &[Point], levels: &[Level]) -> Trend {
         .filter(|(at, bytes)| (first.at_s..=last.at_s).contains(at) && bytes.is_finite())
         .collect();
     if recorded.len() >= LEVELS_MIN {
-        return by_axis(&recorded);
+        let later = recorded.get(recorded.len() / 2..).unwrap_or_default();
+        return match by_axis(&recorded) {
+            // What warmed up may leak all the same, slowly.
+            Trend::LevelsOff { .. } if later.len() >= LEVELS_MIN && grows(later) && is_straight(later) => {
+                Trend::Steady
+            }
+            trend => trend,
+        };
     }
     since_birth(first, last)
 }
@@ -109,8 +122,46 @@ fn by_axis(points: &[(f64, f64)]) -> Trend {
     match last_third(points) {
         None => Trend::Unknown,
         Some(share) if share < LEVELS_OFF => Trend::LevelsOff { last_share: share },
+        Some(_) if is_jump(points) => Trend::Unknown,
         Some(_) => Trend::Steady,
     }
+}
+
+/// Whether there is a growth worth the name.
+fn grows(points: &[(f64, f64)]) -> bool {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return false };
+    last.1 - first.1 >= super::grown_from(first.1 as u64)
+}
+
+/// Whether a growth goes on at its pace, by the time that went by or by the work that was done.
+pub(super) fn goes_on(points: &[Point]) -> bool {
+    let by_time: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.bytes)).collect();
+    let by_work: Option<Vec<(f64, f64)>> =
+        points.iter().map(|point| Some((point.worked_s?, point.bytes))).collect();
+    is_straight(&by_time) || by_work.is_some_and(|points| is_straight(&points))
+}
+
+fn is_straight(points: &[(f64, f64)]) -> bool {
+    last_third(points).is_some_and(|share| share >= STRAIGHT) && !is_jump(points)
+}
+
+/// Whether the growth came at once, or stood still in one of the first two thirds: what comes of it nobody knows.
+fn is_jump(points: &[(f64, f64)]) -> bool {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return true };
+    let (length, growth) = (last.0 - first.0, last.1 - first.1);
+    let value = |share: f64| at(points, first.0 + share * length);
+    let [one, two] = [value(1.0 / 3.0), value(2.0 / 3.0)];
+    let thirds = [one - first.1, two - one];
+    points.windows(2).any(|pair| pair[1].1 - pair[0].1 > JUMP * growth)
+        || thirds.iter().any(|grown| *grown < LEVELS_OFF * growth / 3.0)
+}
+
+/// The value at a place, on the line between its neighbours.
+fn at(points: &[(f64, f64)], place: f64) -> f64 {
+    let i = points.partition_point(|(x, _)| *x < place);
+    let (x1, y1) = points.get(i).or(points.last()).copied().unwrap_or_default();
+    let (x0, y0) = points.get(i.saturating_sub(1)).copied().unwrap_or((x1, y1));
+    if x1 > x0 { y0 + (y1 - y0) * ((place - x0) / (x1 - x0)).clamp(0.0, 1.0) } else { y1 }
 }
 
 /// The pace in the last third of an axis as a share of the mean pace; `None` where nothing moved.
@@ -120,14 +171,12 @@ fn last_third(points: &[(f64, f64)]) -> Option<f64> {
     if length <= 0.0 || growth <= 0.0 {
         return None;
     }
-    let at = last.0 - length / 3.0;
-    let i = points.iter().position(|(x, _)| *x >= at)?;
-    let ((x1, y1), (x0, y0)) = (points[i], points[i.saturating_sub(1)]);
-    let value = if x1 > x0 { y0 + (y1 - y0) * (at - x0) / (x1 - x0) } else { y1 };
+    let value = at(points, last.0 - length / 3.0);
     Some((last.1 - value) / (length / 3.0) / (growth / length))
 }
 
-/// Two looks: what the process grew by since it began is known too, because then it had nothing.
+/// Two looks: what the process grew by since it began is known too, because then it had nothing. A pace like that, neither much
+/// slower nor much faster, has been its pace.
 fn since_birth(first: &Point, last: &Point) -> Trend {
     let Some(age) = first.age_s.filter(|age| *age >= TREND_S) else { return Trend::Unknown };
     let seconds = last.at_s - first.at_s;
@@ -135,7 +184,8 @@ fn since_birth(first: &Point, last: &Point) -> Trend {
         return Trend::Unknown;
     }
     let (before, lately) = (first.bytes / age, (last.bytes - first.bytes) / seconds);
-    if lately >= LEVELS_OFF * before { Trend::Steady } else { Trend::Unknown }
+    let is_like = (LEVELS_OFF * before..=before / LEVELS_OFF).contains(&lately);
+    if is_like { Trend::Steady } else { Trend::Unknown }
 }
 
 #[cfg(test)]
@@ -192,11 +242,50 @@ mod tests {
             .map(|i| Level { time_ns: i * 30_000_000_000, bytes: 1e7 + 9e7 * (i as f64 / 4.0).min(1.0) })
             .collect();
         assert!(matches!(of(&young, &levels), Trend::LevelsOff { .. }));
-        let old: Vec<Point> = young.iter().map(|p| Point { age_s: Some(7200.0), ..*p }).collect();
-        assert_eq!(of(&old, &[]), Trend::Steady);
-        // It made a gigabyte in the first hour, and a little lately: that may be a warm-up at its end.
-        let slow: Vec<Point> = old.iter().map(|p| Point { bytes: 1e9 + p.bytes / 100.0, ..*p }).collect();
-        assert_eq!(of(&slow, &[]), Trend::Unknown);
+        let old = |add: f64, factor: f64| -> Vec<Point> {
+            let of = |p: &Point| Point { age_s: Some(7200.0), bytes: add + factor * p.bytes, ..*p };
+            young.iter().map(of).collect()
+        };
+        assert_eq!(of(&old(1e9, 1.0), &[]), Trend::Steady);
+        // It made a gigabyte in the first hours, and a little lately: that may be a warm-up at its end.
+        assert_eq!(of(&old(1e9, 0.01), &[]), Trend::Unknown);
+        // It has hardly grown in two hours, and something was loaded just now.
+        assert_eq!(of(&old(0.0, 1.0), &[]), Trend::Unknown);
+    }
+
+    #[test]
+    fn a_jump_is_no_trend() {
+        let every_minute = |values: &[f64]| -> Vec<(f64, f64, f64)> {
+            (0..).zip(values).map(|(i, v)| (f64::from(i) * 60.0, f64::from(i) * 30.0, v * 1e6)).collect()
+        };
+        for values in [&[100.0, 100.0, 100.0, 400.0][..], &[100.0, 300.0, 100.0, 300.0], &[50.0, 60.0, 300.0]]
+        {
+            assert_eq!(of(&points(&every_minute(values)), &[]), Trend::Unknown, "{values:?}");
+        }
+        // All the work was done in that minute, too.
+        let mut load = points(&every_minute(&[100.0, 100.0, 100.0, 400.0]));
+        load.iter_mut().zip([0.0, 0.1, 0.2, 40.0]).for_each(|(point, worked)| point.worked_s = Some(worked));
+        assert_eq!(of(&load, &[]), Trend::Unknown);
+    }
+
+    #[test]
+    fn a_warm_up_slows_down_all_the_time_and_a_leak_behind_one_goes_on() {
+        let recorded = |bytes: &dyn Fn(f64) -> f64, seconds: f64| -> Trend {
+            let level = |i: i32| {
+                let at = seconds * f64::from(i) / 60.0;
+                Level { time_ns: (at * 1e9) as i64, bytes: bytes(at) }
+            };
+            let levels: Vec<Level> = (0..=60).map(level).collect();
+            let ends = points(&[(0.0, 0.0, bytes(0.0)), (seconds, seconds / 2.0, bytes(seconds))]);
+            of(&ends, &levels)
+        };
+        for constants in [3.2, 4.0, 6.0, 12.0] {
+            let warm_up = |at: f64| 1e8 + 4e9 * (1.0 - (-at / 60.0).exp());
+            let trend = recorded(&warm_up, 60.0 * constants);
+            assert!(matches!(trend, Trend::LevelsOff { .. }), "{constants}: {trend:?}");
+        }
+        let behind = |at: f64| 1e9 * (1.0 - (-at / 60.0).exp()) + 20e6 * at / 3600.0;
+        assert_eq!(recorded(&behind, 9.0 * 3600.0), Trend::Steady);
     }
 
     #[test]

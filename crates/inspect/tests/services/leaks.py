@@ -209,6 +209,26 @@ class CacheObject(Kind):
         return {"leaked": {"leaks.Quote": len(STORE.items)}, "holder": "leaks.STORE.items"}
 
 
+class Visitors:
+    """What has an attribute for each visitor."""
+
+
+class AttributeData(Kind):
+    """Data as the names of attributes."""
+
+    def start(self):
+        global STORE
+        STORE = Visitors()
+        self.made = 0
+
+    def unit(self, n):
+        setattr(STORE, "alice-%d@example.com" % n, Session(n))
+        self.made += 1
+
+    def truth(self):
+        return {"leaked": {"leaks.Session": self.made}, "holder": "leaks.STORE"}
+
+
 async def answer_of(n):
     """Waits for an answer that never comes."""
     payload = text(n)
@@ -301,6 +321,7 @@ KINDS = {
     "cycle": Cycle(),
     "cache": Cache(),
     "cache-object": CacheObject(),
+    "attribute-data": AttributeData(),
     "tasks": Tasks(),
     "timers": Timers(),
     "closures": Closures(),

@@ -22,6 +22,7 @@ Leaks (--work):
     cycle         reference cycles of objects with __del__, while the collector is off
     cache         a cache without bound: functools.lru_cache(maxsize=None)
     cache-object  a cache without bound in an attribute of an object
+    attribute-data  objects in attributes that are named by data
     tasks         tasks of asyncio that wait for ever, held by a set in a module (--server asyncio)
     timers        tasks of asyncio that sleep for a day, held by the loop only (--server asyncio)
     closures      closures in a list of handlers

@@ -78,9 +78,14 @@ fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Resu
     });
     drop(line);
     let mut look = taken?;
-    let policy = Policy::default();
-    look.map_texts(&mut |text| policy.clean_text(text).0);
+    clean(&mut look);
     Ok(look)
+}
+
+/// Withholds what looks like a secret.
+fn clean(look: &mut Look) {
+    let policy = Policy::default();
+    look.map_texts(&mut |text, is_cut| policy.clean_memory(text, is_cut));
 }
 
 /// Says who holds the type that grows, unless somebody asked for others.
@@ -96,6 +101,7 @@ fn held(args: &InspectHeapArgs, target: &mut Target, looks: &mut [Look], levels:
     if let Err(error) = look::hold(target, &[name.to_owned()], last) {
         last.doubts.push(format!("who holds the objects is not known: {error}"));
     }
+    clean(last);
 }
 
 fn save(args: &InspectHeapArgs, look: &Look) -> Result<()> {

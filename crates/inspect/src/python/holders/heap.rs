@@ -5,8 +5,8 @@ use crate::memory::Memory;
 use crate::python::heap::Heap;
 use crate::python::{Objects, RootKind, TypeId};
 
-/// Characters of a name.
-const NAME_CHARS_MAX: usize = 64;
+/// Characters of a name: one more than is said, so that a longer one is known as such.
+const NAME_CHARS_MAX: usize = super::names::NAME_MAX + 1;
 /// `tp_finalize` of a type, which `__del__` fills: the same from 3.6 to 3.14 (Include/cpython/object.h).
 const TYPE_FINALIZE: u64 = 392;
 

@@ -8,6 +8,7 @@
 
 mod graph;
 mod heap;
+mod names;
 mod path;
 mod reach;
 #[cfg(test)]

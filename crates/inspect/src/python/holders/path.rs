@@ -1,13 +1,14 @@
 //! The way from a root to an object, in the words of the language: `app.STORE.items`, `app.HANDLERS[…].__closure__[…].cell_contents`.
 //!
-//! Names of variables and attributes are part of the program and are said; the keys of other dicts are contents of memory, and
-//! are not.
+//! Names of variables and attributes are part of the program and are said, where they look like names (`names.rs`); the keys of other
+//! dicts are contents of memory, and are not.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
 use super::graph::{Edge, EdgeKind, Graph, Root};
+use super::names;
 use super::reach::Reach;
 
 /// Steps that are told from the beginning of a way, and from its end.
@@ -15,8 +16,8 @@ const STEPS_BEGIN: usize = 24;
 const STEPS_END: usize = 8;
 /// The longest way that is followed.
 const STEPS_MAX: usize = 64 << 20;
-/// Characters of a name.
-const NAME_MAX: usize = 64;
+/// In place of what is withheld.
+const WITHHELD: &str = "[…]";
 /// Steps that may repeat as one: a node, its dict, a wrapper.
 const PERIOD_MAX: usize = 3;
 
@@ -65,7 +66,10 @@ pub(super) fn path(graph: &(impl Graph + ?Sized), reach: &Reach, node: u32) -> P
         }
     }
     let root = reach.roots.iter().find(|(index, _)| *index == top).map(|(_, root)| root.clone());
-    let root = root.unwrap_or(Root::Itself);
+    let root = match root.unwrap_or(Root::Itself) {
+        Root::Module(name) if !names::is_module(&name) => Root::Module(WITHHELD.to_owned()),
+        root => root,
+    };
     let mut text = Text::of(&root);
     let mut steps = Vec::new();
     let begin: Vec<u32> = begin.into();
@@ -75,7 +79,7 @@ pub(super) fn path(graph: &(impl Graph + ?Sized), reach: &Reach, node: u32) -> P
         walk(graph, reach, &end, &mut text, &mut steps);
     } else {
         walk(graph, reach, &begin, &mut text, &mut steps);
-        text.parts.push(format!(" … {left_out} steps … "));
+        text.skip(format!(" … {left_out} steps … "));
         walk(graph, reach, &end, &mut text, &mut steps);
     }
     Path { root, text: text.join(), steps, steps_left_out: left_out }
@@ -87,7 +91,7 @@ fn walk(graph: &(impl Graph + ?Sized), reach: &Reach, nodes: &[u32], text: &mut 
         let type_name = reach.names.name(reach.kinds[to]).to_owned();
         if reach.addresses[from] == 0 {
             // From what stands for many: nothing is known of the reference.
-            text.parts.push(format!("a {type_name}"));
+            text.skip(format!("a {type_name}"));
             steps.push(Step { edge: None, name: None, type_name });
             continue;
         }
@@ -110,11 +114,13 @@ fn name_of(graph: &(impl Graph + ?Sized), from: u64, edge: Edge, text: &Text) ->
         Edge::Value { .. } => text.is_namespace,
         _ => false,
     };
-    let mut name = graph.name(from, edge).filter(|_| has_name)?;
-    if name.is_empty() || name.chars().any(char::is_control) {
-        return None;
-    }
-    if let Some((at, _)) = name.char_indices().nth(NAME_MAX) {
+    let is_said = |name: &String| match edge {
+        Edge::Attribute { .. } | Edge::Value { .. } => names::is_name(name),
+        // Those are in the code of the program.
+        _ => !name.is_empty() && !name.chars().any(char::is_control),
+    };
+    let mut name = graph.name(from, edge).filter(|name| has_name && is_said(name))?;
+    if let Some((at, _)) = name.char_indices().nth(names::NAME_MAX) {
         name.truncate(at);
     }
     Some(name)
@@ -139,6 +145,12 @@ impl Text {
         Self { parts: vec![first], is_namespace: false }
     }
 
+    /// Goes on somewhere else: of what stands there nobody knows whether it is a namespace.
+    fn skip(&mut self, part: String) {
+        self.parts.push(part);
+        self.is_namespace = false;
+    }
+
     fn step(&mut self, edge: Option<Edge>, name: Option<&str>) {
         let part = match (edge, name) {
             (Some(Edge::Dict), _) => String::new(),
@@ -146,7 +158,9 @@ impl Text {
             (Some(Edge::Attribute { .. } | Edge::Value { .. } | Edge::Field { .. }), Some(name)) => {
                 format!(".{name}")
             }
-            (Some(Edge::Value { .. } | Edge::Item { .. } | Edge::Member), _) => "[…]".to_owned(),
+            (Some(Edge::Attribute { .. } | Edge::Value { .. } | Edge::Item { .. } | Edge::Member), _) => {
+                WITHHELD.to_owned()
+            }
             (Some(Edge::Key), _) => "[…key]".to_owned(),
             (Some(Edge::Type), _) => ".__class__".to_owned(),
             (Some(Edge::Field { offset }), _) => format!(".<field at {offset}>"),

@@ -44,6 +44,8 @@ pub(super) struct Reach {
     /// Addresses that should have been objects, and were none.
     pub vanished: u64,
     objects_max: usize,
+    /// What modules refer to by words of their own state, and from where: extensions have those, and no names for them.
+    nameless: Vec<(u32, u32)>,
     /// Indices, at the places that the addresses hash to.
     table: Vec<u32>,
 }
@@ -102,6 +104,15 @@ impl Reach {
             reach.spread(graph, at, end, true);
             at = end;
         }
+        // A way with names is told rather than a shorter one without.
+        let begin = reach.order.len();
+        for (target, from) in std::mem::take(&mut reach.nameless) {
+            if reach.parents[target as usize] == NONE {
+                reach.parents[target as usize] = from;
+                reach.order.push(target);
+            }
+        }
+        reach.spread_all(graph, begin, true);
         // Last, so that what there is no room for is what is far from the roots.
         graph.again();
         graph.each(&mut |address| {
@@ -135,9 +146,15 @@ impl Reach {
     fn spread(&mut self, graph: &(impl Graph + ?Sized), from: usize, to: usize, counts: bool) {
         for at in from..to {
             let index = self.order[at];
-            self.each_reference(graph, index, counts, |reach, target, _, _| {
+            let is_module = self.names.name(self.kinds[index as usize]) == "module";
+            self.each_reference(graph, index, counts, |reach, target, _, edge| {
                 let parent = &mut reach.parents[target as usize];
-                if *parent == NONE {
+                if *parent != NONE {
+                    return;
+                }
+                if is_module && matches!(edge, Edge::Field { .. }) {
+                    reach.nameless.push((target, index));
+                } else {
                     *parent = index;
                     reach.order.push(target);
                 }
@@ -146,10 +163,10 @@ impl Reach {
     }
 
     /// Everything that can be reached from what was added last.
-    fn spread_all(&mut self, graph: &(impl Graph + ?Sized), mut at: usize) {
+    fn spread_all(&mut self, graph: &(impl Graph + ?Sized), mut at: usize, counts: bool) {
         while at < self.order.len() {
             let end = self.order.len();
-            self.spread(graph, at, end, false);
+            self.spread(graph, at, end, counts);
             at = end;
         }
     }
@@ -232,7 +249,7 @@ impl Reach {
                 None => outside.push(*index),
             }
         }
-        self.spread_all(graph, begin);
+        self.spread_all(graph, begin, false);
         self.order.push(native);
         let begin = self.order.len();
         for index in outside {
@@ -241,14 +258,14 @@ impl Reach {
                 self.order.push(index);
             }
         }
-        self.spread_all(graph, begin);
+        self.spread_all(graph, begin, false);
         self.order.push(itself);
         for index in all {
             if self.parents[index as usize] == NONE {
                 self.parents[index as usize] = itself;
                 self.order.push(index);
                 let last = self.order.len() - 1;
-                self.spread_all(graph, last);
+                self.spread_all(graph, last, false);
             }
         }
     }

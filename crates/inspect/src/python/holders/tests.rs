@@ -188,6 +188,58 @@ fn the_way_leads_through_objects_closures_and_lists() {
 }
 
 #[test]
+fn data_that_stands_where_names_do_is_not_said() {
+    const MAIL: &str = "alice@example.com";
+    let (mut heap, app) = heap();
+    let store = heap.variable(app, "STORE", SESSION);
+    // By name in its dict, and by name without one.
+    heap.variable(store, MAIL, LIST);
+    let (name, cell) = (heap.string(MAIL), heap.add(CELL));
+    heap.refer(store, cell, Edge::Attribute { name });
+    heap.variable(app, "0d9a7c3e-beef-4dad-9f00-aabbccddeeff", CELL);
+    let strange = heap.module(MAIL);
+    heap.variable(strange, "queue", FUNCTION);
+    for type_name in ["list", "cell", "function"] {
+        let held = heap.held(type_name);
+        let said = format!("{held:?}");
+        assert!(!said.contains("example") && !said.contains("beef"), "{said}");
+    }
+    let (lists, cells) = (heap.held("list"), heap.held("cell"));
+    let texts = |held: &TypeHeld| {
+        let samples = held.holders.iter().filter_map(|holder| holder.sample.as_ref());
+        samples.map(|path| path.text.clone()).collect::<Vec<_>>()
+    };
+    assert!(texts(&lists).iter().any(|text| text == "app.STORE[…]"), "{lists:?}");
+    assert!(texts(&cells).iter().all(|text| text.starts_with("app") && text.ends_with("[…]")), "{cells:?}");
+}
+
+#[test]
+fn behind_what_is_left_out_no_key_is_taken_for_a_name() {
+    let (mut heap, app) = heap();
+    let mut node = heap.variable(app, "HEAD", DICT);
+    // An object, its dict, a dict in it, and again: wherever the way is cut, the next step may be by a key.
+    let next = heap.string("next");
+    for _ in 0..30 {
+        let (object, namespace, inner) = (heap.add(LIST), heap.add(DICT), heap.add(DICT));
+        let key = heap.string("alice");
+        heap.refer(node, object, Edge::Value { key });
+        heap.refer(object, namespace, Edge::Dict);
+        heap.refer(namespace, inner, Edge::Value { key: next });
+        node = inner;
+    }
+    for i in 0..3 {
+        // So that the cut is at each place once.
+        let further = heap.add(DICT);
+        heap.refer(node, further, Edge::Item { index: i });
+        let cell = heap.add(CELL);
+        heap.refer(further, cell, Edge::Item { index: i });
+        node = further;
+        let said = format!("{:?}", heap.held("cell"));
+        assert!(said.contains(" steps … ") && !said.contains("alice"), "{said}");
+    }
+}
+
+#[test]
 fn a_long_chain_is_said_briefly() {
     let (mut heap, app) = heap();
     let mut node = heap.variable(app, "HEAD", SESSION);

@@ -19,7 +19,7 @@ const LIBRARY: &str = "libjvm.so";
 const RELEASE_BYTES_MAX: u64 = 64 << 10;
 
 /// What is known of a JVM's heap.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JvmHeap {
     /// `OpenJDK 64-Bit Server VM`.
     pub name: Option<String>,

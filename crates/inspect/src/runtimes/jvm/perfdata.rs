@@ -34,6 +34,8 @@ const PROLOGUE: usize = 32;
 const ENTRY: usize = 20;
 /// `-XX:PerfDataMemorySize` is 32 KiB unless somebody set it; Java 17 uses about 600 entries of it.
 const BYTES_MAX: u64 = 1 << 20;
+/// A mapping that the kernel has made of several.
+const SEARCHED_BYTES_MAX: u64 = 16 << 20;
 const ENTRIES_MAX: usize = 16 << 10;
 /// Of a text, which would be a version or a name.
 const TEXT_MAX: usize = 256;
@@ -42,7 +44,7 @@ const PARTS_MAX: usize = 8;
 
 /// What a JVM counts of itself, as of when it last brought its counters up to date: the serial and parallel collectors every 50
 /// ms, G1 when a collection ends or a thread takes a new region, ZGC when a cycle ends.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// `OpenJDK 64-Bit Server VM`.
     pub vm_name: Option<String>,
@@ -108,27 +110,45 @@ fn find(memory: &(impl Memory + ?Sized), own_pid: u32) -> Option<Vec<u8>> {
     let own = format!("/{own_pid}");
     let named = |path: &str| path.contains("/hsperfdata_") && path.ends_with(&own);
     let mappings = memory.mappings();
-    // With -XX:+PerfDisableSharedMem it is memory without a name, often alone in its mapping.
-    let file = mappings.iter().filter(|mapping| named(&mapping.path));
-    let unnamed = mappings
-        .iter()
-        .filter(|mapping| mapping.path.is_empty() && mapping.access.write && mapping.bytes() <= BYTES_MAX);
-    for mapping in file.chain(unnamed) {
+    for mapping in mappings.iter().filter(|mapping| named(&mapping.path)) {
         let mut is_there = false;
         memory.resident(mapping.start, mapping.start.saturating_add(PAGE).min(mapping.end), &mut |_, _| {
             is_there = true;
             false
         });
-        let mut magic = [0; MAGIC.len()];
-        if !is_there || memory.exact(mapping.start, &mut magic).is_none() || magic != MAGIC {
-            continue;
+        if let Some(bytes) = is_there.then(|| at(memory, mapping.start, mapping.end)).flatten() {
+            return Some(bytes);
         }
-        let mut bytes = vec![0; mapping.bytes().min(BYTES_MAX) as usize];
-        let read = memory.read(mapping.start, &mut bytes);
-        bytes.truncate(read);
-        return Some(bytes);
+    }
+    // With -XX:+PerfDisableSharedMem it is memory without a name: often alone in its mapping, or beside others that the kernel has made
+    // one mapping of.
+    let unnamed = mappings.iter().filter(|mapping| {
+        mapping.path.is_empty() && mapping.access.write && mapping.bytes() <= SEARCHED_BYTES_MAX
+    });
+    for mapping in unnamed {
+        let mut found = None;
+        memory.resident(mapping.start, mapping.end, &mut |from, to| {
+            found = (from..to).step_by(PAGE as usize).find_map(|page| {
+                // Four bytes may be there by chance, which what follows them is not.
+                at(memory, page, mapping.end).filter(|bytes| parse(bytes).is_ok())
+            });
+            found.is_none()
+        });
+        if found.is_some() {
+            return found;
+        }
     }
     None
+}
+
+/// The counters, if they begin at an address that is in memory.
+fn at(memory: &(impl Memory + ?Sized), start: u64, end: u64) -> Option<Vec<u8>> {
+    let mut magic = [0; MAGIC.len()];
+    memory.exact(start, &mut magic).filter(|()| magic == MAGIC)?;
+    let mut bytes = vec![0; end.saturating_sub(start).min(BYTES_MAX) as usize];
+    let read = memory.read(start, &mut bytes);
+    bytes.truncate(read);
+    Some(bytes)
 }
 
 /// A value.

@@ -128,7 +128,8 @@ fn chunks(heap: &CHeap, rows: usize, style: &Style) -> String {
             let texts = class.samples.iter().map(|sample| {
                 sample.text.as_ref().map_or_else(|| word(&sample.words), |text| format!("\"{text}\""))
             });
-            cells.push(texts.collect::<Vec<_>>().join(", "));
+            let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+            cells.push(texts.join(", "));
         }
         table.row(cells);
     }
