@@ -1,5 +1,7 @@
 //! The command line of the laboratory.
 
+mod smoke;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,10 +18,6 @@ use mitra_lab::recorder::Mitra;
 use mitra_lab::run::Piece;
 use mitra_lab::score::{self, Judged, Summary};
 use mitra_lab::{Form, controls, incidents, ordeals, plan, roles, ship};
-
-/// One of each area, and the machine on which nothing happens.
-const SMOKE: [&str; 5] = ["idle", "cpu-quota", "disk-hog-reads", "cache-thrash", "oom-in-cgroup"];
-const SMOKE_CONTROL_S: u64 = 20;
 
 /// Makes real incidents on this machine, has Mitra explain them, and scores what it said.
 #[derive(Parser)]
@@ -66,7 +64,7 @@ enum Command {
         #[arg(long, default_value_t = PAUSE.as_secs())]
         pause_seconds: u64,
     },
-    /// A handful of incidents and a control, in a few minutes; fails when one is not named rightly, or none was made
+    /// A handful of incidents and a control, in a few minutes; fails when one is told wrongly twice, or none was made
     Smoke {
         /// Draws the parameters
         #[arg(long, default_value_t = 1)]
@@ -186,11 +184,7 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             let _possession = Possession::take()?;
             return Ok(ordeals::endure_all(&names, Duration::from_secs(seconds), &mitra()?));
         }
-        Command::Smoke { seed } => {
-            let pieces = select(&SMOKE.map(str::to_owned), Some(Form::Loud), SMOKE_CONTROL_S)?;
-            let how = How { witnesses: false, retry: true, pause: PAUSE };
-            return run(&pieces, seed, &mitra()?, None, how);
-        }
+        Command::Smoke { seed } => return smoke::smoke(seed, &mitra()?),
         Command::Round { seed, out, retry, control_seconds } => {
             return many(&plan::round(seed, control_seconds), seed, &mitra()?, out, retry, "round");
         }

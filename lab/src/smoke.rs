@@ -1,0 +1,140 @@
+//! A handful of incidents on a machine that others use too: what cannot be judged there is no verdict on Mitra.
+
+use std::path::Path;
+
+use mitra_lab::conductor::PAUSE;
+use mitra_lab::machine::{self, Possession};
+use mitra_lab::plan::{self, How};
+use mitra_lab::record::{Record, Results, State, key};
+use mitra_lab::recorder::Mitra;
+use mitra_lab::run::Piece;
+use mitra_lab::{Form, score, ship};
+
+use crate::{select, tell};
+
+/// One of each area, and the machine on which nothing happens.
+const NAMES: [&str; 5] = ["idle", "cpu-quota", "disk-hog-reads", "cache-thrash", "oom-in-cgroup"];
+const CONTROL_S: u64 = 20;
+/// A machine whose host takes its CPUs in bursts has had a quiet minute after so many.
+const TRIES: u64 = 3;
+/// Once can be what somebody else did on the machine at that moment.
+const WRONG_MAX: u64 = 2;
+
+/// How a piece stands after its last try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    Right,
+    /// This machine cannot make it, or could not now.
+    Unmade(String),
+    /// So many times, and what was wrong last.
+    Wrong(u64, String),
+}
+
+impl Standing {
+    /// With what came of one more try.
+    fn after(self, state: State, why: Option<String>, miss: Option<String>) -> Self {
+        let wrong = |what: String| match &self {
+            Self::Wrong(times, _) => Self::Wrong(times + 1, what),
+            Self::Right | Self::Unmade(_) => Self::Wrong(1, what),
+        };
+        match (state, miss) {
+            (State::Made, None) => Self::Right,
+            (State::Made, Some(what)) => wrong(what),
+            (State::Broke | State::Failed, _) => wrong(why.unwrap_or_default()),
+            (State::NotMade | State::Skipped, _) => match self {
+                wrong @ Self::Wrong(..) => wrong,
+                Self::Right | Self::Unmade(_) => Self::Unmade(why.unwrap_or_default()),
+            },
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        match self {
+            Self::Right => true,
+            Self::Unmade(_) => false,
+            Self::Wrong(times, _) => *times >= WRONG_MAX,
+        }
+    }
+}
+
+/// Plays all, and again with other parameters what was not made, or wrong once. Returns whether nothing stayed wrong,
+/// and something was right.
+pub fn smoke(seed: u64, mitra: &Mitra) -> anyhow::Result<bool> {
+    let _possession = Possession::take()?;
+    let dir = machine::base_dir().join(format!("mitra-lab-kept-{}", std::process::id()));
+    let mut results = Results::open(&dir)?;
+    let how = How { witnesses: false, retry: true, pause: PAUSE };
+    let pieces = select(&NAMES.map(str::to_owned), Some(Form::Loud), CONTROL_S)?;
+    let mut all: Vec<(Vec<Piece>, Standing)> =
+        pieces.into_iter().map(|piece| (piece, Standing::Unmade(String::new()))).collect();
+    for seed in (seed..).take(usize::try_from(TRIES)?) {
+        let left: Vec<Vec<Piece>> =
+            all.iter().filter(|(_, standing)| !standing.is_settled()).map(|(p, _)| p.clone()).collect();
+        if left.is_empty() {
+            break;
+        }
+        if !plan::execute(&left, seed, mitra, &mut results, how, tell)? {
+            return Ok(false);
+        }
+        for (piece, standing) in all.iter_mut().filter(|(_, standing)| !standing.is_settled()) {
+            let Some(record) = results.records.iter().find(|r| r.key == key(piece, seed)) else { continue };
+            *standing = standing.clone().after(record.state, record.why.clone(), miss(&results, record)?);
+            if *standing == Standing::Right {
+                _ = std::fs::remove_dir_all(record.folder(&dir));
+            }
+        }
+    }
+    Ok(conclude(&all, &dir))
+}
+
+/// What is wrong about a run that was made.
+fn miss(results: &Results, record: &Record) -> anyhow::Result<Option<String>> {
+    if record.state != State::Made {
+        return Ok(None);
+    }
+    Ok(ship::miss(&score::judge_one(results, record, None, false)?))
+}
+
+/// Tells what was not right, as the last lines, and whether that is a failure.
+fn conclude(all: &[(Vec<Piece>, Standing)], dir: &Path) -> bool {
+    let (mut any_right, mut any_wrong) = (false, false);
+    for (piece, standing) in all {
+        let name = piece.first().map_or("", Piece::name);
+        match standing {
+            Standing::Right => any_right = true,
+            Standing::Unmade(why) => println!("{name} could not be made here: {why}"),
+            Standing::Wrong(times, what) => {
+                any_wrong |= *times >= WRONG_MAX;
+                println!("{name} was told wrongly, {times} of {TRIES} times: {what}");
+            }
+        }
+    }
+    if all.iter().any(|(_, standing)| matches!(standing, Standing::Wrong(..))) {
+        println!("archives and reports are in {}", dir.display());
+    } else {
+        _ = std::fs::remove_dir_all(dir);
+    }
+    any_right && !any_wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use mitra_lab::record::State;
+
+    use super::Standing;
+
+    #[test]
+    fn wrong_twice_is_wrong_and_what_is_not_made_says_nothing() {
+        let start = Standing::Unmade(String::new());
+        let made = |s: Standing, miss: Option<&str>| s.after(State::Made, None, miss.map(str::to_owned));
+        let unmade = |s: Standing| s.after(State::NotMade, Some("the host took the CPUs".into()), None);
+        let once = made(start.clone(), Some("says nothing"));
+        assert!(!once.is_settled() && !unmade(once.clone()).is_settled());
+        let twice = made(unmade(once.clone()), Some("says oom-kill"));
+        assert_eq!(twice, Standing::Wrong(2, "says oom-kill".into()));
+        assert!(twice.is_settled());
+        assert_eq!(made(once, None), Standing::Right);
+        assert!(!unmade(start.clone()).is_settled());
+        assert!(matches!(start.after(State::Broke, Some("died".into()), None), Standing::Wrong(1, _)));
+    }
+}
