@@ -1,8 +1,9 @@
 //! A living process that is looked into.
 //!
 //! Its memory is read through `/proc/PID/mem`. That file belongs to the memory that the process had when it was opened: whatever
-//! becomes of the process and its id, no other program's memory is ever read through it. Pages that are not in memory are left
-//! alone, as `/proc/PID/pagemap` tells them.
+//! becomes of the process and its id, no other program's memory is ever read through it. Where much is read at once, the kernel
+//! is asked by the id of the process instead, which copies it once and not twice; what it gave is used only if that file can be
+//! read afterwards, at the same place. Pages that are not in memory are left alone, as `/proc/PID/pagemap` tells them.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -16,6 +17,8 @@ use crate::process::{Budget, Process};
 
 /// Bytes of the header of an ELF file, and where in it the class stands.
 const ELF_MAGIC: &[u8; 4] = b"\x7fELF";
+/// So many bytes are worth a second look at whose they are: what is saved of each is 0.1 ns, and a call takes half a microsecond.
+const MUCH: usize = 16 << 10;
 
 /// A process, or rather the program that it ran when this was made.
 pub struct Target {
@@ -135,6 +138,21 @@ impl Target {
     }
 }
 
+impl Target {
+    /// As much as there is without a gap, by the id of the process; nothing where that is not allowed, or no longer the same
+    /// process.
+    fn read_much(&self, address: u64, into: &mut [u8]) -> usize {
+        let Ok(pid) = libc::pid_t::try_from(self.pid) else { return 0 };
+        let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+        let there =
+            libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: into.len() };
+        // SAFETY: the kernel writes to `into` only, no more than its length; the other address is not one of ours.
+        let read = unsafe { libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0) };
+        let is_same = || self.mem.read_at(&mut [0], address).is_ok_and(|read| read == 1);
+        usize::try_from(read).ok().filter(|_| is_same()).unwrap_or(0)
+    }
+}
+
 impl Memory for Target {
     fn mappings(&self) -> &[Mapping] {
         &self.mappings
@@ -145,7 +163,7 @@ impl Memory for Target {
     }
 
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        let mut done = 0;
+        let mut done = if into.len() >= MUCH { self.read_much(address, into) } else { 0 };
         // The file has the addresses as offsets, which are signed: what lies above is the kernel's.
         while done < into.len() {
             let Some(at) = address.checked_add(done as u64).filter(|at| i64::try_from(*at).is_ok()) else {
@@ -236,6 +254,12 @@ mod tests {
         assert_eq!(own.word().bytes(), size_of::<usize>());
         assert_eq!(own.u64(0), None);
         assert_eq!(own.u64(u64::MAX - 3), None);
+        // Up to where nothing is any more, however much is asked for.
+        let end = own.mapping(at).unwrap().end;
+        let mut much = vec![0; 4 * MUCH];
+        assert_eq!(own.read(end - 100, &mut much[..MUCH]).min(100), 100);
+        let rows: Vec<u8> = (0..much.len()).map(|i| (i % 239) as u8).collect();
+        assert_eq!((own.read(rows.as_ptr() as u64, &mut much), &much), (rows.len(), &rows));
         assert!(own.mapping(at).unwrap().access.write);
     }
 

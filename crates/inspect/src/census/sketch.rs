@@ -64,6 +64,26 @@ fn fetch<T>(place: &T) {
     std::hint::black_box(unsafe { std::ptr::from_ref(place).cast::<u8>().read_volatile() });
 }
 
+/// A large page of x86-64; smaller tables have none.
+const HUGE: usize = 2 << 20;
+
+/// Memory that is touched at random, in large pages where the kernel has some to give: or the processor looks up the page of
+/// nearly every touch, which takes a tenth of the whole time.
+fn table<T: Clone>(value: T, count: usize) -> Vec<T> {
+    let mut table = Vec::with_capacity(count);
+    let room = table.spare_capacity_mut();
+    let (start, bytes) = (room.as_mut_ptr(), size_of_val(room));
+    let skipped = start.cast::<u8>().align_offset(rustix::param::page_size());
+    if let Some(bytes) = bytes.checked_sub(skipped).filter(|bytes| *bytes >= HUGE) {
+        // SAFETY: within the room of the table, from the beginning of a page; the advice does not change what is in memory.
+        let start = unsafe { start.cast::<u8>().add(skipped) };
+        // SAFETY: as above. Where the kernel does not take the advice, pages are small.
+        _ = unsafe { rustix::mm::madvise(start.cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
+    }
+    table.resize(count, value);
+    table
+}
+
 /// What is needed only when a counter begins, and when it is read.
 #[derive(Debug, Clone, Copy)]
 struct About {
@@ -141,12 +161,12 @@ impl Sketch {
             encoding: Encoding::Ascii,
         };
         Self {
-            buckets: vec![Bucket::default(); buckets],
+            buckets: table(Bucket::default(), buckets),
             shift: u64::BITS - buckets.trailing_zeros(),
-            cells: vec![0; counters * size.cells_per_counter.next_power_of_two()],
-            about: vec![about; counters],
+            cells: table(0, counters * size.cells_per_counter.next_power_of_two()),
+            about: table(about, counters),
             bytes: vec![0; if size.has_lengths { counters } else { 0 }],
-            texts: vec![0; counters * size.text_max],
+            texts: table(0, counters * size.text_max),
             text_max: size.text_max,
         }
     }
