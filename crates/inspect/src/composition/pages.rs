@@ -9,8 +9,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use serde::{Deserialize, Serialize};
+
+use crate::memory::scan::{
+    self, PAGE_IS_FILE, PAGE_IS_HUGE, PAGE_IS_PFNZERO, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, REGIONS, Region,
+};
 
 /// How pages were counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +41,10 @@ pub(super) struct Counted {
 
 /// So many bytes are counted at once: 32,768 small pages, some tenths of a millisecond.
 const PIECE: u64 = 128 << 20;
-/// Stretches that one call reports.
-const REGIONS: usize = 512;
 /// Entries of pagemap that are read at once.
 const ENTRIES: usize = 32 << 10;
+/// What is told apart beside memory and swap.
+const CATEGORIES: u64 = PAGE_IS_FILE | PAGE_IS_PFNZERO | PAGE_IS_HUGE;
 /// Addresses above are the kernel's; `[vsyscall]` lies there.
 const ADDRESS_MAX: u64 = i64::MAX as u64;
 
@@ -50,92 +53,6 @@ const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 /// The page is of a file, or shared memory.
 const FILE: u64 = 1 << 61;
-
-/// Categories of the ioctl.
-const PAGE_IS_FILE: u64 = 1 << 2;
-const PAGE_IS_PRESENT: u64 = 1 << 3;
-const PAGE_IS_SWAPPED: u64 = 1 << 4;
-/// The page of zeros, which is nobody's and not among the resident ones.
-const PAGE_IS_PFNZERO: u64 = 1 << 5;
-const PAGE_IS_HUGE: u64 = 1 << 6;
-
-/// `struct pm_scan_arg`.
-#[repr(C)]
-#[derive(Default)]
-struct ScanArg {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// `struct page_region`.
-#[repr(C)]
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-const _: () = assert!(size_of::<ScanArg>() == 96 && size_of::<Region>() == 24);
-
-/// The call: its argument, and the array that the argument points to.
-struct Scan<'a> {
-    arg: ScanArg,
-    _regions: &'a mut [Region],
-}
-
-impl<'a> Scan<'a> {
-    fn new(start: u64, end: u64, regions: &'a mut [Region]) -> Self {
-        let what = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
-        let arg = ScanArg {
-            size: size_of::<ScanArg>() as u64,
-            start,
-            end,
-            vec: regions.as_mut_ptr() as u64,
-            vec_len: regions.len() as u64,
-            category_anyof_mask: what,
-            return_mask: what | PAGE_IS_FILE | PAGE_IS_PFNZERO | PAGE_IS_HUGE,
-            ..ScanArg::default()
-        };
-        Self { arg, _regions: regions }
-    }
-}
-
-// SAFETY: the opcode belongs to `struct pm_scan_arg`, which is what `as_ptr` points to; the kernel writes its `walk_end`, and at most
-// `vec_len` regions into `vec`, which is an array of that length that lives and is borrowed as long as the call.
-unsafe impl Ioctl for Scan<'_> {
-    /// How many regions there are, and where the walk ended.
-    type Output = (usize, u64);
-
-    const IS_MUTATING: bool = true;
-
-    fn opcode(&self) -> Opcode {
-        opcode::read_write::<ScanArg>(b'f', 16)
-    }
-
-    fn as_ptr(&mut self) -> *mut rustix::ffi::c_void {
-        (&raw mut self.arg).cast()
-    }
-
-    unsafe fn output_from_ptr(
-        found: IoctlOutput,
-        arg: *mut rustix::ffi::c_void,
-    ) -> rustix::io::Result<Self::Output> {
-        // SAFETY: it is the pointer of `as_ptr`.
-        let arg = unsafe { &*arg.cast::<ScanArg>() };
-        Ok((usize::try_from(found).unwrap_or(0), arg.walk_end))
-    }
-}
 
 /// Counts pages of one process.
 pub(super) struct Counter {
@@ -193,9 +110,7 @@ impl Counter {
         while at < end {
             // Pieces end at multiples of their size, so that no huge page lies in two.
             let until = (at - at % PIECE).saturating_add(PIECE).min(end);
-            let scan = Scan::new(at, until, &mut self.regions);
-            // SAFETY: see the implementation of the call.
-            let (found, walked) = match unsafe { rustix::ioctl::ioctl(&self.file, scan) } {
+            let (found, walked) = match scan::scan(&self.file, at, until, CATEGORIES, &mut self.regions) {
                 Ok(output) => output,
                 // Linux before 6.7.
                 Err(rustix::io::Errno::NOTTY | rustix::io::Errno::INVAL) if at == start => {
@@ -204,10 +119,8 @@ impl Counter {
                 }
                 Err(_) => return None,
             };
-            for region in self.regions.iter().take(found) {
-                counted.add(region);
-            }
-            at = if walked > at { walked.min(until) } else { until };
+            found.iter().for_each(|region| counted.add(region));
+            at = walked;
             if Instant::now() >= self.until {
                 return None;
             }
@@ -245,18 +158,17 @@ impl Counter {
 impl Counted {
     fn add(&mut self, region: &Region) {
         let bytes = region.end.saturating_sub(region.start);
-        let is = |category: u64| region.categories & category != 0;
-        if is(PAGE_IS_SWAPPED) {
+        if region.is(PAGE_IS_SWAPPED) {
             self.swapped += bytes;
         }
-        if !is(PAGE_IS_PRESENT) || is(PAGE_IS_PFNZERO) {
+        if !region.is(PAGE_IS_PRESENT) || region.is(PAGE_IS_PFNZERO) {
             return;
         }
         self.resident += bytes;
-        if !is(PAGE_IS_FILE) {
+        if !region.is(PAGE_IS_FILE) {
             self.anonymous += bytes;
         }
-        if is(PAGE_IS_HUGE) {
+        if region.is(PAGE_IS_HUGE) {
             self.huge = self.huge.map(|huge| huge + bytes);
         }
     }

@@ -6,6 +6,7 @@
 
 mod image;
 mod pagemap;
+pub(crate) mod scan;
 
 pub use image::Image;
 pub(crate) use pagemap::Pagemap;

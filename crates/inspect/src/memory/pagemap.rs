@@ -1,7 +1,14 @@
-//! Which pages of a process are in memory: `/proc/PID/pagemap`, eight bytes for each page.
+//! Which pages of a process are in memory: `/proc/PID/pagemap`, eight bytes for each page, or the newer call on it that passes over
+//! what is not populated ([`scan`]).
 
+use std::cell::Cell;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
+
+use rustix::io::Errno;
+
+use super::scan::{self, PAGE_IS_PRESENT, REGIONS, Region};
 
 /// The page is in memory. Linux: Documentation/admin-guide/mm/pagemap.rst.
 const PRESENT: u64 = 1 << 63;
@@ -9,12 +16,16 @@ const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 /// Entries that are read at once: 256 KiB, for a gigabyte of addresses eight reads.
 const ENTRIES: usize = 32 << 10;
+/// Addresses above are the kernel's; `[vsyscall]` lies there.
+const ADDRESS_MAX: u64 = i64::MAX as u64;
 
 /// The file, and how large a page is.
 #[derive(Debug)]
 pub(crate) struct Pagemap {
     file: File,
     page: u64,
+    /// Whether the kernel knows the newer call, as far as is known.
+    has_scan: Cell<bool>,
 }
 
 /// Pages of a range.
@@ -26,28 +37,36 @@ pub struct Pages {
     pub swapped: u64,
 }
 
+/// A stretch of pages that are all in memory, or all in swap.
+struct Stretch {
+    from: u64,
+    to: u64,
+    is_present: bool,
+}
+
 impl Pagemap {
     pub(crate) fn new(file: File) -> Self {
-        Self { file, page: rustix::param::page_size() as u64 }
+        Self { file, page: rustix::param::page_size() as u64, has_scan: Cell::new(true) }
     }
 
-    /// The stretches in memory, in order. `Err` says that the file could not be read to the end.
+    /// The stretches in memory, in order; those next to each other are one. `Err` says that the file could not be
+    /// read to the end.
     pub(crate) fn present(
         &self,
         start: u64,
         end: u64,
         take: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> std::io::Result<()> {
+    ) -> io::Result<()> {
         let mut run: Option<(u64, u64)> = None;
         let mut goes_on = true;
-        self.each(start, end, |address, entry| {
-            if entry & PRESENT == 0 {
+        self.each(start, end, &mut |stretch| {
+            if !stretch.is_present {
                 return true;
             }
             match &mut run {
-                Some((_, behind)) if *behind == address => *behind += self.page,
+                Some((_, behind)) if *behind == stretch.from => *behind = stretch.to,
                 _ => {
-                    if let Some((from, to)) = run.replace((address, address + self.page)) {
+                    if let Some((from, to)) = run.replace((stretch.from, stretch.to)) {
                         goes_on = take(from.max(start), to.min(end));
                     }
                 }
@@ -61,26 +80,58 @@ impl Pagemap {
     }
 
     /// How many pages are where.
-    pub(crate) fn count(&self, start: u64, end: u64) -> std::io::Result<Pages> {
+    pub(crate) fn count(&self, start: u64, end: u64) -> io::Result<Pages> {
         let mut pages = Pages::default();
-        self.each(start, end, |_, entry| {
-            pages.present += u64::from(entry & PRESENT != 0);
-            pages.swapped += u64::from(entry & SWAPPED != 0);
+        self.each(start, end, &mut |stretch| {
+            let kind = if stretch.is_present { &mut pages.present } else { &mut pages.swapped };
+            *kind += (stretch.to - stretch.from) / self.page;
             true
         })?;
         Ok(pages)
     }
 
-    fn each(&self, start: u64, end: u64, mut take: impl FnMut(u64, u64) -> bool) -> std::io::Result<()> {
+    /// All stretches that are populated, as whole pages.
+    fn each(&self, start: u64, end: u64, take: &mut dyn FnMut(Stretch) -> bool) -> io::Result<()> {
+        if self.has_scan.get() {
+            match self.scan(start, end, take) {
+                // Linux before 6.7. It says so at the first call, before there is any stretch.
+                Err(Errno::NOTTY | Errno::INVAL) => self.has_scan.set(false),
+                done => return Ok(done?),
+            }
+        }
+        self.read(start, end, take)
+    }
+
+    fn scan(&self, start: u64, end: u64, take: &mut dyn FnMut(Stretch) -> bool) -> rustix::io::Result<()> {
+        let mut regions = [Region::default(); REGIONS];
+        let mut at = start - start % self.page;
+        let end = end.min(ADDRESS_MAX).next_multiple_of(self.page);
+        while at < end {
+            let (found, walked) = scan::scan(&self.file, at, end, 0, &mut regions)?;
+            for region in found {
+                let is_present = region.is(PAGE_IS_PRESENT);
+                if !take(Stretch { from: region.start, to: region.end, is_present }) {
+                    return Ok(());
+                }
+            }
+            at = walked;
+        }
+        Ok(())
+    }
+
+    fn read(&self, start: u64, end: u64, take: &mut dyn FnMut(Stretch) -> bool) -> io::Result<()> {
         let mut bytes = vec![0; 8 * ENTRIES];
         let mut page = start / self.page;
         let last = end.div_ceil(self.page);
         while page < last {
-            let count = ((last - page) as usize).min(ENTRIES);
+            let count = (last - page).min(ENTRIES as u64);
             let Some(at) = page.checked_mul(8) else { return Ok(()) };
-            let read = self.file.read_at(&mut bytes[..8 * count], at)?;
+            let read = self.file.read_at(&mut bytes[..8 * count as usize], at)?;
             for entry in bytes[..read].as_chunks::<8>().0 {
-                if !take(page * self.page, u64::from_le_bytes(*entry)) {
+                let entry = u64::from_le_bytes(*entry);
+                let (from, to) = (page * self.page, (page + 1) * self.page);
+                let is_present = entry & PRESENT != 0;
+                if (is_present || entry & SWAPPED != 0) && !take(Stretch { from, to, is_present }) {
                     return Ok(());
                 }
                 page += 1;
@@ -90,5 +141,125 @@ impl Pagemap {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+    use super::*;
+
+    const PAGE_BYTES: usize = 4096;
+
+    fn own() -> Option<Pagemap> {
+        let file = File::open("/proc/self/pagemap").ok();
+        if file.is_none() {
+            println!("skipped: /proc/self/pagemap cannot be opened");
+        }
+        file.map(Pagemap::new)
+    }
+
+    fn stretches(pagemap: &Pagemap, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        let done = pagemap.present(start, end, &mut |from, to| {
+            found.push((from, to));
+            true
+        });
+        done.unwrap();
+        found
+    }
+
+    /// Addresses that are only reserved, but for some pages that were written first and then taken every access.
+    struct Reserved {
+        at: *mut std::ffi::c_void,
+        bytes: usize,
+    }
+
+    impl Reserved {
+        fn new(bytes: usize, touched: &[usize]) -> Self {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a new mapping at an address that the kernel chooses, of which only pages that can be written then are written.
+            unsafe {
+                let at = mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags).unwrap();
+                for page in touched {
+                    let page = at.byte_add(page * PAGE_BYTES);
+                    mprotect(page, PAGE_BYTES, MprotectFlags::READ | MprotectFlags::WRITE).unwrap();
+                    page.cast::<u8>().write_volatile(1);
+                    mprotect(page, PAGE_BYTES, MprotectFlags::empty()).unwrap();
+                }
+                Self { at, bytes }
+            }
+        }
+
+        fn range(&self) -> (u64, u64) {
+            (self.at as u64, self.at as u64 + self.bytes as u64)
+        }
+    }
+
+    impl Drop for Reserved {
+        fn drop(&mut self) {
+            // SAFETY: the mapping is ours, and nothing refers to it.
+            unsafe { munmap(self.at, self.bytes) }.unwrap();
+        }
+    }
+
+    #[test]
+    fn both_ways_say_the_same_also_of_what_nobody_may_access() {
+        let Some(new) = own() else { return };
+        let old = own().unwrap();
+        old.has_scan.set(false);
+        // More stretches than one call gives.
+        let touched: Vec<usize> = (0..700).map(|i| 3 * i).chain([4000, 4001, 4002]).collect();
+        let reserved = Reserved::new(64 << 20, &touched);
+        let (start, end) = reserved.range();
+        let found = stretches(&old, start, end);
+        assert_eq!(found.len(), 701, "touched pages without access are present");
+        assert_eq!(stretches(&new, start, end), found);
+        assert_eq!(new.count(start, end).unwrap(), old.count(start, end).unwrap());
+        assert_eq!(new.count(start, end).unwrap(), Pages { present: 703, swapped: 0 });
+        // Cut within pages.
+        assert_eq!(stretches(&new, start + 5, start + 4000), [(start + 5, start + 4000)]);
+        assert_eq!(stretches(&old, start + 5, start + 4000), [(start + 5, start + 4000)]);
+        // What the kernel maps above all addresses.
+        for pagemap in [&new, &old] {
+            assert_eq!(stretches(pagemap, u64::MAX - 0x9f_ffff, u64::MAX - 0x9f_efff), []);
+        }
+        // A memory with a little of everything, other tests at work in it or not: what stands still is the same.
+        let filled = vec![7_u8; 3 << 20];
+        let start = filled.as_ptr() as u64;
+        assert_eq!(stretches(&new, start, start + (3 << 20)), stretches(&old, start, start + (3 << 20)));
+    }
+
+    #[test]
+    fn reserved_addresses_cost_nothing() {
+        let Some(pagemap) = own() else { return };
+        let reserved = Reserved::new(64 << 30, &[1 << 20]);
+        let (start, end) = reserved.range();
+        let began = std::time::Instant::now();
+        assert_eq!(stretches(&pagemap, start, end).len(), 1);
+        let took = began.elapsed().as_secs_f64();
+        println!("{took:.6} s for 64 GiB, with the newer call: {}", pagemap.has_scan.get());
+        // Without the newer call there are 128 MiB to read.
+        assert!(!pagemap.has_scan.get() || took < 1.0, "{took}");
+    }
+
+    #[test]
+    fn it_ends_where_it_is_told_to() {
+        let Some(new) = own() else { return };
+        let old = own().unwrap();
+        old.has_scan.set(false);
+        let reserved = Reserved::new(1 << 20, &[1, 5, 9]);
+        let (start, end) = reserved.range();
+        for pagemap in [new, old] {
+            let mut found = 0;
+            pagemap
+                .present(start, end, &mut |_, _| {
+                    found += 1;
+                    false
+                })
+                .unwrap();
+            assert_eq!(found, 1);
+        }
     }
 }
