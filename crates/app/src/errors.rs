@@ -6,6 +6,8 @@ use std::fmt;
 pub const FAILED: u8 = 1;
 /// Exit code when it was asked for something that makes no sense.
 pub const USAGE: u8 = 2;
+/// Exit code when somebody ended it before it was done: what a shell says of a program that Ctrl-C ended.
+pub const INTERRUPTED: u8 = 130;
 
 /// What a build without kernel-side collection cannot do.
 #[cfg(not(feature = "bpf"))]
@@ -24,6 +26,18 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// Somebody ended it before it was done.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
 /// A mistake in what was typed, as an error.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
@@ -32,5 +46,11 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 /// The exit code that belongs to an error.
 #[must_use]
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.chain().any(|e| e.is::<Usage>()) { USAGE } else { FAILED }
+    if error.chain().any(|e| e.is::<Usage>()) {
+        USAGE
+    } else if error.chain().any(|e| e.is::<Interrupted>()) {
+        INTERRUPTED
+    } else {
+        FAILED
+    }
 }

@@ -40,6 +40,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// What it was allowed to take was used up before, or somebody wanted an end.
+    #[error("the look was ended early")]
+    Stopped,
     /// What was given is nothing that can be read.
     #[error("{0}")]
     Unusable(String),

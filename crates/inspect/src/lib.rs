@@ -24,7 +24,7 @@ pub use diff::Diff;
 pub use error::Error;
 pub use look::Look;
 pub use maps::{Access, Mapping};
-pub use memory::{Image, Memory, Word};
+pub use memory::{Allowance, Image, Memory, Word};
 pub use symbols::Symbols;
 pub use target::Target;
 pub use unwind::Unwinder;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::maps::{self, Mapping};
-use crate::memory::{Memory, Pagemap, Pages, Word};
+use crate::memory::{Allowance, Memory, Pagemap, Pages, Word};
 use crate::process::{Budget, Process};
 
 /// Bytes of the header of an ELF file, and where in it the class stands.
@@ -31,6 +31,7 @@ pub struct Target {
     mem: File,
     pagemap: Option<Pagemap>,
     process: Process,
+    allowance: Allowance,
 }
 
 impl Target {
@@ -65,9 +66,21 @@ impl Target {
             mem,
             pagemap,
             process,
+            allowance: Allowance::default(),
         };
         target.check()?;
         Ok(target)
+    }
+
+    /// Bounds what is looked at from now on. Without that all of it is.
+    pub fn allow(&mut self, allowance: Allowance) {
+        self.allowance = allowance;
+    }
+
+    /// Whether something ended early, as the allowance was used up.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.allowance.is_over()
     }
 
     /// Its id.
@@ -192,14 +205,18 @@ impl Memory for Target {
             };
             // Where it cannot be told (an old kernel, another user), nothing counts as resident: guessing would swap pages in.
             if let Some(pagemap) = &self.pagemap
-                && pagemap.present(from, to, &mut pass).is_err()
+                && pagemap.present(from, to, &self.allowance, &mut pass).is_err()
             {
                 return;
             }
-            if !goes_on {
+            if !goes_on || self.is_over() {
                 return;
             }
         }
+    }
+
+    fn goes_on(&self, steps: u64) -> bool {
+        self.allowance.goes_on(steps)
     }
 }
 

@@ -34,7 +34,7 @@ use crate::when::Range;
 /// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
 #[derive(Debug, Parser)]
 #[command(name = "mitra", version, subcommand_required = true, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage.\n\
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n\
                         Times: now, -2h, -1h30m, 14:03, 2026-11-21 14:03, RFC 3339, @epoch.")]
 pub struct Cli {
     /// What to do.

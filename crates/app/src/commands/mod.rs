@@ -35,6 +35,8 @@ use crate::cli::{Cli, Command};
 use crate::render::style::Style;
 
 pub use explain::{explain, title};
+#[cfg(feature = "bpf")]
+pub use inspect::withhold;
 pub use inspect::{Grown, Recorded};
 
 /// Runs the command that was asked for.

@@ -3,18 +3,22 @@
 //!
 //! What is kept of it are counts and sizes, names of types and of variables. The texts of strings are not: nobody asked for them.
 
+use std::sync::atomic::Ordering;
+
 use anyhow::{Result, bail};
-use mitra_inspect::look::{self, Look, Options};
+use mitra_inspect::look::{self, Look, Meter, Options};
 use mitra_inspect::malloc::{CHeap, SizeClass};
 use mitra_inspect::python::PythonHeap;
 use mitra_inspect::python::holders::Holder;
-use mitra_inspect::{Composition, Target};
+use mitra_inspect::{Allowance, Composition, Target};
 use mitra_model::capture::heap::{self, Row};
 use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA, TOPS_MAX};
-use mitra_search::secrets::Policy;
 
-/// CPU seconds that a look may take: a thousandth of the hour in which there is at most one. Then the census of strings ends with
-/// what it has counted, which is a gigabyte or so in each second.
+use crate::commands::withhold;
+use crate::signals::STOP;
+
+/// CPU seconds that a look may take: a thousandth of the hour in which there is at most one. Then it ends with what it has found:
+/// that is a gigabyte or so of strings in each second, or two million objects of an interpreter.
 const CPU_S: f64 = 3.6;
 /// Types and strings that are kept.
 const KINDS: usize = 4;
@@ -23,18 +27,19 @@ const HELD: usize = 2;
 
 /// Looks into a process. `began` says when the one that is meant started.
 pub fn capture(pid: u32, began: Option<u64>, why: &str) -> Result<Captured> {
+    capture_within(CPU_S, pid, began, why)
+}
+
+fn capture_within(cpu_s: f64, pid: u32, began: Option<u64>, why: &str) -> Result<Captured> {
     let now = mitra_collect::Clock::Real.now();
     let mut target = Target::open(pid)?;
     if began.is_some_and(|began| began != target.start_ticks()) {
         bail!("process {pid} ended, and another one has its number");
     }
-    let meter = look::Meter::start();
-    let mut look = look::take(&mut target, &Options::default(), &mut |_, _| meter.cost().cpu_s < CPU_S)?;
-    if meter.cost().cpu_s < CPU_S {
-        hold(&mut target, &mut look);
-    } else {
-        look.doubts.push("who holds the objects was not looked for: the look had cost enough".to_owned());
-    }
+    let meter = Meter::start();
+    target.allow(Allowance::of_cpu(cpu_s).until(&STOP));
+    let mut look = look::take(&mut target, &Options::default(), &mut |_, _| {})?;
+    hold(&mut target, &mut look);
     let cost = meter.cost();
     let uname = rustix::system::uname();
     let mut captured = Captured {
@@ -47,14 +52,17 @@ pub fn capture(pid: u32, began: Option<u64>, why: &str) -> Result<Captured> {
         since_mono: now.mono,
         seconds: cost.wall_s,
         events: 1,
-        ended: if cost.cpu_s < CPU_S { Ended::Time } else { Ended::Cost },
+        ended: match (target.is_over(), STOP.load(Ordering::Relaxed)) {
+            (false, _) => Ended::Time,
+            (true, true) => Ended::Stopped,
+            (true, false) => Ended::Cost,
+        },
         cost_ns: Some((1e9 * cost.cpu_s) as u64),
         notes: look.doubts.clone(),
         ..Captured::default()
     };
     captured.filter.insert("pid".to_owned(), pid.to_string());
-    rows(&look, &mut captured);
-    captured.tables = tables(&look);
+    keep(&look, &mut captured);
     captured.tops.truncate(TOPS_MAX);
     Ok(captured)
 }
@@ -67,120 +75,133 @@ fn hold(target: &mut Target, look: &mut Look) {
         look.doubts.push(format!("who holds the objects: {error}"));
     }
     // What stands where names do may still be a secret.
-    let policy = Policy::default();
-    look.map_texts(&mut |text, is_cut| policy.clean_memory(text, is_cut));
+    withhold(look);
 }
 
-/// What was found, for the diagnosis.
-fn rows(look: &Look, captured: &mut Captured) {
+/// Keeps what was found: as rows for the diagnosis, and as tables for people. Of a part of a heap nothing follows for the whole, so
+/// that it has no rows, and its tables say what they are.
+fn keep(look: &Look, captured: &mut Captured) {
     let mut add =
         |row: Row<'_>, count: u64, amount: u64| heap::add(captured, look.pid, &look.comm, row, count, amount);
+    let mut memory = table("memory", false, &[("what", ""), COUNT, BYTES]);
     if let Some(bytes) = anonymous(look) {
         add(Row::Resident, 0, bytes);
+        memory.rows.push(vec![Cell::text("resident, anonymous"), Cell::Unknown(()), number(bytes)]);
     }
-    if let Some(c_heap) = walked(look) {
-        let (in_use, free) = (c_heap.in_use(), c_heap.free());
-        let mmapped = c_heap.mmapped;
-        add(Row::InUse, in_use.chunks + mmapped.chunks, in_use.bytes + mmapped.bytes);
-        add(Row::Free, free.chunks, free.bytes);
-        for class in chunks(look) {
-            add(Row::Chunk(&size(class)), class.in_use_chunks, class.in_use_bytes);
+    let c_heap = walked(look).map(|c_heap| keep_c_heap(c_heap, &mut memory, &mut add));
+    let python = look.python.as_ref().map(|python| keep_python(look, python, &mut memory, &mut add));
+    let strings = keep_strings(look, &mut add);
+    let tables = [Some(memory), python, Some(strings), c_heap].into_iter().flatten();
+    captured.tables = tables.filter(|table| !table.rows.is_empty()).collect();
+}
+
+/// Takes a row, with a count and an amount.
+type Add<'a> = dyn FnMut(Row<'_>, u64, u64) + 'a;
+
+/// The parts of the C heap, and the sizes of chunks that hold most.
+fn keep_c_heap(c_heap: &CHeap, memory: &mut CaptureTable, add: &mut Add<'_>) -> CaptureTable {
+    let mut table = table("chunks in use", c_heap.is_stopped, &[("size", "B"), COUNT, BYTES]);
+    let add: &mut Add<'_> = if c_heap.is_stopped { &mut |_, _, _| {} } else { add };
+    let (in_use, free, mmapped) = (c_heap.in_use(), c_heap.free(), c_heap.mmapped);
+    let parts = [
+        (Row::InUse, "C heap, in use", in_use.chunks + mmapped.chunks, in_use.bytes + mmapped.bytes),
+        (Row::Free, "C heap, free", free.chunks, free.bytes),
+    ];
+    for (row, what, chunks, bytes) in parts {
+        add(row, chunks, bytes);
+        if !c_heap.is_stopped {
+            memory.rows.push(vec![Cell::text(what), number(chunks), number(bytes)]);
         }
     }
-    if let Some(python) = &look.python {
-        add(Row::Managed(&managed(python)), python.objects, python.bytes);
-        for of in python.types.iter().take(KINDS) {
-            add(Row::Type(&of.name), of.count, of.bytes);
-            if let Some(holder) = holder(look, &of.name) {
-                add(Row::Holder(&holder.path.text), holder.objects, 0);
-            }
-        }
+    for class in chunks(c_heap) {
+        add(Row::Chunk(&format!("{} bytes", class.chunk_bytes)), class.in_use_chunks, class.in_use_bytes);
+        let cells = [class.chunk_bytes, class.in_use_chunks, class.in_use_bytes];
+        table.rows.push(cells.map(number).to_vec());
     }
+    table
+}
+
+/// The objects of the run time, the types that hold most, and who holds those.
+fn keep_python(
+    look: &Look,
+    python: &PythonHeap,
+    memory: &mut CaptureTable,
+    add: &mut Add<'_>,
+) -> CaptureTable {
+    let columns = [("type", ""), COUNT, BYTES, ("held by", "")];
+    let mut table = table("objects", python.is_stopped, &columns);
+    let add: &mut Add<'_> = if python.is_stopped { &mut |_, _, _| {} } else { add };
+    let managed = format!("{} {}", python.implementation, python.version);
+    add(Row::Managed(&managed), python.objects, python.bytes);
+    if !python.is_stopped {
+        let what = Cell::Text(format!("objects of {managed}"));
+        memory.rows.push(vec![what, number(python.objects), number(python.bytes)]);
+    }
+    for of in python.types.iter().take(KINDS) {
+        add(Row::Type(&of.name), of.count, of.bytes);
+        let holder = holder(look, &of.name);
+        if let Some(holder) = holder {
+            add(Row::Holder(&holder.path.text), holder.objects, 0);
+        }
+        let held_by = Cell::Text(holder.map_or(String::new(), |holder| holder.path.text.clone()));
+        table.rows.push(vec![Cell::text(of.name.as_str()), number(of.count), number(of.bytes), held_by]);
+    }
+    table
+}
+
+/// The strings that hold most, and the libraries that they point to.
+fn keep_strings(look: &Look, add: &mut Add<'_>) -> CaptureTable {
+    let mut table = table("strings", false, &[("known by", ""), COUNT, BYTES, ("library", "")]);
     for text in texts(look) {
         add(Row::Text(&text.name), text.count, text.bytes);
         if let Some(library) = text.library {
             add(Row::Library(library), 0, 0);
         }
+        let library = Cell::text(text.library.unwrap_or_default());
+        table.rows.push(vec![Cell::Text(text.name), number(text.count), number(text.bytes), library]);
+    }
+    table
+}
+
+/// Columns that all tables have.
+const COUNT: (&str, &str) = ("count", "1");
+const BYTES: (&str, &str) = ("bytes", "B");
+
+/// An empty table; one of a part of a heap says so.
+fn table(name: &str, is_part: bool, columns: &[(&'static str, &'static str)]) -> CaptureTable {
+    let part = if is_part { " (of the part that was walked)" } else { "" };
+    let column = |(name, unit): &(&'static str, &'static str)| CaptureColumn {
+        name: (*name).into(),
+        unit: (*unit).into(),
+        help: "".into(),
+    };
+    CaptureTable {
+        name: format!("{name}{part}"),
+        columns: columns.iter().map(column).collect(),
+        rows: Vec::new(),
+        left_out: 0,
     }
 }
 
-/// The same for people.
-fn tables(look: &Look) -> Vec<CaptureTable> {
-    let number = |n: u64| Cell::Number(n as f64);
-    let mut made_of = Vec::new();
-    if let Some(bytes) = anonymous(look) {
-        made_of.push(vec![Cell::text("resident, anonymous"), Cell::Unknown(()), number(bytes)]);
-    }
-    if let Some(c_heap) = walked(look) {
-        let (in_use, free) = (c_heap.in_use(), c_heap.free());
-        let mmapped = c_heap.mmapped;
-        let rows = [
-            ("C heap, in use", in_use.chunks + mmapped.chunks, in_use.bytes + mmapped.bytes),
-            ("C heap, free", free.chunks, free.bytes),
-        ];
-        made_of
-            .extend(rows.map(|(what, pieces, bytes)| vec![Cell::text(what), number(pieces), number(bytes)]));
-    }
-    if let Some(python) = &look.python {
-        let what = format!("objects of {}", managed(python));
-        made_of.push(vec![Cell::Text(what), number(python.objects), number(python.bytes)]);
-    }
-    let types = look.python.iter().flat_map(|python| python.types.iter().take(KINDS)).map(|of| {
-        let holder = holder(look, &of.name).map_or(String::new(), |holder| holder.path.text.clone());
-        vec![Cell::text(of.name.as_str()), number(of.count), number(of.bytes), Cell::Text(holder)]
-    });
-    let strings = texts(look).into_iter().map(|text| {
-        let library = text.library.unwrap_or_default();
-        vec![Cell::Text(text.name), number(text.count), number(text.bytes), Cell::text(library)]
-    });
-    let chunks = chunks(look).into_iter().map(|class| {
-        vec![number(class.chunk_bytes), number(class.in_use_chunks), number(class.in_use_bytes)]
-    });
-    let (count, bytes) = (("count", "1"), ("bytes", "B"));
-    [
-        ("memory", vec![("what", ""), count, bytes], made_of),
-        ("objects", vec![("type", ""), count, bytes, ("held by", "")], types.collect()),
-        ("strings", vec![("known by", ""), count, bytes, ("library", "")], strings.collect()),
-        ("chunks in use", vec![("size", "B"), count, bytes], chunks.collect()),
-    ]
-    .into_iter()
-    .filter(|(_, _, rows)| !rows.is_empty())
-    .map(|(name, columns, rows)| CaptureTable {
-        name: name.to_owned(),
-        columns: columns
-            .into_iter()
-            .map(|(name, unit)| CaptureColumn { name: name.into(), unit: unit.into(), help: "".into() })
-            .collect(),
-        rows,
-        left_out: 0,
-    })
-    .collect()
+fn number(n: u64) -> Cell {
+    Cell::Number(n as f64)
 }
 
 fn anonymous(look: &Look) -> Option<u64> {
     look.composition.as_ref().and_then(Composition::anonymous_bytes)
 }
 
-/// The C heap, where it was walked.
+/// The C heap, where it was walked, to its end or not.
 fn walked(look: &Look) -> Option<&CHeap> {
     look.c_heap.as_ref().filter(|c_heap| !c_heap.arenas.is_empty())
 }
 
 /// The sizes of chunks that hold most.
-fn chunks(look: &Look) -> Vec<&SizeClass> {
-    let mut classes: Vec<&SizeClass> = walked(look).iter().flat_map(|c_heap| &c_heap.sizes).collect();
-    classes.retain(|class| class.in_use_bytes > 0);
+fn chunks(c_heap: &CHeap) -> Vec<&SizeClass> {
+    let mut classes: Vec<&SizeClass> = c_heap.sizes.iter().filter(|class| class.in_use_bytes > 0).collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.in_use_bytes));
     classes.truncate(KINDS);
     classes
-}
-
-fn size(class: &SizeClass) -> String {
-    format!("{} bytes", class.chunk_bytes)
-}
-
-fn managed(python: &PythonHeap) -> String {
-    format!("{} {}", python.implementation, python.version)
 }
 
 /// Who holds most of the objects of a type.
@@ -218,4 +239,85 @@ fn texts(look: &Look) -> Vec<Text<'_>> {
     texts.sort_by_key(|text| std::cmp::Reverse(text.bytes));
     texts.truncate(KINDS);
     texts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    struct Program(Child);
+
+    impl Program {
+        fn start() -> Option<Self> {
+            let script = "
+import sys
+class Session:
+    def __init__(self, n): self.name = 'session %d' % n
+STORE = {n: Session(n) for n in range(20000)}
+print(flush=True); sys.stdin.read()";
+            let spawned = Command::new("/usr/bin/python3")
+                .args(["-I", "-c", script])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn();
+            let Ok(mut child) = spawned else {
+                println!("skipped: there is no /usr/bin/python3");
+                return None;
+            };
+            let out = child.stdout.take()?;
+            let program = Self(child);
+            BufReader::new(out).read_line(&mut String::new()).ok()?;
+            Some(program)
+        }
+    }
+
+    impl Drop for Program {
+        fn drop(&mut self) {
+            _ = self.0.kill();
+            _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_the_same_for_the_diagnosis_and_for_people() {
+        let Some(program) = Program::start() else { return };
+        let captured = capture_within(60.0, program.0.id(), None, "it grows").unwrap();
+        assert_eq!((&captured.ended, &captured.notes[..]), (&Ended::Time, &[][..]));
+        let mut rows = Vec::new();
+        for top in &captured.tops {
+            rows.push((Row::parse(&top.what).unwrap(), top.count, top.amount));
+        }
+        let is_there = |wanted: fn(&Row<'_>) -> bool| rows.iter().any(|(row, ..)| wanted(row));
+        assert!(is_there(|row| matches!(row, Row::Resident)) && is_there(|row| matches!(row, Row::InUse)));
+        assert!(is_there(|row| matches!(row, Row::Managed(name) if name.starts_with("CPython 3"))));
+        assert!(is_there(|row| matches!(row, Row::Chunk(_))) && is_there(|row| matches!(row, Row::Text(_))));
+        let at = rows.iter().position(|(row, ..)| *row == Row::Type("__main__.Session")).unwrap();
+        assert_eq!((rows[at].1, rows[at + 1].0), (20_000.0, Row::Holder("__main__.STORE")));
+        let names: Vec<&str> = captured.tables.iter().map(|table| table.name.as_str()).collect();
+        assert_eq!(names, ["memory", "objects", "strings", "chunks in use"]);
+        let is_same =
+            |cells: &[Cell]| cells[0] == Cell::text("__main__.Session") && cells[1] == number(20_000);
+        assert!(captured.tables[1].rows.iter().any(|row| is_same(row)), "{:?}", captured.tables[1]);
+        assert_eq!(captured.tables[0].rows.len(), 4);
+    }
+
+    #[test]
+    fn a_look_that_costs_too_much_ends_early_and_claims_nothing() {
+        let Some(program) = Program::start() else { return };
+        let captured = capture_within(0.0, program.0.id(), None, "it grows").unwrap();
+        assert_eq!(captured.ended, Ended::Cost);
+        assert!(captured.notes.iter().any(|note| note.contains("ended early")), "{:?}", captured.notes);
+        assert!(captured.tops.iter().all(|top| Row::parse(&top.what) == Some(Row::Resident)));
+        // So long that the objects are walked in part.
+        let part = (1..200).map(|i| capture_within(0.002 * f64::from(i), program.0.id(), None, "").unwrap());
+        let part = part.take_while(|captured| captured.ended == Ended::Cost);
+        let names =
+            |captured: Captured| captured.tables.into_iter().map(|table| table.name).collect::<Vec<_>>();
+        let has_part =
+            |names: &Vec<String>| names.iter().any(|name| name.starts_with("objects (of the part"));
+        assert!(part.map(names).any(|names| has_part(&names)));
+    }
 }

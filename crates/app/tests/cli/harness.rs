@@ -90,14 +90,19 @@ impl Running {
     }
 
     /// Sends a signal and waits for the end. Returns the status and what it wrote to standard error.
-    pub fn end(mut self, signal: Signal) -> (ExitStatus, String) {
+    pub fn end(self, signal: Signal) -> (ExitStatus, String) {
         self.signal(signal);
+        self.wait()
+    }
+
+    /// Waits for the end. Returns the status and what it wrote to standard error.
+    pub fn wait(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
                 break status;
             }
-            assert!(start.elapsed() < PATIENCE, "does not end on {signal:?}");
+            assert!(start.elapsed() < PATIENCE, "does not end");
             std::thread::sleep(Duration::from_millis(10));
         };
         let mut err = String::new();

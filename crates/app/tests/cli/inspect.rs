@@ -6,7 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{good, run};
+use rustix::process::Signal;
+
+use crate::harness::{Running, command, good, run};
 
 /// A Python program that holds strings of C and of its own, and adds more for each line that it is sent.
 struct Program(Child, BufReader<std::process::ChildStdout>);
@@ -135,6 +137,50 @@ fn two_looks_say_what_grew() {
     assert!((grown - 400_000).abs() < 4_000, "{string}");
     assert_eq!(json["diff"]["is_same_process"], true);
     assert!(json["verdict"]["kind"].is_string());
+}
+
+/// Waits until it hears Ctrl-C.
+fn hears_signals(mitra: &Running) {
+    let status = format!("/proc/{}/status", mitra.pid());
+    for _ in 0..10_000 {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        // SIGINT is the second.
+        if u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("it does not hear signals");
+}
+
+#[test]
+fn a_look_that_is_interrupted_ends_soon_and_says_so() {
+    let Some(mut program) = Program::start() else { return };
+    program.leaks(1_000_000);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("look.json");
+    let pid = program.pid();
+    let args = ["inspect", "heap", &pid, "--holders", "dict", "--save", path.to_str().unwrap()];
+    let mut mitra = Running::start(&mut command(&args));
+    hears_signals(&mitra);
+    mitra.signal(Signal::INT);
+    let began = std::time::Instant::now();
+    let head = mitra.line();
+    assert!(head.contains(&pid), "what was found until then is shown: {head}");
+    let (status, err) = mitra.wait();
+    assert_eq!((status.code(), err.as_str()), (Some(130), "mitra: interrupted\n"));
+    assert!(began.elapsed().as_secs() < 5 && !path.exists(), "{:?}", began.elapsed());
+    // It watches until somebody ends it, unless it was said how often.
+    for (more, code) in [(&[][..], 0), (&["--count", "2"], 130)] {
+        let args =
+            [&["inspect", "heap", &pid, "--skip", "strings", "--skip", "python", "--watch", "1h"], more]
+                .concat();
+        let mitra = Running::start(&mut command(&args));
+        hears_signals(&mitra);
+        let (status, err) = mitra.end(Signal::INT);
+        assert_eq!(status.code(), Some(code), "{more:?}: {err}");
+    }
 }
 
 #[test]

@@ -166,6 +166,7 @@ pub fn take<M: Memory + ?Sized>(
                 scanner.stretch(memory, from, to, &mut |at| progress(done + (at - region.start), total));
             goes_on
         });
+        goes_on &= memory.goes_on(0);
         if !goes_on {
             break;
         }

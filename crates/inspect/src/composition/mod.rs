@@ -204,7 +204,7 @@ fn rank(sizes: &Sizes) -> (u64, u64) {
 pub fn look(target: &Target, options: &Options) -> Result<Composition, Error> {
     let began = Instant::now();
     let totals = status::read(target.pid())?;
-    let mut counter = Counter::open(target.pid(), began + options.time_max);
+    let mut counter = Counter::open(target, began + options.time_max);
     let mut kinds = Kinds::of(target);
     let mut sum = Sum::new(options.biggest);
     let mut longest = Duration::ZERO;

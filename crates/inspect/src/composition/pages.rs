@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::memory::Memory;
 use crate::memory::scan::{
     self, PAGE_IS_FILE, PAGE_IS_HUGE, PAGE_IS_PFNZERO, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, REGIONS, Region,
 };
+use crate::target::Target;
 
 /// How pages were counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +43,8 @@ pub(super) struct Counted {
 
 /// So many bytes are counted at once: 32,768 small pages, some tenths of a millisecond.
 const PIECE: u64 = 128 << 20;
+/// What that is in steps of a walk.
+const PIECE_STEPS: u64 = 2048;
 /// Entries of pagemap that are read at once.
 const ENTRIES: usize = 32 << 10;
 /// What is told apart beside memory and swap.
@@ -55,7 +59,8 @@ const SWAPPED: u64 = 1 << 62;
 const FILE: u64 = 1 << 61;
 
 /// Counts pages of one process.
-pub(super) struct Counter {
+pub(super) struct Counter<'t> {
+    target: &'t Target,
     file: File,
     page: u64,
     has_scan: bool,
@@ -65,11 +70,12 @@ pub(super) struct Counter {
     pub(super) spent: Duration,
 }
 
-impl Counter {
+impl<'t> Counter<'t> {
     /// `None` where the kernel does not let us.
-    pub(super) fn open(pid: u32, until: Instant) -> Option<Self> {
-        let file = File::open(format!("/proc/{pid}/pagemap")).ok()?;
+    pub(super) fn open(target: &'t Target, until: Instant) -> Option<Self> {
+        let file = File::open(format!("/proc/{}/pagemap", target.pid())).ok()?;
         Some(Self {
+            target,
             file,
             page: rustix::param::page_size() as u64,
             has_scan: true,
@@ -81,6 +87,11 @@ impl Counter {
 
     pub(super) fn how(&self) -> How {
         if self.has_scan { How::Scan } else { How::Pagemap }
+    }
+
+    /// Whether there is time for one more piece.
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until || !self.target.goes_on(PIECE_STEPS)
     }
 
     /// Without the newer call.
@@ -96,7 +107,7 @@ impl Counter {
             return Some(Counted { huge: Some(0), ..Counted::default() });
         }
         let began = Instant::now();
-        if began >= self.until {
+        if self.is_over() {
             return None;
         }
         let counted = if self.has_scan { self.scan(start, end) } else { self.read(start, end) };
@@ -121,7 +132,7 @@ impl Counter {
             };
             found.iter().for_each(|region| counted.add(region));
             at = walked;
-            if Instant::now() >= self.until {
+            if self.is_over() {
                 return None;
             }
         }
@@ -147,7 +158,7 @@ impl Counter {
                 counted.swapped += self.page * u64::from(entry & SWAPPED != 0);
                 page += 1;
             }
-            if Instant::now() >= self.until {
+            if self.is_over() {
                 return None;
             }
         }

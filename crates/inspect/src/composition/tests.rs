@@ -137,11 +137,11 @@ for i in range(0, 32 << 20, 8192): private[i] = 1
     let Some(program) = Program::start(script) else { return };
     let target = program.target();
     let soon = Instant::now() + Duration::from_secs(60);
-    let Some(mut new) = Counter::open(target.pid(), soon) else {
+    let Some(mut new) = Counter::open(&target, soon) else {
         println!("skipped: /proc/PID/pagemap cannot be opened");
         return;
     };
-    let mut old = Counter::open(target.pid(), soon).unwrap().without_scan();
+    let mut old = Counter::open(&target, soon).unwrap().without_scan();
     for mapping in target.mappings().iter().filter(|mapping| !mapping.path.starts_with("[v")) {
         let a = new.count(mapping.start, mapping.end).unwrap();
         let b = old.count(mapping.start, mapping.end).unwrap();

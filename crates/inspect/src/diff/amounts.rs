@@ -68,7 +68,8 @@ pub(crate) fn of(look: &Look) -> Vec<List> {
     }
     lists.extend(look.c_heap.iter().flat_map(sources::c_heap));
     lists.extend(look.strings.iter().flat_map(sources::strings));
-    lists.extend(look.python.iter().map(sources::python));
+    // Of a part of the objects nothing follows for the whole.
+    lists.extend(look.python.iter().filter(|heap| !heap.is_stopped).map(sources::python));
     lists.extend(look.pymalloc.iter().map(sources::pymalloc));
     lists.extend(look.runtime.iter().flat_map(sources::runtime));
     lists

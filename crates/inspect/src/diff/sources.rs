@@ -10,7 +10,8 @@ use crate::runtimes::{ErlangHeap, JvmHeap, Runtime};
 
 /// The parts of the C heap, and its chunks in use by size.
 pub(super) fn c_heap(heap: &CHeap) -> Vec<List> {
-    if heap.arenas.is_empty() {
+    // Of a part of the chunks nothing follows for the whole.
+    if heap.arenas.is_empty() || heap.is_stopped {
         return Vec::new();
     }
     let mut parts = List::new(What::CHeap);

@@ -59,11 +59,13 @@ pub struct Hint {
 
 /// Samples of chunks of each of some sizes.
 const SAMPLES: usize = 3;
+/// What is counted of the strings at once, 128 KiB, in steps of a walk.
+const PIECE_STEPS: u64 = 1024;
 /// Strings whose words are looked for in the names of libraries, those first that hold most.
 const HINTED_MAX: usize = 200;
 
-/// Takes a look. `progress` hears which part is looked at, and how far it is in parts of its size where that is known; it ends the
-/// census of strings when it says `false`.
+/// Takes a look. `progress` hears which part is looked at, and how far it is in parts of its size where that is known. Where the
+/// target's allowance ends, so does the look: what it found is said to be a part, and what it did not come to is not there.
 ///
 /// # Errors
 ///
@@ -71,7 +73,7 @@ const HINTED_MAX: usize = 200;
 pub fn take(
     target: &mut Target,
     options: &Options,
-    progress: &mut dyn FnMut(&str, Option<f64>) -> bool,
+    progress: &mut dyn FnMut(&str, Option<f64>),
 ) -> Result<Look, Error> {
     let meter = Meter::start();
     target.refresh()?;
@@ -84,24 +86,26 @@ pub fn take(
     }
     look.composition = Some(composition);
     look.looked_at.push("memory".to_owned());
-    if options.c_heap {
+    if options.c_heap && begins(target, "C heap", &mut look) {
         progress("walking the C heap", None);
         c_heap(target, options, &mut look);
     }
-    if options.python && python::is_likely(target.mappings()) {
+    if options.python && python::is_likely(target.mappings()) && begins(target, "Python", &mut look) {
         progress("walking Python's objects", None);
         target.refresh()?;
         python_heap(target, options, &mut look);
     }
-    if options.runtime {
+    if options.runtime && runtimes::is_any(target) && begins(target, "run time", &mut look) {
         progress("looking at the run time", None);
         let options = runtimes::Options { ask_runtime: options.ask_runtime, ..runtimes::Options::default() };
-        look.runtime = runtimes::look(target, &options)?;
+        let runtime = runtimes::look(target, &options)?;
+        // A part of its lists would be taken for all of them.
+        look.runtime = runtime.filter(|_| begins(target, "run time", &mut look));
         if look.runtime.is_some() {
             look.looked_at.push("runtime".to_owned());
         }
     }
-    if options.strings {
+    if options.strings && begins(target, "strings", &mut look) {
         target.refresh()?;
         strings(target, options, &mut look, progress);
     }
@@ -109,6 +113,15 @@ pub fn take(
     look.has_contents = options.texts || options.samples;
     look.cost = meter.cost();
     Ok(look)
+}
+
+/// Whether there is something left of the allowance for a part, and a word where there is not.
+fn begins(target: &Target, part: &str, look: &mut Look) -> bool {
+    let begins = !target.is_over();
+    if !begins {
+        look.doubts.push(format!("{part}: not looked at, because the look was ended early"));
+    }
+    begins
 }
 
 /// So often it is tried again when most objects seem to be held by something outside: a list that grows is moved now and then, and
@@ -119,20 +132,33 @@ const TRIES: usize = 3;
 ///
 /// # Errors
 ///
-/// The process ended, or the interpreter cannot be read.
+/// The process ended, the interpreter cannot be read, or the target's allowance did not suffice for all of the types.
 pub fn hold(target: &mut Target, types: &[String], look: &mut Look) -> Result<(), Error> {
     for _ in 0..TRIES {
         target.refresh()?;
-        let mut heap = python::open(target)?;
-        heap.walk();
-        let held = holders::holders(&heap, &Wanted::Types(types.to_vec()), holders::OBJECTS_MAX);
+        let held = who_holds(target, types);
+        if target.is_over() && look.holders.is_some() {
+            // What an earlier try found is whole.
+            break;
+        }
+        let held = held?;
+        let is_stopped = held.is_stopped;
         let is_found = held.types.iter().all(|held| held.objects_held_natively * 2 < held.objects);
-        look.holders = Some(held);
+        look.holders = Some(held).filter(|held| !held.types.is_empty());
+        if is_stopped {
+            return Err(Error::Stopped);
+        }
         if is_found {
             break;
         }
     }
     Ok(())
+}
+
+fn who_holds(target: &Target, types: &[String]) -> Result<holders::Held, Error> {
+    let mut heap = python::open(target)?;
+    heap.walk();
+    Ok(holders::holders(&heap, &Wanted::Types(types.to_vec()), holders::OBJECTS_MAX))
 }
 
 fn c_heap(target: &Target, options: &Options, look: &mut Look) {
@@ -141,6 +167,9 @@ fn c_heap(target: &Target, options: &Options, look: &mut Look) {
         Ok(places) => {
             let options = malloc::Options { samples, ..malloc::Options::default() };
             let heap = malloc::look(target, &places, &options);
+            if heap.is_stopped {
+                look.doubts.push("C heap: the walk was ended early, and what is listed is a part".to_owned());
+            }
             look.doubts.extend(heap.why_not.iter().map(|why| format!("C heap: {why}")));
             look.c_heap = Some(heap);
             look.looked_at.push("c-heap".to_owned());
@@ -158,27 +187,34 @@ fn python_heap(target: &Target, options: &Options, look: &mut Look) {
         }
     };
     let found = heap.walk();
-    if !found.is_complete {
+    if found.is_stopped {
+        look.doubts.push("Python: the walk was ended early, and what is listed is a part".to_owned());
+    } else if !found.is_complete {
         look.doubts.push("Python: not all lists of the collector were followed to their end".to_owned());
     }
+    let is_stopped = found.is_stopped;
     look.python = Some(found);
     look.pymalloc = python::pymalloc::Pymalloc::look(target);
+    if target.is_over() && !is_stopped {
+        look.doubts
+            .push("Python: small objects were not counted, because the look was ended early".to_owned());
+    }
     if !options.holders.is_empty() {
         let wanted = Wanted::Types(options.holders.clone());
-        look.holders = Some(holders::holders(&heap, &wanted, holders::OBJECTS_MAX));
+        let held = holders::holders(&heap, &wanted, holders::OBJECTS_MAX);
+        if held.is_stopped {
+            look.doubts.push("Python: the search for who holds the objects was ended early".to_owned());
+        }
+        look.holders = Some(held).filter(|held| !held.types.is_empty());
     }
     look.looked_at.push("python".to_owned());
 }
 
-fn strings(
-    target: &Target,
-    options: &Options,
-    look: &mut Look,
-    progress: &mut dyn FnMut(&str, Option<f64>) -> bool,
-) {
+fn strings(target: &Target, options: &Options, look: &mut Look, progress: &mut dyn FnMut(&str, Option<f64>)) {
     let regions = census::Census::default_regions(target);
     let mut census = census::take(target, &regions, &census::Options::default(), &mut |done, all| {
-        progress("counting strings", (all > 0).then(|| done as f64 / all as f64))
+        progress("counting strings", (all > 0).then(|| done as f64 / all as f64));
+        target.goes_on(PIECE_STEPS)
     });
     if census.is_stopped {
         look.doubts.push("strings: the census was ended early".to_owned());

@@ -39,6 +39,11 @@ impl<'a, M: Memory + ?Sized> Chunks<'a, M> {
         Self { memory, regions, pages: vec![u64::MAX; PAGES], bytes }
     }
 
+    /// Whether one more of them is to be looked at.
+    pub(super) fn goes_on(&self) -> bool {
+        self.memory.goes_on(1)
+    }
+
     /// A word of a heap, if it is in memory.
     fn word(&mut self, at: u64) -> Option<u64> {
         let page = at / PAGE;
@@ -153,7 +158,7 @@ impl Lists {
     ) {
         let (mut at, mut count, mut brent) = (first, 0, Brent::default());
         let sizes = size..=size;
-        while at != 0 {
+        while at != 0 && chunks.goes_on() {
             if chunks.chunk(at).is_none_or(|(_, found)| found != size) {
                 self.torn += 1;
                 break;
@@ -186,7 +191,7 @@ impl Lists {
     pub(super) fn unsorted<M: Memory + ?Sized>(&mut self, chunks: &mut Chunks<M>, arena: usize, bin: u64) {
         let Some(mut at) = chunks.memory.u64(bin.wrapping_add(HEADER)) else { return };
         let (mut counts, mut brent) = ([Count::default(); 2], Brent::default());
-        while at != bin {
+        while at != bin && chunks.goes_on() {
             let Some((_, size)) = chunks.chunk(at) else {
                 self.torn += 1;
                 break;

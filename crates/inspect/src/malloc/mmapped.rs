@@ -15,6 +15,7 @@ use super::result::Count;
 use super::sizes::Sizes;
 use super::stream::{HEADER, Header};
 use crate::maps::Mapping;
+use crate::memory::allowance::CALL;
 use crate::memory::{Memory, PAGE};
 
 /// Neighbouring mappings are looked at together as far as they lie in so many bytes of addresses.
@@ -50,6 +51,9 @@ pub(super) fn find<M: Memory + ?Sized>(
                 unexplained.push((rest, end));
             }
         }
+        if !memory.goes_on(0) {
+            return found;
+        }
     }
     let mut pages = PAGES_MAX;
     for (start, end) in unexplained {
@@ -61,6 +65,7 @@ pub(super) fn find<M: Memory + ?Sized>(
         let mut at = start;
         while let Some(page) = resident.next(at, end)
             && pages > 0
+            && memory.goes_on(CALL)
         {
             pages -= 1;
             let rest = chain(memory, &resident, page - page % PAGE, end, &mut found, sizes);
@@ -101,7 +106,7 @@ pub(super) fn behind<M: Memory + ?Sized>(memory: &M, resident: &Resident, start:
 /// The bytes of the chunk that begins at an address.
 fn next<M: Memory + ?Sized>(memory: &M, resident: &Resident, at: u64, end: u64) -> Option<u64> {
     let mut bytes = [0; HEADER as usize];
-    (at < end && resident.is(at)).then(|| memory.exact(at, &mut bytes))??;
+    (at < end && resident.is(at) && memory.goes_on(CALL)).then(|| memory.exact(at, &mut bytes))??;
     mapped_size(Header::of(bytes), end - at)
 }
 

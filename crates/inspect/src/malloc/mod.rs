@@ -30,6 +30,7 @@ pub use recognise::{Places, find};
 pub use result::{Allocator, Arena, CHeap, Count, Doubts, Free, OtherSizes, Recognised, Sample, SizeClass};
 pub use verdict::Fragmentation;
 
+use crate::memory::allowance::CALL;
 use crate::memory::{Memory, Word};
 use lists::{Chunks, Lists};
 use regions::Regions;
@@ -72,6 +73,7 @@ pub fn look<M: Memory + ?Sized>(memory: &M, places: &Places, options: &Options) 
         None => heap.why_not = Some(places.why_not()),
         Some(glibc) => walk_all(memory, glibc, options, &mut heap),
     }
+    heap.is_stopped = !memory.goes_on(0);
     heap.took_us = begun.elapsed().as_micros() as u64;
     heap
 }
@@ -108,13 +110,13 @@ fn walk_all<M: Memory + ?Sized>(memory: &M, glibc: &Glibc, options: &Options, he
             let walked = Walked { arena, sizes: &mut sizes, caches: &mut caches, tries: &mut tries };
             walk::walk(memory, region, top_at, walked);
         }
-        if !is_new {
+        if !is_new || !memory.goes_on(0) {
             break;
         }
     }
     let mut lists = Lists::new();
     let mut chunks = Chunks::new(memory, &regions);
-    for at in caches {
+    for at in caches.into_iter().take_while(|_| memory.goes_on(CALL)) {
         tcache::follow(&mut chunks, at, &mut lists);
     }
     for (i, arena) in all.iter_mut().enumerate() {

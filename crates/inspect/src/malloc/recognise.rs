@@ -33,6 +33,8 @@ const FILE_BYTES_MAX: u64 = 512 << 20;
 /// Bytes that are searched at once, and the bytes before that are searched again so that nothing is cut in two.
 const PIECE: usize = 1 << 20;
 const OVERLAP: usize = 256;
+/// What a piece is in steps of a walk.
+const PIECE_STEPS: u64 = 4096;
 /// What the main arena of glibc takes at first: 128 KiB (`DEFAULT_TOP_PAD`) and a page. A program that never took more of it gets its
 /// memory elsewhere.
 const FIRST_BYTES: u64 = 132 << 10;
@@ -70,7 +72,7 @@ impl Places {
 ///
 /// # Errors
 ///
-/// It is a 32-bit program.
+/// It is a 32-bit program, or the look was ended early.
 pub fn find(target: &Target) -> Result<Places, Error> {
     if target.word() == Word::Four {
         return Err(Error::Unusable(format!(
@@ -90,8 +92,11 @@ pub fn find(target: &Target) -> Result<Places, Error> {
         if named.is_none() && !is_program {
             continue;
         }
-        let told =
-            target.file(mapping).and_then(|path| File::open(path).ok()).map(search).unwrap_or_default();
+        let told = target
+            .file(mapping)
+            .and_then(|path| File::open(path).ok())
+            .map(|file| search(file, &|| target.goes_on(PIECE_STEPS)));
+        let told = told.unwrap_or_default();
         match named {
             Some(allocator) => {
                 let version = told.into_iter().find(|(other, _)| *other == allocator).and_then(|(_, v)| v);
@@ -114,6 +119,9 @@ pub fn find(target: &Target) -> Result<Places, Error> {
     };
     let glibc = layout::find(target, &data(mappings, is_likely), numbers)
         .or_else(|| layout::find(target, &data(mappings, |mapping| !is_likely(mapping)), numbers));
+    if target.is_over() {
+        return Err(Error::Stopped);
+    }
     if glibc.is_some() && !found.iter().any(|it| it.allocator == Allocator::Glibc) {
         found.push(Recognised { allocator: Allocator::Glibc, is_static: true, ..Recognised::default() });
     }
@@ -185,8 +193,8 @@ fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64,
 /// Reads the version that stands at a word.
 type Version = fn(&[u8], usize) -> Option<String>;
 
-/// The allocators whose words are in a file, with the versions that stand by them.
-fn search(file: File) -> Vec<(Allocator, Option<String>)> {
+/// The allocators whose words are in a file, with the versions that stand by them, as far as it was read.
+fn search(file: File, goes_on: &dyn Fn() -> bool) -> Vec<(Allocator, Option<String>)> {
     // What is mapped may be a device.
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
         return Vec::new();
@@ -211,7 +219,7 @@ fn search(file: File) -> Vec<(Allocator, Option<String>)> {
     let mut versions: Vec<(Allocator, String)> = Vec::new();
     let mut file = file.take(FILE_BYTES_MAX);
     let mut buffer = Vec::with_capacity(PIECE + OVERLAP);
-    loop {
+    while goes_on() {
         let kept = buffer.len().min(OVERLAP);
         buffer.drain(..buffer.len() - kept);
         let read = (&mut file).take(PIECE as u64).read_to_end(&mut buffer);
@@ -279,7 +287,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
         file.rewind().unwrap();
-        search(file)
+        search(file, &|| true)
     }
 
     #[test]

@@ -230,6 +230,9 @@ pub struct CHeap {
     pub version: Option<String>,
     /// Other allocators that are in the process too, and may serve part of it.
     pub others: Vec<Recognised>,
+    /// The walk was ended early: what is here is of a part only.
+    #[serde(default)]
+    pub is_stopped: bool,
     /// Why there are no arenas, where there are none.
     pub why_not: Option<String>,
     /// The arenas, the main one first.

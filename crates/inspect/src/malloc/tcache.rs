@@ -114,6 +114,9 @@ fn list_of<M: Memory + ?Sized>(
 ) {
     let mut entry = first;
     for step in 0..length {
+        if !chunks.goes_on() {
+            return;
+        }
         let at = entry.wrapping_sub(HEADER);
         let Some((arena, size)) = chunks.chunk(at).filter(|(_, size)| sizes.contains(size)) else {
             // If even the first one does not fit, this is no list.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::memory::allowance::tests::Short;
 use crate::memory::{Image, PAGE};
 
 /// Where things are: the library's data, the main heap, and a heap of another arena.
@@ -277,6 +278,32 @@ fn without_being_asked_no_content_is_shown() {
     assert_eq!(few.sizes.len(), 2);
     let listed: u64 = few.sizes.iter().map(|size| size.in_use_bytes).sum();
     assert_eq!(listed + few.other_sizes.in_use.bytes, heap.in_use().bytes);
+}
+
+#[test]
+fn a_walk_that_is_ended_early_says_so() {
+    let made = made(NEW);
+    let whole = seen(&made);
+    assert!(!whole.is_stopped && whole.fragmentation().is_some());
+    let (mut before, mut is_whole) = (0, false);
+    for steps in (1..40).map(|i| i * i * i) {
+        let memory = Short::new(&made.image, steps);
+        let heap = look(&memory, &made.places, &Options::default());
+        is_whole = !heap.is_stopped;
+        let walked = heap.in_use().chunks + heap.free().chunks;
+        assert!(walked >= before && walked <= whole.in_use().chunks + whole.free().chunks, "{steps}");
+        assert!(is_whole || heap.fragmentation().is_none(), "{steps}");
+        assert!(memory.reads_behind.get() < 20, "{steps}: {}", memory.reads_behind.get());
+        if is_whole {
+            assert_eq!(
+                CHeap { took_us: 0, ..heap },
+                CHeap { took_us: 0, ..look(&made.image, &made.places, &Options::default()) }
+            );
+            break;
+        }
+        before = walked;
+    }
+    assert!(is_whole && before > 0);
 }
 
 #[test]

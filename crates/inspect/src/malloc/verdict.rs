@@ -35,10 +35,10 @@ pub struct Fragmentation {
 }
 
 impl CHeap {
-    /// How much is free below the tops; `None` where no arena was walked.
+    /// How much is free below the tops; `None` where no arena was walked, or not to its end.
     #[must_use]
     pub fn fragmentation(&self) -> Option<Fragmentation> {
-        if self.arenas.is_empty() {
+        if self.arenas.is_empty() || self.is_stopped {
             return None;
         }
         let in_use_bytes = self.in_use().bytes;

@@ -113,6 +113,9 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         let mut at = first;
         let mut known = None;
         while at < self.end {
+            if !self.memory.goes_on(1) {
+                return self.end;
+            }
             let step = match known.take().map_or_else(|| self.stream.header(at), Ok) {
                 Ok(header) => self.step(at, header),
                 Err(gone) => self.over(at, gone),
@@ -326,7 +329,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
     /// The next place from which on headers agree.
     fn boundary(&mut self, from: u64) -> Option<u64> {
         let mut at = from.checked_next_multiple_of(ALIGN)?;
-        while at < self.end {
+        while at < self.end && self.memory.goes_on(1) {
             if at == self.top {
                 return Some(at);
             }

@@ -4,10 +4,12 @@
 //! file in its place ([`Image`]). Reads copy; nothing is stopped, nothing is written, and a page that is not in memory is not
 //! brought in: a look must not make the process larger or pull its pages from swap.
 
+pub(crate) mod allowance;
 mod image;
 mod pagemap;
 pub(crate) mod scan;
 
+pub use allowance::Allowance;
 pub use image::Image;
 pub(crate) use pagemap::Pagemap;
 pub use pagemap::Pages;
@@ -51,6 +53,13 @@ pub trait Memory {
     /// The stretches of `start..end` that are in memory now, in order, as whole pages cut to the range. Stops when `take` says
     /// `false`.
     fn resident(&self, start: u64, end: u64, take: &mut dyn FnMut(u64, u64) -> bool);
+
+    /// Says that so many steps of a walk were done, and hears whether it is to go on. Once that was denied it is for good; zero steps
+    /// ask whether it was. A walk that ends for it says so of what it found.
+    fn goes_on(&self, steps: u64) -> bool {
+        let _ = steps;
+        true
+    }
 
     /// The mapping that an address lies in.
     fn mapping(&self, address: u64) -> Option<&Mapping> {

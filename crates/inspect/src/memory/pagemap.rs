@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 
-use super::scan::{self, PAGE_IS_PRESENT, REGIONS, Region};
+use super::allowance::Allowance;
+use super::scan::{self, PAGE_IS_PRESENT, PAGES, REGIONS, Region};
 
 /// The page is in memory. Linux: Documentation/admin-guide/mm/pagemap.rst.
 const PRESENT: u64 = 1 << 63;
@@ -16,6 +17,8 @@ const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 /// Entries that are read at once: 256 KiB, for a gigabyte of addresses eight reads.
 const ENTRIES: usize = 32 << 10;
+/// A step for so many pages that are passed over, with either.
+const PAGES_OF_STEP: u64 = 16;
 /// Addresses above are the kernel's; `[vsyscall]` lies there.
 const ADDRESS_MAX: u64 = i64::MAX as u64;
 
@@ -49,17 +52,18 @@ impl Pagemap {
         Self { file, page: rustix::param::page_size() as u64, has_scan: Cell::new(true) }
     }
 
-    /// The stretches in memory, in order; those next to each other are one. `Err` says that the file could not be
-    /// read to the end.
+    /// The stretches in memory, in order; those next to each other are one. It may end early, where `allowance` does. `Err` says that
+    /// the file could not be read to the end.
     pub(crate) fn present(
         &self,
         start: u64,
         end: u64,
+        allowance: &Allowance,
         take: &mut dyn FnMut(u64, u64) -> bool,
     ) -> io::Result<()> {
         let mut run: Option<(u64, u64)> = None;
         let mut goes_on = true;
-        self.each(start, end, &mut |stretch| {
+        self.each(start, end, allowance, &mut |stretch| {
             if !stretch.is_present {
                 return true;
             }
@@ -82,7 +86,7 @@ impl Pagemap {
     /// How many pages are where.
     pub(crate) fn count(&self, start: u64, end: u64) -> io::Result<Pages> {
         let mut pages = Pages::default();
-        self.each(start, end, &mut |stretch| {
+        self.each(start, end, &Allowance::default(), &mut |stretch| {
             let kind = if stretch.is_present { &mut pages.present } else { &mut pages.swapped };
             *kind += (stretch.to - stretch.from) / self.page;
             true
@@ -91,22 +95,34 @@ impl Pagemap {
     }
 
     /// All stretches that are populated, as whole pages.
-    fn each(&self, start: u64, end: u64, take: &mut dyn FnMut(Stretch) -> bool) -> io::Result<()> {
+    fn each(
+        &self,
+        start: u64,
+        end: u64,
+        allowance: &Allowance,
+        take: &mut dyn FnMut(Stretch) -> bool,
+    ) -> io::Result<()> {
         if self.has_scan.get() {
-            match self.scan(start, end, take) {
+            match self.scan(start, end, allowance, take) {
                 // Linux before 6.7. It says so at the first call, before there is any stretch.
                 Err(Errno::NOTTY | Errno::INVAL) => self.has_scan.set(false),
                 done => return Ok(done?),
             }
         }
-        self.read(start, end, take)
+        self.read(start, end, allowance, take)
     }
 
-    fn scan(&self, start: u64, end: u64, take: &mut dyn FnMut(Stretch) -> bool) -> rustix::io::Result<()> {
+    fn scan(
+        &self,
+        start: u64,
+        end: u64,
+        allowance: &Allowance,
+        take: &mut dyn FnMut(Stretch) -> bool,
+    ) -> rustix::io::Result<()> {
         let mut regions = [Region::default(); REGIONS];
         let mut at = start - start % self.page;
         let end = end.min(ADDRESS_MAX).next_multiple_of(self.page);
-        while at < end {
+        while at < end && allowance.goes_on(PAGES / PAGES_OF_STEP) {
             let (found, walked) = scan::scan(&self.file, at, end, 0, &mut regions)?;
             for region in found {
                 let is_present = region.is(PAGE_IS_PRESENT);
@@ -119,13 +135,22 @@ impl Pagemap {
         Ok(())
     }
 
-    fn read(&self, start: u64, end: u64, take: &mut dyn FnMut(Stretch) -> bool) -> io::Result<()> {
+    fn read(
+        &self,
+        start: u64,
+        end: u64,
+        allowance: &Allowance,
+        take: &mut dyn FnMut(Stretch) -> bool,
+    ) -> io::Result<()> {
         let mut bytes = vec![0; 8 * ENTRIES];
         let mut page = start / self.page;
         let last = end.div_ceil(self.page);
         while page < last {
             let count = (last - page).min(ENTRIES as u64);
             let Some(at) = page.checked_mul(8) else { return Ok(()) };
+            if !allowance.goes_on(count / PAGES_OF_STEP) {
+                return Ok(());
+            }
             let read = self.file.read_at(&mut bytes[..8 * count as usize], at)?;
             for entry in bytes[..read].as_chunks::<8>().0 {
                 let entry = u64::from_le_bytes(*entry);
@@ -149,6 +174,7 @@ mod tests {
     use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
     use super::*;
+    use crate::memory::allowance::thread_cpu_s;
 
     const PAGE_BYTES: usize = 4096;
 
@@ -162,7 +188,7 @@ mod tests {
 
     fn stretches(pagemap: &Pagemap, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
-        let done = pagemap.present(start, end, &mut |from, to| {
+        let done = pagemap.present(start, end, &Allowance::default(), &mut |from, to| {
             found.push((from, to));
             true
         });
@@ -236,9 +262,9 @@ mod tests {
         let Some(pagemap) = own() else { return };
         let reserved = Reserved::new(64 << 30, &[1 << 20]);
         let (start, end) = reserved.range();
-        let began = std::time::Instant::now();
+        let began = thread_cpu_s();
         assert_eq!(stretches(&pagemap, start, end).len(), 1);
-        let took = began.elapsed().as_secs_f64();
+        let took = thread_cpu_s() - began;
         println!("{took:.6} s for 64 GiB, with the newer call: {}", pagemap.has_scan.get());
         // Without the newer call there are 128 MiB to read.
         assert!(!pagemap.has_scan.get() || took < 1.0, "{took}");
@@ -254,12 +280,15 @@ mod tests {
         for pagemap in [new, old] {
             let mut found = 0;
             pagemap
-                .present(start, end, &mut |_, _| {
+                .present(start, end, &Allowance::default(), &mut |_, _| {
                     found += 1;
                     false
                 })
                 .unwrap();
             assert_eq!(found, 1);
+            let over = Allowance::of_cpu(0.0);
+            pagemap.present(start, end, &over, &mut |_, _| panic!("it is over")).unwrap();
+            assert!(over.is_over());
         }
     }
 }

@@ -67,7 +67,9 @@ impl<M: Memory + ?Sized> Objects for Heap<'_, M> {
     fn for_each(&self, take: &mut dyn FnMut(u64, TypeId)) {
         self.renew_budget();
         self.marks.for_each(&mut |address| {
-            if let Some(kind) = self.object_type(address) {
+            if self.memory.goes_on(1)
+                && let Some(kind) = self.object_type(address)
+            {
                 take(address, kind.id);
             }
         });

@@ -253,7 +253,7 @@ fn in_data<M: Memory + ?Sized, T>(
     for (from, to) in &module.writable {
         let to = (*to).min(from.saturating_add(DATA_BYTES_MAX));
         let mut at = *from;
-        while at < to {
+        while at < to && memory.goes_on(CHUNK as u64 / 8) {
             let wanted = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
             let read = memory.read(at, &mut bytes[..wanted]);
             let known = &bytes[..read];

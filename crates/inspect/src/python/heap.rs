@@ -56,7 +56,9 @@ fn present_words(mapped: u64) -> u64 {
 impl<'m, M: Memory + ?Sized> Heap<'m, M> {
     pub(super) fn open(memory: &'m M, path_of: &dyn Fn(&Mapping) -> Option<PathBuf>) -> Result<Self, Error> {
         let present = Present::new(memory);
-        let found = find::find(&present, path_of)?;
+        // What was not found in time may be there all the same.
+        let in_time = |error| if memory.goes_on(0) { error } else { Error::Stopped };
+        let found = find::find(&present, path_of).map_err(in_time)?;
         let mapped = memory.mappings().iter().map(Mapping::bytes).fold(0, u64::saturating_add);
         let mut heap = Self {
             memory: present,
@@ -75,7 +77,7 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
         };
         heap.renew_budget();
         heap.find_interpreters()?;
-        heap.verify()?;
+        heap.verify().map_err(in_time)?;
         Ok(heap)
     }
 

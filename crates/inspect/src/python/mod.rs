@@ -65,6 +65,9 @@ pub struct PythonHeap {
     pub types: Vec<TypeRow>,
     /// What made no sense.
     pub doubts: Doubts,
+    /// The walk was ended early: what is here is of a part only.
+    #[serde(default)]
+    pub is_stopped: bool,
     /// Whether every list was followed to its end. What changed meanwhile may be missing even so.
     pub is_complete: bool,
     /// How long it took, in seconds.

@@ -71,14 +71,14 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.memory.u64(address.wrapping_add(offset)).unwrap_or(0)
     }
 
-    /// So much of the work that is allowed is done; false when it is used up.
+    /// So much of the work that is allowed is done; false when it is used up, or the look is ended.
     fn spend(&self, words: u64) -> bool {
         let left = self.budget.get();
         self.budget.set(left.saturating_sub(words));
         if left == 0 {
             self.doubt(|doubts| doubts.cut_off += 1);
         }
-        left > 0
+        left > 0 && self.memory.goes_on(words)
     }
 
     /// Words from `at` on that are not zero, with their numbers.

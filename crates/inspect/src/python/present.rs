@@ -191,6 +191,10 @@ impl<M: Memory + ?Sized> Memory for Present<'_, M> {
     fn resident(&self, start: u64, end: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
         self.under.resident(start, end, take);
     }
+
+    fn goes_on(&self, steps: u64) -> bool {
+        self.under.goes_on(steps)
+    }
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
         self.reach_roots(&mut walk);
         self.reach_all(&mut walk);
-        walk.is_complete &= self.doubts.get().cut_off == 0;
+        walk.is_complete &= self.doubts.get().cut_off == 0 && self.memory.goes_on(0);
         self.result(walk, interpreters, begin)
     }
 
@@ -96,6 +96,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             beside_bytes: walk.beside,
             types: rows,
             doubts: self.doubts.get(),
+            is_stopped: !self.memory.goes_on(0),
             is_complete: walk.is_complete,
             took: begin.elapsed().as_secs_f64(),
         }
@@ -156,6 +157,9 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         // A ring without a head would be followed for ever: no list has more members than there is memory for.
         let mut steps = self.memory.bytes() / 32 + 1024;
         loop {
+            if !self.memory.goes_on(1) {
+                return count;
+            }
             steps -= 1;
             if steps == 0 {
                 break;
@@ -183,7 +187,12 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         // From the other end, up to what is known.
         let mut at = list;
         while let Some(back) = self.memory.u64(at.wrapping_add(8)).map(|word| word & !3) {
-            if heads.contains(&back) || back < 4096 || back & 7 != 0 || !self.take(back, &mut count, walk) {
+            if !self.memory.goes_on(1)
+                || heads.contains(&back)
+                || back < 4096
+                || back & 7 != 0
+                || !self.take(back, &mut count, walk)
+            {
                 break;
             }
             at = back;
@@ -292,6 +301,9 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                 continue;
             }
             for address in &batch {
+                if !self.memory.goes_on(1) {
+                    return;
+                }
                 let Some(kind) = self.object_type(*address) else {
                     self.doubt(|doubts| doubts.freed += 1);
                     continue;
@@ -304,6 +316,9 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                     }
                 });
                 for (target, is_sure) in targets.drain(..) {
+                    if !self.memory.goes_on(1) {
+                        return;
+                    }
                     self.reach(target, is_sure, walk);
                 }
             }

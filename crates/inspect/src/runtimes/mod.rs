@@ -57,6 +57,11 @@ pub enum Runtime {
     Erlang(ErlangHeap),
 }
 
+/// Whether it is one of those whose heap is looked at here.
+pub(crate) fn is_any(target: &Target) -> bool {
+    jvm::is_jvm(target) || erlang::is_erlang(target)
+}
+
 /// Which runtime a process is, by what it has mapped, and what is known of its heap. `None` says that it is neither.
 ///
 /// # Errors

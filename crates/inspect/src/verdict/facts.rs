@@ -39,7 +39,7 @@ impl Facts {
             managed_name: look.run_time.clone(),
             ..Self::default()
         };
-        if let Some(heap) = look.c_heap.as_ref().filter(|heap| !heap.arenas.is_empty()) {
+        if let Some(heap) = look.c_heap.as_ref().filter(|heap| !heap.arenas.is_empty() && !heap.is_stopped) {
             facts.c_in_use = Some(heap.in_use().bytes.saturating_add(heap.mmapped.bytes));
             facts.free = Some(free(heap));
         }
@@ -51,8 +51,10 @@ impl Facts {
         }
         if let Some(heap) = &look.python {
             facts.managed_name = Some(format!("{} {}", heap.implementation, heap.version));
-            facts.managed = Some(heap.bytes.saturating_add(heap.beside_bytes));
-            facts.managed_is_least = is_least(heap, facts.own_in_use);
+            if !heap.is_stopped {
+                facts.managed = Some(heap.bytes.saturating_add(heap.beside_bytes));
+                facts.managed_is_least = is_least(heap, facts.own_in_use);
+            }
         }
         match &look.runtime {
             Some(Runtime::Jvm(heap)) => {
@@ -71,6 +73,12 @@ impl Facts {
             None => {}
         }
         facts
+    }
+
+    /// Whether the same allocators were looked at, so that their sums compare.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        let looked_at = |facts: &Self| (facts.c_in_use.is_some(), facts.own_in_use.is_some());
+        looked_at(self) == looked_at(other)
     }
 
     /// What somebody holds, of all allocators that were looked at.

@@ -224,7 +224,7 @@ fn grown_from(from: u64) -> f64 {
 
 fn not_grown(facts: &[Facts], sizes: &str, diff: &Diff) -> Verdict {
     let last = &facts[facts.len() - 1];
-    let used = facts.iter().filter_map(|facts| facts.in_use()).max();
+    let used = facts.iter().filter(|facts| facts.is_alike(last)).filter_map(|facts| facts.in_use()).max();
     if is_fragmented(last) {
         let (free, in_use) = (last.free.unwrap_or(0), last.in_use());
         let fell = used.zip(in_use).filter(|(most, now)| *now as f64 <= 0.75 * *most as f64);
@@ -274,7 +274,7 @@ fn elsewhere(diff: &Diff) -> String {
 fn freed(first: &Facts, last: &Facts, growth: f64, sizes: &str) -> Option<Verdict> {
     let more_free = last.free? as f64 - first.free? as f64;
     let more_used = last.in_use()? as f64 - first.in_use()? as f64;
-    if more_free < MOST * growth || more_used > LITTLE * growth {
+    if !first.is_alike(last) || more_free < MOST * growth || more_used > LITTLE * growth {
         return None;
     }
     Some(Verdict {
@@ -456,8 +456,8 @@ fn lately(looks: &[Look]) -> Option<(u64, f64)> {
 /// Whether a look has the list that pieces of a kind are on.
 fn has_list(look: &Look, what: What) -> bool {
     match what {
-        What::Type => look.python.is_some(),
-        What::Chunk => look.c_heap.is_some(),
+        What::Type => look.python.as_ref().is_some_and(|heap| !heap.is_stopped),
+        What::Chunk => look.c_heap.as_ref().is_some_and(|heap| !heap.is_stopped),
         What::String | What::Pattern => look.strings.as_ref().is_some_and(|census| !census.is_stopped),
         _ => look.runtime.is_some(),
     }

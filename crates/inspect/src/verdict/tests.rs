@@ -121,6 +121,7 @@ fn python(mib: u64) -> crate::python::PythonHeap {
             is_guessed: false,
         }],
         doubts: Doubts::default(),
+        is_stopped: false,
         is_complete: true,
         took: 0.0,
     }
@@ -246,6 +247,30 @@ fn half_a_census_is_not_compared() {
     assert_eq!(rows(&looks), 0);
     looks[0].strings = Some(census(100, false));
     assert_eq!(rows(&looks), 1);
+}
+
+#[test]
+fn half_a_walk_is_not_compared() {
+    let leak = &[(100, 30, 1, 50), (200, 130, 1, 50), (300, 230, 1, 51)];
+    let whole = service(leak);
+    assert_eq!(of(&whole, &[]).kind, Kind::NativeLeak);
+    for stopped in [0, 2] {
+        let mut looks = whole.clone();
+        looks[stopped].c_heap.as_mut().unwrap().is_stopped = true;
+        let diff = Diff::between(&looks[0], &looks[2]);
+        assert_eq!(diff.of(What::Chunk).count() + diff.of(What::CHeap).count(), 0);
+        assert!(diff.of(What::Type).count() > 0);
+        let mut looks = whole.clone();
+        looks[stopped].python.as_mut().unwrap().is_stopped = true;
+        assert_eq!(Diff::between(&looks[0], &looks[2]).of(What::Type).count(), 0);
+        let verdict = of(&looks, &[]);
+        assert_eq!(verdict.kind, Kind::CannotTell, "{verdict:?}");
+    }
+    // What was free in the part that was walked is no less than what was free in all of it.
+    let mut looks = service(&[(100, 30, 1, 50), (200, 30, 100, 50)]);
+    assert_eq!(of(&looks, &[]).kind, Kind::Fragmentation);
+    looks[0].c_heap.as_mut().unwrap().is_stopped = true;
+    assert_ne!(of(&looks, &[]).kind, Kind::Fragmentation);
 }
 
 /// Looks at a JVM with a heap of so many MiB from the system, of which so many are used.

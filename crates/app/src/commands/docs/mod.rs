@@ -59,9 +59,9 @@ fn commands() -> String {
     let mut out = String::from(
         "# Commands\n\n\
          This page is written by `make docs` from the flags in `crates/app/src/cli`.\n\n\
-         Every command exits with 0 when done, 1 when it failed and 2 when it was used wrongly. Times are `now`, `-2h`,\n\
-         `-1h30m`, `14:03`, `2026-11-21 14:03` (both on the local clock), RFC 3339 or `@epoch`. Colours appear on a\n\
-         terminal only and respect `NO_COLOR`.\n",
+         Every command exits with 0 when done, 1 when it failed, 2 when it was used wrongly and 130 when it was interrupted\n\
+         before it was done. Times are `now`, `-2h`, `-1h30m`, `14:03`, `2026-11-21 14:03` (both on the local clock),\n\
+         RFC 3339 or `@epoch`. Colours appear on a terminal only and respect `NO_COLOR`.\n",
     );
     let mut root = Cli::command().term_width(100);
     root.build();

@@ -5,14 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use mitra_inspect::{Look, Target, look, verdict};
+use mitra_inspect::{Allowance, Look, Target, look, verdict};
 use mitra_model::Span;
-use mitra_search::secrets::Policy;
 
-use super::{diff, open, recorded};
+use super::{diff, open, recorded, withhold};
 use crate::cli::{HeapPart, InspectHeapArgs};
 use crate::commands::{print, print_json};
-use crate::errors::usage;
+use crate::errors::{Interrupted, usage};
 use crate::render::inspect::heap as render;
 use crate::render::style::Style;
 use crate::signals::{self, Hangup, STOP};
@@ -35,14 +34,24 @@ pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
     }
     signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
     let mut target = open(args.pid)?;
+    target.allow(Allowance::default().until(&STOP));
     if let Some(every) = args.watch {
         return watch(args, &mut target, every, style);
     }
     let mut now = take(args, &mut target, &args.holders)?;
     let Some(before) = before else {
-        save(args, &now)?;
-        return if args.json { print_json(&now) } else { print(&render::text(&now, args.rows, style)) };
+        // Half a look is worth seeing, and not worth keeping.
+        if !target.is_over() {
+            save(args, &now)?;
+        }
+        if args.json {
+            print_json(&now)?
+        } else {
+            print(&render::text(&now, args.rows, style))?
+        }
+        return whole(&target);
     };
+    whole(&target)?;
     let span = Span { since: before.time_ns, until: now.time_ns.saturating_add(1) };
     let levels = if before.is_same_process(&now) {
         recorded::levels(&args.archive, target.pid(), target.start_ticks(), span)
@@ -55,7 +64,13 @@ pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
         now.clone_from(last);
     }
     save(args, &now)?;
-    diff::show(&looks, &levels, args.rows, args.json, style)
+    diff::show(&looks, &levels, args.rows, args.json, style)?;
+    whole(&target)
+}
+
+/// Whether everything was looked at, and nobody wanted an end before.
+fn whole(target: &Target) -> Result<()> {
+    if target.is_over() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 /// Looks at all that was asked for. What looks like a secret is withheld before anybody sees it.
@@ -72,20 +87,11 @@ fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Resu
         ask_runtime: args.ask_runtime,
     };
     let mut line = Line::new();
-    let taken = look::take(target, &options, &mut |what, share| {
-        line.tell(what, share);
-        !STOP.load(Ordering::Relaxed)
-    });
+    let taken = look::take(target, &options, &mut |what, share| line.tell(what, share));
     drop(line);
     let mut look = taken?;
-    clean(&mut look);
+    withhold(&mut look);
     Ok(look)
-}
-
-/// Withholds what looks like a secret.
-fn clean(look: &mut Look) {
-    let policy = Policy::default();
-    look.map_texts(&mut |text, is_cut| policy.clean_memory(text, is_cut));
 }
 
 /// Says who holds the type that grows, unless somebody asked for others.
@@ -101,7 +107,7 @@ fn held(args: &InspectHeapArgs, target: &mut Target, looks: &mut [Look], levels:
     if let Err(error) = look::hold(target, &[name.to_owned()], last) {
         last.doubts.push(format!("who holds the objects is not known: {error}"));
     }
-    clean(last);
+    withhold(last);
 }
 
 fn save(args: &InspectHeapArgs, look: &Look) -> Result<()> {
@@ -111,7 +117,7 @@ fn save(args: &InspectHeapArgs, look: &Look) -> Result<()> {
     Ok(())
 }
 
-/// Looks again each time after a while. The first look is kept, so that growth is told since the beginning.
+/// Looks again each time after a while. Whoever did not say how often ends it with Ctrl-C, and that is its end. The first look is kept, so that growth is told since the beginning.
 fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &Style) -> Result<()> {
     if every.is_zero() {
         return Err(usage("--watch wants a length of time, as 10m"));
@@ -120,7 +126,11 @@ fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &S
     let mut taken = 0;
     loop {
         let began = Instant::now();
-        looks.push(take(args, target, &args.holders)?);
+        let look = take(args, target, &args.holders)?;
+        if target.is_over() {
+            return ended(args);
+        }
+        looks.push(look);
         taken += 1;
         if looks.len() > 1 {
             held(args, target, &mut looks, &[]);
@@ -135,17 +145,22 @@ fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &S
             if let Some(path) = &args.save {
                 look::save(last, path, args.force || taken > 1)?;
             }
-            if args.count.is_some_and(|count| taken >= count) || STOP.load(Ordering::Relaxed) {
+            if args.count.is_some_and(|count| taken >= count) {
                 return Ok(());
             }
             let (wait, share) = pace(every, last.cost.cpu_s, args.budget);
             eprintln!("mitra: {}", render::pace(wait, share, wait > every));
             if !nap(wait.saturating_sub(began.elapsed())) {
-                return Ok(());
+                return ended(args);
             }
         }
         thin(&mut looks);
     }
+}
+
+/// What it means that somebody ended it.
+fn ended(args: &InspectHeapArgs) -> Result<()> {
+    if args.count.is_some() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 /// How long from one look to the next, and the share of a CPU that looking takes then.

@@ -34,6 +34,12 @@ pub trait Graph {
     /// A pass over the whole begins: what was spent on the one before no longer counts.
     fn again(&self) {}
 
+    /// Says that so many steps were done, and hears whether to go on, as of [`crate::Memory::goes_on`].
+    fn goes_on(&self, steps: u64) -> bool {
+        let _ = steps;
+        true
+    }
+
     /// Whether objects of a type have a `__del__`.
     fn has_finalizer(&self, kind: u64) -> bool {
         let _ = kind;

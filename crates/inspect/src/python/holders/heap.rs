@@ -71,4 +71,8 @@ impl<M: Memory + ?Sized> Graph for Heap<'_, M> {
     fn again(&self) {
         self.renew_budget();
     }
+
+    fn goes_on(&self, steps: u64) -> bool {
+        self.memory.goes_on(steps)
+    }
 }

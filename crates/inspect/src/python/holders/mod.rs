@@ -44,8 +44,11 @@ pub enum Wanted {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Held {
-    /// By type, in the order asked for, or the largest first.
+    /// By type, in the order asked for, or the largest first. Each of them is whole.
     pub types: Vec<TypeHeld>,
+    /// The search was ended early: types that it did not get to are missing.
+    #[serde(default)]
+    pub is_stopped: bool,
     /// Objects that were gone through.
     pub objects: u64,
     /// How often an object was met that was not, since there are too many.
@@ -108,8 +111,17 @@ pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usiz
         Wanted::Types(names) => names.clone(),
         Wanted::Largest(count) => largest(graph, &reach, *count),
     };
+    let mut found = Vec::new();
+    for name in types {
+        // Of a part of the ways nothing follows for the whole.
+        let held = if graph.goes_on(0) { of_type(graph, &reach, name) } else { break };
+        if graph.goes_on(0) {
+            found.push(held);
+        }
+    }
     Held {
-        types: types.into_iter().map(|name| of_type(graph, &reach, name)).collect(),
+        types: found,
+        is_stopped: !graph.goes_on(0),
         // Without the two that stand for others.
         objects: reach.addresses.len() as u64 - 2,
         objects_left_out: reach.left_out,
@@ -121,7 +133,7 @@ pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usiz
 /// The names of the types that take the most.
 fn largest(graph: &(impl Graph + ?Sized), reach: &Reach, count: usize) -> Vec<String> {
     let mut bytes = vec![0_u64; reach.names.names.len()];
-    for (address, number) in reach.addresses.iter().zip(&reach.kinds) {
+    for (address, number) in reach.addresses.iter().zip(&reach.kinds).take_while(|_| graph.goes_on(1)) {
         if let Some(sum) = bytes.get_mut(*number as usize) {
             *sum = sum.saturating_add(graph.bytes(*address));
         }
@@ -140,12 +152,12 @@ fn of_type(graph: &(impl Graph + ?Sized), reach: &Reach, type_name: String) -> T
     let is_wanted: Vec<bool> = reach.names.names.iter().map(|name| *name == type_name).collect();
     let is_of_type = |number: u32| is_wanted.get(number as usize).copied().unwrap_or(false);
     let objects = reach.kinds.iter().filter(|number| is_of_type(**number)).count() as u64;
-    let found = tree::fans(reach, &is_wanted, HOLDERS, objects / SHARE_MIN);
+    let found = tree::fans(graph, reach, &is_wanted, HOLDERS, objects / SHARE_MIN);
     let holders = found.into_iter().map(|fan| holder(graph, reach, &is_wanted, fan)).collect();
     let behind = |root: &Root| {
         let index =
             reach.roots.iter().find(|(_, other)| other == root).map_or(reach::NONE, |(index, _)| *index);
-        tree::behind(reach, &is_wanted, index)
+        tree::behind(graph, reach, &is_wanted, index)
     };
     let has_finalizer = |number: usize| is_wanted[number] && graph.has_finalizer(reach.names.kinds[number]);
     TypeHeld {
@@ -178,7 +190,7 @@ fn referrers(reach: &Reach, is_wanted: &[bool]) -> Vec<Referrer> {
 fn holder(graph: &(impl Graph + ?Sized), reach: &Reach, is_wanted: &[bool], fan: tree::Fan) -> Holder {
     let number = reach.kinds[fan.node as usize];
     let path = path::path(graph, reach, fan.node);
-    let sample = tree::sample(reach, is_wanted, fan.node);
+    let sample = tree::sample(graph, reach, is_wanted, fan.node);
     let sample = sample.map(|object| match path.root {
         Root::Itself => path::around(graph, reach, object, CYCLE_OBJECTS_MAX),
         _ => path::path(graph, reach, object),

@@ -74,7 +74,7 @@ impl Names {
 }
 
 impl Reach {
-    /// Goes through all of a heap.
+    /// Goes through all of a heap, unless the graph says before that it is to end.
     pub(super) fn new(graph: &(impl Graph + ?Sized), objects_max: usize) -> Self {
         // Two below the marks.
         let objects_max = objects_max.min(ROOT as usize - 2);
@@ -145,6 +145,9 @@ impl Reach {
     /// Goes one step on from a stretch of the order, and takes what is new behind it.
     fn spread(&mut self, graph: &(impl Graph + ?Sized), from: usize, to: usize, counts: bool) {
         for at in from..to {
+            if !graph.goes_on(1) {
+                return;
+            }
             let index = self.order[at];
             let is_module = self.names.name(self.kinds[index as usize]) == "module";
             self.each_reference(graph, index, counts, |reach, target, _, edge| {
@@ -214,7 +217,7 @@ impl Reach {
         let mut among: Vec<u32> = vec![0; self.addresses.len()];
         // A string, a number: it goes with what holds it, and who else may hold it leads nowhere.
         let mut is_leaf: Vec<bool> = Vec::new();
-        while let Some(index) = all.get(is_leaf.len()).copied() {
+        while let Some(index) = all.get(is_leaf.len()).copied().filter(|_| graph.goes_on(1)) {
             let mut leads = false;
             self.each_reference(graph, index, true, |reach, target, is_new, edge| {
                 among.resize(reach.addresses.len(), 0);
@@ -234,6 +237,9 @@ impl Reach {
         let mut outside = Vec::new();
         let begin = self.order.len();
         for (index, is_leaf) in all.iter().zip(is_leaf) {
+            if !graph.goes_on(1) {
+                return;
+            }
             let address = self.addresses[*index as usize];
             let found = u64::from(among[*index as usize]);
             let is_held = graph.reference_count(address).is_some_and(|counted| counted > found);
@@ -261,6 +267,9 @@ impl Reach {
         self.spread_all(graph, begin, false);
         self.order.push(itself);
         for index in all {
+            if !graph.goes_on(1) {
+                return;
+            }
             if self.parents[index as usize] == NONE {
                 self.parents[index as usize] = itself;
                 self.order.push(index);

@@ -1,5 +1,6 @@
 //! Small heaps that are made here.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -18,6 +19,8 @@ struct Heap {
     objects: BTreeMap<u64, Object>,
     roots: Vec<(Root, u64)>,
     texts: BTreeMap<u64, String>,
+    /// Steps that may be made, where there is a bound.
+    steps: Option<Cell<u64>>,
 }
 
 struct Object {
@@ -118,6 +121,12 @@ impl Graph for Heap {
             _ => None,
         }
     }
+
+    fn goes_on(&self, steps: u64) -> bool {
+        let Some(left) = &self.steps else { return true };
+        left.set(left.get().saturating_sub(steps));
+        left.get() > 0
+    }
 }
 
 /// A heap with things in it that are not looked for.
@@ -157,6 +166,32 @@ fn a_dict_in_a_module_is_named() {
     assert_eq!(held.holders.len(), 1, "one session is no holder: {:?}", held.holders);
     let referrer = Referrer { type_name: "dict".to_owned(), edge: EdgeKind::Value, references: 100 };
     assert_eq!(held.referrers, [referrer]);
+}
+
+#[test]
+fn a_search_that_is_ended_early_has_no_half_answers() {
+    let (mut heap, app) = heap();
+    let cache = heap.variable(app, "CACHE", LIST);
+    for index in 0..100 {
+        let (session, inner) = (heap.add(SESSION), heap.add(CELL));
+        heap.refer(cache, session, Edge::Item { index });
+        heap.refer(session, inner, Edge::Field { offset: 16 });
+    }
+    let wanted = Wanted::Types(vec!["app.Session".to_owned(), "cell".to_owned()]);
+    let whole = holders(&heap, &wanted, 1_000_000);
+    assert!(!whole.is_stopped && whole.types.len() == 2);
+    let mut seen = [0; 3];
+    for steps in 1..10_000 {
+        heap.steps = Some(Cell::new(steps));
+        let held = holders(&heap, &wanted, 1_000_000);
+        seen[held.types.len()] += 1;
+        assert_eq!(held.types[..], whole.types[..held.types.len()], "{steps}");
+        assert_eq!(held.is_stopped, held.types.len() < 2, "{steps}");
+        if !held.is_stopped {
+            break;
+        }
+    }
+    assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
 }
 
 #[test]

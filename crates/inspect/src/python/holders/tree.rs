@@ -4,6 +4,7 @@
 //! of the most is followed down, as long as at least half of them go along. Where they part is what holds them: the dict, the
 //! list, the set. Then the next, without those.
 
+use super::graph::Graph;
 use super::reach::{NONE, Reach};
 
 /// A node at which the ways to many objects part.
@@ -17,7 +18,13 @@ pub(super) struct Fan {
 }
 
 /// The largest, at most `most` of them, none with less than `objects_min`.
-pub(super) fn fans(reach: &Reach, is_wanted: &[bool], most: usize, objects_min: u64) -> Vec<Fan> {
+pub(super) fn fans(
+    graph: &(impl Graph + ?Sized),
+    reach: &Reach,
+    is_wanted: &[bool],
+    most: usize,
+    objects_min: u64,
+) -> Vec<Fan> {
     let wanted = |index: u32| {
         let kind = reach.kinds[index as usize];
         is_wanted.get(kind as usize).copied().unwrap_or(false)
@@ -29,6 +36,9 @@ pub(super) fn fans(reach: &Reach, is_wanted: &[bool], most: usize, objects_min: 
         behind.fill(0);
         heaviest.fill(NONE);
         for index in reach.order.iter().rev().copied() {
+            if !graph.goes_on(1) {
+                return found;
+            }
             if found.iter().any(|fan| fan.node == index) {
                 continue;
             }
@@ -73,9 +83,9 @@ pub(super) fn fans(reach: &Reach, is_wanted: &[bool], most: usize, objects_min: 
 }
 
 /// How many of the objects are behind a node.
-pub(super) fn behind(reach: &Reach, is_wanted: &[bool], node: u32) -> u64 {
+pub(super) fn behind(graph: &(impl Graph + ?Sized), reach: &Reach, is_wanted: &[bool], node: u32) -> u64 {
     let mut count = 0;
-    each_behind(reach, is_wanted, node, |_| {
+    each_behind(graph, reach, is_wanted, node, |_| {
         count += 1;
         true
     });
@@ -83,18 +93,29 @@ pub(super) fn behind(reach: &Reach, is_wanted: &[bool], node: u32) -> u64 {
 }
 
 /// One of the objects behind a node, none of them nearer to it.
-pub(super) fn sample(reach: &Reach, is_wanted: &[bool], node: u32) -> Option<u32> {
+pub(super) fn sample(
+    graph: &(impl Graph + ?Sized),
+    reach: &Reach,
+    is_wanted: &[bool],
+    node: u32,
+) -> Option<u32> {
     let mut found = None;
-    each_behind(reach, is_wanted, node, |index| {
+    each_behind(graph, reach, is_wanted, node, |index| {
         found = Some(index);
         index == node
     });
     found
 }
 
-fn each_behind(reach: &Reach, is_wanted: &[bool], node: u32, mut take: impl FnMut(u32) -> bool) {
+fn each_behind(
+    graph: &(impl Graph + ?Sized),
+    reach: &Reach,
+    is_wanted: &[bool],
+    node: u32,
+    mut take: impl FnMut(u32) -> bool,
+) {
     let mut is_behind = vec![false; reach.addresses.len()];
-    for index in reach.order.iter().copied() {
+    for index in reach.order.iter().copied().take_while(|_| graph.goes_on(1)) {
         let here = index == node || reach.parent(index).is_some_and(|parent| is_behind[parent as usize]);
         is_behind[index as usize] = here;
         let kind = reach.kinds[index as usize];

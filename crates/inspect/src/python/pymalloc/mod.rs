@@ -27,6 +27,7 @@ mod pool;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Memory;
+use crate::memory::allowance::CALL;
 pub use find::{Arena, Arenas, find};
 use pool::{HEADER, Header};
 
@@ -85,10 +86,11 @@ pub struct Doubts {
 }
 
 impl Pymalloc {
-    /// Walks the small objects; `None` where there are none.
+    /// Walks the small objects; `None` where there are none, or the look was ended before all of them were counted.
     #[must_use]
     pub fn look(memory: &(impl Memory + ?Sized)) -> Option<Self> {
-        find(memory).map(|arenas| walk(memory, &arenas))
+        let found = find(memory).map(|arenas| walk(memory, &arenas));
+        found.filter(|_| memory.goes_on(0))
     }
 }
 
@@ -128,6 +130,9 @@ pub fn walk(memory: &(impl Memory + ?Sized), arenas: &Arenas) -> Pymalloc {
             tally.arenas += 1;
             tally.pools_free += u64::from(arena.pools_free);
             for pool in arena.pools(arenas.pool_bytes) {
+                if !memory.goes_on(CALL) {
+                    break;
+                }
                 if !covers(&resident, pool) {
                     tally.doubts.pools_not_resident += 1;
                 } else if let Some(header) = Header::read(memory, pool, arenas.pool_bytes)

@@ -26,6 +26,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::instances::{Finder, Instance, word_at};
+use crate::memory::allowance::CALL;
 use crate::memory::{Memory, PAGE, Word};
 
 /// Carriers of a look. A VM of 100 GB in carriers of half a megabyte has 200,000, and a look takes a read for each.
@@ -104,7 +105,7 @@ impl Vm {
                 let first = memory.u64(instance.address.wrapping_add(at as u64));
                 let mut address = first.unwrap_or(0);
                 let mut before = 0;
-                while address != 0 {
+                while address != 0 && memory.goes_on(CALL) {
                     let carrier = carrier(memory, address).filter(|carrier| {
                         carrier.allctr == instance.address
                             && carrier.is_single == is_single

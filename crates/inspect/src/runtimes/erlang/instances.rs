@@ -95,6 +95,9 @@ impl<'a, M: Memory + ?Sized> Finder<'a, M> {
     fn scan_mapping(&mut self, start: u64, end: u64, stretches: &[(u64, u64)]) {
         let mut address = start;
         while address < end && self.places < PLACES_MAX && self.instances.len() < INSTANCES_MAX {
+            if !self.memory.goes_on(1) {
+                return;
+            }
             self.places += 1;
             let stretch = stretches.partition_point(|(_, to)| *to <= address);
             let is_there = stretches.get(stretch).is_some_and(|(from, _)| *from <= address);

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Options, Used};
 use crate::memory::Memory;
+use crate::memory::allowance::STEPS;
 use crate::target::Target;
 use advice::Seen;
 pub use advice::{Advice, Misfit};
@@ -314,7 +315,9 @@ impl Watch {
         let before = Used::read(target.pid());
         let started = Instant::now();
         let Some(vm) = self.vm.take() else {
-            std::thread::sleep(time);
+            while started.elapsed() < time && target.goes_on(STEPS) {
+                std::thread::sleep(APART.min(time));
+            }
             return before.zip(Used::read(target.pid()));
         };
         let counted = vm.counters(target);
@@ -324,7 +327,7 @@ impl Watch {
             let took = look_started.elapsed();
             self.take(look);
             let left = time.saturating_sub(started.elapsed());
-            if left.is_zero() {
+            if left.is_zero() || !target.goes_on(STEPS) {
                 break;
             }
             std::thread::sleep(left.min(APART.max(took * SHARE)));
