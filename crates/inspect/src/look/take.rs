@@ -124,8 +124,8 @@ fn begins(target: &Target, part: &str, look: &mut Look) -> bool {
     begins
 }
 
-/// So often it is tried again when most objects seem to be held by something outside: a list that grows is moved now and then, and
-/// what it held a moment before is out of reach.
+/// So often it is tried in all when most objects seem to be held by something outside, or the arenas are not found: a table that
+/// grows is moved now and then, and what it held a moment before is out of reach.
 const TRIES: usize = 3;
 
 /// Says who holds the objects of some Python types, in a look that was taken just before.
@@ -161,9 +161,25 @@ fn who_holds(target: &Target, types: &[String]) -> Result<holders::Held, Error> 
     Ok(holders::holders(&heap, &Wanted::Types(types.to_vec()), holders::OBJECTS_MAX))
 }
 
-fn c_heap(target: &Target, options: &Options, look: &mut Look) {
+/// Where the allocator of a process keeps its state. A thread that begins just now makes an arena that is not among the mappings
+/// which were read before, and no list of arenas is believed that leads out of them.
+fn places(target: &mut Target) -> Result<malloc::Places, Error> {
+    let mut places = malloc::find(target);
+    for _ in 1..TRIES {
+        let is_missing =
+            |places: &malloc::Places| places.allocator == malloc::Allocator::Glibc && places.glibc.is_none();
+        if !places.as_ref().is_ok_and(is_missing) {
+            break;
+        }
+        target.refresh()?;
+        places = malloc::find(target);
+    }
+    places
+}
+
+fn c_heap(target: &mut Target, options: &Options, look: &mut Look) {
     let samples = if options.samples { SAMPLES } else { 0 };
-    match malloc::find(target) {
+    match places(target) {
         Ok(places) => {
             let options = malloc::Options { samples, ..malloc::Options::default() };
             let heap = malloc::look(target, &places, &options);

@@ -4,9 +4,11 @@
 //! an object counts as a reference, by the name that its type's table of members has for it: that is exact for classes of Python
 //! (dictionary and slots are where the type says) and a guess for extensions, whose structures nobody describes.
 
+use std::ops::Range;
+
 use super::Edge;
 use super::heap::Heap;
-use super::layout::Keys;
+use super::layout::{Keys, Layout};
 use super::types::{Kind, Type};
 use crate::memory::Memory;
 
@@ -18,6 +20,8 @@ const OWNED_BY_FRAME_OBJECT: u8 = 2;
 const DEQUE_BLOCK: u64 = 64;
 /// Local variables of one function: the compiler's own bound is far below.
 const LOCALS_MAX: u64 = 1 << 16;
+/// How often the items of a list are gone after that move.
+const MOVES_MAX: usize = 100;
 /// Values in one structure of inline values: SHARED_KEYS_MAX_SIZE is 30.
 const INLINE_MAX: u64 = 64;
 
@@ -35,10 +39,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                     true
                 });
             }
-            Kind::List => {
-                let (items, size) = (self.word(address, self.layout.list_items), self.word(address, 16));
-                self.items(items, size.min(self.word(address, self.layout.list_allocated)), take);
-            }
+            Kind::List => self.list(address, take),
             Kind::Tuple => {
                 self.items(address.wrapping_add(self.layout.tuple_items), self.word(address, 16), take)
             }
@@ -81,20 +82,17 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         left > 0 && self.memory.goes_on(words)
     }
 
-    /// Words from `at` on that are not zero, with their numbers.
-    fn words(&self, at: u64, count: u64, take: &mut dyn FnMut(u64, u64)) {
+    /// Words from `at` on that are not zero, with their numbers. An error says that not all could be read.
+    fn words(&self, at: u64, numbers: Range<u64>, take: &mut dyn FnMut(u64, u64)) -> Result<(), ()> {
         let mut bytes = [0; 8 * WORDS];
-        let mut done = 0;
-        while done < count {
-            let now = (count - done).min(WORDS as u64);
+        let mut done = numbers.start;
+        while done < numbers.end {
+            let now = (numbers.end - done).min(WORDS as u64);
             let chunk = &mut bytes[..8 * now as usize];
             if !self.spend(now) {
-                return;
+                return Ok(());
             }
-            let Some(()) = at.checked_add(8 * done).and_then(|at| self.memory.exact(at, chunk)) else {
-                self.doubt(|doubts| doubts.torn += 1);
-                return;
-            };
+            at.checked_add(8 * done).and_then(|at| self.memory.exact(at, chunk)).ok_or(())?;
             for (i, word) in chunk.as_chunks::<8>().0.iter().enumerate() {
                 let word = u64::from_le_bytes(*word);
                 if word != 0 {
@@ -103,15 +101,65 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             }
             done += now;
         }
+        Ok(())
+    }
+
+    /// The same of what does not move.
+    fn fixed(&self, at: u64, count: u64, take: &mut dyn FnMut(u64, u64)) {
+        if self.words(at, 0..count, take).is_err() {
+            self.doubt(|doubts| doubts.torn += 1);
+        }
+    }
+
+    /// The items of a list.
+    fn list(&self, address: u64, take: &mut Take<'_>) {
+        let Layout { list_items, list_allocated, .. } = self.layout;
+        let size = self.word(address, 16).min(self.word(address, list_allocated));
+        if size > WORDS as u64 {
+            return self.long_list(address, take);
+        }
+        self.items(self.word(address, list_items), size, take);
+    }
+
+    /// One that grows moves its items, and a long one takes longer to go through than they stay. What was where they were is
+    /// not theirs any more: each stretch counts if they are still there when it was read.
+    fn long_list(&self, address: u64, take: &mut Take<'_>) {
+        let now = || {
+            let word = |offset: u64| self.memory.now(address.wrapping_add(offset));
+            Some((word(self.layout.list_items)?, word(16)?.min(word(self.layout.list_allocated)?)))
+        };
+        let (mut done, mut moves) = (0, 0);
+        let mut words = Vec::with_capacity(WORDS);
+        let mut place = now();
+        // The most that addresses have room for.
+        while let Some((items, size)) = place.filter(|(_, size)| size >> 44 == 0 && moves < MOVES_MAX) {
+            self.memory.admit(items..items.saturating_add(8 * size));
+            words.clear();
+            let stretch = done..size.min(done + WORDS as u64);
+            if stretch.is_empty() {
+                return;
+            }
+            let is_read = self.words(items, stretch.clone(), &mut |index, word| words.push((index, word)));
+            place = now();
+            if place.is_some_and(|(moved, _)| moved != items) {
+                moves += 1;
+                continue;
+            }
+            if is_read.is_err() {
+                break;
+            }
+            done = stretch.end;
+            words.iter().for_each(|(index, word)| take(*word, Edge::Item { index: *index }, true));
+        }
+        self.doubt(|doubts| doubts.torn += 1);
     }
 
     fn items(&self, at: u64, count: u64, take: &mut Take<'_>) {
-        // The most that addresses have room for.
         if count >> 44 != 0 {
             self.doubt(|doubts| doubts.torn += 1);
             return;
         }
-        self.words(at, count, &mut |index, word| take(word, Edge::Item { index }, true));
+        self.fixed(at, count, &mut |index, word| take(word, Edge::Item { index }, true));
     }
 
     /// The fixed part of an object.
@@ -120,7 +168,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             return;
         }
         let from = from.next_multiple_of(8);
-        self.words(address.wrapping_add(from), to.saturating_sub(from) / 8, &mut |i, word| {
+        self.fixed(address.wrapping_add(from), to.saturating_sub(from) / 8, &mut |i, word| {
             let offset = from + 8 * i;
             if offset as i64 == kind.weaklistoffset {
                 return;
@@ -192,7 +240,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
     /// Values beside the keys that a class shares.
     fn split(&self, keys: &Keys, values: u64, count: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
         let mut goes_on = true;
-        self.words(values, count, &mut |i, value| {
+        self.fixed(values, count, &mut |i, value| {
             if goes_on {
                 let key = self.word(keys.entries, i * keys.stride + keys.key);
                 goes_on = key == 0 || take(key, value);
@@ -266,7 +314,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             return;
         }
         let mut key = 0;
-        self.words(table, 2 * (mask + 1), &mut |i, word| {
+        self.fixed(table, 2 * (mask + 1), &mut |i, word| {
             if i % 2 == 0 {
                 key = word;
                 // A hash of zero is not given: the member is told by the key alone.
@@ -285,7 +333,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
         while left > 0 && block != 0 {
             let now = left.min(DEQUE_BLOCK - from);
-            self.words(block.wrapping_add(8 + 8 * from), now, &mut |i, word| {
+            self.fixed(block.wrapping_add(8 + 8 * from), now, &mut |i, word| {
                 take(word, Edge::Item { index: index + i }, true);
             });
             if !self.spend(1) {
@@ -304,7 +352,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let (definition, state) = (self.word(after, 8), self.word(after, 16));
         let bytes = self.word(definition, 56);
         if definition != 0 && state != 0 && bytes <= STATE_BYTES_MAX {
-            self.words(state, bytes / 8, &mut |_, word| {
+            self.fixed(state, bytes / 8, &mut |_, word| {
                 if word & 7 == 0 {
                     take(word, Edge::Field { offset: self.layout.module_dict as u32 + 16 }, false);
                 }
@@ -360,7 +408,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
     pub(super) fn frame(&self, frame: u64, from: u64, take: &mut Take<'_>) {
         let layout = &self.layout;
         let start = frame.wrapping_sub(from);
-        self.words(frame, layout.frame_localsplus / 8, &mut |i, word| {
+        self.fixed(frame, layout.frame_localsplus / 8, &mut |i, word| {
             let offset = 8 * i;
             if offset != layout.frame_previous && layout.frame_object != Some(offset) {
                 take(self.untag(word), Edge::Field { offset: start.wrapping_add(offset) as u32 }, false);
@@ -399,7 +447,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         };
         let depth =
             depth.min(u64::from(self.memory.u32(code.wrapping_add(layout.code_stacksize)).unwrap_or(0)));
-        self.words(start, count + depth.min(LOCALS_MAX), &mut |i, word| {
+        self.fixed(start, count + depth.min(LOCALS_MAX), &mut |i, word| {
             let edge = if i < count { Edge::Local { code, index: i as u32 } } else { Edge::Temporary };
             let word = self.untag(word);
             if word & 7 == 0 && word != 0 {

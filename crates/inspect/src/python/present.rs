@@ -3,7 +3,8 @@
 //!
 //! Files are read regardless: their pages lie in the page cache mostly, and there are few of interest (names of types).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 use crate::maps::Mapping;
 use crate::memory::{Memory, PAGE, Word};
@@ -23,6 +24,8 @@ pub(super) struct Present<'m, M: Memory + ?Sized> {
     /// Stretches that are resident, in order, none overlapping.
     stretches: RefCell<Vec<(u64, u64)>>,
     cache: RefCell<Cache>,
+    /// What may be read though nothing was mapped there at first.
+    admitted: Cell<(u64, u64)>,
 }
 
 struct Cache {
@@ -45,7 +48,8 @@ impl<'m, M: Memory + ?Sized> Present<'m, M> {
             });
         }
         let cache = Cache { blocks: vec![(NONE, 0); SLOTS], bytes: vec![0; BLOCK * SLOTS] };
-        Self { under, stretches: RefCell::new(stretches), cache: RefCell::new(cache) }
+        let (stretches, cache) = (RefCell::new(stretches), RefCell::new(cache));
+        Self { under, stretches, cache, admitted: Cell::default() }
     }
 
     /// Resident bytes of memory that has no file.
@@ -56,6 +60,17 @@ impl<'m, M: Memory + ?Sized> Present<'m, M> {
     /// Forgets what was read, so that the next read sees what is there then.
     pub fn forget(&self) {
         self.cache.borrow_mut().blocks.fill((NONE, 0));
+    }
+
+    /// A number as it is now, whatever was read before.
+    pub fn now(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.direct(address, &mut bytes) == bytes.len()).then_some(u64::from_le_bytes(bytes))
+    }
+
+    /// The process has moved something to here lately, so that it is in memory: it may be read though the mappings are older.
+    pub fn admit(&self, range: Range<u64>) {
+        self.admitted.set((range.start, range.end));
     }
 
     /// Up to which address it is resident from `at` on.
@@ -87,7 +102,13 @@ impl<'m, M: Memory + ?Sized> Present<'m, M> {
 
     /// Up to which address may be read from `at` on; `None` where nothing may.
     fn readable(&self, at: u64) -> Option<u64> {
-        let mapping = self.under.mapping(at).filter(|mapping| mapping.access.read)?;
+        let Some(mapping) = self.under.mapping(at) else {
+            let (from, to) = self.admitted.get();
+            return (from..to).contains(&at).then_some(to);
+        };
+        if !mapping.access.read {
+            return None;
+        }
         if !is_anonymous(mapping) {
             return (!mapping.path.starts_with("[v")).then_some(mapping.end);
         }
@@ -224,5 +245,35 @@ mod tests {
         image.write(0x10000, &[1]);
         let present = Present::new(&image);
         assert_eq!(present.u8(0x10000), Some(1));
+    }
+
+    #[test]
+    fn what_moved_is_read_where_it_is_now() {
+        let mut image = Image::new(Word::Eight);
+        image.add(0x10000, &[7; 4096], "");
+        let hidden = Hidden(&image);
+        let present = Present::new(&hidden);
+        assert_eq!((present.u64(0x10000), present.now(0x10000)), (None, None));
+        present.admit(0x10008..0x10018);
+        assert_eq!((present.now(0x10000), present.now(0x10008)), (None, Some(0x0707_0707_0707_0707)));
+    }
+
+    /// Memory that was mapped after the mappings were read.
+    struct Hidden<'m>(&'m Image);
+
+    impl Memory for Hidden<'_> {
+        fn mappings(&self) -> &[Mapping] {
+            &[]
+        }
+
+        fn word(&self) -> Word {
+            Word::Eight
+        }
+
+        fn read(&self, address: u64, into: &mut [u8]) -> usize {
+            self.0.read(address, into)
+        }
+
+        fn resident(&self, _: u64, _: u64, _: &mut dyn FnMut(u64, u64) -> bool) {}
     }
 }
