@@ -123,7 +123,6 @@ fn is_no_leak(seen: &Seen, kinds: &[Kind]) {
 }
 
 #[test]
-#[ignore = "services at work for minutes: cargo test -p mitra-inspect --test verdicts -- --ignored"]
 fn strings_that_a_library_keeps() {
     each("native", STRINGS, |seen| is_native(seen, "GET /api/v#/orders/"));
     each("native-client", STRINGS, |seen| {
@@ -134,39 +133,33 @@ fn strings_that_a_library_keeps() {
 }
 
 #[test]
-#[ignore = "services at work for minutes: cargo test -p mitra-inspect --test verdicts -- --ignored"]
 fn a_dict_that_is_never_cleaned() {
     each("dict", OBJECTS, |seen| is_managed(seen, "leaks.Session", "leaks.SESSIONS"));
 }
 
 #[test]
-#[ignore = "services at work for minutes: cargo test -p mitra-inspect --test verdicts -- --ignored"]
 fn cycles_with_finalizers() {
     each("cycle", OBJECTS, |seen| is_managed(seen, "leaks.Connection", "nothing but each other"));
 }
 
 #[test]
-#[ignore = "services at work for minutes: cargo test -p mitra-inspect --test verdicts -- --ignored"]
 fn caches_without_a_bound() {
     each("cache", OBJECTS, |seen| is_managed(seen, "leaks.Quote", "leaks.quote"));
     each("cache-object", OBJECTS, |seen| is_managed(seen, "leaks.Quote", "leaks.STORE.items"));
 }
 
 #[test]
-#[ignore = "services at work for minutes: cargo test -p mitra-inspect --test verdicts -- --ignored"]
 fn tasks_that_nobody_waits_for() {
     each("tasks", OBJECTS, |seen| is_managed(seen, "_asyncio.Task", "leaks.BACKGROUND"));
     each("timers", OBJECTS, |seen| is_managed(seen, "_asyncio.Task", "_scheduled"));
 }
 
 #[test]
-#[ignore = "services at work for minutes: cargo test -p mitra-inspect --test verdicts -- --ignored"]
 fn closures_that_are_registered_for_ever() {
     each("closures", OBJECTS, |seen| is_managed(seen, "function", "leaks.HANDLERS"));
 }
 
 #[test]
-#[ignore = "services at work for minutes: cargo test -p mitra-inspect --test verdicts -- --ignored"]
 fn references_that_are_never_given_back() {
     each("reference", OBJECTS, |seen| {
         is_managed(seen, "leaks.Order", "something outside of the interpreter")
@@ -174,7 +167,6 @@ fn references_that_are_never_given_back() {
 }
 
 #[test]
-#[ignore = "services at work for minutes: cargo test -p mitra-inspect --test verdicts -- --ignored"]
 fn what_only_looks_like_a_leak() {
     each("idle", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp]));
     each("lru", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));
