@@ -2,10 +2,11 @@
 """What a process feels of being looked into: its latency and its heartbeat during looks and without, in turns.
 
 `notice.c` is a service with a heap of small strings that answers requests at a steady rate and beats every millisecond. In turns,
-without, with, with, without, `mitra inspect heap PID` runs again and again beside it, on the other CPU. A block of four turns gives a
-ratio of the 99th percentile; printed are the median over the blocks, the middle 95 % of the medians of resampled blocks, and
-the longest gap between two beats of each side: whoever stopped the process would show there. A turn from which a hypervisor took CPU
-time is done again. Needs only the standard library, a C compiler, and to be root.
+`mitra inspect heap PID` runs again and again beside it, on the other CPU; something else does that reads as much memory, of its own;
+and nothing does. A block has each of these twice, the second time in reverse order, and gives ratios of the 99th percentile;
+printed are the median over the blocks, the middle 95 % of the medians of resampled blocks, and the longest gap between two beats of
+each side: whoever stopped the process would show there. A turn from which a hypervisor took CPU time is done again. Needs only the
+standard library, a C compiler, and to be root.
 """
 
 import argparse
@@ -35,20 +36,36 @@ class Service:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         said = [float(word) for word in self.process.stdout.readline().split()]
-        return {"p99": said[2], "beat_p99": said[5], "beat_max": said[6]}
+        return {"p50": said[1], "p99": said[2], "beat_p99": said[5], "beat_max": said[6]}
 
 
-def watched(service, seconds, argv):
-    """One turn, in which looks run one after the other, or none."""
+ALONE, LOOKED_AT, BESIDE = "without", "with looks", "beside other work"
+
+
+def looked_at(service, seconds, argv):
+    """One turn, in which looks run one after the other."""
     service.turn()
     until, looks = time.monotonic() + seconds, 0
-    while (left := until - time.monotonic()) > 0:
-        if argv is None:
-            time.sleep(left)
-        else:
-            subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, preexec_fn=observer.on_cpu(observer.CLIENT_CPU))
-            looks += 1
+    while time.monotonic() < until:
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, preexec_fn=observer.on_cpu(observer.CLIENT_CPU))
+        looks += 1
     return service.turn() | {"looks": looks}
+
+
+def beside(service, seconds, argv):
+    """One turn beside work that has nothing to do with it, or none."""
+    process = None
+    if argv:
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, preexec_fn=observer.on_cpu(observer.CLIENT_CPU))
+        assert process.stdout.readline().strip() == "ready"
+    try:
+        service.turn()
+        time.sleep(seconds)
+        return service.turn() | {"looks": 0}
+    finally:
+        if process:
+            process.kill()
+            process.wait()
 
 
 def main():
@@ -57,7 +74,7 @@ def main():
     parser.add_argument("--megabytes", type=int, default=1000, help="of the heap")
     parser.add_argument("--rate", type=int, default=5000, help="requests a second")
     parser.add_argument("--seconds", type=float, default=4, help="of one turn at least")
-    parser.add_argument("--blocks", type=int, default=10, help="of four turns each")
+    parser.add_argument("--blocks", type=int, default=10, help="of six turns each")
     args = parser.parse_args()
     if os.geteuid() != 0 or observer.SERVER_CPU == observer.CLIENT_CPU:
         sys.exit("look: needs root and two CPUs")
@@ -68,33 +85,41 @@ def main():
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-pthread", "-o", program, source], check=True)
         service = Service(program, args.megabytes, args.rate)
         look = [args.mitra, "inspect", "heap", str(service.process.pid)]
-        ratios, beats, longest, left_out, looks = [], [], {True: 0.0, False: 0.0}, 0, 0
+        other = [program, "beside", str(args.megabytes)]
+        sides = {
+            ALONE: lambda seconds: beside(service, seconds, None),
+            LOOKED_AT: lambda seconds: looked_at(service, seconds, look),
+            BESIDE: lambda seconds: beside(service, seconds, other),
+        }
+        blocks, left_out = [], 0
         try:
             for _ in range(args.blocks):
-                sides = {True: [], False: []}
+                block = {side: [] for side in sides}
                 try:
-                    for side in (False, True, True, False):
-                        run = lambda seconds, side=side: watched(service, seconds, look if side else None)
-                        sides[side].append(observer.undisturbed(run, args.seconds))
+                    for side in [*sides, *reversed(sides)]:
+                        block[side].append(observer.undisturbed(sides[side], args.seconds))
+                    blocks.append(block)
                 except observer.Disturbed:
                     left_out += 1
-                    continue
-                mean = lambda side, what: statistics.mean(turn[what] for turn in sides[side])
-                ratios.append(mean(True, "p99") / mean(False, "p99"))
-                beats.append(mean(True, "beat_p99") / mean(False, "beat_p99"))
-                looks += sum(turn["looks"] for turn in sides[True])
-                for side in sides:
-                    longest[side] = max([longest[side], *(turn["beat_max"] for turn in sides[side])])
         finally:
             service.process.kill()
-    if not ratios:
+    if not blocks:
         sys.exit("look: every block was disturbed")
-    print(f"{args.megabytes} MB of heap, {args.rate} requests/s, {len(ratios)} blocks ({left_out} disturbed), {looks} looks")
-    for name, values in (("p99 of the requests", ratios), ("p99 of the heartbeat", beats)):
-        median, low, high = observer.with_range(values, dice)
-        verdict = "kept" if high <= GOAL else "kept, not sure" if median <= GOAL else "MISSED"
-        print(f"{name:<22} {median:.4f} [{low:.4f} {high:.4f}] {verdict}")
-    print(f"longest beat late by   {longest[True] / 1e3:.2f} ms with looks, {longest[False] / 1e3:.2f} ms without")
+    turns = {side: [turn for block in blocks for turn in block[side]] for side in sides}
+    looks = sum(turn["looks"] for turn in turns[LOOKED_AT])
+    print(f"{args.megabytes} MB of heap, {args.rate} requests/s, {len(blocks)} blocks ({left_out} disturbed), {looks} looks")
+    print(f"{'':<22} {'p50':>8} {'p99':>8} {'beat p99':>9} {'longest':>9}  us, medians of the turns; the longest of all")
+    for side, of in turns.items():
+        p50, p99, beat = (statistics.median(turn[what] for turn in of) for what in ("p50", "p99", "beat_p99"))
+        print(f"{side:<22} {p50:8.1f} {p99:8.1f} {beat:9.1f} {max(turn['beat_max'] for turn in of):9.1f}")
+    mean = lambda block, side, what: statistics.mean(turn[what] for turn in block[side])
+    for what, name in (("p99", "requests"), ("beat_p99", "heartbeat")):
+        for side, other in ((LOOKED_AT, ALONE), (BESIDE, ALONE), (LOOKED_AT, BESIDE)):
+            ratios = [mean(block, side, what) / mean(block, other, what) for block in blocks]
+            median, low, high = observer.with_range(ratios, dice)
+            verdict = "kept" if high <= GOAL else "kept, not sure" if median <= GOAL else "MISSED"
+            verdict = verdict if (side, other) == (LOOKED_AT, ALONE) else ""
+            print(f"p99 of the {name:<9}, {side} / {other}: {median:.4f} [{low:.4f} {high:.4f}] {verdict}")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,18 @@ fn start(interpreter: &Path, script: &str, args: &[&str]) -> Running {
     Running { child, _stdin: stdin, line }
 }
 
+/// Waits until it sleeps: after its line it frees what it made the line of.
+fn settled(running: &Running) {
+    let stat = format!("/proc/{}/stat", running.child.id());
+    let sleeps = || {
+        let text = std::fs::read_to_string(&stat).unwrap();
+        text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    };
+    while !sleeps() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 fn interpreter(version: &str) -> Option<PathBuf> {
     let path = match version {
         "debian" => PathBuf::from("/usr/bin/python3"),
@@ -84,6 +96,7 @@ fn is_near(found: u64, truth: u64, share: f64, few: u64) -> bool {
 fn compare(version: &str) {
     let Some(interpreter) = interpreter(version) else { return };
     let running = start(&interpreter, "population.py", &[]);
+    settled(&running);
     let truth: Truth = serde_json::from_str(&running.line).unwrap();
     let target = Target::open(running.child.id()).unwrap();
     let mut heap = python::open(&target).unwrap();

@@ -117,7 +117,8 @@ fn save(args: &InspectHeapArgs, look: &Look) -> Result<()> {
     Ok(())
 }
 
-/// Looks again each time after a while. Whoever did not say how often ends it with Ctrl-C, and that is its end. The first look is kept, so that growth is told since the beginning.
+/// Looks again each time after a while. Whoever did not say how often ends it with Ctrl-C, and that is its end. The first look is
+/// kept, so that growth is told since the beginning.
 fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &Style) -> Result<()> {
     if every.is_zero() {
         return Err(usage("--watch wants a length of time, as 10m"));
