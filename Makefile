@@ -131,6 +131,10 @@ bench-census: ## how fast the strings of a heap of 4 GiB are counted, beside str
 	TMPDIR=$(CARGO_TARGET_DIR)/bench tools/bench/census.py --mib $(or $(MIB),4096) \
 		--census $(CARGO_TARGET_DIR)/release/examples/census
 
+.PHONY: bench-look
+bench-look: build ## what a service notices of being looked into, beside what it notices of any busy neighbour: BLOCKS=10
+	tools/bench/look.py --mitra $(MITRA) --blocks $(or $(BLOCKS),10)
+
 .PHONY: docs
 docs: ## write docs/ anew from the tables in the code
 	tools/check-docs.sh --write
