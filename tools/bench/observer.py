@@ -4,10 +4,12 @@
 Workloads that feel what an observer takes: small reads from the page cache, a key-value store, a web server at its limit
 and far below it, a build, and two processes that do nothing but wake each other. Each runs in blocks of four short turns, without, with,
 with, without, so that a drift of the machine hits both sides alike; servers and their clients have a CPU of their own,
-so that where the scheduler happens to put them is no part of the result. A block gives two ratios, of the throughput
-and of the 99th percentile; printed are their medians over all blocks, and how far the median itself may be off: the
-middle 95 % of the medians of resampled blocks. A turn in which a hypervisor took CPU time away from this machine says nothing of
-the recorder: it is done again, whichever side it is of, and after some tries its block is left out and counted.
+so that where the scheduler happens to put them is no part of the result. A turn is several runs of a second: the recorder works once
+in each second, so that each run with it has its share, and the median over them is that of a second in which nobody else came
+between, which one long run would average in. A block gives two ratios, of the throughput and of the 99th percentile; printed are
+their medians over all blocks, and how far the median itself may be off: the middle 95 % of the medians of resampled blocks. A run
+in which a hypervisor took CPU time away from this machine says nothing of the recorder: it is done again, whichever side it is of,
+and after some tries its block is left out and counted.
 
 Measured is what is always on: the recorder arms no probes by itself meanwhile, which it would do for some seconds at the
 sight of a server that is busy in the kernel. With `--capture KIND` the other side is the recorder with that probe armed,
@@ -39,10 +41,12 @@ SETTLE_S = 1.0
 # A probe that is armed by hand is ready so long after its start; the recorder says when it is.
 ARM_S = 3.0
 READY_S_MAX = 20.0
-# All the time that the slowest hundredth of requests has is a hundredth of one CPU's: a turn from which as much was stolen has
+# All the time that the slowest hundredth of requests has is a hundredth of one CPU's: a run from which as much was stolen has
 # another 99th percentile for that alone.
 STOLEN_MAX = 0.01
 TRIES = 6
+# Runs of a turn.
+RUNS = 5
 RESAMPLES = 2000
 # What is to be kept: at most this much less throughput, and this much more at the 99th percentile.
 GOALS = {"throughput": 0.99, "p99": 1.02}
@@ -53,7 +57,7 @@ BUILD_FUNCTIONS = 60
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Of one turn: work done per second, and the 99th percentile in microseconds where the work has one."""
+    """Of one run: work done per second, and the 99th percentile in microseconds where the work has one."""
 
     throughput: float
     p99_us: float | None = None
@@ -267,7 +271,7 @@ def recording(mitra, capture, seconds):
         programs = [ready(scratch, [mitra, "record", "--no-arm", "--archive", archive])]
         try:
             if capture:
-                longest = int(2 * TRIES * seconds + ARM_S + 30)
+                longest = int(2 * RUNS * TRIES * seconds + ARM_S + 30)
                 argv = [mitra, "capture", capture, "--seconds", str(longest), "--archive", archive]
                 programs.append(machine.Program(argv, subprocess.DEVNULL))
                 time.sleep(ARM_S)
@@ -305,7 +309,7 @@ def turns(run, seconds, recorder, count):
     """`count` turns under one recorder."""
     with recorder() if recorder else contextlib.nullcontext():
         time.sleep(0.5)
-        return [undisturbed(run, seconds) for _ in range(count)]
+        return [undisturbed(run, seconds) for _ in range(count * RUNS)]
 
 
 def blocks(run, count, seconds, without, recorder):
@@ -319,10 +323,10 @@ def blocks(run, count, seconds, without, recorder):
         except Disturbed:
             left_out += 1
             continue
-        mean = lambda side, of: statistics.mean(of(r) for r in sides[side])
-        ratios["throughput"].append(mean(True, lambda r: r.throughput) / mean(False, lambda r: r.throughput))
+        usual = lambda side, of: statistics.median(of(r) for r in sides[side])
+        ratios["throughput"].append(usual(True, lambda r: r.throughput) / usual(False, lambda r: r.throughput))
         if sides[True][0].p99_us is not None:
-            ratios["p99"].append(mean(True, lambda r: r.p99_us) / mean(False, lambda r: r.p99_us))
+            ratios["p99"].append(usual(True, lambda r: r.p99_us) / usual(False, lambda r: r.p99_us))
     return ratios, left_out
 
 
@@ -345,7 +349,7 @@ def cell(ratios, goal, worse_is_less, dice):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mitra", required=True)
-    parser.add_argument("--seconds", type=float, default=2, help="of one turn")
+    parser.add_argument("--seconds", type=float, default=1, help="of one run")
     parser.add_argument("--blocks", type=int, default=12, help="of four turns each")
     parser.add_argument("--only", action="append", default=[], help="workloads whose name has this in it")
     parser.add_argument("--capture", help="arm this probe too, and compare with the recorder alone")
@@ -355,7 +359,7 @@ def main():
         sys.exit("observer: needs root: without it there is no probe whose cost could be measured")
     dice, rows = random.Random(1), []
     side = f"capture {args.capture} beside the recorder" if args.capture else "the recorder"
-    print(f"With {side}, as a share of without; [the middle 95 %]; {args.blocks} blocks of four turns of {args.seconds:g} s")
+    print(f"With {side}, as a share of without; [the middle 95 %]; {args.blocks} blocks of four turns of {RUNS} runs of {args.seconds:g} s")
     alone = lambda: recording(args.mitra, None, args.seconds)
     observed = lambda: recording(args.mitra, args.capture, args.seconds)
     for workload in WORKLOADS:

@@ -161,8 +161,21 @@ fn what_is_read_is_what_the_vm_says() {
     let vm = start(&["-sname", &name], &environment, program);
     pause(2.5);
     let options = Options { seconds: 0.1, ..Options::default() };
-    let read = look(vm.0.id(), &options);
-    let asked = look(vm.0.id(), &Options { ask_runtime: true, ..options });
+    // What it touches between two looks cannot be compared; on a busy machine it may not be done with its load.
+    let mut seen = None;
+    for _ in 0..10 {
+        let read = look(vm.0.id(), &options);
+        let asked = look(vm.0.id(), &Options { ask_runtime: true, ..options });
+        let (compared, single) = compare(&read, &asked);
+        let is_enough = 2 * compared > asked.allocators.len() && single >= 20;
+        let is_last = is_enough || asked.source != Some(erlang::Source::Asked);
+        seen = Some((read, asked, is_enough));
+        if is_last {
+            break;
+        }
+        pause(1.0);
+    }
+    let (read, asked, is_enough) = seen.unwrap();
     drop(vm);
     // It ends only when it knows that no node is left.
     for _ in 0..50 {
@@ -183,6 +196,12 @@ fn what_is_read_is_what_the_vm_says() {
     }
     assert!(asked.memory.unwrap().total_bytes.unwrap() > 10 << 20);
     assert!(asked.release.is_some() && asked.cache.is_some());
+    assert!(is_enough);
+}
+
+/// How many instances of allocators are the same in both, which all have to be that were not used meanwhile, and how many carriers of single
+/// blocks these have.
+fn compare(read: &ErlangHeap, asked: &ErlangHeap) -> (usize, u64) {
     let (mut compared, mut single) = (0, 0);
     for said in &asked.allocators {
         let read =
@@ -210,5 +229,5 @@ fn what_is_read_is_what_the_vm_says() {
         "{compared} instances of {} are the same, with {single} carriers of single blocks",
         asked.allocators.len()
     );
-    assert!(2 * compared > asked.allocators.len() && single >= 20);
+    (compared, single)
 }

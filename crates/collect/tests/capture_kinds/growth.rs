@@ -121,8 +121,13 @@ impl Seen {
         assert!(near(ours_came, came), "{tag}: {ours_came} pages came, not {came}");
         assert!(near(ours_there, there), "{tag}: {ours_there} pages are there, not {there}");
         let grew = self.sum("grew by");
-        // Of what changes meanwhile on another CPU the kernel may tell a page late.
-        assert!((grew - self.grew).abs() <= 2.0, "grew by {grew} pages, {} by the kernel", self.grew);
+        // Each CPU may keep a batch of at least 32 pages to itself that the kernel does not tell yet (lib/percpu_counter.c).
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        assert!(
+            (grew - self.grew).abs() <= cpus * f64::max(32.0, 2.0 * cpus),
+            "grew by {grew} pages, {} by the kernel",
+            self.grew
+        );
     }
 }
 
