@@ -3,8 +3,8 @@
 
 `notice.c` is a service with a heap of small strings that answers requests at a steady rate and beats every millisecond. In turns,
 `mitra inspect heap PID` runs again and again beside it, on the other CPU; something else does that reads as much memory, of its own;
-and nothing does. A block has each of these twice, the second time in reverse order, and gives ratios of the 99th percentile;
-printed are the median over the blocks, the middle 95 % of the medians of resampled blocks, and the longest gap between two beats of
+and nothing does. A block has each of these twice, the second time in reverse order, and gives ratios of the 99th percentile of a
+second, the median of its seconds; printed are the median over the blocks, the middle 95 % of the medians of resampled blocks, and the longest gap between two beats of
 each side: whoever stopped the process would show there. A turn from which a hypervisor took CPU time is done again. Needs only the
 standard library, a C compiler, and to be root.
 """
@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import observer
@@ -42,14 +43,33 @@ class Service:
 ALONE, LOOKED_AT, BESIDE = "without", "with looks", "beside other work"
 
 
-def looked_at(service, seconds, argv):
-    """One turn, in which looks run one after the other."""
+def seconds_of(service, seconds):
+    """What the service says of each second."""
     service.turn()
-    until, looks = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
-        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, preexec_fn=observer.on_cpu(observer.CLIENT_CPU))
-        looks += 1
-    return service.turn() | {"looks": looks}
+    said = []
+    for _ in range(seconds):
+        time.sleep(1)
+        said.append(service.turn())
+    return said
+
+
+def looked_at(service, seconds, argv):
+    """One turn, in which looks run one after the other; and how many."""
+    ended, looks = threading.Event(), []
+
+    def look():
+        while not ended.is_set():
+            looks.append(subprocess.run(argv, stdout=subprocess.DEVNULL, preexec_fn=observer.on_cpu(observer.CLIENT_CPU)).returncode)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        said = seconds_of(service, seconds)
+    finally:
+        ended.set()
+        looking.join()
+    assert not any(looks), "a look failed"
+    return said, len(looks)
 
 
 def beside(service, seconds, argv):
@@ -59,9 +79,7 @@ def beside(service, seconds, argv):
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, preexec_fn=observer.on_cpu(observer.CLIENT_CPU))
         assert process.stdout.readline().strip() == "ready"
     try:
-        service.turn()
-        time.sleep(seconds)
-        return service.turn() | {"looks": 0}
+        return seconds_of(service, seconds), 0
     finally:
         if process:
             process.kill()
@@ -73,7 +91,7 @@ def main():
     parser.add_argument("--mitra", required=True)
     parser.add_argument("--megabytes", type=int, default=1000, help="of the heap")
     parser.add_argument("--rate", type=int, default=5000, help="requests a second")
-    parser.add_argument("--seconds", type=float, default=4, help="of one turn at least")
+    parser.add_argument("--seconds", type=int, default=4, help="of one turn")
     parser.add_argument("--blocks", type=int, default=10, help="of six turns each")
     args = parser.parse_args()
     if os.geteuid() != 0 or observer.SERVER_CPU == observer.CLIENT_CPU:
@@ -91,13 +109,15 @@ def main():
             LOOKED_AT: lambda seconds: looked_at(service, seconds, look),
             BESIDE: lambda seconds: beside(service, seconds, other),
         }
-        blocks, left_out = [], 0
+        blocks, left_out, looks = [], 0, 0
         try:
             for _ in range(args.blocks):
                 block = {side: [] for side in sides}
                 try:
                     for side in [*sides, *reversed(sides)]:
-                        block[side].append(observer.undisturbed(sides[side], args.seconds))
+                        said, count = observer.undisturbed(sides[side], args.seconds)
+                        block[side] += said
+                        looks += count
                     blocks.append(block)
                 except observer.Disturbed:
                     left_out += 1
@@ -105,17 +125,16 @@ def main():
             service.process.kill()
     if not blocks:
         sys.exit("look: every block was disturbed")
-    turns = {side: [turn for block in blocks for turn in block[side]] for side in sides}
-    looks = sum(turn["looks"] for turn in turns[LOOKED_AT])
+    every = {side: [second for block in blocks for second in block[side]] for side in sides}
     print(f"{args.megabytes} MB of heap, {args.rate} requests/s, {len(blocks)} blocks ({left_out} disturbed), {looks} looks")
-    print(f"{'':<22} {'p50':>8} {'p99':>8} {'beat p99':>9} {'longest':>9}  us, medians of the turns; the longest of all")
-    for side, of in turns.items():
-        p50, p99, beat = (statistics.median(turn[what] for turn in of) for what in ("p50", "p99", "beat_p99"))
-        print(f"{side:<22} {p50:8.1f} {p99:8.1f} {beat:9.1f} {max(turn['beat_max'] for turn in of):9.1f}")
-    mean = lambda block, side, what: statistics.mean(turn[what] for turn in block[side])
+    print(f"{'':<22} {'p50':>8} {'p99':>8} {'beat p99':>9} {'longest':>9}  us, medians of the seconds; the longest of all")
+    for side, of in every.items():
+        p50, p99, beat = (statistics.median(second[what] for second in of) for what in ("p50", "p99", "beat_p99"))
+        print(f"{side:<22} {p50:8.1f} {p99:8.1f} {beat:9.1f} {max(second['beat_max'] for second in of):9.1f}")
+    usual = lambda block, side, what: statistics.median(second[what] for second in block[side])
     for what, name in (("p99", "requests"), ("beat_p99", "heartbeat")):
         for side, other in ((LOOKED_AT, ALONE), (BESIDE, ALONE), (LOOKED_AT, BESIDE)):
-            ratios = [mean(block, side, what) / mean(block, other, what) for block in blocks]
+            ratios = [usual(block, side, what) / usual(block, other, what) for block in blocks]
             median, low, high = observer.with_range(ratios, dice)
             verdict = "kept" if high <= GOAL else "kept, not sure" if median <= GOAL else "MISSED"
             verdict = verdict if (side, other) == (LOOKED_AT, ALONE) else ""
