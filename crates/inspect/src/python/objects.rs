@@ -136,7 +136,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             self.memory.admit(items..items.saturating_add(8 * size));
             words.clear();
             let stretch = done..size.min(done + WORDS as u64);
-            if stretch.is_empty() {
+            // The words of it are counted where they are read.
+            if stretch.is_empty() || !self.spend(0) {
                 return;
             }
             let is_read = self.words(items, stretch.clone(), &mut |index, word| words.push((index, word)));
