@@ -231,8 +231,9 @@ fn the_time_is_bounded_and_what_was_left_out_is_said() {
 fn a_composition_is_saved_and_read() {
     let target = Target::open(std::process::id()).unwrap();
     let mut cheap = look(&target, &Options::default()).unwrap();
-    // The last digits of any other number may be lost in JSON.
+    // The last digits of any other number of seconds may be lost in JSON.
     cheap.wall_s = 0.25;
+    cheap.smaps = SmapsTime { estimated_s: Some(0.5), longest_s: Some(0.125), took_s: None };
     let text = serde_json::to_string(&cheap).unwrap();
     assert_eq!(serde_json::from_str::<Composition>(&text).unwrap(), cheap);
 }
