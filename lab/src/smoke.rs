@@ -105,7 +105,7 @@ fn conclude(all: &[(Vec<Piece>, Standing)], dir: &Path) -> bool {
             Standing::Unmade(why) => println!("{name} could not be made here: {why}"),
             Standing::Wrong(times, what) => {
                 any_wrong |= *times >= WRONG_MAX;
-                println!("{name} was told wrongly, {times} of {TRIES} times: {what}");
+                println!("{name} was told wrongly {times} times: {what}");
             }
         }
     }

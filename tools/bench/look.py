@@ -12,6 +12,7 @@ standard library, a C compiler, and to be root.
 import argparse
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -96,7 +97,7 @@ def main():
     args = parser.parse_args()
     if os.geteuid() != 0 or observer.SERVER_CPU == observer.CLIENT_CPU:
         sys.exit("look: needs root and two CPUs")
-    dice = __import__("random").Random(1)
+    dice = random.Random(1)
     with tempfile.TemporaryDirectory(prefix="mitra-look-") as scratch:
         program = pathlib.Path(scratch) / "notice"
         source = pathlib.Path(__file__).with_name("notice.c")

@@ -149,9 +149,7 @@ impl Target {
     pub fn pages(&self, start: u64, end: u64) -> Option<Pages> {
         self.pagemap.as_ref()?.count(start, end).ok()
     }
-}
 
-impl Target {
     /// As much as there is without a gap, by the id of the process; nothing where that is not allowed, or no longer the same
     /// process.
     fn read_much(&self, address: u64, into: &mut [u8]) -> usize {
