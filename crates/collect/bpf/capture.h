@@ -57,18 +57,33 @@ static __always_inline struct capture_counts *my_counts(void)
 }
 
 /*
- * The first thing that every program asks: counts the run; false once the time is over. User space ends a
- * capture, but it may have been stopped (Ctrl-Z), and nobody would. The clock, which costs more than all
- * the rest of a run that finds nothing to do, is read once in a tick.
+ * Open from when all programs are attached until the first is detached, which takes its time for each of
+ * them, much of it on a machine in trouble: what one of them saw alone would be taken for something else.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} gate SEC(".maps");
+
+/*
+ * The first thing that every program asks: counts the run; false before the beginning and once the time is
+ * over. User space ends a capture, but it may have been stopped (Ctrl-Z), and nobody would. The clock,
+ * which costs more than all the rest of a run that finds nothing to do, is read once in a tick.
  */
 static __always_inline bool goes_on(void)
 {
 	struct capture_counts *c = my_counts();
 	__u64 tick = bpf_jiffies64();
+	__u32 first = 0;
+	__u64 *is_open = bpf_map_lookup_elem(&gate, &first);
 
-	if (!c)
+	if (!c || !is_open)
 		return false;
 	c->runs += 1;
+	if (!*is_open)
+		return false;
 	if (c->looked != tick) {
 		c->looked = tick;
 		c->is_over = bpf_ktime_get_ns() >= config.until_ns;

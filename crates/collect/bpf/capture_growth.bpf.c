@@ -110,11 +110,7 @@ struct {
 struct growth_all {
 	__u64 mm; /* the memory of the process */
 	__s64 count; /* the sum when anybody looked at it last */
-	/* Set by user space once all programs are attached: what one of them saw before would be taken for
-	 * the beginning by the others. */
-	__u64 is_on;
 };
-_Static_assert(sizeof(struct growth_all) == 24, "twin: src/capture/kinds/growth/twins.rs");
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -206,14 +202,10 @@ static __always_inline bool is_of_process(void)
 static __always_inline int fault(__u64 address)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
-	struct growth_all *all;
 	__u32 first = 0;
 	__u64 *at;
 
 	if (!goes_on() || !is_of_process())
-		return 0;
-	all = bpf_map_lookup_elem(&growth_alls, &first);
-	if (!all || !all->is_on)
 		return 0;
 	at = bpf_map_lookup_elem(&growth_faults, &tid);
 	if (at)
@@ -224,8 +216,9 @@ static __always_inline int fault(__u64 address)
 		struct task_struct *task = bpf_get_current_task_btf();
 		struct mm_struct *mm = task->mm;
 		struct growth_cpu *cpu = bpf_map_lookup_elem(&growth_cpus, &first);
+		struct growth_all *all = bpf_map_lookup_elem(&growth_alls, &first);
 
-		if (mm && cpu)
+		if (mm && cpu && all)
 			begin(cpu, all, mm);
 	}
 	return 0;
@@ -351,8 +344,6 @@ static __always_inline bool is_ours(struct growth_all *all, struct mm_struct *mm
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (!all->is_on)
-		return false;
 	return is_own ? (__u64)task->mm == (__u64)mm : all->mm == (__u64)mm;
 }
 

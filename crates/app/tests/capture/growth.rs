@@ -85,6 +85,17 @@ fn by_frame(captured: &Captured, is_it: impl Fn(&str) -> bool) -> [f64; 2] {
     [stacks().map(|stack| stack.weight).sum(), stacks().map(|stack| stack.beside).sum()]
 }
 
+/// What is there of stacks that have no such frame: the first ones teach how to follow the others, which takes as long as
+/// whoever reads them waits for a CPU. It has to be the small part of `grew`.
+fn unfollowed(captured: &Captured, is_followed: impl Fn(&str) -> bool, grew: f64) -> f64 {
+    let profile = captured.profile.as_ref().unwrap();
+    let unfollowed = profile.stacks.iter().filter(|stack| !profile.frames(stack).any(&is_followed));
+    let bytes = unfollowed.map(|stack| stack.weight).sum();
+    println!("not followed: {bytes} of {grew}");
+    assert!(bytes <= 0.25 * grew, "{bytes} of {grew} in stacks that were not followed");
+    bytes
+}
+
 fn table<'a>(captured: &'a Captured, name: &str) -> &'a CaptureTable {
     captured.tables.iter().find(|table| table.name == name).unwrap()
 }
@@ -128,10 +139,17 @@ fn who_makes_a_process_grow_is_told_from_who_gets_and_returns_memory() {
     println!(
         "leak_here {leak} of {truth}, thread {in_thread} of {truth_in_thread}, churn {churn} of {churned}, grew by {grew}"
     );
+    let unfollowed =
+        unfollowed(&captured, |frame| ["leak_here", "leak_in_thread", "churn"].contains(&frame), grew);
     for (bytes, truth) in [(leak, truth), (in_thread, truth_in_thread)] {
-        assert!((bytes - truth).abs() <= 0.05 * truth, "{bytes} bytes, it leaked {truth}");
+        assert!(bytes <= 1.05 * truth, "{bytes} bytes, it leaked {truth}");
+        assert!(bytes + unfollowed >= 0.95 * truth, "{bytes} bytes, it leaked {truth}");
     }
-    assert!((leak + in_thread + churn - grew).abs() <= 0.05 * grew, "{leak} and {in_thread} of {grew}");
+    assert!(
+        (leak + in_thread + churn + unfollowed - grew).abs() <= 0.05 * grew,
+        "{leak} and {in_thread} of {grew}"
+    );
+    assert_eq!(sum(&captured, "of the stacks: not known"), 0.0, "memory of whose faults nobody knows");
     // At most the buffer that it has in the end.
     assert!(churned > 2.0 * leak && churn <= f64::from(1 << 20), "churn has {churn} bytes of {churned}");
 
@@ -180,7 +198,8 @@ fn a_function_of_python_that_leaks_has_a_name() {
     let grew = sum(&captured, "grew by");
     println!("leak_of_python {leak}, from the beginning {deep}, of {grew}: {:?}", captured.notes);
     _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
-    assert!(leak >= 0.9 * grew && deep >= 0.9 * grew, "{leak} and {deep} of {grew}");
+    let followed = grew - unfollowed(&captured, |frame| frame.starts_with("py::"), grew);
+    assert!(leak >= 0.9 * followed && deep >= 0.9 * followed, "{leak} and {deep} of {followed}");
 }
 
 /// Each keeps the calls of its functions in another way. None of them was started for it.
@@ -214,7 +233,11 @@ fn functions_of_python_are_shown_without_its_help() {
             "{version}: leak_of_python {leak}, from the beginning {deep}, of {grew}: {:?}",
             captured.notes
         );
-        assert!(leak >= 0.9 * grew && deep >= 0.9 * grew, "{version}: {leak} and {deep} of {grew}");
+        let followed = grew - unfollowed(&captured, |frame| frame.starts_with("py::"), grew);
+        assert!(
+            leak >= 0.9 * followed && deep >= 0.9 * followed,
+            "{version}: {leak} and {deep} of {followed}"
+        );
     }
 }
 

@@ -233,6 +233,7 @@ fn arm(
                 .to_owned(),
         );
     }
+    loaded.begin()?;
     let goes_on_ns = config.until_ns.saturating_sub(u64::try_from(header.since_mono).unwrap_or(0));
     Ok(Armed {
         header,
@@ -330,7 +331,7 @@ impl Armed {
             );
         }
         if let Some(loaded) = &mut self.loaded {
-            loaded.links.clear();
+            loaded.end();
         }
         // What ran between the last look and now counts as well.
         _ = self.measure();

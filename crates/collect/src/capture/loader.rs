@@ -127,10 +127,12 @@ pub(super) struct Loader<'a> {
 
 /// What remains of a loader once everything is attached.
 pub(super) struct Loaded {
-    pub(super) links: Vec<Link>,
+    links: Vec<Link>,
     pub(super) programs: Vec<OwnedFd>,
     pub(super) notes: Vec<String>,
     counts: Option<MapReader<u32, Counts>>,
+    /// What the programs ask first (bpf/capture.h).
+    gate: Option<MapReader<u32, u64>>,
 }
 
 impl<'a> Loader<'a> {
@@ -265,12 +267,29 @@ impl<'a> Loader<'a> {
     }
 
     pub(super) fn into_loaded(self) -> Result<Loaded, AnyError> {
-        let counts = if self.object.is_some() { Some(self.percpu_map("counts")?) } else { None };
-        Ok(Loaded { links: self.links, programs: self.programs, notes: self.notes, counts })
+        let (counts, gate) = match self.object {
+            Some(_) => (Some(self.percpu_map("counts")?), Some(self.map("gate")?)),
+            None => (None, None),
+        };
+        Ok(Loaded { links: self.links, programs: self.programs, notes: self.notes, counts, gate })
     }
 }
 
 impl Loaded {
+    /// All programs begin at once.
+    pub(super) fn begin(&self) -> std::io::Result<()> {
+        self.gate.as_ref().map_or(Ok(()), |gate| gate.store(&0, &1))
+    }
+
+    /// All programs end at once, and are detached then.
+    pub(super) fn end(&mut self) {
+        if let Some(gate) = &self.gate {
+            // A value of an array can always be written. Were it not, they would end one after the other.
+            _ = gate.store(&0, &0);
+        }
+        self.links.clear();
+    }
+
     /// What the programs counted so far.
     pub(super) fn counts(&mut self) -> Result<Counts, AnyError> {
         let mut sum = Counts::default();

@@ -49,7 +49,7 @@ use crate::capture::loader::{Config, Loader};
 use crate::capture::memory::{Held, Mapping, Span, describe, find, mappings, overlap, there};
 use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
 use left::{Left, sum_up, without_what_came_later};
-use twins::{All, Cpu, Key, Page, Sum};
+use twins::{Cpu, Key, Page, Sum};
 
 pub(super) const KIND: Kind = Kind {
     name: "growth",
@@ -130,9 +130,7 @@ fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, An
     let (sums, pages, cpus) =
         (loader.map("growth_sums")?, loader.map("growth_pages")?, loader.percpu_map("growth_cpus")?);
     let (chains, functions) = (Chains::new(loader)?, Functions::new(loader)?);
-    let all = loader.map::<u32, All>("growth_alls")?;
     let held = Held::of(pid);
-    all.store(&0, &All { mm: 0, count: 0, is_on: 1 })?;
     Ok(Box::new(Growth {
         pid,
         every: f64::from(every),

@@ -70,14 +70,3 @@ pub(super) struct Cpu {
 const _: () = assert!(size_of::<Cpu>() == 72, "twin: struct growth_cpu in bpf/capture_growth.bpf.c");
 // SAFETY: only u64 fields.
 unsafe impl Plain for Cpu {}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct All {
-    pub(super) mm: u64,
-    pub(super) count: u64,
-    pub(super) is_on: u64,
-}
-const _: () = assert!(size_of::<All>() == 24, "twin: struct growth_all in bpf/capture_growth.bpf.c");
-// SAFETY: only u64 fields.
-unsafe impl Plain for All {}
