@@ -4,9 +4,6 @@
  * frees and reads all over the heap. A line of standard input ends a turn and prints one of it:
  * requests p50_us p99_us max_us beats beat_p99_us beat_max_us. Times count from when a request was due, so that none is hidden
  * by the one before it.
- *
- * notice beside MEGABYTES: only copies so much memory of its own in small pieces, again and again: what any neighbour does that
- * works on as much memory, and looks at nobody.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -18,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PIECE = 128 << 10, CHUNK = 96, TOUCHES = 200, SAMPLES = 1 << 20 };
+enum { CHUNK = 96, TOUCHES = 200, SAMPLES = 1 << 20 };
 
 static char **heap;
 static size_t chunks;
@@ -88,24 +85,11 @@ static double at(const uint32_t *sorted, size_t count, double share) {
     return count ? sorted[(size_t)(share * (double)(count - 1))] / 1e3 : 0;
 }
 
-static void work_beside(size_t bytes) {
-    char *memory = malloc(bytes), *piece = malloc(PIECE);
-    memset(memory, 1, bytes);
-    printf("ready\n");
-    fflush(stdout);
-    for (size_t at = 0;; at = at + 2 * PIECE < bytes ? at + PIECE : 0) {
-        memcpy(piece, memory + at, PIECE);
-        __asm__ volatile("" : : "r"(piece) : "memory");
-    }
-}
-
 int main(int argc, char **argv) {
     if (argc != 3) {
-        fprintf(stderr, "usage: notice MEGABYTES RATE | notice beside MEGABYTES\n");
+        fprintf(stderr, "usage: notice MEGABYTES RATE\n");
         return 2;
     }
-    if (!strcmp(argv[1], "beside"))
-        work_beside((size_t)atol(argv[2]) * 1000000);
     chunks = (size_t)atol(argv[1]) * 1000000 / CHUNK;
     long rate = atol(argv[2]);
     heap = malloc(chunks * sizeof *heap);

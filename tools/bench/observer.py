@@ -152,7 +152,7 @@ def benchmark_redis(port, requests):
 
 
 @contextlib.contextmanager
-def web_server(scratch, pace):
+def web_server(scratch, options):
     port = free_port()
     root = scratch / "www"
     root.mkdir()
@@ -167,10 +167,8 @@ def web_server(scratch, pace):
 
         def run(seconds):
             page = f"http://127.0.0.1:{port}/page"
-            text = output("wrk", "-t1", "-c16", f"-d{int(seconds)}s", "--latency", *pace, page, cpu=CLIENT_CPU)
-            words = [line.split() for line in text.splitlines()]
-            rate = next(float(w[1]) for w in words if w[:1] == ["Requests/sec:"])
-            return Result(rate, next(microseconds(w[1]) for w in words if w[:1] == ["99%"]))
+            said = wrk(page, seconds, 16, options, CLIENT_CPU)
+            return Result(said["rate"], said["99%"])
 
         yield run
 
@@ -185,10 +183,24 @@ def nginx(scratch):
 def nginx_paced(scratch):
     """Each connection waits a millisecond before it asks again: the server is idle most of the time, as servers are, and
     what a request takes is not mostly its wait for those before it."""
+    with web_server(scratch, pace(scratch)) as run:
+        yield run
+
+
+def pace(scratch):
+    """Options for wrk."""
     script = scratch / "pace.lua"
     script.write_text("function delay() return 1 end\n")
-    with web_server(scratch, ["-s", script]) as run:
-        yield run
+    return ["-s", script]
+
+
+def wrk(page, seconds, connections, options, cpu):
+    """Requests per second, and percentiles of what they took in microseconds."""
+    text = output("wrk", "-t1", f"-c{connections}", f"-d{int(seconds)}s", "--latency", *options, page, cpu=cpu)
+    words = [line.split() for line in text.splitlines()]
+    said = {w[0]: microseconds(w[1]) for w in words if len(w) == 2 and w[0] in ("50%", "99%")}
+    assert not any("errors" in line or "Non-2xx" in line for line in text.splitlines()), text
+    return said | {"rate": next(float(w[1]) for w in words if w[:1] == ["Requests/sec:"])}
 
 
 def microseconds(text):
