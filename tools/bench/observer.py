@@ -2,18 +2,19 @@
 """What being recorded costs the work of the machine: the same work with and without the recorder, in turns.
 
 Workloads that feel what an observer takes: small reads from the page cache, a key-value store, a web server at its limit
-and far below it, a build, and two processes that do nothing but wake each other. Each runs in blocks of four short turns, without, with,
-with, without, so that a drift of the machine hits both sides alike; servers and their clients have a CPU of their own,
-so that where the scheduler happens to put them is no part of the result. A turn is several runs of a second: the recorder works once
-in each second, so that each run with it has its share, and the median over them is that of a second in which nobody else came
-between, which one long run would average in. A block gives two ratios, of the throughput and of the 99th percentile; printed are
-their medians over all blocks, and how far the median itself may be off: the middle 95 % of the medians of resampled blocks. A run
-in which a hypervisor took CPU time away from this machine says nothing of the recorder: it is done again, whichever side it is of,
-and after some tries its block is left out and counted.
+and far below it, a build, and two processes that do nothing but wake each other. Servers and their clients have a CPU of their own,
+so that where the scheduler happens to put them is no part of the result. Each workload runs for a second at a time, as the recorder
+works once in each second: in blocks of four, without, with, with, without, so that a drift of the machine hits both sides alike. What
+a machine does to such a run changes within seconds, so the sides have to follow each other closely: the recorder is not ended and
+started, but stopped by a signal, and goes on. Its programs in the kernel stay attached; what they take is measured then, of the same
+work, and printed beside: a share of one CPU, of which a workload on one CPU loses as much and one on all of them less. A block gives two
+ratios, of the throughput and of the 99th percentile; printed are their medians over all blocks, and how far the median itself may be
+off: the middle 95 % of the medians of resampled blocks. A run in which a hypervisor took CPU time away from this machine says nothing of
+the recorder: it is done again, whichever side it is of, and after some tries its block is left out and counted.
 
 Measured is what is always on: the recorder arms no probes by itself meanwhile, which it would do for some seconds at the
 sight of a server that is busy in the kernel. With `--capture KIND` the other side is the recorder with that probe armed,
-which says what arming it costs.
+which says what arming it costs: it is armed anew for each turn, which then has five runs, of which the median counts.
 
 Needs only the standard library, root, and the programs that it runs; one that is missing is left out and named.
 """
@@ -22,10 +23,12 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import random
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -45,8 +48,12 @@ READY_S_MAX = 20.0
 # another 99th percentile for that alone.
 STOLEN_MAX = 0.01
 TRIES = 6
-# Runs of a turn.
-RUNS = 5
+# Runs of a turn that a probe is armed for, which takes seconds.
+RUNS_ARMED = 5
+# Within it the recorder has taken the sample that it missed, once it goes on.
+GOES_ON_S = 0.1
+# Of the work beside which the programs in the kernel are measured.
+KERNEL_SIDE_S = 4
 RESAMPLES = 2000
 # What is to be kept: at most this much less throughput, and this much more at the 99th percentile.
 GOALS = {"throughput": 0.99, "p99": 1.02}
@@ -276,27 +283,62 @@ def ready(scratch, argv):
 
 
 @contextlib.contextmanager
-def recording(mitra, capture, seconds):
-    """The recorder, and with it an armed probe, inside the `with`."""
+def recording(mitra):
+    """The recorder, ready, and where it records."""
     with tempfile.TemporaryDirectory(prefix="mitra-observer-") as scratch:
         archive = pathlib.Path(scratch) / "archive"
-        programs = [ready(scratch, [mitra, "record", "--no-arm", "--archive", archive])]
+        program = ready(scratch, [mitra, "record", "--no-arm", "--archive", archive])
         try:
-            if capture:
-                longest = int(2 * RUNS * TRIES * seconds + ARM_S + 30)
-                argv = [mitra, "capture", capture, "--seconds", str(longest), "--archive", archive]
-                programs.append(machine.Program(argv, subprocess.DEVNULL))
-                time.sleep(ARM_S)
             time.sleep(SETTLE_S)
-            for program in programs:
-                program.check_alive()
-            yield
-            for program in programs:
-                program.check_alive()
+            yield program, archive
+            program.check_alive()
+            program.process.send_signal(signal.SIGCONT)
+            program.stop()
         finally:
-            for program in reversed(programs):
-                program.stop()
-                program.remove()
+            program.remove()
+
+
+class Goes:
+    """The recorder goes on, or is stopped."""
+
+    runs = 1
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+
+    def turn_to(self, with_it):
+        self.recorder.process.send_signal(signal.SIGCONT if with_it else signal.SIGSTOP)
+        time.sleep(GOES_ON_S)
+        self.recorder.check_alive()
+
+    def end(self):
+        self.recorder.process.send_signal(signal.SIGCONT)
+
+
+class Armed:
+    """A probe is armed beside the recorder, or not."""
+
+    runs = RUNS_ARMED
+
+    def __init__(self, mitra, kind, archive, seconds):
+        longest = int(2 * RUNS_ARMED * TRIES * seconds + ARM_S + 30)
+        self.argv = [mitra, "capture", kind, "--seconds", str(longest), "--archive", archive]
+        self.program = None
+
+    def turn_to(self, with_it):
+        if with_it and not self.program:
+            self.program = machine.Program(self.argv, subprocess.DEVNULL)
+            time.sleep(ARM_S)
+        elif self.program and not with_it:
+            self.program.check_alive()
+            self.program.stop()
+            self.end()
+        time.sleep(GOES_ON_S)
+
+    def end(self):
+        if self.program:
+            self.program.remove()
+            self.program = None
 
 
 class Disturbed(Exception):
@@ -317,29 +359,42 @@ def undisturbed(run, seconds):
     raise Disturbed
 
 
-def turns(run, seconds, recorder, count):
-    """`count` turns under one recorder."""
-    with recorder() if recorder else contextlib.nullcontext():
-        time.sleep(0.5)
-        return [undisturbed(run, seconds) for _ in range(count * RUNS)]
+def block(run, seconds, side):
+    """Without, with, with, without; the ratios with/without."""
+    sides = {False: [], True: []}
+    for with_it in (False, True, True, False):
+        side.turn_to(with_it)
+        runs = [undisturbed(run, seconds) for _ in range(side.runs)]
+        usual = lambda of: statistics.median(of(r) for r in runs)
+        timed = runs[0].p99_us is not None
+        sides[with_it].append(Result(usual(lambda r: r.throughput), usual(lambda r: r.p99_us) if timed else None))
+    ratio = lambda of: math.prod(of(r) for r in sides[True]) ** 0.5 / math.prod(of(r) for r in sides[False]) ** 0.5
+    return ratio(lambda r: r.throughput), ratio(lambda r: r.p99_us) if timed else None
 
 
-def blocks(run, count, seconds, without, recorder):
+def blocks(run, count, seconds, side):
     """Ratios with/without of each block: throughput and 99th percentile; and how many blocks were left out."""
     ratios, left_out = {"throughput": [], "p99": []}, 0
     for _ in range(count):
         try:
-            before = turns(run, seconds, without, 1)
-            sides = {True: turns(run, seconds, recorder, 2)}
-            sides[False] = before + turns(run, seconds, without, 1)
+            throughput, p99 = block(run, seconds, side)
         except Disturbed:
             left_out += 1
             continue
-        usual = lambda side, of: statistics.median(of(r) for r in sides[side])
-        ratios["throughput"].append(usual(True, lambda r: r.throughput) / usual(False, lambda r: r.throughput))
-        if sides[True][0].p99_us is not None:
-            ratios["p99"].append(usual(True, lambda r: r.p99_us) / usual(False, lambda r: r.p99_us))
+        ratios["throughput"].append(throughput)
+        if p99 is not None:
+            ratios["p99"].append(p99)
+    side.end()
     return ratios, left_out
+
+
+def in_kernel(run, recorder):
+    """What the recorder's programs in the kernel take of one CPU meanwhile; None where nobody can tell."""
+    with machine.KernelSide() as kernel:
+        before, start_s = kernel.run_s(recorder.pids()), time.monotonic()
+        run(KERNEL_SIDE_S)
+        after = kernel.run_s(recorder.pids())
+    return None if before is None or after is None else (after - before) / (time.monotonic() - start_s)
 
 
 def with_range(ratios, dice):
@@ -362,18 +417,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mitra", required=True)
     parser.add_argument("--seconds", type=float, default=1, help="of one run")
-    parser.add_argument("--blocks", type=int, default=12, help="of four turns each")
+    parser.add_argument("--blocks", type=int, help="of four turns each; 60, with --capture 12")
     parser.add_argument("--only", action="append", default=[], help="workloads whose name has this in it")
     parser.add_argument("--capture", help="arm this probe too, and compare with the recorder alone")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("observer: needs root: without it there is no probe whose cost could be measured")
+    args.blocks = args.blocks or (12 if args.capture else 60)
     dice, rows = random.Random(1), []
-    side = f"capture {args.capture} beside the recorder" if args.capture else "the recorder"
-    print(f"With {side}, as a share of without; [the middle 95 %]; {args.blocks} blocks of four turns of {RUNS} runs of {args.seconds:g} s")
-    alone = lambda: recording(args.mitra, None, args.seconds)
-    observed = lambda: recording(args.mitra, args.capture, args.seconds)
+    side_name = f"capture {args.capture} beside the recorder" if args.capture else "the recorder"
+    runs = f"{RUNS_ARMED} runs" if args.capture else "a run"
+    print(f"With {side_name}, as a share of without; [the middle 95 %]; {args.blocks} blocks of four turns of {runs} of {args.seconds:g} s")
     for workload in WORKLOADS:
         if args.only and not any(word in workload.name for word in args.only):
             continue
@@ -381,17 +436,23 @@ def main():
             print(f"{workload.name:<30} left out: {', '.join(missing)} not installed")
             continue
         with tempfile.TemporaryDirectory(prefix="mitra-observer-", dir="/var/tmp") as scratch:
-            with workload.prepare(pathlib.Path(scratch)) as run:
+            with workload.prepare(pathlib.Path(scratch)) as run, recording(args.mitra) as (recorder, archive):
                 run(1)
-                ratios, left_out = blocks(run, args.blocks, args.seconds, alone if args.capture else None, observed)
+                side = Armed(args.mitra, args.capture, archive, args.seconds) if args.capture else Goes(recorder)
+                try:
+                    ratios, left_out = blocks(run, args.blocks, args.seconds, side)
+                finally:
+                    side.end()
+                kernel = in_kernel(run, recorder)
         throughput, said = cell(ratios["throughput"], GOALS["throughput"], True, dice)
         p99, said_p99 = cell(ratios["p99"], GOALS["p99"], False, dice)
-        note = f"  ({left_out} blocks disturbed)" if left_out else ""
+        note = f"  in the kernel {100 * kernel:.3f} % of a CPU" if kernel is not None else ""
+        note += f"  ({left_out} blocks disturbed)" if left_out else ""
         print(f"{workload.name:<30} throughput {said:<42} p99 {said_p99}{note}", flush=True)
-        row = {"workload": workload.name, "throughput": throughput, "p99": p99, "blocks": ratios, "left_out": left_out}
+        row = {"workload": workload.name, "throughput": throughput, "p99": p99, "kernel": kernel, "blocks": ratios, "left_out": left_out}
         rows.append(row)
     if args.json:
-        args.json.write_text(json.dumps({"side": side, "goals": GOALS, "rows": rows}, indent=1))
+        args.json.write_text(json.dumps({"side": side_name, "goals": GOALS, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -83,6 +83,11 @@ impl Target {
         self.allowance.is_over()
     }
 
+    /// Whether whoever waits for something else should go on.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.allowance.goes_on_now()
+    }
+
     /// Its id.
     #[must_use]
     pub fn pid(&self) -> u32 {

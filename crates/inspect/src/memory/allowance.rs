@@ -51,6 +51,11 @@ impl Allowance {
             self.steps.set(left);
             return !self.is_over.get();
         }
+        self.goes_on_now()
+    }
+
+    /// Whether to go on, whatever the steps.
+    pub(crate) fn goes_on_now(&self) -> bool {
         self.steps.set(STEPS);
         let is_over = self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
             || self.cpu_s_end.is_some_and(|end| thread_cpu_s() >= end);

@@ -59,13 +59,14 @@ pub(super) struct Limit {
     pub(super) bytes: u64,
 }
 
-/// Runs a tool to its end. What went wrong is said in words for whoever asked.
+/// Runs a tool to its end, or for as long as it `goes_on`. What went wrong is said in words for whoever asked.
 pub(super) fn run(
     program: &Path,
     arguments: &[&OsStr],
     environment: &[(&str, &OsStr)],
     user: User,
     limit: Limit,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Output, String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut command = Command::new(program);
@@ -85,10 +86,11 @@ pub(super) fn run(
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", program.display()))?;
     let text = reader(child.stdout.take(), limit.bytes);
     let error = reader(child.stderr.take(), ERROR_BYTES_MAX);
-    let ended = wait(&mut child, started, limit.time);
+    let ended = wait(&mut child, || started.elapsed() < limit.time && goes_on());
     let seconds = started.elapsed().as_secs_f64();
     let Some(is_success) = ended else {
-        return Err(format!("{name} had no answer within {seconds:.0} s and was ended"));
+        let patience = if seconds < limit.time.as_secs_f64() { ", as it was told to end" } else { "" };
+        return Err(format!("{name} had no answer within {seconds:.0} s and was ended{patience}"));
     };
     let text = text.recv_timeout(REST).unwrap_or_default();
     let error = error.recv_timeout(REST).unwrap_or_default();
@@ -114,11 +116,11 @@ fn reader(pipe: Option<impl Read + Send + 'static>, bytes_max: u64) -> Receiver<
 }
 
 /// Whether it ended well; `None` where it had to be ended.
-fn wait(child: &mut Child, started: Instant, time: Duration) -> Option<bool> {
+fn wait(child: &mut Child, goes_on: impl Fn() -> bool) -> Option<bool> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status.success()),
-            Ok(None) if started.elapsed() < time => std::thread::sleep(POLL),
+            Ok(None) if goes_on() => std::thread::sleep(POLL),
             _ => break,
         }
     }
@@ -154,7 +156,17 @@ mod tests {
 
     fn sh(script: &str, limit: Limit) -> Result<Output, String> {
         let user = User::of(std::process::id()).unwrap();
-        run(Path::new("/bin/sh"), &[OsStr::new("-c"), OsStr::new(script)], &[], user, limit)
+        run(Path::new("/bin/sh"), &[OsStr::new("-c"), OsStr::new(script)], &[], user, limit, &|| true)
+    }
+
+    #[test]
+    fn nobody_waits_for_a_tool_once_the_end_is_wanted() {
+        let limit = Limit { time: Duration::from_secs(600), bytes: 1_000 };
+        let (user, looks) = (User::of(std::process::id()).unwrap(), std::cell::Cell::new(0));
+        let goes_on = || looks.replace(looks.get() + 1) < 3;
+        let sleep = run(Path::new("/bin/sleep"), &[OsStr::new("600")], &[], user, limit, &goes_on);
+        assert!(sleep.err().unwrap().ends_with("as it was told to end"));
+        assert_eq!(looks.get(), 4);
     }
 
     #[test]

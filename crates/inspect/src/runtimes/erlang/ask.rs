@@ -25,7 +25,8 @@ const SECONDS_MAX: f64 = 10.0;
 const INSTANCES_MAX: usize = 10 << 10;
 
 /// What is needed to ask.
-pub(super) struct Asker {
+pub(super) struct Asker<'t> {
+    target: &'t Target,
     program: PathBuf,
     name: (String, bool),
     cookie: Option<String>,
@@ -36,9 +37,9 @@ pub(super) struct Asker {
     limit: Limit,
 }
 
-impl Asker {
+impl<'t> Asker<'t> {
     /// An error says in words why it cannot be asked.
-    pub(super) fn new(target: &Target, line: &CommandLine, seconds_max: f64) -> Result<Asker, String> {
+    pub(super) fn new(target: &'t Target, line: &CommandLine, seconds_max: f64) -> Result<Self, String> {
         let name = line.name.clone().ok_or(
             "it cannot be asked: it is no node of its own, since there is neither -name nor -sname on its command line",
         )?;
@@ -47,6 +48,7 @@ impl Asker {
         )?;
         let time = Duration::from_secs_f64(seconds_max.clamp(0.1, SECONDS_MAX));
         Ok(Asker {
+            target,
             program,
             name,
             cookie: line.cookie.clone(),
@@ -69,7 +71,8 @@ impl Asker {
         let home = self.home.as_deref().unwrap_or("/nonexistent");
         let mut environment = vec![("HOME", OsStr::new(home))];
         environment.extend(self.epmd_port.as_deref().map(|port| ("ERL_EPMD_PORT", OsStr::new(port))));
-        let output = tool::run(&self.program, &words, &environment, self.user, self.limit);
+        let goes_on = || self.target.is_wanted();
+        let output = tool::run(&self.program, &words, &environment, self.user, self.limit, &goes_on);
         let output = output.map_err(|why| {
             let hint = if why.contains("failed to connect") {
                 ": epmd, its address or its cookie are not what they should be"

@@ -251,7 +251,7 @@ pub fn look(target: &Target, options: &Options) -> ErlangHeap {
 }
 
 /// Asks for all that it can tell.
-fn answers(asker: &Asker, heap: &mut ErlangHeap) {
+fn answers(asker: &Asker<'_>, heap: &mut ErlangHeap) {
     match asker.memory() {
         Ok(memory) => heap.memory = Some(memory),
         Err(why) => {

@@ -119,7 +119,7 @@ pub fn ask(target: &Target, java_home: Option<&str>, options: &Options) -> Resul
     let command = |words: &[&str], bytes: u64| {
         let words: Vec<&OsStr> =
             std::iter::once(id.as_str()).chain(words.iter().copied()).map(OsStr::new).collect();
-        tool::run(&program, &words, &[], user, Limit { time, bytes })
+        tool::run(&program, &words, &[], user, Limit { time, bytes }, &|| target.is_wanted())
     };
     let mut notes = Vec::new();
     let histogram = command(&["GC.class_histogram", "-all"], HISTOGRAM_BYTES_MAX)?;
