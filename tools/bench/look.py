@@ -192,7 +192,7 @@ def tell(service, blocks, how):
             ratios = [usual(block, side, what) / usual(block, other, what) for block in blocks]
             median, low, high = observer.with_range(ratios, dice)
             verdict = "kept" if high <= GOAL else "kept, not sure" if median <= GOAL else "MISSED"
-            verdict = verdict if (side, other) == (LOOKED_AT, ALONE) else ""
+            verdict = verdict if (what, side, other) == ("p99", LOOKED_AT, ALONE) else ""
             print(f"{name:<20}, {side} / {other}: {median:.4f} [{low:.4f} {high:.4f}] {verdict}", flush=True)
 
 
