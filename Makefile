@@ -133,6 +133,7 @@ bench-census: ## how fast the strings of a heap of 4 GiB are counted, beside str
 
 .PHONY: bench-look
 bench-look: build ## what a service notices of being looked into, beside what it notices of any busy neighbour: BLOCKS=10
+	@tools/install-deps.sh observer
 	tools/bench/look.py --mitra $(MITRA) --blocks $(or $(BLOCKS),10)
 
 .PHONY: docs

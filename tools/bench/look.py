@@ -63,7 +63,7 @@ class Web:
     """Asks and answers on one CPU, so that the looks take none of either."""
 
     name = "web"
-    # Of it, of 64 to 96 bytes each and what malloc takes for itself.
+    # Two strings and a structure each, with what malloc takes for itself.
     UNITS_PER_MEGABYTE = 5_600
 
     def __init__(self, _program, scratch, args):

@@ -384,7 +384,6 @@ def blocks(run, count, seconds, side):
         ratios["throughput"].append(throughput)
         if p99 is not None:
             ratios["p99"].append(p99)
-    side.end()
     return ratios, left_out
 
 
