@@ -109,7 +109,7 @@ bench: build ## what recording costs, beside other recorders: SECONDS=60 per rec
 		--json $(CARGO_TARGET_DIR)/bench/results.json
 
 .PHONY: bench-observer
-bench-observer: build ## what being recorded costs other people's work: BLOCKS=60 of four turns of a second, CAPTURE=kind arms a probe
+bench-observer: build ## what being recorded costs other people's work, by the second and by the request: BLOCKS=6 of four turns, CAPTURE=kind arms a probe
 	@tools/install-deps.sh observer
 	tools/bench/observer.py --mitra $(MITRA) $(BLOCKS:%=--blocks %) $(CAPTURE:%=--capture %)
 

@@ -26,7 +26,8 @@ import threading
 import time
 import urllib.request
 
-import observer
+import turns
+import workloads
 
 GOAL = 1.05
 # Few enough that the service is idle half of the time, as services are.
@@ -39,7 +40,7 @@ class Notice:
     def __init__(self, program, scratch, args):
         self.process = subprocess.Popen(
             [program, str(args.megabytes), str(args.rate)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            preexec_fn=observer.on_cpu(observer.SERVER_CPU),
+            preexec_fn=workloads.on_cpu(workloads.SERVER_CPU),
         )
         assert self.process.stdout.readline().strip() == "ready"
         self.what = f"{args.megabytes} MB of heap, {args.rate} requests/s"
@@ -70,12 +71,12 @@ class Web:
         source = pathlib.Path(__file__).parents[2] / "crates/inspect/tests/services/service.py"
         self.process = subprocess.Popen(
             [sys.executable, source, "--work", "native-client", "--heartbeat"], stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True, preexec_fn=observer.on_cpu(observer.SERVER_CPU),
+            stderr=subprocess.DEVNULL, text=True, preexec_fn=workloads.on_cpu(workloads.SERVER_CPU),
         )
         port = self.process.stdout.readline().split()[1]
         self.url = f"http://127.0.0.1:{port}"
         self.get(f"work/{args.megabytes * self.UNITS_PER_MEGABYTE}")
-        self.pace = observer.pace(scratch)
+        self.pace = workloads.pace(scratch)
         rate = self.load()["rate"]
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
@@ -86,7 +87,7 @@ class Web:
             return answer.read()
 
     def load(self):
-        return observer.wrk(f"{self.url}/work", 1, CONNECTIONS, self.pace, observer.SERVER_CPU)
+        return wrk(f"{self.url}/work", 1, CONNECTIONS, self.pace, workloads.SERVER_CPU)
 
     def begin(self):
         self.get("heartbeat")
@@ -96,6 +97,24 @@ class Web:
         said = self.load()
         longest = 1e3 * json.loads(self.get("heartbeat"))["gap_ms_max"]
         return {"p50": said["50%"], "p99": said["99%"], "beat": longest, "beat_max": longest}
+
+
+def wrk(page, seconds, connections, options, cpu):
+    """Requests per second, and percentiles of what they took in microseconds."""
+    argv = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", *options, page]
+    text = subprocess.run(argv, check=True, capture_output=True, text=True, preexec_fn=workloads.on_cpu(cpu)).stdout
+    words = [line.split() for line in text.splitlines()]
+    said = {w[0]: microseconds(w[1]) for w in words if len(w) == 2 and w[0] in ("50%", "99%")}
+    assert not any("errors" in line or "Non-2xx" in line for line in text.splitlines()), text
+    return said | {"rate": next(float(w[1]) for w in words if w[:1] == ["Requests/sec:"])}
+
+
+def microseconds(text):
+    """`1.23ms`, `456.00us`, `1.02s`."""
+    for unit, factor in (("us", 1.0), ("ms", 1e3), ("s", 1e6)):
+        if text.endswith(unit):
+            return float(text[: -len(unit)]) * factor
+    raise ValueError(text)
 
 
 ALONE, LOOKED_AT, BESIDE = "without", "with looks", "looks at another"
@@ -113,7 +132,7 @@ def looked_at(service, seconds, argv):
 
     def look():
         while not ended.is_set():
-            looks.append(subprocess.run(argv, stdout=subprocess.DEVNULL, preexec_fn=observer.on_cpu(observer.CLIENT_CPU)).returncode)
+            looks.append(subprocess.run(argv, stdout=subprocess.DEVNULL, preexec_fn=workloads.on_cpu(workloads.CLIENT_CPU)).returncode)
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -135,7 +154,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=4, help="of one turn")
     parser.add_argument("--blocks", type=int, default=10, help="of six turns each")
     args = parser.parse_args()
-    if os.geteuid() != 0 or observer.SERVER_CPU == observer.CLIENT_CPU:
+    if os.geteuid() != 0 or workloads.SERVER_CPU == workloads.CLIENT_CPU:
         sys.exit("look: needs root and two CPUs")
     with tempfile.TemporaryDirectory(prefix="mitra-look-") as scratch:
         scratch = pathlib.Path(scratch)
@@ -161,11 +180,11 @@ def measure(service, another, args):
             block = {side: [] for side in sides}
             try:
                 for side in [*sides, *reversed(sides)]:
-                    said, count = observer.undisturbed(sides[side], args.seconds)
+                    said, count = turns.undisturbed(sides[side], args.seconds)
                     block[side] += said
                     looks += count
                 blocks.append(block)
-            except observer.Disturbed:
+            except turns.Disturbed:
                 left_out += 1
     finally:
         for process in (service.process, another.process):
@@ -190,7 +209,7 @@ def tell(service, blocks, how):
     for what, name in (("p99", "p99 of the requests"), ("beat", "heartbeat")):
         for side, other in ((LOOKED_AT, ALONE), (BESIDE, ALONE), (LOOKED_AT, BESIDE)):
             ratios = [usual(block, side, what) / usual(block, other, what) for block in blocks]
-            median, low, high = observer.with_range(ratios, dice)
+            median, low, high = turns.with_range(ratios, dice)
             verdict = "kept" if high <= GOAL else "kept, not sure" if median <= GOAL else "MISSED"
             verdict = verdict if (what, side, other) == ("p99", LOOKED_AT, ALONE) else ""
             print(f"{name:<20}, {side} / {other}: {median:.4f} [{low:.4f} {high:.4f}] {verdict}", flush=True)
