@@ -288,6 +288,8 @@ def main():
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("observer: needs root: without it there is no probe whose cost could be measured")
+    # Whatever is at work is ended on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     dice, rows = random.Random(1), []
     name = f"capture {args.capture} beside the recorder" if args.capture else "the recorder"
     print(f"With {name}, as a share of without; [the middle 95 %]; {args.blocks} blocks of four turns of {TURN_S:g} s", flush=True)
