@@ -11,7 +11,8 @@ loss adds up; the 99th percentile is the median of what the seconds have. In bra
 A turn in which a hypervisor took CPU time away says nothing of the recorder: it is done again, whichever side it is of.
 
 The recorder's programs in the kernel stay attached all the time, so no second shows them. The kernel counts what they take, and they are
-added: a share of one CPU, of which work on one CPU loses as much, and a request lasts that much longer.
+added: a share of one CPU, of which work on one CPU loses as much, and a request lasts that much longer. What other threads of the kernel
+write to the disk for the recorder some seconds later is in neither.
 
 Measured is what is always on: the recorder arms no probes by itself meanwhile, which it would do for some seconds at the sight of a
 server that is busy in the kernel. With `--capture KIND` the other side is the recorder with that probe armed, which says what
