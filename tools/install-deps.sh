@@ -83,6 +83,8 @@ need_bench() {
     need_command atop atop
     # Armed probes are compared with what bpftrace sees of the same load.
     need_command bpftrace bpftrace
+    # Tells what programs in the kernel take.
+    need_command bpftool bpftool
 }
 
 need_observer() {
@@ -91,6 +93,8 @@ need_observer() {
     need_command redis-benchmark redis-tools
     need_command wrk wrk
     need_command nginx nginx-light
+    # Tells what programs in the kernel take.
+    need_command bpftool bpftool
 }
 
 install_packages() {

@@ -221,8 +221,7 @@ def usual_ratio(sides, which, of, dice):
         drawn = {side: of(dice.choices(v, k=len(v))) for side, v in values.items()}
         return drawn[True] / drawn[False]
 
-    found = sorted(resampled() for _ in range(turns.RESAMPLES))
-    return of(values[True]) / of(values[False]), found[turns.RESAMPLES // 40], found[-turns.RESAMPLES // 40 - 1]
+    return of(values[True]) / of(values[False]), *turns.middle(resampled)
 
 
 def cell(found, more, goal):
@@ -269,9 +268,10 @@ def measure(workload, args, library, dice):
 def tell(row, beside):
     if "throughput" not in row:
         return f"{row['workload']:<28} every block was disturbed"
-    # Arming a probe changes nothing of what the recorder's own programs take, and is allowed more.
+    # Arming a probe changes nothing of what the recorder's own programs take, and is allowed more; and nothing is kept of which a
+    # part is not known.
     kernel = 0.0 if beside else row["in_kernel"] or 0.0
-    goals = dict.fromkeys(GOALS) if beside else GOALS
+    goals = dict.fromkeys(GOALS) if beside or row["in_kernel"] is None else GOALS
     said = f"{row['workload']:<28} throughput {cell(row['throughput'], -kernel, goals['throughput']):<42}"
     said += f" p99 {cell(row['p99'], kernel, goals['p99']):<42}" if "p99" in row else f" {'':<46}"
     if not beside:

@@ -30,7 +30,12 @@ def undisturbed(run, seconds):
     raise Disturbed
 
 
-def with_range(sample, dice, of=statistics.median):
-    """The median or another value of a sample, and the middle 95 % of what resampled ones have."""
-    found = sorted(of(dice.choices(sample, k=len(sample))) for _ in range(RESAMPLES))
-    return of(sample), found[RESAMPLES // 40], found[-RESAMPLES // 40 - 1]
+def middle(draw):
+    """Between what the middle 95 % of the values that are drawn lie."""
+    drawn = sorted(draw() for _ in range(RESAMPLES))
+    return drawn[RESAMPLES // 40], drawn[-RESAMPLES // 40 - 1]
+
+
+def with_range(sample, dice):
+    """The median of a sample, and the middle 95 % of the medians of resampled ones."""
+    return statistics.median(sample), *middle(lambda: statistics.median(dice.choices(sample, k=len(sample))))
