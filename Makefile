@@ -136,6 +136,11 @@ bench-look: build ## what a service notices of being looked into, beside what it
 	@tools/install-deps.sh observer
 	tools/bench/look.py --mitra $(MITRA) --blocks $(or $(BLOCKS),10)
 
+.PHONY: soak
+soak: build ## hours of recording beside 10,000 tasks that come and go: HOURS=4 INTERVAL_MS=1000
+	tools/bench/soak.py --mitra $(MITRA) --hours $(or $(HOURS),4) --interval-ms $(or $(INTERVAL_MS),1000) \
+		--json $(CARGO_TARGET_DIR)/soak.json
+
 .PHONY: docs
 docs: ## write docs/ anew from the tables in the code
 	tools/check-docs.sh --write

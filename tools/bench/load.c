@@ -1,9 +1,10 @@
 /*
- * Processes for a recorder to look at: `load WORKDIR IDLE BUSY`.
+ * Processes for a recorder to look at: `load WORKDIR IDLE BUSY [CHURN]`.
  *
  * Starts IDLE times `sleep infinity` and BUSY processes that each use one to two per cent of a CPU in small
  * bursts, write and read a file in WORKDIR, and grow and shrink a little. Prints "ready" when all run, and
- * ends when its input does. The kernel kills every child when this process ends, however it ends.
+ * ends when its input does. The kernel kills every child when this process ends, however it ends. CHURN children
+ * more begin in each second and end within a second, half of them with another name than they began with.
  *
  * The bursts differ in length by a fixed sequence per process: numbers that never vary would flatter a
  * recorder that stores differences, and chance would not be the same for all.
@@ -11,6 +12,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,6 +33,8 @@ enum {
 	GROW_EVERY = 50,
 	GROW_BYTES_MAX = 64 * 4096,
 	PROCESSES_MAX = 100000,
+	CHURN_TICK_MS = 20,
+	CHURN_LIFE_MS_MAX = 1000,
 };
 
 static pid_t children[2 * PROCESSES_MAX];
@@ -118,6 +122,52 @@ static void start(const char *dir, int busy_number, pid_t parent)
 	fail("sleep");
 }
 
+/* One that is gone soon. Nobody waits for it: the kernel buries it. */
+static void start_short(uint32_t *chance, uint32_t number)
+{
+	uint32_t life_ms = next(chance) % CHURN_LIFE_MS_MAX;
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0)
+		fail("cannot start another process");
+	if (pid > 0)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	if (number % 2) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "short-%u", number % 1000);
+		prctl(PR_SET_NAME, name);
+	}
+	struct timespec life = { .tv_sec = life_ms / 1000, .tv_nsec = life_ms % 1000 * 1000000L };
+	nanosleep(&life, NULL);
+	_exit(0);
+}
+
+/* Until the input ends. */
+static void churn(int per_second)
+{
+	struct pollfd input = { .fd = 0, .events = POLLIN };
+	uint32_t chance = 4242, number = 0;
+	uint64_t began_us = now_us();
+	char byte;
+
+	for (;;) {
+		int ready = poll(&input, 1, per_second ? CHURN_TICK_MS : -1);
+
+		if (ready > 0 && read(0, &byte, 1) <= 0)
+			return;
+		uint64_t due = (now_us() - began_us) * per_second / 1000000;
+		/* What a stopped machine has missed is not made up for. */
+		if (due > number + 2 * (uint64_t)per_second)
+			number = due;
+		for (; number < due; number++)
+			start_short(&chance, number);
+	}
+}
+
 static int count(const char *text)
 {
 	char *end;
@@ -132,11 +182,10 @@ static int count(const char *text)
 
 int main(int argc, char **argv)
 {
-	char byte;
 	pid_t self = getpid();
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: load WORKDIR IDLE BUSY\n");
+	if (argc != 4 && argc != 5) {
+		fprintf(stderr, "usage: load WORKDIR IDLE BUSY [CHURN]\n");
 		return 2;
 	}
 	/* The harness that started us may be killed: then go too, and with us the children. */
@@ -147,8 +196,8 @@ int main(int argc, char **argv)
 		start(argv[1], i, self);
 	puts("ready");
 	fflush(stdout);
-	while (read(0, &byte, 1) > 0)
-		;
+	signal(SIGCHLD, SIG_IGN);
+	churn(argc == 5 ? count(argv[4]) : 0);
 	/* Not left to the init of the machine, which may take its time to bury so many. */
 	for (int i = 0; i < children_len; i++)
 		kill(children[i], SIGKILL);

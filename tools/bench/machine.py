@@ -146,14 +146,14 @@ def file_bytes(where):
 
 
 @contextlib.contextmanager
-def load(idle, busy):
-    """Keeps that many processes alive inside the `with`."""
+def load(idle, busy, churn=0):
+    """Keeps that many processes alive inside the `with`; `churn` more begin in each second and end within one."""
     source = pathlib.Path(__file__).with_name("load.c")
     with tempfile.TemporaryDirectory(prefix="mitra-bench-") as scratch:
         program = f"{scratch}/load"
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", program, source], check=True)
         spawner = subprocess.Popen(
-            [program, scratch, str(idle), str(busy)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [program, scratch, str(idle), str(busy), str(churn)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
             if spawner.stdout.readline() != b"ready\n":
