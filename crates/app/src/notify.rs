@@ -27,7 +27,13 @@ impl Notify {
             std::env::var("WATCHDOG_USEC").ok().and_then(|us| us.parse().ok()).map(Duration::from_micros);
         // The variable may be meant for a parent.
         let mine = std::env::var("WATCHDOG_PID").map_or(true, |pid| pid == std::process::id().to_string());
-        Notify { socket, watchdog: watchdog.filter(|_| mine), last_ping: Instant::now(), status: String::new(), trouble: None }
+        Notify {
+            socket,
+            watchdog: watchdog.filter(|_| mine),
+            last_ping: Instant::now(),
+            status: String::new(),
+            trouble: None,
+        }
     }
 
     fn send(&self, message: &str) {

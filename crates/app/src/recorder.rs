@@ -12,9 +12,7 @@ use mitra_archive::{Options, Writer};
 use mitra_collect::{Budget, Clock, Config, Kept, Sampler, Ticker};
 use mitra_model::{Event, EventKind, Frame};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with};
 use rustix::process::geteuid;
 
 use crate::cli::SamplingArgs;
@@ -49,6 +47,8 @@ pub struct Recorder {
     clock: Clock,
     /// Holds the name by which another recorder sees this one.
     _alone: Option<UnixListener>,
+    /// What there is to say of another one.
+    other: Option<String>,
     /// What goes into the next frame.
     news: Vec<String>,
     trouble: Trouble,
@@ -106,11 +106,9 @@ impl Recorder {
         for lost in writer.repaired() {
             news.push(format!("{} at byte {}: {}", lost.file.display(), lost.offset, lost.why));
         }
+        news.iter().for_each(|line| log(line));
         let (alone, other) = another();
-        news.extend(other);
-        for line in &news {
-            log(line);
-        }
+        news.extend(other.clone());
         news.truncate(NEWS_MAX);
         let mut escalation = Escalation::new(rules, sampler.host(), dir, !args.no_arm, !args.no_bpf);
         escalation.remember(clock.now());
@@ -123,6 +121,7 @@ impl Recorder {
             frame: Frame::new(),
             clock,
             _alone: alone,
+            other,
             news,
             trouble: Trouble::default(),
             waiting: Trouble::default(),
@@ -142,10 +141,11 @@ impl Recorder {
             n => format!("; {n} sources are not available (mitra explain names them)"),
         };
         format!(
-            "recording {} every {} to {}{missing}",
+            "recording {} every {} to {}{missing}{}",
             host.hostname,
             every(self.interval),
-            self.dir.display()
+            self.dir.display(),
+            self.other.as_ref().map_or_else(String::new, |other| format!("; {other}"))
         )
     }
 

@@ -246,7 +246,16 @@ impl Back {
                 Ok(file) => {
                     let (bytes, synced_bytes, synced_crc) = (0, 0, 0);
                     let (is_named, state) = (false, LogState::Sound);
-                    return Ok(OpenLog { number, path, file, bytes, synced_bytes, synced_crc, is_named, state });
+                    return Ok(OpenLog {
+                        number,
+                        path,
+                        file,
+                        bytes,
+                        synced_bytes,
+                        synced_crc,
+                        is_named,
+                        state,
+                    });
                 }
                 Err(error)
                     if error.kind() == io::ErrorKind::AlreadyExists
@@ -428,7 +437,8 @@ impl Back {
     /// Closes a log that is neither sealed nor confirmed, because nobody can wait for it, and says so.
     pub(crate) fn let_go(&mut self, error: &Error) {
         let bytes = self.unsynced.len();
-        self.news.push(format!("{error}; the last {bytes} bytes of recording before it may not be on the disk"));
+        self.news
+            .push(format!("{error}; the last {bytes} bytes of recording before it may not be on the disk"));
         self.set_aside(None);
         forget(&mut self.unsynced);
     }

@@ -314,7 +314,8 @@ fn remove_unfinished(folder: &Path) {
         let Some(name) = name.to_str().filter(|name| name.ends_with(UNFINISHED)) else { continue };
         let changed = entry.metadata().and_then(|meta| meta.modified());
         let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
-        if name.contains(ENDING) && age.is_some_and(|age| age > UNFINISHED_AGE) && !is_written(&entry.path()) {
+        if name.contains(ENDING) && age.is_some_and(|age| age > UNFINISHED_AGE) && !is_written(&entry.path())
+        {
             _ = fs::remove_file(entry.path());
         }
     }
@@ -439,7 +440,7 @@ mod tests {
     fn old_captures_go_a_few_at_a_time_and_those_without_a_date_stay() {
         let dir = tempfile::tempdir().unwrap();
         let second = |second: i64| EPOCH_REAL + second * 1_000_000_000;
-        for since in [7, second(1), second(2), second(3), second(9)] {
+        for since in [7_000_000, second(1), second(2), second(3), second(9)] {
             store_capture(dir.path(), &captured(since)).unwrap();
         }
         let mut left = Vec::new();
@@ -448,7 +449,7 @@ mod tests {
             let files = captures(dir.path()).unwrap();
             left.push(files.iter().map(|file| file.since_real).collect::<Vec<_>>());
         }
-        assert_eq!(left, [[7, second(3), second(9)], [7, second(3), second(9)]]);
+        assert_eq!(left, [[7_000_000, second(3), second(9)]; 2]);
     }
 
     #[test]
@@ -526,7 +527,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mib = |second: i64, mib: u64| {
             let name = store_capture(dir.path(), &captured(second * 1_000_000_000)).unwrap();
-            let file = fs::OpenOptions::new().write(true).open(dir.path().join(FOLDER).join(name)).unwrap();
+            let file = OpenOptions::new().write(true).open(dir.path().join(FOLDER).join(name)).unwrap();
             // A hole takes no space.
             file.set_len(mib << 20).unwrap();
         };

@@ -151,7 +151,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         drop(Lock::take(dir.path()).unwrap());
         let mode = |name| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(LOCK), mode(STATE) & 0o077), (0o600, 0o040), "the group reads one and not the other");
+        assert_eq!(
+            (mode(LOCK), mode(STATE) & 0o077),
+            (0o600, 0o040),
+            "the group reads one and not the other"
+        );
         // All that a reader can do.
         let state = File::open(dir.path().join(STATE)).unwrap();
         flock(&state, FlockOperation::LockExclusive).unwrap();

@@ -55,11 +55,14 @@ impl Clocks {
 }
 
 fn agrees(since: Times, last: Times, now: Times) -> bool {
-    let elapsed_us = now.mono_us().saturating_sub(since.mono_us());
-    let slewed_us = elapsed_us / 1_000_000 * SLEW_PPM;
-    let moved_us = now.real_off_us.saturating_sub(since.real_off_us).saturating_abs();
+    let is_slewed = |from: Times| {
+        let slewed_us = now.mono_us().saturating_sub(from.mono_us()) / 1_000_000 * SLEW_PPM;
+        let moved_us = now.real_off_us.saturating_sub(from.real_off_us).saturating_abs();
+        moved_us <= slewed_us.saturating_add(SLACK_US)
+    };
     let slept_us = last.mono_off_us.saturating_sub(now.mono_off_us).saturating_abs();
-    now.follows(last) && slept_us < SUSPEND_US && moved_us <= slewed_us.saturating_add(SLACK_US)
+    // Against the last frame, so that no step hides among hours of slewing; against the first, so that many small ones do not.
+    now.follows(last) && slept_us < SUSPEND_US && is_slewed(last) && is_slewed(since)
 }
 
 /// What may go by age in an hour of recording.
@@ -165,7 +168,9 @@ impl Shelf {
             let credible = |at: &i64| (self.floor_us..=now_us).contains(at);
             let date = |file: &Kept| file.last.map(|last| last.at(now)).filter(credible);
             let first = self.files.iter().enumerate().find_map(|(i, file)| Some((i, date(file)?)));
-            let Some((i, at)) = first.filter(|(_, at)| now_us.saturating_sub(*at) > max_age_us) else { break };
+            let Some((i, at)) = first.filter(|(_, at)| now_us.saturating_sub(*at) > max_age_us) else {
+                break;
+            };
             if i == 0 {
                 self.floor_us = at;
             }

@@ -397,7 +397,7 @@ fn one_writer_and_its_name() {
 }
 
 #[test]
-fn old_segments_go_by_size_and_by_age_and_the_open_one_stays() {
+fn old_segments_go_by_size_and_the_open_one_stays() {
     let size = |dir: &Path| -> u64 {
         std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
     };
