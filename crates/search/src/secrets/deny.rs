@@ -75,10 +75,7 @@ const PATHS: &[(&str, &str)] = &[
         "**/{.erlang.cookie,.vault-token,vault-token,.vault_pass,.vault_password,.vault-pass*,vault_pass*.txt}",
         "token",
     ),
-    (
-        "**/{.npmrc,.yarnrc.yml,.pypirc,.gem/credentials,.cargo/credentials{,.toml},.composer/auth.json}",
-        "token",
-    ),
+    ("**/{.npmrc,.yarnrc.yml,.pypirc,.gem/credentials,.cargo/credentials*,.composer/auth.json}", "token"),
     (
         "**/{.terraformrc,terraform.rc,.databrickscfg,.tugboat,.heroku,.remarkjs,.snowflake/config.toml}",
         "token",
@@ -87,6 +84,7 @@ const PATHS: &[(&str, &str)] = &[
     ("**/{filezilla.xml,sitemanager.xml,recentservers.xml,robomongo.json,proftpdpasswd}", "credentials"),
     ("**/.m2/settings-security.xml", "credentials"),
     ("**/.config/{op,sops,age,Bitwarden*,configstore}/**", "credentials"),
+    ("**/.config/hub", "credentials"),
     (
         "**/{logins.json,key3.db,key4.db,signons.sqlite,cookies.sqlite,Login Data,pwdfile.txt,pin.txt}",
         "credentials",
