@@ -60,7 +60,12 @@ pub fn prepare(command: &mut Command, child: &Child<'_>) -> io::Result<()> {
             be_the_first_to_go();
             limit(if has_group { None } else { Some(memory_bytes) });
             if privileges == Privileges::None {
-                privileges::drop_all_of_thread()?;
+                match privileges::drop_all_of_thread() {
+                    // Who is not root loses them by exec, for which it is enough that none is ambient. The service manager
+                    // lets the service make no call that sets them.
+                    Err(_) if !rustix::process::geteuid().is_root() && !privileges::any_is_ambient() => {}
+                    dropped => dropped?,
+                }
             }
             rustix::thread::set_no_new_privs(true)?;
             // What has no close-on-exec of its own gets it; a kernel before 5.11 refuses.

@@ -18,6 +18,8 @@ pub struct Needs<'a> {
     pub read: &'a [&'a Path],
     /// Directories below which files are still made, written and removed.
     pub write: &'a [&'a Path],
+    /// Children that run already: they may still be waited for, and killed.
+    pub children: &'a [u32],
 }
 
 /// Why nothing, or not all, was given up.
@@ -52,11 +54,11 @@ pub fn give_up(needs: Needs<'_>) -> Result<Vec<String>, Error> {
     }
     let mut unknown = Vec::new();
     rustix::thread::set_no_new_privs(true).map_err(|error| refused("no_new_privs")(&error))?;
-    if let Some(missing) = only_files(needs).map_err(|error| refused("landlock")(&error))? {
-        unknown.push(missing);
-    }
+    let missing = only_files(needs).map_err(|error| refused("landlock")(&error))?;
+    let has_landlock = missing.is_none();
+    unknown.extend(missing);
     privileges::drop_all_of_thread().map_err(io("capabilities"))?;
-    match syscalls::only_what_is_needed(!needs.read.is_empty(), !needs.write.is_empty()) {
+    match syscalls::only_what_is_needed(needs, has_landlock) {
         Ok(()) => {}
         Err(syscalls::Refused::Architecture) => {
             unknown.push("system calls are not filtered on this architecture".to_owned());
@@ -73,7 +75,11 @@ fn only_files(needs: Needs<'_>) -> Result<Option<String>, landlock::RulesetError
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))?
         .handle_access(AccessNet::from_all(abi))?
-        .scope(Scope::from_all(abi))?
+        .scope(if needs.children.is_empty() {
+            Scope::from_all(abi)
+        } else {
+            Scope::AbstractUnixSocket.into()
+        })?
         .create()?;
     let kept = |paths: &[&Path], access| {
         // What is not there, or not for this user, cannot be read later either.
@@ -86,7 +92,9 @@ fn only_files(needs: Needs<'_>) -> Result<Option<String>, landlock::RulesetError
         rules = rules.add_rule(rule)?;
     }
     Ok(match rules.restrict_self()?.ruleset {
-        RulesetStatus::NotEnforced => Some("this kernel has no Landlock: files are not kept from it".to_owned()),
+        RulesetStatus::NotEnforced => {
+            Some("this kernel has no Landlock: files are not kept from it".to_owned())
+        }
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => None,
     })
 }

@@ -101,9 +101,11 @@ impl Groups {
         // All of it ends together: what is left of a program without one of its processes does nobody any good.
         group.set("memory.oom.group", 1)?;
         // None of these where there is no swap, or the controller is not delegated.
-        for (file, value) in
-            [("memory.swap.max", 0), ("pids.max", limits.tasks.into()), ("cpu.weight", limits.cpu_weight.into())]
-        {
+        for (file, value) in [
+            ("memory.swap.max", 0),
+            ("pids.max", limits.tasks.into()),
+            ("cpu.weight", limits.cpu_weight.into()),
+        ] {
             match group.set(file, value) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -30,6 +30,14 @@ pub fn threads() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())
 }
 
+/// Whether a program that this thread executes would have a capability of it.
+pub(crate) fn any_is_ambient() -> bool {
+    // SAFETY: it asks for a number.
+    let is_ambient =
+        |n| unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET, n, 0, 0) } == 1;
+    (0..CAPABILITIES).any(is_ambient)
+}
+
 /// Takes all capabilities from this thread, those that a program might get back too. Only system calls: it may be called
 /// between fork and exec.
 pub(crate) fn drop_all_of_thread() -> io::Result<()> {

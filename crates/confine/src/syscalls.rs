@@ -9,6 +9,8 @@ use seccompiler::{
     TargetArch,
 };
 
+use crate::give_up::Needs;
+
 /// The rules of a filter by the number of a call: any of those of a call has to match, none means always.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -38,9 +40,11 @@ const NEEDED: &[libc::c_long] = &[
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_fadvise64,
+    libc::SYS_ftruncate,
     libc::SYS_getdents64,
     libc::SYS_readlinkat,
     libc::SYS_faccessat,
+    libc::SYS_faccessat2,
     libc::SYS_getcwd,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -97,7 +101,6 @@ const WRITING: &[libc::c_long] = &[
     libc::SYS_unlinkat,
     libc::SYS_renameat2,
     libc::SYS_linkat,
-    libc::SYS_ftruncate,
     libc::SYS_fallocate,
     libc::SYS_fsync,
     libc::SYS_fdatasync,
@@ -173,13 +176,22 @@ const CHANGES_THE_MACHINE: &[libc::c_long] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// Only these calls from now on, in all threads: those above; files are opened to be read if `reads`, and to be written too
-/// if `writes`.
-pub(crate) fn only_what_is_needed(reads: bool, writes: bool) -> Result<(), Refused> {
-    let mut rules: Rules = NEEDED.iter().map(|number| (*number, Vec::new())).collect();
-    if writes {
-        rules.extend(WRITING.iter().map(|number| (*number, Vec::new())));
-    } else if reads {
+/// Only these calls from now on, in all threads: those above, and what is needed of files and children.
+pub(crate) fn only_what_is_needed(needs: Needs<'_>, has_landlock: bool) -> Result<(), Refused> {
+    let always = |number: &libc::c_long| (*number, Vec::new());
+    let mut rules: Rules = NEEDED.iter().map(always).collect();
+    if has_landlock && !(needs.read.is_empty() && needs.write.is_empty()) {
+        // Its flags are in memory, where no filter looks.
+        rules.extend([libc::SYS_openat2].iter().map(always));
+    }
+    if !needs.children.is_empty() {
+        rules.extend([libc::SYS_wait4, libc::SYS_waitid].iter().map(always));
+        let killed = needs.children.iter().map(|pid| when(&[equal(0, u64::from(*pid))?]));
+        rules.insert(libc::SYS_kill, killed.collect::<Result<_, _>>()?);
+    }
+    if !needs.write.is_empty() {
+        rules.extend(WRITING.iter().map(always));
+    } else if !needs.read.is_empty() {
         rules.insert(libc::SYS_openat, only_to_read(2)?);
         #[cfg(target_arch = "x86_64")]
         rules.insert(libc::SYS_open, only_to_read(1)?);

@@ -19,6 +19,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("only_what_is_named_is_read", only_what_is_named_is_read),
     ("only_what_is_named_is_written", only_what_is_named_is_written),
     ("threads_would_keep_it", threads_would_keep_it),
+    ("what_runs_already_is_ended", what_runs_already_is_ended),
     ("a_panic_ends_it_as_ever", a_panic_ends_it_as_ever),
     ("landlock_takes_other_processes_too", landlock_takes_other_processes_too),
     ("the_machine_stays_as_it_is", the_machine_stays_as_it_is),
@@ -141,8 +142,15 @@ fn only_what_is_named_is_read(_: &[&str]) {
     assert_eq!(fs::read_to_string(dir.join("there")).unwrap(), "text");
     assert!(fs::write(dir.join("there"), "other").is_err() && fs::write(dir.join("new"), "x").is_err());
     if unknown.is_empty() {
-        for path in [&file, Path::new("/etc/shadow"), Path::new("/proc/1/environ"), &dir.join("../../etc/shadow")] {
-            assert_eq!(File::open(path).unwrap_err().kind(), ErrorKind::PermissionDenied, "{}", path.display());
+        for path in
+            [&file, Path::new("/etc/shadow"), Path::new("/proc/1/environ"), &dir.join("../../etc/shadow")]
+        {
+            assert_eq!(
+                File::open(path).unwrap_err().kind(),
+                ErrorKind::PermissionDenied,
+                "{}",
+                path.display()
+            );
         }
         assert!(fs::read_dir(&other).is_err());
     } else {
@@ -176,6 +184,18 @@ fn threads_would_keep_it(_: &[&str]) {
     drop(stop);
     assert!(thread.join().unwrap().is_err());
     File::open("/etc/passwd").unwrap();
+}
+
+fn what_runs_already_is_ended(_: &[&str]) {
+    let sleep = || Command::new("/bin/sleep").arg("600").stdin(std::process::Stdio::null()).spawn().unwrap();
+    let mut bound = Command::new("/bin/sleep");
+    let mut other = child(bound.arg("600"), Privileges::None).spawn().unwrap();
+    let mut one = sleep();
+    give_up(Needs { children: &[one.id()], ..Needs::default() }).unwrap();
+    one.kill().unwrap();
+    assert_eq!(one.wait().unwrap().signal(), Some(9));
+    assert_eq!(other.kill().unwrap_err().kind(), ErrorKind::PermissionDenied);
+    // That one ends with this process.
 }
 
 fn a_panic_ends_it_as_ever(_: &[&str]) {
@@ -251,7 +271,10 @@ fn a_child_has_less(_: &[&str]) {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap();
         line[name.len()..].split_whitespace().take(2).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!((limit("Max core file size"), limit("Max data size")), ("0 0".into(), format!("{BOUND} {BOUND}")));
+    assert_eq!(
+        (limit("Max core file size"), limit("Max data size")),
+        ("0 0".into(), format!("{BOUND} {BOUND}"))
+    );
     assert_eq!(limit("Max open files").split(' ').next(), Some("1024"));
     assert!(!text.contains(&format!(" {} -> ", leaked.as_raw_fd())), "{text}");
     // A session of its own: no terminal is its own, and none of whoever started it gets its signals.
@@ -267,14 +290,18 @@ fn a_child_ends_with_its_parent(_: &[&str]) {
     let pid: i32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // One that nobody waits for stays as a zombie where the first process does not care.
-    while !matches!(state().rsplit(')').next().unwrap_or_default().trim().chars().next(), None | Some('Z' | 'X')) {
+    while !matches!(
+        state().rsplit(')').next().unwrap_or_default().trim().chars().next(),
+        None | Some('Z' | 'X')
+    ) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 
 fn starts_and_dies() {
     let mut command = Command::new("/bin/sleep");
-    let sleeper = child(command.arg("600"), Privileges::None).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let sleeper =
+        child(command.arg("600"), Privileges::None).stdout(std::process::Stdio::null()).spawn().unwrap();
     println!("{}", sleeper.id());
     std::process::abort();
 }
