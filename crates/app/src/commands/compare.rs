@@ -1,5 +1,8 @@
 //! `mitra compare`: what differs between two or more sides.
 
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, Result, anyhow};
 use mitra_archive::{Query, Reader};
 use mitra_diagnose::compare::{Input, compare};
@@ -9,8 +12,9 @@ use mitra_model::{Entity, Metric, Span, columns};
 
 use super::{print, print_json, show};
 use crate::cli::{Baseline, CompareArgs};
+use crate::confined;
 use crate::errors::usage;
-use crate::evidence::{self, Loaded};
+use crate::evidence::{self, Loaded, Opened};
 use crate::place;
 use crate::progress::Progress;
 use crate::quotes;
@@ -20,8 +24,10 @@ use crate::when::Here;
 
 /// Compares and prints.
 pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
-    let progress = Progress::new("reading and comparing");
     let here = Here::system();
+    let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    let mut files = open(args)?;
+    let progress = Progress::new("reading and comparing");
     let mut archive: Option<Reader> = None;
     let mut inputs: Vec<Input> = Vec::new();
     let mut opened: Vec<Loaded> = Vec::new();
@@ -38,7 +44,7 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
                 input
             }
             Baseline::Path(path) => {
-                let mut loaded = evidence::load(std::slice::from_ref(path), None, args.date)?;
+                let mut loaded = files.pop_front().context("a side was not opened")?.read(args.date);
                 let name = path.display().to_string();
                 // The sides were named by hand: a folder called `baseline` is no good side of another one here.
                 let good = loaded.good.take();
@@ -66,15 +72,33 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
         quotes::fill_runs(runs, &mut |name| opened.iter().find_map(|loaded| loaded.open(name)));
     }
     drop(progress);
-    output(args, &compared, style)
+    output(args, page.as_ref(), &compared, style)
 }
 
-fn output(args: &CompareArgs, compared: &Compared, style: &Style) -> Result<()> {
-    if let Some(path) = &args.html {
-        show::write_page(path, &html::compare::page(compared, style))?;
-        if show::is_stdout(path) {
-            return Ok(());
-        }
+/// Opens the sides that are files, in their order. Where all of them are, nothing else is needed from then on.
+fn open(args: &CompareArgs) -> Result<VecDeque<Opened>> {
+    let paths: Vec<&PathBuf> = args
+        .sides
+        .iter()
+        .filter_map(|side| match side {
+            Baseline::Path(path) => Some(path),
+            Baseline::Range(_) => None,
+        })
+        .collect();
+    let open = |path: &&PathBuf| evidence::open(std::slice::from_ref(*path), None);
+    let opened = paths.iter().map(open).collect::<Result<VecDeque<_>>>()?;
+    if paths.len() == args.sides.len() {
+        let paths: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
+        confined::before_reading(&opened.iter().collect::<Vec<_>>(), &paths, &[]);
+    }
+    Ok(opened)
+}
+
+fn output(args: &CompareArgs, page: Option<&show::Page>, compared: &Compared, style: &Style) -> Result<()> {
+    if let Some(page) = page
+        && page.write(&html::compare::page(compared, style))?
+    {
+        return Ok(());
     }
     if args.json { print_json(compared) } else { print(&render::compare::text(compared, style)) }
 }

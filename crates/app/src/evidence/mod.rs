@@ -61,15 +61,14 @@ enum From {
 /// What was found and opened, of which nothing was read yet.
 pub struct Opened(Vec<Source>);
 
-/// Reads files and folders. Those below `good`, and in folders whose name says so, are the good side; with none of the
-/// others there is only one side. `date` (days since 1970) is the date of files that have none.
-pub fn load(paths: &[PathBuf], good: Option<&Path>, date: Option<i64>) -> Result<Loaded> {
-    let opened = open(paths, good, find::find(paths, good)?)?;
-    Ok(opened.read(date))
+/// Finds and opens files and folders. Those below `good`, and in folders whose name says so, are the good side; with none of
+/// the others there is only one side.
+pub fn open(paths: &[PathBuf], good: Option<&Path>) -> Result<Opened> {
+    look(paths, good, find::find(paths, good)?)
 }
 
 /// Looks what was found, and hands to sadf what is sadf's.
-fn open(paths: &[PathBuf], good: Option<&Path>, mut found: Vec<Found>) -> Result<Opened> {
+fn look(paths: &[PathBuf], good: Option<&Path>, mut found: Vec<Found>) -> Result<Opened> {
     if found.is_empty() {
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
         return Err(anyhow!("{}: no files there", names.join(", ")));
@@ -96,8 +95,17 @@ fn open(paths: &[PathBuf], good: Option<&Path>, mut found: Vec<Found>) -> Result
 }
 
 impl Opened {
-    /// Reads all of it, each file by the descriptor that it was opened with.
-    fn read(self, date: Option<i64>) -> Loaded {
+    /// Programs that run already, to read what only they can.
+    pub fn children(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().filter_map(|source| match &source.from {
+            From::Sadf(sadf) => Some(sadf.pid()),
+            From::File(..) | From::Not(_) => None,
+        })
+    }
+
+    /// Reads all of it, each file by the descriptor that it was opened with. `date` (days since 1970) is the date of files
+    /// that have none.
+    pub fn read(self, date: Option<i64>) -> Loaded {
         let mut bad_side = Import::new(date);
         let mut good_side = Import::new(date);
         let mut left = Left::all();

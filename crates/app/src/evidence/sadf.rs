@@ -83,6 +83,11 @@ impl Sadf {
             .map_err(|error| format!("a binary file of sysstat; sadf cannot be run: {error}: {name}"))
     }
 
+    /// Its process, as long as this lives.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Reads what it prints.
     pub fn read(mut self, name: &str, import: &mut Import, left: &mut Left) {
         let read = match self.output.take() {

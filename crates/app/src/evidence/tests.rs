@@ -12,6 +12,10 @@ use super::*;
 
 const SECRET: &str = "root-only-words that nobody may see";
 
+fn load(paths: &[PathBuf], good: Option<&Path>, date: Option<i64>) -> Result<Loaded> {
+    Ok(open(paths, good)?.read(date))
+}
+
 /// A folder with a secret beside a folder of evidence.
 struct Setup {
     dir: tempfile::TempDir,
@@ -155,7 +159,7 @@ fn a_file_is_opened_once_whatever_becomes_of_its_name() {
         }
         let paths = std::slice::from_ref(&s.case);
         let found = find::find_with(room, paths, None).unwrap();
-        let opened = open(paths, None, found).unwrap();
+        let opened = look(paths, None, found).unwrap();
         // One becomes a link, one another file, and one grows.
         fs::remove_file(s.case.join("a.txt")).unwrap();
         symlink("../secret", s.case.join("a.txt")).unwrap();
@@ -182,7 +186,7 @@ fn a_file_is_shortened_while_it_is_read() {
     let s = setup();
     s.write("a.txt", lines(1000));
     let paths = std::slice::from_ref(&s.case);
-    let opened = open(paths, None, find::find(paths, None).unwrap()).unwrap();
+    let opened = open(paths, None).unwrap();
     File::options().write(true).open(s.case.join("a.txt")).unwrap().set_len(14).unwrap();
     assert_eq!(opened.read(None).file("a.txt").lines, 1);
 }

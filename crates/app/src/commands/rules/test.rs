@@ -10,6 +10,7 @@ use super::named;
 use super::replay::{Act, Replay, Stretch, Tested, on_series};
 use crate::cli::RulesTestArgs;
 use crate::commands::{print, print_json};
+use crate::confined;
 use crate::errors::usage;
 use crate::escalation::{Plan, settings};
 use crate::evidence;
@@ -25,9 +26,11 @@ pub fn run(args: &RulesTestArgs, style: &Style) -> Result<()> {
     let tested = if args.paths.is_empty() {
         on_archive(args, &config)?
     } else {
+        let opened = evidence::open(&args.paths, None)?;
+        confined::before_reading(&[&opened], &confined::all(&args.paths, None), &[]);
         let loaded = {
             let _progress = Progress::new("reading");
-            evidence::load(&args.paths, None, None)?
+            opened.read(None)
         };
         on_series(&config, &loaded.set)
     };
