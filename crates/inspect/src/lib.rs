@@ -2,6 +2,7 @@
 
 pub mod census;
 pub mod composition;
+mod demangled;
 pub mod diff;
 mod error;
 pub mod fuzzing;
@@ -12,11 +13,13 @@ pub mod look;
 pub mod malloc;
 mod maps;
 pub mod memory;
+mod opened;
 mod perfmap;
 mod process;
 pub mod python;
 pub mod runtimes;
 mod symbols;
+mod tables;
 mod target;
 mod trusted;
 mod unwind;

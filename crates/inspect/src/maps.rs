@@ -36,6 +36,8 @@ pub struct Mapping {
     pub access: Access,
     /// Where in the file it begins.
     pub offset: u64,
+    /// The device that the file is on, as `stat` has such numbers; zero where there is no file.
+    pub device: u64,
     /// The file's inode; zero where there is none.
     pub inode: u64,
     /// The path of the file in the process' own view; `[vdso]` and the like; empty where there is none.
@@ -113,7 +115,8 @@ fn mapping(line: &str) -> Option<Mapping> {
     let (start, end) = word()?.split_once('-')?;
     let access = word()?.as_bytes().first_chunk::<4>().copied()?;
     let offset = word()?;
-    word()?;
+    let (major, minor) = word()?.split_once(':')?;
+    let device = |text: &str| u32::from_str_radix(text, 16).ok();
     let (inode, path) = rest.split_once(' ').unwrap_or((rest, ""));
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let path = path.trim_start();
@@ -128,6 +131,7 @@ fn mapping(line: &str) -> Option<Mapping> {
             shared: access[3] == b's',
         },
         offset: hex(offset)?,
+        device: rustix::fs::makedev(device(major)?, device(minor)?),
         inode: inode.parse().ok()?,
         path: path.strip_suffix(DELETED).unwrap_or(path).to_owned(),
         is_deleted,
@@ -165,6 +169,7 @@ nonsense
         let maps = parse(MAPS);
         assert_eq!(maps.len(), 6);
         let at = |address| find(&maps, address).map(|m| (m.module(), m.is_file(), m.is_deleted));
+        assert_eq!(maps.first().map(|mapping| mapping.device), Some(rustix::fs::makedev(8, 1)));
         assert_eq!(at(0x55d0_0000_1fff), Some(("a b", true, false)));
         assert_eq!(at(0x7f00_0000_0010), Some(("anon", false, false)));
         assert_eq!(at(0x7f10_0000_0010), Some(("lib.so", true, true)));

@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::maps::{self, Mapping};
+use crate::opened::{self, Opened};
 use crate::perfmap::PerfMap;
+use crate::target;
 
 /// A maps file of more is cut off.
 const MAPS_BYTES_MAX: u64 = 16 << 20;
@@ -79,6 +80,8 @@ enum Root {
 /// A process, or rather one program that it ran.
 pub(crate) struct Process {
     pid: u32,
+    /// When it began: its id may be another's one day.
+    start_ticks: Option<u64>,
     root: Root,
     /// Its id in its own PID namespace, by which a JIT names its file.
     own_pid: u32,
@@ -93,6 +96,7 @@ impl Process {
     pub(crate) fn read(pid: u32, may_hold_root: bool, budget: &mut Budget) -> Process {
         Process {
             pid,
+            start_ticks: target::start_ticks(pid),
             root: root(pid, may_hold_root),
             own_pid: own_pid(pid).unwrap_or(pid),
             user: fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid()),
@@ -130,28 +134,34 @@ impl Process {
         }
     }
 
-    /// The path by which we reach a file that the process sees under `path`.
-    fn reach(&self, path: &str) -> Option<PathBuf> {
-        match &self.root {
-            Root::Ours => Some(PathBuf::from(path)),
-            Root::Other(dir) => Some(format!("/proc/self/fd/{}{path}", dir.as_raw_fd()).into()),
-            Root::Unknown => None,
-        }
-    }
-
     /// The file behind a mapping, if it is still the one that was mapped.
-    pub(crate) fn file(&self, mapping: &Mapping) -> Option<PathBuf> {
+    pub(crate) fn open(&self, mapping: &Mapping) -> Option<Opened> {
         if !mapping.is_file() {
             return None;
         }
-        let is_it = |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.ino() == mapping.inode);
-        let named = if mapping.is_deleted { None } else { self.reach(&mapping.path) };
-        if let Some(path) = named.filter(is_it) {
-            return Some(path);
+        let of = |handle: OwnedFd| Opened::of(&handle, mapping, self.sees_our_files());
+        self.held(mapping).and_then(of).or_else(|| self.named(mapping).and_then(of))
+    }
+
+    /// The kernel holds on to a file as long as it is mapped, whatever its name.
+    fn held(&self, mapping: &Mapping) -> Option<OwnedFd> {
+        let path = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end);
+        let handle = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        (self.start_ticks.is_some() && target::start_ticks(self.pid) == self.start_ticks).then_some(handle)
+    }
+
+    fn named(&self, mapping: &Mapping) -> Option<OwnedFd> {
+        if mapping.is_deleted {
+            return None;
         }
-        // The kernel holds on to it as long as it is mapped, whatever its name.
-        let held = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end);
-        Some(PathBuf::from(held)).filter(is_it)
+        match &self.root {
+            Root::Ours => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                opened::handle(rustix::fs::open("/", flags, Mode::empty()).ok()?, &mapping.path)
+            }
+            Root::Other(dir) => opened::handle(dir, &mapping.path),
+            Root::Unknown => None,
+        }
     }
 
     /// The name of a function that was compiled while the process ran.
@@ -173,19 +183,20 @@ impl Process {
         let path = format!("tmp/perf-{}.map", self.own_pid);
         // Neither a symbolic link nor, below, another name of a file somewhere else: whoever can write to this directory
         // could show a file that only we can read.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = match &self.root {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let handle = match &self.root {
             Root::Ours => rustix::fs::open(format!("/{path}"), flags, Mode::empty()),
             // A link in a container leads to what the container sees there, not to our files.
             Root::Other(dir) => {
-                rustix::fs::openat2(dir, path.as_str(), flags, Mode::empty(), ResolveFlags::IN_ROOT)
+                let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+                rustix::fs::openat2(dir, path.as_str(), flags, Mode::empty(), resolve)
             }
             Root::Unknown => return None,
         };
-        let file = fs::File::from(file.ok()?);
+        let (file, _) = opened::plain(&handle.ok()?)?;
         let meta = file.metadata().ok()?;
         let is_its_own = meta.uid() == 0 || Some(meta.uid()) == self.user;
-        if !is_its_own || !meta.is_file() || meta.nlink() != 1 {
+        if !is_its_own || meta.nlink() != 1 {
             return None;
         }
         if budget.perf_maps == 0 {

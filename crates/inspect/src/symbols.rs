@@ -6,6 +6,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,13 +14,19 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use mitra_model::capture::{Image, KERNEL_MARK, RawStack};
 
+use crate::demangled::demangled;
 use crate::kernel::KernelSymbols;
 use crate::maps;
+use crate::opened::{Key, Opened};
 use crate::process::{Budget, Process};
 use crate::python::{Functions, functions};
+use crate::tables::Headers;
 
 /// Programs whose mappings are kept.
 const PROCESSES_MAX: usize = 8192;
+/// Tables of names of files that are not root's, each of which holds two files open, and the bytes of all together.
+const TABLES_MAX: usize = 256;
+const TABLES_BYTES_MAX: u64 = 192 << 20;
 /// Of those in other mount namespaces, so many hold a directory open.
 const ROOTS_MAX: usize = 128;
 /// Mappings are read again so long after a program was seen first: it loads its libraries.
@@ -48,7 +55,9 @@ const CUT_OFF: &str = "[cut off]";
 
 /// Names the addresses of stacks. Knows the programs that were shown to it, also after they ended.
 pub struct Symbols {
-    symbolizer: Symbolizer,
+    files: HashMap<Key, Option<Names>>,
+    tables: usize,
+    table_bytes_left: u64,
     /// Read when the first name is wanted: what only watches has no use for it.
     kernel: OnceCell<KernelSymbols>,
     hides_kernel: bool,
@@ -67,6 +76,8 @@ pub struct Symbols {
 struct Known {
     process: Process,
     names: HashMap<u64, String>,
+    /// Its files, by device, inode and path.
+    files: HashMap<(u64, u64, String), Option<Key>>,
     seen: Instant,
     refreshes: usize,
     is_final: bool,
@@ -82,9 +93,10 @@ impl Symbols {
     /// Knows the kernel only.
     #[must_use]
     pub fn new() -> Self {
-        let builder = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false);
         Symbols {
-            symbolizer: builder.enable_auto_reload(false).build(),
+            files: HashMap::new(),
+            tables: 0,
+            table_bytes_left: TABLES_BYTES_MAX,
             kernel: OnceCell::new(),
             hides_kernel: false,
             processes: HashMap::new(),
@@ -118,8 +130,14 @@ impl Symbols {
         }
         let process = Process::read(pid, self.roots < ROOTS_MAX, &mut self.budget);
         self.roots += usize::from(process.holds_root());
-        let known =
-            Known { process, names: HashMap::new(), seen: Instant::now(), refreshes: 0, is_final: false };
+        let known = Known {
+            process,
+            names: HashMap::new(),
+            files: HashMap::new(),
+            seen: Instant::now(),
+            refreshes: 0,
+            is_final: false,
+        };
         self.processes.insert((pid, image), known);
     }
 
@@ -233,15 +251,32 @@ impl Symbols {
                 name.map_or_else(|| format!("[unknown {address:#x}]"), bounded)
             }
             Some(mapping) => {
-                let offset = called - mapping.start + mapping.offset;
-                let file = known.process.file(&mapping);
-                let found = file.and_then(|file| in_file(&self.symbolizer, file, offset));
+                let offset = (called - mapping.start).wrapping_add(mapping.offset);
+                let file = (mapping.device, mapping.inode, mapping.path.clone());
+                let key = *known.files.entry(file).or_insert_with(|| {
+                    let opened = known.process.open(&mapping)?;
+                    let key = opened.key;
+                    if !self.files.contains_key(&key) {
+                        let is_room = opened.is_roots || self.tables < TABLES_MAX;
+                        self.budget.is_spent |= !is_room;
+                        let names =
+                            Names::of(opened, &mapping.path, self.table_bytes_left).filter(|_| is_room);
+                        let bytes = names.as_ref().map_or(0, |names| names.bytes);
+                        self.tables += usize::from(bytes > 0);
+                        self.table_bytes_left = self.table_bytes_left.saturating_sub(bytes);
+                        self.files.insert(key, names);
+                    }
+                    Some(key)
+                });
+                let names = key.and_then(|key| self.files.get(&key)?.as_ref());
+                let found = names.and_then(|names| names.at(offset));
                 let found = found.or_else(|| known.process.compiled(called, &mut self.budget).map(bounded));
                 if found.is_none() && mapping.is_memory() {
                     self.hidden.insert((runtime(&known.process.mappings), stack.pid));
                 }
                 found.unwrap_or_else(|| {
-                    format!("[{}+{:#x}]", mapping.module(), address - mapping.start + mapping.offset)
+                    let offset = (address - mapping.start).wrapping_add(mapping.offset);
+                    format!("[{}+{offset:#x}]", bounded(mapping.module()))
                 })
             }
         };
@@ -321,20 +356,50 @@ fn at_call(address: u64, is_leaf: bool) -> u64 {
     if is_leaf { address } else { address.saturating_sub(1) }
 }
 
-fn in_file(symbolizer: &Symbolizer, path: PathBuf, offset: u64) -> Option<String> {
-    plain(symbolizer.symbolize_single(&Source::Elf(Elf::new(path)), Input::FileOffset(offset)))
+/// The names of one file. Each has a symbolizer of its own, which remembers what it opened by a path that others get later.
+struct Names {
+    symbolizer: Symbolizer,
+    source: Source<'static>,
+    /// Tables of names, which the path leads to.
+    _tables: Option<OwnedFd>,
+    bytes: u64,
+}
+
+impl Names {
+    /// `path` is where the file lies for us, should it be root's: then what it refers to is root's too, and followed.
+    fn of(opened: Opened, path: &str, bytes_max: u64) -> Option<Names> {
+        let builder = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false);
+        let builder = builder.enable_auto_reload(false);
+        let headers = Headers::read(&opened.file);
+        if opened.is_roots && headers.as_ref().is_none_or(|headers| !headers.inflates()) {
+            let source = Source::Elf(Elf::new(PathBuf::from(path)));
+            return Some(Names { symbolizer: builder.build(), source, _tables: None, bytes: 0 });
+        }
+        let (tables, bytes) = headers?.tables(bytes_max)?;
+        let mut elf = Elf::new(format!("/proc/self/fd/{}", tables.as_raw_fd()));
+        elf.debug_syms = false;
+        let symbolizer = builder.set_debug_dirs(Some(std::iter::empty::<&Path>())).build();
+        Some(Names { symbolizer, source: Source::Elf(elf), _tables: Some(tables), bytes })
+    }
+
+    fn at(&self, offset: u64) -> Option<String> {
+        plain(self.symbolizer.symbolize_single(&self.source, Input::FileOffset(offset)))
+    }
 }
 
 fn plain(found: blazesym::Result<Symbolized<'_>>) -> Option<String> {
     let symbol = found.ok()?.into_sym()?;
-    Some(bounded(&symbol.name))
+    Some(bounded(&demangled(&symbol.name)))
 }
 
+/// Of one line, whatever the file says.
 fn bounded(name: &str) -> String {
-    match name.char_indices().nth(NAME_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
-        None => name.to_owned(),
+    let mut chars = name.chars().map(|c| if c.is_control() { '?' } else { c });
+    let mut short: String = chars.by_ref().take(NAME_CHARS_MAX).collect();
+    if chars.next().is_some() {
+        short.push('…');
     }
+    short
 }
 
 /// Frames between the traced place and the program that took the stack: `bpf_trace_run4`, `__traceiter_sched_switch`.
@@ -391,8 +456,7 @@ mod tests {
         child.wait().unwrap();
         let known = &symbols.processes[&(pid, 5)];
         let libc = known.process.mappings.iter().find(|m| m.module().starts_with("libc")).cloned().unwrap();
-        let file = known.process.file(&libc).unwrap();
-        assert!(file.exists(), "{}", file.display());
+        assert!(known.process.open(&libc).unwrap().is_roots);
         let stack = RawStack { pid, image: 5, user: vec![libc.start + 0x5000], ..RawStack::default() };
         let name = symbols.names(&stack).remove(0);
         assert!(!name.contains("unknown"), "{name}");

@@ -8,7 +8,6 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::identity::{Identity, Now};
@@ -16,6 +15,8 @@ use crate::maps::{self, Mapping};
 use crate::memory::{Allowance, Memory, Pagemap, Pages, Word};
 use crate::process::{Budget, Process};
 
+/// The text of `/proc/PID/maps`: of a million mappings.
+const MAPS_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of the header of an ELF file, and where in it the class stands.
 const ELF_MAGIC: &[u8; 4] = b"\x7fELF";
 /// So many bytes are worth a second look at whose they are: what is saved of each is 0.1 ns, and a call takes half a microsecond.
@@ -172,11 +173,11 @@ impl Target {
         Ok(())
     }
 
-    /// The path by which the file behind a mapping can be opened from here, whatever the process sees as `/`; `None` where there
-    /// is no file, or it is not to be had any more.
+    /// The file behind a mapping, to be read, whatever the process sees as `/`; `None` where there is no plain file, or it is not
+    /// to be had any more.
     #[must_use]
-    pub fn file(&self, mapping: &Mapping) -> Option<PathBuf> {
-        self.process.file(mapping)
+    pub fn file(&self, mapping: &Mapping) -> Option<File> {
+        self.process.open(mapping).map(|opened| opened.file)
     }
 
     /// Its id in its own PID namespace.
@@ -269,6 +270,11 @@ struct Mark {
     stack: u64,
 }
 
+/// When a process began, in clock ticks after boot.
+pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
+    stat(pid).ok().map(|(mark, _)| mark.start_ticks)
+}
+
 /// The mark and the name, of `/proc/PID/stat`.
 fn stat(pid: u32) -> Result<(Mark, String), Error> {
     let path = format!("/proc/{pid}/stat");
@@ -290,8 +296,11 @@ fn read_mappings(pid: u32) -> Result<Vec<Mapping>, Error> {
     let path = format!("/proc/{pid}/maps");
     let mut text = Vec::new();
     File::open(&path)
-        .and_then(|mut file| file.read_to_end(&mut text))
+        .and_then(|file| file.take(MAPS_BYTES_MAX).read_to_end(&mut text))
         .map_err(|e| Error::of_process(pid, path, e))?;
+    if text.len() as u64 >= MAPS_BYTES_MAX {
+        return Err(Error::Unusable(format!("process {pid} has more mappings than are read")));
+    }
     Ok(maps::parse_all(&String::from_utf8_lossy(&text)))
 }
 

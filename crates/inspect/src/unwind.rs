@@ -12,7 +12,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, LittleEndian, Pointer, Register, RegisterRule,
@@ -30,6 +29,8 @@ const HEADERS_MAX: usize = 64;
 /// Tables of one file, and of all files of a process.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 const TABLES_BYTES_MAX: u64 = 256 << 20;
+/// Rules of one function, which are gone through for each of its places: those of large ones have some thousands.
+const RULES_BYTES_MAX: usize = 64 << 10;
 /// Places whose callers are remembered.
 const PLACES_MAX: usize = 1 << 16;
 
@@ -44,7 +45,7 @@ pub struct Unwinder {
     budget: Budget,
     /// The memory of the process, for its code.
     memory: Option<File>,
-    tables: HashMap<(u64, String), Option<Tables>>,
+    tables: HashMap<(u64, u64, String), Option<Tables>>,
     table_bytes_left: u64,
     known: HashMap<Place, Caller>,
 }
@@ -99,10 +100,10 @@ impl Unwinder {
         let address = if place.is_leaf { place.address } else { place.address.checked_sub(1)? };
         let mapping = maps::find(&self.process.mappings, address)?.clone();
         let offset = address.checked_sub(mapping.start)?.checked_add(mapping.offset)?;
-        let key = (mapping.inode, mapping.path.clone());
+        let key = (mapping.device, mapping.inode, mapping.path.clone());
         if !self.tables.contains_key(&key) {
-            let file = self.process.file(&mapping);
-            let tables = file.and_then(|path| Tables::read(&path, self.table_bytes_left));
+            let file = self.process.open(&mapping);
+            let tables = file.and_then(|opened| Tables::read(&opened.file, self.table_bytes_left));
             let bytes = tables.as_ref().map_or(0, Tables::bytes);
             self.table_bytes_left = self.table_bytes_left.saturating_sub(bytes);
             self.tables.insert(key.clone(), tables);
@@ -197,9 +198,13 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Tables {
-    fn read(path: &Path, bytes_max: u64) -> Option<Self> {
-        let file = File::open(path).ok()?;
+    fn read(file: &File, bytes_max: u64) -> Option<Self> {
+        let all = file.metadata().ok()?.len();
         let read = |offset: u64, bytes: u64| {
+            // What a header says of a size is no reason to take as much memory.
+            if offset.checked_add(bytes)? > all {
+                return None;
+            }
             let mut buffer = vec![0; usize::try_from(bytes.min(TABLE_BYTES_MAX).min(bytes_max)).ok()?];
             file.read_exact_at(&mut buffer, offset).ok()?;
             Some(buffer)
@@ -250,7 +255,11 @@ impl Tables {
         let mut context = UnwindContext::new();
         let cie =
             |section: &EhFrame<_>, bases: &BaseAddresses, offset| section.cie_from_offset(bases, offset);
-        let row = index.table()?.unwind_info_for_address(&frames, &bases, &mut context, address, cie).ok()?;
+        let rules = index.table()?.fde_for_address(&frames, &bases, address, cie).ok()?;
+        if rules.entry_len().max(rules.cie().entry_len()) > RULES_BYTES_MAX {
+            return None;
+        }
+        let row = rules.unwind_info_for_address(&frames, &bases, &mut context, address).ok()?;
         match row.register(RETURN_ADDRESS) {
             Some(RegisterRule::Undefined) => return Some(Caller::Nobody),
             Some(RegisterRule::Offset(-8)) => {}

@@ -213,4 +213,6 @@ fn a_tool_that_its_user_can_change_is_not_run() {
     let Some(runtimes::Runtime::Jvm(heap)) = look else { panic!("{look:?}") };
     println!("{:?}", heap.notes);
     assert_eq!(heap.asked, None);
+    // What a tool that was ended leaves.
+    _ = fs::remove_file(format!("/tmp/.attach_pid{}", stage.actor.id()));
 }

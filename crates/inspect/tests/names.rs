@@ -50,11 +50,17 @@ fn do_it(dir: &Path, program: &str, args: &[&str]) -> bool {
 
 /// Compiles the program, runs `more` on it, and starts it.
 fn start(dir: &Path, more: &[(&str, &[&str])]) -> Option<Running> {
+    start_changed(dir, more, |_| ())
+}
+
+/// And `change`s the file before it starts.
+fn start_changed(dir: &Path, more: &[(&str, &[&str])], change: impl Fn(&Path)) -> Option<Running> {
     std::fs::write(dir.join("it.c"), SOURCE).unwrap();
     let compiled = do_it(dir, "cc", &["-g", "-O1", "-rdynamic", "-fno-inline", "-o", "it", "it.c"]);
     if !compiled || !more.iter().all(|(program, args)| do_it(dir, program, args)) {
         return None;
     }
+    change(&dir.join("it"));
     let mut child = Command::new(dir.join("it")).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -168,4 +174,121 @@ fn what_somebody_else_writes_of_a_process_is_not_believed() {
         Ok(()) => assert!(inner.starts_with("[it+0x"), "{inner}"),
         Err(error) => println!("skipped: {error}"),
     }
+}
+
+/// Gives a file to somebody else.
+fn give_away(path: &Path) -> bool {
+    let given = std::os::unix::fs::chown(path, Some(65_534), None);
+    if let Err(error) = &given {
+        println!("skipped: {error}");
+    }
+    given.is_ok()
+}
+
+#[test]
+fn a_file_that_is_not_roots_has_the_names_of_its_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(running) = start(dir.path(), &[]) else { return };
+    if !give_away(&dir.path().join("it")) {
+        return;
+    }
+    let mut symbols = Symbols::new();
+    assert_eq!(names(&mut symbols, &running), ["outer", "inner"]);
+    // Another file in memory has the number of a descriptor that was another's before; whoever asked by that would mix them up.
+    let other = tempfile::tempdir().unwrap();
+    let Some(second) = start(other.path(), &[("strip", &["it"])]) else { return };
+    give_away(&other.path().join("it"));
+    let [outer, inner] = names(&mut symbols, &second);
+    assert_eq!(outer, "outer");
+    assert!(inner.starts_with("[it+0x"), "{inner}");
+}
+
+/// Whoever writes a program could have any file be read, or wait for ever for a pipe.
+#[test]
+fn what_a_file_refers_to_that_is_not_roots_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let more: [(&str, &[&str]); 3] = [
+        ("objcopy", &["--only-keep-debug", "it", "it.debug"]),
+        ("strip", &["it"]),
+        ("objcopy", &["--add-gnu-debuglink=it.debug", "it"]),
+    ];
+    let Some(running) = start(dir.path(), &more) else { return };
+    if !give_away(&dir.path().join("it")) {
+        return;
+    }
+    let [outer, inner] = names(&mut Symbols::new(), &running);
+    assert_eq!(outer, "outer");
+    assert!(inner.starts_with("[it+0x"), "{inner}");
+    std::fs::remove_file(dir.path().join("it.debug")).unwrap();
+    assert!(do_it(dir.path(), "mkfifo", &["it.debug"]));
+    assert_eq!(names(&mut Symbols::new(), &running), [outer, inner]);
+}
+
+/// Root's program in a directory of somebody, who can put beside it what it refers to.
+#[test]
+fn what_lies_beside_a_file_of_roots_counts_only_where_root_puts_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let more: [(&str, &[&str]); 3] = [
+        ("objcopy", &["--only-keep-debug", "it", "it.debug"]),
+        ("strip", &["it"]),
+        ("objcopy", &["--add-gnu-debuglink=it.debug", "it"]),
+    ];
+    let Some(running) = start(dir.path(), &more) else { return };
+    if !give_away(dir.path()) {
+        return;
+    }
+    let [outer, inner] = names(&mut Symbols::new(), &running);
+    assert_eq!(outer, "outer");
+    assert!(inner.starts_with("[it+0x"), "{inner}");
+}
+
+/// Has all compressed sections say that they become a terabyte.
+fn inflate(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let number = |bytes: &[u8], at: usize, size: usize| {
+        bytes[at..at + size].iter().rev().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte))
+    };
+    let (table, count) = (number(&bytes, 40, 8), number(&bytes, 60, 2));
+    let mut changed = 0;
+    for at in (0..count).map(|i| table + 64 * i) {
+        if number(&bytes, at + 8, 8) & 0x800 != 0 {
+            let section = number(&bytes, at + 24, 8);
+            bytes[section + 8..section + 16].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "no section is compressed");
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn no_section_becomes_a_terabyte_because_it_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let more: [(&str, &[&str]); 1] = [("objcopy", &["--compress-debug-sections=zlib", "it"])];
+    let Some(running) = start_changed(dir.path(), &more, inflate) else { return };
+    assert_eq!(names(&mut Symbols::new(), &running), ["outer", "inner"]);
+    if give_away(&dir.path().join("it")) {
+        assert_eq!(names(&mut Symbols::new(), &running), ["outer", "inner"]);
+    }
+}
+
+/// What is mapped cannot be read any more when somebody made the file shorter, and whoever does is ended by the kernel.
+#[test]
+fn a_file_that_becomes_shorter_while_it_is_known_ends_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut running) = start(dir.path(), &[]) else { return };
+    let it = dir.path().join("it");
+    if !give_away(&it) {
+        return;
+    }
+    let mut symbols = Symbols::new();
+    let [outer, _] = names(&mut symbols, &running);
+    assert_eq!(outer, "outer");
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    std::fs::OpenOptions::new().write(true).open(&it).unwrap().set_len(100).unwrap();
+    // Another place in the same function, which was not looked up before.
+    let stack =
+        RawStack { pid: running.child.id(), image: 1, user: vec![running.outer + 2], ..RawStack::default() };
+    assert_eq!(symbols.names(&stack), ["outer"]);
 }

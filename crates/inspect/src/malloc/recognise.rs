@@ -92,10 +92,7 @@ pub fn find(target: &Target) -> Result<Places, Error> {
         if named.is_none() && !is_program {
             continue;
         }
-        let told = target
-            .file(mapping)
-            .and_then(|path| File::open(path).ok())
-            .map(|file| search(file, &|| target.goes_on(PIECE_STEPS)));
+        let told = target.file(mapping).map(|file| search(file, &|| target.goes_on(PIECE_STEPS)));
         let told = told.unwrap_or_default();
         match named {
             Some(allocator) => {
@@ -325,6 +322,7 @@ mod tests {
             end: start + 0x1000,
             access,
             offset: 0,
+            device: 0,
             inode: u64::from(!path.is_empty()),
             path: path.to_owned(),
             is_deleted: false,

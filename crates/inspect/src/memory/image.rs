@@ -29,8 +29,16 @@ impl Image {
             return;
         }
         let access = Access { read: true, write: true, execute: false, shared: false };
-        let mapping =
-            Mapping { start, end, access, offset: 0, inode: 0, path: name.to_owned(), is_deleted: false };
+        let mapping = Mapping {
+            start,
+            end,
+            access,
+            offset: 0,
+            device: 0,
+            inode: 0,
+            path: name.to_owned(),
+            is_deleted: false,
+        };
         self.mappings.insert(at, mapping);
         self.bytes.insert(at, bytes.to_vec());
     }

@@ -12,7 +12,6 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use crate::maps::Mapping;
 use crate::memory::Memory;
@@ -182,12 +181,11 @@ struct Section {
 
 impl Sections {
     /// Reads the table of sections; empty where there is none.
-    pub fn read(path: &Path) -> Self {
-        Self::try_read(path).unwrap_or_default()
+    pub fn read(file: File) -> Self {
+        Self::try_read(file).unwrap_or_default()
     }
 
-    fn try_read(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
+    fn try_read(file: File) -> Option<Self> {
         let mut head = [0; 64];
         file.read_exact_at(&mut head, 0).ok()?;
         if head.first_chunk::<5>() != Some(b"\x7fELF\x02") {

@@ -8,7 +8,7 @@
 //!           name of the library
 //! ```
 
-use std::path::PathBuf;
+use std::fs::File;
 
 use super::debug_offsets;
 use super::elf::{Module, Sections};
@@ -69,12 +69,12 @@ struct Place {
 
 pub(super) fn find<M: Memory + ?Sized>(
     memory: &M,
-    path_of: &dyn Fn(&Mapping) -> Option<PathBuf>,
+    file_of: &dyn Fn(&Mapping) -> Option<File>,
 ) -> Result<Found, Error> {
     if memory.word() != Word::Eight {
         return Err(unusable("it is a 32-bit program: only 64-bit interpreters can be looked into"));
     }
-    let place = place(memory, path_of)?;
+    let place = place(memory, file_of)?;
     refuse(memory, &place)?;
     let (minor, version) = version(memory, &place)?;
     let table = Layout::of(minor).ok_or_else(|| unknown(&version))?;
@@ -114,10 +114,7 @@ fn free_threaded(version: &str) -> Error {
 }
 
 /// The module that has the runtime.
-fn place<M: Memory + ?Sized>(
-    memory: &M,
-    path_of: &dyn Fn(&Mapping) -> Option<PathBuf>,
-) -> Result<Place, Error> {
+fn place<M: Memory + ?Sized>(memory: &M, file_of: &dyn Fn(&Mapping) -> Option<File>) -> Result<Place, Error> {
     let mut candidates: Vec<&Mapping> = memory
         .mappings()
         .iter()
@@ -145,14 +142,14 @@ fn place<M: Memory + ?Sized>(
         place.runtime = place.module.symbol(memory, "_PyRuntime");
         place.generations = place.module.symbol(memory, "_PyGC_generation0");
         if place.runtime.is_some() || place.generations.is_some() {
-            place.sections = path_of(mapping).map(|path| Sections::read(&path));
+            place.sections = file_of(mapping).map(Sections::read);
             return Ok(place);
         }
     }
     // Nothing is exported: the file may say, or the cookie in its data.
     for mapping in &candidates {
         let Some(mut place) = read(mapping) else { continue };
-        if let Some(sections) = path_of(mapping).map(|path| Sections::read(&path)) {
+        if let Some(sections) = file_of(mapping).map(Sections::read) {
             let at = |address: u64| place.module.bias.wrapping_add(address);
             place.runtime = sections.section(".PyRuntime").or_else(|| sections.symbol("_PyRuntime")).map(at);
             place.generations = sections.symbol("_PyGC_generation0").map(at);

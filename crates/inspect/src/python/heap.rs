@@ -5,7 +5,7 @@
 //! `sys`, and the collector's lists lead forth and back.
 
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
+use std::fs::File;
 
 use super::Doubts;
 use super::find::{self, Found};
@@ -54,11 +54,11 @@ fn present_words(mapped: u64) -> u64 {
 }
 
 impl<'m, M: Memory + ?Sized> Heap<'m, M> {
-    pub(super) fn open(memory: &'m M, path_of: &dyn Fn(&Mapping) -> Option<PathBuf>) -> Result<Self, Error> {
+    pub(super) fn open(memory: &'m M, file_of: &dyn Fn(&Mapping) -> Option<File>) -> Result<Self, Error> {
         let present = Present::new(memory);
         // What was not found in time may be there all the same.
         let in_time = |error| if memory.goes_on(0) { error } else { Error::Stopped };
-        let found = find::find(&present, path_of).map_err(in_time)?;
+        let found = find::find(&present, file_of).map_err(in_time)?;
         let mapped = memory.mappings().iter().map(Mapping::bytes).fold(0, u64::saturating_add);
         let mut heap = Self {
             memory: present,

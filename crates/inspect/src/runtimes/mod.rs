@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::memory::Memory;
+use crate::opened;
 use crate::target::Target;
 pub use erlang::ErlangHeap;
 pub use jvm::JvmHeap;
@@ -83,13 +84,11 @@ pub fn look(target: &Target, options: &Options) -> Result<Option<Runtime>, Error
 fn read_in_root(pid: u32, path: &str, bytes_max: u64) -> Option<String> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root: OwnedFd = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()).ok()?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let relative = path.trim_start_matches('/');
-    let file = rustix::fs::openat2(&root, relative, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;
-    let file = File::from(file);
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
+    let handle = rustix::fs::openat2(&root, relative, flags, Mode::empty(), resolve).ok()?;
+    let (file, _) = opened::plain(&handle)?;
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
