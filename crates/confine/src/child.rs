@@ -8,6 +8,7 @@ use std::process::Command;
 use rustix::process::{
     Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit, setsid,
 };
+use rustix::thread::CapabilitySet;
 
 use crate::groups::Group;
 use crate::privileges;
@@ -60,7 +61,7 @@ pub fn prepare(command: &mut Command, child: &Child<'_>) -> io::Result<()> {
             be_the_first_to_go();
             limit(if has_group { None } else { Some(memory_bytes) });
             if privileges == Privileges::None {
-                match privileges::drop_all_of_thread() {
+                match privileges::drop_of_thread(CapabilitySet::empty()) {
                     // Who is not root loses them by exec, for which it is enough that none is ambient. The service manager
                     // lets the service make no call that sets them.
                     Err(_) if !rustix::process::geteuid().is_root() && !privileges::any_is_ambient() => {}

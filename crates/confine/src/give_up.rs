@@ -7,6 +7,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
+use rustix::thread::CapabilitySet;
 
 use crate::privileges;
 use crate::syscalls;
@@ -57,7 +58,9 @@ pub fn give_up(needs: Needs<'_>) -> Result<Vec<String>, Error> {
     let missing = only_files(needs).map_err(|error| refused("landlock")(&error))?;
     let has_landlock = missing.is_none();
     unknown.extend(missing);
-    privileges::drop_all_of_thread().map_err(io("capabilities"))?;
+    // Root writes into folders of others by a capability, and has none of its own beside.
+    let kept = if needs.write.is_empty() { CapabilitySet::empty() } else { CapabilitySet::DAC_OVERRIDE };
+    privileges::drop_of_thread(kept).map_err(io("capabilities"))?;
     match syscalls::only_what_is_needed(needs, has_landlock) {
         Ok(()) => {}
         Err(syscalls::Refused::Architecture) => {

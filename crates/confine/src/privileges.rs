@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// No kernel has more capabilities than fit into this many bits.
 const CAPABILITIES: libc::c_ulong = 64;
@@ -38,9 +38,9 @@ pub(crate) fn any_is_ambient() -> bool {
     (0..CAPABILITIES).any(is_ambient)
 }
 
-/// Takes all capabilities from this thread, those that a program might get back too. Only system calls: it may be called
-/// between fork and exec.
-pub(crate) fn drop_all_of_thread() -> io::Result<()> {
+/// Takes all capabilities from this thread but those of `kept` that it has, and all that a program might get back. Only
+/// system calls: it may be called between fork and exec.
+pub(crate) fn drop_of_thread(kept: CapabilitySet) -> io::Result<()> {
     // Only who has CAP_SETPCAP may take them from this set; for the others it is enough that nothing is gained by exec.
     for capability in 0..CAPABILITIES {
         // SAFETY: it changes a number of this thread and touches no memory.
@@ -50,6 +50,7 @@ pub(crate) fn drop_all_of_thread() -> io::Result<()> {
     }
     // Kernels before 4.3 have no such set.
     _ = rustix::thread::clear_ambient_capability_set();
-    let none = CapabilitySet::empty();
-    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+    let kept = if kept.is_empty() { kept } else { capabilities(None)?.effective.intersection(kept) };
+    let inheritable = CapabilitySet::empty();
+    Ok(set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?)
 }

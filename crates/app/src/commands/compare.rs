@@ -1,7 +1,7 @@
 //! `mitra compare`: what differs between two or more sides.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use mitra_archive::{Query, Reader};
@@ -25,8 +25,12 @@ use crate::when::Here;
 /// Compares and prints.
 pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
     let here = Here::system();
-    let page = args.html.as_deref().map(show::Page::open).transpose()?;
     let mut files = open(args)?;
+    let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    let paths = paths(args);
+    if paths.len() == args.sides.len() {
+        confined::before_reading(&files.iter().collect::<Vec<_>>(), &paths, &[]);
+    }
     let progress = Progress::new("reading and comparing");
     let mut archive: Option<Reader> = None;
     let mut inputs: Vec<Input> = Vec::new();
@@ -75,23 +79,20 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
     output(args, page.as_ref(), &compared, style)
 }
 
-/// Opens the sides that are files, in their order. Where all of them are, nothing else is needed from then on.
-fn open(args: &CompareArgs) -> Result<VecDeque<Opened>> {
-    let paths: Vec<&PathBuf> = args
-        .sides
-        .iter()
+/// The sides that are files.
+fn paths(args: &CompareArgs) -> Vec<&Path> {
+    let sides = args.sides.iter();
+    sides
         .filter_map(|side| match side {
-            Baseline::Path(path) => Some(path),
+            Baseline::Path(path) => Some(path.as_path()),
             Baseline::Range(_) => None,
         })
-        .collect();
-    let open = |path: &&PathBuf| evidence::open(std::slice::from_ref(*path), None);
-    let opened = paths.iter().map(open).collect::<Result<VecDeque<_>>>()?;
-    if paths.len() == args.sides.len() {
-        let paths: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
-        confined::before_reading(&opened.iter().collect::<Vec<_>>(), &paths, &[]);
-    }
-    Ok(opened)
+        .collect()
+}
+
+/// Opens them, in their order.
+fn open(args: &CompareArgs) -> Result<VecDeque<Opened>> {
+    paths(args).into_iter().map(|path| evidence::open(&[path.to_owned()], None)).collect()
 }
 
 fn output(args: &CompareArgs, page: Option<&show::Page>, compared: &Compared, style: &Style) -> Result<()> {

@@ -13,12 +13,12 @@ use crate::commands::{print, print_json};
 use crate::confined;
 use crate::errors::usage;
 use crate::escalation::{Plan, settings};
-use crate::evidence;
 use crate::place;
 use crate::progress::Progress;
 use crate::render::style::{Ink, Style, clean, rfc3339};
 use crate::render::units;
 use crate::when::Here;
+use crate::{confined, evidence};
 
 /// Evaluates and prints.
 pub fn run(args: &RulesTestArgs, style: &Style) -> Result<()> {
