@@ -79,7 +79,8 @@ def cuts(log, rng, wanted):
 
 def check(binary, image, loose, log, work, rng):
     """The last frame that a machine finds after this power failure."""
-    cut = os.path.join(work, "cut")
+    # A name of its own: a loop device may let go of its file later than the file system of the device.
+    cut = os.path.join(work, f"cut-{rng.random()}")
     run("cp", "--sparse=always", image, cut)
     with open(cut, "r+b") as file:
         for number in loose:
@@ -100,6 +101,7 @@ def check(binary, image, loose, log, work, rng):
         return last[0]
     finally:
         run("umount", mounted)
+        os.unlink(cut)
 
 
 def power(binary, kind, wanted, seed):

@@ -45,9 +45,7 @@ fn recorders_of_one_machine_know_of_each_other() {
     assert!(first.end(Signal::TERM).0.success());
     let reader = mitra_archive::Reader::open(other.path()).unwrap();
     let events = reader.events(mitra_model::Span::ALL).unwrap();
-    let is_told = |event: &mitra_model::Event| {
-        matches!(&event.kind, mitra_model::EventKind::Recorder { text } if text.starts_with("another recorder"))
-    };
+    let is_told = |event: &mitra_model::Event| matches!(&event.kind, mitra_model::EventKind::Recorder { text } if text.starts_with("another recorder"));
     assert_eq!(events.iter().filter(|event| is_told(event)).count(), 1, "{events:?}");
 }
 

@@ -187,10 +187,15 @@ impl World {
     fn check(&self) {
         let reader = Reader::open(self.path()).unwrap();
         let mut read = Vec::new();
-        reader
-            .frames(Span::ALL, &mut |frame, _| read.push(total(frame)))
-            .unwrap();
-        assert!(read.iter().eq(self.frames.iter()), "seed {}, frame {}: {} frames of {}", self.seed, self.number, read.len(), self.frames.len());
+        reader.frames(Span::ALL, &mut |frame, _| read.push(total(frame))).unwrap();
+        assert!(
+            read.iter().eq(self.frames.iter()),
+            "seed {}, frame {}: {} frames of {}",
+            self.seed,
+            self.number,
+            read.len(),
+            self.frames.len()
+        );
     }
 
     /// The recorder ends, in order or not; the machine may be started again.
@@ -209,9 +214,7 @@ impl World {
                 file.set_len(self.noise.below(len + 1)).unwrap();
                 let mut read = 0;
                 let reader = Reader::open(self.path()).unwrap();
-                reader
-                    .frames(Span::ALL, &mut |frame, _| read = total(frame))
-                    .unwrap();
+                reader.frames(Span::ALL, &mut |frame, _| read = total(frame)).unwrap();
                 let sealed = self.sealed.values().map(|truth| truth.last).max().unwrap_or(0);
                 assert!(read >= sealed, "seed {}: a sealed segment is never cut", self.seed);
                 while self.frames.back().is_some_and(|number| *number > read) {

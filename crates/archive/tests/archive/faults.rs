@@ -110,7 +110,8 @@ fn numbers(reader: &Reader) -> BTreeSet<i64> {
 
 /// The frames of an archive, each as it has to be.
 fn read(dir: &Path, what: &str) -> BTreeSet<i64> {
-    let reader = Reader::open(dir).unwrap_or_else(|error| panic!("{what}: the archive does not open: {error}"));
+    let reader =
+        Reader::open(dir).unwrap_or_else(|error| panic!("{what}: the archive does not open: {error}"));
     let (mut wanted, mut strings) = (Frame::new(), Strings::new());
     let mut last = 0;
     let read = reader.frames(Span::ALL, &mut |frame, names| {
@@ -128,7 +129,12 @@ fn read(dir: &Path, what: &str) -> BTreeSet<i64> {
 fn shim(dir: &Path) -> Option<PathBuf> {
     let library = dir.join("shim.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/shim.c");
-    let built = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(source).arg("-ldl").output();
+    let built = Command::new("cc")
+        .args(["-O1", "-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(source)
+        .arg("-ldl")
+        .output();
     match built {
         Ok(output) if output.status.success() => Some(library),
         Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
@@ -174,7 +180,8 @@ impl Said {
             accepted: lines().filter_map(|line| number(line, "frame ")).collect(),
             synced: lines().filter_map(|line| number(line, "synced ")).max().unwrap_or(0),
             is_finished: lines().any(|line| line == "finished"),
-            is_told: !output.status.success() || lines().any(|line| told.iter().any(|word| line.starts_with(word))),
+            is_told: !output.status.success()
+                || lines().any(|line| told.iter().any(|word| line.starts_with(word))),
             text: text.clone(),
         }
     }
@@ -249,8 +256,11 @@ fn whatever_fails_what_is_lost_is_told() {
         let counts = trial.path().join("counts");
         run(&shim, trial.path(), mode, "", Some(&counts));
         let counts = std::fs::read_to_string(&counts).unwrap();
-        let counts: BTreeMap<&str, u64> =
-            counts.lines().filter_map(|line| line.split_once(' ')).map(|(op, n)| (op, n.parse().unwrap())).collect();
+        let counts: BTreeMap<&str, u64> = counts
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(op, n)| (op, n.parse().unwrap()))
+            .collect();
         assert!(counts["write"] > 20 && counts["fsync"] > 3 && counts["open"] > 10, "{mode}: {counts:?}");
         for (op, error) in FAULTS {
             let count = counts[op];

@@ -26,8 +26,7 @@ fn say(line: &str) {
 #[test]
 fn writer() {
     let Some(dir) = std::env::var_os(WRITE).map(PathBuf::from) else { return };
-    let options =
-        Options { segment_frames: 17, sync_every: Duration::from_secs(3600), ..Options::default() };
+    let options = Options { segment_frames: 17, sync_every: Duration::from_secs(3600), ..Options::default() };
     let mut writer = Writer::open(&dir, &Machine::host(), options).unwrap();
     let (mut frame, mut strings) = (Frame::new(), Strings::new());
     for number in 1..=FRAMES {
