@@ -63,30 +63,30 @@ def record(binary, image, work):
 
 
 def cuts(log, rng, wanted):
-    """Where the power fails: how many entries are whole, and which of the writes after the last flush are there."""
-    flushes = [i for i, entry in enumerate(log) if entry[0] == "flush"]
-    places = [(i + 1, []) for i in flushes]
-    writes = [i for i, entry in enumerate(log) if entry[0] == "write"]
-    while len(places) < wanted and writes:
-        at = rng.choice(writes) + 1
-        whole = max((i + 1 for i in flushes if i < at), default=0)
+    """Where the power fails: how many entries are whole, which of the writes after the last flush are there, and when it is."""
+    flushes = [i + 1 for i, entry in enumerate(log) if entry[0] == "flush"]
+    places = [(whole, [], whole) for whole in [*flushes, len(log)]]
+    while len(places) < 2 * wanted:
+        at = rng.randint(1, len(log))
+        whole = max((whole for whole in flushes if whole <= at), default=0)
         loose = [i for i in range(whole, at) if log[i][0] == "write"]
         rng.shuffle(loose)
-        places.append((whole, loose[: rng.randint(0, len(loose))]))
+        places.append((whole, loose[: rng.randint(0, len(loose))], at))
     # The image grows from one cut to the next.
     return sorted(rng.sample(places, min(wanted, len(places))), key=lambda place: place[0])
 
 
 def check(binary, image, loose, log, work, rng):
     """The last frame that a machine finds after this power failure."""
-    cut = os.path.join(work, "cut")
+    # A name of its own: a loop device may let go of its file later than the file system of the device.
+    cut = os.path.join(work, f"cut-{rng.random()}")
     run("cp", "--sparse=always", image, cut)
     with open(cut, "r+b") as file:
         for number in loose:
             _, offset, data = log[number]
-            # A sector is written whole or not at all; a write of several may be torn.
+            # A sector of 4 KiB is written whole or not at all; a write of several may be torn.
             if rng.random() < 0.3:
-                data = data[: 512 * rng.randint(0, len(data) // 512)]
+                data = data[: 4096 * rng.randint(0, len(data) // 4096)] or data[:4096]
             file.seek(offset)
             file.write(data)
     mounted = os.path.join(work, "mounted")
@@ -100,6 +100,7 @@ def check(binary, image, loose, log, work, rng):
         return last[0]
     finally:
         run("umount", mounted)
+        os.unlink(cut)
 
 
 def power(binary, kind, wanted, seed):
@@ -118,18 +119,16 @@ def power(binary, kind, wanted, seed):
         log = record(binary, image, work)
         places, applied, frames = cuts(log, rng, wanted), 0, 0
         with open(first, "r+b", buffering=0) as file:
-            for whole, loose in places:
+            for whole, loose, at in places:
                 for entry in log[applied:whole]:
                     if entry[0] == "write":
                         os.pwrite(file.fileno(), entry[2], entry[1])
                 applied = max(applied, whole)
-                # A mark among the writes that are lost in part was made when what it stands for had been flushed.
-                until = max([whole, *[i + 1 for i in loose]])
-                synced = max((e[1] for e in log[:until] if e[0] == "synced"), default=0)
+                synced = max((e[1] for e in log[:at] if e[0] == "synced"), default=0)
                 last = check(binary, first, loose, log, work, rng)
                 if last < synced:
                     raise AssertionError(
-                        f"{kind}, seed {seed}, after {whole} entries and {sorted(loose)}: "
+                        f"{kind}, seed {seed}, after {whole} entries and {sorted(loose)} of those up to {at}: "
                         f"frame {synced} was said to be on the disk, and {last} is the last"
                     )
                 frames += last

@@ -14,7 +14,7 @@ use crate::file::Root;
 use crate::finder::TaskFinder;
 use crate::host::host_info;
 use crate::io::Io;
-use crate::itself::Itself;
+use crate::itself::{Itself, Kept};
 use crate::kmsg::KernelLog;
 use crate::missing::reason;
 use crate::mounts::{Mount, read_mounts};
