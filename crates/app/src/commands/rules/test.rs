@@ -10,7 +10,6 @@ use super::named;
 use super::replay::{Act, Replay, Stretch, Tested, on_series};
 use crate::cli::RulesTestArgs;
 use crate::commands::{print, print_json};
-use crate::confined;
 use crate::errors::usage;
 use crate::escalation::{Plan, settings};
 use crate::place;
