@@ -32,9 +32,10 @@ pub fn threads() -> io::Result<usize> {
 
 /// Whether a program that this thread executes would have a capability of it.
 pub(crate) fn any_is_ambient() -> bool {
-    // SAFETY: it asks for a number.
-    let is_ambient =
-        |n: libc::c_ulong| unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET, n, 0, 0) } == 1;
+    let is_ambient = |n: libc::c_ulong| {
+        // SAFETY: it asks for a number.
+        unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET, n, 0, 0) == 1 }
+    };
     (0..CAPABILITIES).any(is_ambient)
 }
 
