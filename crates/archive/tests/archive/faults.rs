@@ -20,6 +20,7 @@ use crate::crash::fill;
 
 const DIR: &str = "MITRA_FAULT_DIR";
 const MODE: &str = "MITRA_FAULT_MODE";
+const FIRST: &str = "MITRA_FAULT_FIRST";
 const FRAMES: i64 = 24;
 /// Schedules at once: while one waits to try again, another works.
 const AT_ONCE: usize = 6;
@@ -65,7 +66,7 @@ fn child() {
         behind_bytes: if is_straight { 0 } else { 1 << 20 },
         ..Options::default()
     };
-    let first = Reader::open(&dir).map_or(0, |reader| numbers(&reader).last().copied().unwrap_or(0)) + 1;
+    let first: i64 = std::env::var(FIRST).unwrap().parse().unwrap();
     let mut writer = match Writer::open(&dir, &Machine::host(), options) {
         Ok(writer) => writer,
         Err(error) => return say(&format!("cannot open: {error}")),
@@ -145,12 +146,13 @@ fn shim(dir: &Path) -> Option<PathBuf> {
     }
 }
 
-fn run(shim: &Path, dir: &Path, mode: &str, fault: &str, counts: Option<&Path>) -> Output {
+fn run(shim: &Path, dir: &Path, mode: &str, fault: &str, first: i64, counts: Option<&Path>) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "faults::child", "--nocapture", "--test-threads=1"])
         .env(DIR, dir)
         .env(MODE, mode)
+        .env(FIRST, first.to_string())
         .env("MITRA_FAULT", fault)
         .env("LD_PRELOAD", shim)
         .env("RUST_BACKTRACE", "0");
@@ -201,7 +203,7 @@ fn schedule(shim: &Path, kept: &Path, mode: &str, fault: &str) -> bool {
     let archive = dir.path().join("archive");
     copy(kept, &archive);
     let before = read(&archive, what);
-    let output = run(shim, dir.path(), mode, fault, None);
+    let output = run(shim, dir.path(), mode, fault, FRAMES + 1, None);
     let said = Said::of(&output);
     let error = String::from_utf8_lossy(&output.stderr);
     let starves = fault.starts_with("malloc");
@@ -220,7 +222,8 @@ fn schedule(shim: &Path, kept: &Path, mode: &str, fault: &str) -> bool {
     // What fails once, and can be written again, costs nothing. What cannot be read again is lost with the disk.
     let can_be_mended = fault.ends_with(":1") && !starves && !fault.starts_with("read");
     assert!(lost.is_empty() || !can_be_mended, "{what}: {lost:?} were lost\n{}", said.text);
-    let again = run(shim, dir.path(), "straight finish", "", None);
+    let next = after.last().map_or(1, |last| last + 1);
+    let again = run(shim, dir.path(), "straight finish", "", next, None);
     let said = Said::of(&again);
     assert!(said.is_finished && said.accepted.len() as i64 == FRAMES, "{what}: afterwards\n{}", said.text);
     let at_last = read(&archive, what);
@@ -246,7 +249,7 @@ fn whatever_fails_what_is_lost_is_told() {
     let began = Instant::now();
     let all = std::env::var("MITRA_FAULTS").is_ok_and(|text| text == "all");
     // What is there before: two segments, and a log that nobody closed.
-    let made = run(&shim, dir.path(), "straight drop", "", None);
+    let made = run(&shim, dir.path(), "straight drop", "", 1, None);
     assert!(Said::of(&made).accepted.len() as i64 == FRAMES, "{}", Said::of(&made).text);
     let kept = dir.path().join("archive");
     let mut schedules = Vec::new();
@@ -254,7 +257,7 @@ fn whatever_fails_what_is_lost_is_told() {
         let trial = scratch();
         copy(&kept, &trial.path().join("archive"));
         let counts = trial.path().join("counts");
-        run(&shim, trial.path(), mode, "", Some(&counts));
+        run(&shim, trial.path(), mode, "", FRAMES + 1, Some(&counts));
         let counts = std::fs::read_to_string(&counts).unwrap();
         let counts: BTreeMap<&str, u64> = counts
             .lines()
