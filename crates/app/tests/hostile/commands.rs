@@ -1,0 +1,96 @@
+//! What is asked of each hostile process, and what is made of the answers.
+
+use std::fs;
+use std::path::Path;
+
+use crate::harness::{Done, Hostile, Running, can_run, mitra, wrong_with_text};
+
+/// What is asked of a process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// All there is.
+    All,
+    /// What it has in memory.
+    Heap,
+    /// Names for its stacks.
+    Stacks,
+}
+
+/// Asks it everything, and fails with all that is wrong.
+pub fn ask(of: Hostile, what: Asked) {
+    if !can_run() {
+        return;
+    }
+    let Some(running) = Running::start(of, false) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (archive, saved) = (dir.path().join("archive"), dir.path().join("look.json"));
+    let (archive, saved) = (archive.to_str().unwrap(), saved.to_str().unwrap());
+    let pid = running.pid.clone();
+    let mut wrong = Wrong::default();
+    let mut run = |args: &[&str]| {
+        let done = mitra(&[args, &["--archive", archive]].concat(), &[running.home()]);
+        wrong.add(&done, running.betrayed());
+    };
+    if what != Asked::Stacks {
+        run(&["inspect", "heap", &pid, "--ask-runtime", "--json"]);
+        run(&["inspect", "heap", &pid, "--strings", "--samples", "--save", saved]);
+        run(&["inspect", "heap", &pid, "--diff", saved, "--skip", "strings"]);
+        run(&["inspect", "memory", &pid, "--smaps"]);
+    } else {
+        run(&["inspect", "heap", &pid, "--skip", "strings"]);
+    }
+    if what != Asked::Heap {
+        for kind in ["oncpu", "growth"] {
+            run(&["capture", kind, "--pid", &pid, "--seconds", "0.7", "--budget", "100%"]);
+        }
+    }
+    for page in drawn(archive) {
+        wrong.add(&page, running.betrayed());
+    }
+    wrong.end(&format!("{} {}", of.program, of.variant));
+}
+
+/// The captures of an archive in all forms, without the processes.
+fn drawn(archive: &str) -> Vec<Done> {
+    let show = ["capture", "--show", "latest", "--archive", archive];
+    if !Path::new(archive).join("captures").exists() {
+        return Vec::new();
+    }
+    let forms: [&[&str]; 3] = [&["--json"], &["--folded", "-"], &["--flame", "-"]];
+    forms.iter().map(|form| mitra(&[&show[..], form].concat(), &[])).filter(|done| done.code != Some(2)).collect()
+}
+
+/// What is wrong, and where.
+#[derive(Default)]
+pub struct Wrong(Vec<String>);
+
+impl Wrong {
+    /// What is wrong with a command, and what else happened meanwhile.
+    pub fn add(&mut self, done: &Done, more: Vec<String>) {
+        let out = String::from_utf8_lossy(&done.out);
+        let mut wrong = done.wrong.clone();
+        wrong.extend(wrong_with_text(&out, done.words.contains("--html") || done.words.contains("--flame")));
+        wrong.extend(wrong_with_text(&String::from_utf8_lossy(&done.err), false));
+        let is_json = done.words.contains("--json") && done.code == Some(0);
+        if is_json && serde_json::from_str::<serde_json::Value>(&out).is_err() {
+            wrong.push("it is no JSON".to_owned());
+        }
+        if std::env::var_os("MITRA_HOSTILE_SHOW").is_some() {
+            eprintln!("$ mitra {}\n{out}{}", done.words, String::from_utf8_lossy(&done.err));
+        }
+        self.0.extend(wrong.into_iter().chain(more).map(|what| format!("mitra {}: {what}", done.words)));
+    }
+
+    /// What is wrong with a file that was written.
+    pub fn add_file(&mut self, path: &Path) {
+        let text = fs::read(path).unwrap_or_default();
+        let wrong = wrong_with_text(&String::from_utf8_lossy(&text), path.extension().is_some_and(|e| e == "html"));
+        self.0.extend(wrong.into_iter().map(|what| format!("{}: {what}", path.display())));
+    }
+
+    /// Fails if there is anything.
+    #[track_caller]
+    pub fn end(self, of: &str) {
+        assert!(self.0.is_empty(), "{of}:\n{}", self.0.join("\n"));
+    }
+}

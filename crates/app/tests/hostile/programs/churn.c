@@ -1,0 +1,129 @@
+// Comes and goes faster than it can be looked at.
+//   maps, threads, execs    mappings, threads, programs
+//   forks                   processes, eight at a time
+//   leader                  the first thread has ended, others live
+//   stopped                 stopped, with a child that has ended and is not waited for
+//   numbers                 a process after the other has the number that is looked at
+#include "hostile.h"
+#include <linux/sched.h>
+
+static void *none(void *with) { return with; }
+
+static void *maps(void *with) {
+    for (;;) {
+        char *at[64];
+        for (int i = 0; i < 64; i++) {
+            at[i] = mmap(0, PAGE * (1 + i), PROT_READ | PROT_WRITE | (i & 1 ? PROT_EXEC : 0), MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (at[i] != MAP_FAILED) memset(at[i], 0x41, PAGE * (1 + i));
+        }
+        for (int i = 0; i < 64; i++) if (at[i] != MAP_FAILED) munmap(at[i], PAGE * (1 + i));
+    }
+    return with;
+}
+
+static void *mallocs(void *with) {
+    for (;;) {
+        void *at[512];
+        for (int i = 0; i < 512; i++) at[i] = malloc(24 << (i % 12));
+        for (int i = 0; i < 512; i++) free(at[i]);
+    }
+    return with;
+}
+
+static void *threads(void *with) {
+    for (;;) {
+        pthread_t thread;
+        if (!pthread_create(&thread, 0, none, 0)) pthread_join(thread, 0);
+    }
+    return with;
+}
+
+static void *late(void *with) {
+    usleep(50000);
+    say("ready");
+    for (;;) { void *some = malloc(100); free(some); usleep(1000); }
+    return with;
+}
+
+// Life after life under one number, in a PID namespace of its own: another program, or another thread's worth of memory each time.
+static int numbers(void *with) {
+    for (;;) {
+        pid_t wanted = 77;
+        struct clone_args how = {.exit_signal = SIGCHLD, .set_tid = (unsigned long)&wanted, .set_tid_size = 1};
+        pid_t child = syscall(SYS_clone3, &how, sizeof how);
+        if (child < 0) skip("clone3");
+        if (!child) {
+            mallocs(0);
+        }
+        usleep(3000);
+        kill(child, SIGKILL);
+        waitpid(child, 0, 0);
+    }
+    return with != 0;
+}
+
+int main(int count, char **words) {
+    const char *what = count > 1 ? words[1] : "";
+    if (!strcmp(what, "maps")) {
+        in_a_thread(maps, 0);
+        in_a_thread(mallocs, 0);
+        in_a_thread(mallocs, 0);
+        forever();
+    }
+    if (!strcmp(what, "threads")) {
+        for (int i = 0; i < 3; i++) in_a_thread(threads, 0);
+        forever();
+    }
+    if (!strcmp(what, "execs")) {
+        if (!getenv("AGAIN")) say("ready");
+        setenv("AGAIN", "1", 1);
+        void *kept[100];
+        for (int i = 0; i < 100; i++) kept[i] = malloc(10000);
+        usleep(kept[9] ? 2000 : 0);
+        execl("/proc/self/exe", "churn", "execs", (char *)0);
+    }
+    if (!strcmp(what, "forks")) {
+        say("ready");
+        for (int alive = 0;;) {
+            if (alive < 8) {
+                pid_t child = fork();
+                if (!child) {
+                    if (!fork()) _exit(0);
+                    char *some = malloc(1 << 20);
+                    memset(some, 1, 1 << 20);
+                    _exit(some[5] - 1);
+                }
+                alive += child > 0;
+            }
+            while (alive && waitpid(-1, 0, alive < 8 ? WNOHANG : 0) > 0) alive--;
+        }
+    }
+    if (!strcmp(what, "leader")) {
+        in_a_thread(late, 0);
+        in_a_thread(mallocs, 0);
+        pthread_exit(0);
+    }
+    if (!strcmp(what, "stopped")) {
+        if (!fork()) _exit(3);
+        in_a_thread(mallocs, 0);
+        say("ready");
+        raise(SIGSTOP);
+        for (;;) pause();
+    }
+    if (!strcmp(what, "numbers")) {
+        MUST(unshare(CLONE_NEWPID));
+        pid_t first = MUST(fork());
+        if (!first) numbers(0);
+        usleep(100000);
+        // Its number out here is the one of the moment; that it is gone in a moment is the point.
+        char path[64], list[64] = {0};
+        snprintf(path, sizeof path, "/proc/%d/task/%d/children", first, first);
+        for (int tries = 0; tries < 1000 && !atoi(list); tries++) {
+            int file = open(path, O_RDONLY);
+            if (file >= 0) read(file, list, sizeof list - 1), close(file);
+        }
+        say("pid %d", atoi(list) ? atoi(list) : first);
+        forever();
+    }
+    return 1;
+}
