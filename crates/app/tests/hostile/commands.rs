@@ -28,6 +28,10 @@ pub fn ask(of: Hostile, what: Asked) {
     let pid = running.pid.clone();
     let mut wrong = Wrong::default();
     let mut run = |args: &[&str]| {
+        // What hangs once does so again.
+        if wrong.has_hung {
+            return;
+        }
         let done = mitra(&[args, &["--archive", archive]].concat(), &[running.home()]);
         wrong.add(&done, running.betrayed());
     };
@@ -62,14 +66,21 @@ fn drawn(archive: &str) -> Vec<Done> {
 
 /// What is wrong, and where.
 #[derive(Default)]
-pub struct Wrong(Vec<String>);
+pub struct Wrong {
+    all: Vec<String>,
+    has_hung: bool,
+}
 
 impl Wrong {
     /// What is wrong with a command, and what else happened meanwhile.
     pub fn add(&mut self, done: &Done, more: Vec<String>) {
         let out = String::from_utf8_lossy(&done.out);
         let mut wrong = done.wrong.clone();
-        wrong.extend(wrong_with_text(&out, done.words.contains("--html") || done.words.contains("--flame")));
+        let is_page = done.words.contains("--flame");
+        // Programs get what was recorded, and a terminal what is clean.
+        if !done.words.contains("--format csv") {
+            wrong.extend(wrong_with_text(&out, is_page));
+        }
         wrong.extend(wrong_with_text(&String::from_utf8_lossy(&done.err), false));
         let is_json = done.words.contains("--json") && done.code == Some(0);
         if is_json && serde_json::from_str::<serde_json::Value>(&out).is_err() {
@@ -78,19 +89,20 @@ impl Wrong {
         if std::env::var_os("MITRA_HOSTILE_SHOW").is_some() {
             eprintln!("$ mitra {}\n{out}{}", done.words, String::from_utf8_lossy(&done.err));
         }
-        self.0.extend(wrong.into_iter().chain(more).map(|what| format!("mitra {}: {what}", done.words)));
+        self.has_hung |= done.hung;
+        self.all.extend(wrong.into_iter().chain(more).map(|what| format!("mitra {}: {what}", done.words)));
     }
 
     /// What is wrong with a file that was written.
     pub fn add_file(&mut self, path: &Path) {
         let text = fs::read(path).unwrap_or_default();
         let wrong = wrong_with_text(&String::from_utf8_lossy(&text), path.extension().is_some_and(|e| e == "html"));
-        self.0.extend(wrong.into_iter().map(|what| format!("{}: {what}", path.display())));
+        self.all.extend(wrong.into_iter().map(|what| format!("{}: {what}", path.display())));
     }
 
     /// Fails if there is anything.
     #[track_caller]
     pub fn end(self, of: &str) {
-        assert!(self.0.is_empty(), "{of}:\n{}", self.0.join("\n"));
+        assert!(self.all.is_empty(), "{of}:\n{}", self.all.join("\n"));
     }
 }

@@ -24,7 +24,7 @@ const NOBODY: u32 = 65_534;
 /// A program is as bad as it gets within so long, also on a machine that compiles meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// What takes longer hangs. Nothing here takes more than some seconds.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// What is killed is gone within so long.
 const GONE_WITHIN: Duration = Duration::from_secs(15);
 /// `mitra` takes less, whatever a process says of itself: what processes say of their mappings and functions has 384 MB.
@@ -230,11 +230,6 @@ impl Running {
         true
     }
 
-    /// Whether it is still there to be looked at.
-    pub fn is_alive(&self) -> bool {
-        Path::new("/proc").join(&self.pid).exists()
-    }
-
     /// What happened meanwhile that must not.
     pub fn betrayed(&self) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -310,6 +305,8 @@ pub struct Done {
     pub out: Vec<u8>,
     /// Standard error.
     pub err: Vec<u8>,
+    /// Whether it had to be ended.
+    pub hung: bool,
     /// What must not be.
     pub wrong: Vec<String>,
 }
@@ -386,7 +383,7 @@ pub fn run(words: &[&OsStr], homes: &[&Path], name: String) -> Done {
         _ = fs::remove_file(PWNED);
         wrong.push("what a name says was executed".to_owned());
     }
-    Done { words: name, code, out, err, wrong }
+    Done { words: name, code, out, err, hung, wrong }
 }
 
 /// Whether programs that are started are seen. Where they are not, canaries alone tell.

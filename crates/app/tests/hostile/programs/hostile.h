@@ -30,12 +30,12 @@
 #include <unistd.h>
 
 #define PAGE 4096
-// A name that does everything a name can: quotes, the end of a script, a shell, an escape sequence, a title and the clipboard
-// of a terminal, a link, text that runs backwards, a format, half a character, two lines.
+// A name that does everything a name can: text that runs backwards, half a character, an escape sequence, a title and the clipboard of
+// a terminal, a link, quotes, the end of a script, a shell, a format, two lines.
 #define EVIL                                                                                                          \
-    "\"',}]</script><img src=x onerror=alert(1)>$(touch /tmp/mitra-hostile-pwned)`touch /tmp/mitra-hostile-pwned`;"   \
-    "touch /tmp/mitra-hostile-pwned;\x1b[2J\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b]8;;http://evil/\x1b\\x"         \
-    "\xe2\x80\xaetxt.exe\xe2\x81\xa6\xc2\x9b" "31m%s%n%99999999d\xff\xc3\n{\"injected\":1}\r"
+    "\xe2\x80\xaetxt\xe2\x81\xa6\xff\xc3\xc2\x9b" "31m\x1b[2J\x1b]0;owned\x07\"',}]</script><img src=x onerror=alert(1)>%s%n" \
+    "$(touch /tmp/mitra-hostile-pwned)`touch /tmp/mitra-hostile-pwned`;touch /tmp/mitra-hostile-pwned;"               \
+    "\x1b]52;c;b3duZWQ=\x07\x1b]8;;http://evil/\x1b\\x\n{\"injected\":1}\r%99999999d"
 
 static inline void say(const char *format, ...) {
     va_list values;

@@ -53,14 +53,8 @@ int main(int count, char **words) {
     if (is_outside) MUST(symlink(outside, there));
     int file = library(path, is_outside ? number(outside) : number(there));
     in_a_thread(busy, map_code(file));
-    // The one that is mapped is gone from where it was, and the other one is there.
-    MUST(umount2("mapped", MNT_DETACH));
+    // The one that is mapped is covered, and the other one is found by its name.
     MUST(mount("seen", "mapped", "", MS_BIND, 0));
-    if (is_outside) {
-        // Beside where it is anyway, it is where the machine's root resolves it.
-        say("trap %s", outside);
-    } else {
-        say("trap %s", path);
-    }
+    say("trap %s", is_outside ? outside : path);
     forever();
 }
