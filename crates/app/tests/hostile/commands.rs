@@ -61,7 +61,11 @@ fn drawn(archive: &str) -> Vec<Done> {
         return Vec::new();
     }
     let forms: [&[&str]; 3] = [&["--json"], &["--folded", "-"], &["--flame", "-"]];
-    forms.iter().map(|form| mitra(&[&show[..], form].concat(), &[])).filter(|done| done.code != Some(2)).collect()
+    forms
+        .iter()
+        .map(|form| mitra(&[&show[..], form].concat(), &[]))
+        .filter(|done| done.code != Some(2))
+        .collect()
 }
 
 /// What is wrong, and where.
@@ -96,7 +100,8 @@ impl Wrong {
     /// What is wrong with a file that was written.
     pub fn add_file(&mut self, path: &Path) {
         let text = fs::read(path).unwrap_or_default();
-        let wrong = wrong_with_text(&String::from_utf8_lossy(&text), path.extension().is_some_and(|e| e == "html"));
+        let wrong =
+            wrong_with_text(&String::from_utf8_lossy(&text), path.extension().is_some_and(|e| e == "html"));
         self.all.extend(wrong.into_iter().map(|what| format!("{}: {what}", path.display())));
     }
 

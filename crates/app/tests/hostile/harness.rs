@@ -23,8 +23,15 @@ const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/progr
 const NOBODY: u32 = 65_534;
 /// A program is as bad as it gets within so long, also on a machine that compiles meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// What takes longer hangs. Nothing here takes more than some seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// What uses no CPU for so long waits for something that does not come; a busy machine gives everybody some in that time.
+const STILL_MAX: Duration = Duration::from_secs(15);
+/// What uses so much of it does not end. Nothing here takes more than some seconds, in a build for tests.
+const CPU_MAX: Duration = Duration::from_secs(40);
+/// Nothing goes on for longer.
+const TIME_MAX: Duration = Duration::from_secs(150);
+/// Less of the CPU than that within a look is none: that of whoever waits and looks.
+const LITTLE: Duration = Duration::from_millis(5);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What is killed is gone within so long.
 const GONE_WITHIN: Duration = Duration::from_secs(15);
 /// `mitra` takes less, whatever a process says of itself: what processes say of their mappings and functions has 384 MB.
@@ -104,6 +111,13 @@ impl Group {
                 Ok(())
             });
         }
+    }
+
+    /// The CPU time of all that ran in it.
+    fn cpu(&self) -> Duration {
+        let stat = fs::read_to_string(self.0.join("cpu.stat")).unwrap_or_default();
+        let used = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok());
+        Duration::from_micros(used.unwrap_or(0))
     }
 
     fn kill(&self) {
@@ -210,7 +224,8 @@ impl Running {
         let mut traps = Vec::new();
         loop {
             let line = told.recv_timeout(READY_WITHIN);
-            let line = line.unwrap_or_else(|_| panic!("{} {}: never ready", self.of.program, self.of.variant));
+            let line =
+                line.unwrap_or_else(|_| panic!("{} {}: never ready", self.of.program, self.of.variant));
             match line.split_once(' ').unwrap_or((&line, "")) {
                 ("pid", pid) => self.pid = pid.to_owned(),
                 ("trap", path) => traps.push(format!("/proc/{}/root{path}", self.pid)),
@@ -284,7 +299,9 @@ fn set_mode(path: &Path, mode: u32) {
 /// Gives a folder and all in it away.
 fn give(path: &Path) {
     chown(path, Some(NOBODY), Some(NOBODY)).expect("root gives what it has");
-    for entry in path.is_dir().then(|| fs::read_dir(path).expect("a folder can be read")).into_iter().flatten() {
+    for entry in
+        path.is_dir().then(|| fs::read_dir(path).expect("a folder can be read")).into_iter().flatten()
+    {
         give(&entry.expect("a folder can be read").path());
     }
 }
@@ -326,7 +343,18 @@ pub fn run(words: &[&OsStr], homes: &[&Path], name: String) -> Done {
     let traced = is_traced();
     let mut command = if traced {
         let mut strace = Command::new("strace");
-        strace.args(["-f", "-qq", "--seccomp-bpf", "-s", "4096", "-e", "trace=execve,execveat", "-e", "signal=none", "-o"]);
+        strace.args([
+            "-f",
+            "-qq",
+            "--seccomp-bpf",
+            "-s",
+            "4096",
+            "-e",
+            "trace=execve,execveat",
+            "-e",
+            "signal=none",
+            "-o",
+        ]);
         strace.arg(file("execs")).arg("--").args(words);
         strace
     } else {
@@ -339,23 +367,27 @@ pub fn run(words: &[&OsStr], homes: &[&Path], name: String) -> Done {
     group.take(&mut command);
     let child = command.spawn().expect("mitra can be started");
     let mut wrong = Vec::new();
-    let began = Instant::now();
+    let mut patience = Patience {
+        began: Instant::now(),
+        looked: Instant::now(),
+        moved: Instant::now(),
+        cpu: Duration::ZERO,
+    };
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
-    let mut has_ended = |wrong: &mut Vec<String>| {
-        let pid = libc::pid_t::try_from(child.id()).expect("a process has a small number");
+    let pid = libc::pid_t::try_from(child.id()).expect("a process has a small number");
+    loop {
         // SAFETY: the kernel writes the status and the usage, which are as large as it thinks.
-        let waited = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
-        if waited == 0 && began.elapsed() > PATIENCE {
-            wrong.push(format!("it hangs: {}", where_it_waits(&group)));
+        if unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) } != 0 {
+            break;
+        }
+        if let Some(why) = patience.is_over(&group) {
+            wrong.push(format!("{why}: {}", where_it_waits(&group)));
             group.kill();
             if !group.is_gone() {
                 wrong.push("it cannot even be killed".to_owned());
             }
-            return true;
+            break;
         }
-        waited != 0
-    };
-    while !has_ended(&mut wrong) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let hung = !wrong.is_empty();
@@ -386,6 +418,31 @@ pub fn run(words: &[&OsStr], homes: &[&Path], name: String) -> Done {
     Done { words: name, code, out, err, hung, wrong }
 }
 
+/// For how long something is waited for, whatever else the machine does.
+struct Patience {
+    began: Instant,
+    looked: Instant,
+    moved: Instant,
+    cpu: Duration,
+}
+
+impl Patience {
+    /// Why it is.
+    fn is_over(&mut self, group: &Group) -> Option<String> {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return None;
+        }
+        self.looked = Instant::now();
+        let cpu = group.cpu();
+        if cpu > self.cpu + LITTLE {
+            self.moved = Instant::now();
+        }
+        self.cpu = cpu;
+        let is_over = self.moved.elapsed() > STILL_MAX || cpu > CPU_MAX || self.began.elapsed() > TIME_MAX;
+        is_over.then(|| format!("it hangs, {cpu:.1?} of CPU in {:.1?}", self.began.elapsed()))
+    }
+}
+
 /// Whether programs that are started are seen. Where they are not, canaries alone tell.
 fn is_traced() -> bool {
     let version = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
@@ -398,8 +455,11 @@ fn where_it_waits(group: &Group) -> String {
     let threads = fs::read_to_string(group.0.join("cgroup.threads")).unwrap_or_default();
     for thread in threads.lines() {
         let of = |what: &str| fs::read_to_string(format!("/proc/{thread}/{what}")).unwrap_or_default();
-        let stack: Vec<String> =
-            of("stack").lines().take(4).filter_map(|line| Some(line.split_once("] ")?.1.to_owned())).collect();
+        let stack: Vec<String> = of("stack")
+            .lines()
+            .take(4)
+            .filter_map(|line| Some(line.split_once("] ")?.1.to_owned()))
+            .collect();
         places.insert(format!("{} in {}", of("comm").trim(), stack.join(" < ")));
     }
     places.into_iter().collect::<Vec<_>>().join("; ")

@@ -37,14 +37,20 @@ fn the_machine_is_looked_at_while_all_of_them_run() {
     let done = for_a_while(&["timeout", "--preserve-status", "-s", "TERM", "5"], &record, &homes);
     wrong.add(&done, betrayed());
     // On a terminal, of which a screen makes sequences of its own.
-    let live = format!("timeout -s INT 4 {} live --archive {} || true", env!("CARGO_BIN_EXE_mitra"), file("live"));
-    let done = run(&["script", "-qec", &live, "/dev/null"].map(OsStr::new), &homes, "live, on a terminal".to_owned());
+    let live =
+        format!("timeout -s INT 4 {} live --archive {} || true", env!("CARGO_BIN_EXE_mitra"), file("live"));
+    let done = run(
+        &["script", "-qec", &live, "/dev/null"].map(OsStr::new),
+        &homes,
+        "live, on a terminal".to_owned(),
+    );
     let screen = String::from_utf8_lossy(&done.out).into_owned();
     for hostile in ["\x1b]", "\u{202e}", "\u{2066}", "\u{9b}", "<img src=x\x1b"] {
         assert!(!screen.contains(hostile), "the screen shows {hostile:?}: {screen:?}");
     }
     for form in ["table", "csv", "json"] {
-        let dump = ["dump", "--archive", &archive, "--entity", "task,cgroup", "--metric", "*.comm,task.*,cgroup.*"];
+        let dump =
+            ["dump", "--archive", &archive, "--entity", "task,cgroup", "--metric", "*.comm,task.*,cgroup.*"];
         wrong.add(&mitra(&[&dump[..], &["--format", form]].concat(), &homes), betrayed());
     }
     let (page, parquet) = (file("page.html"), file("all.parquet"));
@@ -79,7 +85,8 @@ fn for_a_while(program: &[&str], args: &[&str], homes: &[&Path]) -> crate::harne
 fn state(wrong: &mut Wrong, dir: &Path, homes: &[&Path]) {
     let (config, store) = (dir.join("index.yaml"), dir.join("store"));
     let (config_name, store) = (config.to_str().unwrap(), store.to_str().unwrap());
-    let files: Vec<String> = homes.iter().map(|home| format!("  - {}\n", home.join("home").display())).collect();
+    let files: Vec<String> =
+        homes.iter().map(|home| format!("  - {}\n", home.join("home").display())).collect();
     std::fs::write(&config, format!("files:\n{}host: here\n", files.concat())).unwrap();
     let at = ["--config", config_name, "--store", store];
     for args in [

@@ -48,7 +48,7 @@ int main(int count, char **words) {
         long_word[sizeof long_word - 1] = 0;
         char with[64];
         snprintf(with, sizeof with, "MITRA_HOSTILE_VARIANT=%s", variant);
-        char *environment[] = {with, EVIL, "LD_PRELOAD=/tmp/mitra-hostile-pwned.so", "ERL_EPMD_PORT=-1", 0};
+        char *environment[] = {with, EVIL, "ERL_EPMD_PORT=-1", 0};
         char *line[24] = {EVIL, EVIL, "-sname", "--", "", 0};
         if (!strcmp(variant, "none")) line[0] = "", line[1] = 0;
         if (!strcmp(variant, "long")) for (int i = 0; i < 20; i++) line[i] = long_word;

@@ -90,7 +90,7 @@ static void beam(void) {
 }
 
 static void *allocates(void *with) {
-    for (int i = 0; i < 20000; i++) memset(malloc(16 + i % 3000), 'a', 8);
+    for (int i = 0; i < 4000; i++) memset(malloc(16 + i % 1000), 'a', 8);
     for (;;) pause();
     return with;
 }
