@@ -12,8 +12,10 @@ pub enum Asked {
     All,
     /// What it has in memory.
     Heap,
-    /// Names for its stacks.
+    /// Its stacks, followed and named.
     Stacks,
+    /// The names of its functions, in every form.
+    Names,
 }
 
 /// Asks it everything, and fails with all that is wrong.
@@ -35,21 +37,22 @@ pub fn ask(of: Hostile, what: Asked) {
         let done = mitra(&[args, &["--archive", archive]].concat(), &[running.home()]);
         wrong.add(&done, running.betrayed());
     };
-    if what != Asked::Stacks {
+    if matches!(what, Asked::All | Asked::Heap) {
         run(&["inspect", "heap", &pid, "--ask-runtime", "--json"]);
         run(&["inspect", "heap", &pid, "--strings", "--samples", "--save", saved]);
         run(&["inspect", "heap", &pid, "--diff", saved, "--skip", "strings"]);
         run(&["inspect", "memory", &pid, "--smaps"]);
-    } else {
-        run(&["inspect", "heap", &pid, "--skip", "strings"]);
     }
     if what != Asked::Heap {
-        for kind in ["oncpu", "growth"] {
-            run(&["capture", kind, "--pid", &pid, "--seconds", "0.7", "--budget", "100%"]);
-        }
+        run(&["capture", "oncpu", "--pid", &pid, "--seconds", "0.6", "--budget", "100%"]);
     }
-    for page in drawn(archive) {
-        wrong.add(&page, running.betrayed());
+    if matches!(what, Asked::All | Asked::Stacks) {
+        run(&["capture", "growth", "--pid", &pid, "--seconds", "0.6", "--budget", "100%"]);
+    }
+    if what == Asked::Names || of.program == "names" {
+        for page in drawn(archive) {
+            wrong.add(&page, running.betrayed());
+        }
     }
     wrong.end(&format!("{} {}", of.program, of.variant));
 }

@@ -157,7 +157,8 @@ pub struct Running {
     group: Group,
     child: Child,
     traps: OwnedFd,
-    watched: usize,
+    /// What is watched, by the number of the watch.
+    watched: Vec<(i32, String)>,
     to_remove: Vec<PathBuf>,
 }
 
@@ -215,7 +216,8 @@ impl Running {
         });
         let traps = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify is there");
         let pid = child.id().to_string();
-        let mut running = Self { of, pid, dir, group, child, traps, watched: 0, to_remove: Vec::new() };
+        let mut running =
+            Self { of, pid, dir, group, child, traps, watched: Vec::new(), to_remove: Vec::new() };
         running.hear(&told).then_some(running)
     }
 
@@ -239,20 +241,23 @@ impl Running {
         }
         for path in traps {
             let added = inotify::add_watch(&self.traps, path.as_str(), WatchFlags::OPEN | WatchFlags::ACCESS);
-            added.unwrap_or_else(|error| panic!("{path}: {error}"));
-            self.watched += 1;
+            let number = added.unwrap_or_else(|error| panic!("{path}: {error}"));
+            self.watched.push((number, path));
         }
         true
     }
 
     /// What happened meanwhile that must not.
     pub fn betrayed(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
+        let mut wrong = BTreeSet::new();
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut notes = inotify::Reader::new(&self.traps, &mut buffer);
-        if self.watched > 0 && notes.next().is_ok() {
-            wrong.push("a file was opened that the process put in the place of another".to_owned());
+        while let Ok(note) = notes.next() {
+            let path =
+                self.watched.iter().find(|(number, _)| *number == note.wd()).map(|(_, path)| path.as_str());
+            wrong.insert(format!("a file was opened that is a trap: {}", path.unwrap_or_default()));
         }
+        let mut wrong: Vec<String> = wrong.into_iter().collect();
         let ran = fs::read_to_string(self.dir.path().join("home/ran")).unwrap_or_default();
         _ = fs::remove_file(self.dir.path().join("home/ran"));
         wrong.extend(wrong_about_tool(self.of.user, &ran));

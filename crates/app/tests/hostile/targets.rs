@@ -34,15 +34,9 @@ hostile! {
     a_number_that_many_have: "churn" "numbers" as Root, asked All;
 
     // The name of a mapped file leads to something else.
-    a_library_that_becomes_a_pipe: "swapped" "fifo" as Nobody, asked All;
-    a_library_that_becomes_a_link_to_a_secret: "swapped" "secret" as Nobody, asked All;
+    libraries_that_become_files: "swapped" "secret,sparse,another,deleted,truncated" as Nobody, asked All;
+    libraries_that_become_no_files: "swapped" "fifo,directory,loop" as Nobody, asked All;
     a_library_that_becomes_a_device: "swapped" "device" as Root, asked All;
-    a_library_that_becomes_a_folder: "swapped" "directory" as Nobody, asked All;
-    a_library_that_becomes_huge: "swapped" "sparse" as Nobody, asked All;
-    a_library_that_becomes_another: "swapped" "another" as Nobody, asked All;
-    a_library_that_becomes_a_loop: "swapped" "loop" as Nobody, asked All;
-    a_library_that_is_deleted: "swapped" "deleted" as Nobody, asked All;
-    a_library_that_is_truncated: "swapped" "truncated" as Nobody, asked All;
     a_pipe_with_the_number_of_a_library: "inode" "fifo" as Root, asked All;
     a_device_with_the_number_of_a_library: "inode" "device" as Root, asked All;
     a_secret_with_the_number_of_a_library: "inode" "secret" as Root, asked All;
@@ -57,30 +51,29 @@ hostile! {
     debug_information_that_unfolds: "elf" "bomb" as Nobody, asked Stacks;
     symbols_that_are_not_there:
         "elf" "symbols-many,symbols-odd,symbols-unnamed,symbols-linked,strings-endless" as Nobody, asked Stacks;
-    symbols_with_hostile_names: "elf" "strings-evil" as Nobody, asked Stacks;
+    symbols_with_hostile_names: "elf" "strings-evil" as Nobody, asked Names;
     notes_that_are_not_there: "elf" "note-sizes,note-empty,note-one-byte" as Nobody, asked Stacks;
-    a_link_to_debug_information_that_is_a_pipe: "elf" "link-fifo" as Nobody, asked Stacks;
-    a_link_to_debug_information_elsewhere: "elf" "link-file" as Nobody, asked Stacks;
-    a_link_to_debug_information_that_leads_upwards: "elf" "link-up-fifo" as Nobody, asked Stacks;
+    a_link_to_debug_information_that_is_a_pipe: "elf" "link-fifo" as Nobody, asked Names;
+    links_to_debug_information_elsewhere: "elf" "link-file,link-up-file" as Nobody, asked Names;
     rules_for_callers_that_are_nonsense: "elf" "frames-many,frames-garbage,frames-expression" as Nobody, asked Stacks;
     a_library_that_shrinks_while_it_is_read: "elf" "shrinks" as Nobody, asked Stacks;
 
     // What a runtime says of its functions.
-    a_perf_map_that_is_a_pipe: "perfmap" "fifo" as Nobody, asked Stacks;
-    a_perf_map_that_is_a_link: "perfmap" "link" as Nobody, asked Stacks;
-    a_perf_map_that_is_a_secret_by_another_name: "perfmap" "hard-link" as Root, asked Stacks;
-    a_perf_map_that_is_a_folder: "perfmap" "directory" as Nobody, asked Stacks;
-    a_perf_map_that_is_huge: "perfmap" "sparse" as Nobody, asked Stacks;
-    a_perf_map_of_hostile_names: "perfmap" "evil" as Nobody, asked Stacks;
-    a_perf_map_of_odd_numbers: "perfmap" "numbers" as Nobody, asked Stacks;
-    a_perf_map_of_very_many: "perfmap" "many" as Nobody, asked Stacks;
-    a_perf_map_that_changes: "perfmap" "changes" as Nobody, asked Stacks;
+    a_perf_map_that_is_a_pipe: "perfmap" "fifo" as Nobody, asked Names;
+    a_perf_map_that_is_a_link: "perfmap" "link" as Nobody, asked Names;
+    a_perf_map_that_is_a_secret_by_another_name: "perfmap" "hard-link" as Root, asked Names;
+    a_perf_map_that_is_a_folder: "perfmap" "directory" as Nobody, asked Names;
+    a_perf_map_that_is_huge: "perfmap" "sparse" as Nobody, asked Names;
+    a_perf_map_of_hostile_names: "perfmap" "evil" as Nobody, asked Names;
+    a_perf_map_of_odd_numbers: "perfmap" "numbers" as Nobody, asked Names;
+    a_perf_map_of_very_many: "perfmap" "many" as Nobody, asked Names;
+    a_perf_map_that_changes: "perfmap" "changes" as Nobody, asked Names;
 
     // Runtimes and allocators that are none.
     a_python_of_garbage: "runtime" "python-garbage" as Nobody, asked Heap;
-    a_python_that_says_where_everything_is: "runtime" "python-offsets" as Nobody, asked All;
-    a_python_that_leads_to_itself: "runtime" "python-cycle" as Nobody, asked All;
-    a_python_with_endless_symbols: "runtime" "python-huge" as Nobody, asked All;
+    a_python_that_says_where_everything_is: "runtime" "python-offsets" as Nobody, asked Heap;
+    a_python_that_leads_to_itself: "runtime" "python-cycle" as Nobody, asked Heap;
+    a_python_with_endless_symbols: "runtime" "python-huge" as Nobody, asked Heap;
     an_erlang_of_nobody: "runtime" "beam" as Nobody, asked Heap;
     arenas_that_lead_to_each_other: "runtime" "arenas" as Nobody, asked Heap;
 

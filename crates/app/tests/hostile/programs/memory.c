@@ -108,12 +108,12 @@ int main(int count, char **words) {
         char name[4096], part[250];
         memset(part, 'p', sizeof part);
         part[200] = 0;
-        for (int i = 0; i < 15; i++) {
+        for (int i = 0; i < 10; i++) {
             if (mkdir(part, 0755) || chdir(part)) break;
         }
         snprintf(name, sizeof name, "library");
         int file = write_code(name, "\x7f" "ELF", 4);
-        for (long i = 0; i < 64000; i++) {
+        for (long i = 0; i < 30000; i++) {
             int access = i & 1 ? PROT_READ : PROT_READ | PROT_EXEC;
             if (mmap(0, PAGE, access, MAP_PRIVATE, file, i & 2 ? 0 : PAGE) == MAP_FAILED) break;
         }
