@@ -40,7 +40,9 @@ pub fn ask(of: Hostile, what: Asked) {
     if matches!(what, Asked::All | Asked::Heap) {
         run(&["inspect", "heap", &pid, "--ask-runtime", "--json"]);
         run(&["inspect", "heap", &pid, "--strings", "--samples", "--save", saved]);
-        run(&["inspect", "heap", &pid, "--diff", saved, "--skip", "strings"]);
+        if Path::new(saved).exists() {
+            run(&["inspect", "heap", &pid, "--diff", saved, "--skip", "strings"]);
+        }
         run(&["inspect", "memory", &pid, "--smaps"]);
     }
     if what != Asked::Heap {
