@@ -77,7 +77,8 @@ fn drawn(archive: &str) -> Vec<Done> {
 #[derive(Default)]
 pub struct Wrong {
     all: Vec<String>,
-    has_hung: bool,
+    /// Whether something hung.
+    pub has_hung: bool,
 }
 
 impl Wrong {

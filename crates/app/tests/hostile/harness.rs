@@ -1,6 +1,6 @@
 //! Starts a hostile program, runs `mitra` beside it under limits, and says what of that must not be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -324,10 +324,18 @@ fn give(path: &Path) {
     }
 }
 
-fn compile(source: &str, to: &Path) {
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-pthread", "-w", "-o"]).arg(to).arg(format!("{PROGRAMS}/{source}.c"));
-    assert!(cc.status().is_ok_and(|status| status.success()), "{source}.c does not compile: {cc:?}");
+/// Makes a program. Each is compiled once.
+fn compile(source: &'static str, to: &Path) {
+    static COMPILED: Mutex<BTreeMap<&str, Vec<u8>>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().expect("no test panics here");
+    let program = compiled.entry(source).or_insert_with(|| {
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-pthread", "-w", "-o"]).arg(to).arg(format!("{PROGRAMS}/{source}.c"));
+        assert!(cc.status().is_ok_and(|status| status.success()), "{source}.c does not compile: {cc:?}");
+        fs::read(to).expect("what was compiled can be read")
+    });
+    fs::write(to, program).expect("a program can be written");
+    set_mode(to, 0o755);
 }
 
 /// What a command did.
