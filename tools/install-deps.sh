@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|bench|observer|fuzz…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|bench|observer|fuzz|deny…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -145,7 +145,11 @@ need_fuzz() {
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|bench|observer|fuzz…"
+need_deny() {
+    command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+}
+
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|bench|observer|fuzz|deny…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
@@ -154,7 +158,8 @@ for set in "$@"; do
     bench) need_build && need_bench ;;
     observer) need_build && need_observer ;;
     fuzz) need_build ;;
-    *) die "unknown set '$set'; there are build, test, lab, bench, observer and fuzz" ;;
+    deny) need_build ;;
+    *) die "unknown set '$set'; there are build, test, lab, bench, observer, fuzz and deny" ;;
     esac
 done
 install_packages
@@ -162,6 +167,7 @@ for set in "$@"; do
     case $set in
     test) need_rust && need_duckdb ;;
     fuzz) need_rust && need_fuzz ;;
+    deny) need_rust && need_deny ;;
     *) need_rust ;;
     esac
 done
