@@ -114,6 +114,8 @@ impl Group {
                 }
                 // What whoever runs the tests has open is none of theirs.
                 libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+                // A test that is killed takes along what it started.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                 libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
                 Ok(())
