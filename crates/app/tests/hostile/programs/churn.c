@@ -7,6 +7,11 @@
 #include "hostile.h"
 #include <linux/sched.h>
 
+// One of many is slower.
+static void rest(void) {
+    if (getenv("MITRA_HOSTILE_MANY")) usleep(50000);
+}
+
 static void *none(void *with) { return with; }
 
 static void *maps(void *with) {
@@ -17,6 +22,7 @@ static void *maps(void *with) {
             if (at[i] != MAP_FAILED) memset(at[i], 0x41, PAGE * (1 + i));
         }
         for (int i = 0; i < 64; i++) if (at[i] != MAP_FAILED) munmap(at[i], PAGE * (1 + i));
+        rest();
     }
     return with;
 }
@@ -26,6 +32,7 @@ static void *mallocs(void *with) {
         void *at[512];
         for (int i = 0; i < 512; i++) at[i] = malloc(24 << (i % 12));
         for (int i = 0; i < 512; i++) free(at[i]);
+        rest();
     }
     return with;
 }
@@ -34,6 +41,7 @@ static void *threads(void *with) {
     for (;;) {
         pthread_t thread;
         if (!pthread_create(&thread, 0, none, 0)) pthread_join(thread, 0);
+        rest();
     }
     return with;
 }
@@ -60,6 +68,7 @@ static void numbers(void) {
         }
         if (lives == 0) say("pid %d", child), say("ready");
         usleep(2000 + lives * 777 % 20000);
+        rest();
         kill(child, SIGKILL);
         waitpid(child, 0, 0);
     }
@@ -83,12 +92,15 @@ int main(int count, char **words) {
         void *kept[100];
         for (int i = 0; i < 100; i++) kept[i] = malloc(10000);
         usleep(kept[9] ? 2000 : 0);
+        rest();
         execl("/proc/self/exe", "churn", "execs", (char *)0);
     }
     if (!strcmp(what, "forks")) {
+        // What the children leave behind is waited for here: the first process of a machine may be slow at it.
+        MUST(prctl(PR_SET_CHILD_SUBREAPER, 1));
         say("ready");
-        for (int alive = 0;;) {
-            if (alive < 8) {
+        for (int alive = 0;; rest()) {
+            if (alive < 16) {
                 pid_t child = fork();
                 if (!child) {
                     if (!fork()) _exit(0);
@@ -96,9 +108,9 @@ int main(int count, char **words) {
                     memset(some, 1, 1 << 20);
                     _exit(some[5] - 1);
                 }
-                alive += child > 0;
+                alive += child > 0 ? 2 : 0;
             }
-            while (alive && waitpid(-1, 0, alive < 8 ? WNOHANG : 0) > 0) alive--;
+            while (alive && waitpid(-1, 0, alive < 16 ? WNOHANG : 0) > 0) alive--;
         }
     }
     if (!strcmp(what, "leader")) {
