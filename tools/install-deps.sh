@@ -43,6 +43,9 @@ need_test() {
     need_command atop atop
     # Armed probes are compared with what bpftrace sees of the same load.
     need_command bpftrace bpftrace
+    # What is started while hostile processes are looked at is seen by strace; `script` is a terminal.
+    need_command strace strace
+    need_command script bsdutils
     # Parquet files are read back by DuckDB.
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 }

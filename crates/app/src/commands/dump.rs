@@ -14,7 +14,7 @@ use crate::commands::{print, select};
 use crate::errors::usage;
 use crate::place;
 use crate::progress::Progress;
-use crate::render::style::{Style, clean, rfc3339};
+use crate::render::style::{Style, clean, clean_json, rfc3339};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 use crate::when::Here;
@@ -346,5 +346,5 @@ fn json_line(out: &mut dyn Write, t: i64, column: &Column<'_>, value: &Value<'_>
         "{} is of another kind",
         metric.name
     );
-    writeln!(out, "{line}")
+    writeln!(out, "{}", clean_json(&line.to_string()))
 }

@@ -32,7 +32,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::cli::{Cli, Command};
-use crate::render::style::Style;
+use crate::render::style::{Style, clean_json};
 
 pub use explain::{explain, title};
 #[cfg(feature = "bpf")]
@@ -80,5 +80,5 @@ fn print(text: &str) -> Result<()> {
 fn print_json(value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    print(&text)
+    print(&clean_json(&text))
 }

@@ -213,6 +213,25 @@ pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if deceives(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
 }
 
+/// JSON in which each character that [`deceives`] is an escape: to programs it is the same, and on a terminal nothing happens.
+#[must_use]
+pub fn clean_json(json: &str) -> Cow<'_, str> {
+    // Between values there are line breaks; within them JSON escapes those itself.
+    let is_bad = |c: char| c != '\n' && deceives(c);
+    if !json.chars().any(is_bad) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if is_bad(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// Breaks a text into lines of at most `width` columns. A word that is longer stays whole.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -271,6 +290,16 @@ mod tests {
         {
             assert_eq!(clean(text), text);
         }
+    }
+
+    #[test]
+    fn json_says_the_same_to_programs_and_nothing_to_terminals() {
+        let name = "a\u{9b}31m\u{7f}\u{202e}b\u{e0041}\n\u{1b}é";
+        let json = serde_json::to_string_pretty(&[name]).unwrap();
+        let clean = clean_json(&json);
+        assert!(!clean.chars().any(|c| c != '\n' && deceives(c)), "{clean}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&clean).unwrap(), [name]);
+        assert!(matches!(clean_json("{\"é\":\n1}"), Cow::Borrowed(_)));
     }
 
     #[test]

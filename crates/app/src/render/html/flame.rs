@@ -8,7 +8,7 @@ use mitra_model::capture::Profile;
 use serde_json::{Value, json};
 
 use super::escape;
-use crate::render::style::Style;
+use crate::render::style::{Style, clean};
 
 const STYLE: &str = include_str!("flame.css");
 const SCRIPT: &str = include_str!("flame.js");
@@ -37,6 +37,7 @@ pub fn page(captured: &Captured, profile: &Profile, style: &Style) -> String {
         captured.ended.words(),
         if profile.weight.is_empty() { "its weight" } else { &profile.weight },
     );
+    let names: Vec<_> = names.iter().map(|name| clean(name)).collect();
     let data =
         json!({ "unit": profile.unit, "names": names, "root": node(&root, 0, root.weight * SHARE_MIN) });
     let notes: String = captured.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
