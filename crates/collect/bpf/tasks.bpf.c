@@ -137,8 +137,12 @@ static __always_inline void read_group(struct task_struct *task, struct task_rec
  */
 #define WORDS_MAX 256
 
-/* Bits set in words `first` to `end`. A function of its own: its caller's stack is nearly full. */
-static __attribute__((noinline)) __u32 count_bits(__u64 bitmap, __u32 first, __u32 end)
+/*
+ * Bits set in words `first` to `end`. A function of its own: its caller's stack is nearly full. And not a static one: the
+ * verifier looks at it once then, and not again for each way that leads here, which took 920,000 of the 1,000,000
+ * instructions that Linux 6.1 is willing to follow.
+ */
+__attribute__((noinline)) __u32 count_bits(__u64 bitmap, __u32 first, __u32 end)
 {
 	__u32 sum = 0;
 
@@ -164,10 +168,12 @@ static __always_inline __u32 count_fds(struct files_struct *files)
 {
 	struct fdtable *table = files->fdt;
 	__u32 words = table->max_fds / BITS_PER_WORD;
-	__u32 count = count_bits((__u64)table->open_fds, 0, least(words, WORDS_MAX));
+	/* Read as numbers, which a function that is not static wants. */
+	__u32 count = count_bits((__u64)BPF_CORE_READ(table, open_fds), 0, least(words, WORDS_MAX));
 
 	if (words > WORDS_MAX)
-		count += BITS_PER_WORD * count_bits((__u64)table->full_fds_bits, WORDS_MAX / BITS_PER_WORD,
+		count += BITS_PER_WORD * count_bits((__u64)BPF_CORE_READ(table, full_fds_bits),
+						    WORDS_MAX / BITS_PER_WORD,
 						    least(words / BITS_PER_WORD, WORDS_MAX));
 	return count;
 }
