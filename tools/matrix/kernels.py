@@ -40,7 +40,7 @@ KERNELS = [
     Kernel("amd64-6.12", "amd64", "6.12", "init", "linux-image-amd64"),
     Kernel("amd64-newest", "amd64", "", "systemd", "linux-image-amd64"),
     # A kernel that runs as a process of this machine. It has neither BTF nor tracepoints: none of Debian's others lacks them.
-    Kernel("amd64-nobtf", "amd64", "6.1", "init", "user-mode-linux", btf=False),
+    Kernel("amd64-nobtf", "amd64", "6.1um", "init", "user-mode-linux", btf=False),
     Kernel("arm64-5.10", "arm64", "5.10", "init", "linux-image-arm64"),
     Kernel("arm64-6.1", "arm64", "6.1", "init", "linux-image-arm64"),
     Kernel("arm64-6.12", "arm64", "6.12", "systemd", "linux-image-arm64"),
@@ -61,7 +61,7 @@ def prepare(kernel, archive, cache):
     """Fetches a kernel and makes its initramfs, unless both are there."""
     problem = NotToBeHad(f"no {kernel.package} {kernel.series or 'at all'} at the mirror")
     for version in archive.versions(kernel.package, kernel.arch):
-        if not version.startswith(f"{kernel.series}." if kernel.series and kernel.btf else kernel.series):
+        if not version.startswith(f"{kernel.series}." if kernel.series[-1:].isdigit() else kernel.series):
             continue
         try:
             return _prepare(kernel, version, archive, cache)
@@ -95,7 +95,10 @@ def _unpack(kernel, version, archive, to):
     # The package that stands for the newest depends on the kernel, newer ones on their parts.
     while packages:
         name, wanted = packages.pop()
-        seen.append(archive.download(name, kernel.arch, wanted))
+        deb = archive.download(name, kernel.arch, wanted)
+        if deb in seen:
+            continue
+        seen.append(deb)
         packages += [(n, v) for n, v in archive.depends(name, kernel.arch, wanted) if v and n.startswith("linux-")]
     whole = to / "whole"
     for deb in seen:

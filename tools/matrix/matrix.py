@@ -91,7 +91,7 @@ def one(kernel, packages, cache, args, folder):
         scratch = pathlib.Path(scratch)
         payload = roots.payload(kernel.arch, programs / "mitra", programs / "mitra-lab", scratch)
         guest = machine.Machine(kernel, image, root, payload, scratch)
-        words = [f"matrix.process1={kernel.process1}", f"matrix.btf={int(kernel.btf)}", f"matrix.only={args.only.replace(' ', '_')}"]
+        words = [f"matrix.process1={kernel.process1}", f"matrix.btf={int(kernel.btf)}", f"matrix.only={args.only}"]
         init = "/usr/lib/systemd/systemd" if kernel.process1 == "systemd" else "/matrix/guest/init"
         words.append(f"matrix.init={init}")
         ended = guest.run(SECONDS, *words)
@@ -159,7 +159,7 @@ def ability(row):
 def line(row):
     if "missing" in row:
         return f"{row['name']:<14} not to be had: {row['missing']}"
-    units = [c["state"] for c in row["checks"] if c["name"] not in ["boot", "doctor", "verifier", "without BPF", *GROUPS]]
+    units = [c["state"] for c in row["checks"] if c["name"] not in ["boot", "doctor", "verifier", "without-bpf", *GROUPS]]
     units = f"{units.count('ok')}/{len(units)}" if units else "."
     cells = [row["name"], row["version"], "yes" if row["btf"] else "no", row["process1"], state(row, "boot"), ability(row),
              str(len(row["programs"]) or "."), verified(row), *[state(row, g) for g in GROUPS], units, str(row["seconds"])]

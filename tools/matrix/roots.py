@@ -1,6 +1,7 @@
 """What the guests run on: a small Debian as an image, the same for every kernel of an architecture, and what is brought along."""
 
 import hashlib
+import os
 import pathlib
 import re
 import shutil
@@ -74,7 +75,7 @@ def _bootstrap_foreign(arch, tree, archive, cache):
     shutil.rmtree(own, ignore_errors=True)
     _bootstrap("amd64", "essential", ",".join(PACKAGES), own, archive)
     status = (own / "var/lib/dpkg/status").read_text()
-    names = re.findall(r"^Package: (\S+)\nStatus: install ok installed$", status, re.MULTILINE)
+    names = re.findall(r"^Package: (\S+)$", status, re.MULTILINE)
 
     _bootstrap(arch, "extract", ",".join(names), tree, archive)
     for folder in ["bin", "sbin", "lib"]:
@@ -83,6 +84,10 @@ def _bootstrap_foreign(arch, tree, archive, cache):
         (tree / folder).symlink_to(f"usr/{folder}")
     shutil.rmtree(tree / "etc")
     run("cp", "-a", own / "etc", tree / "etc")
+    for path in [*(own / "usr/bin").iterdir(), *(own / "usr/sbin").iterdir()]:
+        link = tree / path.relative_to(own)
+        if path.is_symlink() and not os.path.lexists(link):
+            link.symlink_to(os.readlink(path))
     # It lists libraries of the other architecture; without it they are looked for where they are.
     (tree / "etc/ld.so.cache").unlink(missing_ok=True)
     shutil.rmtree(own)

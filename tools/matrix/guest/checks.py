@@ -22,8 +22,8 @@ INCIDENTS = {"cpu": "cpu-quota", "memory": "oom-in-cgroup", "disk": "disk-hog-re
 TRIES = 3
 INCIDENT_S = 400
 CAPTURE_S = 3
-# `trace` wants to know of what; the kinds that are about one process are asked about this one.
-OPTIONS = {"trace": ["--option", "tracepoint=sched_process_exec"]}
+# A capture that has what it was to take ends early, which loads as much.
+OPTIONS = {"trace": ["--option", "calls=10"]}
 
 
 def words():
@@ -200,7 +200,7 @@ def main():
     results = Results()
     want = words()
     if want.get("boot") == "2":
-        results.check("power loss", services.after_the_loss)
+        results.check("power-loss", services.after_the_loss)
         return
     wanted = [name for name in want.get("only", "").split(",") if name]
 
@@ -214,11 +214,11 @@ def main():
     for group in INCIDENTS:
         check(group, incident, group)
     if want["btf"] == "0":
-        check("without BPF", without_bpf)
+        check("without-bpf", without_bpf)
     if want["process1"] == "systemd":
         for name, function in services.CHECKS.items():
             check(name, function)
-        if not wanted or "power loss" in wanted:
+        if not wanted or "power-loss" in wanted:
             services.lose_power()
     results.save()
 
