@@ -19,8 +19,9 @@ MAY_USE = {
     "mitra-archive": {"mitra-model"},
     "mitra-diagnose": {"mitra-model"},
     "mitra-rules": {"mitra-model"},
-    "mitra-inspect": {"mitra-model"},
-    "mitra-search": {"mitra-model"},
+    "mitra-confine": set(),
+    "mitra-inspect": {"mitra-model", "mitra-confine"},
+    "mitra-search": {"mitra-model", "mitra-confine"},
     "mitra-app": {
         "mitra-model",
         "mitra-parse",
@@ -30,6 +31,7 @@ MAY_USE = {
         "mitra-rules",
         "mitra-inspect",
         "mitra-search",
+        "mitra-confine",
     },
     # Outside of the product: starts the binary, and reads archives for the baselines it is compared with.
     "mitra-lab": {"mitra-model", "mitra-archive"},
@@ -46,6 +48,8 @@ OWNERS = {
     "aya": {"mitra-collect"},
     "zstd": {"mitra-archive", "mitra-search"},
     "ureq": {"mitra-search"},
+    "landlock": {"mitra-confine"},
+    "seccompiler": {"mitra-confine"},
     "rustls": {"mitra-search"},
     "blazesym": {"mitra-inspect"},
     "clap": {"mitra-app", "mitra-lab"},
@@ -62,7 +66,7 @@ PURE = {"mitra-model", "mitra-parse", "mitra-diagnose", "mitra-rules"}
 IMPURE = {"rustix", "libc", "nix", "memmap2", "tokio", "mio", "hyper", "reqwest", "ureq", "walkdir"}
 
 # Crates whose own clippy.toml lifts the ban on ambient file access.
-MAY_TOUCH_FILES = {"mitra-collect", "mitra-archive", "mitra-inspect", "mitra-search", "mitra-app", "mitra-lab"}
+MAY_TOUCH_FILES = {"mitra-confine", "mitra-collect", "mitra-archive", "mitra-inspect", "mitra-search", "mitra-app", "mitra-lab"}
 
 # A crate with such a name collects what nobody wanted to find a place for.
 NO_SUCH_NAMES = {"common", "util", "utils", "helpers", "shared", "misc", "core", "lib"}

@@ -32,6 +32,7 @@ for unit in mitra.service mitra-index.service; do
     sed "s|@PREFIX@|$prefix|g" "packaging/$unit" >"$pages/$unit"
     install -D -m 644 "$pages/$unit" "$destdir$unitdir/$unit"
 done
+install -D -m 644 packaging/mitra.sysusers "$destdir$prefix/lib/sysusers.d/mitra.conf"
 # Examples: what stands in /etc belongs to whoever runs the machine.
 install -D -m 644 packaging/mitra.toml "$destdir$prefix/share/doc/mitra/mitra.toml"
 install -D -m 644 packaging/index.yaml "$destdir$prefix/share/doc/mitra/index.yaml"
@@ -39,6 +40,8 @@ install -m 644 docs/*.md "$destdir$prefix/share/doc/mitra/"
 
 echo "installed mitra in $destdir$prefix"
 if [[ -z $destdir && -d /run/systemd/system ]]; then
+    # The services run as this user.
+    systemd-sysusers "$prefix/lib/sysusers.d/mitra.conf"
     systemctl daemon-reload
     echo "to record from now on: systemctl enable --now mitra"
 fi

@@ -51,9 +51,15 @@ struct Found {
     good: bool,
 }
 
-/// Reads files and folders. Those below `good`, and in folders whose name says so, are the good side; with none of the
-/// others there is only one side. `date` (days since 1970) is the date of files that have none.
-pub fn load(paths: &[PathBuf], good: Option<&Path>, date: Option<i64>) -> Result<Loaded> {
+/// What was found, of which nothing was read yet.
+pub struct Opened {
+    found: Vec<Found>,
+    any_good: bool,
+}
+
+/// Finds files and folders. Those below `good`, and in folders whose name says so, are the good side; with none of the
+/// others there is only one side.
+pub fn open(paths: &[PathBuf], good: Option<&Path>) -> Result<Opened> {
     let mut found: Vec<Found> = Vec::new();
     for path in paths {
         collect(path, path, false, 0, &mut found)?;
@@ -74,25 +80,42 @@ pub fn load(paths: &[PathBuf], good: Option<&Path>, date: Option<i64>) -> Result
         found.iter_mut().for_each(|f| f.good = false);
     }
     make_unique(&mut found);
-    let mut bad_side = Import::new(date);
-    let mut good_side = Import::new(date);
-    for one in &found {
-        read_one(one, if one.good { &mut good_side } else { &mut bad_side });
-    }
     let any_good = found.iter().any(|f| f.good);
-    let bad_side = bad_side.finish();
-    let good_side = good_side.finish();
-    let mut files = bad_side.files;
-    files.extend(good_side.files.into_iter().map(|mut file| {
-        file.notes.insert(0, "read as the good side".to_owned());
-        file
-    }));
-    Ok(Loaded {
-        set: bad_side.set,
-        good: any_good.then_some(good_side.set),
-        files,
-        paths: found.into_iter().map(|f| (f.name, f.path)).collect(),
-    })
+    Ok(Opened { found, any_good })
+}
+
+impl Opened {
+    /// Programs that run already, to read what only they can.
+    pub fn children(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Whether programs are still to be started.
+    pub fn starts_programs(&self) -> bool {
+        self.found.iter().any(|one| matches!(kind(&one.path), Ok(Kind::Sysstat)))
+    }
+
+    /// Reads all of it. `date` (days since 1970) is the date of files that have none.
+    pub fn read(self, date: Option<i64>) -> Loaded {
+        let mut bad_side = Import::new(date);
+        let mut good_side = Import::new(date);
+        for one in &self.found {
+            read_one(one, if one.good { &mut good_side } else { &mut bad_side });
+        }
+        let bad_side = bad_side.finish();
+        let good_side = good_side.finish();
+        let mut files = bad_side.files;
+        files.extend(good_side.files.into_iter().map(|mut file| {
+            file.notes.insert(0, "read as the good side".to_owned());
+            file
+        }));
+        Loaded {
+            set: bad_side.set,
+            good: self.any_good.then_some(good_side.set),
+            files,
+            paths: self.found.into_iter().map(|f| (f.name, f.path)).collect(),
+        }
+    }
 }
 
 /// First words of folders whose files were made when all was well.

@@ -3,6 +3,7 @@
 mod changes;
 mod cli;
 mod commands;
+mod confined;
 mod errors;
 mod escalation;
 mod evidence;

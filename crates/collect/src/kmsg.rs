@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::file::{Buffer, Root};
+use crate::mounts::machines_tree;
 
 /// Records that are read in one tick at most; the rest waits in the kernel's ring.
 const RECORDS_PER_TICK_MAX: usize = 2_048;
@@ -101,7 +102,12 @@ impl KernelLog {
     /// Opens the log at its end: what was logged before is not of this recording.
     pub fn open(root: &Root) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(root.fd(), "dev/kmsg", flags, Mode::empty())?;
+        let open = |path: &str| rustix::fs::openat(root.fd(), path, flags, Mode::empty());
+        let fd = match (open("dev/kmsg"), machines_tree(root)) {
+            // Of the devices a service may see only the harmless ones.
+            (Err(Errno::NOENT), Some(tree)) => open(&format!("{tree}/dev/kmsg"))?,
+            (fd, _) => fd?,
+        };
         rustix::fs::seek(&fd, SeekFrom::End(0))?;
         Ok(KernelLog { fd, next_sequence: None })
     }

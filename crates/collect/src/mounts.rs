@@ -25,12 +25,23 @@ impl Mount {
     }
 }
 
+/// The tree that the machine's mounts are seen in, where it is not the one that this process sees: a service manager may
+/// have given it a view of its own, in which all is read-only, and some of it hidden. The first process has no such view.
+#[must_use]
+pub fn machines_tree(root: &Root) -> Option<&'static str> {
+    let view = |of: &str| rustix::fs::readlinkat(root.fd(), format!("proc/{of}/ns/mnt"), Vec::new()).ok();
+    // Who may not look at the first process has to believe what it sees itself.
+    let has_its_own = root.is_host() && view("1").is_some_and(|first| view("self") != Some(first));
+    has_its_own.then_some("/proc/1/root")
+}
+
 /// Reads what is mounted. A root other than `/` is most likely the root of the machine seen from a container,
 /// where the first process has the mounts that are meant.
 #[must_use]
 pub fn read_mounts(root: &Root, buffer: &mut Buffer) -> Vec<Mount> {
     let places = ["proc/self/mounts", "proc/1/mounts"];
-    let ordered = if root.is_host() { places } else { [places[1], places[0]] };
+    let is_ours = root.is_host() && machines_tree(root).is_none();
+    let ordered = if is_ours { places } else { [places[1], places[0]] };
     ordered.into_iter().find_map(|below| root.read(below, buffer).ok().map(from_bytes)).unwrap_or_default()
 }
 
@@ -139,7 +150,48 @@ fn is_below(point: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    /// Starts itself in a namespace of processes whose first one sees the mounts of this test, and there in a view in which
+    /// all is read-only and something hidden: as a service has it.
+    #[test]
+    fn a_view_of_its_own_changes_nothing() {
+        const NAME: &str = "mounts::tests::a_view_of_its_own_changes_nothing";
+        let root = Root::open("/".as_ref()).unwrap();
+        let read = || read_mounts(&root, &mut Buffer::default());
+        if std::env::var_os("MITRA_TEST_VIEW").is_some() {
+            let own = std::fs::read_to_string("/proc/self/mounts").unwrap();
+            assert!(own.lines().any(|line| line.split(' ').nth(2) == Some("ramfs")), "{own}");
+            assert_eq!(machines_tree(&root), Some("/proc/1/root"));
+            let mounts = read();
+            let top = mounts.iter().rfind(|mount| mount.point == "/").unwrap();
+            assert!(top.has_option("rw"), "{top:?}");
+            assert!(!mounts.iter().any(|mount| mount.kind == "ramfs"), "{mounts:?}");
+            return;
+        }
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: needs root");
+        }
+        assert_eq!(machines_tree(&root), None);
+        let inner = "mount -o remount,bind,ro / && mount -t ramfs none /mnt && exec \"$0\" --exact \"$1\" --nocapture";
+        // The outer one stays: it is the first process.
+        let outer = "unshare --mount sh -c \"$2\" \"$0\" \"$1\"; exit $?";
+        let output = Command::new("unshare")
+            .args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", outer])
+            .arg(std::env::current_exe().unwrap())
+            .args([NAME, inner])
+            .env("MITRA_TEST_VIEW", "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
 
     const TEXT: &[u8] = b"\
 proc /proc proc rw,relatime 0 0

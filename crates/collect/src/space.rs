@@ -6,7 +6,7 @@ use mitra_model::{Entity, Frame, Key, StrId};
 
 use crate::cells::{cell, col, set};
 use crate::io::Io;
-use crate::mounts::{Mount, filesystems};
+use crate::mounts::{Mount, filesystems, machines_tree};
 
 /// As many filesystems are watched.
 const FILESYSTEMS_MAX: usize = 256;
@@ -46,9 +46,14 @@ impl Space {
     /// Takes a new list of mounts.
     pub fn set_mounts(&mut self, io: &Io, mounts: &[Mount]) {
         let watched = filesystems(mounts).into_iter().take(FILESYSTEMS_MAX);
+        let tree = machines_tree(&io.root);
+        let path = |point: &str| match tree {
+            Some(tree) => PathBuf::from(format!("{tree}{point}")),
+            None => io.root.path(point),
+        };
         self.all = watched
             .map(|mount| Filesystem {
-                path: io.root.path(&mount.point),
+                path: path(&mount.point),
                 point: mount.point.clone(),
                 kind: mount.kind.clone(),
                 device: mount.device.clone(),

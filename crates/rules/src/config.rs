@@ -118,6 +118,7 @@ struct Table {
     seconds: Option<Spanned<Amount>>,
     #[serde(default)]
     command: Vec<Spanned<String>>,
+    privileged: Option<Spanned<bool>>,
     timeout: Option<Spanned<Amount>>,
     output: Option<Spanned<Amount>>,
     per_hour: Option<Spanned<u32>>,
@@ -258,6 +259,12 @@ impl Reader<'_> {
         rule.arm =
             table.arm.iter().map(|probe| self.probe(probe, rule.is_of_pid)).collect::<Result<_, _>>()?;
         rule.command = self.command(table)?;
+        if let Some(privileged) = &table.privileged {
+            if rule.command.is_empty() {
+                return Err(self.error(privileged.span(), "there is no command that it could be of"));
+            }
+            rule.is_privileged = *privileged.get_ref();
+        }
         let amount = |given: &Option<Spanned<Amount>>, usual, least, most, measures| {
             given.as_ref().map_or(Ok(usual), |given| self.amount(given, least, most, measures))
         };

@@ -57,6 +57,12 @@ pub fn keys() -> Vec<Key> {
         key("rule", "command", "a program by its whole path, with its arguments; no shell is used", "none"),
         key(
             "rule",
+            "privileged",
+            "whether the command has the capabilities of the recorder; it has none otherwise",
+            "false",
+        ),
+        key(
+            "rule",
             "timeout",
             &up_to("when the command is ended", config::TIMEOUT_MAX_S, "s"),
             &time(TIMEOUT_S),

@@ -52,6 +52,8 @@ pub struct Rule {
     pub seconds: f64,
     /// A program and its arguments, in which placeholders are whole arguments.
     pub command: Vec<String>,
+    /// Whether the command has the privileges of the recorder; it has none otherwise.
+    pub is_privileged: bool,
     /// When the command is killed.
     pub timeout_s: f64,
     /// How much of its output is kept.
@@ -117,6 +119,7 @@ impl Rule {
             arm: Vec::new(),
             seconds: SECONDS,
             command: Vec::new(),
+            is_privileged: false,
             timeout_s: TIMEOUT_S,
             output_bytes: OUTPUT_BYTES,
             per_hour: PER_HOUR,

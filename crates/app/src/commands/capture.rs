@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use mitra_model::Captured;
 
-use super::show::{is_stdout, write_page};
+use super::show::Page;
 use super::{print, print_json};
 use crate::cli::CaptureArgs;
 use crate::errors::usage;
@@ -52,12 +52,10 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
         let profile = captured.profile.as_ref();
         let profile = profile.ok_or_else(|| usage(format!("{} has no stacks to draw", captured.kind)))?;
         if let Some(path) = &args.folded {
-            write_page(path, &render::folded(profile))?;
-            printed |= is_stdout(path);
+            printed |= Page::open(path)?.write(&render::folded(profile))?;
         }
         if let Some(path) = &args.flame {
-            write_page(path, &html::flame::page(captured, profile, style))?;
-            printed |= is_stdout(path);
+            printed |= Page::open(path)?.write(&html::flame::page(captured, profile, style))?;
         }
     }
     match (args.json, printed) {

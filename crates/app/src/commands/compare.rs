@@ -1,5 +1,8 @@
 //! `mitra compare`: what differs between two or more sides.
 
+use std::collections::VecDeque;
+use std::path::Path;
+
 use anyhow::{Context, Result, anyhow};
 use mitra_archive::{Query, Reader};
 use mitra_diagnose::compare::{Input, compare};
@@ -9,8 +12,9 @@ use mitra_model::{Entity, Metric, Span, columns};
 
 use super::{print, print_json, show};
 use crate::cli::{Baseline, CompareArgs};
+use crate::confined;
 use crate::errors::usage;
-use crate::evidence::{self, Loaded};
+use crate::evidence::{self, Loaded, Opened};
 use crate::place;
 use crate::progress::Progress;
 use crate::quotes;
@@ -20,8 +24,14 @@ use crate::when::Here;
 
 /// Compares and prints.
 pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
-    let progress = Progress::new("reading and comparing");
     let here = Here::system();
+    let mut files = open(args)?;
+    let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    let paths = paths(args);
+    if paths.len() == args.sides.len() {
+        confined::before_reading(&files.iter().collect::<Vec<_>>(), &paths, &[]);
+    }
+    let progress = Progress::new("reading and comparing");
     let mut archive: Option<Reader> = None;
     let mut inputs: Vec<Input> = Vec::new();
     let mut opened: Vec<Loaded> = Vec::new();
@@ -38,7 +48,7 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
                 input
             }
             Baseline::Path(path) => {
-                let mut loaded = evidence::load(std::slice::from_ref(path), None, args.date)?;
+                let mut loaded = files.pop_front().context("a side was not opened")?.read(args.date);
                 let name = path.display().to_string();
                 // The sides were named by hand: a folder called `baseline` is no good side of another one here.
                 let good = loaded.good.take();
@@ -66,15 +76,30 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
         quotes::fill_runs(runs, &mut |name| opened.iter().find_map(|loaded| loaded.open(name)));
     }
     drop(progress);
-    output(args, &compared, style)
+    output(args, page.as_ref(), &compared, style)
 }
 
-fn output(args: &CompareArgs, compared: &Compared, style: &Style) -> Result<()> {
-    if let Some(path) = &args.html {
-        show::write_page(path, &html::compare::page(compared, style))?;
-        if show::is_stdout(path) {
-            return Ok(());
-        }
+/// The sides that are files.
+fn paths(args: &CompareArgs) -> Vec<&Path> {
+    let sides = args.sides.iter();
+    sides
+        .filter_map(|side| match side {
+            Baseline::Path(path) => Some(path.as_path()),
+            Baseline::Range(_) => None,
+        })
+        .collect()
+}
+
+/// Opens them, in their order.
+fn open(args: &CompareArgs) -> Result<VecDeque<Opened>> {
+    paths(args).into_iter().map(|path| evidence::open(&[path.to_owned()], None)).collect()
+}
+
+fn output(args: &CompareArgs, page: Option<&show::Page>, compared: &Compared, style: &Style) -> Result<()> {
+    if let Some(page) = page
+        && page.write(&html::compare::page(compared, style))?
+    {
+        return Ok(());
     }
     if args.json { print_json(compared) } else { print(&render::compare::text(compared, style)) }
 }

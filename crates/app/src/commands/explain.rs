@@ -10,6 +10,7 @@ use mitra_model::{Entity, SeriesSet, Span};
 use crate::changes;
 use crate::cli::{Baseline, ExplainArgs};
 use crate::commands::show;
+use crate::confined;
 use crate::errors::usage;
 use crate::evidence;
 use crate::import;
@@ -61,7 +62,8 @@ pub fn run(args: &ExplainArgs, style: &Style) -> Result<()> {
         Some(_) => show::drawn(&reader, &report)?,
         None => SeriesSet::default(),
     };
-    show::report(&report, args.json, args.html.as_deref(), &[&drawn], style)
+    let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    show::report(&report, args.json, page.as_ref(), &[&drawn], style)
 }
 
 /// Explains what other tools left behind.
@@ -73,12 +75,15 @@ fn files(args: &ExplainArgs, style: &Style) -> Result<()> {
         }
         None => None,
     };
+    let opened = evidence::open(&args.paths, good)?;
+    let page = args.html.as_deref().map(show::Page::open).transpose()?;
+    confined::before_reading(&[&opened], &confined::all(&args.paths, good), &[]);
     let progress = Progress::new("reading and explaining");
-    let loaded = evidence::load(&args.paths, good, args.date)?;
+    let loaded = opened.read(args.date);
     let mut report = mitra_diagnose::explain_files(&loaded.set, loaded.good.as_ref(), loaded.files.clone());
     quotes::fill_quotes(&mut report, &mut |name| loaded.open(name));
     drop(progress);
-    show::report(&report, args.json, args.html.as_deref(), &[&loaded.set], style)
+    show::report(&report, args.json, page.as_ref(), &[&loaded.set], style)
 }
 
 /// Explains a part of an archive.

@@ -1,5 +1,7 @@
 //! `mitra import`: other tools' output into an archive.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,11 +10,11 @@ use mitra_archive::{Options, Reader, Writer};
 use mitra_model::SeriesSet;
 
 use crate::cli::ImportArgs;
-use crate::evidence;
 use crate::import::{self, Imported};
 use crate::progress::Progress;
 use crate::render::style::{Style, clean};
 use crate::render::units;
+use crate::{confined, evidence};
 
 /// What was not imported, by name; the others are only counted.
 const NAMED_MAX: usize = 12;
@@ -23,9 +25,12 @@ const FOR_EVER: Duration = Duration::from_secs(1000 * 365 * 86_400);
 pub fn run(args: &ImportArgs) -> Result<()> {
     let dir = &args.archive;
     refuse_recorded(dir)?;
+    let opened = evidence::open(&args.paths, None)?;
+    make(dir)?;
+    confined::before_reading(&[&opened], &confined::all(&args.paths, None), &[dir]);
     let done = {
         let _progress = Progress::new("reading and importing");
-        let loaded = evidence::load(&args.paths, None, args.date)?;
+        let loaded = opened.read(args.date);
         for file in loaded.files.iter().filter(|file| file.formats.is_empty()) {
             eprintln!("mitra: {}: not recognised", clean(&file.file));
         }
@@ -33,6 +38,12 @@ pub fn run(args: &ImportArgs) -> Result<()> {
         write(dir, &sets)?
     };
     report(dir, &done)
+}
+
+/// Makes the directory, below which files are written later, as a recorder does.
+fn make(dir: &Path) -> Result<()> {
+    let made = DirBuilder::new().mode(0o750).recursive(true).create(dir);
+    made.with_context(|| format!("cannot make the archive {}", dir.display()))
 }
 
 fn write(dir: &Path, sets: &[&SeriesSet]) -> Result<Imported> {

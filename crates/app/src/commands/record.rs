@@ -15,12 +15,18 @@ use crate::signals::{self, Hangup, STOP};
 pub fn run(args: &RecordArgs) -> Result<()> {
     signals::catch_stop(Hangup::Ignore).context("cannot set signal handlers")?;
     let mut notify = Notify::from_env();
+    // A service manager has a list of the calls that are needed; without one at least those go that change the machine.
+    let unfiltered =
+        if mitra_confine::has_seccomp() { Ok(()) } else { mitra_confine::refuse_to_change_the_machine() };
     let dir = place::archive_dir(&args.archive)?;
     let recorder = Recorder::open(&dir, &args.sampling)?;
     let refused = footing::secure();
     let mut line = recorder.describe();
     if !refused.is_empty() {
         line.push_str(&format!("; should the machine be in trouble: {}", refused.join(", ")));
+    }
+    if let Err(why) = unfiltered {
+        line.push_str(&format!("; its system calls are not filtered: {why}"));
     }
     // Whoever closed standard output still wants the recording.
     _ = writeln!(std::io::stdout(), "{line}");

@@ -132,6 +132,7 @@ fn rule_json(rule: &Rule) -> Value {
         },
         "seconds": rule.seconds,
         "command": rule.command,
+        "privileged": rule.is_privileged,
         "timeout_s": rule.timeout_s,
         "output_bytes": rule.output_bytes,
         "per_hour": rule.per_hour,

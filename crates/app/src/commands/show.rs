@@ -1,7 +1,9 @@
 //! How a report leaves: as text or JSON on standard output, and as a page for a browser.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use mitra_archive::{Query, Reader};
@@ -13,33 +15,50 @@ use super::{print, print_json, title};
 use crate::render::style::Style;
 use crate::render::{html, text};
 
+/// A page for a browser: its file, opened before anything is read that others wrote.
+pub struct Page {
+    path: PathBuf,
+    /// `None` is standard output.
+    file: Option<File>,
+}
+
+impl Page {
+    /// Opens the file, which keeps what it holds until the page is written.
+    pub fn open(path: &Path) -> Result<Page> {
+        let open = || File::options().write(true).create(true).truncate(false).open(path);
+        let file = if is_stdout(path) { None } else { Some(open()) };
+        let file = file.transpose().with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Page { path: path.to_owned(), file })
+    }
+
+    /// Writes it; tells whether there is room for nothing else where it went.
+    pub fn write(&self, page: &str) -> Result<bool> {
+        let Some(mut file) = self.file.as_ref() else { return print(page).map(|()| true) };
+        // What is no plain file (a pipe, a terminal) cannot be cut off and need not be.
+        let cut = if file.metadata().is_ok_and(|meta| meta.is_file()) { file.set_len(0) } else { Ok(()) };
+        let written = cut.and_then(|()| file.write_all(page.as_bytes()));
+        written.map(|()| false).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
 /// Prints the report, and writes the page where one is asked for. `sets` hold the series that the page draws.
 pub fn report(
     report: &Report,
     json: bool,
-    page: Option<&Path>,
+    page: Option<&Page>,
     sets: &[&SeriesSet],
     style: &Style,
 ) -> Result<()> {
-    if let Some(path) = page {
-        write_page(path, &html::report(report, sets, style, &title))?;
-        if is_stdout(path) {
-            return Ok(());
-        }
+    if let Some(page) = page
+        && page.write(&html::report(report, sets, style, &title))?
+    {
+        return Ok(());
     }
     if json { print_json(report) } else { print(&text::report(report, style, &title)) }
 }
 
-/// Writes a page to a file, or to standard output.
-pub fn write_page(path: &Path, page: &str) -> Result<()> {
-    if is_stdout(path) {
-        return print(page);
-    }
-    std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))
-}
-
 /// Whether standard output is meant.
-pub fn is_stdout(path: &Path) -> bool {
+fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 

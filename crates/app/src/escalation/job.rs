@@ -1,18 +1,22 @@
 //! A program that runs beside the recorder: bounded in time and output, in a group of its own, without a shell.
 //!
 //! A thread waits for it, so that the recorder never does. It inherits no file but its own output and nothing of the
-//! environment; neither the recorder's place on the CPU nor its protection from the OOM killer.
+//! environment; neither the recorder's place on the CPU nor its protection from the OOM killer. Where a control group is
+//! delegated to the recorder it has one of its own: should it need more memory than it may have, it is ended alone.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use mitra_confine::{Child as Confined, Group, Groups, Limits, Privileges, prepare};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::recorder::log;
 
 /// What finds programs that a command starts by name itself.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -24,6 +28,47 @@ const GRACE: Duration = Duration::from_secs(2);
 const STACK_BYTES: usize = 256 * 1024;
 /// What others do comes first.
 const NICE: libc::c_int = 5;
+/// What one may take. Symbols of large programs take some hundred megabytes.
+const LIMITS: Limits = Limits { memory_bytes: 1 << 30, tasks: 256, cpu_weight: 20 };
+
+/// Where children live: in groups of their own, if there are such.
+pub struct Place {
+    groups: Option<Groups>,
+    /// Why there are none, until it was told.
+    lacks: Mutex<Option<String>>,
+}
+
+impl Place {
+    /// Groups below the one that the service manager delegated, if it did.
+    pub fn find() -> Place {
+        match Groups::find() {
+            Ok(groups) => Place { groups: Some(groups), lacks: Mutex::default() },
+            Err(why) => Place { groups: None, lacks: Mutex::new(Some(why)) },
+        }
+    }
+
+    /// Nobody is started here.
+    pub fn none() -> Place {
+        Place { groups: None, lacks: Mutex::default() }
+    }
+
+    fn group(&self) -> Option<Group> {
+        let made = self.groups.as_ref().map(|groups| groups.make(LIMITS)).transpose();
+        made.unwrap_or_else(|error| {
+            log(&format!("what a rule starts has no control group of its own: {error}"));
+            None
+        })
+    }
+
+    /// Says once that there are none.
+    fn complain(&self) {
+        if let Some(why) = self.lacks.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            log(&format!(
+                "what rules start has no control group of its own: {why}; it may take 1 GiB of memory"
+            ));
+        }
+    }
+}
 
 /// What is to be run.
 pub struct Job {
@@ -33,6 +78,8 @@ pub struct Job {
     pub timeout: Duration,
     /// How much of what it prints is kept.
     pub output_bytes: usize,
+    /// What it keeps of the recorder's privileges.
+    pub privileges: Privileges,
 }
 
 /// What came of it.
@@ -55,6 +102,8 @@ pub enum End {
     TimedOut,
     /// The recorder ended.
     Stopped,
+    /// It reached the limit of its memory.
+    OutOfMemory,
     /// It could not be started, or not be waited for.
     Failed(io::Error),
 }
@@ -69,6 +118,10 @@ impl End {
                 (None, signal) => (format!("was killed by signal {}", signal.unwrap_or(0)), false),
             },
             End::TimedOut => ("was ended because its time was over".to_owned(), false),
+            End::OutOfMemory => (
+                "was killed because it took more than the 1 GiB of memory that it may have".to_owned(),
+                false,
+            ),
             End::Stopped => ("was ended with the recorder".to_owned(), false),
             End::Failed(error) => (format!("could not be run: {error}"), false),
         }
@@ -78,27 +131,34 @@ impl End {
 /// Runs a job on a thread of its own and hands the outcome to `done` there.
 pub fn start(
     job: Job,
+    place: Arc<Place>,
     stop: Arc<AtomicBool>,
     done: impl FnOnce(Outcome) + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
     let thread = std::thread::Builder::new().name("mitra-job".into()).stack_size(STACK_BYTES);
-    thread.spawn(move || done(run(&job, &stop)))
+    thread.spawn(move || done(run(&job, &place, &stop)))
 }
 
-fn run(job: &Job, stop: &AtomicBool) -> Outcome {
+fn run(job: &Job, place: &Place, stop: &AtomicBool) -> Outcome {
     let began = Instant::now();
     let mut outcome = Outcome { seconds: 0.0, output: Vec::new(), is_cut: false, end: End::Stopped };
     // SAFETY: on Linux this sets the nice value of the calling thread, which what it starts inherits.
     _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
-    outcome.end = match spawn(job) {
+    place.complain();
+    // What is left in it is ended when this function ends.
+    let group = place.group();
+    outcome.end = match spawn(job, group.as_ref()) {
         Ok((child, output)) => watch(job, stop, child, output, &mut outcome),
         Err(error) => End::Failed(error),
     };
+    if !outcome.end.words().1 && group.is_some_and(|group| group.ran_out_of_memory()) {
+        outcome.end = End::OutOfMemory;
+    }
     outcome.seconds = began.elapsed().as_secs_f64();
     outcome
 }
 
-fn spawn(job: &Job) -> io::Result<(Child, OwnedFd)> {
+fn spawn(job: &Job, group: Option<&Group>) -> io::Result<(Child, OwnedFd)> {
     let Some((program, arguments)) = job.argv.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program"));
     };
@@ -112,21 +172,10 @@ fn spawn(job: &Job) -> io::Result<(Child, OwnedFd)> {
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
-        .stderr(writer)
-        .process_group(0);
-    // SAFETY: between fork and exec only system calls are made, which allocate nothing.
-    unsafe {
-        command.pre_exec(|| {
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            // What has no close-on-exec of its own gets it. A kernel before 5.11 refuses; all files of the recorder
-            // have it anyway.
-            _ = libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            Ok(())
-        });
-    }
+        .stderr(writer);
+    let confined = Confined { privileges: job.privileges, memory_bytes: LIMITS.memory_bytes, group };
+    prepare(&mut command, &confined)?;
     let child = command.spawn()?;
-    // The recorder's own protection is not meant for others. Who has none has nothing to give up.
-    _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), "0");
     Ok((child, reader.into()))
 }
 
@@ -228,8 +277,9 @@ mod tests {
 
     fn outcome(argv: &[&str], timeout_ms: u64, output_bytes: usize) -> Outcome {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-        let job = Job { argv, timeout: Duration::from_millis(timeout_ms), output_bytes };
-        run(&job, &AtomicBool::new(false))
+        let timeout = Duration::from_millis(timeout_ms);
+        let job = Job { argv, timeout, output_bytes, privileges: Privileges::None };
+        run(&job, &Place::none(), &AtomicBool::new(false))
     }
 
     fn text(outcome: &Outcome) -> &str {
@@ -249,9 +299,15 @@ mod tests {
         // A file without close-on-exec, as a careless library makes one.
         let leaked = std::fs::File::open("/dev/null").unwrap();
         rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
-        let done = outcome(&["/bin/sh", "-c", "ls /proc/$$/fd; env; cat /proc/$$/oom_score_adj"], 5000, 4096);
+        let done = outcome(
+            &["/bin/sh", "-c", "ls /proc/$$/fd; env; cat /proc/$$/oom_score_adj; grep Cap /proc/self/status"],
+            5000,
+            4096,
+        );
         let names: Vec<&str> = text(&done).lines().filter(|line| line.parse::<u32>().is_ok()).collect();
         assert!(names.len() <= 4 && names.iter().all(|fd| ["0", "1", "2"].contains(fd)), "{}", text(&done));
+        assert!(text(&done).contains("\n500\n"), "{}", text(&done));
+        assert!(text(&done).contains("CapEff:\t0000000000000000"), "{}", text(&done));
         assert!(!text(&done).contains("HOME=") && !text(&done).contains("CARGO"), "{}", text(&done));
     }
 

@@ -19,12 +19,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
 use mitra_archive::Reader;
+use mitra_confine::Privileges;
 use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA};
 use mitra_model::{Event, EventKind, Frame, HostInfo, Span, Stamp, Strings};
 use mitra_rules::{Busy, Config, Decision, Details, News, Policy, Rule, Verdict, Watcher, Wish, in_words};
 
 use crate::recorder::log;
-use job::{End, Job, Outcome};
+use job::{End, Job, Outcome, Place};
 pub use plan::Plan;
 
 /// Loading and attaching, symbols and writing, on a machine in trouble.
@@ -53,6 +54,8 @@ pub struct Escalation {
     /// Probes, and those that store what probes saw.
     probes: Vec<JoinHandle<()>>,
     commands: Vec<JoinHandle<()>>,
+    /// Where they live.
+    place: Arc<Place>,
     stop: Arc<AtomicBool>,
     sender: Sender<Event>,
     receiver: Receiver<Event>,
@@ -72,11 +75,13 @@ impl Escalation {
         let watcher = Watcher::new(programs.collect(), page_bytes);
         let policy = Policy::new(rules.iter().map(|rule| (rule.cool_down_s, rule.per_hour)), budget_s);
         let (sender, receiver) = channel();
+        let is_armed = arm && can_arm;
         Escalation {
             rules,
             watcher,
             policy,
-            is_armed: arm && can_arm,
+            is_armed,
+            place: Arc::new(if is_armed { Place::find() } else { Place::none() }),
             kinds: probes::all().into_iter().map(|(kind, _)| kind).filter(|_| has_bpf).collect(),
             dir: dir.to_path_buf(),
             host: host.clone(),
@@ -206,8 +211,9 @@ impl Escalation {
                 _ = sender.send(event);
             }
         };
-        let job = Job { argv, timeout, output_bytes: EVENTS_BYTES };
-        job::start(job, Arc::clone(&self.stop), done).map_err(|error| error.to_string())
+        let job = Job { argv, timeout, output_bytes: EVENTS_BYTES, privileges: Privileges::Kept };
+        job::start(job, Arc::clone(&self.place), Arc::clone(&self.stop), done)
+            .map_err(|error| error.to_string())
     }
 
     fn run_command(&self, rule: &Rule, details: &Details, now: Stamp) -> Result<JoinHandle<()>, String> {
@@ -216,6 +222,7 @@ impl Escalation {
             argv: argv.clone(),
             timeout: Duration::from_secs_f64(rule.timeout_s),
             output_bytes: usize::try_from(rule.output_bytes).unwrap_or(0),
+            privileges: if rule.is_privileged { Privileges::Kept } else { Privileges::None },
         };
         let (dir, host, sender) = (self.dir.clone(), self.host.clone(), self.sender.clone());
         let why = format!("rule {}", rule.name);
@@ -227,7 +234,8 @@ impl Escalation {
             }
             _ = sender.send(captured.event(file.ok()));
         };
-        job::start(job, Arc::clone(&self.stop), done).map_err(|error| error.to_string())
+        job::start(job, Arc::clone(&self.place), Arc::clone(&self.stop), done)
+            .map_err(|error| error.to_string())
     }
 
     /// Ends what is running, and waits for it for a bounded time.

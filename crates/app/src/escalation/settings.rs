@@ -43,9 +43,11 @@ pub fn read(named: Option<&Path>) -> Result<(Config, Option<String>)> {
     let config = parse(&path.display().to_string(), &text)?;
     let runs = config.rules.iter().any(|rule| !rule.command.is_empty());
     let why = untrusted(&meta).filter(|_| runs);
-    let why = why.map(|why| format!("{}: {why}, and its commands would run as root", path.display()));
+    let why = why.map(|why| {
+        format!("{}: {why}, and its commands would run with the recorder's privileges", path.display())
+    });
     match why {
-        Some(why) if rustix::process::geteuid().is_root() => Err(usage(why)),
+        Some(why) if mitra_confine::has_privileges() => Err(usage(why)),
         why => Ok((config, why)),
     }
 }

@@ -1,9 +1,10 @@
 //! What other tools left behind: explained, compared, imported.
 
 use std::fmt::Write;
+use std::io::Read;
 use std::path::Path;
 
-use crate::harness::{archive, good, run};
+use crate::harness::{Running, archive, command, good, run};
 
 /// Ten minutes of `sar -B` and `sar -d` in which a device is read far beyond the page cache from the sixth minute on.
 fn sar(dir: &Path, date: &str, flood: bool) {
@@ -130,4 +131,40 @@ fn what_was_imported_is_explained_like_the_files() {
     assert_eq!(values.iter().filter(|v| (**v - 720_000.0 * 1024.0).abs() < 512.0).count(), 24, "{dump}");
     let again = run(&["import", text(&files), "--archive", text(&archive)]);
     assert!(again.code == 1 && again.err.contains("holds a recording already"), "{}", again.err);
+}
+
+/// The page goes to a pipe that nobody reads: meanwhile it is looked at what the process may still do.
+#[test]
+fn whoever_reads_others_files_has_given_up_its_privileges() {
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    sar(dir.path(), "11/20/2026", true);
+    let pipe = dir.path().with_extension("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .expect("a pipe can be made");
+    let running = Running::start(&mut command(&["explain", text(dir.path()), "--html", text(&pipe)]));
+    let mut reader = std::fs::File::open(&pipe).expect("the pipe can be read");
+    // SAFETY: it changes the size of a pipe that is open, and touches no memory.
+    let size = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&reader), libc::F_SETPIPE_SZ, 4096) };
+    assert_eq!(size, 4096, "a pipe can be small");
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", running.pid())).expect("it runs");
+    let begun = std::time::Instant::now();
+    while !status().contains("Seccomp:\t2") {
+        assert!(begun.elapsed().as_secs() < 60, "it kept what it has: {}", status());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let status = status();
+    for wanted in ["CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"] {
+        assert!(status.contains(wanted), "{wanted}: {status}");
+    }
+    // It does what it was asked for all the same.
+    let mut page = String::new();
+    reader.read_to_string(&mut page).expect("the page is text");
+    assert!(page.contains("</html>") && running.wait().0.success());
+    std::fs::remove_file(pipe).expect("the pipe can be removed");
 }

@@ -2,14 +2,17 @@
 //! arguments.
 
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mitra_confine::{Child, Privileges, prepare};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 65_536;
+/// Bytes of memory that a program may have for itself.
+const MEMORY_MAX: u64 = 512 << 20;
 /// How often it is looked whether a program that has said everything has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -21,16 +24,19 @@ pub(crate) fn run(
     output_max: usize,
 ) -> Result<Vec<u8>, String> {
     let deadline = Instant::now() + time_max;
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env_clear()
         .env("LC_ALL", "C")
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| format!("{program}: {e}"))?;
+        .stderr(Stdio::null());
+    // It asks a data base that everybody may read.
+    let confined = Child { privileges: Privileges::None, memory_bytes: MEMORY_MAX, group: None };
+    prepare(&mut command, &confined).map_err(|e| format!("{program}: {e}"))?;
+    let mut child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
     let output =
         read(&mut child, deadline, output_max).and_then(|output| end(&mut child, deadline).map(|()| output));
     if output.is_err() {
@@ -41,7 +47,7 @@ pub(crate) fn run(
     output.map_err(|e| format!("{program}: {e}"))
 }
 
-fn read(child: &mut Child, deadline: Instant, output_max: usize) -> Result<Vec<u8>, String> {
+fn read(child: &mut std::process::Child, deadline: Instant, output_max: usize) -> Result<Vec<u8>, String> {
     let mut pipe = child.stdout.take().ok_or("no pipe")?;
     let mut output = Vec::new();
     let mut chunk = vec![0_u8; CHUNK];
@@ -68,7 +74,7 @@ fn read(child: &mut Child, deadline: Instant, output_max: usize) -> Result<Vec<u
     }
 }
 
-fn end(child: &mut Child, deadline: Instant) -> Result<(), String> {
+fn end(child: &mut std::process::Child, deadline: Instant) -> Result<(), String> {
     loop {
         match child.try_wait().map_err(|e| e.to_string())? {
             Some(status) if status.success() => return Ok(()),
@@ -101,6 +107,16 @@ mod tests {
         let long = run("/usr/bin/yes", &[], 20 * SECOND, 100_000);
         assert_eq!(long, Err("/usr/bin/yes: more than 100000 bytes".to_owned()));
         assert!(started.elapsed() < 10 * SECOND);
+    }
+
+    #[test]
+    fn a_program_has_no_privileges() {
+        let script = "cat /proc/self/status";
+        let said = run("/bin/sh", &["-c", script], 10 * SECOND, 10_000).unwrap();
+        let said = String::from_utf8(said).unwrap();
+        for wanted in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1"] {
+            assert!(said.contains(wanted), "{wanted}: {said}");
+        }
     }
 
     #[test]

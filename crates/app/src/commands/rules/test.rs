@@ -12,12 +12,12 @@ use crate::cli::RulesTestArgs;
 use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::escalation::{Plan, settings};
-use crate::evidence;
 use crate::place;
 use crate::progress::Progress;
 use crate::render::style::{Ink, Style, clean, rfc3339};
 use crate::render::units;
 use crate::when::Here;
+use crate::{confined, evidence};
 
 /// Evaluates and prints.
 pub fn run(args: &RulesTestArgs, style: &Style) -> Result<()> {
@@ -25,9 +25,11 @@ pub fn run(args: &RulesTestArgs, style: &Style) -> Result<()> {
     let tested = if args.paths.is_empty() {
         on_archive(args, &config)?
     } else {
+        let opened = evidence::open(&args.paths, None)?;
+        confined::before_reading(&[&opened], &confined::all(&args.paths, None), &[]);
         let loaded = {
             let _progress = Progress::new("reading");
-            evidence::load(&args.paths, None, None)?
+            opened.read(None)
         };
         on_series(&config, &loaded.set)
     };

@@ -70,10 +70,10 @@ pub(in crate::capture) struct Mounts {
 }
 
 impl Mounts {
-    /// As this process sees them.
+    /// As the first process sees them: a service may have a view of its own.
     pub(in crate::capture) fn read() -> Self {
-        let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        Self::parse(&text)
+        let read = |of: &str| std::fs::read_to_string(format!("/proc/{of}/mountinfo"));
+        Self::parse(&read("1").or_else(|_| read("self")).unwrap_or_default())
     }
 
     /// Lines as `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw` (proc(5)).

@@ -1,0 +1,28 @@
+//! What parses other people's files does it without privileges: once they are found, this process gives up all that it does
+//! not need to read them and to write what was asked for.
+
+use std::path::{Path, PathBuf};
+
+use mitra_confine::{Needs, give_up};
+
+use crate::evidence::Opened;
+use crate::recorder::log;
+
+/// Gives up for good what is not needed to read what was opened below `paths`. Below `write` files are still written.
+///
+/// Threads that run already would keep what they have, so it comes before the first one.
+pub fn before_reading(opened: &[&Opened], paths: &[&Path], write: &[&Path]) {
+    if opened.iter().any(|opened| opened.starts_programs()) {
+        return;
+    }
+    let children: Vec<u32> = opened.iter().flat_map(|opened| opened.children()).collect();
+    // What it finds in the kernel's way it does without; to read the files is what was asked for.
+    if let Err(error) = give_up(Needs { read: paths, write, children: &children }) {
+        log(&format!("the files are read with all privileges that there are: {error}"));
+    }
+}
+
+/// The paths of a command line, for [`before_reading`].
+pub fn all<'a>(paths: &'a [PathBuf], more: Option<&'a Path>) -> Vec<&'a Path> {
+    paths.iter().map(PathBuf::as_path).chain(more).collect()
+}

@@ -1,0 +1,56 @@
+//! What this process may do, and how it gives that up.
+
+use std::{fs, io};
+
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+/// No kernel has more capabilities than fit into this many bits.
+const CAPABILITIES: libc::c_ulong = 64;
+
+fn status(name: &str) -> Option<String> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())
+}
+
+/// Whether this process may do more than any other of its user: it is root, or has capabilities.
+#[must_use]
+pub fn has_privileges() -> bool {
+    let bits = status("CapEff:").and_then(|bits| u64::from_str_radix(&bits, 16).ok());
+    rustix::process::geteuid().is_root() || bits.is_some_and(|bits| bits != 0)
+}
+
+/// Whether somebody filters the system calls of this process already: a service manager, a container.
+#[must_use]
+pub fn has_seccomp() -> bool {
+    status("Seccomp:").is_some_and(|mode| mode != "0")
+}
+
+/// How many threads this process has.
+pub fn threads() -> io::Result<usize> {
+    Ok(fs::read_dir("/proc/self/task")?.count())
+}
+
+/// Whether a program that this thread executes would have a capability of it.
+pub(crate) fn any_is_ambient() -> bool {
+    // SAFETY: it asks for a number.
+    let is_ambient =
+        |n| unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET, n, 0, 0) } == 1;
+    (0..CAPABILITIES).any(is_ambient)
+}
+
+/// Takes all capabilities from this thread but those of `kept` that it has, and all that a program might get back. Only
+/// system calls: it may be called between fork and exec.
+pub(crate) fn drop_of_thread(kept: CapabilitySet) -> io::Result<()> {
+    // Only who has CAP_SETPCAP may take them from this set; for the others it is enough that nothing is gained by exec.
+    for capability in 0..CAPABILITIES {
+        // SAFETY: it changes a number of this thread and touches no memory.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
+            break;
+        }
+    }
+    // Kernels before 4.3 have no such set.
+    _ = rustix::thread::clear_ambient_capability_set();
+    let kept = if kept.is_empty() { kept } else { capabilities(None)?.effective.intersection(kept) };
+    let inheritable = CapabilitySet::empty();
+    Ok(set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?)
+}

@@ -1,0 +1,263 @@
+//! Filters of system calls.
+//!
+//! What is refused answers EPERM and ends nothing: a library that asks for something new goes on without it.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
+
+use crate::give_up::Needs;
+
+/// The rules of a filter by the number of a call: any of those of a call has to match, none means always.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Why no filter holds.
+pub(crate) enum Refused {
+    /// There are no numbers for it here.
+    Architecture,
+    /// The kernel said no.
+    Kernel(String),
+}
+
+/// What a program needs that computes and uses descriptors that it has: memory, threads, time, its own signals.
+const NEEDED: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pwrite64,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_fcntl,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fadvise64,
+    libc::SYS_ftruncate,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getcwd,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_membarrier,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_geteuid,
+    libc::SYS_getuid,
+    libc::SYS_getrusage,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_ppoll,
+    // Answered by the second filter: libraries know what to do without it.
+    libc::SYS_clone3,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_access,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_dup2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_time,
+];
+
+/// What files are made, written and removed with, where Landlock says which.
+const WRITING: &[libc::c_long] = &[
+    libc::SYS_openat,
+    libc::SYS_mkdirat,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat2,
+    libc::SYS_linkat,
+    libc::SYS_fallocate,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_flock,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_copy_file_range,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    #[cfg(not(target_arch = "riscv64"))]
+    libc::SYS_renameat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+];
+
+/// What changes the machine, or looks into it by ways that no part of Mitra takes: the clock, modules, mounts, ports,
+/// swap, another kernel, keys, other processes' memory written and their execution.
+const CHANGES_THE_MACHINE: &[libc::c_long] = &[
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_reboot,
+    libc::SYS_kexec_load,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_userfaultfd,
+    libc::SYS_process_vm_writev,
+    libc::SYS_vhangup,
+    libc::SYS_personality,
+    libc::SYS_io_uring_setup,
+    #[cfg(not(target_arch = "riscv64"))]
+    libc::SYS_kexec_file_load,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+];
+
+/// Only these calls from now on, in all threads: those above, and what is needed of files and children.
+pub(crate) fn only_what_is_needed(needs: Needs<'_>, has_landlock: bool) -> Result<(), Refused> {
+    let always = |number: &libc::c_long| (*number, Vec::new());
+    let mut rules: Rules = NEEDED.iter().map(always).collect();
+    if has_landlock && !(needs.read.is_empty() && needs.write.is_empty()) {
+        // Its flags are in memory, where no filter looks.
+        rules.extend([libc::SYS_openat2].iter().map(always));
+    }
+    if !needs.children.is_empty() {
+        rules.extend([libc::SYS_wait4, libc::SYS_waitid].iter().map(always));
+        let killed = needs.children.iter().map(|pid| when(&[equal(0, u64::from(*pid))?]));
+        rules.insert(libc::SYS_kill, killed.collect::<Result<_, _>>()?);
+    }
+    if !needs.write.is_empty() {
+        rules.extend(WRITING.iter().map(always));
+    } else if !needs.read.is_empty() {
+        rules.insert(libc::SYS_openat, only_to_read(2)?);
+        #[cfg(target_arch = "x86_64")]
+        rules.insert(libc::SYS_open, only_to_read(1)?);
+    }
+    // Threads, and no processes.
+    let thread = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;
+    rules.insert(libc::SYS_clone, vec![when(&[masked(0, thread, thread)?])?]);
+    // No code that was not in the program.
+    let executable = libc::PROT_EXEC as u64;
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(call, vec![when(&[masked(2, executable, 0)?])?]);
+    }
+    // Whether a descriptor is a terminal, and how wide that is.
+    let ioctls = [libc::TCGETS, libc::TIOCGWINSZ, libc::FIOCLEX];
+    let ioctls = ioctls.iter().map(|request| when(&[equal(1, *request as u64)?]));
+    rules.insert(libc::SYS_ioctl, ioctls.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_prctl, vec![when(&[equal(0, libc::PR_SET_NAME as u64)?])?]);
+    // To end itself when it is broken. No other process has this number while it lives.
+    let own = u64::from(std::process::id());
+    rules.insert(libc::SYS_tgkill, vec![when(&[equal(0, own)?])?]);
+    let unknown: Rules = [(libc::SYS_clone3, Vec::new())].into();
+    apply(unknown, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
+    apply(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
+}
+
+/// Refuses what no part of Mitra has a use for, to this process and what it starts: for one that no service manager has
+/// done that for. Says in words why it cannot.
+pub fn refuse_to_change_the_machine() -> Result<(), String> {
+    let rules = CHANGES_THE_MACHINE.iter().map(|number| (*number, Vec::new())).collect();
+    rustix::thread::set_no_new_privs(true).map_err(|error| error.to_string())?;
+    match apply(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32)) {
+        Ok(()) => Ok(()),
+        Err(Refused::Architecture) => Err("not on this architecture".to_owned()),
+        Err(Refused::Kernel(why)) => Err(why),
+    }
+}
+
+fn apply(rules: Rules, otherwise: SeccompAction, then: SeccompAction) -> Result<(), Refused> {
+    let arch: TargetArch = std::env::consts::ARCH.try_into().map_err(|_| Refused::Architecture)?;
+    let kernel = |error: &dyn std::fmt::Display| Refused::Kernel(error.to_string());
+    let filter = SeccompFilter::new(rules, otherwise, then, arch).map_err(|e| kernel(&e))?;
+    let program: BpfProgram = filter.try_into().map_err(|e: seccompiler::BackendError| kernel(&e))?;
+    seccompiler::apply_filter_all_threads(&program).map_err(|e| kernel(&e))
+}
+
+/// Flags in argument `at` by which a file is opened, neither made nor changed.
+fn only_to_read(at: u8) -> Result<Vec<SeccompRule>, Refused> {
+    // O_TMPFILE has the bit of O_DIRECTORY, which is fine to read: it cannot be without the mode to write.
+    let writing = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
+    Ok(vec![when(&[masked(at, writing, libc::O_RDONLY as u64)?])?])
+}
+
+fn when(conditions: &[SeccompCondition]) -> Result<SeccompRule, Refused> {
+    SeccompRule::new(conditions.to_vec()).map_err(|error| Refused::Kernel(error.to_string()))
+}
+
+fn masked(at: u8, mask: u64, value: u64) -> Result<SeccompCondition, Refused> {
+    condition(at, SeccompCmpOp::MaskedEq(mask), value)
+}
+
+fn equal(at: u8, value: u64) -> Result<SeccompCondition, Refused> {
+    condition(at, SeccompCmpOp::Eq, value)
+}
+
+fn condition(at: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, Refused> {
+    // The kernel looks at the lower half of all of these.
+    SeccompCondition::new(at, SeccompCmpArgLen::Dword, operator, value)
+        .map_err(|error| Refused::Kernel(error.to_string()))
+}
