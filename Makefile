@@ -4,6 +4,7 @@
 #                                  SEGMENT=600 also ten minutes of Mitra alone
 # SEED=7 OUT=/var/tmp/r make lab    a round of the laboratory; the same command goes on after Ctrl-C
 # TIME=60 TARGET=archive_reader make fuzz   one fuzz target for a minute
+# KERNELS="amd64-6.1 arm64" make matrix   these of the kernels
 # DESTDIR=/tmp/x PREFIX=/usr make install
 
 SHELL := /bin/bash
@@ -25,6 +26,7 @@ SCENARIOS ?=
 SEGMENT ?= 0
 TIME ?= 600
 TARGET ?=
+KERNELS ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= $(PREFIX)/lib/systemd/system
@@ -135,6 +137,18 @@ bench-census: ## how fast the strings of a heap of 4 GiB are counted, beside str
 bench-look: build ## what a service notices of being looked into, beside what it notices of any busy neighbour: BLOCKS=10
 	@tools/install-deps.sh observer
 	tools/bench/look.py --mitra $(MITRA) --blocks $(or $(BLOCKS),10)
+
+ARM64 := aarch64-unknown-linux-gnu
+
+.PHONY: matrix
+matrix: ## real kernels from 5.10 to the newest, amd64 and arm64, in virtual machines, as root, an hour or two: KERNELS="amd64-6.1 arm64"
+	@tools/install-deps.sh matrix
+	cargo build --release --locked --bin mitra --bin mitra-lab
+ifneq (,$(if $(KERNELS),$(filter arm64%,$(KERNELS)),all))
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+		cargo build --release --locked --bin mitra --bin mitra-lab --target $(ARM64)
+endif
+	tools/matrix/matrix.py $(KERNELS) --amd64 $(CARGO_TARGET_DIR)/release --arm64 $(CARGO_TARGET_DIR)/$(ARM64)/release
 
 .PHONY: docs
 docs: ## write docs/ anew from the tables in the code
