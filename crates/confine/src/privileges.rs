@@ -34,7 +34,7 @@ pub fn threads() -> io::Result<usize> {
 pub(crate) fn any_is_ambient() -> bool {
     // SAFETY: it asks for a number.
     let is_ambient =
-        |n| unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET, n, 0, 0) } == 1;
+        |n: libc::c_ulong| unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET, n, 0, 0) } == 1;
     (0..CAPABILITIES).any(is_ambient)
 }
 
