@@ -5,6 +5,7 @@
 # SEED=7 OUT=/var/tmp/r make lab    a round of the laboratory; the same command goes on after Ctrl-C
 # TIME=60 TARGET=archive_reader make fuzz   one fuzz target for a minute
 # SEEDS=120 DAYS=30 CUTS=150 make endure   what the archive lives through; README=README.md writes the figures
+# KERNELS="amd64-6.1 arm64" make matrix   these of the kernels
 # DESTDIR=/tmp/x PREFIX=/usr make install
 
 SHELL := /bin/bash
@@ -30,6 +31,7 @@ DAYS ?= 30
 CUTS ?= 150
 README ?=
 TARGET ?=
+KERNELS ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= $(PREFIX)/lib/systemd/system
@@ -157,6 +159,18 @@ bench-look: build ## what a service notices of being looked into, beside what it
 soak: build ## hours of recording beside 10,000 tasks that come and go: HOURS=4 INTERVAL_MS=1000
 	tools/bench/soak.py --mitra $(MITRA) --hours $(or $(HOURS),4) --interval-ms $(or $(INTERVAL_MS),1000) \
 		--json $(CARGO_TARGET_DIR)/soak.json
+
+ARM64 := aarch64-unknown-linux-gnu
+
+.PHONY: matrix
+matrix: ## real kernels from 5.10 to the newest, amd64 and arm64, in virtual machines, as root, an hour or two: KERNELS="amd64-6.1 arm64"
+	@tools/install-deps.sh matrix
+	cargo build --release --locked --bin mitra --bin mitra-lab
+ifneq (,$(if $(KERNELS),$(filter arm64%,$(KERNELS)),all))
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+		cargo build --release --locked --bin mitra --bin mitra-lab --target $(ARM64)
+endif
+	tools/matrix/matrix.py $(KERNELS) --amd64 $(CARGO_TARGET_DIR)/release --arm64 $(CARGO_TARGET_DIR)/$(ARM64)/release
 
 .PHONY: docs
 docs: ## write docs/ anew from the tables in the code

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|endure|bench|observer|fuzz|deny…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|deny…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -109,6 +109,19 @@ need_observer() {
     need_command bpftool bpftool
 }
 
+need_matrix() {
+    # Machines of both kinds, emulated, and what their systems and kernels are taken apart with.
+    need_command qemu-system-x86_64 qemu-system-x86
+    need_command qemu-system-aarch64 qemu-system-arm
+    need_command mmdebstrap mmdebstrap
+    need_command mke2fs e2fsprogs
+    need_command depmod kmod
+    need_command cpio cpio
+    # The programs for the other kind of machine.
+    need_command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+    need_file /usr/aarch64-linux-gnu/include/stdio.h libc6-dev-arm64-cross
+}
+
 install_packages() {
     [[ ${#packages[@]} -gt 0 ]] || return 0
     mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
@@ -147,6 +160,12 @@ need_duckdb() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check duckdb
 }
 
+need_arm64() {
+    rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu ||
+        rustup target add aarch64-unknown-linux-gnu ||
+        die "the standard library of Rust for arm64 is missing; run: rustup target add aarch64-unknown-linux-gnu"
+}
+
 need_fuzz() {
     rustup toolchain list 2>/dev/null | grep -q '^nightly' ||
         rustup toolchain install nightly --profile minimal ||
@@ -158,7 +177,7 @@ need_deny() {
     command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|endure|bench|observer|fuzz|deny…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|deny…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
@@ -167,15 +186,17 @@ for set in "$@"; do
     endure) need_build && need_endure ;;
     bench) need_build && need_bench ;;
     observer) need_build && need_observer ;;
+    matrix) need_build && need_matrix ;;
     fuzz) need_build ;;
     deny) need_build ;;
-    *) die "unknown set '$set'; there are build, test, lab, endure, bench, observer, fuzz and deny" ;;
+    *) die "unknown set '$set'; there are build, test, lab, endure, bench, observer, matrix, fuzz and deny" ;;
     esac
 done
 install_packages
 for set in "$@"; do
     case $set in
     test) need_rust && need_duckdb ;;
+    matrix) need_rust && need_arm64 ;;
     fuzz) need_rust && need_fuzz ;;
     deny) need_rust && need_deny ;;
     *) need_rust ;;

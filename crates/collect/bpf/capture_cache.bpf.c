@@ -126,7 +126,9 @@ static __always_inline void identify(struct inode *inode, struct cache_key *key)
 
 static __always_inline void keep_name(struct cache_key *file, struct inode *inode)
 {
-	__u64 offset = bpf_core_field_offset(struct dentry, d_u.d_alias);
+	__u64 offset = bpf_core_field_exists(struct dentry, d_u.d_alias) ?
+			       bpf_core_field_offset(struct dentry, d_u.d_alias) :
+			       bpf_core_field_offset(struct dentry___flat, d_alias);
 	struct hlist_node *alias;
 	struct names *names;
 	__u32 first = 0;

@@ -197,8 +197,11 @@ static __always_inline void *kernel_sock(void *from_hook)
 static __always_inline __u32 packets_sent(void *sk)
 {
 	struct inet_sock *inet = sk;
+	struct inet_sock___old *old = sk;
 
-	return (__u32)BPF_CORE_READ(inet, inet_id.counter) & 0xffff;
+	if (bpf_core_field_exists(inet->inet_id.counter))
+		return (__u32)BPF_CORE_READ(inet, inet_id.counter) & 0xffff;
+	return BPF_CORE_READ(old, inet_id);
 }
 
 /* A connected socket notes on which CPU a packet came for it; -1 until then. */

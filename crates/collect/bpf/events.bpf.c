@@ -187,10 +187,14 @@ int signal_generated(unsigned long long *ctx)
 	if ((unsigned long)info == SEND_SIG_PRIV) {
 		e->code = SI_KERNEL;
 	} else if ((unsigned long)info != SEND_SIG_NOINFO) {
-		e->code = info->si_code;
-		/* Positive codes come from the kernel; only then is there a faulting address. */
+		/* Since 7.x what may be no pointer is a number to the verifier. */
+		e->code = BPF_CORE_READ(info, si_code);
+		/*
+		 * Positive codes come from the kernel; only then is there a faulting address. Up to 6.1 the verifier takes
+		 * a union for the first of its members, and refuses what lies beyond the end of that.
+		 */
 		if (e->code > 0 && e->code != SI_KERNEL)
-			e->addr = (__u64)info->_sifields._sigfault._addr;
+			bpf_core_read(&e->addr, sizeof(e->addr), &info->_sifields._sigfault._addr);
 	}
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 	return 0;

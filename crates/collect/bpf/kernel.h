@@ -207,7 +207,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
-	int on_cpu; /* with CONFIG_SMP */
+	unsigned int on_cpu; /* with CONFIG_SMP; a byte since 7.x, and only an unsigned load is made to fit that */
 	int static_prio;
 	unsigned int rt_priority;
 	struct sched_entity se;

@@ -27,6 +27,10 @@ struct dentry {
 		struct hlist_node d_alias;
 	} d_u;
 };
+/* Since 7.x the union has no name. */
+struct dentry___flat {
+	struct hlist_node d_alias;
+};
 struct vfsmount {
 	struct dentry *mnt_root;
 };

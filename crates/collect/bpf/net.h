@@ -38,6 +38,10 @@ struct inet_sock {
 	__be16 inet_sport;
 	atomic_t inet_id;
 };
+/* Up to 6.5, and what was not mended since: a plain number (f866fbc842de). */
+struct inet_sock___old {
+	__u16 inet_id;
+};
 struct request_sock {
 	struct sock_common __req_common;
 };

@@ -137,9 +137,23 @@ static __always_inline void read_group(struct task_struct *task, struct task_rec
  */
 #define WORDS_MAX 256
 
-/* Bits set in words `first` to `end`. A function of its own: its caller's stack is nearly full. */
-static __attribute__((noinline)) __u32 count_bits(__u64 bitmap, __u32 first, __u32 end)
+static __always_inline __u32 least(__u32 a, __u32 b)
 {
+	return a < b ? a : b;
+}
+
+/*
+ * Bits set in one of the two bitmaps of a table of descriptors, by its address. A function of its own: its caller's stack is
+ * nearly full, and it may have no more than 32 bytes itself. And not a static one: the verifier looks at it once then, and not
+ * again for each way that leads here, which took 920,000 of the 1,000,000 instructions that Linux 6.1 is willing to follow.
+ */
+__attribute__((noinline)) __u32 count_bits(__u64 table, __u32 of_groups)
+{
+	struct fdtable *t = (struct fdtable *)table;
+	__u32 words = BPF_CORE_READ(t, max_fds) / BITS_PER_WORD;
+	__u32 first = of_groups ? WORDS_MAX / BITS_PER_WORD : 0;
+	__u32 end = least(of_groups ? words / BITS_PER_WORD : words, WORDS_MAX);
+	__u64 bitmap = of_groups ? (__u64)BPF_CORE_READ(t, full_fds_bits) : (__u64)BPF_CORE_READ(t, open_fds);
 	__u32 sum = 0;
 
 #pragma clang loop unroll(disable)
@@ -155,21 +169,13 @@ static __attribute__((noinline)) __u32 count_bits(__u64 bitmap, __u32 first, __u
 	return sum;
 }
 
-static __always_inline __u32 least(__u32 a, __u32 b)
-{
-	return a < b ? a : b;
-}
-
+/* The address as a number, which a function that is not static wants. */
 static __always_inline __u32 count_fds(struct files_struct *files)
 {
-	struct fdtable *table = files->fdt;
-	__u32 words = table->max_fds / BITS_PER_WORD;
-	__u32 count = count_bits((__u64)table->open_fds, 0, least(words, WORDS_MAX));
+	__u64 table = 0;
 
-	if (words > WORDS_MAX)
-		count += BITS_PER_WORD * count_bits((__u64)table->full_fds_bits, WORDS_MAX / BITS_PER_WORD,
-						    least(words / BITS_PER_WORD, WORDS_MAX));
-	return count;
+	bpf_core_read(&table, sizeof(table), &files->fdt);
+	return count_bits(table, 0) + BITS_PER_WORD * count_bits(table, 1);
 }
 
 static __always_inline __u32 soft_fd_limit(struct signal_struct *signal)

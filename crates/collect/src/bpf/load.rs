@@ -342,7 +342,7 @@ fn without_log(message: &str) -> String {
     let Some((head, log)) = message.split_once("Verifier output:") else {
         return message.trim().to_owned();
     };
-    let statistics = ["processed ", "verification time", "stack depth"];
+    let statistics = ["processed ", "verification time", "stack depth", "subprog "];
     let verdict = log
         .lines()
         .map(str::trim)
@@ -391,7 +391,8 @@ mod tests {
     fn of_a_verifier_log_the_verdict_is_kept() {
         let message = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). Verifier output: \
                        0: R1=ctx() R10=fp0\n1: (61) r0 = *(u32 *)(r1 +0)\nR1 invalid mem access 'scalar'\n\
-                       verification time 12 usec\nstack depth 8\nprocessed 2 insns (limit 1000000)\n\n";
+                       verification time 12 usec\nstack depth 8\nprocessed 2 insns (limit 1000000)\n\
+                       subprog 0 (signal_generated) main insns_self 153 insns_total 153 stack 32\n\n";
         assert_eq!(
             without_log(message),
             "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). R1 invalid mem access 'scalar'"
