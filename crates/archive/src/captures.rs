@@ -142,10 +142,13 @@ pub fn captures(dir: &Path) -> Result<Vec<CaptureFile>, Error> {
 /// Reads a capture.
 pub fn read_capture(path: &Path) -> Result<Captured, Error> {
     let file = File::open(path).map_err(Error::io("open", path))?;
-    let reader = zstd::stream::read::Decoder::new(file).map_err(Error::io("unpack", path))?;
+    unpack(file).map_err(Error::io("read", path))
+}
+
+pub(crate) fn unpack(packed: impl Read) -> io::Result<Captured> {
     let mut json = Vec::new();
-    reader.take(UNPACKED_MAX).read_to_end(&mut json).map_err(Error::io("unpack", path))?;
-    serde_json::from_slice(&json).map_err(|error| Error::io("read", path)(error.into()))
+    zstd::stream::read::Decoder::new(packed)?.take(UNPACKED_MAX).read_to_end(&mut json)?;
+    Ok(serde_json::from_slice(&json)?)
 }
 
 /// The events of the captures that ended in `span` and that are not among `known`, in the order of their time. Files
@@ -221,7 +224,7 @@ fn remove_unfinished(folder: &Path) {
 }
 
 /// `20261121T163200.123Z-offcpu`.
-fn stem(captured: &Captured) -> String {
+pub(crate) fn stem(captured: &Captured) -> String {
     let ms = captured.since_real.div_euclid(1_000_000);
     let (days, ms) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
     let (year, month, day) = civil(days);
@@ -232,7 +235,7 @@ fn stem(captured: &Captured) -> String {
 }
 
 /// The time and the kind that a name says.
-fn parse(name: &str) -> Option<(i64, &str)> {
+pub(crate) fn parse(name: &str) -> Option<(i64, &str)> {
     let (time, rest) = name.strip_suffix(ENDING)?.split_once("Z-")?;
     let kind = rest.split('.').next()?;
     if time.len() != 19 || !time.is_ascii() || time.get(8..9) != Some("T") || time.get(15..16) != Some(".") {

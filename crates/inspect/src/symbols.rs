@@ -321,7 +321,7 @@ fn at_call(address: u64, is_leaf: bool) -> u64 {
     if is_leaf { address } else { address.saturating_sub(1) }
 }
 
-fn in_file(symbolizer: &Symbolizer, path: PathBuf, offset: u64) -> Option<String> {
+pub(crate) fn in_file(symbolizer: &Symbolizer, path: PathBuf, offset: u64) -> Option<String> {
     plain(symbolizer.symbolize_single(&Source::Elf(Elf::new(path)), Input::FileOffset(offset)))
 }
 

@@ -271,6 +271,18 @@ impl Tables {
     }
 }
 
+/// For [`crate::fuzzing`]: the tables of a file, asked for callers all over it, and its bytes as code.
+pub(crate) fn fuzz(path: &Path, bytes: &[u8]) {
+    std::hint::black_box(by_epilogue(bytes.get(..CODE_BYTES).unwrap_or(bytes)));
+    let Some(tables) = Tables::read(path, TABLES_BYTES_MAX) else { return };
+    for (start, address, length) in &tables.segments {
+        for at in [0, 1, length / 2, length.wrapping_sub(1)] {
+            std::hint::black_box((tables.caller(start.wrapping_add(at)), address));
+        }
+    }
+    assert!(tables.bytes() <= 2 * TABLE_BYTES_MAX);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -341,3 +341,17 @@ impl Sum {
         }
     }
 }
+
+/// For [`crate::fuzzing`]: maps, smaps, status and mountinfo.
+pub(crate) fn fuzz(which: u8, text: &str) {
+    let mut kinds = Kinds::new(mounts::Mounts::parse(text), vec![0x7f00_0000_1000]);
+    let mut tell = |mapping: &Mapping| {
+        assert!(mapping.start < mapping.end, "{mapping:?}");
+        std::hint::black_box((kinds.tell(mapping), mapping.module().len(), mapping.is_memory()));
+    };
+    match which {
+        0 => crate::maps::parse_all(text).iter().for_each(tell),
+        1 => _ = smaps::parse(&mut text.as_bytes(), &mut |mapping, _| tell(mapping)),
+        _ => _ = status::parse(text),
+    }
+}
