@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|bench|observer|fuzz…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|bench|observer|fuzz|miri…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -135,14 +135,26 @@ need_duckdb() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check duckdb
 }
 
-need_fuzz() {
+need_nightly() {
     rustup toolchain list 2>/dev/null | grep -q '^nightly' ||
         rustup toolchain install nightly --profile minimal ||
-        die "fuzzing needs the nightly toolchain; run: rustup toolchain install nightly"
+        die "this needs the nightly toolchain; run: rustup toolchain install nightly"
+}
+
+need_fuzz() {
+    need_nightly
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|bench|observer|fuzz…"
+# The interpreter, and the standard library's sources: the sanitizer for threads has to see into it.
+need_miri() {
+    need_nightly
+    rustup +nightly component list --installed | grep -q '^miri' &&
+        rustup +nightly component list --installed | grep -q '^rust-src' ||
+        rustup component add --toolchain nightly miri rust-src
+}
+
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|bench|observer|fuzz|miri…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
@@ -151,7 +163,8 @@ for set in "$@"; do
     bench) need_build && need_bench ;;
     observer) need_build && need_observer ;;
     fuzz) need_build ;;
-    *) die "unknown set '$set'; there are build, test, lab, bench, observer and fuzz" ;;
+    miri) need_build ;;
+    *) die "unknown set '$set'; there are build, test, lab, bench, observer, fuzz and miri" ;;
     esac
 done
 install_packages
@@ -159,6 +172,7 @@ for set in "$@"; do
     case $set in
     test) need_rust && need_duckdb ;;
     fuzz) need_rust && need_fuzz ;;
+    miri) need_rust && need_miri ;;
     *) need_rust ;;
     esac
 done
