@@ -91,6 +91,7 @@ pub fn run(data: &[u8]) {
         "netlink" => {
             let mut count = 0;
             let _end = (netlink::qdiscs(input, |_| count += 1), netlink::listeners(input, |_| count += 1));
+            let _end = netlink::receivers(input, |_| count += 1);
             let _end = mitra_parse::sockets::sockets(input, |_| count += 1);
             assert!(count <= input.len());
         }

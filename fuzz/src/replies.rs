@@ -19,7 +19,6 @@ struct Server {
 }
 
 static SERVER: LazyLock<&'static Server> = LazyLock::new(|| {
-    #[expect(clippy::unwrap_used, reason = "without a server nothing can be tried")]
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().map(|address| format!("http://{address}")).unwrap_or_default();
     let server: &'static Server = Box::leak(Box::new(Server { address, answers: Mutex::default() }));

@@ -134,8 +134,49 @@ pub fn looks(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn numbers_of_a_saved_look_that_no_process_has_are_added_up_without_harm() {
+        let most = u64::MAX;
+        let count = json!({"chunks": most, "bytes": most});
+        let doubts = json!({"bad_chunks": most, "unsure_chunks": most, "skipped_bytes": most, "not_resident_bytes": most,
+            "foreign_bytes": most, "torn_lists": most, "cut_lists": most, "lost_heaps": most, "unseen_bytes": most});
+        let arena = json!({"address": 1, "is_main": true, "threads": 1, "heaps": 1, "system_bytes": most,
+            "system_bytes_max": most, "in_use": count, "top_bytes": most, "largest_free": most, "overhead_bytes": most,
+            "free": {"tcache": count, "fastbin": count, "unsorted": count, "small": count, "large": count},
+            "fragmentation": 0.5, "resident_bytes": most, "free_resident_bytes": most, "trimmable_bytes": most,
+            "doubts": doubts});
+        let class = json!({"class_bytes": 16, "pools": most, "blocks_in_use": most, "blocks_free": most});
+        let mut look = serde_json::to_value(look::tests::empty()).unwrap();
+        look["c_heap"] = json!({"allocator": "glibc", "version": "2.36", "others": [], "is_stopped": false, "why_not": null,
+            "arenas": [arena, arena], "mmapped": count, "mmapped_resident_bytes": most, "mmapped_by_its_account": count,
+            "sizes": [], "other_sizes": {"in_use": count, "free": count, "mmapped": count}, "doubts": doubts,
+            "took_us": most});
+        look["pymalloc"] = json!({"arenas": most, "arena_bytes": most, "resident_bytes": most, "pool_bytes": most,
+            "pools_used": most, "pools_free": most, "classes": [class, class], "bytes_in_use": most,
+            "bytes_free_in_pools": most, "is_estimate": false,
+            "doubts": {"pools_torn": most, "pools_not_resident": most, "arenas_unmapped": most}});
+        let python = |bytes: i64| {
+            let kind = |name: &str| {
+                json!({"name": name, "type_address": 1, "count": bytes, "bytes": bytes,
+                "tracked_count": 0, "is_guessed": false})
+            };
+            json!({"version": "3.11.7", "implementation": "CPython", "tested": true, "interpreters": [], "objects": bytes,
+                "bytes": bytes, "beside_bytes": bytes, "types": [kind("int"), kind("str")], "is_stopped": false,
+                "doubts": {"torn": 0, "freed": 0, "not_resident": most, "unknown": 0, "off_list": 0, "cut_off": 0},
+                "is_complete": true, "took": 0.1})
+        };
+        look["python"] = python(0);
+        let before = look.to_string();
+        look["python"] = python(i64::MAX);
+        look["boot_s"] = json!(1e6);
+        let after = look.to_string();
+        assert_eq!(look::file::parse(after.as_bytes()).map(|look| look.pid), Ok(4242));
+        looks(format!("{before}\n{after}").as_bytes());
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]

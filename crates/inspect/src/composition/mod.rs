@@ -172,8 +172,8 @@ impl Composition {
             let empty =
                 || Part { kind: part.kind, name: None, mappings: 0, uncounted: 0, sizes: Sizes::default() };
             let sum = kinds.entry(part.kind).or_insert_with(empty);
-            sum.mappings += part.mappings;
-            sum.uncounted += part.uncounted;
+            sum.mappings = sum.mappings.saturating_add(part.mappings);
+            sum.uncounted = sum.uncounted.saturating_add(part.uncounted);
             sum.sizes.add(&part.sizes);
         }
         let mut list: Vec<Part> = kinds.into_values().collect();
