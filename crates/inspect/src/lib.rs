@@ -5,7 +5,9 @@ pub mod composition;
 pub mod diff;
 mod error;
 pub mod fuzzing;
+mod identity;
 mod kernel;
+pub mod limited;
 pub mod look;
 pub mod malloc;
 mod maps;
@@ -16,6 +18,7 @@ pub mod python;
 pub mod runtimes;
 mod symbols;
 mod target;
+mod trusted;
 mod unwind;
 pub mod verdict;
 

@@ -106,6 +106,11 @@ impl Process {
         self.own_pid
     }
 
+    /// Whether it sees the files that we see, under the same paths.
+    pub(crate) fn sees_our_files(&self) -> bool {
+        matches!(self.root, Root::Ours)
+    }
+
     /// Whether it holds a file open.
     pub(crate) fn holds_root(&self) -> bool {
         matches!(self.root, Root::Other(_))
@@ -211,10 +216,16 @@ fn text(file: fs::File, bytes_max: u64) -> Option<String> {
 }
 
 fn root(pid: u32, may_hold: bool) -> Root {
-    let link = |of: &str, what: &str| fs::read_link(format!("/proc/{of}/{what}")).ok();
-    let of = pid.to_string();
-    let (Some(ours), Some(its)) = (link("self", "ns/mnt"), link(&of, "ns/mnt")) else { return Root::Unknown };
-    if ours == its && link(&of, "root") == link("self", "root") {
+    // Of a directory the name alone says little: what was detached from the tree is `/` too.
+    let of = |of: &str, what: &str| {
+        let path = format!("/proc/{of}/{what}");
+        let meta = fs::metadata(&path).ok()?;
+        Some((fs::read_link(&path).ok()?, meta.dev(), meta.ino()))
+    };
+    let its = pid.to_string();
+    let (Some(ours), Some(mounts)) = (of("self", "ns/mnt"), of(&its, "ns/mnt")) else { return Root::Unknown };
+    let root = of(&its, "root");
+    if ours == mounts && root.is_some() && root == of("self", "root") {
         return Root::Ours;
     }
     if !may_hold {

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::error::Error;
+use crate::identity::{Identity, Now};
 use crate::maps::{self, Mapping};
 use crate::memory::{Allowance, Memory, Pagemap, Pages, Word};
 use crate::process::{Budget, Process};
@@ -23,9 +24,11 @@ const MUCH: usize = 16 << 10;
 /// A process, or rather the program that it ran when this was made.
 pub struct Target {
     pid: u32,
-    /// Clock ticks after boot: with the id it says which process is meant.
-    start_ticks: u64,
+    /// When it began, and which program it is.
+    mark: Mark,
     comm: String,
+    /// Who it was when it was opened.
+    identity: Identity,
     word: Word,
     mappings: Vec<Mapping>,
     mem: File,
@@ -41,14 +44,16 @@ impl Target {
     ///
     /// There is none, it is one of the kernel's, or its memory may not be read.
     pub fn open(pid: u32) -> Result<Self, Error> {
-        let (start_ticks, comm) = stat(pid)?;
+        let identity = || Now::read(pid).map(|now| now.identity).ok_or(Error::Ended { pid });
+        let (mark, comm) = stat(pid)?;
         // What has no memory: it ends just now, or is a thread of the kernel.
         let without = |error| match error {
-            Error::Ended { pid } if stat(pid).is_ok_and(|(ticks, _)| ticks == start_ticks) => {
+            Error::Ended { pid } if stat(pid).is_ok_and(|(now, _)| now.start_ticks == mark.start_ticks) => {
                 Error::Kernel { pid }
             }
             error => error,
         };
+        let before = identity()?;
         let path = format!("/proc/{pid}/mem");
         let mem = File::open(&path).map_err(|e| without(Error::of_process(pid, path, e)))?;
         let mappings = read_mappings(pid).map_err(without)?;
@@ -59,8 +64,9 @@ impl Target {
         let process = Process::read(pid, true, &mut Budget::default());
         let target = Self {
             pid,
-            start_ticks,
+            mark,
             comm,
+            identity: before,
             word: word(pid).unwrap_or(Word::Eight),
             mappings,
             mem,
@@ -69,6 +75,10 @@ impl Target {
             allowance: Allowance::default(),
         };
         target.check()?;
+        // Whoever it was while all of that was opened, it was the same one.
+        if identity()? != target.identity {
+            return Err(Error::Ended { pid });
+        }
         Ok(target)
     }
 
@@ -97,7 +107,7 @@ impl Target {
     /// When it began, in clock ticks after boot.
     #[must_use]
     pub fn start_ticks(&self) -> u64 {
-        self.start_ticks
+        self.mark.start_ticks
     }
 
     /// Its name, as the kernel has it.
@@ -113,7 +123,7 @@ impl Target {
     /// It ended, or runs another program now.
     pub fn check(&self) -> Result<(), Error> {
         let ended = || Error::Ended { pid: self.pid };
-        if stat(self.pid).map_err(|_| ended())?.0 != self.start_ticks {
+        if stat(self.pid).map_err(|_| ended())?.0 != self.mark {
             return Err(ended());
         }
         // What was mapped for longest is gone only when all of the memory is: the process ended, or began another program.
@@ -122,6 +132,32 @@ impl Target {
             Ok(1) => Ok(()),
             _ => Err(ended()),
         }
+    }
+
+    /// Who it was when it was opened.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Whether it sees the files that we see, under the same paths.
+    pub(crate) fn sees_our_files(&self) -> bool {
+        self.process.sees_our_files()
+    }
+
+    /// Whether it runs the program still and as the user that it had when it was opened, and has a handler for a signal that it
+    /// is to get. An error says in words that it does not. What it does a moment later cannot be known, and must not matter.
+    pub(crate) fn still_is_who_it_was(&self, signal: Option<u32>) -> Result<(), String> {
+        let words = |error: Error| format!("it cannot be asked: {error}");
+        self.check().map_err(words)?;
+        let now = Now::read(self.pid).ok_or_else(|| words(Error::Ended { pid: self.pid }))?;
+        if now.identity != self.identity {
+            return Err("it cannot be asked: its user or its rights are not what they were".to_owned());
+        }
+        if signal.is_some_and(|signal| !now.catches(signal)) {
+            return Err("it cannot be asked: it has no handler for SIGQUIT (-Xrs) and would end".to_owned());
+        }
+        // What was read in between was of that program.
+        self.check().map_err(words)
     }
 
     /// Sees what was mapped since.
@@ -223,16 +259,29 @@ impl Memory for Target {
     }
 }
 
-/// The start time and the name, of `/proc/PID/stat`.
-fn stat(pid: u32) -> Result<(u64, String), Error> {
+/// Which program of which process is meant. Memory that another process shares outlives the program, so that its addresses say
+/// nothing of that; where its code and its stack began is another place each time that a program begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    /// Clock ticks after boot: with the id it says which process is meant.
+    start_ticks: u64,
+    code: (u64, u64),
+    stack: u64,
+}
+
+/// The mark and the name, of `/proc/PID/stat`.
+fn stat(pid: u32) -> Result<(Mark, String), Error> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read(&path).map_err(|e| Error::of_process(pid, path, e))?;
     let text = String::from_utf8_lossy(&text);
     let parsed = || {
         let (head, rest) = text.rsplit_once(") ")?;
         let comm = head.split_once('(')?.1;
-        // The third field of the file is the first of the rest; the start time is the 22nd.
-        Some((rest.split(' ').nth(19)?.parse().ok()?, comm.to_owned()))
+        // The third field of the file is the first of the rest.
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let field = |number: usize| fields.get(number - 3)?.parse().ok();
+        let mark = Mark { start_ticks: field(22)?, code: (field(26)?, field(27)?), stack: field(28)? };
+        Some((mark, comm.to_owned()))
     };
     parsed().ok_or_else(|| Error::Unusable(format!("/proc/{pid}/stat has another form: {}", text.trim_end())))
 }

@@ -1,18 +1,32 @@
 //! Runs the tool of a runtime: without a shell, as the user of the process that it asks, with a limit of time and of output.
 //!
-//! As that user, because both runtimes want it so, and because the tool may lie where that user can change it.
+//! The process that is asked may be anybody's, may say anything of itself, and may become another program at any moment. So:
+//!
+//! - The tool runs as who the process was when it was opened, never as who it is now. Whatever the process does meanwhile, the
+//!   tool can do no more than that user could do without us. It reads files of `/tmp` and talks to sockets there that everybody
+//!   can make: as that user, too. What it asks for, it signals and connects to as that user.
+//! - The program is root's, on the whole way to it, or it is not run. The handle that was checked is what is executed.
+//! - The process is looked at again just before: same memory, same identity, and a handler for the signal that it would get.
+//! - All of the environment is ours, and nothing of the process becomes an argument that was not looked at.
 
-use std::ffi::OsStr;
-use std::fs;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FileType, Mode};
 use rustix::process::{Pid, Signal};
+
+use crate::identity::User;
+use crate::limited::{Limits, limited};
+use crate::target::Target;
+use crate::trusted::{self, Sticky};
 
 /// Where programs lie that belong to the machine.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -22,24 +36,72 @@ const POLL: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_secs(1);
 /// Of what a tool says on its error output.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
+/// Addresses of a tool. `jcmd` is a JVM itself: it maps 1 GiB for classes and a quarter of that for code whatever it needs, beside
+/// its heap, which is kept small, and so have its threads their stacks. It needs 40 MB of memory.
+const MEMORY_BYTES_MAX: u64 = 4 << 30;
+/// A JVM starts with twenty files.
+const FILES_MAX: u64 = 256;
+/// Tools print; what they write to files is of no use to us.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Even one that only starts takes a second or two on a slow machine.
+const CPU_SECONDS_MIN: u64 = 5;
 
-/// Who a process is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct User {
-    uid: u32,
-    gid: u32,
+/// A program that may be run.
+pub(super) struct Tool {
+    name: String,
+    path: PathBuf,
+    program: OwnedFd,
 }
 
-impl User {
-    /// The effective user and group of a process.
-    pub(super) fn of(pid: u32) -> Option<User> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let effective = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_whitespace().nth(1)?.parse().ok()
-        };
-        Some(User { uid: effective("Uid:")?, gid: effective("Gid:")? })
+impl Tool {
+    /// The machine's own, or else one of those that the process has. An error says in words why there is none.
+    pub(super) fn find(name: &str, own: &[PathBuf]) -> Result<Option<Tool>, String> {
+        let mut refused = None;
+        let own = own.iter().filter(|path| {
+            // What it leads to has the name too: a link of somebody could lead to any program of root's.
+            fs::canonicalize(path).is_ok_and(|real| real.file_name() == Some(OsStr::new(name)))
+        });
+        let places = PATH.split(':').map(|dir| Path::new(dir).join(name)).chain(own.cloned());
+        for path in places.filter(|path| path.exists()) {
+            match Tool::open(&path) {
+                Ok(tool) => return Ok(Some(tool)),
+                Err(why) => refused = refused.or(Some(why)),
+            }
+        }
+        refused.map_or(Ok(None), Err)
     }
+
+    /// A program at a path, unless somebody else could change it.
+    fn open(path: &Path) -> Result<Tool, String> {
+        let real = fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let (program, stat) =
+            trusted::open(&real, Sticky::Refused).map_err(|why| format!("it is not run: {why}"))?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let is_program = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && mode.intersects(Mode::XUSR | Mode::XGRP | Mode::XOTH)
+            && is_elf(&program);
+        if !is_program {
+            return Err(format!("{} is no program that can be run by its handle", real.display()));
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Tool { name, path: real, program })
+    }
+}
+
+/// A script cannot be run by a handle that is closed when it begins: its interpreter would have to open it again.
+fn is_elf(program: &OwnedFd) -> bool {
+    let mut magic = [0; 4];
+    let file = File::open(format!("/proc/self/fd/{}", program.as_raw_fd()));
+    file.is_ok_and(|file| file.read_exact_at(&mut magic, 0).is_ok() && &magic == b"\x7fELF")
+}
+
+/// What a tool is asked with.
+pub(super) struct Question<'q> {
+    pub(super) arguments: Vec<OsString>,
+    pub(super) environment: Vec<(&'static str, &'q OsStr)>,
+    /// A signal that the tool sends to the process, which would end where it has no handler for it.
+    pub(super) signal: Option<u32>,
+    pub(super) limit: Limit,
 }
 
 /// What a tool said.
@@ -59,31 +121,51 @@ pub(super) struct Limit {
     pub(super) bytes: u64,
 }
 
-/// Runs a tool to its end, or for as long as it `goes_on`. What went wrong is said in words for whoever asked.
-pub(super) fn run(
-    program: &Path,
-    arguments: &[&OsStr],
-    environment: &[(&str, &OsStr)],
-    user: User,
-    limit: Limit,
-    goes_on: &dyn Fn() -> bool,
-) -> Result<Output, String> {
-    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
-    command.envs(environment.iter().copied()).current_dir("/").process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let us = User { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
-    if us.uid == 0 && us != user {
-        command.gid(user.gid).uid(user.uid);
-    } else if us.uid != user.uid {
+/// As whom the tool runs, and whether it has to become that. An error says in words why it cannot.
+fn user(target: &Target, name: &str) -> Result<(User, bool), String> {
+    let user = target.identity().user().map_err(|why| format!("it cannot be asked: {why}"))?;
+    let ours = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let is_same = ours == (user.id, user.group);
+    if ours.0 != 0 && ours.0 != user.id {
         return Err(format!(
             "{name} has to be run by root or by the user of the process, whose id is {}",
-            user.uid
+            user.id
         ));
     }
+    Ok((user, ours.0 == 0 && !is_same))
+}
+
+/// Runs a tool to its end, or for as long as it `goes_on`. What went wrong is said in words for whoever asked.
+pub(super) fn run(
+    tool: &Tool,
+    question: &Question<'_>,
+    target: &Target,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Output, String> {
+    let Tool { name, path, program } = tool;
+    let limit = question.limit;
+    let (user, becomes) = user(target, name)?;
+    let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+    command.arg0(path).args(&question.arguments).current_dir("/");
+    // Each arena of the C library would take 64 MiB of addresses.
+    command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8").env("MALLOC_ARENA_MAX", "2");
+    command.envs(question.environment.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    limited(
+        &mut command,
+        Limits {
+            user: becomes.then_some((user.id, user.group)),
+            // Where the process is root, of a container perhaps, the tool is no more than it is.
+            capabilities: user.capabilities,
+            cpu_seconds: limit.time.as_secs().saturating_add(1).max(CPU_SECONDS_MIN),
+            memory_bytes: MEMORY_BYTES_MAX,
+            files: FILES_MAX,
+            file_bytes: FILE_BYTES_MAX,
+        },
+    );
+    target.still_is_who_it_was(question.signal)?;
     let started = Instant::now();
-    let mut child = command.spawn().map_err(|error| format!("{}: {error}", program.display()))?;
+    let mut child = command.spawn().map_err(|error| format!("{}: {error}", path.display()))?;
     let text = reader(child.stdout.take(), limit.bytes);
     let error = reader(child.stderr.take(), ERROR_BYTES_MAX);
     let ended = wait(&mut child, || started.elapsed() < limit.time && goes_on());
@@ -140,47 +222,100 @@ fn one_line(text: &str) -> String {
     if line.is_empty() { "it failed and did not say why".to_owned() } else { line }
 }
 
-/// A program of the machine.
-pub(super) fn on_path(name: &str) -> Option<PathBuf> {
-    PATH.split(':').map(|dir| Path::new(dir).join(name)).find(|path| is_program(path))
-}
-
-/// Whether a path leads to something that can be run.
-pub(super) fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Memory;
+
+    const SECONDS: Limit = Limit { time: Duration::from_secs(10), bytes: 1_000 };
+
+    fn own() -> Target {
+        Target::open(std::process::id()).unwrap()
+    }
+
+    fn question(arguments: &[&str], limit: Limit) -> Question<'static> {
+        let arguments = arguments.iter().map(OsString::from).collect();
+        Question { arguments, environment: Vec::new(), signal: None, limit }
+    }
 
     fn sh(script: &str, limit: Limit) -> Result<Output, String> {
-        let user = User::of(std::process::id()).unwrap();
-        run(Path::new("/bin/sh"), &[OsStr::new("-c"), OsStr::new(script)], &[], user, limit, &|| true)
+        let shell = Tool::open(Path::new("/bin/sh")).unwrap();
+        run(&shell, &question(&["-c", script], limit), &own(), &|| true)
     }
 
     #[test]
     fn nobody_waits_for_a_tool_once_the_end_is_wanted() {
-        let limit = Limit { time: Duration::from_secs(600), bytes: 1_000 };
-        let (user, looks) = (User::of(std::process::id()).unwrap(), std::cell::Cell::new(0));
+        let limit = Limit { time: Duration::from_secs(600), ..SECONDS };
+        let looks = std::cell::Cell::new(0);
         let goes_on = || looks.replace(looks.get() + 1) < 3;
-        let sleep = run(Path::new("/bin/sleep"), &[OsStr::new("600")], &[], user, limit, &goes_on);
+        let sleep = Tool::open(Path::new("/bin/sleep")).unwrap();
+        let sleep = run(&sleep, &question(&["600"], limit), &own(), &goes_on);
         assert!(sleep.err().unwrap().ends_with("as it was told to end"));
         assert_eq!(looks.get(), 4);
     }
 
     #[test]
     fn what_a_tool_says_is_bounded_in_time_and_size() {
-        let limit = Limit { time: Duration::from_secs(10), bytes: 1_000 };
-        let output = sh("echo here; echo there >&2", limit).unwrap();
+        let output = sh("echo here; echo there >&2", SECONDS).unwrap();
         assert_eq!((output.text.as_str(), output.is_cut), ("here\n", false));
-        assert_eq!(sh("echo no >&2; exit 3", limit).err().unwrap(), "sh: no");
+        assert_eq!(sh("echo no >&2; exit 3", SECONDS).err().unwrap(), "sh: no");
         // Somebody who never stops talking has nobody to talk to after a while.
-        let output = sh("while echo more; do :; done 2>/dev/null; exit 0", limit);
+        let output = sh("while echo more; do :; done 2>/dev/null; exit 0", SECONDS);
         assert!(output.is_err() || output.is_ok_and(|output| output.is_cut));
         let limit = Limit { time: Duration::from_millis(100), bytes: 1_000 };
         let started = Instant::now();
         assert!(sh("sleep 30 & sleep 30", limit).err().unwrap().contains("no answer"));
         assert!(started.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_tool_has_no_environment_but_ours_and_no_terminal() {
+        let names =
+            sh("env | cut -d= -f1 | sort; cut -d' ' -f5,6,7 /proc/$$/stat; echo $$", SECONDS).unwrap();
+        let lines: Vec<&str> = names.text.lines().collect();
+        let pid = lines.last().unwrap();
+        // The shell adds where it is.
+        assert_eq!(lines[..4], ["LC_ALL", "MALLOC_ARENA_MAX", "PATH", "PWD"]);
+        assert_eq!(lines[4], format!("{pid} {pid} 0"));
+    }
+
+    #[test]
+    fn only_programs_of_root_are_tools() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let tool = dir.path().join("sleep");
+        fs::copy("/bin/sleep", &tool).unwrap();
+        let refused = Tool::open(&tool).err().unwrap();
+        assert!(refused.contains("can be changed by others than root"), "{refused}");
+        let script = Path::new("/usr/bin/ldd");
+        assert!(!script.exists() || Tool::open(script).is_err(), "a script");
+        assert!(Tool::open(Path::new("/bin")).is_err());
+        // By a link of somebody to another program.
+        let link = dir.path().join("no-such-tool");
+        std::os::unix::fs::symlink("/bin/sleep", &link).unwrap();
+        assert!(Tool::find("no-such-tool", &[link]).unwrap().is_none());
+        assert!(Tool::find("sleep", &[tool]).unwrap().is_some_and(|tool| tool.path.starts_with("/usr")));
+    }
+
+    #[test]
+    fn what_would_end_by_the_signal_is_not_asked() {
+        let mut child = Command::new("/bin/sleep").arg("600").spawn().unwrap();
+        let target = loop {
+            // It may still be this test's copy at first.
+            match Target::open(child.id()) {
+                Ok(target) if target.mappings().iter().any(|mapping| mapping.module() == "sleep") => {
+                    break target;
+                }
+                _ => std::thread::sleep(POLL),
+            }
+        };
+        let shell = Tool::open(Path::new("/bin/sh")).unwrap();
+        let mut asked = question(&["-c", "echo asked"], SECONDS);
+        assert_eq!(run(&shell, &asked, &target, &|| true).unwrap().text, "asked\n");
+        asked.signal = Some(3);
+        assert!(run(&shell, &asked, &target, &|| true).err().unwrap().contains("no handler"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        asked.signal = None;
+        assert!(run(&shell, &asked, &target, &|| true).is_err(), "it has ended");
     }
 }

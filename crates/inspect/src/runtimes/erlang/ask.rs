@@ -6,11 +6,11 @@
 //! itself, as the user of the VM, from that user's home; where it was given on the command line of the VM it is given on that
 //! of `erl_call`, which the same people can see.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::tool::{self, Limit, User};
+use super::super::tool::{self, Limit, Question, Tool};
 use super::command::CommandLine;
 use super::term::Term;
 use super::{Allocator, Calls, ErlangMemory, Pool, SegmentCache};
@@ -24,15 +24,18 @@ const SECONDS_MAX: f64 = 10.0;
 /// Instances that are kept.
 const INSTANCES_MAX: usize = 10 << 10;
 
+/// Atoms have no more.
+const NODE_MAX: usize = 255;
+const COOKIE_MAX: usize = 255;
+
 /// What is needed to ask.
 pub(super) struct Asker<'t> {
     target: &'t Target,
-    program: PathBuf,
+    tool: Tool,
     name: (String, bool),
     cookie: Option<String>,
     home: Option<String>,
     epmd_port: Option<String>,
-    user: User,
     hidden: String,
     limit: Limit,
 }
@@ -43,18 +46,21 @@ impl<'t> Asker<'t> {
         let name = line.name.clone().ok_or(
             "it cannot be asked: it is no node of its own, since there is neither -name nor -sname on its command line",
         )?;
-        let program = program(target, line).ok_or(
+        if !is_node(&name.0) {
+            return Err("it cannot be asked: the name on its command line is no name of a node".to_owned());
+        }
+        let tool = Tool::find("erl_call", &places(target, line));
+        let tool = tool.map_err(|why| format!("it cannot be asked: {why}"))?.ok_or(
             "it cannot be asked: erl_call is neither beside it nor on this machine (Debian: erlang-base)",
         )?;
         let time = Duration::from_secs_f64(seconds_max.clamp(0.1, SECONDS_MAX));
         Ok(Asker {
             target,
-            program,
+            tool,
             name,
-            cookie: line.cookie.clone(),
+            cookie: line.cookie.clone().filter(|cookie| is_cookie(cookie)),
             home: line.home.clone(),
             epmd_port: line.epmd_port.clone(),
-            user: User::of(target.pid()).ok_or("the process has ended")?,
             hidden: format!("mitra_{}", std::process::id()),
             limit: Limit { time, bytes: BYTES_MAX },
         })
@@ -67,12 +73,16 @@ impl<'t> Asker<'t> {
             words.extend(["-c", cookie]);
         }
         words.extend(["-a", what]);
-        let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
         let home = self.home.as_deref().unwrap_or("/nonexistent");
         let mut environment = vec![("HOME", OsStr::new(home))];
         environment.extend(self.epmd_port.as_deref().map(|port| ("ERL_EPMD_PORT", OsStr::new(port))));
-        let goes_on = || self.target.is_wanted();
-        let output = tool::run(&self.program, &words, &environment, self.user, self.limit, &goes_on);
+        let question = Question {
+            arguments: words.into_iter().map(OsString::from).collect(),
+            environment,
+            signal: None,
+            limit: self.limit,
+        };
+        let output = tool::run(&self.tool, &question, self.target, &|| self.target.is_wanted());
         let output = output.map_err(|why| {
             let hint = if why.contains("failed to connect") {
                 ": epmd, its address or its cookie are not what they should be"
@@ -130,19 +140,28 @@ impl<'t> Asker<'t> {
     }
 }
 
-/// Beside the VM where it sees the same files as we do; otherwise the machine's.
-fn program(target: &Target, line: &CommandLine) -> Option<PathBuf> {
+/// Beside the VM where it sees the same files as we do.
+fn places(target: &Target, line: &CommandLine) -> Vec<PathBuf> {
     let own =
         target.mappings().iter().find(|mapping| mapping.is_file() && super::is_emulator(mapping.module()));
-    let own = own.and_then(|mapping| target.file(mapping)).filter(|file| !file.starts_with("/proc"));
-    let mut places: Vec<PathBuf> = Vec::new();
-    if let Some(beside) = own.as_deref().and_then(Path::parent) {
-        places.push(beside.join("erl_call"));
-        if let Some(root) = &line.root {
-            places.push(Path::new(root).join("bin/erl_call"));
-        }
-    }
-    places.into_iter().find(|path| tool::is_program(path)).or_else(|| tool::on_path("erl_call"))
+    let own = own.filter(|_| target.sees_our_files());
+    let Some(beside) = own.and_then(|mapping| Path::new(&mapping.path).parent()) else { return Vec::new() };
+    let root = line.root.as_deref().map(Path::new).filter(|root| root.is_absolute());
+    let installed = root.map(|root| root.join("bin/erl_call"));
+    std::iter::once(beside.join("erl_call")).chain(installed).collect()
+}
+
+/// `shop` or `shop@db1.example.com`: nothing that `erl_call` could take for one of its options, nor for anything but a name.
+fn is_node(name: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:".contains(&byte);
+    (1..=NODE_MAX).contains(&name.len()) && !name.starts_with('-') && name.bytes().all(is_of_name)
+}
+
+/// One word that is none of `erl_call`'s options.
+fn is_cookie(cookie: &str) -> bool {
+    (1..=COOKIE_MAX).contains(&cookie.len())
+        && !cookie.starts_with('-')
+        && cookie.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// `[{instance, 0, [{options, […]}, {mbcs, […]}, {sbcs, […]}, {calls, […]}]}, …]`.
@@ -265,6 +284,19 @@ mod tests {
         assert_eq!((all[0].sbcs.blocks, all[0].sbcs.blocks_bytes), (Some(93), Some(359_408_608)));
         assert_eq!((all[0].mbcs.carriers, all[0].calls.as_ref()), (None, None));
         assert!(allocators("eheap_alloc", &Term::Atom("false".to_owned())).is_empty());
+    }
+
+    #[test]
+    fn a_command_line_gives_no_options_to_the_tool() {
+        for name in ["shop", "shop@db-1.example.com", "a_b@::1"] {
+            assert!(is_node(name), "{name}");
+        }
+        let long = "a".repeat(256);
+        for name in ["", "-a", "--", "a b", "a\n", "a\u{1b}[2J", "é", "a;b", "$(id)", &long] {
+            assert!(!is_node(name), "{name:?}");
+            assert!(name == "a;b" || name == "$(id)" || !is_cookie(name), "{name:?}");
+        }
+        assert!(is_cookie("XZQ$-%") && !is_cookie("-c"));
     }
 
     #[test]

@@ -24,15 +24,14 @@
 //! -                 Java Heap (reserved=4153344KB, committed=260096KB)
 //! ```
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::tool::{self, Limit, User};
+use super::super::tool::{self, Limit, Question, Tool};
 use super::Options;
-use crate::memory::Memory;
 use crate::target::Target;
 
 /// A histogram has a line for each class: of 100,000 classes with long names.
@@ -43,6 +42,8 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 const ROWS_MAX: usize = 64;
 /// Of a class's name; those of lambdas have a hundred.
 const NAME_MAX: usize = 256;
+/// For the JVM in which `jcmd` runs: a small one, which leaves no file of its counters in `/tmp`.
+const JVM_OPTIONS: &[&str] = &["-J-Xmx64m", "-J-XX:+UseSerialGC", "-J-XX:-UsePerfData"];
 /// The signal by which a JVM is asked to listen: without a handler for it, it would end.
 const SIGQUIT: u32 = 3;
 
@@ -106,20 +107,18 @@ pub struct NativeRow {
 
 /// Asks. An error says in words why that could not be.
 pub fn ask(target: &Target, java_home: Option<&str>, options: &Options) -> Result<Asked, String> {
-    let pid = target.pid();
-    let user = User::of(pid).ok_or("the process has ended")?;
-    if !listens(pid) {
-        return Err("it cannot be asked: it has no handler for SIGQUIT (-Xrs) and would end".to_owned());
-    }
-    let program = program(target, java_home).ok_or(
+    let own = java_home.filter(|_| target.sees_our_files()).map(|home| Path::new(home).join("bin/jcmd"));
+    let tool = Tool::find("jcmd", own.as_slice()).map_err(|why| format!("it cannot be asked: {why}"))?;
+    let tool = tool.ok_or(
         "it cannot be asked: jcmd is neither in its Java home nor on this machine (it belongs to a JDK, not to a JRE)",
     )?;
-    let id = pid.to_string();
+    let id = target.pid().to_string();
     let time = Duration::from_secs_f64(options.tool_seconds_max.clamp(0.1, 3_600.0));
     let command = |words: &[&str], bytes: u64| {
-        let words: Vec<&OsStr> =
-            std::iter::once(id.as_str()).chain(words.iter().copied()).map(OsStr::new).collect();
-        tool::run(&program, &words, &[], user, Limit { time, bytes }, &|| target.is_wanted())
+        let arguments = JVM_OPTIONS.iter().chain([&id.as_str()]).chain(words).map(OsString::from).collect();
+        let limit = Limit { time, bytes };
+        let question = Question { arguments, environment: Vec::new(), signal: Some(SIGQUIT), limit };
+        tool::run(&tool, &question, target, &|| target.is_wanted())
     };
     let mut notes = Vec::new();
     let histogram = command(&["GC.class_histogram", "-all"], HISTOGRAM_BYTES_MAX)?;
@@ -144,25 +143,6 @@ pub fn ask(target: &Target, java_home: Option<&str>, options: &Options) -> Resul
     }
     parsed.notes = notes;
     Ok(parsed)
-}
-
-/// Whether the process handles the signal: the mask `SigCgt` of its status.
-fn listens(pid: u32) -> bool {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask >> (SIGQUIT - 1) & 1 == 1)
-}
-
-/// Its own where it sees the same files as we do, since the two then fit together; otherwise the machine's.
-fn program(target: &Target, java_home: Option<&str>) -> Option<PathBuf> {
-    let library =
-        target.mappings().iter().find(|mapping| mapping.is_file() && mapping.module() == super::LIBRARY);
-    // A file of another root is reached by way of /proc.
-    let is_ours =
-        library.and_then(|mapping| target.file(mapping)).is_some_and(|file| !file.starts_with("/proc"));
-    let own = java_home.filter(|_| is_ours).map(|home| Path::new(home).join("bin/jcmd"));
-    own.filter(|path| tool::is_program(path)).or_else(|| tool::on_path("jcmd"))
 }
 
 pub(crate) fn histogram_of(text: &str, classes_max: usize) -> Asked {

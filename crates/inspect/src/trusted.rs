@@ -1,0 +1,108 @@
+//! Files that nobody but root can change.
+
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+
+/// What counts as a directory that nobody else can change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sticky {
+    /// Not `/tmp`: who can make files there can make them before they are looked for.
+    Refused,
+    /// `/tmp` too: nobody can put another file in the place of root's there.
+    Allowed,
+}
+
+/// Opens what a path leads to, without its links, as a handle for the file and not for what is in it. Every directory on the way
+/// belongs to root, or to us, and nobody else may write to it, nor to the file: so nobody else can have put it there, or change it
+/// afterwards. An error says in words why not.
+pub(crate) fn open(path: &Path, sticky: Sticky) -> Result<(OwnedFd, Stat), String> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let failed = |error| format!("{}: {error}", path.display());
+    let mut at = rustix::fs::open("/", flags, Mode::empty()).map_err(failed)?;
+    let mut stat = rustix::fs::fstat(&at).map_err(failed)?;
+    let mut components = path.components();
+    if components.next() != Some(Component::RootDir) {
+        return Err(format!("{}: not a whole path", path.display()));
+    }
+    for component in components {
+        let Component::Normal(name) = component else {
+            return Err(format!("{}: not a whole path", path.display()));
+        };
+        check(path, &stat, sticky)?;
+        at = rustix::fs::openat(&at, name, flags, Mode::empty()).map_err(failed)?;
+        stat = rustix::fs::fstat(&at).map_err(failed)?;
+    }
+    check(path, &stat, Sticky::Refused)?;
+    Ok((at, stat))
+}
+
+/// An access list that lets others write shows in the bits of the group.
+fn check(path: &Path, stat: &Stat, sticky: Sticky) -> Result<(), String> {
+    let us = rustix::process::geteuid().as_raw();
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let others = mode.intersects(Mode::WGRP | Mode::WOTH);
+    let is_kept = sticky == Sticky::Allowed && mode.contains(Mode::SVTX);
+    let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+    if is_link || (stat.st_uid != 0 && stat.st_uid != us) || (others && !is_kept) {
+        return Err(format!("{} can be changed by others than root", path.display()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    fn is_trusted(path: &Path, sticky: Sticky) -> bool {
+        open(path, sticky).is_ok()
+    }
+
+    #[test]
+    fn what_belongs_to_the_machine_is_trusted() {
+        let shell = fs::canonicalize("/bin/sh").unwrap();
+        let (_, stat) = open(&shell, Sticky::Refused).unwrap();
+        assert_eq!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile);
+        assert!(!is_trusted(Path::new("/nonexistent"), Sticky::Refused));
+        assert!(!is_trusted(Path::new("usr"), Sticky::Refused));
+        assert!(!is_trusted(Path::new("/bin/../bin/sh"), Sticky::Refused));
+    }
+
+    #[test]
+    fn what_others_can_change_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let inner = top.join("inner");
+        fs::create_dir(&inner).unwrap();
+        let file = inner.join("tool");
+        fs::write(&file, "").unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        mode(&inner, 0o755);
+        mode(&file, 0o755);
+        // The directory for temporary files is one that everybody writes to.
+        let is_shared = top.starts_with("/tmp");
+        assert_eq!(is_trusted(&file, Sticky::Refused), !is_shared);
+        assert!(is_trusted(&file, Sticky::Allowed));
+        for (path, bits) in [(&file, 0o775), (&file, 0o757), (&inner, 0o775), (&inner, 0o757)] {
+            mode(path, bits);
+            assert!(!is_trusted(&file, Sticky::Allowed), "{bits:o} of {}", path.display());
+            mode(path, 0o755);
+        }
+        let link = top.join("link");
+        symlink(&inner, &link).unwrap();
+        assert!(!is_trusted(&link.join("tool"), Sticky::Allowed));
+        for path in [&file, &inner] {
+            if chown(path, Some(65_534), None).is_err() {
+                println!("skipped: only root gives files away");
+                return;
+            }
+            assert!(!is_trusted(&file, Sticky::Allowed), "{}", path.display());
+            chown(path, Some(0), None).unwrap();
+        }
+        assert!(is_trusted(&file, Sticky::Allowed));
+    }
+}
