@@ -86,12 +86,12 @@ lab-score: build ## score stored results again, explained by what is built now: 
 	$(LAB) score --explain $(or $(OUT),$(error OUT= names the folder of results))
 
 .PHONY: lint
-lint: ## format, clippy, who uses whom, licences, scripts, generated documents
-	@tools/install-deps.sh build
+lint: ## format, clippy, who uses whom, licences and advisories, scripts, generated documents
+	@tools/install-deps.sh build deny
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	tools/check-edges.py
-	tools/check-licences.py
+	tools/check-supply.sh
 	tools/check-scripts.sh
 	tools/check-docs.sh
 

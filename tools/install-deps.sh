@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|bench|observer|fuzz|miri…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|bench|observer|fuzz|miri|deny…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -154,7 +154,11 @@ need_miri() {
         rustup component add --toolchain nightly miri rust-src
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|bench|observer|fuzz|miri…"
+need_deny() {
+    command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+}
+
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|bench|observer|fuzz|miri|deny…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
@@ -164,7 +168,8 @@ for set in "$@"; do
     observer) need_build && need_observer ;;
     fuzz) need_build ;;
     miri) need_build ;;
-    *) die "unknown set '$set'; there are build, test, lab, bench, observer, fuzz and miri" ;;
+    deny) need_build ;;
+    *) die "unknown set '$set'; there are build, test, lab, bench, observer, fuzz, miri and deny" ;;
     esac
 done
 install_packages
@@ -173,6 +178,7 @@ for set in "$@"; do
     test) need_rust && need_duckdb ;;
     fuzz) need_rust && need_fuzz ;;
     miri) need_rust && need_miri ;;
+    deny) need_rust && need_deny ;;
     *) need_rust ;;
     esac
 done

@@ -19,6 +19,7 @@ mod signals;
 mod timetables;
 mod tui;
 mod when;
+mod withheld;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 
 use mitra_model::report::{Comparison, Evidence, Quote, Report};
 
+use crate::withheld;
+
 /// What is shown of a line, in characters.
 const SHOWN_MAX: usize = 300;
 /// What is kept of a line, in bytes, before it is decoded: four for each character.
@@ -88,13 +90,13 @@ fn read(input: Box<dyn Read>, wanted: &BTreeSet<u32>) -> Vec<(u32, String)> {
     found
 }
 
-/// The line as text, without its end, cut where it is long.
+/// The line as text, without its end and without secrets, cut where it is long.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let text = text.trim_end_matches(['\n', '\r']);
+    let text = withheld::text(text.trim_end_matches(['\n', '\r']));
     match text.char_indices().nth(SHOWN_MAX) {
         Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
-        None => text.to_owned(),
+        None => text,
     }
 }
 
@@ -151,6 +153,18 @@ mod tests {
     fn a_line_beyond_the_end_and_line_zero_have_no_text() {
         let (texts, _) = filled(with(vec![quote("sar.txt", 4), quote("sar.txt", 0)]), b"one\ntwo\n");
         assert_eq!(texts, [None, None]);
+    }
+
+    #[test]
+    fn a_quoted_line_has_no_secrets() {
+        let file =
+            b"04:11 api: login failed, password=hunter2-hunter2 for web1\nGET http://mitra:hunter3@db/\n";
+        let (texts, _) = filled(with(vec![quote("sar.txt", 1), quote("sar.txt", 2)]), file);
+        assert_eq!(
+            texts[0].as_deref(),
+            Some("04:11 api: login failed, password=<withheld:password> for web1")
+        );
+        assert_eq!(texts[1].as_deref(), Some("GET http://mitra:<withheld:password>@db/"));
     }
 
     #[test]

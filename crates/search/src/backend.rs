@@ -81,6 +81,17 @@ pub struct Batch<'a> {
     pub gone: &'a [String],
 }
 
+/// What became of days that are too old.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deleted {
+    /// None of them is left.
+    All,
+    /// As many as may be deleted at a time; there are more.
+    Some,
+    /// Not all, and why: what there is does not say that today is today.
+    Doubted(String),
+}
+
 /// Where the indexer writes.
 pub trait Sink {
     /// Takes what was seen. When it returns, nothing of it is lost any more, whatever happens to the process or the cluster. An
@@ -96,8 +107,9 @@ pub trait Sink {
     /// The documents of a host as they were last taken, for an indexer that starts: what is not among what it reads now is gone.
     fn names(&mut self, host: &str) -> Result<BTreeSet<String>, Error>;
 
-    /// Deletes what only days before this one need.
-    fn delete_before(&mut self, day: Day) -> Result<(), Error>;
+    /// Deletes what only days before `day` need, the oldest `most` of them, if something else than the clock of this host says
+    /// too that today is `today`.
+    fn delete_before(&mut self, day: Day, today: Day, most: usize) -> Result<Deleted, Error>;
 
     /// What happened that somebody should know although nothing is lost by it, in lines for a log. Each comes once.
     fn messages(&mut self) -> Vec<String> {

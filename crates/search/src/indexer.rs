@@ -13,6 +13,7 @@ pub mod log;
 pub mod open;
 pub mod owners;
 pub mod pass;
+mod retention;
 pub mod schedule;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::{Batch, Sink};
 use crate::collectors::{COLLECTORS, Cache, Collector, Source};
-use crate::day::Day;
 use crate::document::{self, Document, Facts, Withheld};
 use crate::error::{At, Error};
 use crate::secrets::Policy;
@@ -82,7 +82,9 @@ pub struct Indexer {
     last_ns: i64,
     /// The sink is to be told everything.
     owes_all: bool,
-    retained: Option<Day>,
+    retention: retention::Retention,
+    /// It goes on for long enough to see its clock being set.
+    is_service: bool,
     is_full: bool,
     more: Option<More>,
     told: BTreeMap<String, String>,
@@ -149,7 +151,8 @@ impl Indexer {
             number: 0,
             last_ns: 0,
             owes_all: false,
-            retained: None,
+            retention: retention::Retention::default(),
+            is_service: false,
             is_full: false,
             more: None,
             told: BTreeMap::new(),
@@ -202,6 +205,7 @@ impl Indexer {
 
     /// Looks until the flag is set: at the frequency, and at what changed in between.
     pub fn run(&mut self, stop: &AtomicBool) {
+        self.is_service = true;
         match watch::Watcher::new() {
             Ok(watcher) => self.watcher = Some(watcher),
             Err(error) => self.log.warning(&format!("inotify: {error}; changes are seen at the frequency")),

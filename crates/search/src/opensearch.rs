@@ -25,6 +25,7 @@ mod known;
 mod names;
 mod nodes;
 mod request;
+mod retention;
 mod retry;
 mod roots;
 mod search;
@@ -66,6 +67,8 @@ pub struct Settings {
     pub api_key_file: Option<PathBuf>,
     /// The file with the certificates that are trusted, in place of the system's.
     pub ca_file: Option<PathBuf>,
+    /// Whether the password or the key may go to another machine without TLS, where everybody on the way can read it.
+    pub insecure: bool,
     /// How long a node may take to accept a connection.
     pub connect_timeout: Duration,
     /// How long a question may take.
@@ -85,6 +88,7 @@ impl Default for Settings {
             password_file: None,
             api_key_file: None,
             ca_file: None,
+            insecure: false,
             connect_timeout: Duration::from_secs(3),
             timeout: Duration::from_secs(30),
             rest_max: Duration::from_secs(30),

@@ -265,7 +265,8 @@ fn it_says_the_same_however_it_is_kept() {
     index.refresh().unwrap();
     let day = Day::of(200 * HOUR);
     let kept: Vec<_> = hits(&index, "*:*", ALL).into_iter().filter(|(_, _, d)| *d >= day.0).collect();
-    writer.delete_before(day).unwrap();
+    let done = writer.delete_before(day, Day::of(300 * HOUR), usize::MAX).unwrap();
+    assert_eq!(done, mitra_search::backend::Deleted::All);
     index.refresh().unwrap();
     assert_eq!(hits(&index, "*:*", ALL), kept);
     compare(&index, &Index::open(dir.path()).unwrap(), Day::of(300 * HOUR));

@@ -438,7 +438,15 @@ fn old_days_go(engine: &Engine) {
     }
     let other = format!("{prefix}lab_{}", day(0));
     engine.raw("PUT", &format!("/{other}"), "");
-    writer.delete_before(day(2)).expect("deleted");
+    // By its own clock these days are long past: who says that it is the last of them may not delete.
+    let done = writer.delete_before(day(2), day(3), 9).expect("an answer");
+    assert!(matches!(done, mitra_search::backend::Deleted::Doubted(_)), "{done:?}");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+    let today = Day((now.as_secs() / 86_400) as i32);
+    let done = writer.delete_before(day(2), today, 1).expect("deleted");
+    assert_eq!(done, mitra_search::backend::Deleted::Some);
+    let done = writer.delete_before(day(2), today, 9).expect("deleted");
+    assert_eq!(done, mitra_search::backend::Deleted::All);
     let left = engine.raw("GET", &format!("/_cat/indices/{prefix}*?h=index&s=index"), "");
     for (index, stays) in [
         (format!("{prefix}{}", day(0)), false),

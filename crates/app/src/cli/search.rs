@@ -34,6 +34,9 @@ pub struct IndexPlaceArgs {
     /// The file with the certificates that are trusted, in place of the system's
     #[arg(long, value_name = "FILE", requires = "opensearch")]
     pub ca_file: Option<PathBuf>,
+    /// The password or the key may go to another machine by http://, where everybody on the way can read it
+    #[arg(long, requires = "opensearch")]
+    pub insecure: bool,
 }
 
 /// Which state of the machines is meant.

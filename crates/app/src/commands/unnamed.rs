@@ -5,6 +5,8 @@ use mitra_collect::capture::resolve;
 use mitra_inspect::Symbols;
 use mitra_model::capture::{Captured, Raw, RawStack};
 
+use crate::withheld;
+
 /// Said of what was kept and not named since.
 const NOTE: &str = "it was ended from outside: addresses of programs were not looked up";
 
@@ -18,6 +20,7 @@ impl Unnamed {
     pub fn new(raw: Raw, symbols: &mut Symbols) -> Self {
         let mut captured = resolve(raw.clone(), &mut |stack| kernel_names(symbols, stack));
         captured.notes.extend(symbols.notes());
+        withheld::in_capture(&mut captured);
         let has_stacks = captured.profile.is_some();
         captured.notes.extend(has_stacks.then(|| NOTE.to_owned()));
         Self { captured, raw: has_stacks.then_some(raw) }
@@ -36,6 +39,7 @@ impl Unnamed {
             return None;
         }
         captured.notes.extend(symbols.notes());
+        withheld::in_capture(&mut captured);
         let costs = captured.cost_naming_ns.zip(self.captured.cost_naming_ns);
         captured.cost_naming_ns = costs.map(|(user, kernel)| user.saturating_add(kernel));
         Some(captured)

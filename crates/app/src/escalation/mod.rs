@@ -24,6 +24,7 @@ use mitra_model::{Event, EventKind, Frame, HostInfo, Span, Stamp, Strings};
 use mitra_rules::{Busy, Config, Decision, Details, News, Policy, Rule, Verdict, Watcher, Wish, in_words};
 
 use crate::recorder::log;
+use crate::withheld;
 use job::{End, Job, Outcome};
 pub use plan::Plan;
 
@@ -162,7 +163,7 @@ impl Escalation {
         match decision.command {
             Some(Verdict::Go) if plan.has_command => {
                 let started = self.run_command(rule, details, frame.time);
-                let what = vec![rule.command.join(" ")];
+                let what = vec![withheld::text(&rule.command.join(" "))];
                 note(&mut self.commands, started, what, &mut armed, &mut text);
             }
             Some(refused) if plan.has_command => {
@@ -306,7 +307,8 @@ fn unavailable(events: &[Event], why: &str) -> Vec<String> {
 /// The output of a command in the form that all captures have, so that it is stored, listed, shown and dropped like them.
 fn command_output(argv: &[String], why: &str, host: &HostInfo, began: Stamp, outcome: &Outcome) -> Captured {
     let (words, is_fine) = outcome.end.words();
-    let text = String::from_utf8_lossy(&outcome.output);
+    // As a whole: a private key has many lines.
+    let text = withheld::text(&String::from_utf8_lossy(&outcome.output));
     let mut rows: Vec<Vec<Cell>> = text.lines().take(LINES_MAX).map(|line| vec![Cell::text(line)]).collect();
     let left_out = text.lines().count().saturating_sub(rows.len()) as u64;
     rows.shrink_to_fit();
@@ -315,7 +317,7 @@ fn command_output(argv: &[String], why: &str, host: &HostInfo, began: Stamp, out
         notes.push(format!("it printed more than the {} bytes that are kept", outcome.output.len()));
     }
     let column = CaptureColumn { name: "line".into(), unit: "".into(), help: "as it was printed".into() };
-    Captured {
+    let mut captured = Captured {
         schema: SCHEMA.to_owned(),
         kind: "command".to_owned(),
         why: why.to_owned(),
@@ -336,7 +338,9 @@ fn command_output(argv: &[String], why: &str, host: &HostInfo, began: Stamp, out
         notes,
         tables: vec![CaptureTable { name: "output".to_owned(), columns: vec![column], rows, left_out }],
         ..Captured::default()
-    }
+    };
+    withheld::in_capture(&mut captured);
+    captured
 }
 
 #[cfg(test)]
@@ -391,6 +395,27 @@ mod tests {
         let kind = EventKind::Unavailable { source: "capture of oncpu".into(), why: "no".into() };
         let events = [event(now, kind), Captured::default().event(None)];
         assert_eq!(unavailable(&events, "rule x"), ["capture of oncpu, wanted by rule x: no"]);
+    }
+
+    #[test]
+    fn what_a_command_prints_is_stored_without_secrets() {
+        let key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7\n-----END PRIVATE KEY-----\n";
+        let printed =
+            format!("root 1 mysqld --password=hunter2-hunter2\nuser 2 sshpass -p hunter3 ssh x\n{key}last\n");
+        let outcome =
+            Outcome { seconds: 1.0, output: printed.into_bytes(), is_cut: false, end: End::Stopped };
+        let argv = ["/usr/bin/mysqladmin", "--password=hunter4-hunter4", "status"].map(str::to_owned);
+        let now = Stamp { real: 5, mono: 5, boot: 5 };
+        let captured = command_output(&argv, "rule x", &HostInfo::default(), now, &outcome);
+        let stored = serde_json::to_string(&captured).unwrap();
+        for secret in ["hunter2", "hunter3", "hunter4", "MIIEv"] {
+            assert!(!stored.contains(secret), "{secret} is in {stored}");
+        }
+        let rows = &captured.tables[0].rows;
+        assert_eq!(rows.len(), 6, "lines stay lines");
+        assert_eq!(rows[0], [Cell::text("root 1 mysqld --password=<withheld:password>")]);
+        assert_eq!(rows[5], [Cell::text("last")]);
+        assert!(!format!("{:?}", captured.event(None)).contains("hunter"));
     }
 
     /// What a recorder says and starts in so many seconds of frames in which its rules hold.

@@ -8,7 +8,7 @@ use mitra_model::Captured;
 use mitra_model::capture::{CaptureColumn, CaptureHistogram, CaptureTable, Cell, Profile};
 
 use crate::render::page::Page;
-use crate::render::style::{Ink, Style, clean};
+use crate::render::style::{Ink, Style, clean, deceives};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 
@@ -203,7 +203,7 @@ pub fn folded(profile: &Profile) -> String {
 
 /// A semicolon would begin another frame, and a line break another stack.
 fn frame_text(frame: &str) -> String {
-    frame.chars().map(|c| if c == ';' || c.is_control() { ':' } else { c }).collect()
+    frame.chars().map(|c| if c == ';' || deceives(c) { ':' } else { c }).collect()
 }
 
 #[cfg(test)]

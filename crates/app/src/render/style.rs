@@ -183,12 +183,25 @@ pub fn rfc3339(ns: i64) -> String {
         .map_or_else(|_| "?".to_owned(), |t| t.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string())
 }
 
+/// Whether a character makes others look like something else than they are, or is not seen at all: controls of the terminal, of the
+/// direction of writing, and what Unicode calls ignorable by default (`Default_Ignorable_Code_Point` of version 16), which is
+/// where whole texts are hidden.
+#[must_use]
+pub fn deceives(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// Names of processes, files and groups come from whoever made them and may hold anything, escape sequences for
-/// the terminal included: each control character is shown as `?`.
+/// the terminal included: each character that [`deceives`] is shown as `?`.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.chars().any(char::is_control) {
-        Cow::Owned(text.chars().map(|c| if c.is_control() { '?' } else { c }).collect())
+    if text.chars().any(deceives) {
+        Cow::Owned(text.chars().map(|c| if deceives(c) { '?' } else { c }).collect())
     } else {
         Cow::Borrowed(text)
     }
@@ -197,7 +210,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 /// The same for what has lines and tabs of its own: messages.
 #[must_use]
 pub fn clean_lines(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
+    text.chars().map(|c| if deceives(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
 }
 
 /// Breaks a text into lines of at most `width` columns. A word that is longer stays whole.
@@ -241,6 +254,23 @@ mod tests {
         assert_eq!(clean("evil\x1b[2J\n"), "evil?[2J?");
         assert_eq!(clean("bash"), "bash");
         assert_eq!(clean_lines("a\x1b]0;b\x07\n\t^\u{9b}"), "a?]0;b?\n\t^?");
+    }
+
+    #[test]
+    fn no_text_looks_like_another_one() {
+        // The example of the Trojan Source paper, a name with nothing in it, and a tag that nobody sees.
+        assert_eq!(clean("\u{202e}\u{2066}// only admins\u{2069} \u{2066}"), "??// only admins? ?");
+        assert_eq!(clean("ro\u{200b}ot\u{feff}\u{e0041}"), "ro?ot??");
+        for c in [
+            '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{2069}', '\u{2028}', '\u{ad}', '\u{3164}',
+            '\u{fe0f}',
+        ] {
+            assert_eq!(clean(&format!("a{c}b")), "a?b", "{c:?}");
+        }
+        for text in ["Straßenbahnhaltestelle", "日本語", "עברית", "عربى", "e\u{301}", "→ 12 µs ½"]
+        {
+            assert_eq!(clean(text), text);
+        }
     }
 
     #[test]

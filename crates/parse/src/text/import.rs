@@ -2,6 +2,7 @@
 //! that its file gives it and the line that it stands on.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::{self, Write};
 
 use mitra_model::report::FileRead;
 use mitra_model::time::SECOND;
@@ -14,6 +15,8 @@ use super::context::Context;
 pub const VALUES_MAX: usize = 32 * 1024 * 1024;
 /// Events that are kept.
 pub const EVENTS_MAX: usize = 200_000;
+/// Bytes of all names and texts together: a line may have a name of its whole length.
+const TEXTS_BYTES_MAX: usize = 128 << 20;
 /// Notes that are kept of one file.
 const NOTES_MAX: usize = 20;
 /// One day.
@@ -124,6 +127,7 @@ pub struct Import {
     last_track: usize,
     spare: Vec<f64>,
     values: usize,
+    texts_bytes: usize,
     dropped: u64,
     default_date: Option<i64>,
 }
@@ -151,6 +155,7 @@ impl Import {
             last_track: 0,
             spare: Vec::new(),
             values: 0,
+            texts_bytes: 0,
             dropped: 0,
             default_date,
         }
@@ -281,7 +286,7 @@ impl Import {
     /// unavailable. A row that the thing already has at that time is written over.
     pub fn row(&mut self, group: GroupId, row: &[u8], when: When, line: u32) -> &mut [f64] {
         let width = self.groups[group.0].columns.len();
-        if self.values + width > VALUES_MAX {
+        if self.values + width > VALUES_MAX || self.texts_bytes > TEXTS_BYTES_MAX {
             self.dropped += 1;
             self.spare.clear();
             self.spare.resize(width, f64::NAN);
@@ -323,10 +328,16 @@ impl Import {
     /// A text of a thing with the line that it stands on, such as a setting of several numbers.
     pub fn text_at(&mut self, metric: &str, row: &str, when: When, line: u32, text: &str) {
         let Some(metric) = lookup(metric) else { return };
+        if self.texts_bytes > TEXTS_BYTES_MAX {
+            self.dropped += 1;
+            return;
+        }
         let t = self.moment(when);
         let place = Place { file: self.file(), line };
+        self.texts_bytes += row.len();
         let changes = self.texts.entry((metric.name, row.to_owned())).or_default();
         if changes.last().is_none_or(|last| last.text != text) {
+            self.texts_bytes += text.len();
             changes.push(TextAt { t, text: text.to_owned(), place });
         }
     }
@@ -345,10 +356,14 @@ impl Import {
 
     /// Something that happened.
     pub fn event(&mut self, when: When, line: u32, kind: EventKind) {
-        if self.events.len() >= EVENTS_MAX {
+        if self.events.len() >= EVENTS_MAX || self.texts_bytes > TEXTS_BYTES_MAX {
             self.dropped += 1;
             return;
         }
+        let mut length = Length(0);
+        // It counts and cannot fail.
+        _ = write!(length, "{kind:?}");
+        self.texts_bytes += length.0;
         let real = self.moment(when);
         let place = Some(Place { file: self.file(), line });
         self.events.push(Event { real, mono: None, place, kind });
@@ -409,6 +424,8 @@ impl Import {
         let key: (usize, Box<[u8]>) = (group, row.into());
         let found = self.index.get(&key).copied();
         let i = found.unwrap_or_else(|| {
+            // Here and in the index.
+            self.texts_bytes += 2 * row.len();
             self.tracks.push(Track {
                 group,
                 row: row.into(),
@@ -437,8 +454,45 @@ impl Import {
     }
 }
 
+/// How long something would be in words, which none are made for.
+struct Length(usize);
+
+impl Write for Length {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 += text.len();
+        Ok(())
+    }
+}
+
 /// Whether rows of the entity are named by what they are; tasks are named by their id.
 #[must_use]
 pub fn is_named(entity: Entity) -> bool {
     !matches!(entity, Entity::System | Entity::Task | Entity::Exited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_length_have_a_bound_together() {
+        let long = "x".repeat(1 << 20);
+        let times = 2 * (TEXTS_BYTES_MAX >> 20);
+        let mut import = Import::default();
+        import.begin_file("events");
+        for _ in 0..times {
+            let kind = EventKind::Unavailable { source: String::new(), why: long.clone() };
+            import.event(When::Fact, 1, kind);
+        }
+        assert!(import.events.len() <= times / 2 + 1 && import.dropped as usize >= times / 2 - 1);
+        let mut import = Import::default();
+        import.begin_file("rows");
+        for n in 0..times {
+            let name = format!("{n}{long}");
+            import.value("disk.read_bytes", &name, Form::Level, When::Fact, 1, 1.0);
+            import.text("task.comm", &name, When::Fact, "x");
+        }
+        assert!(import.tracks.len() + import.texts.len() <= times / 2 + 2);
+        assert!(import.take_files()[0].notes[0].contains("more than fit into memory"));
+    }
 }

@@ -22,7 +22,7 @@ use super::seal::seal;
 use super::store::{Skipped, Store};
 use super::table::{Row, State};
 use super::words::Words;
-use crate::backend::{Batch, Sink};
+use crate::backend::{Batch, Deleted, Sink};
 use crate::day::Day;
 use crate::document::{Document, Flag, Kind};
 use crate::error::{At, Error};
@@ -34,6 +34,8 @@ const SEAL_BYTES: u64 = 16 << 20;
 const SEAL_DAY_BYTES: u64 = 64 << 10;
 /// After a failure to seal the next attempt waits.
 const SEAL_PAUSE: Duration = Duration::from_secs(60);
+/// Days before today that have to be there before anything is deleted, of twice as many; fewer where fewer are kept.
+const DAYS_WANTED: usize = 3;
 /// What could not be done and was not asked for, in one line each.
 const NOTES_MAX: usize = 100;
 
@@ -328,17 +330,42 @@ impl Sink for Writer {
         Ok(names)
     }
 
-    fn delete_before(&mut self, day: Day) -> Result<(), Error> {
+    fn delete_before(&mut self, day: Day, today: Day, most: usize) -> Result<Deleted, Error> {
         self.ready()?;
         let table = &self.store.table;
-        let hosts = 0..table.hosts.len() as u32;
-        let older =
-            |host| table.cover(host).and_then(|cover| cover.days.first()).is_some_and(|first| *first < day);
-        if day <= table.kept_from || !hosts.into_iter().any(older) {
-            return Ok(());
+        let covers = (0..table.hosts.len() as u32).filter_map(|host| table.cover(host));
+        let days: BTreeSet<Day> = covers.flat_map(|cover| cover.days.iter().copied()).collect();
+        let old = days.range(..day).count();
+        if day <= table.kept_from || old == 0 {
+            return Ok(Deleted::All);
         }
-        self.seal_from(day)
+        let keep = usize::try_from(today.0.saturating_sub(day.0)).unwrap_or(0);
+        let doubt = doubt(&days, keep, today);
+        // Beyond as many as are to be kept, the oldest go whatever the clock says: the disk has a bound.
+        let surplus = days.len().saturating_sub(keep.saturating_add(1));
+        let may = if doubt.is_some() { surplus } else { usize::MAX }.min(most).min(old);
+        if may > 0 {
+            let from = days.iter().nth(may).map_or(day, |first| day.min(*first));
+            self.seal_from(from)?;
+        }
+        Ok(match doubt {
+            _ if may == old => Deleted::All,
+            Some(why) if may < most => Deleted::Doubted(why),
+            _ => Deleted::Some,
+        })
     }
+}
+
+/// Why it may not be the day that the clock says: then the days before it are not there.
+fn doubt(days: &BTreeSet<Day>, keep: usize, today: Day) -> Option<String> {
+    let wanted = keep.clamp(1, DAYS_WANTED);
+    let since = Day(today.0.saturating_sub(2 * wanted as i32 + 1));
+    let there = days.range(since..today).count();
+    (there < wanted).then(|| {
+        let last = days.range(..today).next_back();
+        let last = last.map_or_else(|| "none".to_owned(), |day| format!("the last is {day}"));
+        format!("of the days from {since} to {today} there are {there}, {last}")
+    })
 }
 
 fn next_number(listed: &[(Role, u64)]) -> u64 {

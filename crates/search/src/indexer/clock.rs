@@ -33,6 +33,18 @@ impl Clock {
         }
     }
 
+    /// Nanoseconds since the machine was started, which nobody sets.
+    #[must_use]
+    pub fn boot_ns(&self) -> i64 {
+        match self {
+            Self::Real => {
+                let t = clock_gettime(ClockId::Boottime);
+                t.tv_sec.saturating_mul(SECOND_NS).saturating_add(t.tv_nsec)
+            }
+            Self::Fake(fake) => fake.boot.load(Ordering::Relaxed),
+        }
+    }
+
     /// Waits for so long, or until something can be read from `fd`, or a signal arrives.
     pub fn wait(&self, ns: i64, fd: Option<BorrowedFd<'_>>) {
         let ns = ns.max(0);
@@ -51,23 +63,32 @@ impl Clock {
 
 /// A clock for tests. Clones share the same time.
 #[derive(Debug, Clone)]
-pub struct FakeClock(Arc<AtomicI64>);
+pub struct FakeClock {
+    now: Arc<AtomicI64>,
+    boot: Arc<AtomicI64>,
+}
 
 impl FakeClock {
     /// A clock that shows this time, in nanoseconds since 1970.
     #[must_use]
     pub fn new(now_ns: i64) -> Self {
-        Self(Arc::new(AtomicI64::new(now_ns)))
+        Self { now: Arc::new(AtomicI64::new(now_ns)), boot: Arc::default() }
     }
 
     /// What it shows.
     #[must_use]
     pub fn now_ns(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
+        self.now.load(Ordering::Relaxed)
     }
 
-    /// Time passes, or is set back.
+    /// Time passes.
     pub fn advance(&self, ns: i64) {
-        self.0.fetch_add(ns, Ordering::Relaxed);
+        self.now.fetch_add(ns, Ordering::Relaxed);
+        self.boot.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// Somebody sets it forward, or back.
+    pub fn set(&self, ns: i64) {
+        self.now.fetch_add(ns, Ordering::Relaxed);
     }
 }

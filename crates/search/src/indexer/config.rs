@@ -104,6 +104,8 @@ pub struct OpenSearchConfig {
     pub api_key_file: Option<PathBuf>,
     /// The certificates that are trusted, in place of the system's.
     pub ca_file: Option<PathBuf>,
+    /// Whether a password or a key may go to another machine without TLS.
+    pub insecure: bool,
 }
 
 /// Changes to what is withheld.
@@ -248,6 +250,7 @@ opensearch:
   user: mitra
   password_file: /etc/mitra/password
   ca_file: /etc/mitra/ca.pem
+  insecure: true
 secrets:
   deny: [/srv/app/**]
   allow:
@@ -260,7 +263,7 @@ secrets:
         assert_eq!((c.retention_days, c.log.level), (Some(90), Level::Warning));
         let cluster = c.opensearch.unwrap();
         assert_eq!(cluster.nodes, ["https://a:9200", "http://b:9200"]);
-        assert_eq!(cluster.user.as_deref(), Some("mitra"));
+        assert_eq!((cluster.user.as_deref(), cluster.insecure), (Some("mitra"), true));
         assert_eq!(c.secrets, SecretsConfig { deny: vec!["/srv/app/**".to_owned()], allow: vec![] });
     }
 
@@ -288,6 +291,7 @@ secrets:
             ("- a", "x.yaml:1:1: wanted names with values, found a list"),
             ("collectors: [no-such-thing]", "x.yaml:1:14: there is no collector 'no-such-thing'"),
             ("a: 1\na: 2", "x.yaml:2:1: 'a' stands here a second time"),
+            ("opensearch: {nodes: [a], insecure: 1}", "x.yaml:1:37: wanted true or false"),
             ("es_port: 9200", "x.yaml:1:10: es_port without es_host"),
             ("opensearch:\n  user: x", "x.yaml:2:3: wanted nodes, or es_host"),
         ] {

@@ -404,22 +404,6 @@ impl Indexer {
         gone.into_iter().collect()
     }
 
-    /// Deletes what is older than it is to be kept, once a day.
-    fn retain(&mut self, today: Day) {
-        let Some(days) = self.config.retention_days else { return };
-        if self.retained == Some(today) {
-            return;
-        }
-        let first = Day(today.0.saturating_sub(i32::try_from(days).unwrap_or(i32::MAX)));
-        match self.sink.delete_before(first) {
-            Ok(()) => {
-                self.retained = Some(today);
-                self.log.debug(&format!("nothing from before {first} is kept"));
-            }
-            Err(error) => self.log.error(&format!("days before {first} could not be deleted: {error}")),
-        }
-    }
-
     /// The log: each error and each withheld file when it is new, and what changed.
     fn tell(&mut self, report: &PassReport, is_all: bool) {
         let refused =

@@ -47,6 +47,11 @@ impl Credentials {
         Ok(Self(header))
     }
 
+    /// Whether nothing is sent that has to stay secret.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// What is sent.
     pub fn header(&self) -> Option<&str> {
         self.0.as_deref()

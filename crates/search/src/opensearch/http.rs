@@ -88,6 +88,11 @@ impl Client {
         Ok(Self { agent: Agent::new_with_config(config), credentials: Credentials::read(settings)? })
     }
 
+    /// Whether a password or a key goes along with each request.
+    pub fn has_credentials(&self) -> bool {
+        !self.credentials.is_none()
+    }
+
     /// Sends a request to the node at `base` and reads the answer.
     pub fn send(&self, base: &str, request: Request<'_>) -> Result<Reply, Failure> {
         let mut http = HttpRequest::builder().method(request.method).uri(format!("{base}{}", request.path));

@@ -1,5 +1,6 @@
 //! The nodes of a cluster, in turns. One that fails rests, twice as long each time; the request goes to the next.
 
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -59,6 +60,14 @@ impl Nodes {
             list.push(Node { base: base(node)?, rest: Mutex::default() });
         }
         let client = Client::new(settings)?;
+        let in_clear = list.iter().find(|node| !is_private(&node.base));
+        if let Some(node) = in_clear.filter(|_| client.has_credentials() && !settings.insecure) {
+            return Err(Error::Cannot(format!(
+                "{}: the password or the key would go over the network in clear; wanted https://, or the key 'insecure: true' \
+                 of opensearch in the configuration (--insecure)",
+                node.base
+            )));
+        }
         // Where a fleet begins is left to chance, so that its first node does not get everything.
         let next =
             AtomicUsize::new(retry::full_jitter(Duration::from_nanos(1 << 20)).subsec_nanos() as usize);
@@ -189,6 +198,19 @@ fn base(node: &str) -> Result<String, Error> {
     Ok(node.trim_end_matches('/').to_owned())
 }
 
+/// Whether nobody on the way can read what is sent: it is encrypted, or there is no way.
+fn is_private(base: &str) -> bool {
+    let Some(rest) = base.strip_prefix("http://") else { return true };
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    // A name that only looks like one of these, or like a number, is somebody's.
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +245,53 @@ mod tests {
             assert!(!error.contains("sesame"), "{error}");
         }
         assert!(Nodes::new(&settings(&[])).is_err());
+    }
+
+    #[test]
+    fn a_password_goes_to_another_machine_only_encrypted() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("key");
+        std::fs::write(&file, "sesame").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let by_key = |node: &str| Settings { api_key_file: Some(file.clone()), ..settings(&[node]) };
+        let by_password = |node: &str| Settings {
+            user: Some("mitra".into()),
+            password_file: Some(file.clone()),
+            ..settings(&[node])
+        };
+        for far in [
+            "http://es:9200",
+            "http://10.0.0.1",
+            "http://localhost.example.org:9200",
+            "http://127.0.0.1.example.org",
+            "http://127.1",
+            "http://0.0.0.0:9200",
+            "http://[::]:9200",
+            "http://[fe80::1]/es",
+        ] {
+            for settings in [by_key(far), by_password(far)] {
+                let Err(error) = Nodes::new(&settings) else { panic!("{far}") };
+                let error = error.to_string();
+                assert!(error.contains("insecure: true") && error.contains(far), "{error}");
+                assert!(!error.contains("sesame"), "{error}");
+                assert!(Nodes::new(&Settings { insecure: true, ..settings }).is_ok(), "{far}");
+            }
+            assert!(Nodes::new(&settings(&[far])).is_ok(), "nothing secret goes to {far}");
+        }
+        for near in [
+            "http://localhost:9200/",
+            "http://LOCALHOST",
+            "http://127.0.0.1:9200",
+            "http://127.9.9.9/es",
+            "http://[::1]:9200",
+        ] {
+            assert!(Nodes::new(&by_key(near)).is_ok(), "{near}");
+        }
+        // One that is far is enough.
+        let mixed = Settings { nodes: vec!["http://[::1]:1".into(), "http://es:9200".into()], ..by_key("") };
+        assert!(Nodes::new(&mixed).is_err());
+        assert!(is_private("https://es:9200"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! because a batch counts as taken when the cluster said so of every document, or when it is on the disk. Batches of one host
 //! are delivered in the order in which they were taken.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -15,7 +15,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustix::fs::OFlags;
 use serde_json::json;
 
-use crate::backend::{Batch, Sink};
+use crate::backend::{Batch, Deleted, Sink};
 use crate::day::Day;
 use crate::document::Document;
 use crate::error::{At, Error};
@@ -25,7 +25,7 @@ use super::bulk::{Pace, Report};
 use super::known::Known;
 use super::names::Held;
 use super::work::{Work, pack, unpack};
-use super::{Cluster, deliver, request, retry, search, template, wire};
+use super::{Cluster, deliver, request, retention, retry, search, template, wire};
 
 /// How long a batch waits for a cluster that takes no more before it goes into the spool.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -385,17 +385,37 @@ impl Sink for Writer {
         Ok(there.map(|(name, _)| name.clone()).collect())
     }
 
-    /// Deletes the indices of days before this one: those whose names say so, one by one by their names, and no others.
-    fn delete_before(&mut self, day: Day) -> Result<(), Error> {
+    /// Deletes the indices of days before this one: those whose names say so, one by one by their names, and no others. A cluster
+    /// belongs to many hosts, so it is not the clock of one of them by which it forgets.
+    fn delete_before(&mut self, day: Day, today: Day, most: usize) -> Result<Deleted, Error> {
+        let mut old: BTreeMap<Day, Vec<String>> = BTreeMap::new();
+        let mut is_written = false;
         for index in request::indices(&self.cluster)? {
-            let (Some(Held::Day(of)) | Some(Held::History(of))) = self.cluster.names.read(&index) else {
-                continue;
+            let (of, is_day) = match self.cluster.names.read(&index) {
+                Some(Held::Day(of)) => (of, true),
+                Some(Held::History(of)) => (of, false),
+                None => continue,
             };
             if of < day {
-                deliver::delete(&self.cluster, &index)?;
-                self.say(format!("{index} is older than is kept and was deleted"));
+                old.entry(of).or_default().push(index);
+            } else {
+                is_written |= is_day && of <= today;
             }
         }
-        Ok(())
+        if old.is_empty() {
+            return Ok(Deleted::All);
+        }
+        if !is_written {
+            return Ok(Deleted::Doubted("it has nothing of the days that are to be kept".to_owned()));
+        }
+        if let Some(why) = retention::doubt(&self.cluster, self.taken.keys(), today)? {
+            return Ok(Deleted::Doubted(why));
+        }
+        let is_all = old.len() <= most;
+        for index in old.into_values().take(most).flatten() {
+            deliver::delete(&self.cluster, &index)?;
+            self.say(format!("{index} is older than is kept and was deleted"));
+        }
+        Ok(if is_all { Deleted::All } else { Deleted::Some })
     }
 }

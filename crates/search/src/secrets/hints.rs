@@ -95,6 +95,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     "createuser",
     "usmuser",
     "stats auth",
+    "rename-command",
     "sqlconnectinfo",
     "tacacs-server",
     "radius-server",

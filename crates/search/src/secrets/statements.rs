@@ -155,6 +155,9 @@ fn statement(line: &Line, words: &[Word], spans: &mut Vec<Span>) {
         pair(words.get(2), b':', first, spans);
     } else if first.is(b"user") && !line.comment {
         redis_user(words, first, spans);
+    } else if first.is(b"rename-command") && !line.comment {
+        // Who does not know the new name cannot give the command: redis has no other use for it.
+        take(2, Reason::Secret);
     } else if first.is(b"enable") && words.get(1).is_some_and(|w| w.is(b"secret") || w.is(b"password")) {
         take(words.len() - 1, Reason::Password);
     } else if first.is(b"tacacs-server") || first.is(b"radius-server") {

@@ -250,7 +250,7 @@ fn days_that_are_not_kept_go_with_what_only_they_need() {
         writer.put(&Batch { host, at_ns, documents: &documents, gone: &gone }).unwrap();
     }
     let mut before = Store::open(dir.path()).unwrap();
-    writer.delete_before(Day(2)).unwrap();
+    assert_eq!(writer.delete_before(Day(2), Day(3), 9).unwrap(), mitra_search::backend::Deleted::All);
     let store = Store::open(dir.path()).unwrap();
     let texts: Vec<_> = rows(&store).into_iter().filter_map(|r| r.4).collect();
     assert_eq!(texts, ["steady", "newer", "newest"]);

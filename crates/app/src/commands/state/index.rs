@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use mitra_search::backend::{Batch, Sink};
+use mitra_search::backend::{Batch, Deleted, Sink};
 use mitra_search::indexer::config::Level;
 use mitra_search::indexer::{Clock, Config, Indexer, PassReport};
 use mitra_search::opensearch::{Cluster, Writer as ClusterWriter};
@@ -18,7 +18,7 @@ use super::place::{self, Place};
 use crate::cli::{ArchiveArgs, IndexArgs};
 use crate::commands::{print as out, print_json};
 use crate::progress::Progress;
-use crate::render::style::Style;
+use crate::render::style::{Style, clean};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 use crate::signals::{self, Hangup, STOP};
@@ -61,7 +61,7 @@ pub fn run(args: &IndexArgs, style: &Style) -> Result<()> {
             go(args, config, Box::new(Shared(Arc::clone(&shared.0))), style)?;
             let mut sink = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
             sink.flush(PATIENCE).context("what the cluster has not taken waits on disk for the next time")?;
-            sink.messages().iter().for_each(|line| eprintln!("mitra: {line}"));
+            sink.messages().iter().for_each(|line| eprintln!("mitra: {}", clean(line)));
             // Who indexes by hand searches next.
             Ok(sink.cluster().refresh()?)
         }
@@ -116,8 +116,8 @@ impl Sink for Shared {
         self.with(|sink| sink.needs_all(host, at_ns))
     }
 
-    fn delete_before(&mut self, day: Day) -> Result<(), Error> {
-        self.with(|sink| sink.delete_before(day))
+    fn delete_before(&mut self, day: Day, today: Day, most: usize) -> Result<Deleted, Error> {
+        self.with(|sink| sink.delete_before(day, today, most))
     }
 
     fn messages(&mut self) -> Vec<String> {
@@ -157,8 +157,8 @@ impl Sink for Dry {
         Ok(BTreeSet::new())
     }
 
-    fn delete_before(&mut self, _day: Day) -> Result<(), Error> {
-        Ok(())
+    fn delete_before(&mut self, _day: Day, _today: Day, _most: usize) -> Result<Deleted, Error> {
+        Ok(Deleted::All)
     }
 }
 

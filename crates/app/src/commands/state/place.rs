@@ -59,6 +59,7 @@ fn settings(args: &IndexPlaceArgs) -> Settings {
     settings.password_file.clone_from(&args.password_file);
     settings.api_key_file.clone_from(&args.api_key_file);
     settings.ca_file.clone_from(&args.ca_file);
+    settings.insecure = args.insecure;
     settings
 }
 
@@ -70,6 +71,7 @@ fn of_config(cluster: &OpenSearchConfig, prefix: &str) -> Settings {
         password_file: cluster.password_file.clone(),
         api_key_file: cluster.api_key_file.clone(),
         ca_file: cluster.ca_file.clone(),
+        insecure: cluster.insecure,
         ..Settings::default()
     }
 }

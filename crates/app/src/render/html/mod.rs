@@ -14,7 +14,7 @@ use mitra_model::{Era, SeriesSet};
 
 use crate::render::changed;
 use crate::render::sources;
-use crate::render::style::Style;
+use crate::render::style::{Style, deceives};
 use crate::render::text::{self, Title};
 use sections::{advice, command, evidence, files, ledger, list, paragraphs, remedies, unknown};
 
@@ -73,11 +73,11 @@ pub fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// Text as HTML shows it, in an element and in a quoted attribute; control characters are shown as `\u{fffd}`.
+/// Text as HTML shows it, in an element and in a quoted attribute; what deceives is shown as `\u{fffd}`.
 #[must_use]
 pub fn escape(text: &str) -> Cow<'_, str> {
     let special =
-        |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'') || (c.is_control() && !matches!(c, '\n' | '\t'));
+        |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'') || (deceives(c) && !matches!(c, '\n' | '\t'));
     if !text.contains(special) {
         return Cow::Borrowed(text);
     }

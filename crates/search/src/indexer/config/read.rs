@@ -24,7 +24,7 @@ const INDEXER: &[&str] = &[
     "secrets",
     "host",
 ];
-const OPENSEARCH: &[&str] = &["nodes", "user", "password_file", "api_key_file", "ca_file"];
+const OPENSEARCH: &[&str] = &["nodes", "user", "password_file", "api_key_file", "ca_file", "insecure"];
 const SECRETS: &[&str] = &["deny", "allow"];
 /// A host's name is no longer.
 const HOST_BYTES_MAX: usize = 255;
@@ -143,6 +143,7 @@ fn opensearch(cluster: &mut OpenSearchConfig, later: &mut Later, node: &Node) ->
             "password_file" => cluster.password_file = Some(path(node)?),
             "api_key_file" => cluster.api_key_file = Some(path(node)?),
             "ca_file" => cluster.ca_file = Some(path(node)?),
+            "insecure" => cluster.insecure = truth(node)?,
             _ => return Err(unknown(key, OPENSEARCH, "in opensearch")),
         }
     }
@@ -189,6 +190,10 @@ fn text(node: &Node) -> Result<&str, Mistake> {
         Value::Scalar(text) => Ok(text),
         other => Err(node.at.mistake(format!("wanted a single value, found {}", other.what()))),
     }
+}
+
+fn truth(node: &Node) -> Result<bool, Mistake> {
+    text(node)?.parse().map_err(|_| node.at.mistake("wanted true or false"))
 }
 
 fn path(node: &Node) -> Result<PathBuf, Mistake> {

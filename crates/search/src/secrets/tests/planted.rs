@@ -185,6 +185,11 @@ pub(super) const DATABASES: &[Planted] = &[
         "/etc/redis/redis.conf",
         "bind 127.0.0.1\nport 6379\nrequirepass §W\nmaxmemory 1gb\n",
     ),
+    file(
+        "redis renamed command",
+        "/etc/redis/redis.conf",
+        "port 6379\nrename-command FLUSHALL \"\"\nrename-command CONFIG §W\nhz 10\n",
+    ),
     file("redis acl", "/etc/redis/users.acl", "user default off\nuser me on >§W ~* +@all\n"),
     file("mongod keyfile", "/etc/mongodb/keyfile", "§B\n"),
     file(

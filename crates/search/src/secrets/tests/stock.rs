@@ -37,7 +37,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ),
     (
         "redis.conf",
-        "bind 127.0.0.1 -::1\nprotected-mode yes\nport 6379\ntimeout 0\ntcp-keepalive 300\n# IMPORTANT NOTE: starting with Redis 6 \"requirepass\" is just a compatibility\n# layer on top of the new ACL system. The option effect will be just setting\n# the password for the default user.\n# masterauth <master-password>\n# masteruser <username>\nmaxmemory-policy noeviction\nlazyfree-lazy-user-del no\nappendonly no\naclfile /etc/redis/users.acl\n# tls-key-file redis.key\n# tls-key-file-pass secret\nhz 10\n",
+        "bind 127.0.0.1 -::1\nprotected-mode yes\nport 6379\ntimeout 0\ntcp-keepalive 300\n# IMPORTANT NOTE: starting with Redis 6 \"requirepass\" is just a compatibility\n# layer on top of the new ACL system. The option effect will be just setting\n# the password for the default user.\n# masterauth <master-password>\n# masteruser <username>\nmaxmemory-policy noeviction\nlazyfree-lazy-user-del no\nappendonly no\naclfile /etc/redis/users.acl\n# tls-key-file redis.key\n# tls-key-file-pass secret\n# rename-command CONFIG b840fc02d524045429941cc15f59e41cb7be6c52\nrename-command DEBUG \"\"\nhz 10\n",
     ),
     (
         "postgresql.conf",

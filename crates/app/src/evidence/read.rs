@@ -1,0 +1,223 @@
+//! Reads what was opened, within bounds: how much of a file, of what it is when it is unpacked, and of all files together.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use flate2::read::MultiGzDecoder;
+use mitra_parse::text;
+use rustix::fs::{SeekFrom, seek};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::find::Handle;
+
+/// What is read of one file, packed or not.
+const FILE_MAX: u64 = 16 << 30;
+/// What is read of all files together.
+const ALL_MAX: u64 = 64 << 30;
+/// What is read of a file of the kernel, which says that it is empty.
+const UNSIZED_MAX: u64 = 64 << 20;
+/// Text that tools print becomes a tenth of its size, the most monotonous one a hundredth; gzip can do a thousandth, of nothing.
+const RATIO_MAX: u64 = 300;
+/// Up to here the ratio says nothing.
+const RATIO_FROM: u64 = 256 << 20;
+/// Seconds of the processor that reading all files may take; that is hours of any log.
+const SECONDS_MAX: i64 = 1800;
+/// What is read of a file before it is decided what it is.
+const HEAD_BYTES: usize = 4096;
+
+/// What a file is by its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Lines.
+    Text,
+    /// Lines that were packed.
+    Gzip,
+    /// What sadc writes.
+    Sysstat,
+    /// Packed by something else.
+    Packed(&'static str),
+    /// Something else.
+    Binary,
+    /// Nothing.
+    Empty,
+}
+
+impl Kind {
+    /// Why it is not read.
+    pub fn why_not(self) -> String {
+        match self {
+            Kind::Empty => "empty".to_owned(),
+            Kind::Packed(by) => format!("packed by {by}: not read; unpack it"),
+            _ => "binary: not read".to_owned(),
+        }
+    }
+}
+
+/// How others begin that pack one file.
+const PACKED: &[(&[u8], &str)] =
+    &[(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
+
+/// Looks at the first bytes.
+pub fn kind(handle: &Handle) -> io::Result<Kind> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    Bytes { file: handle.file()?, at: 0, end: HEAD_BYTES as u64 }.read_to_end(&mut head)?;
+    let packed = PACKED.iter().find(|(start, _)| head.starts_with(start));
+    Ok(if head.is_empty() {
+        Kind::Empty
+    } else if head.starts_with(&[0x1f, 0x8b]) {
+        Kind::Gzip
+    } else if text::sysstat::is_binary_sa(&head).is_some() {
+        Kind::Sysstat
+    } else if let Some((_, by)) = packed.filter(|_| std::str::from_utf8(&head).is_err()) {
+        Kind::Packed(by)
+    } else if head.contains(&0) {
+        Kind::Binary
+    } else {
+        Kind::Text
+    })
+}
+
+/// The text of a file from its beginning; nothing where it is not text.
+pub fn text(kind: Kind, handle: &Handle) -> io::Result<Option<Box<dyn Read>>> {
+    Ok(match kind {
+        Kind::Text => Some(bytes(handle)?),
+        Kind::Gzip => {
+            let packed = Packed { inner: bytes(handle)?, taken: 0, until: cpu_seconds() + SECONDS_MAX };
+            Some(Box::new(Unpacked { inner: MultiGzDecoder::new(packed), made: 0 }))
+        }
+        Kind::Sysstat | Kind::Packed(_) | Kind::Binary | Kind::Empty => None,
+    })
+}
+
+/// The bytes of a file as it was when it was opened; what is missing of that is said by an error at the end.
+fn bytes(handle: &Handle) -> io::Result<Box<dyn Read>> {
+    let file = handle.file()?;
+    let hole = seek(&file, SeekFrom::Hole(0)).ok().filter(|hole| *hole < handle.size);
+    let (end, why) = match hole {
+        _ if handle.size == 0 => (UNSIZED_MAX, "more than 64 MiB"),
+        Some(hole) if hole < FILE_MAX => (hole, "a hole, where nothing was ever written"),
+        _ if handle.size > FILE_MAX => (FILE_MAX, "more than 16 GiB"),
+        _ => return Ok(Box::new(Bytes { file, at: 0, end: handle.size })),
+    };
+    Ok(Box::new(Cut { inner: Bytes { file, at: 0, end: u64::MAX }, left: end, why }))
+}
+
+/// Reads by offsets, so that whoever shares the descriptor begins at the beginning.
+pub struct Bytes {
+    pub file: Arc<File>,
+    pub at: u64,
+    pub end: u64,
+}
+
+impl Read for Bytes {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX).min(out.len());
+        let length = self.file.read_at(out.get_mut(..most).unwrap_or_default(), self.at)?;
+        self.at = self.at.saturating_add(length as u64);
+        Ok(length)
+    }
+}
+
+/// Ends in an error where there is more than may be read.
+pub struct Cut<R> {
+    pub inner: R,
+    pub left: u64,
+    pub why: &'static str,
+}
+
+impl<R: Read> Read for Cut<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
+        if most > 0 {
+            let length = self.inner.read(out.get_mut(..most).unwrap_or_default())?;
+            self.left = self.left.saturating_sub(length as u64);
+            return Ok(length);
+        }
+        match self.inner.read(&mut [0])? {
+            0 => Ok(0),
+            _ => Err(io::Error::other(format!("{}: the rest was not read", self.why))),
+        }
+    }
+}
+
+/// What may be read of all files together.
+pub struct Left {
+    bytes: u64,
+    until: i64,
+}
+
+impl Left {
+    /// From now on.
+    pub fn all() -> Left {
+        Left { bytes: ALL_MAX, until: cpu_seconds() + SECONDS_MAX }
+    }
+}
+
+/// Counts what is read of all files.
+pub struct Counted<'a> {
+    pub inner: &'a mut dyn Read,
+    pub left: &'a mut Left,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if cpu_seconds() > self.left.until {
+            return Err(io::Error::other(
+                "all files together take longer than half an hour: the rest was not read",
+            ));
+        }
+        let why = "all files together have more than 64 GiB";
+        let mut cut = Cut { inner: &mut *self.inner, left: self.left.bytes, why };
+        let length = cut.read(out);
+        self.left.bytes = cut.left;
+        length
+    }
+}
+
+/// The packed side, which is where time passes in what unpacks to nothing.
+struct Packed {
+    inner: Box<dyn Read>,
+    taken: u64,
+    until: i64,
+}
+
+impl Read for Packed {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if cpu_seconds() > self.until {
+            return Err(io::Error::other("unpacking it takes too long: the rest was not read"));
+        }
+        let length = self.inner.read(out)?;
+        self.taken = self.taken.saturating_add(length as u64);
+        Ok(length)
+    }
+}
+
+/// The other side.
+struct Unpacked {
+    inner: MultiGzDecoder<Packed>,
+    made: u64,
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let taken = self.inner.get_ref().taken;
+        if self.made > RATIO_FROM && self.made / RATIO_MAX > taken {
+            return Err(io::Error::other(format!(
+                "it unpacks to more than {RATIO_MAX} times its size: the rest was not read"
+            )));
+        }
+        if self.made > FILE_MAX {
+            return Err(io::Error::other("more than 16 GiB unpacked: the rest was not read"));
+        }
+        let length = self.inner.read(out)?;
+        self.made = self.made.saturating_add(length as u64);
+        Ok(length)
+    }
+}
+
+/// Of this thread: a machine that is busy otherwise changes nothing.
+fn cpu_seconds() -> i64 {
+    clock_gettime(ClockId::ThreadCPUTime).tv_sec
+}
