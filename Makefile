@@ -4,6 +4,7 @@
 #                                  SEGMENT=600 also ten minutes of Mitra alone
 # SEED=7 OUT=/var/tmp/r make lab    a round of the laboratory; the same command goes on after Ctrl-C
 # TIME=60 TARGET=archive_reader make fuzz   one fuzz target for a minute
+# SEEDS=120 DAYS=30 CUTS=150 make endure   what the archive lives through; README=README.md writes the figures
 # DESTDIR=/tmp/x PREFIX=/usr make install
 
 SHELL := /bin/bash
@@ -24,6 +25,10 @@ SECONDS ?= 60
 SCENARIOS ?=
 SEGMENT ?= 0
 TIME ?= 600
+SEEDS ?= 120
+DAYS ?= 30
+CUTS ?= 150
+README ?=
 TARGET ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -79,6 +84,18 @@ lab-endure: build ## what the recorder itself has to live through, as root: no s
 	@tools/install-deps.sh lab
 	cargo build --release --locked -p mitra-lab
 	$(LAB) endure
+
+# The last line that names an executable is the test program.
+ARCHIVE_TEST = $$(cargo test --release --locked -p mitra-archive --test archive --no-run 2>&1 | tee /dev/stderr | \
+	sed -n 's/.*Executable.*(\(.*\))$$/\1/p' | tail -1)
+LOOM_TEST = $$(cargo test --release --locked --manifest-path crates/archive/loom/Cargo.toml --no-run 2>&1 | \
+	tee /dev/stderr | sed -n 's/.*Executable.*(\(.*\))$$/\1/p' | tail -1)
+
+.PHONY: endure
+endure: build ## the archive while calls and power fail, clocks lie and months go by, as root a quarter of an hour: SEEDS= DAYS= CUTS=
+	@tools/install-deps.sh endure
+	tools/endure/endure.py --mitra $(MITRA) --test "$(ARCHIVE_TEST)" --loom "$(LOOM_TEST)" \
+		--seeds $(SEEDS) --days $(DAYS) --cuts $(CUTS) $(README:%=--readme %)
 
 .PHONY: lab-score
 lab-score: build ## score stored results again, explained by what is built now: OUT=folder

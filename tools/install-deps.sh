@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|bench|observer|fuzz|miri|deny…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|endure|bench|observer|fuzz|miri|deny…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -76,6 +76,15 @@ need_lab() {
     need_command vmstat procps
     # Every distribution keeps the server's programs in a directory of its version.
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
+}
+
+# Real file systems whose power fails.
+need_endure() {
+    need_command python3 python3
+    need_command losetup mount
+    need_command mkfs.ext4 e2fsprogs
+    need_command mkfs.xfs xfsprogs
+    need_command mkfs.btrfs btrfs-progs
 }
 
 need_bench() {
@@ -158,18 +167,19 @@ need_deny() {
     command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|bench|observer|fuzz|miri|deny…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|endure|bench|observer|fuzz|miri|deny…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
     test) need_build && need_test ;;
     lab) need_build && need_lab ;;
+    endure) need_build && need_endure ;;
     bench) need_build && need_bench ;;
     observer) need_build && need_observer ;;
     fuzz) need_build ;;
     miri) need_build ;;
     deny) need_build ;;
-    *) die "unknown set '$set'; there are build, test, lab, bench, observer, fuzz, miri and deny" ;;
+    *) die "unknown set '$set'; there are build, test, lab, endure, bench, observer, fuzz, miri and deny" ;;
     esac
 done
 install_packages

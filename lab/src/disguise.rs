@@ -78,6 +78,7 @@ pub fn disguise(from: &Path, span: Span, to: &Path, renames: &Renames) -> anyhow
     writer.finish()?;
     // Whoever opens it for writing makes it anew.
     _ = fs::remove_file(to.join("lock"));
+    _ = fs::remove_file(to.join("state"));
     Ok(())
 }
 

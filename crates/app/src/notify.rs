@@ -6,11 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
+use crate::recorder::Health;
+
 /// The service manager, if there is one.
 pub struct Notify {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     last_ping: Instant,
+    /// What was said last of how it does.
+    status: String,
+    trouble: Option<String>,
 }
 
 impl Notify {
@@ -22,7 +27,13 @@ impl Notify {
             std::env::var("WATCHDOG_USEC").ok().and_then(|us| us.parse().ok()).map(Duration::from_micros);
         // The variable may be meant for a parent.
         let mine = std::env::var("WATCHDOG_PID").map_or(true, |pid| pid == std::process::id().to_string());
-        Notify { socket, watchdog: watchdog.filter(|_| mine), last_ping: Instant::now() }
+        Notify {
+            socket,
+            watchdog: watchdog.filter(|_| mine),
+            last_ping: Instant::now(),
+            status: String::new(),
+            trouble: None,
+        }
     }
 
     fn send(&self, message: &str) {
@@ -42,11 +53,30 @@ impl Notify {
             }
             _ => String::new(),
         };
-        self.send(&format!("READY=1\nSTATUS={status}{longer}"));
+        self.status = one_line(status);
+        self.send(&format!("READY=1\nSTATUS={}{longer}", self.status));
     }
 
-    /// A sample was taken.
-    pub fn alive(&mut self) {
+    /// How the recorder does after a sample.
+    ///
+    /// The watchdog is for a recorder that is broken: it hears nothing while no samples are taken, and the service manager
+    /// starts another one. A disk that takes nothing is no reason for that: another recorder would find the same disk, and
+    /// what waits in memory for it would be lost. It is said in the status instead, in `mitra status` and in the recording.
+    pub fn note(&mut self, health: &Health) {
+        let trouble = match health {
+            Health::Well => None,
+            Health::DiskBehind(why) | Health::Broken(why) => Some(one_line(why)),
+        };
+        if trouble != self.trouble {
+            match &trouble {
+                Some(trouble) => self.send(&format!("STATUS={trouble}")),
+                None => self.send(&format!("STATUS={}", self.status)),
+            }
+            self.trouble = trouble;
+        }
+        if matches!(health, Health::Broken(_)) {
+            return;
+        }
         if let Some(watchdog) = self.watchdog
             && self.last_ping.elapsed() >= watchdog / 4
         {
@@ -61,10 +91,49 @@ impl Notify {
     }
 }
 
+/// A line of the protocol ends where a line of the text does.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 fn connect(name: &OsStr) -> Option<(UnixDatagram, SocketAddr)> {
     let address = match name.as_bytes().strip_prefix(b"@") {
         Some(abstract_name) => SocketAddr::from_abstract_name(abstract_name),
         None => SocketAddr::from_pathname(name),
     };
     Some((UnixDatagram::unbound().ok()?, address.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorder_that_takes_no_samples_is_not_alive_and_one_whose_disk_is_full_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let manager = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let mut notify = Notify {
+            socket: connect(dir.path().join("notify").as_os_str()),
+            watchdog: Some(Duration::ZERO),
+            last_ping: Instant::now(),
+            status: "recording".into(),
+            trouble: None,
+        };
+        let mut said = |health: Health| {
+            notify.note(&health);
+            let (mut all, mut buffer) = (Vec::new(), [0; 256]);
+            while let Ok(n) = manager.recv(&mut buffer) {
+                all.push(String::from_utf8_lossy(&buffer[..n]).into_owned());
+            }
+            all
+        };
+        assert_eq!(said(Health::Well), ["WATCHDOG=1"]);
+        let full = || Health::DiskBehind("no space\nREADY=1".into());
+        assert_eq!(said(full()), ["STATUS=no space READY=1", "WATCHDOG=1"]);
+        assert_eq!(said(full()), ["WATCHDOG=1"]);
+        assert_eq!(said(Health::Broken("no sample".into())), ["STATUS=no sample"]);
+        assert!(said(Health::Broken("no sample".into())).is_empty());
+        assert_eq!(said(Health::Well), ["STATUS=recording", "WATCHDOG=1"]);
+    }
 }

@@ -6,12 +6,18 @@
 //! become events when the archive is read.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use mitra_model::capture::{CaptureRow, Ended, TOPS_MAX};
 use mitra_model::{Captured, Event, EventKind, Span};
+use rustix::fs::OFlags;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::error::Error;
 use crate::{dir, lock};
@@ -21,14 +27,17 @@ const ENDING: &str = ".json.zst";
 const UNFINISHED: &str = ".tmp";
 /// JSON of stacks packs ten to one at this level, and a better one takes longer than the capture is worth.
 const LEVEL: i32 = 6;
-/// No capture unpacks to more; a file that says so is damaged.
-const UNPACKED_MAX: u64 = 512 << 20;
+/// No capture unpacks to more; a file that does is damaged. The probes keep 16384 stacks of 127 frames at most, and a frame is
+/// the number of a name: 16 MiB of JSON where every stack is as deep as can be. Names and tables get as much again, twice.
+const UNPACKED_MAX: u64 = 64 << 20;
 /// Captures take this share of the archive at most.
 pub(crate) const SHARE: u64 = 8;
 /// What may be kept where nobody knows the limit of the archive: the share of its usual size.
 const BYTES_MAX: u64 = (2 << 30) / SHARE;
 /// Captures of the same kind in the same millisecond.
 const SAME_MAX: u32 = 100;
+/// No capture is older than this, whatever its clock said: 2020-01-01, before the first version.
+const EPOCH_REAL: i64 = 1_577_836_800_000_000_000;
 /// What was being written for so long is not finished any more.
 const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
 
@@ -65,7 +74,7 @@ pub fn store_capture(dir: &Path, captured: &Captured) -> Result<String, Error> {
                 dir::sync(&folder)?;
                 if !lock::is_held(dir) {
                     // A recorder may have been allowed more, and may be again: what it left stays as much as it is.
-                    trim(dir, before.max(BYTES_MAX), i64::MIN);
+                    trim(dir, before.max(BYTES_MAX), |_| (i64::MIN, 0));
                 }
                 return Ok(name);
             }
@@ -86,7 +95,7 @@ pub fn replace_capture(dir: &Path, name: &str, captured: &Captured) -> Result<()
     let folder = dir.join(FOLDER);
     let (temporary, path) = (temporary(&folder, name), folder.join(name));
     let packed = pack(captured, &folder)?;
-    let mut file = dir::create(&temporary).map_err(Error::io("create", &temporary))?;
+    let mut file = create(&temporary).map_err(Error::io("create", &temporary))?;
     let written = file.write_all(&packed).and_then(|()| file.sync_data());
     let renamed = written.and_then(|()| fs::rename(&temporary, &path));
     if renamed.is_err() {
@@ -107,7 +116,7 @@ fn temporary(folder: &Path, name: &str) -> PathBuf {
 
 /// Gives a file its name when it is complete. Whatever has the temporary name already is another's.
 fn write(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = dir::create(temporary)?;
+    let mut file = create(temporary)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_data());
     let linked = written.and_then(|()| fs::hard_link(temporary, path));
     _ = fs::remove_file(temporary);
@@ -147,8 +156,84 @@ pub fn read_capture(path: &Path) -> Result<Captured, Error> {
 
 pub(crate) fn unpack(packed: impl Read) -> io::Result<Captured> {
     let mut json = Vec::new();
-    zstd::stream::read::Decoder::new(packed)?.take(UNPACKED_MAX).read_to_end(&mut json)?;
+    zstd::stream::read::Decoder::new(packed)?.take(UNPACKED_MAX + 1).read_to_end(&mut json)?;
+    if json.len() as u64 > UNPACKED_MAX {
+        let what = format!("more than {UNPACKED_MAX} bytes, which no capture has");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
     Ok(serde_json::from_slice(&json)?)
+}
+
+/// What an event has of a capture. The rest, which is nearly all of it, goes by as it is unpacked.
+fn read_event(path: &Path, name: &str) -> Result<Event, Error> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let reader = zstd::stream::read::Decoder::new(file).map_err(Error::io("unpack", path))?;
+    event_of(reader.take(UNPACKED_MAX), name).map_err(|error| Error::io("read", path)(error.into()))
+}
+
+pub(crate) fn event_of(json: impl Read, name: &str) -> serde_json::Result<Event> {
+    let head: Head = serde_json::from_reader(BufReader::new(json))?;
+    let Head { kind, why, since_real, since_mono, seconds, events, lost, ended, cost_ns, tops } = head;
+    let captured = Captured {
+        kind,
+        why,
+        since_real,
+        since_mono,
+        seconds,
+        events,
+        lost,
+        ended,
+        cost_ns,
+        tops: tops.0,
+        ..Captured::default()
+    };
+    Ok(captured.event(Some(name.to_owned())))
+}
+
+/// The fields of [`Captured`] that an event is made of.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    kind: String,
+    why: String,
+    since_real: i64,
+    since_mono: i64,
+    seconds: f64,
+    events: u64,
+    lost: u64,
+    ended: Ended,
+    cost_ns: Option<u64>,
+    tops: Tops,
+}
+
+/// No more rows than an event has, however many the file lists.
+#[derive(Default)]
+struct Tops(Vec<CaptureRow>);
+
+impl<'de> Deserialize<'de> for Tops {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Few;
+        impl<'de> Visitor<'de> for Few {
+            type Value = Tops;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of rows")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<Tops, A::Error> {
+                let mut tops = Vec::new();
+                while tops.len() < TOPS_MAX {
+                    match rows.next_element()? {
+                        Some(row) => tops.push(row),
+                        None => return Ok(Tops(tops)),
+                    }
+                }
+                while rows.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Tops(tops))
+            }
+        }
+        deserializer.deserialize_seq(Few)
+    }
 }
 
 /// The events of the captures that ended in `span` and that are not among `known`, in the order of their time. Files
@@ -175,8 +260,7 @@ pub(crate) fn events(
         let event = match found {
             Some(event) => event,
             None => {
-                let Ok(captured) = read_capture(&file.path) else { continue };
-                let event = captured.event(Some(file.name.clone()));
+                let Ok(event) = read_event(&file.path, &file.name) else { continue };
                 cache.push((file.name, event.clone()));
                 event
             }
@@ -192,24 +276,41 @@ fn bytes(files: &[CaptureFile]) -> u64 {
     files.iter().map(|file| file.bytes).sum()
 }
 
-/// Removes the oldest captures until the rest takes no more than `bytes_max`, and those that began before `oldest_real`.
-/// Returns what the rest takes.
-pub(crate) fn trim(dir: &Path, bytes_max: u64, oldest_real: i64) -> u64 {
+/// What came of [`trim`].
+pub(crate) struct Trimmed {
+    /// What the rest takes.
+    pub(crate) bytes: u64,
+    /// How many went by age alone.
+    pub(crate) old: usize,
+}
+
+/// Removes the oldest captures until the rest takes no more than `bytes_max`; and of those that began before the time
+/// that `old` names, of so many captures, as many as it allows.
+pub(crate) fn trim(dir: &Path, bytes_max: u64, old: impl FnOnce(usize) -> (i64, usize)) -> Trimmed {
     remove_unfinished(&dir.join(FOLDER));
-    let Ok(files) = captures(dir) else { return 0 };
-    let mut bytes = bytes(&files);
+    let files = captures(dir).unwrap_or_default();
+    let mut trimmed = Trimmed { bytes: bytes(&files), old: 0 };
+    let (oldest_real, allowed) = old(files.len());
     for file in files {
-        if bytes <= bytes_max && file.since_real >= oldest_real {
-            break;
+        if trimmed.bytes <= bytes_max {
+            // A clock that stood at the beginning of time makes no capture old.
+            if file.since_real < EPOCH_REAL {
+                continue;
+            }
+            if file.since_real >= oldest_real || trimmed.old >= allowed {
+                break;
+            }
+            trimmed.old += 1;
         }
         // One that cannot be removed is tried again the next time.
         _ = fs::remove_file(&file.path);
-        bytes = bytes.saturating_sub(file.bytes);
+        trimmed.bytes = trimmed.bytes.saturating_sub(file.bytes);
     }
-    bytes
+    trimmed
 }
 
-/// What somebody was writing who ended before it was complete.
+/// What somebody was writing who ended before it was complete. Whoever writes holds a lock on it: what the clocks say of its
+/// age protects only what versions write that take none.
 fn remove_unfinished(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -217,10 +318,25 @@ fn remove_unfinished(folder: &Path) {
         let Some(name) = name.to_str().filter(|name| name.ends_with(UNFINISHED)) else { continue };
         let changed = entry.metadata().and_then(|meta| meta.modified());
         let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
-        if name.contains(ENDING) && age.is_some_and(|age| age > UNFINISHED_AGE) {
+        if name.contains(ENDING) && age.is_some_and(|age| age > UNFINISHED_AGE) && !is_written(&entry.path())
+        {
             _ = fs::remove_file(entry.path());
         }
     }
+}
+
+fn is_written(path: &Path) -> bool {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+/// Makes the file that a capture is written to, and holds it.
+fn create(temporary: &Path) -> io::Result<File> {
+    let file = dir::create(temporary)?;
+    // A file system without locks is no reason to write nothing.
+    _ = file.try_lock();
+    Ok(file)
 }
 
 /// `20261121T163200.123Z-offcpu`.
@@ -317,13 +433,81 @@ mod tests {
         let times: Vec<i64> = files.iter().map(|file| file.since_real / 1_000_000_000).collect();
         assert_eq!(times, [3, 4, 4, 5]);
         assert_eq!(read_capture(&files[0].path).unwrap(), captured(3_000_000_000));
-        let left = trim(dir.path(), files[0].bytes * 2, i64::MIN);
+        let left = trim(dir.path(), files[0].bytes * 2, |_| (i64::MIN, 0)).bytes;
         assert_eq!(captures(dir.path()).unwrap(), files[2..]);
         assert_eq!(left, files[2..].iter().map(|file| file.bytes).sum::<u64>());
-        trim(dir.path(), u64::MAX, 5_000_000_000);
-        assert_eq!(captures(dir.path()).unwrap(), files[3..]);
         fs::write(&files[3].path, b"not zstd").unwrap();
         assert!(read_capture(&files[3].path).is_err());
+    }
+
+    #[test]
+    fn old_captures_go_a_few_at_a_time_and_those_without_a_date_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let second = |second: i64| EPOCH_REAL + second * 1_000_000_000;
+        for since in [7_000_000, second(1), second(2), second(3), second(9)] {
+            store_capture(dir.path(), &captured(since)).unwrap();
+        }
+        let mut left = Vec::new();
+        for _ in 0..2 {
+            trim(dir.path(), u64::MAX, |files| (second(4), usize::from(files > 3) * 2));
+            let files = captures(dir.path()).unwrap();
+            left.push(files.iter().map(|file| file.since_real).collect::<Vec<_>>());
+        }
+        assert_eq!(left, [[7_000_000, second(3), second(9)]; 2]);
+    }
+
+    #[test]
+    fn what_somebody_writes_is_not_taken_from_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join(FOLDER);
+        dir::make(&folder).unwrap();
+        let path = folder.join(format!("{}{ENDING}.4711{UNFINISHED}", stem(&captured(0))));
+        let file = create(&path).unwrap();
+        // As long ago as it looks after the clock was set.
+        file.set_modified(SystemTime::now() - 100 * UNFINISHED_AGE).unwrap();
+        remove_unfinished(&folder);
+        assert!(path.exists());
+        drop(file);
+        remove_unfinished(&folder);
+        assert!(!path.exists());
+    }
+
+    /// A file of some kilobytes that unpacks to gigabytes.
+    #[test]
+    fn a_capture_that_never_ends_takes_no_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("20261121T163200.123Z-offcpu.json.zst");
+        let file = File::create(&path).unwrap();
+        let mut packer = zstd::stream::write::Encoder::new(file, 1).unwrap();
+        packer.write_all(br#"{"kind":"offcpu","notes":[""#).unwrap();
+        for _ in 0..80 {
+            packer.write_all(&[b'a'; 1 << 20]).unwrap();
+        }
+        packer.write_all(br#""]}"#).unwrap();
+        packer.finish().unwrap();
+        assert!(fs::metadata(&path).unwrap().len() < 100_000);
+        assert!(read_capture(&path).unwrap_err().to_string().contains("no capture has"));
+        assert!(read_event(&path, "x").is_err());
+    }
+
+    #[test]
+    fn an_event_is_read_as_the_whole_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let row = |n: usize| CaptureRow { what: n.to_string(), ..CaptureRow::default() };
+        let whole = Captured {
+            why: "by hand".into(),
+            since_mono: 5,
+            events: 7,
+            lost: 2,
+            ended: Ended::Failed("of this".into()),
+            cost_ns: Some(9),
+            tops: (0..TOPS_MAX + 5).map(row).collect(),
+            notes: vec!["note".into()],
+            ..captured(3_000_000_000)
+        };
+        let name = store_capture(dir.path(), &whole).unwrap();
+        let event = read_event(&capture_path(dir.path(), &name), &name).unwrap();
+        assert_eq!(event, whole.event(Some(name)));
     }
 
     #[test]
@@ -347,7 +531,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mib = |second: i64, mib: u64| {
             let name = store_capture(dir.path(), &captured(second * 1_000_000_000)).unwrap();
-            let file = fs::OpenOptions::new().write(true).open(dir.path().join(FOLDER).join(name)).unwrap();
+            let file = OpenOptions::new().write(true).open(dir.path().join(FOLDER).join(name)).unwrap();
             // A hole takes no space.
             file.set_len(mib << 20).unwrap();
         };
@@ -364,7 +548,7 @@ mod tests {
         // Without one there is no more than there was, if that was more than usual.
         mib(5, 1);
         assert_eq!(left(), [2, 3, 4, 5]);
-        trim(dir.path(), 2 << 20, i64::MIN);
+        trim(dir.path(), 2 << 20, |_| (i64::MIN, 0));
         assert_eq!(left(), [4, 5]);
         mib(6, 200);
         mib(7, 100);

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// A recording holds the command lines of everybody: whoever records reads it, and the group of the directory.
+/// A recording holds names of everybody's programs and control groups, lines of the kernel's log, paths and stacks in
+/// captures, and what commands of rules print: whoever records reads it, and the group of the directory.
 const DIR_MODE: u32 = 0o750;
 /// The same for a file.
 pub(crate) const FILE_MODE: u32 = 0o640;
@@ -65,7 +66,7 @@ pub(crate) fn make(dir: &Path) -> Result<(), Error> {
 
 /// Makes a file. Where the name is taken, if only by a link to somewhere else, that is an error.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
+    OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path)
 }
 
 /// Makes names that were created, renamed or removed last.

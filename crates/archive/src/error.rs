@@ -43,6 +43,9 @@ pub enum Error {
         /// What the disk said last.
         why: String,
     },
+    /// Nothing is written any more, and only another process can.
+    #[error("the thread that writes the archive has died of a bug; nothing more is recorded")]
+    Died,
     /// A frame that the format cannot hold.
     #[error("a frame of {what} does not fit into the archive")]
     TooLarge {
@@ -61,7 +64,7 @@ impl Error {
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Io { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::WriteZero))
             || matches!(self, Error::Behind { .. })
     }
 

@@ -24,16 +24,16 @@ pub fn all(bytes: &[u8]) {
 
 /// Reads the bytes as a capture: packed, or where the first byte is no beginning of a pack, as it is.
 pub fn capture(bytes: &[u8]) {
-    let captured = match captures::unpack(bytes) {
-        Ok(captured) => captured,
-        Err(_) => match serde_json::from_slice(bytes) {
-            Ok(captured) => captured,
-            Err(_) => return,
-        },
-    };
-    std::hint::black_box((captures::stem(&captured), captured.event(None), captured.cost_share()));
     if let Ok(text) = std::str::from_utf8(bytes) {
         std::hint::black_box(captures::parse(text));
+    }
+    let unpacked = captures::unpack(bytes).ok();
+    let Some(captured) = unpacked.or_else(|| serde_json::from_slice(bytes).ok()) else { return };
+    std::hint::black_box((captures::stem(&captured), captured.cost_share()));
+    // The archive reads of a capture what an event has of it, and comes to the same.
+    let event = captured.event(Some("name".to_owned()));
+    if let Ok(read) = captures::event_of(bytes, "name") {
+        assert_eq!(read, event);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::dir::{self, Role};
 use crate::error::{Error, Skipped};
 use crate::frames;
 use crate::lock;
-use crate::seal::replay;
+use crate::seal::{read_log, replay};
 use crate::segment::encode;
 use crate::segment::file::{Opened, SchemaCache, Segment};
 use crate::segment::index::parse_times;
@@ -301,7 +301,7 @@ fn load(dir: &Path, since: Option<SystemTime>, skipped: &mut Vec<Skipped>) -> Re
             }
             Role::Log if sealed == Some(number) => {}
             Role::Log => {
-                let bytes = passable(fs::read(&path).map_err(Error::io("read", &path)), &path, skipped)?;
+                let bytes = passable(read_log(&path), &path, skipped)?;
                 if let Some(bytes) = bytes {
                     segments.extend(log_image(dir, &path, &bytes, skipped)?);
                 }

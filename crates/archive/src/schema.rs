@@ -9,6 +9,10 @@ use mitra_model::{Entity, Kind, Metric, Unit, columns, lookup};
 
 use crate::varint::{Corrupt, Got, Input, put, put_bytes};
 
+/// No metric has a longer name. Each column of a schema says how much it shares with the name before, so a long one would
+/// cost many times what it takes in the file.
+const NAME_BYTES_MAX: usize = 256;
+
 /// A column as a file describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredColumn {
@@ -111,6 +115,9 @@ impl Schema {
                 }
                 name.truncate(shared);
                 name.extend_from_slice(input.bytes()?);
+                if name.len() > NAME_BYTES_MAX {
+                    return Err(Corrupt("a name as short as metrics have"));
+                }
                 let unit = UNITS.get(usize::from(input.byte()?)).copied().unwrap_or(Unit::None);
                 let name = std::str::from_utf8(&name).map_err(|_| Corrupt("a name in UTF-8"))?.to_owned();
                 let is_text = unit == Unit::Text;

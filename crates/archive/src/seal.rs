@@ -1,15 +1,18 @@
 //! The open segment, or the log of one, to a sealed segment.
 
 use std::fs;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use crate::dir::{self, Role};
 use crate::error::{Error, Skipped};
 use crate::log::{decode, record};
-use crate::open::OpenSegment;
+use crate::open::{OpenSegment, Times};
 use crate::segment::encode;
 use crate::writer::VERSION;
+
+/// A log is sealed long before: when its segment takes [`crate::Options::segment_memory_bytes`].
+const LOG_BYTES_MAX: u64 = 1 << 30;
 
 /// Writes the segment beside its final name, makes it last, and gives it the name. Returns its size.
 pub(crate) fn seal(dir: &Path, number: u64, segment: &OpenSegment, level: i32) -> Result<u64, Error> {
@@ -36,6 +39,21 @@ fn write(path: &Path, segment: &OpenSegment, level: i32) -> Result<u64, Error> {
         .map_err(Error::io("write", path))?;
     let file = out.into_inner().map_err(|err| Error::io("write", path)(err.into_error()))?;
     file.sync_all().map_err(Error::io("sync", path))?;
+    Ok(bytes)
+}
+
+/// The bytes of a log.
+pub(crate) fn read_log(path: &Path) -> Result<Vec<u8>, Error> {
+    let file = fs::File::open(path).map_err(Error::io("read", path))?;
+    let len = file.metadata().map_err(Error::io("read", path))?.len();
+    if len > LOG_BYTES_MAX {
+        return Err(Error::io("read", path)(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("{len} bytes are more than any log has"),
+        )));
+    }
+    let mut bytes = Vec::new();
+    file.take(LOG_BYTES_MAX).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
     Ok(bytes)
 }
 
@@ -74,15 +92,16 @@ pub(crate) fn replay(bytes: &[u8], path: &Path) -> Result<Replayed, Error> {
 
 /// What came out of sealing a log.
 pub(crate) struct SealedLog {
-    /// The size of the segment and the wall clock at its last frame; `None` if there was nothing in the log.
-    pub(crate) segment: Option<(u64, i64)>,
+    /// The size of the segment, the times of its last frame and the boot that it is of; `None` if there was nothing in the
+    /// log.
+    pub(crate) segment: Option<(u64, Times, String)>,
     /// What was lost.
     pub(crate) skipped: Vec<Skipped>,
 }
 
 /// Seals what a log holds and removes the log.
 pub(crate) fn seal_log(dir: &Path, number: u64, path: &Path, level: i32) -> Result<SealedLog, Error> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let bytes = read_log(path)?;
     let mut replayed = replay(&bytes, path)?;
     if replayed.cut {
         replayed.skipped.push(Skipped {
@@ -93,8 +112,8 @@ pub(crate) fn seal_log(dir: &Path, number: u64, path: &Path, level: i32) -> Resu
     }
     let sealed = match &replayed.segment {
         Some(segment) => {
-            let last_real_us = segment.times.last().map_or(0, |times| times.real_us());
-            Some((seal(dir, number, segment, level)?, last_real_us))
+            let last = segment.times.last().copied().unwrap_or_default();
+            Some((seal(dir, number, segment, level)?, last, segment.meta.host.boot_id.clone()))
         }
         None => None,
     };

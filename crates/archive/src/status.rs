@@ -11,8 +11,11 @@ use crate::block::{Kind, NO_ENTITY};
 use crate::captures::captures;
 use crate::dir::{self, Role};
 use crate::error::{Error, Skipped};
+use crate::lock;
 use crate::schema::{Schema, group};
 use crate::segment::file::{SchemaCache, Segment};
+
+pub use crate::lock::Recording;
 
 /// How much one kind of data takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,12 +53,14 @@ pub struct Status {
     pub parts: Vec<Part>,
     /// What could not be read.
     pub skipped: Vec<Skipped>,
+    /// The recorder that writes, if there is one, and what it says.
+    pub recording: Option<Recording>,
     /// How often the recorder dropped detail to stay inside its budget.
     pub sheds: u64,
 }
 
 pub(crate) fn of(dir: &Path, segments: &[Segment], schemas: &SchemaCache) -> Result<Status, Error> {
-    let mut status = Status::default();
+    let mut status = Status { recording: lock::recording(dir), ..Status::default() };
     for (_, role, path) in dir::list(dir)? {
         let bytes = fs::metadata(&path).map_or(0, |meta| meta.len());
         match role {

@@ -4,7 +4,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `lock` | locked by the one writer, holds its process id |
+//! | `lock` | locked by the one writer, and readable only for whoever records |
+//! | `state` | the process id of the writer, and what is wrong, for readers |
 //! | `NNNNNNNNNN.log` | the open segment: one record for each frame, appended |
 //! | `NNNNNNNNNN.seg` | a sealed segment: the same frames, by column |
 //! | `NNNNNNNNNN.tmp` | a segment while it is being sealed |
@@ -90,7 +91,7 @@ pub struct Options {
     pub sync_every: Duration,
     /// The oldest segments are removed when the archive is larger.
     pub max_bytes: u64,
-    /// Segments that are older, by the clock of the frames, are removed.
+    /// Segments that are older are removed, as far as clocks can be believed: see `retention.rs`.
     pub max_age: Duration,
     /// The zstd level of sealed blocks.
     pub level: i32,
@@ -130,6 +131,8 @@ pub struct Writer {
     lane: Lane,
     /// The size of the last frame, if there was no room for it.
     refused_bytes: usize,
+    /// How many logs could not be gone on with.
+    abandoned: u64,
 }
 
 impl Writer {
@@ -141,11 +144,12 @@ impl Writer {
         let session = session.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(std::process::id()) << 48;
         let meta = Meta { host: host.clone(), session, ..Meta::default() };
         let encoder = LogEncoder::new().map_err(Error::io("begin packing for", dir))?;
-        let (back, repaired) = Back::open(dir, &options, lock)?;
+        let (back, repaired) = Back::open(dir, &options, &host.boot_id, lock)?;
         let lane =
             Lane::new(back, options.behind_bytes).map_err(Error::io("start the thread that writes", dir))?;
         let segment = OpenSegment::new(meta);
-        Ok(Writer { options, segment, encoder, log: None, repaired, lane, refused_bytes: 0 })
+        let (log, refused_bytes, abandoned) = (None, 0, 0);
+        Ok(Writer { options, segment, encoder, log, repaired, lane, refused_bytes, abandoned })
     }
 
     /// What of earlier recordings could not be saved when the archive was opened.
@@ -159,6 +163,24 @@ impl Writer {
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.lane.trouble()
+    }
+
+    /// What happened to the disk since this was asked last, and what it cost: for the log, and for whoever reads the
+    /// recording later.
+    pub fn take_news(&mut self) -> Vec<String> {
+        self.lane.take_news()
+    }
+
+    /// Errors of the disk since this writer was opened.
+    #[must_use]
+    pub fn disk_errors(&self) -> u64 {
+        self.lane.totals().errors
+    }
+
+    /// Bytes that wait for the disk.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.lane.waiting_bytes()
     }
 
     /// Bytes written since this writer was opened, log and segments.
@@ -184,7 +206,9 @@ impl Writer {
     pub fn append(&mut self, frame: &Frame, strings: &Strings) -> Result<(), Error> {
         let mut times = Times::of(frame, self.segment.times.last().copied());
         let follows = self.segment.times.last().is_none_or(|before| times.follows(*before));
-        if !follows || self.is_segment_full() {
+        let abandoned = self.lane.totals().abandoned;
+        let is_abandoned = std::mem::replace(&mut self.abandoned, abandoned) != abandoned;
+        if !follows || is_abandoned || self.is_segment_full() {
             self.close_segment();
             times = Times::of(frame, None);
         }
@@ -202,8 +226,7 @@ impl Writer {
         self.segment.observe(frame, strings);
         let Some(log) = &mut self.log else { return Ok(()) };
         let bytes = self.encoder.encode(&self.segment, frame, times);
-        let oldest_us = i64::try_from(self.options.max_age.as_micros()).unwrap_or(i64::MAX);
-        if let Err(error) = self.lane.append(bytes, times.real_us().saturating_sub(oldest_us)) {
+        if let Err(error) = self.lane.append(bytes, times) {
             self.refused_bytes = bytes.len();
             // A segment without frames is never full, and would grow for as long as its first one is refused.
             if self.segment.frames() == 0 {
@@ -224,7 +247,8 @@ impl Writer {
         if let Some(log) = &self.log
             && times.boot_us.saturating_sub(log.synced_boot_us) >= due
         {
-            self.sync_at(times.boot_us)?;
+            // The frame is in the archive. That it may not be on the disk is trouble, and is tried again.
+            _ = self.sync_at(times.boot_us);
         }
         Ok(())
     }

@@ -16,6 +16,9 @@ pub struct Itself {
     tick_late: usize,
     missed_ticks: usize,
     written_bytes: usize,
+    waiting_bytes: usize,
+    lost_samples: usize,
+    disk_errors: usize,
     shed_level: usize,
     parse_errors: usize,
     /// How long the last sample took, in nanoseconds.
@@ -24,8 +27,21 @@ pub struct Itself {
     pub tick: Option<Tick>,
     /// Ticks missed since the start.
     pub missed: u64,
-    /// Bytes written to the archive since the start.
-    pub written: Option<u64>,
+    /// What the archive was given, if there is one.
+    pub kept: Option<Kept>,
+}
+
+/// How the archive does that the samples are given to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kept {
+    /// Bytes written since the start.
+    pub written_bytes: u64,
+    /// Bytes that wait for the disk.
+    pub waiting_bytes: u64,
+    /// Samples since the start that were not taken, or not kept.
+    pub lost_samples: u64,
+    /// Errors of the disk since the start.
+    pub disk_errors: u64,
 }
 
 impl Itself {
@@ -38,12 +54,15 @@ impl Itself {
             tick_late: col("mitra.tick_late"),
             missed_ticks: col("mitra.missed_ticks"),
             written_bytes: col("mitra.written_bytes"),
+            waiting_bytes: col("mitra.waiting_bytes"),
+            lost_samples: col("mitra.lost_samples"),
+            disk_errors: col("mitra.disk_errors"),
             shed_level: col("mitra.shed_level"),
             parse_errors: col("mitra.parse_errors"),
             sample_ns: None,
             tick: None,
             missed: 0,
-            written: None,
+            kept: None,
         }
     }
 
@@ -62,7 +81,10 @@ impl Itself {
         let late = self.tick.map(|tick| i64::try_from(tick.late.as_micros()).unwrap_or(i64::MAX));
         set(row, self.tick_late, late.unwrap_or(NA));
         set(row, self.missed_ticks, cell(self.missed));
-        set(row, self.written_bytes, self.written.map_or(NA, cell));
+        set(row, self.written_bytes, self.kept.map_or(NA, |kept| cell(kept.written_bytes)));
+        set(row, self.waiting_bytes, self.kept.map_or(NA, |kept| cell(kept.waiting_bytes)));
+        set(row, self.lost_samples, self.kept.map_or(NA, |kept| cell(kept.lost_samples)));
+        set(row, self.disk_errors, self.kept.map_or(NA, |kept| cell(kept.disk_errors)));
         set(row, self.shed_level, shed_level);
         set(row, self.parse_errors, parse_errors);
     }

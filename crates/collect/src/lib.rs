@@ -44,5 +44,6 @@ pub use budget::{Budget, Shed};
 pub use clock::{Clock, FakeClock};
 pub use doctor::{Ability, State, doctor};
 pub use error::Error;
+pub use itself::Kept;
 pub use sampler::{Config, Sampler};
 pub use ticker::{INTERVAL_MAX, INTERVAL_MIN, Tick, Ticker, check_interval};

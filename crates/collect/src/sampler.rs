@@ -177,9 +177,9 @@ impl Sampler {
         self.itself.tick = Some(tick);
     }
 
-    /// Says how many bytes the archive has been given since the start, for `mitra.written_bytes`.
-    pub fn note_written(&mut self, bytes: u64) {
-        self.itself.written = Some(bytes);
+    /// Says how the archive does, for the recorder's own metrics.
+    pub fn note_kept(&mut self, kept: Kept) {
+        self.itself.kept = Some(kept);
     }
 
     /// Clears the frame and fills it with the machine as it is now.

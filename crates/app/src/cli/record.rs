@@ -18,7 +18,7 @@ pub struct SamplingArgs {
     /// Oldest data go when the archive is larger than this
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size)]
     pub max_bytes: u64,
-    /// Data older than this go
+    /// Data older than this go, a few at a time, while the clock can be believed
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
     pub max_age: Duration,
     /// Read /proc only, load no BPF program

@@ -25,7 +25,7 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     // Whoever closed standard output still wants the recording.
     _ = writeln!(std::io::stdout(), "{line}");
     notify.ready(&line, args.sampling.interval);
-    let result = recorder.run(&STOP, || notify.alive());
+    let result = recorder.run(&STOP, |health| notify.note(&health));
     notify.stopping();
     result
 }

@@ -90,6 +90,7 @@ fn as_json(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event]) -> Va
             "file": s.file.display().to_string(), "offset": s.offset, "why": s.why,
         })).collect::<Vec<_>>(),
         "sheds": status.sheds,
+        "recorder": status.recording.as_ref().map(|r| json!({ "pid": r.pid, "trouble": r.trouble })),
         "escalation": lately.iter().map(|event| json!({
             "time": rfc3339(event.real), "event": event.kind,
         })).collect::<Vec<_>>(),
@@ -112,8 +113,16 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &
         None => page.labelled(0, "Recorded", width, Some(Ink::Strong), "nothing yet"),
         Some(span) => {
             let age_s = seconds_between(span.until, Here::system().now);
-            // A recorder that ends in order leaves no open log.
-            let state = if age_s < ALIVE_S && status.log_bytes > 0 { "going on" } else { "ended" };
+            let state = match &status.recording {
+                // What frames say is late by what waits for the disk; a recorder that is there and adds none is in trouble.
+                Some(_) if age_s < ALIVE_S => "going on".to_owned(),
+                Some(recording) => format!(
+                    "and nothing for {}, though the recorder{} runs",
+                    units::length(age_s),
+                    recording.pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+                ),
+                None => "ended".to_owned(),
+            };
             page.labelled(
                 0,
                 "Recorded",
@@ -176,6 +185,9 @@ fn escalation(page: &mut Page<'_>, lately: &[Event], width: usize) {
 
 fn troubles(page: &mut Page<'_>, status: &Status, width: usize) {
     let style = page.style;
+    if let Some(trouble) = status.recording.as_ref().and_then(|recording| recording.trouble.as_deref()) {
+        page.labelled(0, "Trouble", width, Some(Ink::Bad), trouble);
+    }
     if status.gaps.is_empty() {
         page.labelled(0, "Gaps", width, Some(Ink::Good), "none");
     }

@@ -23,8 +23,54 @@ fn a_second_recorder_is_told_who_the_first_one_is() {
     let second = run(&["record", "--no-bpf", "--archive", path]);
     assert_eq!(second.code, 1);
     assert!(second.err.contains(&first.pid().to_string()), "{}", second.err);
+    assert_eq!(status(path)["recorder"]["pid"], first.pid(), "{}", status(path));
     let (end, err) = first.end(Signal::INT);
     assert!(end.success(), "{end}: {err}");
+    assert!(status(path)["recorder"].is_null());
+}
+
+#[test]
+fn recorders_of_one_machine_know_of_each_other() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let record = |dir: &tempfile::TempDir| {
+        Running::start(command(&["record", "--no-bpf", "--interval", "100ms", "--archive"]).arg(dir.path()))
+    };
+    let mut first = record(&dir);
+    first.line();
+    let mut second = record(&other);
+    let line = second.line();
+    assert!(line.contains("; another recorder, process "), "{line}");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(second.end(Signal::TERM).0.success());
+    assert!(first.end(Signal::TERM).0.success());
+    let reader = mitra_archive::Reader::open(other.path()).unwrap();
+    let events = reader.events(mitra_model::Span::ALL).unwrap();
+    let is_told = |event: &mitra_model::Event| matches!(&event.kind, mitra_model::EventKind::Recorder { text } if text.starts_with("another recorder"));
+    assert_eq!(events.iter().filter(|event| is_told(event)).count(), 1, "{events:?}");
+}
+
+#[test]
+fn what_a_recorder_says_is_wrong_stands_in_the_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let mut recorder =
+        Running::start(&mut command(&["record", "--no-bpf", "--interval", "100ms", "--archive", path]));
+    recorder.line();
+    std::thread::sleep(Duration::from_millis(500));
+    recorder.signal(Signal::STOP);
+    // As it says it itself when the disk is full.
+    let state = dir.path().join("state");
+    let mut said = std::fs::read(&state).unwrap();
+    let trouble = b"\nthe disk takes nothing";
+    let at = said.iter().position(|byte| *byte == b'\n').unwrap();
+    said[at..at + trouble.len()].copy_from_slice(trouble);
+    std::fs::write(&state, said).unwrap();
+    let shown = status(path);
+    let page = good(&["status", "--archive", path]);
+    recorder.signal(Signal::CONT);
+    assert_eq!(shown["recorder"]["trouble"], "the disk takes nothing");
+    assert!(page.contains("Trouble") && page.contains("the disk takes nothing"), "{page}");
+    assert!(recorder.end(Signal::TERM).0.success());
 }
 
 #[test]

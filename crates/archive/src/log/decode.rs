@@ -13,6 +13,9 @@ use crate::varint::{Corrupt, Got, Input, reference};
 
 /// More rows of one entity than any segment has; a writer seals long before.
 pub(crate) const SLOTS_MAX: u32 = 1 << 21;
+/// More cells than any frame has: a hundred thousand threads have six million. A new row takes two bytes in a record, and
+/// as many cells as its entity has columns in memory.
+const CELLS_MAX: usize = 1 << 25;
 const NO_ROW: u32 = u32::MAX;
 /// A row that was in the base and is gone.
 const GONE: u32 = u32::MAX;
@@ -302,6 +305,9 @@ impl LogTable {
             };
             key_before = Key { id: field(key_before.id)?, born: field(key_before.born)? };
             let start = self.now.cells.len();
+            if start.saturating_add(self.width) > CELLS_MAX {
+                return Err(Corrupt("as few cells as any machine has"));
+            }
             match row_before {
                 None => self.now.cells.resize(start + self.width, NA),
                 Some(before) => self.now.cells.extend_from_within(before..before + self.width),

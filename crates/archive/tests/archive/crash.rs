@@ -14,7 +14,7 @@ const DIR: &str = "MITRA_CRASH_DIR";
 const ROUNDS: u32 = 200;
 
 /// Frame number `number` of a machine whose every value follows from that number.
-fn fill(frame: &mut Frame, strings: &mut Strings, number: i64) {
+pub fn fill(frame: &mut Frame, strings: &mut Strings, number: i64) {
     frame.clear();
     let ns = number * 1_000_000;
     frame.time = Stamp { real: 1_700_000_000_000_000_000 + ns, mono: ns, boot: ns };

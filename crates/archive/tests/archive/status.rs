@@ -43,11 +43,10 @@ fn every_byte_of_the_segments_is_accounted_for() {
 }
 
 #[test]
-fn captures_are_counted_become_events_and_go_when_they_are_old() {
+fn captures_are_counted_and_become_events() {
     let dir = scratch();
     let mut machine = Machine::new(60, 20, 1);
-    let hour = std::time::Duration::from_secs(3600);
-    let options = Options { segment_frames: 50, max_age: hour, ..Options::default() };
+    let options = Options { segment_frames: 50, ..Options::default() };
     let mut writer = Writer::open(dir.path(), &Machine::host(), options).unwrap();
     let mut tick = |writer: &mut Writer| {
         machine.tick();
@@ -75,12 +74,11 @@ fn captures_are_counted_become_events_and_go_when_they_are_old() {
     // The old one is outside of what was recorded.
     assert_eq!(events(&reader), std::slice::from_ref(&young));
     (0..60).for_each(|_| _ = tick(&mut writer));
-    let left: Vec<String> = captures(dir.path()).unwrap().into_iter().map(|file| file.name).collect();
-    assert_eq!(left, [young]);
+    assert_eq!(captures(dir.path()).unwrap().len(), 2, "no clock says for sure that one is old");
     assert!(writer.disk_bytes() > 0);
 }
 
-/// Command lines of everybody are in it.
+/// Names of everybody's programs are in it, lines of the kernel's log, and in captures paths.
 #[test]
 fn only_the_owner_and_a_group_may_read_a_recording() {
     let dir = scratch();

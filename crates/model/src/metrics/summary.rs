@@ -351,6 +351,31 @@ pub const SUMMARY: &[Metric] = &[
     ),
     gauge(
         Entity::System,
+        "mitra.waiting_bytes",
+        Unit::Bytes,
+        "Mitra",
+        Kernel(2, 6),
+        "Bytes of recording in memory that the disk has not taken yet.",
+    ),
+    counter(
+        Entity::System,
+        "mitra.lost_samples",
+        Unit::Count,
+        "Mitra",
+        Kernel(2, 6),
+        "Samples since the recorder was started that could not be taken, or that the archive had no room for.",
+    ),
+    counter(
+        Entity::System,
+        "mitra.disk_errors",
+        Unit::Count,
+        "Mitra",
+        Kernel(2, 6),
+        "Errors of the archive's disk since the recorder was started, tries again included: events say what was lost, if \
+         anything was.",
+    ),
+    gauge(
+        Entity::System,
         "mitra.shed_level",
         Unit::None,
         "Mitra",
