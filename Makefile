@@ -108,10 +108,7 @@ lab-score: build ## score stored results again, explained by what is built now: 
 lint: ## format, clippy, who uses whom, licences and advisories, scripts, generated documents
 	@tools/install-deps.sh build deny
 	cargo fmt --all --check
-	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-# The fuzz targets are a workspace of their own. Checking them needs no engine, so none is compiled.
-	CUSTOM_LIBFUZZER_PATH=/nowhere/libfuzzer.a cargo check --manifest-path fuzz/Cargo.toml --locked
 	tools/check-edges.py
 	tools/check-supply.sh
 	tools/check-scripts.sh
@@ -176,13 +173,36 @@ endif
 docs: ## write docs/ anew from the tables in the code
 	tools/check-docs.sh --write
 
+# Thin LTO and the instrumentation of a fuzzer do not go together.
+FUZZ := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
+	cargo +nightly fuzz
+
 .PHONY: fuzz
 fuzz: ## feed garbage to everything that reads bytes: TIME=600 seconds per target, TARGET=name
 	@tools/install-deps.sh fuzz
 	@tools/fuzz-seeds.sh
-	for target in $(or $(TARGET),$$(cargo +nightly fuzz list)); do \
-		cargo +nightly fuzz run "$$target" -- -max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048; \
+	$(FUZZ) build mitra-fuzz
+	for target in $(or $(TARGET),$$(ls fuzz/corpus)); do \
+		mkdir -p fuzz/artifacts/$$target; \
+		TARGET=$$target $(FUZZ) run mitra-fuzz fuzz/corpus/$$target -- -artifact_prefix=fuzz/artifacts/$$target/ \
+			-max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048 -max_len=32768; \
 	done
+
+.PHONY: fuzz-short
+fuzz-short: ## the same without an engine, other garbage each time: TIME=20 seconds per target; `make test` has five of each
+	@tools/install-deps.sh build
+	FUZZ_SEED=$$RANDOM FUZZ_SECONDS=$(if $(filter file,$(origin TIME)),20,$(TIME)) \
+		cargo test --locked -p mitra-fuzz --lib $(TARGET) -- --nocapture
+
+.PHONY: miri
+miri: ## unsafe code that makes no system calls, in an interpreter that knows what it may do
+	@tools/install-deps.sh miri
+	tools/sanitize.sh miri
+
+.PHONY: sanitize
+sanitize: ## the same, and unit tests of whatever has unsafe code or threads under the sanitizers for addresses and threads
+	@tools/install-deps.sh miri
+	tools/sanitize.sh miri address thread
 
 .PHONY: install
 install: build ## binary, systemd unit, man page, completions: PREFIX=/usr/local DESTDIR=

@@ -35,6 +35,15 @@ MAY_USE = {
     },
     # Outside of the product: starts the binary, and reads archives for the baselines it is compared with.
     "mitra-lab": {"mitra-model", "mitra-archive"},
+    # Gives bytes to whatever reads some.
+    "mitra-fuzz": {
+        "mitra-model",
+        "mitra-parse",
+        "mitra-archive",
+        "mitra-rules",
+        "mitra-inspect",
+        "mitra-search",
+    },
 }
 
 # Edges that only tests need, with the reason.
@@ -66,7 +75,7 @@ PURE = {"mitra-model", "mitra-parse", "mitra-diagnose", "mitra-rules"}
 IMPURE = {"rustix", "libc", "nix", "memmap2", "tokio", "mio", "hyper", "reqwest", "ureq", "walkdir"}
 
 # Crates whose own clippy.toml lifts the ban on ambient file access.
-MAY_TOUCH_FILES = {"mitra-confine", "mitra-collect", "mitra-archive", "mitra-inspect", "mitra-search", "mitra-app", "mitra-lab"}
+MAY_TOUCH_FILES = {"mitra-confine", "mitra-collect", "mitra-archive", "mitra-inspect", "mitra-search", "mitra-app", "mitra-lab", "mitra-fuzz"}
 
 # A crate with such a name collects what nobody wanted to find a place for.
 NO_SUCH_NAMES = {"common", "util", "utils", "helpers", "shared", "misc", "core", "lib"}

@@ -1,23 +1,50 @@
 #!/usr/bin/env bash
-# Copies the fixtures of the text readers into the corpora of their fuzz targets, so that fuzzing begins with what tools
-# really print. The byte in front says that the file has no date.
+# Copies what tools, people and machines really wrote into the corpora of the fuzz targets, so that fuzzing begins with that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Puts files below a folder of fixtures into a corpus. Large ones only slow the fuzzer down.
-seed() {
-    local corpus=fuzz/corpus/$1
-    shift
-    mkdir -p "$corpus"
-    find "$@" -type f -size -16k | while read -r file; do
-        { printf '0'; cat "$file"; } > "$corpus/seed-$(sha1sum < "$file" | cut -c1-16)"
-    done
+content=$(mktemp)
+trap 'rm -f "$content"' EXIT
+
+# put CORPUS BYTE: standard input becomes a seed, behind the byte that says what it is.
+put() {
+    mkdir -p "fuzz/corpus/$1"
+    cat >"$content"
+    { printf '%s' "$2"; cat "$content"; } >"fuzz/corpus/$1/seed-$(sha1sum <"$content" | cut -c1-16)"
 }
 
+# seed CORPUS BYTE PATH…: files, and those below folders. Large ones only slow the fuzzer down.
+seed() {
+    local corpus=$1 byte=$2
+    shift 2
+    find "$@" -type f -size -16k | while read -r file; do put "$corpus" "$byte" <"$file"; done
+}
+
+# lines CORPUS BYTE: each line of standard input.
+lines() {
+    while IFS= read -r line; do printf '%s' "$line" | put "$1" "$2"; done
+}
+
+# The byte in front says that the file has no date.
 outputs=crates/parse/tests/outputs
 cases=crates/app/tests/cases
-seed text_sysstat $outputs/{sar,iostat,mpstat,pidstat,cifsiostat} $cases
-seed text_procfs $outputs/{procps,snapshots,net,status} $cases
-seed text_tracing $outputs/{strace,perf,bpf} $cases
-seed text_logs $outputs/{dmesg,journal,bird} $cases
-seed text_heaps $outputs/{ab,erlang,fio,guppy,hey,jvm,mkfs,pgbench,pmap,redis-benchmark,smaps,strings,sysbench,tracemalloc,vegeta,wrk} $cases
+seed text_sysstat 0 $outputs/{sar,iostat,mpstat,pidstat,cifsiostat} $cases
+seed text_procfs 0 $outputs/{procps,snapshots,net,status} $cases
+seed text_tracing 0 $outputs/{strace,perf,bpf} $cases
+seed text_logs 0 $outputs/{dmesg,journal,bird} $cases
+seed text_heaps 0 $outputs/{ab,erlang,fio,guppy,hey,jvm,mkfs,pgbench,pmap,redis-benchmark,smaps,strings,sysbench,tracemalloc,vegeta,wrk} $cases
+
+# The byte in front is the parser's number.
+seed inspect_parsers 1 $outputs/smaps
+seed inspect_parsers 5 $outputs/jvm
+seed inspect_parsers 6 $outputs/erlang
+
+sed -n 's/^ *when: "\(.*\)",$/\1/p' crates/rules/src/builtin.rs | lines rules 0
+printf '%s\n' 3s 1.5KiB 30% 2_000/s | lines rules 1
+seed rules 2 packaging/mitra.toml
+sed -n '/^```toml/,/^```/{/^```/d;p}' docs/rules.md | put rules 2
+
+sed -n '/^[^#]/s/ | .*//p' crates/search/tests/conformance/queries.txt | lines search_query ''
+seed search_config '' packaging/index.yaml
+sed -n '/^\/\/! ```yaml/,/^\/\/! ```$/{/```/d;s/^\/\/! //p}' crates/search/src/indexer/config.rs | put search_config ''
+seed search_secrets '' crates/search/src/secrets/tests crates/search/src/secrets/tests.rs

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|deny…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|miri|deny…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -166,18 +166,30 @@ need_arm64() {
         die "the standard library of Rust for arm64 is missing; run: rustup target add aarch64-unknown-linux-gnu"
 }
 
-need_fuzz() {
+need_nightly() {
     rustup toolchain list 2>/dev/null | grep -q '^nightly' ||
         rustup toolchain install nightly --profile minimal ||
-        die "fuzzing needs the nightly toolchain; run: rustup toolchain install nightly"
+        die "this needs the nightly toolchain; run: rustup toolchain install nightly"
+}
+
+need_fuzz() {
+    need_nightly
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
+}
+
+# The interpreter, and the standard library's sources: the sanitizer for threads has to see into it.
+need_miri() {
+    need_nightly
+    rustup +nightly component list --installed | grep -q '^miri' &&
+        rustup +nightly component list --installed | grep -q '^rust-src' ||
+        rustup component add --toolchain nightly miri rust-src
 }
 
 need_deny() {
     command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|deny…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|miri|deny…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
@@ -188,8 +200,9 @@ for set in "$@"; do
     observer) need_build && need_observer ;;
     matrix) need_build && need_matrix ;;
     fuzz) need_build ;;
+    miri) need_build ;;
     deny) need_build ;;
-    *) die "unknown set '$set'; there are build, test, lab, endure, bench, observer, matrix, fuzz and deny" ;;
+    *) die "unknown set '$set'; there are build, test, lab, endure, bench, observer, matrix, fuzz, miri and deny" ;;
     esac
 done
 install_packages
@@ -198,6 +211,7 @@ for set in "$@"; do
     test) need_rust && need_duckdb ;;
     matrix) need_rust && need_arm64 ;;
     fuzz) need_rust && need_fuzz ;;
+    miri) need_rust && need_miri ;;
     deny) need_rust && need_deny ;;
     *) need_rust ;;
     esac

@@ -151,24 +151,28 @@ pub fn captures(dir: &Path) -> Result<Vec<CaptureFile>, Error> {
 /// Reads a capture.
 pub fn read_capture(path: &Path) -> Result<Captured, Error> {
     let file = File::open(path).map_err(Error::io("open", path))?;
-    let reader = zstd::stream::read::Decoder::new(file).map_err(Error::io("unpack", path))?;
+    unpack(file).map_err(Error::io("read", path))
+}
+
+pub(crate) fn unpack(packed: impl Read) -> io::Result<Captured> {
     let mut json = Vec::new();
-    reader.take(UNPACKED_MAX + 1).read_to_end(&mut json).map_err(Error::io("unpack", path))?;
+    zstd::stream::read::Decoder::new(packed)?.take(UNPACKED_MAX + 1).read_to_end(&mut json)?;
     if json.len() as u64 > UNPACKED_MAX {
-        return Err(Error::io("unpack", path)(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("more than {UNPACKED_MAX} bytes, which no capture has"),
-        )));
+        let what = format!("more than {UNPACKED_MAX} bytes, which no capture has");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
-    serde_json::from_slice(&json).map_err(|error| Error::io("read", path)(error.into()))
+    Ok(serde_json::from_slice(&json)?)
 }
 
 /// What an event has of a capture. The rest, which is nearly all of it, goes by as it is unpacked.
 fn read_event(path: &Path, name: &str) -> Result<Event, Error> {
     let file = File::open(path).map_err(Error::io("open", path))?;
     let reader = zstd::stream::read::Decoder::new(file).map_err(Error::io("unpack", path))?;
-    let head: Head = serde_json::from_reader(BufReader::new(reader.take(UNPACKED_MAX)))
-        .map_err(|error| Error::io("read", path)(error.into()))?;
+    event_of(reader.take(UNPACKED_MAX), name).map_err(|error| Error::io("read", path)(error.into()))
+}
+
+pub(crate) fn event_of(json: impl Read, name: &str) -> serde_json::Result<Event> {
+    let head: Head = serde_json::from_reader(BufReader::new(json))?;
     let Head { kind, why, since_real, since_mono, seconds, events, lost, ended, cost_ns, tops } = head;
     let captured = Captured {
         kind,
@@ -336,7 +340,7 @@ fn create(temporary: &Path) -> io::Result<File> {
 }
 
 /// `20261121T163200.123Z-offcpu`.
-fn stem(captured: &Captured) -> String {
+pub(crate) fn stem(captured: &Captured) -> String {
     let ms = captured.since_real.div_euclid(1_000_000);
     let (days, ms) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
     let (year, month, day) = civil(days);
@@ -347,7 +351,7 @@ fn stem(captured: &Captured) -> String {
 }
 
 /// The time and the kind that a name says.
-fn parse(name: &str) -> Option<(i64, &str)> {
+pub(crate) fn parse(name: &str) -> Option<(i64, &str)> {
     let (time, rest) = name.strip_suffix(ENDING)?.split_once("Z-")?;
     let kind = rest.split('.').next()?;
     if time.len() != 19 || !time.is_ascii() || time.get(8..9) != Some("T") || time.get(15..16) != Some(".") {

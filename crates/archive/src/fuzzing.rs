@@ -7,7 +7,7 @@ use crate::schema::Schema;
 use crate::segment::decode::{Columns, Rows, events, texts};
 use crate::segment::file::Segment;
 use crate::segment::index::{Index, parse_times};
-use crate::{block, segment};
+use crate::{block, captures, segment};
 
 /// Frames that a fuzzed segment claims to have; more only cost time.
 const FRAMES: u32 = 64;
@@ -20,6 +20,21 @@ pub fn all(bytes: &[u8]) {
     let _ = block::unpack(bytes);
     let Some((kind, payload)) = bytes.split_first() else { return };
     payload_of(*kind, payload);
+}
+
+/// Reads the bytes as a capture: packed, or where the first byte is no beginning of a pack, as it is.
+pub fn capture(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        std::hint::black_box(captures::parse(text));
+    }
+    let unpacked = captures::unpack(bytes).ok();
+    let Some(captured) = unpacked.or_else(|| serde_json::from_slice(bytes).ok()) else { return };
+    std::hint::black_box((captures::stem(&captured), captured.cost_share()));
+    // The archive reads of a capture what an event has of it, and comes to the same.
+    let event = captured.event(Some("name".to_owned()));
+    if let Ok(read) = captures::event_of(bytes, "name") {
+        assert_eq!(read, event);
+    }
 }
 
 /// Reads the bytes as a log.

@@ -1,10 +1,20 @@
-//! Random bytes as the memory of a process, for fuzzing: whoever walks a heap has to cope with any.
+//! Entry points for fuzzing: whatever a process, its files and its tools say, whoever looks into it has to cope.
 //!
-//! Random words hardly ever point to memory that is there. So each word whose highest byte is small is made a pointer into one of
+//! [`all`] takes the bytes for the memory of a process. Random words hardly ever point to memory that is there. So each word whose highest byte is small is made a pointer into one of
 //! the regions; with that, lists and cycles come by themselves.
 
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+
+use blazesym::symbolize::Symbolizer;
+use rustix::fs::MemfdFlags;
+
+use crate::look::Look;
 use crate::memory::{Image, Memory, Word};
-use crate::{census, malloc, python, runtimes};
+use crate::perfmap::PerfMap;
+use crate::runtimes::{erlang, jvm};
+use crate::{Diff, census, composition, look, malloc, python, symbols, unwind, verdict};
 
 /// The regions: where they are, and their names.
 const REGIONS: [(u64, &str); 4] = [
@@ -59,15 +69,114 @@ pub fn all(bytes: &[u8]) {
         drop(heap.walk());
     }
     drop(python::pymalloc::Pymalloc::look(&image));
-    drop(runtimes::jvm::perfdata::read(&image, 1));
-    let _ = runtimes::erlang::is_erlang(&image);
+    drop(jvm::perfdata::read(&image, 1));
+    let _ = erlang::is_erlang(&image);
+}
+
+/// What is mapped as a program: names for its addresses, callers, its allocator, Python's symbols.
+pub fn elf(bytes: &[u8]) {
+    let Ok(fd) = rustix::fs::memfd_create("fuzzed", MemfdFlags::CLOEXEC) else { return };
+    let mut file = File::from(fd);
+    if file.write_all(bytes).is_err() {
+        return;
+    }
+    let path = std::path::PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    unwind::fuzz(&path, bytes);
+    let mut image = Image::new(Word::Eight);
+    image.add(REGIONS[0].0, bytes, REGIONS[0].1);
+    python::fuzz_elf(&path, &image);
+    if let Ok(file) = File::open(&path) {
+        drop(malloc::recognise::search(file, &|| true));
+    }
+    if let Ok(file) = File::open(&path) {
+        symbols::fuzz(file, &[0x40, 0x1000, bytes.len() as u64 / 2]);
+    }
+}
+
+/// What the kernel, run times and their tools print of a process; the first byte says which. The corpus knows the numbers, so new
+/// ones go to the end.
+pub fn parser(bytes: &[u8]) {
+    let Some((which, bytes)) = bytes.split_first() else { return };
+    let text = || String::from_utf8_lossy(bytes);
+    match which % 8 {
+        which @ 0..=2 => composition::fuzz(which, &text()),
+        3 => {
+            let map = PerfMap::parse(&text());
+            assert!(map.name(0).is_none_or(|name| !name.is_empty()));
+            std::hint::black_box((map.name(0x1004), map.name(u64::MAX), map.bytes()));
+        }
+        4 => drop(jvm::perfdata::parse(bytes)),
+        5 => {
+            let text = text();
+            assert!(jvm::jcmd::histogram_of(&text, 5).classes.len() <= 5);
+            drop((jvm::jcmd::heap_of(&text), jvm::jcmd::native_of(&text)));
+        }
+        which => erlang::fuzz(which == 6, bytes),
+    }
+}
+
+/// Saved looks, one in each line: each by itself, each beside the first, and what all of them say.
+pub fn looks(bytes: &[u8]) {
+    let mut looks: Vec<Look> = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n').take(8) {
+        let Ok(mut look) = look::file::parse(line) else { continue };
+        look.map_texts(&mut |text, _| text.to_uppercase());
+        looks.push(look);
+    }
+    if let Some(first) = looks.first() {
+        for look in &looks {
+            drop((Diff::between(first, look), Diff::between(look, first)));
+        }
+    }
+    drop(verdict::of(&looks, &[]));
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn numbers_of_a_saved_look_that_no_process_has_are_added_up_without_harm() {
+        let most = u64::MAX;
+        let count = json!({"chunks": most, "bytes": most});
+        let doubts = json!({"bad_chunks": most, "unsure_chunks": most, "skipped_bytes": most, "not_resident_bytes": most,
+            "foreign_bytes": most, "torn_lists": most, "cut_lists": most, "lost_heaps": most, "unseen_bytes": most});
+        let arena = json!({"address": 1, "is_main": true, "threads": 1, "heaps": 1, "system_bytes": most,
+            "system_bytes_max": most, "in_use": count, "top_bytes": most, "largest_free": most, "overhead_bytes": most,
+            "free": {"tcache": count, "fastbin": count, "unsorted": count, "small": count, "large": count},
+            "fragmentation": 0.5, "resident_bytes": most, "free_resident_bytes": most, "trimmable_bytes": most,
+            "doubts": doubts});
+        let class = json!({"class_bytes": 16, "pools": most, "blocks_in_use": most, "blocks_free": most});
+        let mut look = serde_json::to_value(look::tests::empty()).unwrap();
+        look["c_heap"] = json!({"allocator": "glibc", "version": "2.36", "others": [], "is_stopped": false, "why_not": null,
+            "arenas": [arena, arena], "mmapped": count, "mmapped_resident_bytes": most, "mmapped_by_its_account": count,
+            "sizes": [], "other_sizes": {"in_use": count, "free": count, "mmapped": count}, "doubts": doubts,
+            "took_us": most});
+        look["pymalloc"] = json!({"arenas": most, "arena_bytes": most, "resident_bytes": most, "pool_bytes": most,
+            "pools_used": most, "pools_free": most, "classes": [class, class], "bytes_in_use": most,
+            "bytes_free_in_pools": most, "is_estimate": false,
+            "doubts": {"pools_torn": most, "pools_not_resident": most, "arenas_unmapped": most}});
+        let python = |bytes: i64| {
+            let kind = |name: &str| {
+                json!({"name": name, "type_address": 1, "count": bytes, "bytes": bytes,
+                "tracked_count": 0, "is_guessed": false})
+            };
+            json!({"version": "3.11.7", "implementation": "CPython", "tested": true, "interpreters": [], "objects": bytes,
+                "bytes": bytes, "beside_bytes": bytes, "types": [kind("int"), kind("str")], "is_stopped": false,
+                "doubts": {"torn": 0, "freed": 0, "not_resident": most, "unknown": 0, "off_list": 0, "cut_off": 0},
+                "is_complete": true, "took": 0.1})
+        };
+        look["python"] = python(0);
+        let before = look.to_string();
+        look["python"] = python(i64::MAX);
+        look["boot_s"] = json!(1e6);
+        let after = look.to_string();
+        assert_eq!(look::file::parse(after.as_bytes()).map(|look| look.pid), Ok(4242));
+        looks(format!("{before}\n{after}").as_bytes());
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]

@@ -387,6 +387,15 @@ impl Names {
     }
 }
 
+/// Names of a file that anybody may have written.
+pub(crate) fn fuzz(file: std::fs::File, offsets: &[u64]) {
+    let opened = Opened { file, key: Default::default(), is_roots: false };
+    let names = Names::of(opened, "", 64 << 20);
+    for offset in offsets {
+        std::hint::black_box(names.as_ref().and_then(|names| names.at(*offset)));
+    }
+}
+
 fn plain(found: blazesym::Result<Symbolized<'_>>) -> Option<String> {
     let symbol = found.ok()?.into_sym()?;
     Some(bounded(&demangled(&symbol.name)))

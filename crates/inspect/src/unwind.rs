@@ -255,11 +255,17 @@ impl Tables {
         let mut context = UnwindContext::new();
         let cie =
             |section: &EhFrame<_>, bases: &BaseAddresses, offset| section.cie_from_offset(bases, offset);
-        let rules = index.table()?.fde_for_address(&frames, &bases, address, cie).ok()?;
-        if rules.entry_len().max(rules.cie().entry_len()) > RULES_BYTES_MAX {
+        let table = index.table()?;
+        // gimli multiplies and subtracts what the file says without looking.
+        if table.iter(&bases).size_hint().0 > self.index.len() {
             return None;
         }
-        let row = rules.unwind_info_for_address(&frames, &bases, &mut context, address).ok()?;
+        let at = table.lookup(address, &bases).ok()?.direct().ok()?.checked_sub(self.frames_at)?;
+        let entry = frames.fde_from_offset(&bases, usize::try_from(at).ok()?.into(), cie).ok()?;
+        if !entry.contains(address) || entry.entry_len().max(entry.cie().entry_len()) > RULES_BYTES_MAX {
+            return None;
+        }
+        let row = entry.unwind_info_for_address(&frames, &bases, &mut context, address).ok()?;
         match row.register(RETURN_ADDRESS) {
             Some(RegisterRule::Undefined) => return Some(Caller::Nobody),
             Some(RegisterRule::Offset(-8)) => {}
@@ -278,6 +284,18 @@ impl Tables {
         };
         Some(Caller::At { is_from_frame_pointer, offset: i32::try_from(offset).ok()?, frame_pointer_at })
     }
+}
+
+/// For [`crate::fuzzing`]: the tables of a file, asked for callers all over it, and its bytes as code.
+pub(crate) fn fuzz(path: &Path, bytes: &[u8]) {
+    std::hint::black_box(by_epilogue(bytes.get(..CODE_BYTES).unwrap_or(bytes)));
+    let Some(tables) = Tables::read(path, TABLES_BYTES_MAX) else { return };
+    for (start, address, length) in &tables.segments {
+        for at in [0, 1, length / 2, length.wrapping_sub(1)] {
+            std::hint::black_box((tables.caller(start.wrapping_add(at)), address));
+        }
+    }
+    assert!(tables.bytes() <= 2 * TABLE_BYTES_MAX);
 }
 
 #[cfg(test)]
@@ -338,6 +356,38 @@ mod tests {
             [&[0x90, 0xc3][..], &[0x48, 0x83, 0xc4], &[0x5d; 20], &[], &[0x48, 0x83, 0xc4, 0xf0, 0xc3]]
         {
             assert_eq!(by_epilogue(other), None, "{other:x?}");
+        }
+    }
+
+    /// A program with one segment and an index of its tables, which lie at 0x180.
+    fn program(index: &[u8]) -> tempfile::NamedTempFile {
+        let mut bytes = vec![0; 0x200];
+        let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+        put(0, b"\x7fELF\x02\x01");
+        for (at, number) in
+            [(E_MACHINE, 62), (E_PHOFF, 64), (E_PHENTSIZE, 56), (E_PHNUM, 2), (64, 1), (96, 0x200)]
+        {
+            put(at, &[number as u8, (number >> 8) as u8]);
+        }
+        put(120, &(PT_GNU_EH_FRAME as u32).to_le_bytes());
+        for at in [128, 136] {
+            put(at, &[0, 1]);
+        }
+        put(152, &[index.len() as u8]);
+        put(0x100, index);
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn an_index_that_points_before_its_tables_or_counts_too_many_has_nothing() {
+        let before = [&[1, 3, 3, 3, 0x80, 1, 0, 0, 1, 0, 0, 0][..], &[0, 0, 0, 0, 0x10, 0, 0, 0]].concat();
+        let many = [&[1, 3, 4, 3, 0x80, 1, 0, 0][..], &[0xff; 8], &[0; 8]].concat();
+        for index in [before, many] {
+            let file = program(&index);
+            let tables = Tables::read(file.path(), TABLES_BYTES_MAX).unwrap();
+            assert_eq!(tables.caller(0x40), None);
         }
     }
 

@@ -19,6 +19,7 @@ mod auth;
 mod bulk;
 mod changes;
 mod deliver;
+pub mod fuzzing;
 mod http;
 mod known;
 mod names;

@@ -272,6 +272,26 @@ fn lock(dir: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
+/// For fuzzing: the frames of a file. The first byte says whether headers are made to fit what they stand before.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Some((fits, bytes)) = bytes.split_first() else { return };
+    let mut bytes = bytes.to_vec();
+    if fits % 2 == 0 {
+        frame::fit(&mut bytes);
+    }
+    let Ok(fd) = rustix::fs::memfd_create("fuzzed", rustix::fs::MemfdFlags::CLOEXEC) else { return };
+    let (file, end) = (File::from(fd), bytes.len() as u64);
+    if file.write_all_at(&bytes, 0).is_err() {
+        return;
+    }
+    let mut offset = 0;
+    while let Ok(Found::Frame(_, len) | Found::Damaged(len)) = frame::read(&file, offset, end) {
+        offset += len;
+        assert!(len > 0 && offset <= end, "{offset} of {end}");
+    }
+    std::hint::black_box(std::str::from_utf8(&bytes).ok().and_then(number_of));
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

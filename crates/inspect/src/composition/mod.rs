@@ -172,8 +172,8 @@ impl Composition {
             let empty =
                 || Part { kind: part.kind, name: None, mappings: 0, uncounted: 0, sizes: Sizes::default() };
             let sum = kinds.entry(part.kind).or_insert_with(empty);
-            sum.mappings += part.mappings;
-            sum.uncounted += part.uncounted;
+            sum.mappings = sum.mappings.saturating_add(part.mappings);
+            sum.uncounted = sum.uncounted.saturating_add(part.uncounted);
             sum.sizes.add(&part.sizes);
         }
         let mut list: Vec<Part> = kinds.into_values().collect();
@@ -339,5 +339,19 @@ impl Sum {
             smaps,
             wall_s: took.as_secs_f64(),
         }
+    }
+}
+
+/// For [`crate::fuzzing`]: maps, smaps, status and mountinfo.
+pub(crate) fn fuzz(which: u8, text: &str) {
+    let mut kinds = Kinds::new(mounts::Mounts::parse(text), vec![0x7f00_0000_1000]);
+    let mut tell = |mapping: &Mapping| {
+        assert!(mapping.start < mapping.end, "{mapping:?}");
+        std::hint::black_box((kinds.tell(mapping), mapping.module().len(), mapping.is_memory()));
+    };
+    match which {
+        0 => crate::maps::parse_all(text).iter().for_each(tell),
+        1 => _ = smaps::parse(&mut text.as_bytes(), &mut |mapping, _| tell(mapping)),
+        _ => _ = status::parse(text),
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn each(pid: u32, take: &mut dyn FnMut(&Mapping, Sizes)) -> Result<()
     parse(&mut lines, take).map_err(|e| Error::of_process(pid, path, e))
 }
 
-fn parse(lines: &mut dyn BufRead, take: &mut dyn FnMut(&Mapping, Sizes)) -> std::io::Result<()> {
+pub(super) fn parse(lines: &mut dyn BufRead, take: &mut dyn FnMut(&Mapping, Sizes)) -> std::io::Result<()> {
     let mut line = Vec::new();
     let mut current: Option<(Mapping, Fields)> = None;
     let mut mappings = 0;

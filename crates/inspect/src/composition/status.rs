@@ -52,7 +52,7 @@ pub(super) fn read(pid: u32) -> Result<Totals, Error> {
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
-fn parse(text: &str) -> Totals {
+pub(super) fn parse(text: &str) -> Totals {
     let mut totals = Totals::default();
     for line in text.lines() {
         let Some((name, value)) = line.split_once(':') else { continue };

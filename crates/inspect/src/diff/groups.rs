@@ -58,7 +58,7 @@ pub(super) fn of(rows: &[Row]) -> Vec<Group> {
     let mut rest = grown.as_slice();
     while let [(most, first), ..] = rest {
         let is_alike = |(growth, row): &&(i64, &Row)| {
-            let error = first.error_count + row.error_count;
+            let error = first.error_count.saturating_add(row.error_count);
             most.abs_diff(*growth) <= SAME_COUNT + error + (SAME * *most as f64) as u64
         };
         let alike = rest.iter().take_while(is_alike).count().max(1);

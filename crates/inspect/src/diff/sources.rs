@@ -103,7 +103,7 @@ pub(super) fn python(heap: &PythonHeap) -> List {
 /// What the small objects take.
 pub(super) fn pymalloc(small: &Pymalloc) -> List {
     let mut list = List::new(What::Pymalloc);
-    let blocks: u64 = small.classes.iter().map(|class| class.blocks_in_use).sum();
+    let blocks = small.classes.iter().map(|class| class.blocks_in_use).fold(0, u64::saturating_add);
     list.add("arenas", Some(small.arenas), Some(small.arena_bytes));
     list.add("blocks in use", Some(blocks), Some(small.bytes_in_use));
     list.add("free in pools", None, Some(small.bytes_free_in_pools));

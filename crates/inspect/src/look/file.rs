@@ -78,7 +78,7 @@ struct Head {
     schema: String,
 }
 
-fn parse(text: &[u8]) -> Result<Look, String> {
+pub(crate) fn parse(text: &[u8]) -> Result<Look, String> {
     if text.len() as u64 > BYTES_MAX {
         return Err("is too large for a saved look".to_owned());
     }

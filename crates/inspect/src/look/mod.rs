@@ -3,7 +3,7 @@
 //! A look is saved as JSON (`mitra.look/1`). It says nothing of the contents of the memory unless that was asked for
 //! ([`Look::has_contents`]).
 
-mod file;
+pub(crate) mod file;
 mod meter;
 mod take;
 

@@ -10,7 +10,7 @@ mod arenas;
 mod layout;
 mod lists;
 mod mmapped;
-mod recognise;
+pub(crate) mod recognise;
 mod regions;
 mod resident;
 mod result;

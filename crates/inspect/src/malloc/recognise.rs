@@ -191,7 +191,7 @@ fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64,
 type Version = fn(&[u8], usize) -> Option<String>;
 
 /// The allocators whose words are in a file, with the versions that stand by them, as far as it was read.
-fn search(file: File, goes_on: &dyn Fn() -> bool) -> Vec<(Allocator, Option<String>)> {
+pub(crate) fn search(file: File, goes_on: &dyn Fn() -> bool) -> Vec<(Allocator, Option<String>)> {
     // What is mapped may be a device.
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
         return Vec::new();

@@ -283,12 +283,12 @@ impl CHeap {
     /// The tops of all arenas.
     #[must_use]
     pub fn top_bytes(&self) -> u64 {
-        self.arenas.iter().map(|arena| arena.top_bytes).sum()
+        self.arenas.iter().map(|arena| arena.top_bytes).fold(0, u64::saturating_add)
     }
 
     /// What of the arenas' heaps is in memory.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
-        self.arenas.iter().map(|arena| arena.resident_bytes).sum()
+        self.arenas.iter().map(|arena| arena.resident_bytes).fold(0, u64::saturating_add)
     }
 }

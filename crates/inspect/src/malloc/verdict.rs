@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::result::CHeap;
+use super::result::{Arena, CHeap};
 
 /// Knuth's fifty per cent rule (The Art of Computer Programming, 2.5): an allocator in balance has half as many free blocks as
 /// blocks in use. With equal mean sizes a third of the bytes is free then. More than that is left from a time that was different.
@@ -44,11 +44,11 @@ impl CHeap {
         let in_use_bytes = self.in_use().bytes;
         let free_bytes = self.free().bytes;
         // The chunks of fastbins and of the caches of threads were touched when they were freed: they hold their list's next.
-        let small: u64 =
-            self.arenas.iter().map(|arena| arena.free.fastbin.bytes + arena.free.tcache.bytes).sum();
-        let binned: u64 = self.arenas.iter().map(|arena| arena.free_resident_bytes).sum();
+        let sum = |of: fn(&Arena) -> u64| self.arenas.iter().map(of).fold(0, u64::saturating_add);
+        let small = sum(|arena| arena.free.fastbin.bytes.saturating_add(arena.free.tcache.bytes));
+        let binned = sum(|arena| arena.free_resident_bytes);
         let free_resident_bytes = binned.saturating_add(small).min(free_bytes);
-        let trimmable_bytes: u64 = self.arenas.iter().map(|arena| arena.trimmable_bytes).sum();
+        let trimmable_bytes = sum(|arena| arena.trimmable_bytes);
         let all = free_resident_bytes.saturating_add(in_use_bytes);
         let share = if all == 0 { 0.0 } else { free_resident_bytes as f64 / all as f64 };
         Some(Fragmentation {

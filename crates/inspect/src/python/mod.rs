@@ -268,3 +268,13 @@ pub fn open(target: &Target) -> Result<Heap<'_, Target>, Error> {
 pub fn open_memory<M: Memory + ?Sized>(memory: &M) -> Result<Heap<'_, M>, Error> {
     Heap::open(memory, &|_| None)
 }
+
+/// For [`crate::fuzzing`]: a program as a file, and the same bytes as they are mapped.
+pub(crate) fn fuzz_elf(path: &std::path::Path, image: &crate::memory::Image) {
+    let sections = elf::Sections::read(path);
+    std::hint::black_box((sections.section(".PyRuntime"), sections.symbol("_PyRuntime")));
+    for mapping in image.mappings() {
+        let module = elf::Module::read(image, mapping);
+        std::hint::black_box(module.and_then(|module| module.symbol(image, "_PyRuntime")));
+    }
+}

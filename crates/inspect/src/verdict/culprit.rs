@@ -110,7 +110,8 @@ impl Culprit {
 
     /// Strings and numbers grow because something holds them: a class of the program says more, where one grows with them.
     fn is_made_by(&mut self, diff: &Diff) {
-        let grown: i64 = diff.of(What::Type).filter_map(|row| row.growth_bytes.filter(|b| *b > 0)).sum();
+        let grown = diff.of(What::Type).filter_map(|row| row.growth_bytes.filter(|b| *b > 0));
+        let grown = grown.fold(0, i64::saturating_add);
         let is_own = |row: &&Row| {
             row.name.contains('.')
                 && !row.name.starts_with("builtins.")
@@ -209,10 +210,10 @@ fn holder(culprit: &Culprit, last: &Look) -> Option<String> {
         };
         return Some(format!("{who} ({} of {})", holder.objects, held.objects));
     }
-    if held.objects_held_by_themselves * 2 > held.objects {
+    if held.objects_held_by_themselves.saturating_mul(2) > held.objects {
         return Some(format!("themselves only ({} of {})", held.objects_held_by_themselves, held.objects));
     }
-    (held.objects_held_natively * 2 > held.objects).then(|| {
+    (held.objects_held_natively.saturating_mul(2) > held.objects).then(|| {
         format!("something outside of the interpreter ({} of {})", held.objects_held_natively, held.objects)
     })
 }

@@ -62,7 +62,12 @@ pub(super) fn unpack(bytes: &[u8]) -> Result<Work, String> {
     if plain.len() as u64 > PLAIN_MAX {
         return Err(format!("a batch of more than {PLAIN_MAX} bytes"));
     }
-    let all: Value = serde_json::from_slice(&plain).map_err(|e| e.to_string())?;
+    read(&plain)
+}
+
+/// A batch, unpacked.
+pub(super) fn read(plain: &[u8]) -> Result<Work, String> {
+    let all: Value = serde_json::from_slice(plain).map_err(|e| e.to_string())?;
     let text =
         |name: &str| all.get(name).and_then(Value::as_str).map(str::to_owned).ok_or(format!("no {name}"));
     let list = |name: &str| all.get(name).and_then(Value::as_array).ok_or(format!("no {name}"));

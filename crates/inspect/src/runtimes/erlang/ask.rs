@@ -246,6 +246,13 @@ fn cache(term: &Term) -> SegmentCache {
     cache
 }
 
+/// For [`crate::fuzzing`]: an answer of `erl_call`.
+pub(super) fn fuzz(text: &str) {
+    let Some(term) = Term::parse(text) else { return };
+    let allocators = allocators("eheap_alloc", &term);
+    std::hint::black_box((allocators, cache(&term), pool(&term), calls(&term), term.word().is_some()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

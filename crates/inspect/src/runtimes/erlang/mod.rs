@@ -180,6 +180,16 @@ pub struct Looks {
     pub torn: u64,
 }
 
+/// For [`crate::fuzzing`]: an answer of `erl_call`, or the command line of a VM.
+pub(crate) fn fuzz(is_answer: bool, bytes: &[u8]) {
+    if is_answer {
+        ask::fuzz(&String::from_utf8_lossy(bytes));
+    } else {
+        let line = CommandLine::parse(bytes);
+        std::hint::black_box((line.version(), line.allocator_flags.len()));
+    }
+}
+
 fn is_emulator(module: &str) -> bool {
     module == "beam" || module.starts_with("beam.")
 }

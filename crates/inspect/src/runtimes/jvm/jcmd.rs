@@ -145,7 +145,7 @@ pub fn ask(target: &Target, java_home: Option<&str>, options: &Options) -> Resul
     Ok(parsed)
 }
 
-fn histogram_of(text: &str, classes_max: usize) -> Asked {
+pub(crate) fn histogram_of(text: &str, classes_max: usize) -> Asked {
     let mut asked = Asked {
         classes: Vec::new(),
         classes_left_out: 0,
@@ -178,7 +178,7 @@ fn class_row(line: &str) -> Option<ClassRow> {
     Some(ClassRow { name, module, instances, bytes })
 }
 
-fn heap_of(text: &str) -> Vec<HeapRow> {
+pub(crate) fn heap_of(text: &str) -> Vec<HeapRow> {
     text.lines().filter_map(heap_row).take(ROWS_MAX).collect()
 }
 
@@ -201,7 +201,7 @@ fn heap_row(line: &str) -> Option<HeapRow> {
     (!row.name.is_empty() && (row.used_bytes.is_some() || row.capacity_bytes.is_some())).then_some(row)
 }
 
-fn native_of(text: &str) -> Vec<NativeRow> {
+pub(crate) fn native_of(text: &str) -> Vec<NativeRow> {
     text.lines().filter_map(native_row).take(ROWS_MAX).collect()
 }
 

@@ -181,7 +181,7 @@ impl Values {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Counters, String> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Counters, String> {
     let values = values(bytes)?;
     let mut spaces = Vec::new();
     for g in 0..PARTS_MAX {

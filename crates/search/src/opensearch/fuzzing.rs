@@ -1,0 +1,52 @@
+//! Entry points for fuzzing: what a cluster answers to whoever delivers, and what lies in the spool.
+
+use std::time::Duration;
+
+use super::bulk::{Pace, Report};
+use super::work::{self, Work};
+use super::{Cluster, deliver as delivery, wire};
+use crate::document::{Document, Facts, Kind, Withheld};
+use crate::spool;
+
+/// Delivers a batch of a host as a writer does, without waiting for a cluster that wants that.
+pub fn deliver(cluster: &Cluster, at_ns: i64) {
+    let Ok(mut known) = delivery::load(cluster, "web1") else { return };
+    let document = |filename: &str| Document {
+        host: "web1".to_owned(),
+        filename: filename.to_owned(),
+        kind: Kind::File,
+        content: Some("127.0.0.1 localhost".to_owned()),
+        stat: None,
+        facts: Facts::new(),
+        flags: Vec::new(),
+        link: None,
+        withheld: Withheld::default(),
+        since_ns: at_ns,
+    };
+    let documents = vec![document("/etc/hosts"), document("/etc/fstab")];
+    let work = Work {
+        host: "web1".to_owned(),
+        at_ns,
+        seen_ns: None,
+        run: "r".to_owned(),
+        seq: 1,
+        digests: documents.iter().map(wire::state).collect(),
+        documents,
+        gone: vec!["/etc/motd".to_owned()],
+    };
+    let mut report = Report::default();
+    _ = delivery::batch(cluster, &mut Pace::default(), &mut known, &work, Duration::ZERO, &mut report);
+}
+
+/// Reads a file of the spool, or where the first byte is odd a batch as it lies in one, unpacked.
+pub fn spool(bytes: &[u8]) {
+    let Some((which, bytes)) = bytes.split_first() else { return };
+    if which % 2 == 0 {
+        return spool::fuzz(bytes);
+    }
+    let Ok(work) = work::read(bytes) else { return };
+    // What was read is kept in turn, and is the same again.
+    let packed = work::pack(&work).unwrap_or_default();
+    let again = work::unpack(&packed).and_then(|work| work::pack(&work));
+    assert!(again.is_ok_and(|again| again == packed));
+}
