@@ -5,9 +5,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
 
-use blazesym::symbolize::Symbolizer;
 use rustix::fs::MemfdFlags;
 
 use crate::look::Look;
@@ -80,15 +78,18 @@ pub fn elf(bytes: &[u8]) {
     if file.write_all(bytes).is_err() {
         return;
     }
-    let path = std::path::PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    unwind::fuzz(&path, bytes);
+    // All of them read by offsets.
+    let again = || file.try_clone().ok();
+    unwind::fuzz(&file, bytes);
     let mut image = Image::new(Word::Eight);
     image.add(REGIONS[0].0, bytes, REGIONS[0].1);
-    python::fuzz_elf(&path, &image);
-    if let Ok(file) = File::open(&path) {
+    if let Some(file) = again() {
+        python::fuzz_elf(file, &image);
+    }
+    if let Some(file) = again() {
         drop(malloc::recognise::search(file, &|| true));
     }
-    if let Ok(file) = File::open(&path) {
+    if let Some(file) = again() {
         symbols::fuzz(file, &[0x40, 0x1000, bytes.len() as u64 / 2]);
     }
 }

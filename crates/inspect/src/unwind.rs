@@ -287,9 +287,9 @@ impl Tables {
 }
 
 /// For [`crate::fuzzing`]: the tables of a file, asked for callers all over it, and its bytes as code.
-pub(crate) fn fuzz(path: &Path, bytes: &[u8]) {
+pub(crate) fn fuzz(file: &File, bytes: &[u8]) {
     std::hint::black_box(by_epilogue(bytes.get(..CODE_BYTES).unwrap_or(bytes)));
-    let Some(tables) = Tables::read(path, TABLES_BYTES_MAX) else { return };
+    let Some(tables) = Tables::read(file, TABLES_BYTES_MAX) else { return };
     for (start, address, length) in &tables.segments {
         for at in [0, 1, length / 2, length.wrapping_sub(1)] {
             std::hint::black_box((tables.caller(start.wrapping_add(at)), address));
@@ -386,7 +386,7 @@ mod tests {
         let many = [&[1, 3, 4, 3, 0x80, 1, 0, 0][..], &[0xff; 8], &[0; 8]].concat();
         for index in [before, many] {
             let file = program(&index);
-            let tables = Tables::read(file.path(), TABLES_BYTES_MAX).unwrap();
+            let tables = Tables::read(file.as_file(), TABLES_BYTES_MAX).unwrap();
             assert_eq!(tables.caller(0x40), None);
         }
     }

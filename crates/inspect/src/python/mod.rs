@@ -270,8 +270,8 @@ pub fn open_memory<M: Memory + ?Sized>(memory: &M) -> Result<Heap<'_, M>, Error>
 }
 
 /// For [`crate::fuzzing`]: a program as a file, and the same bytes as they are mapped.
-pub(crate) fn fuzz_elf(path: &std::path::Path, image: &crate::memory::Image) {
-    let sections = elf::Sections::read(path);
+pub(crate) fn fuzz_elf(file: std::fs::File, image: &crate::memory::Image) {
+    let sections = elf::Sections::read(file);
     std::hint::black_box((sections.section(".PyRuntime"), sections.symbol("_PyRuntime")));
     for mapping in image.mappings() {
         let module = elf::Module::read(image, mapping);
