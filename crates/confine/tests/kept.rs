@@ -220,7 +220,8 @@ fn landlock_takes_other_processes_too(_: &[&str]) {
 
 fn reads_of_its_parent() {
     // Before it gives up its capabilities it may, and it may read other files of the same process afterwards.
-    let of_parent = |file: &str| fs::read(format!("/proc/{}/{file}", std::os::unix::process::parent_id()));
+    let parent = std::os::unix::process::parent_id();
+    let of_parent = |file: &str| fs::read(format!("/proc/{parent}/{file}"));
     of_parent("io").unwrap();
     let unknown = give_up(Needs { read: &[Path::new("/proc")], ..Needs::default() }).unwrap();
     of_parent("stat").unwrap();

@@ -304,7 +304,7 @@ mod tests {
             5000,
             4096,
         );
-        let names: Vec<&str> = text(&done).lines().filter(|line| line.parse::<u32>().is_ok()).collect();
+        let names: Vec<&str> = text(&done).lines().filter(|line| line.parse::<u8>().is_ok()).collect();
         assert!(names.len() <= 4 && names.iter().all(|fd| ["0", "1", "2"].contains(fd)), "{}", text(&done));
         assert!(text(&done).contains("\n500\n"), "{}", text(&done));
         assert!(text(&done).contains("CapEff:\t0000000000000000"), "{}", text(&done));
