@@ -82,9 +82,9 @@ def grows(_):
 
 def indexed(_):
     """Everything that the configuration names has been looked at once."""
-    until(120, lambda: run(MITRA, "search", "*", "--count")[0] == 0)
-    code, text = run(MITRA, "search", "path:/etc/hostname", seconds=60)
-    return ("ok" if code == 0 and "hostname" in text else "no"), text.strip()[:300]
+    found = lambda: [text for code, text in [run(MITRA, "search", 'filename:"/etc/hostname"')] if code == 0 and "matrix" in text]
+    until(120, found)
+    return ("ok", "/etc/hostname is found") if found() else ("no", run(MITRA, "search", 'filename:"/etc/hostname"')[1].strip()[:300])
 
 
 def security(_):
