@@ -206,7 +206,7 @@ pub(crate) fn only_what_is_needed(needs: Needs<'_>, has_landlock: bool) -> Resul
     }
     // Whether a descriptor is a terminal, and how wide that is.
     let ioctls = [libc::TCGETS, libc::TIOCGWINSZ, libc::FIOCLEX];
-    let ioctls = ioctls.iter().map(|request| when(&[equal(1, *request as u64)?]));
+    let ioctls = ioctls.iter().map(|request| when(&[equal(1, *request)?]));
     rules.insert(libc::SYS_ioctl, ioctls.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_prctl, vec![when(&[equal(0, libc::PR_SET_NAME as u64)?])?]);
     // To end itself when it is broken. No other process has this number while it lives.
