@@ -92,7 +92,9 @@ fn every_page_that_is_touched_first_is_a_fault() {
     let Some(armed) = arm(&own("faults", "mitra-touches", 1.0)) else { return };
     thread("mitra-touches", || touch(5000)).join().unwrap();
     let raw = run_to_its_end(armed);
-    let faults: u64 = raw.stacks.iter().filter(|s| s.tag.starts_with("minor, memory")).map(|s| s.count).sum();
+    // Whose mappings are being changed by another thread just then is not asked which one it is.
+    let is_meant = |tag: &str| tag.starts_with("minor, memory") || tag.starts_with("minor, not known");
+    let faults: u64 = raw.stacks.iter().filter(|s| is_meant(&s.tag)).map(|s| s.count).sum();
     assert!((5000..5200).contains(&faults), "{faults} faults: {:?}", raw.captured.tables);
     assert_eq!(raw.captured.lost, 0);
     let mut some = own("faults", "mitra-touches", 1.0);

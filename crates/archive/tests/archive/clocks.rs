@@ -71,6 +71,8 @@ struct World {
     frames: VecDeque<i64>,
     /// When something happened last after which no clock is believed.
     disturbed: i64,
+    /// The same, as it was known at the last frame.
+    doubted: i64,
     sealed: BTreeMap<PathBuf, Truth>,
     aged: VecDeque<i64>,
     aged_ever: u64,
@@ -98,6 +100,7 @@ impl World {
             truth: Truth { at: BEGIN, error: 0, boot: 1, last: 0 },
             frames: VecDeque::new(),
             disturbed: BEGIN,
+            doubted: BEGIN,
             sealed: BTreeMap::new(),
             aged: VecDeque::new(),
             aged_ever: 0,
@@ -138,6 +141,7 @@ impl World {
         let before = self.truth;
         self.truth = Truth { at: self.now, error: self.error, boot: self.boot, last: self.number };
         self.look(before);
+        self.doubted = self.disturbed;
     }
 
     /// What is on the disk, against what has to be. What is sealed now ends with the frame before.
@@ -157,11 +161,18 @@ impl World {
             }
             self.aged_ever += 1;
             let what = format!("seed {}, frame {}: {}", self.seed, self.number, path.display());
+            // A segment that is closed because the clock was set just now goes by the clock as it was before.
+            let is_closed_by_it = self.disturbed >= before.at;
+            let doubted = if is_closed_by_it { self.doubted } else { self.disturbed };
             assert!(
-                self.now - self.disturbed >= PROVEN,
+                self.now - doubted >= PROVEN,
                 "{what}: went {} h after the clock was in doubt",
-                (self.now - self.disturbed) / HOUR
+                (self.now - doubted) / HOUR
             );
+            if is_closed_by_it && was.boot == self.boot {
+                let age = self.now - was.at;
+                assert!(age > MAX_AGE - 4 * HOUR, "{what}: went when it was {} h old", age / HOUR);
+            }
             // With the right time nothing goes that is not old. Of what was recorded with another one, before the machine was
             // started again, nothing can tell.
             let told = was.boot == self.boot || was.error == 0;
@@ -177,8 +188,8 @@ impl World {
             let allowed = AGED_IN_AN_HOUR * ((self.sealed.len() + self.aged.len()) as f64 * share).ceil();
             assert!(self.aged.len() as f64 <= allowed, "{what}: {} went in an hour", self.aged.len());
         }
-        if self.max_bytes < u64::MAX / 4 {
-            let bytes = self.writer.as_ref().unwrap().disk_bytes();
+        if let Some(writer) = self.writer.as_ref().filter(|_| self.max_bytes < u64::MAX / 4) {
+            let bytes = writer.disk_bytes();
             // The open log is no more than an eighth, or a megabyte.
             assert!(bytes <= self.max_bytes + (1 << 20), "seed {}: {bytes} bytes", self.seed);
         }
@@ -190,11 +201,12 @@ impl World {
         reader.frames(Span::ALL, &mut |frame, _| read.push(total(frame))).unwrap();
         assert!(
             read.iter().eq(self.frames.iter()),
-            "seed {}, frame {}: {} frames of {}",
+            "seed {}, frame {}: {} frames of {}, of which are not there {:?}",
             self.seed,
             self.number,
             read.len(),
-            self.frames.len()
+            self.frames.len(),
+            self.frames.iter().filter(|number| !read.contains(number)).collect::<Vec<_>>()
         );
     }
 
@@ -222,6 +234,8 @@ impl World {
                 }
             }
         }
+        // What went when the last segment was sealed.
+        self.look(self.truth);
         self.now += self.noise.below(4 * HOUR as u64) as i64 + SECOND;
         if self.noise.one_in(2) {
             self.boot += 1;
@@ -237,9 +251,7 @@ impl World {
         // What was sealed now was recorded before.
         let last = self.frames.back().copied().unwrap_or(self.number);
         self.truth.last = last;
-        for path in files(self.path(), "seg") {
-            self.sealed.entry(path).or_insert(self.truth);
-        }
+        self.look(self.truth);
         self.number = last;
         self.check();
     }
@@ -263,11 +275,13 @@ impl World {
                 _ => 7 * HOUR,
             };
             self.error += step;
-            self.disturbed = self.now;
         }
         if self.error != 0 && self.noise.one_in(40) {
             // A time server is reached.
             self.error = 0;
+        }
+        // What was set and put back between two frames was never seen.
+        if self.error != self.truth.error {
             self.disturbed = self.now;
         }
     }
