@@ -6,14 +6,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo deny --log-level warn check licenses bans sources
+cargo deny --log-level warn check --hide-inclusion-graph licenses bans sources
 
 # The database is kept where cargo-deny keeps it; an old copy is better than none, and is told.
 if cargo deny --log-level error fetch db >/dev/null 2>&1; then
     cargo deny --log-level warn check advisories
 elif said=$(cargo deny --offline --log-level error check advisories 2>&1); then
     echo "check-supply: advisories: the database cannot be fetched; checked with the copy that is here"
-elif grep -q 'advisory-database\|advisory database\|failed to load\|unable to load' <<<"$said"; then
+elif grep -q 'advisory-db\|advisory-database\|advisory database\|failed to load\|unable to load' <<<"$said"; then
     echo "check-supply: advisories: NOT CHECKED: the database of RustSec cannot be fetched from here"
 else
     echo "$said" >&2

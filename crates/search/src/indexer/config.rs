@@ -291,7 +291,7 @@ secrets:
             ("- a", "x.yaml:1:1: wanted names with values, found a list"),
             ("collectors: [no-such-thing]", "x.yaml:1:14: there is no collector 'no-such-thing'"),
             ("a: 1\na: 2", "x.yaml:2:1: 'a' stands here a second time"),
-            ("opensearch: {nodes: [a], insecure: 1}", "x.yaml:1:37: wanted true or false"),
+            ("opensearch: {nodes: [a], insecure: 1}", "x.yaml:1:36: wanted true or false"),
             ("es_port: 9200", "x.yaml:1:10: es_port without es_host"),
             ("opensearch:\n  user: x", "x.yaml:2:3: wanted nodes, or es_host"),
         ] {
