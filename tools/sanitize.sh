@@ -18,7 +18,7 @@ miri() {
     # Which instructions there are is known when it is compiled.
     RUSTFLAGS=-Ctarget-feature=+avx2,+bmi1,+bmi2,+lzcnt \
         cargo +nightly miri test --locked -p mitra-inspect --lib census::classify
-    cargo +nightly miri test --locked -p mitra-collect --lib bpf::record bpf::task
+    cargo +nightly miri test --locked -p mitra-collect --lib -- bpf::record bpf::task
 }
 
 address() {

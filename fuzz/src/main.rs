@@ -26,7 +26,7 @@ mod engine {
         })
     });
 
-    libfuzzer_sys::fuzz_target!(init: _ = TARGET.name, |bytes: &[u8]| (TARGET.run)(bytes));
+    libfuzzer_sys::fuzz_target!(init: LazyLock::force(&TARGET), |bytes: &[u8]| (TARGET.run)(bytes));
 }
 
 #[cfg(not(fuzzing))]

@@ -175,7 +175,7 @@ impl Walk {
         if self.skip == Some(root.id) {
             return Ok(());
         }
-        let name = path.file_name().map_or_else(|| path.as_os_str(), |name| name);
+        let name = path.file_name().unwrap_or(path.as_os_str());
         if root.kind != FileType::Directory {
             let what = match root.kind {
                 FileType::RegularFile => What::File(Handle {

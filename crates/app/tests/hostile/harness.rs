@@ -393,6 +393,7 @@ pub fn run(words: &[&OsStr], homes: &[&Path], name: String) -> Done {
     command.stdin(Stdio::null()).stdout(create("out")).stderr(create("err")).process_group(0);
     command.env_remove("NO_COLOR").env_remove("NOTIFY_SOCKET").env("TZ", "UTC").env("TERM", "xterm");
     group.take(&mut command);
+    #[expect(clippy::zombie_processes, reason = "wait4 below waits for it and says what it used")]
     let child = command.spawn().expect("mitra can be started");
     let mut wrong = Vec::new();
     let mut patience = Patience {

@@ -187,7 +187,7 @@ pub(super) const DATABASES: &[Planted] = &[
     ),
     file(
         "redis renamed command",
-        "/etc/redis/redis.conf",
+        "/etc/redis/cache.conf",
         "port 6379\nrename-command FLUSHALL \"\"\nrename-command CONFIG §W\nhz 10\n",
     ),
     file("redis acl", "/etc/redis/users.acl", "user default off\nuser me on >§W ~* +@all\n"),
