@@ -264,11 +264,8 @@ fn whatever_fails_what_is_lost_is_told() {
             .filter_map(|line| line.split_once(' '))
             .map(|(op, n)| (op, n.parse().unwrap()))
             .collect();
-        // One write for each frame at least, or the calls are not seen.
-        assert!(
-            counts["write"] as i64 >= FRAMES && counts["fsync"] > 3 && counts["open"] > 10,
-            "{mode}: {counts:?}"
-        );
+        // The calls are seen. Of a writer that is dropped, frames that wait are never written.
+        assert!(counts["write"] > 10 && counts["fsync"] > 3 && counts["open"] > 10, "{mode}: {counts:?}");
         for (op, error) in FAULTS {
             let count = counts[op];
             let part = match (all, op) {
