@@ -17,6 +17,7 @@ mod quotes;
 mod recorder;
 mod render;
 mod signals;
+mod supervised;
 mod timetables;
 mod tui;
 mod when;
@@ -33,6 +34,10 @@ fn main() -> ExitCode {
     if !matches!(cli.command, Command::Record(_) | Command::Live(_)) {
         signals::die_on_closed_pipe();
     }
+    if let Some(code) = supervised::instead(&cli.command) {
+        return code;
+    }
+    mitra_inspect::files::apart(confined::reader);
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -21,6 +21,8 @@ pub struct Needs<'a> {
     pub write: &'a [&'a Path],
     /// Children that run already: they may still be waited for, and killed.
     pub children: &'a [u32],
+    /// Whether descriptors still come over a socket that is open, and are read: files of libraries in memory, too.
+    pub receives: bool,
 }
 
 /// Why nothing, or not all, was given up.

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
 /// Where version 2 is mounted, alone or beside version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Where this process lives. systemd calls the group so as well (`DelegateSubgroup=`).
@@ -149,12 +151,28 @@ impl Drop for Group {
 
 /// Ends what is in a group, which has left the session of its parent perhaps, and removes it.
 fn end(dir: &Path) {
-    // Kernels before 5.14 have no such file; what is left there keeps its limits.
+    // Kernels before 5.14 have no such file.
     _ = fs::write(dir.join("cgroup.kill"), "1");
     for _ in 0..REMOVALS {
         match fs::remove_dir(dir) {
-            Err(error) if error.kind() == ErrorKind::ResourceBusy => std::thread::sleep(REMOVAL_PAUSE),
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                kill_each(dir);
+                std::thread::sleep(REMOVAL_PAUSE);
+            }
             _ => break,
+        }
+    }
+}
+
+/// Ends those that `cgroup.kill` passes by: it signals the first thread of a process, which may have ended before the others.
+fn kill_each(dir: &Path) {
+    let listed = || fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    for line in listed().lines() {
+        let Some(pid) = line.parse().ok().and_then(Pid::from_raw) else { continue };
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        // Its number may have been another's until it was opened; what it stands for now is in the group or not.
+        if listed().lines().any(|other| other == line) {
+            _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
 }

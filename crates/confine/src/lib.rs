@@ -12,7 +12,7 @@ mod groups;
 mod privileges;
 mod syscalls;
 
-pub use child::{Child, Privileges, prepare};
+pub use child::{Child, Privileges, Resource, prepare, reap};
 pub use give_up::{Error, Needs, give_up};
 pub use groups::{Group, Groups, Limits};
 pub use privileges::{has_privileges, has_seccomp, threads};

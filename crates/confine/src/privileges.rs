@@ -42,16 +42,21 @@ pub(crate) fn any_is_ambient() -> bool {
 /// Takes all capabilities from this thread but those of `kept` that it has, and all that a program might get back. Only
 /// system calls: it may be called between fork and exec.
 pub(crate) fn drop_of_thread(kept: CapabilitySet) -> io::Result<()> {
-    // Only who has CAP_SETPCAP may take them from this set; for the others it is enough that nothing is gained by exec.
-    for capability in 0..CAPABILITIES {
-        // SAFETY: it changes a number of this thread and touches no memory.
-        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
-            break;
-        }
-    }
+    bound_to(kept);
     // Kernels before 4.3 have no such set.
     _ = rustix::thread::clear_ambient_capability_set();
     let kept = if kept.is_empty() { kept } else { capabilities(None)?.effective.intersection(kept) };
     let inheritable = CapabilitySet::empty();
     Ok(set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?)
+}
+
+/// Takes from the set of those that a program might get back all but `kept`. Only who has CAP_SETPCAP may; for the others it is
+/// enough that nothing is gained by exec. Only system calls.
+pub(crate) fn bound_to(kept: CapabilitySet) {
+    for capability in (0..CAPABILITIES).filter(|number| kept.bits() >> number & 1 == 0) {
+        // SAFETY: it changes a number of this thread and touches no memory.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
+            break;
+        }
+    }
 }

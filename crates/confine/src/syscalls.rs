@@ -196,6 +196,11 @@ pub(crate) fn only_what_is_needed(needs: Needs<'_>, has_landlock: bool) -> Resul
         #[cfg(target_arch = "x86_64")]
         rules.insert(libc::SYS_open, only_to_read(1)?);
     }
+    if needs.receives {
+        rules.extend([libc::SYS_recvmsg, libc::SYS_memfd_create].iter().map(always));
+        // By the names of descriptors below /proc, which Landlock leaves alone where they are in memory.
+        rules.insert(libc::SYS_openat, only_to_read(2)?);
+    }
     // Threads, and no processes.
     let thread = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;
     rules.insert(libc::SYS_clone, vec![when(&[masked(0, thread, thread)?])?]);

@@ -9,7 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use mitra_confine::{Child, Groups, Limits, Needs, Privileges, give_up, prepare};
+use mitra_confine::{Child, Groups, Limits, Needs, Privileges, Resource, give_up, prepare};
 
 type Check = fn(&[&str]);
 
@@ -253,7 +253,7 @@ fn the_machine_stays_as_it_is(_: &[&str]) {
 const BOUND: u64 = 64 << 20;
 
 fn child(command: &mut Command, privileges: Privileges) -> &mut Command {
-    prepare(command, &Child { privileges, memory_bytes: BOUND, group: None }).unwrap();
+    prepare(command, &Child { privileges, bounds: &[(Resource::Data, BOUND)], group: None }).unwrap();
     command
 }
 
@@ -366,7 +366,7 @@ fn starts_greedy() {
     let run = |bytes: u64| -> (ExitStatus, bool) {
         let group = groups.make(Limits { memory_bytes: BOUND, tasks: 16, cpu_weight: 20 }).unwrap();
         let mut command = again(".eats", &[&bytes.to_string()]);
-        let child = Child { privileges: Privileges::None, memory_bytes: BOUND, group: Some(&group) };
+        let child = Child { privileges: Privileges::None, bounds: &[], group: Some(&group) };
         prepare(&mut command, &child).unwrap();
         (command.status().unwrap(), group.ran_out_of_memory())
     };

@@ -12,7 +12,7 @@ use crate::look::Look;
 use crate::memory::{Image, Memory, Word};
 use crate::perfmap::PerfMap;
 use crate::runtimes::{erlang, jvm};
-use crate::{Diff, census, composition, look, malloc, python, symbols, unwind, verdict};
+use crate::{Diff, census, composition, files, look, malloc, python, unwind, verdict};
 
 /// The regions: where they are, and their names.
 const REGIONS: [(u64, &str); 4] = [
@@ -80,7 +80,9 @@ pub fn elf(bytes: &[u8]) {
     }
     // All of them read by offsets.
     let again = || file.try_clone().ok();
-    unwind::fuzz(&file, bytes);
+    unwind::fuzz(bytes);
+    files::frames::fuzz(&file);
+    files::wire::fuzz(bytes);
     let mut image = Image::new(Word::Eight);
     image.add(REGIONS[0].0, bytes, REGIONS[0].1);
     if let Some(file) = again() {
@@ -89,9 +91,7 @@ pub fn elf(bytes: &[u8]) {
     if let Some(file) = again() {
         drop(malloc::recognise::search(file, &|| true));
     }
-    if let Some(file) = again() {
-        symbols::fuzz(file, &[0x40, 0x1000, bytes.len() as u64 / 2]);
-    }
+    files::shelf::fuzz(&file, &[0x40, 0x1000, bytes.len() as u64 / 2]);
 }
 
 /// What the kernel, run times and their tools print of a process; the first byte says which. The corpus knows the numbers, so new

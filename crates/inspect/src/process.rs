@@ -1,38 +1,44 @@
 //! What is kept of a process so that its addresses have names, also after it ended.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
+use crate::files::{self, Kind, Opening, Taken};
 use crate::maps::{self, Mapping};
 use crate::opened::{self, Opened};
-use crate::perfmap::PerfMap;
 use crate::target;
 
 /// A maps file of more is cut off.
 const MAPS_BYTES_MAX: u64 = 16 << 20;
-/// A perf map of more is cut off.
-const PERF_MAP_BYTES_MAX: u64 = 32 << 20;
-/// Perf maps of all processes together: any user can write one of any size.
-const PERF_MAPS_BYTES_MAX: u64 = 256 << 20;
+/// Other directories that are seen as `/`, each of which is held open.
+const ROOTS_MAX: usize = 128;
 /// Mappings of all processes together: any user can make tens of thousands, of files with long names.
 const MAPPINGS_BYTES_MAX: u64 = 128 << 20;
 
 /// Memory that what processes say of themselves may take.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    perf_maps: u64,
     mappings: u64,
     /// Whether something was left out for it.
     pub(crate) is_spent: bool,
+    /// Directories that processes see as `/`, each once: in a service all of the machine's see another one than we.
+    roots: HashMap<Seen, Arc<OwnedFd>>,
 }
+
+/// Which directory: the mount namespace, and device and inode. Of the latter alone two can have the same, with other things
+/// mounted below.
+type Seen = (PathBuf, u64, u64);
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget { perf_maps: PERF_MAPS_BYTES_MAX, mappings: MAPPINGS_BYTES_MAX, is_spent: false }
+        Budget { mappings: MAPPINGS_BYTES_MAX, is_spent: false, roots: HashMap::new() }
     }
 }
 
@@ -51,20 +57,6 @@ impl Budget {
             }
         }
     }
-
-    /// A perf map, if there is room for it.
-    fn perf_map(&mut self, map: PerfMap) -> PerfMap {
-        match self.perf_maps.checked_sub(map.bytes()) {
-            Some(left) => {
-                self.perf_maps = left;
-                map
-            }
-            None => {
-                self.is_spent = true;
-                PerfMap::default()
-            }
-        }
-    }
 }
 
 /// The directory that a process sees as `/`.
@@ -72,7 +64,7 @@ enum Root {
     /// The same that we see.
     Ours,
     /// Another one. An open directory outlives the process, so that its files can be read then still.
-    Other(OwnedFd),
+    Other(Arc<OwnedFd>),
     /// Another one that could not be opened.
     Unknown,
 }
@@ -88,16 +80,18 @@ pub(crate) struct Process {
     /// Who runs it; what others say of it is not believed.
     user: Option<u32>,
     pub(crate) mappings: Vec<Mapping>,
-    perf_map: Option<PerfMap>,
+    /// What its compiler wrote, once somebody asked.
+    perf_map: Option<Option<Taken>>,
 }
 
 impl Process {
-    /// Reads what can be read of it. `may_hold_root` allows one open file.
-    pub(crate) fn read(pid: u32, may_hold_root: bool, budget: &mut Budget) -> Process {
+    /// Reads what can be read of it.
+    pub(crate) fn read(pid: u32, budget: &mut Budget) -> Process {
+        let pid = target::living(pid);
         Process {
             pid,
             start_ticks: target::start_ticks(pid),
-            root: root(pid, may_hold_root),
+            root: root(pid, budget),
             own_pid: own_pid(pid).unwrap_or(pid),
             user: fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid()),
             mappings: budget.mappings(&[], mappings(pid)),
@@ -113,11 +107,6 @@ impl Process {
     /// Whether it sees the files that we see, under the same paths.
     pub(crate) fn sees_our_files(&self) -> bool {
         matches!(self.root, Root::Ours)
-    }
-
-    /// Whether it holds a file open.
-    pub(crate) fn holds_root(&self) -> bool {
-        matches!(self.root, Root::Other(_))
     }
 
     /// Takes in what was mapped since, unless the process has ended or runs another program now.
@@ -159,27 +148,29 @@ impl Process {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 opened::handle(rustix::fs::open("/", flags, Mode::empty()).ok()?, &mapping.path)
             }
-            Root::Other(dir) => opened::handle(dir, &mapping.path),
+            Root::Other(dir) => opened::handle(dir.as_ref(), &mapping.path),
             Root::Unknown => None,
         }
     }
 
     /// The name of a function that was compiled while the process ran.
-    pub(crate) fn compiled(&mut self, address: u64, budget: &mut Budget) -> Option<&str> {
-        if self.perf_map.is_none() {
-            let map = self.read_perf_map(budget).unwrap_or_default();
-            self.perf_map = Some(budget.perf_map(map));
-        }
-        self.perf_map.as_ref()?.name(address)
+    pub(crate) fn compiled(&mut self, address: u64, budget: &mut Budget) -> Option<String> {
+        self.perf_map(budget)?.name(address)
     }
 
     /// Whether its runtime writes names of compiled functions at all.
     pub(crate) fn writes_perf_map(&mut self, budget: &mut Budget) -> bool {
-        _ = self.compiled(0, budget);
-        self.perf_map.as_ref().is_some_and(|map| !map.is_empty())
+        self.perf_map(budget).is_some()
     }
 
-    fn read_perf_map(&self, budget: &mut Budget) -> Option<PerfMap> {
+    fn perf_map(&mut self, budget: &mut Budget) -> Option<&Taken> {
+        if self.perf_map.is_none() {
+            self.perf_map = Some(self.read_perf_map(budget));
+        }
+        self.perf_map.as_ref()?.as_ref()
+    }
+
+    fn read_perf_map(&self, budget: &mut Budget) -> Option<Taken> {
         let path = format!("tmp/perf-{}.map", self.own_pid);
         // Neither a symbolic link nor, below, another name of a file somewhere else: whoever can write to this directory
         // could show a file that only we can read.
@@ -189,7 +180,7 @@ impl Process {
             // A link in a container leads to what the container sees there, not to our files.
             Root::Other(dir) => {
                 let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-                rustix::fs::openat2(dir, path.as_str(), flags, Mode::empty(), resolve)
+                rustix::fs::openat2(dir.as_ref(), path.as_str(), flags, Mode::empty(), resolve)
             }
             Root::Unknown => return None,
         };
@@ -199,11 +190,14 @@ impl Process {
         if !is_its_own || meta.nlink() != 1 {
             return None;
         }
-        if budget.perf_maps == 0 {
-            budget.is_spent = true;
-            return None;
+        match files::take(Kind::PerfMap, &file) {
+            Opening::Taken(file) => Some(file),
+            Opening::Nothing => None,
+            Opening::NoRoom => {
+                budget.is_spent = true;
+                None
+            }
         }
-        Some(PerfMap::parse(&text(file, PERF_MAP_BYTES_MAX.min(budget.perf_maps))?))
     }
 }
 
@@ -226,33 +220,36 @@ fn text(file: fs::File, bytes_max: u64) -> Option<String> {
     )
 }
 
-fn root(pid: u32, may_hold: bool) -> Root {
-    // Of a directory the name alone says little: what was detached from the tree is `/` too.
-    let of = |of: &str, what: &str| {
-        let path = format!("/proc/{of}/{what}");
-        let meta = fs::metadata(&path).ok()?;
-        Some((fs::read_link(&path).ok()?, meta.dev(), meta.ino()))
+fn root(pid: u32, budget: &mut Budget) -> Root {
+    let seen = |of: &str| -> Option<Seen> {
+        let mounts = fs::read_link(format!("/proc/{of}/ns/mnt")).ok()?;
+        // Of a directory the name alone says little: what was detached from the tree is `/` too.
+        let root = fs::metadata(format!("/proc/{of}/root")).ok()?;
+        Some((mounts, root.dev(), root.ino()))
     };
-    let its = pid.to_string();
-    let (Some(ours), Some(mounts)) = (of("self", "ns/mnt"), of(&its, "ns/mnt")) else { return Root::Unknown };
-    let root = of(&its, "root");
-    if ours == mounts && root.is_some() && root == of("self", "root") {
+    let (Some(ours), Some(its)) = (seen("self"), seen(&pid.to_string())) else { return Root::Unknown };
+    if ours == its {
         return Root::Ours;
     }
-    if !may_hold {
+    if let Some(dir) = budget.roots.get(&its) {
+        return Root::Other(Arc::clone(dir));
+    }
+    if budget.roots.len() >= ROOTS_MAX {
         return Root::Unknown;
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()) {
-        Ok(dir) => Root::Other(dir),
-        Err(_) => Root::Unknown,
-    }
+    let Ok(dir) = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()) else {
+        return Root::Unknown;
+    };
+    let dir = Arc::new(dir);
+    budget.roots.insert(its, Arc::clone(&dir));
+    Root::Other(dir)
 }
 
-/// The last number of the line `NSpid:` of its status.
+/// The last number of the line `NStgid:` of its status.
 fn own_pid(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;
     line.split_whitespace().last()?.parse().ok()
 }
 
@@ -262,13 +259,6 @@ mod tests {
 
     #[test]
     fn what_processes_say_of_themselves_takes_no_more_than_there_is_for_it() {
-        let map = |names: usize| PerfMap::parse(&"1000 10 name\n".repeat(names));
-        let mut budget = Budget { perf_maps: map(5).bytes(), ..Budget::default() };
-        assert!(budget.perf_map(map(6)).is_empty() && budget.is_spent);
-        budget.is_spent = false;
-        assert!(!budget.perf_map(map(3)).is_empty() && !budget.is_spent);
-        assert!(budget.perf_map(map(3)).is_empty() && budget.is_spent);
-
         let own = mappings(std::process::id());
         let mut budget = Budget { mappings: maps::bytes(&own) + 1, ..Budget::default() };
         let first = budget.mappings(&[], own.clone());

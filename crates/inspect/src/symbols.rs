@@ -6,7 +6,6 @@
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use mitra_model::capture::{Image, KERNEL_MARK, RawStack};
 
 use crate::demangled::demangled;
+use crate::files::{self, Kind, Opening, Taken};
 use crate::kernel::KernelSymbols;
 use crate::maps;
 use crate::opened::{Key, Opened};
@@ -24,11 +24,6 @@ use crate::tables::Headers;
 
 /// Programs whose mappings are kept.
 const PROCESSES_MAX: usize = 8192;
-/// Tables of names of files that are not root's, each of which holds two files open, and the bytes of all together.
-const TABLES_MAX: usize = 256;
-const TABLES_BYTES_MAX: u64 = 192 << 20;
-/// Of those in other mount namespaces, so many hold a directory open.
-const ROOTS_MAX: usize = 128;
 /// Mappings are read again so long after a program was seen first: it loads its libraries.
 const REFRESH_AFTER: [Duration; 3] =
     [Duration::from_millis(40), Duration::from_millis(200), Duration::from_secs(1)];
@@ -56,14 +51,11 @@ const CUT_OFF: &str = "[cut off]";
 /// Names the addresses of stacks. Knows the programs that were shown to it, also after they ended.
 pub struct Symbols {
     files: HashMap<Key, Option<Names>>,
-    tables: usize,
-    table_bytes_left: u64,
     /// Read when the first name is wanted: what only watches has no use for it.
     kernel: OnceCell<KernelSymbols>,
     hides_kernel: bool,
     processes: HashMap<(u32, u32), Known>,
     budget: Budget,
-    roots: usize,
     /// Runtimes that hide the names of their functions, by what would show them.
     hidden: HashSet<(&'static str, u32)>,
     stacks: u64,
@@ -95,13 +87,10 @@ impl Symbols {
     pub fn new() -> Self {
         Symbols {
             files: HashMap::new(),
-            tables: 0,
-            table_bytes_left: TABLES_BYTES_MAX,
             kernel: OnceCell::new(),
             hides_kernel: false,
             processes: HashMap::new(),
             budget: Budget::default(),
-            roots: 0,
             hidden: HashSet::new(),
             stacks: 0,
             cut_off: 0,
@@ -128,8 +117,7 @@ impl Symbols {
         if self.processes.len() >= PROCESSES_MAX || self.processes.contains_key(&(pid, image)) {
             return;
         }
-        let process = Process::read(pid, self.roots < ROOTS_MAX, &mut self.budget);
-        self.roots += usize::from(process.holds_root());
+        let process = Process::read(pid, &mut self.budget);
         let known = Known {
             process,
             names: HashMap::new(),
@@ -248,29 +236,25 @@ impl Symbols {
         let name = match maps::find(&known.process.mappings, called).cloned() {
             None => {
                 let name = known.process.compiled(called, &mut self.budget);
-                name.map_or_else(|| format!("[unknown {address:#x}]"), bounded)
+                name.map_or_else(|| format!("[unknown {address:#x}]"), |name| bounded(&name))
             }
             Some(mapping) => {
                 let offset = (called - mapping.start).wrapping_add(mapping.offset);
                 let file = (mapping.device, mapping.inode, mapping.path.clone());
                 let key = *known.files.entry(file).or_insert_with(|| {
                     let opened = known.process.open(&mapping)?;
-                    let key = opened.key;
-                    if !self.files.contains_key(&key) {
-                        let is_room = opened.is_roots || self.tables < TABLES_MAX;
-                        self.budget.is_spent |= !is_room;
-                        let names =
-                            Names::of(opened, &mapping.path, self.table_bytes_left).filter(|_| is_room);
-                        let bytes = names.as_ref().map_or(0, |names| names.bytes);
-                        self.tables += usize::from(bytes > 0);
-                        self.table_bytes_left = self.table_bytes_left.saturating_sub(bytes);
-                        self.files.insert(key, names);
-                    }
-                    Some(key)
+                    let names = || {
+                        let names = Names::of(&opened, &mapping.path);
+                        self.budget.is_spent |= names.is_err();
+                        names.unwrap_or_default()
+                    };
+                    self.files.entry(opened.key).or_insert_with(names);
+                    Some(opened.key)
                 });
                 let names = key.and_then(|key| self.files.get(&key)?.as_ref());
                 let found = names.and_then(|names| names.at(offset));
-                let found = found.or_else(|| known.process.compiled(called, &mut self.budget).map(bounded));
+                let found = found
+                    .or_else(|| known.process.compiled(called, &mut self.budget).map(|name| bounded(&name)));
                 if found.is_none() && mapping.is_memory() {
                     self.hidden.insert((runtime(&known.process.mappings), stack.pid));
                 }
@@ -295,6 +279,7 @@ impl Symbols {
                     .to_owned(),
             );
         }
+        notes.extend(files::troubles());
         if self.hides_kernel {
             notes.push("functions of the kernel have no names: kernel.kptr_restrict hides them".to_owned());
         }
@@ -356,53 +341,47 @@ fn at_call(address: u64, is_leaf: bool) -> u64 {
     if is_leaf { address } else { address.saturating_sub(1) }
 }
 
-/// The names of one file. Each has a symbolizer of its own, which remembers what it opened by a path that others get later.
-struct Names {
-    symbolizer: Symbolizer,
-    source: Source<'static>,
-    /// Tables of names, which the path leads to.
-    _tables: Option<OwnedFd>,
-    bytes: u64,
+/// The names of one file.
+enum Names {
+    /// It is root's, and so is what it refers to. Each has a symbolizer of its own, which remembers what it opened by a path that
+    /// others get later.
+    OfRoot(Box<Symbolizer>, Source<'static>),
+    OfOthers(Taken),
 }
 
 impl Names {
-    /// `path` is where the file lies for us, should it be root's: then what it refers to is root's too, and followed.
-    fn of(opened: Opened, path: &str, bytes_max: u64) -> Option<Names> {
-        let builder = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false);
-        let builder = builder.enable_auto_reload(false);
-        let headers = Headers::read(&opened.file);
-        if opened.is_roots && headers.as_ref().is_none_or(|headers| !headers.inflates()) {
+    /// `path` is where the file lies for us, should it be root's. `Err` says that there is no room for it.
+    fn of(opened: &Opened, path: &str) -> Result<Option<Names>, ()> {
+        if opened.is_roots && Headers::read(&opened.file).is_none_or(|headers| !headers.inflates()) {
+            let builder = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false);
             let source = Source::Elf(Elf::new(PathBuf::from(path)));
-            return Some(Names { symbolizer: builder.build(), source, _tables: None, bytes: 0 });
+            return Ok(Some(Names::OfRoot(Box::new(builder.enable_auto_reload(false).build()), source)));
         }
-        let (tables, bytes) = headers?.tables(bytes_max)?;
-        let mut elf = Elf::new(format!("/proc/self/fd/{}", tables.as_raw_fd()));
-        elf.debug_syms = false;
-        let symbolizer = builder.set_debug_dirs(Some(std::iter::empty::<&Path>())).build();
-        Some(Names { symbolizer, source: Source::Elf(elf), _tables: Some(tables), bytes })
+        match files::take(Kind::Names, &opened.file) {
+            Opening::Taken(file) => Ok(Some(Names::OfOthers(file))),
+            Opening::Nothing => Ok(None),
+            Opening::NoRoom => Err(()),
+        }
     }
 
     fn at(&self, offset: u64) -> Option<String> {
-        plain(self.symbolizer.symbolize_single(&self.source, Input::FileOffset(offset)))
+        match self {
+            Names::OfRoot(symbolizer, source) => {
+                plain(symbolizer.symbolize_single(source, Input::FileOffset(offset)))
+            }
+            // Whoever wrote the file may have taken its reader over.
+            Names::OfOthers(file) => file.name(offset).map(|name| bounded(&name)),
+        }
     }
 }
 
-/// Names of a file that anybody may have written.
-pub(crate) fn fuzz(file: std::fs::File, offsets: &[u64]) {
-    let opened = Opened { file, key: Default::default(), is_roots: false };
-    let names = Names::of(opened, "", 64 << 20);
-    for offset in offsets {
-        std::hint::black_box(names.as_ref().and_then(|names| names.at(*offset)));
-    }
-}
-
-fn plain(found: blazesym::Result<Symbolized<'_>>) -> Option<String> {
+pub(crate) fn plain(found: blazesym::Result<Symbolized<'_>>) -> Option<String> {
     let symbol = found.ok()?.into_sym()?;
     Some(bounded(&demangled(&symbol.name)))
 }
 
 /// Of one line, whatever the file says.
-fn bounded(name: &str) -> String {
+pub(crate) fn bounded(name: &str) -> String {
     let mut chars = name.chars().map(|c| if c.is_control() { '?' } else { c });
     let mut short: String = chars.by_ref().take(NAME_CHARS_MAX).collect();
     if chars.next().is_some() {

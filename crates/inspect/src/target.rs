@@ -50,7 +50,12 @@ impl Target {
         // What has no memory: it ends just now, or is a thread of the kernel.
         let without = |error| match error {
             Error::Ended { pid } if stat(pid).is_ok_and(|(now, _)| now.start_ticks == mark.start_ticks) => {
-                Error::Kernel { pid }
+                match living(pid) {
+                    thread if thread != pid => Error::Unusable(format!(
+                        "the first thread of process {pid} has ended, while others go on: ask for one of those, as {thread}"
+                    )),
+                    _ => Error::Kernel { pid },
+                }
             }
             error => error,
         };
@@ -62,7 +67,7 @@ impl Target {
             return Err(without(Error::Ended { pid }));
         }
         let pagemap = File::open(format!("/proc/{pid}/pagemap")).ok().map(Pagemap::new);
-        let process = Process::read(pid, true, &mut Budget::default());
+        let process = Process::read(pid, &mut Budget::default());
         let target = Self {
             pid,
             mark,
@@ -273,6 +278,22 @@ struct Mark {
 /// When a process began, in clock ticks after boot.
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     stat(pid).ok().map(|(mark, _)| mark.start_ticks)
+}
+
+/// A thread by which a process can be reached: once its first one has ended, the others go on, and its own number leads to no
+/// memory.
+pub(crate) fn living(pid: u32) -> u32 {
+    let has_ended = |id: u32| {
+        let stat = fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
+        let state = stat.iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 2));
+        state.is_none_or(|state| b"ZX".contains(state))
+    };
+    if !has_ended(pid) {
+        return pid;
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut threads = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    threads.find(|thread| !has_ended(*thread)).unwrap_or(pid)
 }
 
 /// The mark and the name, of `/proc/PID/stat`.

@@ -119,6 +119,9 @@ pub enum Command {
     /// Arm probes for a recorder: what they saw goes to its archive, an event on each line to standard output
     #[command(hide = true)]
     Armed(ArmedArgs),
+    /// Read programs that anybody may have written, for the process that started it: questions come on standard input
+    #[command(hide = true)]
+    Names,
 }
 
 #[cfg(test)]

@@ -62,6 +62,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Conditions(args) => conditions::run(&args, &style),
         Command::Rules(args) => rules::run(&args, &style),
         Command::Armed(args) => armed::run(&args),
+        Command::Names => crate::confined::read_files(),
         Command::XfsGeometry(args) => xfs_geometry::run(&args, &style),
         Command::Metrics(args) => metrics::run(&args, &style),
         Command::Completions(args) => completions::run(&args),

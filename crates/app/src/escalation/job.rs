@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mitra_confine::{Child as Confined, Group, Groups, Limits, Privileges, prepare};
+use mitra_confine::{Child as Confined, Group, Groups, Limits, Privileges, Resource, prepare, reap};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -104,6 +104,8 @@ pub enum End {
     Stopped,
     /// It reached the limit of its memory.
     OutOfMemory,
+    /// It was ended, and did not end: it waits in the kernel.
+    Left(u32),
     /// It could not be started, or not be waited for.
     Failed(io::Error),
 }
@@ -123,6 +125,13 @@ impl End {
                 false,
             ),
             End::Stopped => ("was ended with the recorder".to_owned(), false),
+            End::Left(pid) => (
+                format!(
+                    "was ended and is still there: process {pid} waits in the kernel, for a file system or a device \
+                     that does not answer"
+                ),
+                false,
+            ),
             End::Failed(error) => (format!("could not be run: {error}"), false),
         }
     }
@@ -173,7 +182,10 @@ fn spawn(job: &Job, group: Option<&Group>) -> io::Result<(Child, OwnedFd)> {
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer);
-    let confined = Confined { privileges: job.privileges, memory_bytes: LIMITS.memory_bytes, group };
+    // Where no control group counts it.
+    let bounds = [(Resource::Data, LIMITS.memory_bytes)];
+    let bounds = if group.is_some() { &[][..] } else { &bounds[..] };
+    let confined = Confined { privileges: job.privileges, bounds, group };
     prepare(&mut command, &confined)?;
     let child = command.spawn()?;
     Ok((child, reader.into()))
@@ -216,9 +228,13 @@ fn watch(job: &Job, stop: &AtomicBool, mut child: Child, output: OwnedFd, outcom
         std::thread::sleep(LOOK / 4);
     }
     end_group(&child, Signal::KILL);
-    _ = child.wait();
+    let is_left = reap(&mut child, GRACE).is_none();
     if let Some(open) = &mut reader {
         drain(open, job, outcome);
+    }
+    if is_left {
+        // Its place is free again: what waits in the kernel for ever must not keep others from being started.
+        return End::Left(child.id());
     }
     early.unwrap_or(End::Stopped)
 }

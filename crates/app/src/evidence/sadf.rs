@@ -8,18 +8,14 @@ use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mitra_confine::{Child as Confined, Privileges, Resource, prepare, reap};
 use mitra_parse::text::{self, Import};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::io::Errno;
-use rustix::process::{
-    Resource, Rlimit, Signal, geteuid, set_parent_process_death_signal, setrlimit, setsid,
-};
-use rustix::thread::set_no_new_privs;
+use rustix::process::geteuid;
 
 use super::find::Handle;
 use super::read::{Counted, Cut, Left};
@@ -34,6 +30,10 @@ const NOBODY: u32 = 65_534;
 const MEMORY_MAX: u64 = 1 << 30;
 /// Its time on a processor, in seconds.
 const CPU_MAX: u64 = 120;
+/// Files that it may have open.
+const FILES_OPEN_MAX: u64 = 16;
+/// For one that was killed to be gone.
+const REST: Duration = Duration::from_secs(2);
 /// How long it is waited for, all in all.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 /// What it may write to a file: its complaints.
@@ -137,7 +137,7 @@ impl Drop for Sadf {
     fn drop(&mut self) {
         drop(self.output.take());
         _ = self.child.kill();
-        _ = self.child.wait();
+        _ = reap(&mut self.child, REST);
     }
 }
 
@@ -161,35 +161,21 @@ fn run(program: &str, arguments: &[&str], input: File) -> io::Result<Sadf> {
         .stdin(Stdio::from(input))
         .stdout(Stdio::piped())
         .stderr(Stdio::from(complaints.try_clone()?));
-    if geteuid().is_root() {
-        // Its other groups are dropped with it.
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    // SAFETY: between fork and exec only system calls are made, which allocate nothing.
-    unsafe {
-        command.pre_exec(|| Ok(confine()?));
-    }
-    let mut child = command.spawn()?;
-    let output = child.stdout.take();
-    Ok(Sadf { child, output, complaints })
-}
-
-/// What the program may not do, of its own process.
-fn confine() -> Result<(), Errno> {
-    setsid()?;
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    set_no_new_privs(true)?;
-    for (what, most) in [
+    let user = geteuid().is_root().then_some((NOBODY, NOBODY));
+    let bounds = &[
         (Resource::As, MEMORY_MAX),
         (Resource::Cpu, CPU_MAX),
         (Resource::Fsize, COMPLAINTS_MAX),
-        (Resource::Core, 0),
         (Resource::Nproc, 0),
-        (Resource::Nofile, 16),
-    ] {
-        setrlimit(what, Rlimit { current: Some(most), maximum: Some(most) })?;
-    }
-    Ok(())
+        (Resource::Nofile, FILES_OPEN_MAX),
+    ];
+    prepare(
+        &mut command,
+        &Confined { privileges: Privileges::Of { user, capabilities: 0 }, bounds, group: None },
+    )?;
+    let mut child = command.spawn()?;
+    let output = child.stdout.take();
+    Ok(Sadf { child, output, complaints })
 }
 
 /// The file in memory, where nobody may read it too and nobody can change it.

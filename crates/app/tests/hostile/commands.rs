@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::harness::{Done, Hostile, Running, can_run, mitra, wrong_with_text};
+use crate::harness::{Done, Hostile, Running, can_run, mitra, mitra_untraced, wrong_with_text};
 
 /// What is asked of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,9 @@ pub fn ask(of: Hostile, what: Asked) {
         if wrong.has_hung {
             return;
         }
-        let done = mitra(&[args, &["--archive", archive]].concat(), &[running.home()]);
+        let args = [args, &["--archive", archive]].concat();
+        let is_silent = of.program == "fuse";
+        let done = if is_silent { mitra_untraced(&args) } else { mitra(&args, &[running.home()]) };
         wrong.add(&done, running.betrayed());
     };
     if matches!(what, Asked::All | Asked::Heap) {

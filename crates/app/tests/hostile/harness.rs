@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const MITRA: &str = env!("CARGO_BIN_EXE_mitra");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/programs");
 /// Who owns nothing.
-const NOBODY: u32 = 65_534;
+pub const NOBODY: u32 = 65_534;
 /// A program is as bad as it gets within so long, also on a machine that compiles meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// What uses no CPU for so long waits for something that does not come; a busy machine gives everybody some in that time.
@@ -362,14 +362,23 @@ pub fn mitra(args: &[&str], homes: &[&Path]) -> Done {
     run(&words, homes, args.join(" "))
 }
 
+/// The same where somebody may be left behind in the kernel: who traces waits for all.
+pub fn mitra_untraced(args: &[&str]) -> Done {
+    let words: Vec<&OsStr> = std::iter::once(MITRA).chain(args.iter().copied()).map(OsStr::new).collect();
+    run_and_look(&words, None, args.join(" "))
+}
+
 /// The same of `mitra` behind another program.
 pub fn run(words: &[&OsStr], homes: &[&Path], name: String) -> Done {
+    run_and_look(words, is_traced().then_some(homes), name)
+}
+
+fn run_and_look(words: &[&OsStr], traced: Option<&[&Path]>, name: String) -> Done {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let file = |name: &str| dir.path().join(name);
     let create = |name: &str| File::create(file(name)).expect("a file can be made");
     let group = Group::new();
-    let traced = is_traced();
-    let mut command = if traced {
+    let mut command = if traced.is_some() {
         let mut strace = Command::new("strace");
         strace.args([
             "-f",
@@ -437,7 +446,7 @@ pub fn run(words: &[&OsStr], homes: &[&Path], name: String) -> Done {
     if !matches!(code, None | Some(0 | 1)) {
         wrong.push(format!("exit code {code:?}: {}", said.lines().next().unwrap_or_default()));
     }
-    if traced {
+    if let Some(homes) = traced {
         wrong.extend(wrong_about_execs(&fs::read_to_string(file("execs")).unwrap_or_default(), homes));
     }
     if Path::new(PWNED).exists() {

@@ -5,6 +5,7 @@
 //! `together.rs` what is asked of the machine while all of them run. What must hold is in `harness.rs`. All of it needs root and
 //! cgroup2, in which everything is ended; programs that are started are seen where `strace` is.
 
+mod apart;
 mod commands;
 mod harness;
 mod targets;

@@ -92,10 +92,8 @@ hostile! {
     memory_that_nobody_may_read: "memory" "unreadable" as Nobody, asked All;
     a_terabyte_with_holes: "memory" "sparse" as Nobody, asked Heap;
     as_many_mappings_as_there_may_be: "memory" "many" as Nobody, asked All;
-    #[ignore = "the kernel waits for the server of a file that the target has mapped, and so does mitra inspect"]
     a_server_of_files_that_is_silent: "fuse" "file" as Root, asked All;
     a_command_line_of_a_server_that_is_silent: "fuse" "line" as Root, asked All;
-    #[ignore = "the kernel keeps the list of mappings locked until the server answers, and mitra inspect waits for it"]
     mappings_that_wait_for_a_server: "fuse" "locked" as Root, asked All;
 
     // Places of its own.

@@ -163,7 +163,7 @@ impl Module {
 
 /// What the sections of a file say, as addresses of the file: `.PyRuntime`, and symbols that are not exported.
 #[derive(Debug, Default)]
-pub(super) struct Sections {
+pub(crate) struct Sections {
     file: Option<File>,
     /// Name, address, offset, size, link, type.
     all: Vec<Section>,

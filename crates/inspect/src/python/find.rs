@@ -8,12 +8,11 @@
 //!           name of the library
 //! ```
 
-use std::fs::File;
-
 use super::debug_offsets;
-use super::elf::{Module, Sections};
+use super::elf::Module;
 use super::layout::Layout;
 use crate::error::Error;
+use crate::files::Taken;
 use crate::maps::Mapping;
 use crate::memory::{Memory, Word};
 
@@ -60,7 +59,7 @@ fn version_in(name: &str) -> Option<(u32, u32, &str)> {
 
 struct Place {
     module: Module,
-    sections: Option<Sections>,
+    sections: Option<Taken>,
     path: String,
     name: String,
     runtime: Option<u64>,
@@ -69,7 +68,7 @@ struct Place {
 
 pub(super) fn find<M: Memory + ?Sized>(
     memory: &M,
-    file_of: &dyn Fn(&Mapping) -> Option<File>,
+    file_of: &dyn Fn(&Mapping) -> Option<Taken>,
 ) -> Result<Found, Error> {
     if memory.word() != Word::Eight {
         return Err(unusable("it is a 32-bit program: only 64-bit interpreters can be looked into"));
@@ -114,7 +113,10 @@ fn free_threaded(version: &str) -> Error {
 }
 
 /// The module that has the runtime.
-fn place<M: Memory + ?Sized>(memory: &M, file_of: &dyn Fn(&Mapping) -> Option<File>) -> Result<Place, Error> {
+fn place<M: Memory + ?Sized>(
+    memory: &M,
+    file_of: &dyn Fn(&Mapping) -> Option<Taken>,
+) -> Result<Place, Error> {
     let mut candidates: Vec<&Mapping> = memory
         .mappings()
         .iter()
@@ -142,14 +144,14 @@ fn place<M: Memory + ?Sized>(memory: &M, file_of: &dyn Fn(&Mapping) -> Option<Fi
         place.runtime = place.module.symbol(memory, "_PyRuntime");
         place.generations = place.module.symbol(memory, "_PyGC_generation0");
         if place.runtime.is_some() || place.generations.is_some() {
-            place.sections = file_of(mapping).map(Sections::read);
+            place.sections = file_of(mapping);
             return Ok(place);
         }
     }
     // Nothing is exported: the file may say, or the cookie in its data.
     for mapping in &candidates {
         let Some(mut place) = read(mapping) else { continue };
-        if let Some(sections) = file_of(mapping).map(Sections::read) {
+        if let Some(sections) = file_of(mapping) {
             let at = |address: u64| place.module.bias.wrapping_add(address);
             place.runtime = sections.section(".PyRuntime").or_else(|| sections.symbol("_PyRuntime")).map(at);
             place.generations = sections.symbol("_PyGC_generation0").map(at);

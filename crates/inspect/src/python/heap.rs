@@ -5,7 +5,6 @@
 //! `sys`, and the collector's lists lead forth and back.
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 
 use super::Doubts;
 use super::find::{self, Found};
@@ -14,6 +13,7 @@ use super::marks::Marks;
 use super::present::Present;
 use super::types::Types;
 use crate::error::Error;
+use crate::files::Taken;
 use crate::maps::Mapping;
 use crate::memory::Memory;
 
@@ -54,7 +54,7 @@ fn present_words(mapped: u64) -> u64 {
 }
 
 impl<'m, M: Memory + ?Sized> Heap<'m, M> {
-    pub(super) fn open(memory: &'m M, file_of: &dyn Fn(&Mapping) -> Option<File>) -> Result<Self, Error> {
+    pub(super) fn open(memory: &'m M, file_of: &dyn Fn(&Mapping) -> Option<Taken>) -> Result<Self, Error> {
         let present = Present::new(memory);
         // What was not found in time may be there all the same.
         let in_time = |error| if memory.goes_on(0) { error } else { Error::Stopped };

@@ -16,7 +16,7 @@
 
 mod debug_offsets;
 mod edges;
-mod elf;
+pub(crate) mod elf;
 mod find;
 pub(crate) mod functions;
 mod heap;
@@ -40,6 +40,7 @@ pub use heap::Heap;
 pub use layout::Layout;
 
 use crate::error::Error;
+use crate::files::{self, Kind, Opening};
 use crate::maps::Mapping;
 use crate::memory::Memory;
 use crate::target::Target;
@@ -257,7 +258,10 @@ pub fn is_likely(mappings: &[Mapping]) -> bool {
 ///
 /// It is none, or of a build that is not known, or its structures are not where they should be.
 pub fn open(target: &Target) -> Result<Heap<'_, Target>, Error> {
-    Heap::open(target, &|mapping| target.file(mapping))
+    Heap::open(target, &|mapping| match files::take(Kind::Sections, &target.file(mapping)?) {
+        Opening::Taken(file) => Some(file),
+        Opening::Nothing | Opening::NoRoom => None,
+    })
 }
 
 /// The same for any memory; there are no files, so that the symbols must be in it.

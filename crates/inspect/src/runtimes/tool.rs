@@ -20,11 +20,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use mitra_confine::{Child as Confined, Privileges, Resource, prepare, reap};
 use rustix::fs::{FileType, Mode};
 use rustix::process::{Pid, Signal};
 
 use crate::identity::User;
-use crate::limited::{Limits, limited};
 use crate::target::Target;
 use crate::trusted::{self, Sticky};
 
@@ -151,21 +151,21 @@ pub(super) fn run(
     command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8").env("MALLOC_ARENA_MAX", "2");
     command.envs(question.environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    limited(
-        &mut command,
-        Limits {
-            user: becomes.then_some((user.id, user.group)),
-            // Where the process is root, of a container perhaps, the tool is no more than it is.
-            capabilities: user.capabilities,
-            cpu_seconds: limit.time.as_secs().saturating_add(1).max(CPU_SECONDS_MIN),
-            memory_bytes: MEMORY_BYTES_MAX,
-            files: FILES_MAX,
-            file_bytes: FILE_BYTES_MAX,
-        },
-    );
+    let cpu_seconds = limit.time.as_secs().saturating_add(1).max(CPU_SECONDS_MIN);
+    let bounds = &[
+        (Resource::Cpu, cpu_seconds),
+        (Resource::As, MEMORY_BYTES_MAX),
+        (Resource::Nofile, FILES_MAX),
+        (Resource::Fsize, FILE_BYTES_MAX),
+    ];
+    // Where the process is root, of a container perhaps, the tool is no more than it is.
+    let user_and_group = becomes.then_some((user.id, user.group));
+    let privileges = Privileges::Of { user: user_and_group, capabilities: user.capabilities };
+    let cannot = |error| format!("{}: {error}", path.display());
+    prepare(&mut command, &Confined { privileges, bounds, group: None }).map_err(cannot)?;
     target.still_is_who_it_was(question.signal)?;
     let started = Instant::now();
-    let mut child = command.spawn().map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut child = command.spawn().map_err(cannot)?;
     let text = reader(child.stdout.take(), limit.bytes);
     let error = reader(child.stderr.take(), ERROR_BYTES_MAX);
     let ended = wait(&mut child, || started.elapsed() < limit.time && goes_on());
@@ -210,7 +210,7 @@ fn wait(child: &mut Child, goes_on: impl Fn() -> bool) -> Option<bool> {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
-    _ = child.wait();
+    _ = reap(child, REST);
     None
 }
 

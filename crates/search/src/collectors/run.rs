@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mitra_confine::{Child, Privileges, prepare};
+use mitra_confine::{Child, Privileges, Resource, prepare, reap};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -13,6 +13,8 @@ use rustix::io::Errno;
 const CHUNK: usize = 65_536;
 /// Bytes of memory that a program may have for itself.
 const MEMORY_MAX: u64 = 512 << 20;
+/// For one that was killed to be gone.
+const REST: Duration = Duration::from_secs(2);
 /// How often it is looked whether a program that has said everything has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -34,7 +36,8 @@ pub(crate) fn run(
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     // It asks a data base that everybody may read.
-    let confined = Child { privileges: Privileges::None, memory_bytes: MEMORY_MAX, group: None };
+    let bounds = &[(Resource::Data, MEMORY_MAX)];
+    let confined = Child { privileges: Privileges::None, bounds, group: None };
     prepare(&mut command, &confined).map_err(|e| format!("{program}: {e}"))?;
     let mut child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
     let output =
@@ -42,7 +45,7 @@ pub(crate) fn run(
     if output.is_err() {
         // It may have ended by itself; either way it is waited for.
         _ = child.kill();
-        _ = child.wait();
+        _ = reap(&mut child, REST);
     }
     output.map_err(|e| format!("{program}: {e}"))
 }
