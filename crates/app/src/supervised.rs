@@ -120,7 +120,8 @@ impl Watched {
                 continue;
             };
             // Asleep it may be, too, until it is killed: then nothing wakes it any more.
-            if !state.starts_with('D') && !(state.starts_with('S') && waits_for_file(&path)) {
+            let waits = state.starts_with('D') || state.starts_with('S') && waits_for_file(&path);
+            if !waits {
                 continue;
             }
             let thread = task.file_name().to_string_lossy().into_owned();

@@ -55,7 +55,16 @@ fn start(dir: &Path, more: &[(&str, &[&str])]) -> Option<Running> {
 
 /// And `change`s the file before it starts.
 fn start_changed(dir: &Path, more: &[(&str, &[&str])], change: impl Fn(&Path)) -> Option<Running> {
-    std::fs::write(dir.join("it.c"), SOURCE).unwrap();
+    start_source(dir, SOURCE, more, change)
+}
+
+fn start_source(
+    dir: &Path,
+    source: &str,
+    more: &[(&str, &[&str])],
+    change: impl Fn(&Path),
+) -> Option<Running> {
+    std::fs::write(dir.join("it.c"), source).unwrap();
     let compiled = do_it(dir, "cc", &["-g", "-O1", "-rdynamic", "-fno-inline", "-o", "it", "it.c"]);
     if !compiled || !more.iter().all(|(program, args)| do_it(dir, program, args)) {
         return None;
@@ -82,6 +91,32 @@ fn a_program_with_its_symbols_has_names() {
     let dir = tempfile::tempdir().unwrap();
     let Some(running) = start(dir.path(), &[]) else { return };
     assert_eq!(names(&mut Symbols::new(), &running), ["outer", "inner"]);
+}
+
+/// Its number leads to no memory any more; its threads do.
+#[test]
+fn a_program_whose_first_thread_has_ended_has_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = SOURCE
+        .replace("int main(void)", "static void *waits(void *none) { pause(); return none; }\nint main(void)")
+        .replace("pause();\n}", "pthread_t it;\npthread_create(&it, 0, waits, 0);\npthread_exit(0);\n}")
+        .replace("#include <stdio.h>", "#include <pthread.h>\n#include <stdio.h>");
+    let Some(running) = start_source(dir.path(), &source, &[], |_| ()) else { return };
+    let pid = running.child.id();
+    for _ in 0..500 {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        if stat.contains(") Z ") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(names(&mut Symbols::new(), &running), ["outer", "inner"]);
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let other = threads.flatten().map(|thread| thread.file_name().into_string().unwrap());
+    let other = other.filter(|thread| *thread != pid.to_string()).max().unwrap();
+    let error = mitra_inspect::Target::open(pid).err().unwrap().to_string();
+    assert!(error.ends_with(&format!("ask for one of those, as {other}")), "{error}");
+    assert!(mitra_inspect::Target::open(other.parse().unwrap()).is_ok());
 }
 
 #[test]

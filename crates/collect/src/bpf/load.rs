@@ -342,7 +342,8 @@ fn without_log(message: &str) -> String {
     let Some((head, log)) = message.split_once("Verifier output:") else {
         return message.trim().to_owned();
     };
-    let statistics = ["processed ", "verification time", "stack depth", "subprog "];
+    // From 7.3 on advice follows.
+    let statistics = ["processed ", "verification time", "stack depth", "subprog ", "Suggestion:"];
     let verdict = log
         .lines()
         .map(str::trim)

@@ -93,7 +93,7 @@ const PROBES: &[(&str, &str)] = &[
     ("full_sockets", "sockets whose buffers are full"),
     (
         "resolvers",
-        "how long programs wait for name servers; also needs cap_net_admin, and version 2 control groups",
+        "how long programs wait for name servers; also needs Linux 5.12, cap_net_admin, and version 2 control groups",
     ),
 ];
 

@@ -14,7 +14,7 @@ use super::{place, print};
 use crate::cli::SearchArgs;
 use crate::commands::{print as out, print_json};
 use crate::errors::usage;
-use crate::render::style::Style;
+use crate::render::style::{Style, clean};
 use crate::render::table::{Align, Table};
 use crate::when::Here;
 
@@ -52,7 +52,7 @@ pub fn run(backend: &Backend, query: &Query, scope: Scope, args: &SearchArgs, he
         eprintln!(
             "mitra: of {} hosts it is not known, as nothing of the kind was collected: {}{more}",
             unknown.len(),
-            few.join(", ")
+            clean(&few.join(", "))
         );
     }
     if args.count {
@@ -61,7 +61,7 @@ pub fn run(backend: &Backend, query: &Query, scope: Scope, args: &SearchArgs, he
     if hosts.is_empty() {
         eprintln!("mitra: no host");
     }
-    out(&hosts.iter().map(|host| format!("{host}\n")).collect::<String>())
+    out(&hosts.iter().map(|host| format!("{}\n", clean(host))).collect::<String>())
 }
 
 /// The kinds of documents that have the fields that a query names, where those are facts of one kind.
