@@ -120,8 +120,8 @@ impl Watched {
                 continue;
             };
             // Asleep it may be, too, until it is killed: then nothing wakes it any more.
-            let waits = state.starts_with('D') || state.starts_with('S') && waits_for_file(&path);
-            if !waits {
+            let is_waiting = state.starts_with('D') || state.starts_with('S') && waits_for_file(&path);
+            if !is_waiting {
                 continue;
             }
             let thread = task.file_name().to_string_lossy().into_owned();
