@@ -9,6 +9,7 @@
 //! 8  u32 bytes as stored
 //! ```
 
+use crate::pack::{self, Packer};
 use crate::varint::{Corrupt, Got};
 
 /// What a block holds.
@@ -122,11 +123,11 @@ pub(crate) fn put(
     kind: Kind,
     entity: u8,
     payload: &[u8],
-    packer: Option<&mut zstd::bulk::Compressor<'static>>,
+    packer: Option<&mut Packer>,
 ) -> Header {
     let packed = packer
         .filter(|_| payload.len() > 32)
-        .and_then(|packer| packer.compress(payload).ok())
+        .and_then(|packer| packer.pack(payload).ok())
         .filter(|packed| packed.len() < payload.len());
     let stored: &[u8] = packed.as_deref().unwrap_or(payload);
     let header = Header {
@@ -158,7 +159,7 @@ pub(crate) fn unpack(bytes: &[u8]) -> Got<(Header, Vec<u8>)> {
     if unpacked > UNPACKED_BYTES_MAX {
         return Err(Corrupt("a block of a size that can be unpacked"));
     }
-    let payload = zstd::bulk::decompress(stored, unpacked).map_err(|_| Corrupt("a block that unpacks"))?;
+    let payload = pack::unpack(stored, unpacked).map_err(|_| Corrupt("a block that unpacks"))?;
     if payload.len() != unpacked {
         return Err(Corrupt("a block that unpacks to its size"));
     }
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let mut packer = zstd::bulk::Compressor::new(1).unwrap();
+        let mut packer = Packer::new(1).unwrap();
         let payload: Vec<u8> = (0..500_u32).map(|i| (i / 9) as u8).collect();
         let mut block = Vec::new();
         put(&mut block, Kind::Columns, 3, &payload, Some(&mut packer));

@@ -20,6 +20,7 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::Error;
+use crate::pack;
 use crate::{dir, lock};
 
 const FOLDER: &str = "captures";
@@ -107,7 +108,7 @@ pub fn replace_capture(dir: &Path, name: &str, captured: &Captured) -> Result<()
 
 fn pack(captured: &Captured, folder: &Path) -> Result<Vec<u8>, Error> {
     let json = serde_json::to_vec(captured).map_err(|error| Error::io("pack", folder)(error.into()))?;
-    zstd::bulk::compress(&json, LEVEL).map_err(Error::io("pack", folder))
+    pack::pack(&json, LEVEL).map_err(Error::io("pack", folder))
 }
 
 fn temporary(folder: &Path, name: &str) -> PathBuf {

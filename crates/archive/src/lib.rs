@@ -20,6 +20,7 @@ mod log;
 mod open;
 #[cfg(test)]
 mod otherversion;
+mod pack;
 mod queue;
 mod reader;
 mod retention;

@@ -7,6 +7,7 @@ use mitra_model::{Entity, Frame, HostInfo, Key, Span, Stamp, Strings, Unit, colu
 use crate::log::encode::LogEncoder;
 use crate::log::record::{self, put_record};
 use crate::open::{Meta, OpenSegment, Times};
+use crate::pack::Packer;
 use crate::segment::encode;
 use crate::varint::put_bytes;
 use crate::writer::VERSION;
@@ -54,7 +55,7 @@ fn write(dir: &Path) {
     let meta = Meta { host: HostInfo::default(), ..Meta::default() };
     let mut segment = OpenSegment::new(meta.clone());
     let mut encoder = LogEncoder::new().unwrap();
-    let mut packer = zstd::bulk::Compressor::new(1).unwrap();
+    let mut packer = Packer::new(1).unwrap();
     let mut header = Vec::new();
     put_bytes(&mut header, &serde_json::to_vec(&meta).unwrap());
     header.extend_from_slice(&schema_of_later());

@@ -59,6 +59,14 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(whole))
 }
 
+/// Whether what a header describes ends where numbers do, by where its beginnings and lengths are in it.
+fn ends(header: &[u8], places: &[(usize, usize)]) -> bool {
+    let end = |(start, length): &(usize, usize)| {
+        number::<8>(header, *start)?.checked_add(number::<8>(header, *length)?)
+    };
+    places.iter().all(|place| end(place).is_some())
+}
+
 /// A part of a file, no more than there is of it.
 fn part(file: &File, all: u64, offset: u64, bytes: u64) -> Option<Vec<u8>> {
     if offset.checked_add(bytes)? > all || bytes > TABLE_BYTES_MAX {
@@ -87,7 +95,12 @@ impl<'f> Headers<'f> {
             }
             part(file, bytes, number::<8>(&head, at)?, count * size as u64)
         };
-        let programs = table(32, PROGRAM, 54, PROGRAM_HEADERS_MAX)?;
+        let mut programs = table(32, PROGRAM, 54, PROGRAM_HEADERS_MAX)?;
+        // Offset, address, bytes in the file and in memory. One that has no end is none.
+        let places = [(8, 32), (8, 40), (16, 32), (16, 40)];
+        for program in programs.chunks_exact_mut(PROGRAM).filter(|program| !ends(program, &places)) {
+            program.fill(0);
+        }
         let sections = table(40, SECTION, 58, SECTIONS_MAX).unwrap_or_default();
         Some(Self { file, bytes, head, programs, sections })
     }
@@ -121,6 +134,10 @@ impl<'f> Headers<'f> {
         };
         let (mut symbols, mut names) = (contents(section)?, contents(names)?);
         symbols.truncate(symbols.len() / SYMBOL * SYMBOL);
+        // One that would reach beyond all addresses is none; others count on it that none does.
+        for symbol in symbols.chunks_exact_mut(SYMBOL).filter(|symbol| !ends(symbol, &[(8, 16)])) {
+            symbol.fill(0);
+        }
         names.push(0);
         Some((symbols, names))
     }
@@ -243,6 +260,25 @@ mod tests {
         assert!(symbols == own && names.starts_with(&own_names) && symbols.len() > 1000 * SYMBOL);
         assert!(made.set_len(0).is_err() && made.write_at(b"x", 0).is_err());
         assert!(before.tables(1 << 10).is_none(), "more than there is for it");
+    }
+
+    /// A library for ELF files adds beginnings and lengths up without looking.
+    #[test]
+    fn what_has_no_end_is_left_out() {
+        let mut content = library();
+        let programs = number::<8>(&content, 32).unwrap() as usize;
+        content[programs + 8..programs + 16].fill(0xff);
+        let damaged = file(&content);
+        let headers = Headers::read(&damaged).unwrap();
+        assert_eq!(headers.programs[..PROGRAM], [0; PROGRAM]);
+        assert_ne!(headers.programs[PROGRAM..2 * PROGRAM], [0; PROGRAM]);
+        let (symbols, _) = headers.symbols(SHT_DYNSYM).unwrap();
+        let place = content.windows(symbols.len()).position(|part| part == symbols).unwrap();
+        content[place + SYMBOL + 8..place + SYMBOL + 24].fill(0xff);
+        let damaged = file(&content);
+        let (now, _) = Headers::read(&damaged).unwrap().symbols(SHT_DYNSYM).unwrap();
+        assert_eq!(now[SYMBOL..2 * SYMBOL], [0; SYMBOL]);
+        assert!(now[2 * SYMBOL..] == symbols[2 * SYMBOL..]);
     }
 
     #[test]

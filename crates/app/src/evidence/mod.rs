@@ -125,8 +125,10 @@ impl Opened {
                 }
             }
         }
-        let bad_side = bad_side.finish();
-        let good_side = good_side.finish();
+        let mut bad_side = bad_side.finish();
+        let mut good_side = good_side.finish();
+        withheld::in_events(&mut bad_side.set.events);
+        withheld::in_events(&mut good_side.set.events);
         let mut files = bad_side.files;
         files.extend(good_side.files.into_iter().map(|mut file| {
             file.notes.insert(0, "read as the good side".to_owned());

@@ -6,6 +6,7 @@ use mitra_model::{Entity, Frame, Kind, NA, columns};
 
 use super::record::{self, put_record};
 use crate::open::{OpenSegment, Times};
+use crate::pack::Packer;
 use crate::schema;
 use crate::table::{Changed, IN_BASE, OpenTable};
 use crate::varint::{put, put_bytes, put_cell, put_difference, reference};
@@ -27,7 +28,7 @@ pub(crate) const IS_BASE: u8 = 1;
 /// other. Differences grow with the distance, so there is a new base as soon as what they have cost since the last
 /// one is what a base costs, which is twice its size because it is written twice.
 pub(crate) struct LogEncoder {
-    packer: zstd::bulk::Compressor<'static>,
+    packer: Packer,
     /// The number of the last frame; the first has 1.
     seq: u64,
     base_seq: u64,
@@ -53,7 +54,7 @@ impl LogEncoder {
         let text_columns =
             Entity::ALL.map(|entity| columns(entity).iter().map(|m| m.kind == Kind::Text).collect());
         Ok(LogEncoder {
-            packer: zstd::bulk::Compressor::new(LEVEL)?,
+            packer: Packer::new(LEVEL)?,
             seq: 0,
             base_seq: 0,
             base_times: Times::default(),
@@ -172,7 +173,7 @@ impl LogEncoder {
             buffer.shrink_to(needed);
         }
         self.out.shrink_to(needed);
-        if let Ok(packer) = zstd::bulk::Compressor::new(LEVEL) {
+        if let Ok(packer) = Packer::new(LEVEL) {
             self.packer = packer;
         }
     }

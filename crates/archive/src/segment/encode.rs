@@ -9,6 +9,7 @@ use super::index::{BlockRef, TRAILER_BYTES, trailer};
 use crate::block::{self, Kind, NO_ENTITY};
 use crate::log::record::{FILE_HEADER_BYTES, file_header};
 use crate::open::{Meta, OpenSegment, Times};
+use crate::pack::Packer;
 use crate::schema;
 use crate::table::OpenTable;
 use crate::varint::{Input, put, put_bytes, put_difference, reference};
@@ -21,7 +22,7 @@ const BLOCK_BYTES: usize = 256 << 10;
 /// Writes blocks one after the other and remembers where they are.
 struct Sink<'a> {
     write: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
-    packer: Option<zstd::bulk::Compressor<'static>>,
+    packer: Option<Packer>,
     offset: u64,
     blocks: Vec<BlockRef>,
     buffer: Vec<u8>,
@@ -45,7 +46,7 @@ pub(crate) fn write(
     level: Option<i32>,
     write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<u64> {
-    let packer = level.map(zstd::bulk::Compressor::new).transpose()?;
+    let packer = level.map(Packer::new).transpose()?;
     write(&file_header(SEGMENT_MAGIC, VERSION))?;
     let mut sink =
         Sink { write, packer, offset: FILE_HEADER_BYTES as u64, blocks: Vec::new(), buffer: Vec::new() };

@@ -68,7 +68,7 @@ struct World {
     /// Of the last frame.
     truth: Truth,
     /// Those that have to be there, in order.
-    frames: VecDeque<i64>,
+    frames: VecDeque<Truth>,
     /// When something happened last after which no clock is believed.
     disturbed: i64,
     /// The same, as it was known at the last frame.
@@ -137,9 +137,9 @@ impl World {
         self.frame.interval_ns = INTERVAL as u64;
         self.frame.system_mut()[column("tasks.total").unwrap()] = self.number;
         self.writer.as_mut().unwrap().append(&self.frame, &self.strings).unwrap();
-        self.frames.push_back(self.number);
         let before = self.truth;
         self.truth = Truth { at: self.now, error: self.error, boot: self.boot, last: self.number };
+        self.frames.push_back(self.truth);
         self.look(before);
         self.doubted = self.disturbed;
     }
@@ -153,7 +153,7 @@ impl World {
         }
         for path in gone {
             let was = self.sealed.remove(&path).unwrap();
-            while self.frames.front().is_some_and(|number| *number <= was.last) {
+            while self.frames.front().is_some_and(|frame| frame.last <= was.last) {
                 self.frames.pop_front();
             }
             if self.max_bytes < u64::MAX / 4 {
@@ -176,7 +176,8 @@ impl World {
             // With the right time nothing goes that is not old. Of what was recorded with another one, before the machine was
             // started again, nothing can tell.
             let told = was.boot == self.boot || was.error == 0;
-            if self.error == 0 && told {
+            let error = if is_closed_by_it { before.error } else { self.error };
+            if error == 0 && told {
                 let age = self.now - was.at;
                 assert!(age > MAX_AGE - 4 * HOUR, "{what}: went when it was {} h old", age / HOUR);
             }
@@ -200,13 +201,17 @@ impl World {
         let mut read = Vec::new();
         reader.frames(Span::ALL, &mut |frame, _| read.push(total(frame))).unwrap();
         assert!(
-            read.iter().eq(self.frames.iter()),
+            read.iter().eq(self.frames.iter().map(|frame| &frame.last)),
             "seed {}, frame {}: {} frames of {}, of which are not there {:?}",
             self.seed,
             self.number,
             read.len(),
             self.frames.len(),
-            self.frames.iter().filter(|number| !read.contains(number)).collect::<Vec<_>>()
+            self.frames
+                .iter()
+                .map(|frame| frame.last)
+                .filter(|number| !read.contains(number))
+                .collect::<Vec<_>>()
         );
     }
 
@@ -229,7 +234,7 @@ impl World {
                 reader.frames(Span::ALL, &mut |frame, _| read = total(frame)).unwrap();
                 let sealed = self.sealed.values().map(|truth| truth.last).max().unwrap_or(0);
                 assert!(read >= sealed, "seed {}: a sealed segment is never cut", self.seed);
-                while self.frames.back().is_some_and(|number| *number > read) {
+                while self.frames.back().is_some_and(|frame| frame.last > read) {
                     self.frames.pop_back();
                 }
             }
@@ -249,10 +254,11 @@ impl World {
         }
         self.open();
         // What was sealed now was recorded before.
-        let last = self.frames.back().copied().unwrap_or(self.number);
-        self.truth.last = last;
+        if let Some(last) = self.frames.back() {
+            self.truth = *last;
+        }
         self.look(self.truth);
-        self.number = last;
+        self.number = self.truth.last;
         self.check();
     }
 

@@ -7,6 +7,7 @@
 //! of `erl_call`, which the same people can see.
 
 use std::ffi::{OsStr, OsString};
+use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,6 +49,13 @@ impl<'t> Asker<'t> {
         )?;
         if !is_node(&name.0) {
             return Err("it cannot be asked: the name on its command line is no name of a node".to_owned());
+        }
+        if !is_here(&name.0) {
+            return Err(
+                "it cannot be asked: the name on its command line is of a host that neither this machine's name nor /etc/hosts \
+                 says to be this one, and no other is talked to"
+                    .to_owned(),
+            );
         }
         let tool = Tool::find("erl_call", &places(target, line));
         let tool = tool.map_err(|why| format!("it cannot be asked: {why}"))?.ok_or(
@@ -157,6 +165,26 @@ fn is_node(name: &str) -> bool {
     (1..=NODE_MAX).contains(&name.len()) && !name.starts_with('-') && name.bytes().all(is_of_name)
 }
 
+/// Whether a node is on this machine, as far as the machine itself says: a name server could say anything, and whoever gave the
+/// process its name could have it be asked for any other.
+fn is_here(node: &str) -> bool {
+    let Some((_, host)) = node.split_once('@') else { return true };
+    let own = rustix::system::uname();
+    let own = own.nodename().to_string_lossy();
+    if host == "localhost" || host == own || own.split('.').next() == Some(host) {
+        return true;
+    }
+    // Only an address of one's own can be bound.
+    let is_own =
+        |address: &str| address.parse::<IpAddr>().is_ok_and(|address| UdpSocket::bind((address, 0)).is_ok());
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let says = |line: &str| {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        words.next().filter(|_| words.any(|name| name == host)).is_some_and(is_own)
+    };
+    is_own(host) || hosts.lines().any(says)
+}
+
 /// One word that is none of `erl_call`'s options.
 fn is_cookie(cookie: &str) -> bool {
     (1..=COOKIE_MAX).contains(&cookie.len())
@@ -256,6 +284,18 @@ pub(super) fn fuzz(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_other_machine_is_asked() {
+        let own = rustix::system::uname();
+        let own = own.nodename().to_string_lossy().into_owned();
+        for name in ["shop", "shop@localhost", "shop@127.0.0.1", "shop@::1", &format!("shop@{own}")] {
+            assert!(is_here(name) || name.ends_with("::1"), "{name}");
+        }
+        for name in ["shop@192.0.2.1", "shop@db1.example.com", "shop@2001:db8::1", "shop@"] {
+            assert!(!is_here(name), "{name}");
+        }
+    }
 
     #[test]
     fn what_a_vm_says_is_understood_in_both_forms() {

@@ -1,0 +1,58 @@
+//! zstd, where memory that is not to be had is an error: the library's own constructors panic.
+
+use std::io;
+
+use zstd::zstd_safe::{CCtx, CParameter, DCtx, ErrorCode, compress_bound, get_error_name};
+
+fn no_memory() -> io::Error {
+    io::ErrorKind::OutOfMemory.into()
+}
+
+fn said(code: ErrorCode) -> io::Error {
+    io::Error::other(get_error_name(code))
+}
+
+/// Packs one piece after the other.
+pub(crate) struct Packer(CCtx<'static>);
+
+impl Packer {
+    pub(crate) fn new(level: i32) -> io::Result<Self> {
+        let mut context = CCtx::try_create().ok_or_else(no_memory)?;
+        context.set_parameter(CParameter::CompressionLevel(level)).map_err(said)?;
+        Ok(Self(context))
+    }
+
+    pub(crate) fn pack(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut packed = Vec::with_capacity(compress_bound(bytes.len()));
+        self.0.compress2(&mut packed, bytes).map_err(said)?;
+        Ok(packed)
+    }
+}
+
+/// Packs one piece.
+pub(crate) fn pack(bytes: &[u8], level: i32) -> io::Result<Vec<u8>> {
+    Packer::new(level)?.pack(bytes)
+}
+
+/// Unpacks a piece that becomes no larger than `most`.
+pub(crate) fn unpack(packed: &[u8], most: usize) -> io::Result<Vec<u8>> {
+    let mut context = DCtx::try_create().ok_or_else(no_memory)?;
+    let mut bytes = Vec::with_capacity(most);
+    context.decompress(&mut bytes, packed).map_err(said)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_packed_is_unpacked_within_bounds() {
+        let bytes = b"a frame is much as the one before it ".repeat(50);
+        let packed = pack(&bytes, 1).unwrap();
+        assert!(packed.len() < bytes.len() / 4);
+        assert_eq!(unpack(&packed, bytes.len()).unwrap(), bytes);
+        assert!(unpack(&packed, bytes.len() - 1).is_err());
+        assert!(unpack(b"neither", 100).is_err());
+    }
+}
