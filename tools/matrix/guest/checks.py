@@ -172,6 +172,8 @@ def verifier(results):
 def incident(results, group):
     """Made by the laboratory, which knows the truth, and judges what Mitra says of it."""
     name = INCIDENTS[group]
+    if group == "disk" and words().get("disks") == "ubd":
+        return "-", "the disk of user-mode Linux is a file in its host's page cache: who reads from it waits for the CPU"
     said = ""
     for seed in range(1, TRIES + 1):
         keep = f"/work/lab-{name}-{seed}"
@@ -183,7 +185,7 @@ def incident(results, group):
             return "ok", f"{name}, try {seed}"
         for kept in sorted(pathlib.Path(keep).rglob("*.txt"))[:3]:
             (OUT / f"lab-{name}-{seed}-{kept.name}").write_text(kept.read_text()[:20000])
-    return ("-" if "could not be made" in said or "skipped" in said else "no"), f"{name}: {said[-400:]}"
+    return ("-" if any(why in said for why in ["could not be made", "not made", "skipped"]) else "no"), f"{name}: {said[-400:]}"
 
 
 def without_bpf(results):
