@@ -44,9 +44,12 @@ pub fn instead(command: &cli::Command) -> Option<ExitCode> {
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
     command.arg0(arguments.next().as_deref().unwrap_or(OsStr::new("mitra"))).args(arguments).env(MARK, "1");
-    // SAFETY: a system call that takes numbers. The library gives signals back to the new program by itself.
+    // SAFETY: system calls that take numbers and a set that lives here.
     unsafe {
-        command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?));
+        command.pre_exec(move || {
+            unblock(&signals);
+            Ok(rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?)
+        });
     }
     // Where it cannot be started this one does it, as ever.
     let Ok(mut child) = command.spawn() else {

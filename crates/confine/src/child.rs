@@ -72,6 +72,8 @@ pub fn prepare(command: &mut Command, child: &Child<'_>) -> io::Result<()> {
             }
             // Before the user changes: this file belongs to root afterwards.
             be_the_first_to_go();
+            give_up(privileges)?;
+            // Behind that: who becomes a user with more processes than a limit allows cannot start a program.
             let has_files = bounds.iter().any(|(resource, _)| *resource == Resource::Nofile);
             bounds.iter().for_each(|(resource, most)| at_most(*resource, *most));
             at_most(Resource::Core, 0);
@@ -80,7 +82,6 @@ pub fn prepare(command: &mut Command, child: &Child<'_>) -> io::Result<()> {
                 let current = files.maximum.map_or(FILES, |maximum| maximum.min(FILES));
                 _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: files.maximum });
             }
-            give_up(privileges)?;
             rustix::thread::set_no_new_privs(true)?;
             // Last, as a change of the user takes it back.
             set_parent_process_death_signal(Some(Signal::KILL))?;
