@@ -103,7 +103,8 @@ def main():
     print(text)
     if arguments.readme and not failed:
         day = datetime.date.today().isoformat()
-        note = f"`make endure` of {day} on Linux {platform.release().split("-")[0]}, {os.cpu_count()} CPUs:"
+        kernel = platform.release().split("-")[0]
+        note = f"`make endure` of {day} on Linux {kernel}, {os.cpu_count()} CPUs:"
         write_readme(arguments.readme, f"{note}\n\n{text}")
     sys.exit(1 if failed else 0)
 

@@ -149,7 +149,8 @@ def verifier(results):
     found = {}
 
     def add(seen, of):
-        for one in seen.values():
+        # Without a name it is none of Mitra's: what a library loads to see what the kernel can.
+        for one in (one for one in seen.values() if one["name"]):
             key = f"{of}/{one['name']}"
             if key not in found or (one["verified"] or 0) > (found[key]["verified"] or 0):
                 found[key] = one

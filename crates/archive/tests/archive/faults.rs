@@ -302,7 +302,7 @@ fn whatever_fails_what_is_lost_is_told() {
     });
     let Tally { schedules, told } = tally.into_inner().unwrap();
     println!(
-        "@table Calls that fail | {schedules} schedules | {told} lost what had been said to be kept, and told | 0 | {:.0} s",
+        "@table Calls that fail | {schedules} schedules | {told} lost a frame that was said to be kept | 0 | {:.0} s",
         began.elapsed().as_secs_f64()
     );
 }

@@ -68,7 +68,7 @@ impl Shelf {
             Kind::Sections => file.try_clone().ok().map(|file| (Known::Sections(Sections::read(file)), 0)),
         };
         let Some((known, bytes)) = read else {
-            // What is not there takes no room, but what there is no room for is not read.
+            // A file that does not fit looks like one without tables. When little room is left, that is the likely reason.
             return if left < BYTES_MAX / 8 { Answer::NoRoom } else { Answer::Nothing };
         };
         let Some(left) = left.checked_sub(bytes) else { return Answer::NoRoom };
