@@ -2,18 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use mitra_search::backend::{Batch, Sink};
+use mitra_search::document::{Flag, sha256};
+use mitra_search::embedded::{Index, Writer};
+use mitra_search::query::matcher::Matcher;
+use mitra_search::query::names::fits;
+use mitra_search::query::{Bound, Leaf, Set};
+use mitra_search::{Day, Document, Facts, Kind, Query, Scope, Stat, Value, Withheld, analysis};
 use proptest::prelude::*;
-
-use super::super::fresh::Fresh;
-use super::super::store::Content;
-use super::super::table::State;
-use super::super::text::Text;
-use super::super::values::values;
-use super::*;
-use crate::document::{Facts, Flag, Kind, Stat, Value, Withheld, sha256};
-use crate::query::Bound;
-use crate::query::matcher::Matcher;
-use crate::query::names::fits;
 
 const HOUR: i64 = 3_600_000_000_000;
 const HOSTS: [&str; 3] = ["db1", "web1", "web2"];
@@ -21,6 +17,16 @@ const FILES: [&str; 3] = ["/etc/fstab", "/etc/hosts", "@sysctl"];
 const WORDS: [&str; 11] =
     ["swap", "ext4", "defaults", "to", "be", "or", "not", "127.0.0.1", "zebra", "8", "nothing"];
 const DAYS: i32 = 5;
+
+/// What documents may share.
+#[derive(Debug, Clone)]
+struct Content {
+    kind: Kind,
+    text: Option<String>,
+    facts: Facts,
+    flags: Vec<Flag>,
+    link: Option<String>,
+}
 
 /// One look at a host: what of which file was seen.
 #[derive(Debug, Clone)]
@@ -39,7 +45,8 @@ struct Known {
     file: usize,
     content: usize,
     since: i64,
-    before: Option<i64>,
+    /// Since when its file is as it is: what is gone keeps what was known of it.
+    written: i64,
     gone: bool,
 }
 
@@ -78,7 +85,6 @@ fn pool() -> Vec<Content> {
                 facts,
                 flags: if number % 7 == 3 { vec![Flag::Redacted] } else { Vec::new() },
                 link: (number == 5).then(|| "/run/x".to_owned()),
-                withheld: Withheld::default(),
             }
         })
         .collect()
@@ -89,7 +95,7 @@ fn stat(known: &Known) -> Option<Stat> {
         size: known.content as u64 * 1000,
         mode: if known.content.is_multiple_of(2) { 0o644 } else { 0o4755 },
         user: known.content.is_multiple_of(3).then(|| "root".to_owned()),
-        mtime_ns: known.since - 1,
+        mtime_ns: known.written - 1,
         ..Stat::default()
     })
 }
@@ -100,7 +106,6 @@ fn live(looks: &[Look]) -> (Vec<Known>, Vec<(usize, i64)>) {
     let mut now = 7 * HOUR;
     for look in looks {
         now += look.after * HOUR + 1;
-        let before = seen.iter().rev().find(|(host, _)| *host == look.host).map(|(_, at)| *at);
         for (file, what) in look.seen.iter().enumerate() {
             let last = states.iter().rev().find(|k| (k.host, k.file) == (look.host, file)).cloned();
             let (content, gone) = match (what, &last) {
@@ -110,35 +115,37 @@ fn live(looks: &[Look]) -> (Vec<Known>, Vec<(usize, i64)>) {
                 (Some(None), Some(k)) if !k.gone => (k.content, true),
                 (Some(None), _) => continue,
             };
-            states.push(Known { host: look.host, file, content, since: now, before, gone });
+            let written = last.filter(|_| gone).map_or(now, |k| k.written);
+            states.push(Known { host: look.host, file, content, since: now, written, gone });
         }
         seen.push((look.host, now));
     }
     (states, seen)
 }
 
-fn table(states: &[Known], seen: &[(usize, i64)]) -> Table {
-    let mut table = Table::default();
-    // Not in the order of names.
-    let hosts: Vec<u32> = HOSTS.iter().rev().map(|name| table.hosts.add(name)).collect();
-    let files: Vec<u32> = FILES.iter().rev().map(|name| table.files.add(name)).collect();
-    for (host, at) in seen {
-        table.seen(hosts[2 - host], *at);
+fn document(known: &Known, contents: &[Content]) -> Document {
+    let content = contents[known.content].clone();
+    Document {
+        host: HOSTS[known.host].to_owned(),
+        filename: FILES[known.file].to_owned(),
+        kind: content.kind,
+        content: content.text,
+        stat: stat(known),
+        facts: content.facts,
+        flags: content.flags,
+        link: content.link,
+        withheld: Withheld::default(),
+        since_ns: known.since,
     }
-    for known in states {
-        let state = State {
-            content: known.content as u32,
-            stat: stat(known),
-            since_ns: known.since,
-            until_ns: None,
-            known_before_ns: known.before,
-            gone: known.gone,
-            volatile: false,
-            event: false,
-        };
-        table.push(hosts[2 - known.host], files[2 - known.file], state);
+}
+
+fn write(writer: &mut Writer, states: &[Known], seen: &[(usize, i64)], contents: &[Content]) {
+    for (host, at_ns) in seen {
+        let new = || states.iter().filter(|known| (known.host, known.since) == (*host, *at_ns));
+        let documents: Vec<Document> = new().filter(|k| !k.gone).map(|k| document(k, contents)).collect();
+        let gone: Vec<String> = new().filter(|k| k.gone).map(|k| FILES[k.file].to_owned()).collect();
+        writer.put(&Batch { host: HOSTS[*host], at_ns: *at_ns, documents: &documents, gone: &gone }).unwrap();
     }
-    table
 }
 
 /// A document on a day, as the test sees it.
@@ -214,7 +221,7 @@ fn value_says(leaf: &Leaf, value: &Value) -> bool {
 fn text_says(leaf: &Leaf, text: Option<&str>) -> bool {
     let Some(text) = text else { return false };
     let mut words = Vec::new();
-    crate::analysis::words(text, |_, word| words.push(word.to_owned()));
+    analysis::words(text, |_, word| words.push(word.to_owned()));
     match leaf {
         Leaf::Exists => true,
         Leaf::Phrase { words: phrase, slop } => {
@@ -375,24 +382,6 @@ fn scope() -> impl Strategy<Value = Scope> {
     ]
 }
 
-struct Pool(Vec<Content>);
-
-impl leaves::Read for Pool {
-    fn read(&self, ordinal: u32) -> Result<Option<Content>, Error> {
-        Ok(self.0.get(ordinal as usize).cloned())
-    }
-
-    fn text(&self, ordinal: u32, into: &mut String) -> Result<bool, Error> {
-        let text = self.0.get(ordinal as usize).and_then(|content| content.text.as_deref());
-        text.unwrap_or_default().clone_into(into);
-        Ok(text.is_some())
-    }
-
-    fn sort(&self, ordinals: &mut [u32]) {
-        ordinals.reverse();
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -400,43 +389,21 @@ proptest! {
     fn what_is_found_is_what_looking_at_everything_finds(
         looks in prop::collection::vec(look(), 0..25),
         queries in prop::collection::vec((set(), scope()), 12),
-        committed in 0_u32..=16,
+        tidied: bool,
     ) {
         let contents = pool();
         let (states, seen) = live(&looks);
-        let table = table(&states, &seen);
-        let order = Order::new(&table);
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Text::open_writer(dir.path()).unwrap();
-        let mut fresh = Fresh::default();
-        for (ordinal, content) in (0..).zip(&contents) {
-            if ordinal < committed {
-                writer.add(ordinal, content).unwrap();
-                // Several segments.
-                if ordinal % 5 == 4 {
-                    writer.commit(ordinal + 1).unwrap();
-                }
-            } else {
-                fresh.add(ordinal, content);
-            }
+        let mut writer = Writer::open(dir.path()).unwrap();
+        write(&mut writer, &states, &seen, &contents);
+        if tidied {
+            writer.tidy().unwrap();
         }
-        writer.commit(committed).unwrap();
-        let text = Text::open(dir.path()).unwrap();
-        prop_assert_eq!(text.committed(), committed);
-        let pool = Pool(contents.clone());
-        let asked = Asked {
-            table: &table,
-            order: &order,
-            contents: Contents { text: &text, fresh: &fresh, count: 16, store: &pool },
-        };
+        let index = Index::open(dir.path()).unwrap();
         for (set, scope) in &queries {
-            let mut found = Vec::new();
-            asked.found(set, *scope, |_, row, days| {
-                for day in days {
-                    found.push((table.hosts.name(row.host), table.files.name(row.file), *day, row.since_ns));
-                }
-                Ok(())
-            }).unwrap();
+            let query = Query { set: set.clone(), ..Query::all() };
+            let page = index.search(&query, *scope, usize::MAX).unwrap();
+            let found: Vec<_> = page.hits.iter().map(|hit| (&*hit.host, &*hit.filename, hit.day, hit.since_ns)).collect();
             let all = shown(&states, &seen, *scope);
             let wanted: Vec<_> = all.iter()
                 .filter(|(_, _, day, known)| says(set, &Doc { known, content: &contents[known.content], day: *day }))
@@ -444,7 +411,7 @@ proptest! {
             let hits: Vec<_> = wanted.iter().map(|(h, f, day, k)| (HOSTS[*h], FILES[*f], *day, k.since)).collect();
             prop_assert_eq!(found, hits, "{:?} {:?}", set, scope);
             for field in ["package.zsh", "sysctl.vm.swappiness", "incident.onset", "flags", "hash", "size", "mode", "day", "host", "user"] {
-                let held = values(&asked, field, set, *scope).unwrap();
+                let held = index.values(field, &query, *scope).unwrap();
                 let mut expected: BTreeSet<(String, &str)> = BTreeSet::new();
                 for (host, _, day, known) in &wanted {
                     let doc = Doc { known, content: &contents[known.content], day: *day };
@@ -456,7 +423,7 @@ proptest! {
                 prop_assert_eq!(got.len(), expected.len(), "{} {:?}", field, got);
                 prop_assert_eq!(got.into_iter().collect::<BTreeSet<_>>(), expected, "{}", field);
             }
-            let changes = asked.changed(set, None, 20 * HOUR, 70 * HOUR).unwrap();
+            let changes = index.changes(None, &query, 20 * HOUR, 70 * HOUR).unwrap();
             let expected: Vec<i64> = states.iter()
                 .filter(|k| {
                     let first = seen.iter().find(|(h, _)| *h == k.host).map(|(_, at)| *at);
@@ -468,7 +435,7 @@ proptest! {
                 })
                 .map(|k| k.since)
                 .collect();
-            let times: Vec<i64> = changes.iter().map(|(at, _)| table.rows[*at as usize].since_ns).collect();
+            let times: Vec<i64> = changes.iter().map(|change| change.at_ns).collect();
             prop_assert_eq!(times, expected);
         }
     }
