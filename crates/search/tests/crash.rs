@@ -93,7 +93,11 @@ fn killed_at_any_moment_nothing_that_was_acknowledged_is_lost() {
         let at = Scope::At { ns: (next as i64 + 1) * HOUR };
         let get = |file: &str| index.get("web1", file, at).unwrap().and_then(|document| document.content);
         for id in 0..next {
-            assert_eq!(get(&format!("/etc/{id}")), Some(text(id)), "{id} was acknowledged and is lost, after kill {kill}");
+            assert_eq!(
+                get(&format!("/etc/{id}")),
+                Some(text(id)),
+                "{id} was acknowledged and is lost, after kill {kill}"
+            );
         }
         // The one after may have been on disk already.
         if let Some(more) = get(&format!("/etc/{next}")) {

@@ -240,7 +240,7 @@ fn it_says_the_same_however_it_is_kept() {
         put(&mut writer, host, pass * 5 * HOUR, &documents, gone);
         let last = Day::of(pass * 5 * HOUR);
         if pass % 7 == 3 {
-                compare(&index, &Index::open(dir.path()).unwrap(), last);
+            compare(&index, &Index::open(dir.path()).unwrap(), last);
         }
         if pass % 20 == 19 {
             let before = Index::open(dir.path()).unwrap();

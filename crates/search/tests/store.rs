@@ -121,8 +121,13 @@ fn a_document_comes_back_as_it_was() {
         facts: (0..200).map(|n| (format!("package.p{n}"), values())).collect(),
         ..document("/etc/x", &long)
     };
-    let bare =
-        Document { content: None, stat: None, facts: Facts::new(), kind: Kind::Sysctl, ..document("@sysctl", "") };
+    let bare = Document {
+        content: None,
+        stat: None,
+        facts: Facts::new(),
+        kind: Kind::Sysctl,
+        ..document("@sysctl", "")
+    };
     let empty = document("/etc/empty", "");
     put(&mut writer, HOUR, &[whole.clone(), bare.clone(), empty.clone()], &[]).unwrap();
     // One line is another: it is stored as what differs.
@@ -148,7 +153,10 @@ fn people_can_read_it() {
     put(&mut writer, HOUR, &[document("/etc/fstab", "ext4 \"quoted\" word")], &[]).unwrap();
     put(&mut writer, 30 * HOUR, &[], &["/etc/fstab"]).unwrap();
     let history = sql(dir.path(), "SELECT host, file, since, until, gone, mode FROM history");
-    assert_eq!(history[0], ["web1", "/etc/fstab", "1970-01-01T01:00:00Z", "1970-01-02T06:00:00Z", "0", "0644"]);
+    assert_eq!(
+        history[0],
+        ["web1", "/etc/fstab", "1970-01-01T01:00:00Z", "1970-01-02T06:00:00Z", "0", "0644"]
+    );
     assert_eq!(history[1][3..5], ["-", "1"]);
     let setting = sql(dir.path(), "SELECT name, value, until FROM setting");
     assert_eq!(setting, [["sysctl.vm.swappiness", "60", "1970-01-02T06:00:00Z"]]);
@@ -183,7 +191,9 @@ fn of_what_changes_all_the_time_the_last_state_of_a_day_stays() {
         let file = "(SELECT id FROM file WHERE name = '/proc/meminfo')";
         sql(
             dir.path(),
-            &format!("SELECT since_ns / {HOUR}, until_ns / {HOUR} FROM state WHERE file = {file} ORDER BY since_ns"),
+            &format!(
+                "SELECT since_ns / {HOUR}, until_ns / {HOUR} FROM state WHERE file = {file} ORDER BY since_ns"
+            ),
         )
     };
     assert_eq!(count(dir.path(), "state WHERE NOT volatile"), 6);
@@ -197,7 +207,11 @@ fn of_what_changes_all_the_time_the_last_state_of_a_day_stays() {
     put(&mut writer, 44 * HOUR, &[free(7)], &[]).unwrap();
     put(&mut writer, 50 * HOUR, &[free(8)], &[]).unwrap();
     assert_eq!(spans(), [["16", "24"], ["44", "50"], ["50", "-"]]);
-    assert_eq!(count(dir.path(), "content"), 6 + 3 + 1, "what nobody has is gone; what others are based on stays");
+    assert_eq!(
+        count(dir.path(), "content"),
+        6 + 3 + 1,
+        "what nobody has is gone; what others are based on stays"
+    );
 }
 
 #[test]
@@ -256,8 +270,13 @@ fn days_that_are_not_kept_go_with_what_only_they_need() {
         writer.put(&Batch { host, at_ns, documents, gone: &gone }).unwrap();
     }
     assert_eq!(writer.delete_before(Day(2), Day(3), 9).unwrap(), Deleted::All);
-    assert_eq!(texts(dir.path(), 3 * DAY - 1), BTreeMap::new(), "the host was not looked at on the days around");
-    let last = [("/etc/fstab", "steady"), ("/etc/hosts", "newest")].map(|(f, t)| (f.to_owned(), t.to_owned()));
+    assert_eq!(
+        texts(dir.path(), 3 * DAY - 1),
+        BTreeMap::new(),
+        "the host was not looked at on the days around"
+    );
+    let last =
+        [("/etc/fstab", "steady"), ("/etc/hosts", "newest")].map(|(f, t)| (f.to_owned(), t.to_owned()));
     assert_eq!(texts(dir.path(), 3 * DAY), BTreeMap::from(last));
     let left = ["host", "file", "state", "content", "fact"].map(|table| count(dir.path(), table));
     assert_eq!(left, [1, 2, 3, 3, 1]);
@@ -295,7 +314,8 @@ fn a_reader_reads_on_while_a_writer_writes() {
             rounds
         });
         for at in 1..200i64 {
-            put(&mut writer, at * HOUR, &[document(&format!("/etc/{at}"), &format!("text {at}"))], &[]).unwrap();
+            put(&mut writer, at * HOUR, &[document(&format!("/etc/{at}"), &format!("text {at}"))], &[])
+                .unwrap();
             if at % 7 == 0 {
                 writer.tidy().unwrap();
             }
@@ -425,7 +445,8 @@ fn a_full_disk_is_an_error_that_passes() {
     let mut writer = Writer::open(&dir).unwrap();
     let filler = disk.0.path().join("filler");
     std::fs::write(&filler, vec![1; 3 << 20]).unwrap();
-    let many = |i: u64| [document(&format!("/etc/{i}"), &(0..20).map(|j| text(i * 20 + j)).collect::<String>())];
+    let many =
+        |i: u64| [document(&format!("/etc/{i}"), &(0..20).map(|j| text(i * 20 + j)).collect::<String>())];
     let full = (0..1000).find_map(|i| Some((i, put(&mut writer, i as i64 * HOUR, &many(i), &[]).err()?)));
     let (kept, full) = full.unwrap();
     assert!(

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use mitra_diagnose::words;
-use mitra_model::deceives;
 use mitra_model::Captured;
 use mitra_model::capture::{CaptureColumn, CaptureHistogram, CaptureTable, Cell, Profile};
+use mitra_model::deceives;
 
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style, clean};

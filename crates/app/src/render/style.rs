@@ -6,9 +6,9 @@ use std::io::IsTerminal;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use mitra_model::{Era, deceives};
 use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
+use mitra_model::{Era, deceives};
 
 /// The width of text that does not go to a terminal.
 const WIDTH_PIPED: usize = 100;

@@ -96,7 +96,8 @@ impl Wrong {
         wrong.extend(wrong_with_text(&String::from_utf8_lossy(&done.err), false));
         let is_json = done.words.contains("--json") && done.code == Some(0);
         let parses = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
-        let is_well_formed = if done.words.starts_with("dump") { out.lines().all(parses) } else { parses(&out) };
+        let is_well_formed =
+            if done.words.starts_with("dump") { out.lines().all(parses) } else { parses(&out) };
         if is_json && !is_well_formed {
             wrong.push("it is no JSON".to_owned());
         }

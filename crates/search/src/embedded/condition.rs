@@ -105,7 +105,9 @@ impl Condition {
                 let table = if field == "host" { "host" } else { "file" };
                 format!("{s}.{table} IN (SELECT id FROM {table} WHERE {})", self.test("name", leaf))
             }
-            "kind" | "hash" => format!("{s}.content IN (SELECT id FROM content WHERE {})", self.test(field, leaf)),
+            "kind" | "hash" => {
+                format!("{s}.content IN (SELECT id FROM content WHERE {})", self.test(field, leaf))
+            }
             "flags" => {
                 let gone = self.test(&format!("'{}'", Flag::Gone), leaf);
                 format!("({} OR ({s}.gone AND {gone}))", self.facts(field, leaf, s))
@@ -129,7 +131,9 @@ impl Condition {
             format!("name = {}", self.value(field.to_owned()))
         };
         let test = self.test("value", leaf);
-        format!("{s}.content IN (SELECT content FROM has WHERE fact IN (SELECT id FROM fact WHERE {name} AND {test}))")
+        format!(
+            "{s}.content IN (SELECT content FROM has WHERE fact IN (SELECT id FROM fact WHERE {name} AND {test}))"
+        )
     }
 
     /// The contents whose texts have words.
@@ -140,7 +144,12 @@ impl Condition {
                 let phrase = Phrase::new(words, *slop);
                 let having: Vec<String> = phrase
                     .words()
-                    .map(|word| format!("c.id IN (SELECT doc FROM word_in WHERE term = {})", self.value(word.to_owned())))
+                    .map(|word| {
+                        format!(
+                            "c.id IN (SELECT doc FROM word_in WHERE term = {})",
+                            self.value(word.to_owned())
+                        )
+                    })
                     .collect();
                 self.phrases.push(phrase);
                 format!(
@@ -183,7 +192,12 @@ impl Condition {
         }
     }
 
-    fn bound<T: Clone + Into<Value>>(&mut self, of: &str, (with, without): (&str, &str), bound: &Bound<T>) -> String {
+    fn bound<T: Clone + Into<Value>>(
+        &mut self,
+        of: &str,
+        (with, without): (&str, &str),
+        bound: &Bound<T>,
+    ) -> String {
         match bound {
             Bound::With(value) => format!("{of} {with} {}", self.value(value.clone())),
             Bound::Without(value) => format!("{of} {without} {}", self.value(value.clone())),
@@ -208,7 +222,9 @@ impl Condition {
         // Terms of an index come in order, each once for every content.
         let last = RefCell::new((usize::MAX, String::new(), false));
         db.create_scalar_function("takes", 2, flags, move |call: &mut Context<'_>| {
-            let (Ok(which), Ok(term)) = (call.get::<u32>(0), call.get_raw(1).as_str()) else { return Ok(false) };
+            let (Ok(which), Ok(term)) = (call.get::<u32>(0), call.get_raw(1).as_str()) else {
+                return Ok(false);
+            };
             let which = which as usize;
             let mut last = last.borrow_mut();
             if last.0 != which || last.1 != term {
@@ -221,7 +237,9 @@ impl Condition {
         })?;
         let names = std::mem::take(&mut self.names);
         db.create_scalar_function("names", 2, flags, move |call: &mut Context<'_>| {
-            let (Ok(which), Ok(name)) = (call.get::<u32>(0), call.get_raw(1).as_str()) else { return Ok(false) };
+            let (Ok(which), Ok(name)) = (call.get::<u32>(0), call.get_raw(1).as_str()) else {
+                return Ok(false);
+            };
             let of_family = || fields::field(name).is_some_and(|f| f.name.ends_with('*'));
             Ok(names.get(which as usize).is_some_and(|pattern| fits(pattern, name) && of_family()))
         })?;

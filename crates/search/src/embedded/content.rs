@@ -147,7 +147,11 @@ impl About {
             flags: flags.iter().map(|flag| flag.name().to_owned()).collect(),
             link: document.link.clone(),
             withheld: (kept != Kept::default()).then_some(kept),
-            facts: document.facts.iter().map(|(n, v)| (n.clone(), v.iter().filter_map(json).collect())).collect(),
+            facts: document
+                .facts
+                .iter()
+                .map(|(n, v)| (n.clone(), v.iter().filter_map(json).collect()))
+                .collect(),
         }
     }
 
@@ -190,8 +194,11 @@ impl About {
         document.link = self.link;
         let Kept { count, reasons, keys } = self.withheld.unwrap_or_default();
         document.withheld = Withheld { count, reasons, keys };
-        document.facts =
-            self.facts.into_iter().map(|(n, values)| (n, values.into_iter().map(value).collect())).collect::<Facts>();
+        document.facts = self
+            .facts
+            .into_iter()
+            .map(|(n, values)| (n, values.into_iter().map(value).collect()))
+            .collect::<Facts>();
     }
 
     /// What the table `fact` has of it; one may come twice.
@@ -234,21 +241,27 @@ fn indexed(word: &str) -> bool {
 pub(super) fn pack(text: &str, dictionary: Option<&str>) -> std::io::Result<Vec<u8>> {
     match dictionary {
         None => zstd::bulk::compress(text.as_bytes(), LEVEL),
-        Some(other) => zstd::bulk::Compressor::with_dictionary(LEVEL, other.as_bytes())?.compress(text.as_bytes()),
+        Some(other) => {
+            zstd::bulk::Compressor::with_dictionary(LEVEL, other.as_bytes())?.compress(text.as_bytes())
+        }
     }
 }
 
 /// Reads a text whose length is known into memory that is used again.
-pub(super) fn unpack(packed: &[u8], bytes: i64, dictionary: Option<&str>, into: &mut String) -> std::io::Result<()> {
+pub(super) fn unpack(
+    packed: &[u8],
+    bytes: i64,
+    dictionary: Option<&str>,
+    into: &mut String,
+) -> std::io::Result<()> {
     let most = usize::try_from(bytes).unwrap_or(0).min(TEXT_MAX);
     let mut plain = std::mem::take(into).into_bytes();
     plain.clear();
     plain.reserve(most);
     match dictionary {
         None => zstd::bulk::Decompressor::new()?.decompress_to_buffer(packed, &mut plain)?,
-        Some(other) => {
-            zstd::bulk::Decompressor::with_dictionary(other.as_bytes())?.decompress_to_buffer(packed, &mut plain)?
-        }
+        Some(other) => zstd::bulk::Decompressor::with_dictionary(other.as_bytes())?
+            .decompress_to_buffer(packed, &mut plain)?,
     };
     *into = String::from_utf8(plain).map_err(std::io::Error::other)?;
     Ok(())
@@ -291,7 +304,10 @@ mod tests {
         let withheld = (any::<u32>(), any::<Vec<String>>(), any::<Vec<String>>())
             .prop_map(|(count, reasons, keys)| Withheld { count, reasons, keys });
         (any::<Option<String>>(), facts, flags, any::<Option<String>>(), withheld).prop_map(
-            |(content, facts, flags, link, withheld)| Document { link, ..document(content, facts, flags, withheld) },
+            |(content, facts, flags, link, withheld)| Document {
+                link,
+                ..document(content, facts, flags, withheld)
+            },
         )
     }
 
@@ -342,7 +358,8 @@ mod tests {
 
     #[test]
     fn too_large_a_text_is_cut_and_says_so() {
-        let long = document(Some("é".repeat(TEXT_MAX / 2 + 1)), Facts::new(), Vec::new(), Withheld::default());
+        let long =
+            document(Some("é".repeat(TEXT_MAX / 2 + 1)), Facts::new(), Vec::new(), Withheld::default());
         let content = Content::of(&long);
         assert_eq!(content.text.map(str::len), Some(TEXT_MAX));
         assert_eq!(content.about.flags, ["truncated"]);
@@ -352,7 +369,10 @@ mod tests {
     fn a_content_has_its_facts() {
         let facts = Facts::from([
             ("package.zsh".to_owned(), vec![Value::Text("5.9".to_owned()), Value::Number(f64::NAN)]),
-            ("long".to_owned(), vec![Value::Text("é".repeat(KEYWORD_MAX + 1)), Value::Text("é".repeat(KEYWORD_MAX))]),
+            (
+                "long".to_owned(),
+                vec![Value::Text("é".repeat(KEYWORD_MAX + 1)), Value::Text("é".repeat(KEYWORD_MAX))],
+            ),
             ("zero".to_owned(), vec![Value::Number(-0.0)]),
             ("n".repeat(NAME_MAX + 1), vec![Value::Time(7)]),
         ]);

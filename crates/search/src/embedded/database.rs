@@ -35,8 +35,10 @@ pub(super) fn open_to_read(dir: &Path) -> Result<Connection, Error> {
     if !path.exists() {
         return Err(Error::Cannot(format!("{}: no index was written here", dir.display())));
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let opened = Connection::open_with_flags(&path, flags).and_then(|db| read_version(&db).map(|found| (db, found)));
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let opened =
+        Connection::open_with_flags(&path, flags).and_then(|db| read_version(&db).map(|found| (db, found)));
     let (db, found) = match opened {
         // Who may not write cannot make the file by which readers and a writer agree. Where it is missing there is no writer.
         Err(e) if matches!(e.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)) => {
@@ -117,7 +119,9 @@ fn read_version(db: &Connection) -> rusqlite::Result<(i32, i32)> {
 fn check_version(path: &Path, found: (i32, i32)) -> Result<(), Error> {
     let what = match found {
         (APPLICATION, VERSION) => return Ok(()),
-        (APPLICATION, version) => format!("has format version {version}; this version of Mitra reads {VERSION}"),
+        (APPLICATION, version) => {
+            format!("has format version {version}; this version of Mitra reads {VERSION}")
+        }
         _ => "is no index of Mitra".to_owned(),
     };
     Err(Error::Cannot(format!("{} {what}", path.display())))
@@ -166,7 +170,8 @@ pub(super) trait Of<T> {
 impl<T> Of<T> for rusqlite::Result<T> {
     fn of(self, path: &Path) -> Result<T, Error> {
         self.map_err(|e| {
-            let io = |kind| Error::Io { path: path.to_owned(), source: std::io::Error::new(kind, e.to_string()) };
+            let io =
+                |kind| Error::Io { path: path.to_owned(), source: std::io::Error::new(kind, e.to_string()) };
             match e.sqlite_error_code() {
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                     Error::Broken { path: path.to_owned(), what: e.to_string() }

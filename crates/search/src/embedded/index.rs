@@ -10,8 +10,8 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 use super::condition::{Asked, Condition};
 use super::content::{About, unpack};
 use super::database::{self, Of};
-use super::writer::stat;
 use super::values;
+use super::writer::stat;
 use crate::backend::{Changed, Held, Hit, Page};
 use crate::day::Day;
 use crate::document::{Document, Facts, Flag, Withheld};
@@ -190,7 +190,8 @@ pub(super) fn from(set: &Set, scope: Scope) -> From {
         // Before a host was looked at on a day, and when it was not, the day before answers.
         Scope::At { ns } => {
             let day = Day::of(ns);
-            let (ns, day, before) = (condition.value(ns), condition.value(day.0), condition.value(day.before().0));
+            let (ns, day, before) =
+                (condition.value(ns), condition.value(day.0), condition.value(day.before().0));
             let text = format!(
                 "FROM state s CROSS JOIN day d ON d.host = s.host \
                  AND d.day = (SELECT max(day) FROM day WHERE host = s.host AND day IN ({day}, {before})) \
@@ -225,8 +226,9 @@ fn found(db: &Connection, set: &Set, scope: Scope) -> rusqlite::Result<Vec<Found
     let mut from = from(set, scope);
     from.condition.install(db)?;
     let mut statement = db.prepare(&format!("SELECT s.host, s.file, {}, s.id {}", from.day, from.text))?;
-    let read =
-        |row: &Row<'_>| Ok(Found { host: row.get(0)?, file: row.get(1)?, day: row.get(2)?, state: row.get(3)? });
+    let read = |row: &Row<'_>| {
+        Ok(Found { host: row.get(0)?, file: row.get(1)?, day: row.get(2)?, state: row.get(3)? })
+    };
     statement.query_map(params_from_iter(&from.condition.values), read)?.collect()
 }
 
@@ -298,7 +300,9 @@ fn changed(
     let mut condition = Condition::default();
     let (since, until) = (condition.value(since_ns), condition.value(until_ns));
     let host = match host {
-        Some(host) => format!("s.host = (SELECT id FROM host WHERE name = {})", condition.value(host.to_owned())),
+        Some(host) => {
+            format!("s.host = (SELECT id FROM host WHERE name = {})", condition.value(host.to_owned()))
+        }
         None => "TRUE".to_owned(),
     };
     let after = condition.set(set, Asked { state: "s", day: "s.first_day" });

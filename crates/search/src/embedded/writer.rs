@@ -73,7 +73,8 @@ impl Writer {
         let db = database::open_to_write(dir, &mut notes)?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
         let path = dir.join(database::FILE);
-        let day = db.query_row("SELECT max(day) FROM day", [], |row| row.get::<_, Option<i32>>(0)).of(&path)?;
+        let day =
+            db.query_row("SELECT max(day) FROM day", [], |row| row.get::<_, Option<i32>>(0)).of(&path)?;
         let day = day.map_or(FIRST, Day);
         let words = String::new();
         Ok(Self { dir: dir.to_owned(), path, db, damaged: false, day, notes, words, _lock: lock })
@@ -183,7 +184,9 @@ fn put(db: &Transaction<'_>, words: &mut String, batch: &Batch<'_>) -> rusqlite:
     for name in batch.gone {
         let Some(file) = known_file(db, name)? else { continue };
         // What happened once does not go.
-        let Some(last) = last(db, look.host, file)?.filter(|last| !last.gone && !last.event) else { continue };
+        let Some(last) = last(db, look.host, file)?.filter(|last| !last.gone && !last.event) else {
+            continue;
+        };
         if !seen.insert(name) {
             continue;
         }

@@ -101,7 +101,10 @@ pub fn say_if_one_host(backend: &Backend) -> Result<()> {
     if let Backend::Embedded(index) = backend
         && let [one] = &*index.hosts(&Query::all(), all)?.into_iter().collect::<Vec<_>>()
     {
-        eprintln!("mitra: this index knows one host, {}; many are asked in a cluster: --opensearch URL", clean(one));
+        eprintln!(
+            "mitra: this index knows one host, {}; many are asked in a cluster: --opensearch URL",
+            clean(one)
+        );
     }
     Ok(())
 }
