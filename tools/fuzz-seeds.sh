@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
-# Copies what tools, people and machines really wrote into the corpora of the fuzz targets, so that fuzzing begins with that.
+# Fills fuzz/corpus with what tools, people and machines really wrote, so that fuzzing begins with that: the fixtures of the
+# tests, and fuzz/seeds, where the formats are binary. It adds to what a fuzzer found there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+mkdir -p fuzz/corpus
+cp -R fuzz/seeds/. fuzz/corpus
 
 content=$(mktemp)
 trap 'rm -f "$content"' EXIT
@@ -10,7 +14,7 @@ trap 'rm -f "$content"' EXIT
 put() {
     mkdir -p "fuzz/corpus/$1"
     cat >"$content"
-    { printf '%s' "$2"; cat "$content"; } >"fuzz/corpus/$1/seed-$(sha1sum <"$content" | cut -c1-16)"
+    { printf '%b' "$2"; cat "$content"; } >"fuzz/corpus/$1/seed-$(sha1sum <"$content" | cut -c1-16)"
 }
 
 # seed CORPUS BYTE PATH…: files, and those below folders. Large ones only slow the fuzzer down.
@@ -24,6 +28,27 @@ seed() {
 lines() {
     while IFS= read -r line; do printf '%s' "$line" | put "$1" "$2"; done
 }
+
+# The parsers of /proc and /sys: the byte in front is the place of their name in fuzz/src/proc_parsers.rs.
+mapfile -t parsers < <(sed -n '/^const TARGETS/,/^];/s/^    "\(.*\)",$/\1/p' fuzz/src/proc_parsers.rs)
+for number in "${!parsers[@]}"; do
+    byte=$(printf '\\x%02x' "$number")
+    name=${parsers[$number]}
+    case $name in
+    proc/*) paths=(crates/parse/fixtures/*/"$name") ;;
+    numastat) paths=(crates/parse/fixtures/*/sys/devices/system/node/node*/numastat) ;;
+    node-meminfo) paths=(crates/parse/fixtures/*/sys/devices/system/node/node*/meminfo) ;;
+    sysctl-number) paths=(crates/parse/fixtures/*/proc/sys/vm/swappiness) ;;
+    sysctl-text) paths=(crates/parse/fixtures/*/proc/sys/net/ipv4/tcp_mem) ;;
+    task-*) paths=(crates/parse/fixtures/*/proc/[0-9]*/"${name#task-}" crates/parse/fixtures/*/proc/[0-9]*/task/*/"${name#task-}") ;;
+    stack) paths=(crates/parse/fixtures/*/proc/[0-9]*/stack) ;;
+    mounts) paths=(crates/parse/fixtures/*/proc/[0-9]*/mountinfo) ;;
+    *) paths=() ;;
+    esac
+    for path in "${paths[@]}"; do
+        if [[ -f $path ]]; then seed proc_parsers "$byte" "$path"; fi
+    done
+done
 
 # The byte in front says that the file has no date.
 outputs=crates/parse/tests/outputs

@@ -52,7 +52,6 @@ targets! {
     search_replies: replies::run,
     search_secrets: search::secrets,
     search_spool: mitra_search::opensearch::fuzzing::spool,
-    search_store: mitra_search::embedded::fuzzing::all,
     text_heaps: |bytes| text::read(&[formats::heaps::FORMATS, formats::bench::FORMATS], bytes),
     text_logs: |bytes| text::read(&[formats::logs::FORMATS], bytes),
     text_procfs: |bytes| text::read(&[formats::procps::FORMATS, formats::net::FORMATS, formats::snapshots::FORMATS], bytes),

@@ -1,10 +1,12 @@
-//! A moment of every target, without an engine: all that is kept in the corpus, and damaged copies of it. The same in every run
+//! A moment of every target, without an engine: the seeds (`tools/fuzz-seeds.sh`), and damaged copies of them. The same in every run
 //! unless `FUZZ_SEED` says otherwise, for `FUZZ_SECONDS` where that is said.
 
 use std::env;
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use crate::{TARGETS, Target};
@@ -78,6 +80,7 @@ pub fn test(name: &str) {
     let number = |name: &str| env::var(name).ok().and_then(|value| value.parse::<f64>().ok());
     let (seconds, tries) = number("FUZZ_SECONDS").map_or((SECONDS, TRIES), |seconds| (seconds, usize::MAX));
     let seed = number("FUZZ_SEED").unwrap_or(1.0);
+    SEEDS.call_once(make_seeds);
     let inputs = corpus(name);
     assert!(!inputs.is_empty(), "nothing in corpus/{name}: tools/fuzz-seeds.sh makes seeds");
     let began = Instant::now();
@@ -94,6 +97,15 @@ pub fn test(name: &str) {
 
 fn folder(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(of)
+}
+
+/// Makes the seeds of all targets, once for all tests.
+static SEEDS: Once = Once::new();
+
+fn make_seeds() {
+    let script = folder("../tools/fuzz-seeds.sh");
+    let made = Command::new("bash").arg(script).status();
+    assert!(made.is_ok_and(|status| status.success()), "tools/fuzz-seeds.sh failed");
 }
 
 /// The inputs of a target, always in the same order.

@@ -7,6 +7,7 @@
 pub mod capture;
 pub mod change;
 pub mod compare;
+pub mod deceives;
 pub mod event;
 pub mod frame;
 pub mod kstack;
@@ -20,6 +21,7 @@ pub mod timetable;
 
 pub use capture::{CaptureRow, Captured};
 pub use change::{Change, ChangeKind};
+pub use deceives::deceives;
 pub use event::{Event, EventKind, Place};
 pub use frame::{Frame, HostInfo, Key, NA, Table};
 pub use kstack::{WaitKind, wait_kind};

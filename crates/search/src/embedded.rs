@@ -1,31 +1,27 @@
-//! The index of one machine, without a server: versions of documents in a log, contents stored once, the words of each.
+//! The index of one machine: a SQLite database, `DIR/index.sqlite`.
+//!
+//! The tables are documented where they are created, in `embedded/schema.sql`; a person can read them with `sqlite3`.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `database.rs` | opens the file, checks it, sets its limits, turns its errors into ours |
+//! | `content.rs` | a document's content as columns, compressed, and back |
+//! | `writer.rs` | stores what the indexer saw; one transaction for each batch |
+//! | `retention.rs` | deletes what is too old, and all but the last state of a day of what changes all the time |
+//! | `condition.rs` | a query as an SQL expression |
+//! | `index.rs`, `values.rs` | questions |
+//! | `phrase.rs` | whether the words of a phrase stand beside each other; the index of words has no positions |
 
-mod batch;
-mod bits;
-mod block;
-mod codec;
+mod condition;
 mod content;
-mod contents;
-mod dictionary;
-mod exec;
-mod files;
-mod frame;
-mod fresh;
-pub mod fuzzing;
+mod database;
 mod index;
-mod leaves;
-mod order;
+mod lock;
 mod phrase;
-mod seal;
-mod sealed;
-pub mod store;
-pub mod table;
-mod terms;
-mod text;
+mod retention;
 mod values;
-mod words;
 mod writer;
 
+pub use database::each_term;
 pub use index::Index;
-pub use text::each_term;
 pub use writer::Writer;

@@ -118,7 +118,7 @@ impl Indexer {
             asked.leave_out(own);
             asked.leave_out(&format!("{own}.[0-9]*"));
         }
-        let policy = Policy::with(&config.secrets.deny, &config.secrets.allow);
+        let policy = Policy::with(&config.secrets.deny, &config.secrets.allow)?;
         let is_chosen = |c: &&Collector| {
             config.collectors.as_ref().is_none_or(|names| names.iter().any(|name| name == c.name))
         };

@@ -11,7 +11,6 @@ pub mod ast;
 pub mod dates;
 pub mod escape;
 pub mod fold;
-pub mod fuzzy;
 mod leaves;
 pub mod lexer;
 pub mod lucene_regex;

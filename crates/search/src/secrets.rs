@@ -5,13 +5,12 @@
 //! `entropy` where nothing else told). Of a value its key stays: `password=<withheld:password>`, so that lines keep their numbers
 //! and two states can be compared. A secret that changes behind the same key is not seen, and that is meant.
 
-mod automaton;
 mod blocks;
 mod deny;
 mod entropy;
 mod extent;
 mod fragments;
-mod glob;
+mod globs;
 mod hints;
 mod keys;
 mod line;
@@ -31,7 +30,8 @@ mod values;
 use std::ops::Range;
 
 use crate::document::{Document, Facts, Flag, Kind, Value, Withheld};
-use glob::Glob;
+use crate::error::Error;
+use globs::Globs;
 use lines::Depth;
 use report::Report;
 
@@ -43,8 +43,8 @@ const SCRUB_MIN: usize = 4;
 /// What to withhold. The default withholds everything that is known.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
-    deny: Vec<Glob>,
-    allow: Vec<Glob>,
+    deny: Globs,
+    allow: Globs,
     allowed: Vec<String>,
 }
 
@@ -52,10 +52,12 @@ impl Policy {
     /// The default, and the paths of a configuration: `deny` are withheld too, `allow` are read though the list of paths names
     /// them. What is allowed is still looked at: a private key in it is withheld, and so are values. Patterns know `*`, `**`,
     /// `?`, `[abc]` and `{a,b}`.
-    #[must_use]
-    pub fn with(deny: &[String], allow: &[String]) -> Self {
-        let globs = |patterns: &[String]| patterns.iter().map(|p| Glob::new(p)).collect();
-        Self { deny: globs(deny), allow: globs(allow), allowed: allow.to_vec() }
+    pub fn with(deny: &[String], allow: &[String]) -> Result<Self, Error> {
+        let globs = |patterns: &[String]| {
+            Globs::new(patterns.iter().map(String::as_str))
+                .map_err(|e| Error::Cannot(format!("secrets: {e}")))
+        };
+        Ok(Self { deny: globs(deny)?, allow: globs(allow)?, allowed: allow.to_vec() })
     }
 
     /// The paths that the configuration allows, for the log: nothing is allowed silently.
@@ -69,10 +71,10 @@ impl Policy {
     #[must_use]
     pub fn denies(&self, path: &str) -> Option<&'static str> {
         let path = deny::plain(path);
-        if self.deny.iter().any(|glob| glob.matches(&path)) {
+        if self.deny.matches(&path) {
             return Some(CONFIGURED);
         }
-        deny::why(&path).filter(|_| !self.allow.iter().any(|glob| glob.matches(&path)))
+        deny::why(&path).filter(|_| !self.allow.matches(&path))
     }
 
     /// Withholds what is secret in a document: its content, facts and link.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use mitra_search::backend::{Batch, Sink};
 use mitra_search::document::Flag;
-use mitra_search::embedded::store::Store;
 use mitra_search::embedded::{Index, Writer};
 use mitra_search::query::Settings;
 use mitra_search::{Document, Facts, Kind, Query, Scope, Withheld};
@@ -51,7 +50,7 @@ fn child() {
         writer.put(&batch).unwrap();
         println!("acknowledged {id}");
         if id % 5 == 0 {
-            writer.seal().unwrap();
+            writer.tidy().unwrap();
         }
     }
 }
@@ -82,33 +81,30 @@ fn killed_at_any_moment_nothing_that_was_acknowledged_is_lost() {
         child.wait().unwrap();
         last = lines.filter_map(|line| acknowledged(&line.unwrap_or_default())).last().or(last);
 
-        let store = Store::open(dir.path());
-        let store = match store {
-            Ok(store) => store,
+        let index = match Index::open(dir.path()) {
+            Ok(index) => index,
             // Killed before there was an index.
             Err(_) if last.is_none() && next == 0 => continue,
             Err(e) => panic!("{e}"),
         };
-        assert!(store.skipped().is_empty(), "{:?}", store.skipped());
         if let Some(last) = last {
             next = last + 1;
         }
-        let table = store.table();
+        let at = Scope::At { ns: (next as i64 + 1) * HOUR };
+        let get = |file: &str| index.get("web1", file, at).unwrap().and_then(|document| document.content);
         for id in 0..next {
-            let file = table.files.ordinal(&format!("/etc/{id}"));
-            let row = file.and_then(|file| table.latest(0, file));
-            let row = row.unwrap_or_else(|| panic!("{id} was acknowledged and is lost, after kill {kill}"));
-            assert_eq!(store.document(row).unwrap().content, Some(text(id)));
+            assert_eq!(
+                get(&format!("/etc/{id}")),
+                Some(text(id)),
+                "{id} was acknowledged and is lost, after kill {kill}"
+            );
         }
         // The one after may have been on disk already.
-        if let Some(more) = table.files.ordinal(&format!("/etc/{next}")) {
-            let row = table.latest(0, more).unwrap();
-            assert_eq!(store.document(row).unwrap().content, Some(text(next)));
+        if let Some(more) = get(&format!("/etc/{next}")) {
+            assert_eq!(more, text(next));
         }
-        let same = table.latest(0, table.files.ordinal("/etc/same").unwrap_or(u32::MAX));
-        if let Some(row) = same {
-            let text_of = store.document(row).unwrap().content.unwrap();
-            assert!(text_of == text(next) || next > 0 && text_of == text(next - 1), "{text_of}");
+        if let Some(same) = get("/etc/same") {
+            assert!(same == text(next) || next > 0 && same == text(next - 1), "{same}");
         }
     }
     // Of four children three live until they have acknowledged something.
@@ -119,14 +115,15 @@ fn killed_at_any_moment_nothing_that_was_acknowledged_is_lost() {
         let at = Scope::At { ns: next as i64 * HOUR };
         Index::open(dir).unwrap().search(&query, at, 0).unwrap().total
     };
-    let lasting = |dir: &Path| {
-        let store = Store::open(dir).unwrap();
-        store.table().rows.iter().filter(|row| row.until_ns == i64::MAX).count() as u64
+    let lasting = |dir: &Path| -> u64 {
+        let db = rusqlite::Connection::open(dir.join("index.sqlite")).unwrap();
+        let count = db.query_row("SELECT count(*) FROM state WHERE until_ns IS NULL", [], |row| row.get(0));
+        count.map(i64::cast_unsigned).unwrap()
     };
     assert_eq!(found(dir.path()), lasting(dir.path()));
     let mut writer = Writer::open(dir.path()).unwrap();
     writer.put(&Batch { host: "web1", at_ns: next as i64 * HOUR, documents: &[], gone: &[] }).unwrap();
-    writer.seal().unwrap();
+    writer.tidy().unwrap();
     drop(writer);
     assert!(found(dir.path()) >= next);
     assert_eq!(found(dir.path()), lasting(dir.path()));

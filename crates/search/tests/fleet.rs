@@ -198,7 +198,7 @@ fn load(engine: Option<&Engine>, dir: &std::path::Path, shape: Shape) -> Fleet {
     });
     told.expect("taken");
     println!("seed {}: embedded {of_embedded:.1} s, OpenSearch {of_cluster:.1} s", shape.seed);
-    embedded.seal().expect("sealed");
+    embedded.tidy().expect("tidied");
     drop(embedded);
     let mut backends = vec![("embedded", Backend::Embedded(Index::open(dir).expect("an index")))];
     if let (Some(engine), Some(mut writer)) = (engine, cluster) {

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use mitra_search::document::{Flag, Kind};
-use mitra_search::embedded::store::Store;
 use mitra_search::embedded::{Index, Writer};
 use mitra_search::indexer::{Clock, Config, Indexer};
 use mitra_search::query::Settings;
@@ -55,11 +54,9 @@ fn the_first_mitras_configuration_fills_an_index() {
     // Only what changes by itself has another state after a restart.
     assert!(moved.len() < 10, "{moved:?}");
 
-    let store = Store::open(&index).unwrap();
-    let of = |name: &str| {
-        let (host, file) = (store.table().hosts.ordinal("web1")?, store.table().files.ordinal(name)?);
-        store.table().latest(host, file).map(|row| store.document(row).unwrap())
-    };
+    let asked = Index::open(&index).unwrap();
+    let today = Scope::day(Day::of(Clock::Real.now_ns()));
+    let of = |name: &str| asked.get("web1", name, today).unwrap();
     let hosts = of("/etc/hosts").unwrap();
     assert_eq!(hosts.kind, Kind::File);
     assert_eq!(hosts.stat.unwrap().size, std::fs::metadata("/etc/hosts").unwrap().len());
@@ -67,9 +64,7 @@ fn the_first_mitras_configuration_fills_an_index() {
     assert!(meminfo.is(Flag::Volatile) && meminfo.content.unwrap().starts_with("MemTotal"));
     assert!(of("@kernel").is_some());
 
-    let index = Index::open(&index).unwrap();
-    let today = Scope::day(Day::of(Clock::Real.now_ns()));
-    let page = index
+    let page = asked
         .search(&Query::parse("filename:\"/etc/hosts\" AND size:>0", Settings::default()).unwrap(), today, 10)
         .unwrap();
     assert_eq!((page.total, page.hits[0].host.as_str()), (1, "web1"));
@@ -77,8 +72,8 @@ fn the_first_mitras_configuration_fills_an_index() {
 
 /// Every state but those that change by themselves.
 fn rows(index: &Path) -> Vec<String> {
-    let store = Store::open(index).unwrap();
-    let table = store.table();
-    let stable = table.rows.iter().filter(|row| !row.volatile);
-    stable.map(|row| format!("{} {} {}", table.files.name(row.file), row.content, row.since_ns)).collect()
+    let db = rusqlite::Connection::open(index.join("index.sqlite")).unwrap();
+    let stable = "SELECT f.name || ' ' || s.content || ' ' || s.since_ns FROM state s JOIN file f ON f.id = s.file WHERE NOT volatile";
+    let mut statement = db.prepare(stable).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }

@@ -6,9 +6,10 @@ use std::fmt::Write;
 use mitra_diagnose::words;
 use mitra_model::Captured;
 use mitra_model::capture::{CaptureColumn, CaptureHistogram, CaptureTable, Cell, Profile};
+use mitra_model::deceives;
 
 use crate::render::page::Page;
-use crate::render::style::{Ink, Style, clean, deceives};
+use crate::render::style::{Ink, Style, clean};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 

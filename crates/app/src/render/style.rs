@@ -6,9 +6,9 @@ use std::io::IsTerminal;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use mitra_model::Era;
 use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
+use mitra_model::{Era, deceives};
 
 /// The width of text that does not go to a terminal.
 const WIDTH_PIPED: usize = 100;
@@ -181,19 +181,6 @@ impl Style {
 pub fn rfc3339(ns: i64) -> String {
     Timestamp::from_nanosecond(i128::from(ns.div_euclid(SECOND / 1000)) * 1_000_000)
         .map_or_else(|_| "?".to_owned(), |t| t.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string())
-}
-
-/// Whether a character makes others look like something else than they are, or is not seen at all: controls of the terminal, of the
-/// direction of writing, and what Unicode calls ignorable by default (`Default_Ignorable_Code_Point` of version 16), which is
-/// where whole texts are hidden.
-#[must_use]
-pub fn deceives(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Names of processes, files and groups come from whoever made them and may hold anything, escape sequences for

@@ -95,7 +95,10 @@ impl Wrong {
         }
         wrong.extend(wrong_with_text(&String::from_utf8_lossy(&done.err), false));
         let is_json = done.words.contains("--json") && done.code == Some(0);
-        if is_json && serde_json::from_str::<serde_json::Value>(&out).is_err() {
+        let parses = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
+        let is_well_formed =
+            if done.words.starts_with("dump") { out.lines().all(parses) } else { parses(&out) };
+        if is_json && !is_well_formed {
             wrong.push("it is no JSON".to_owned());
         }
         if std::env::var_os("MITRA_HOSTILE_SHOW").is_some() {

@@ -60,7 +60,7 @@ fn the_machine_is_looked_at_while_all_of_them_run() {
     for args in [
         &["explain", "--archive", &archive, "--html", &page][..],
         &["explain", "--archive", &archive, "--json"],
-        &["dump", "--archive", &archive, "--entity", "task"],
+        &["dump", "--archive", &archive, "--entity", "task", "--metric", "task.user_time", "--format", "csv"],
         &["dump", "--archive", &archive, "--entity", "cgroup", "--json"],
         &["status", "--archive", &archive],
         &["export", "--archive", &archive, "--parquet", &parquet],

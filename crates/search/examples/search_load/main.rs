@@ -96,7 +96,7 @@ fn fill(kind: &str, dir: &Path, cluster: Option<(&str, &str)>) -> Result<Value, 
         None => {
             let mut writer = Writer::open(dir)?;
             let documents = hosts::live(fleet, &mut writer)?;
-            writer.seal()?;
+            writer.tidy()?;
             documents
         }
         Some((url, prefix)) => {

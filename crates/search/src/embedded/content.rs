@@ -1,296 +1,405 @@
-//! What many states of documents may share, and its bytes.
+//! What many states of documents may share, as columns of the table `content` and back.
 //!
-//! ```text
-//! kind  flags        link      withheld                    facts                                          text
-//! file  1: volatile  nothing   0, no reasons, no keys      1: sysctl.vm.swappiness, 1 value: number 60    vm.swappiness = 60
-//! ```
-//!
-//! Names stand for themselves, so that a file outlives the order in which they are declared; compression makes them short.
-//! Equal contents have equal bytes: their SHA-256 is the key under which a content is stored once.
+//! A text is compressed with that of the state before as the dictionary, so that a changed line takes some dozens of bytes. The
+//! dictionary is always a text that has none itself: two are read for one, never a chain.
+
+use std::collections::BTreeMap;
+use std::io::Read;
 
 use ring::digest;
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use serde::{Deserialize, Serialize};
 
-use super::codec::{Corrupt, Got, Input, put, put_maybe_text, put_signed, put_text};
-use crate::document::{Document, Facts, Flag, Kind, Value, Withheld};
+use crate::document::{Document, Facts, Flag, Value, Withheld, sha256};
+use crate::fields::KEYWORD_MAX;
 
-/// Bytes of a content. The text of a larger one is cut and the flag `truncated` says so.
-pub(super) const CONTENT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a text; a longer one is cut, and the flag `truncated` says so.
+pub(super) const TEXT_MAX: usize = 32 << 20;
+/// Bytes of everything else. More is left out: no text makes as many, and who made them must not make a host unreadable.
+const ABOUT_MAX: usize = 32 << 20;
+/// Shorter JSON is kept as it is, for people to read.
+const ABOUT_PLAIN_MAX: usize = 512;
+/// Bytes of a field's name; a longer one is in no index.
+const NAME_MAX: usize = 512;
+/// Compression: of the levels that take no longer than making the words of a text does, the densest.
+const LEVEL: i32 = 6;
 
 /// What is left of its SHA-256: two contents that have these bits in common by chance or by malice are out of reach.
-pub(super) type Key = [u8; 20];
+pub(super) type Key = [u8; 16];
 
-const TEXT: u8 = 0;
-const NUMBER: u8 = 1;
-const TIME: u8 = 2;
-
-/// What many states of documents may share.
+/// What is asked of a content beside its words: a field and a value of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Content {
-    /// What it is.
-    pub kind: Kind,
-    /// The text.
-    pub text: Option<String>,
-    /// Typed fields.
-    pub facts: Facts,
-    /// What is special about it; never `gone`, which is a matter of the row.
-    pub flags: Vec<Flag>,
-    /// Where a symbolic link points.
+pub(super) struct Fact<'a> {
+    pub name: &'a str,
+    pub value: FactValue<'a>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum FactValue<'a> {
+    Word(&'a str),
+    Number(f64),
+    Time(i64),
+}
+
+impl ToSql for FactValue<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Word(word) => ValueRef::Text(word.as_bytes()),
+            Self::Number(number) => ValueRef::Real(*number),
+            Self::Time(ns) => ValueRef::Integer(*ns),
+        }))
+    }
+}
+
+/// Everything but kind and text.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct About {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
-    /// What was withheld.
-    pub withheld: Withheld,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Kept>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, Vec<Json>>,
 }
 
-/// The bytes of a document's content, and their key.
-pub(super) fn encode(document: &Document) -> (Vec<u8>, Key) {
-    let text = document.content.as_deref();
-    let room = CONTENT_BYTES_MAX / 2;
-    let cut =
-        text.filter(|text| text.len() > room).and_then(|text| text.get(..text.floor_char_boundary(room)));
-    let mut bytes = encode_with(document, cut.or(text), cut.is_some());
-    if bytes.len() > CONTENT_BYTES_MAX {
-        // No text makes fields of that size; whoever made them must not make the host unreadable.
-        let bare =
-            Document { facts: Facts::new(), link: None, withheld: Withheld::default(), ..document.clone() };
-        bytes = encode_with(&bare, cut.or(text), true);
+/// [`Withheld`] as JSON.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Kept {
+    pub count: u32,
+    pub reasons: Vec<String>,
+    pub keys: Vec<String>,
+}
+
+/// [`Value`] as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Json {
+    Number(f64),
+    Text(String),
+    Time { ns: i64 },
+}
+
+/// A document's content, ready to be stored.
+pub(super) struct Content<'a> {
+    pub key: Key,
+    pub kind: &'static str,
+    pub hash: Option<String>,
+    pub text: Option<&'a str>,
+    pub about: About,
+    json: String,
+}
+
+impl<'a> Content<'a> {
+    pub(super) fn of(document: &'a Document) -> Self {
+        let whole = document.content.as_deref();
+        let text = whole.map(|text| text.get(..text.floor_char_boundary(TEXT_MAX)).unwrap_or(text));
+        let mut about = About::of(document);
+        if text != whole {
+            about.cut();
+        }
+        let mut json = about.json();
+        if json.len() > ABOUT_MAX {
+            about = About { flags: about.flags, ..About::default() };
+            about.cut();
+            json = about.json();
+        }
+        let kind = document.kind.name();
+        let hash = text.map(|text| sha256(text.as_bytes()));
+        let mut digest = digest::Context::new(&digest::SHA256);
+        for part in [kind, hash.as_deref().unwrap_or("-"), &json] {
+            digest.update(part.as_bytes());
+            digest.update(b"\n");
+        }
+        let mut key = Key::default();
+        key.iter_mut().zip(digest.finish().as_ref()).for_each(|(to, from)| *to = *from);
+        Self { key, kind, hash, text, about, json }
     }
-    let key = key(&bytes);
-    (bytes, key)
-}
 
-/// The key of bytes.
-pub(super) fn key(bytes: &[u8]) -> Key {
-    let mut key = Key::default();
-    for (to, from) in key.iter_mut().zip(digest::digest(&digest::SHA256, bytes).as_ref()) {
-        *to = *from;
-    }
-    key
-}
-
-fn encode_with(document: &Document, text: Option<&str>, cut: bool) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256 + text.map_or(0, str::len));
-    put_text(&mut out, document.kind.name());
-    let mut flags: Vec<Flag> = document.flags.iter().copied().filter(|f| *f != Flag::Gone).collect();
-    if cut {
-        flags.push(Flag::Truncated);
-    }
-    flags.sort_unstable();
-    flags.dedup();
-    put_texts(&mut out, flags.iter().map(|f| f.name()));
-    put_maybe_text(&mut out, document.link.as_deref());
-    put(&mut out, u64::from(document.withheld.count));
-    put_texts(&mut out, document.withheld.reasons.iter().map(|r| &**r));
-    put_texts(&mut out, document.withheld.keys.iter().map(|k| &**k));
-    put_facts(&mut out, &document.facts);
-    put_maybe_text(&mut out, text);
-    out
-}
-
-fn put_texts<'a>(out: &mut Vec<u8>, texts: impl ExactSizeIterator<Item = &'a str>) {
-    put(out, texts.len() as u64);
-    for text in texts {
-        put_text(out, text);
+    /// The column `about`; nothing where there is nothing to say.
+    pub(super) fn about_column(&self) -> std::io::Result<Option<rusqlite::types::Value>> {
+        Ok(match self.json.len() {
+            0..=2 => None,
+            3..=ABOUT_PLAIN_MAX => Some(rusqlite::types::Value::Text(self.json.clone())),
+            _ => Some(rusqlite::types::Value::Blob(zstd::bulk::compress(self.json.as_bytes(), LEVEL)?)),
+        })
     }
 }
 
-fn put_facts(out: &mut Vec<u8>, facts: &Facts) {
-    put(out, facts.len() as u64);
-    for (name, values) in facts {
-        put_text(out, name);
-        put(out, values.len() as u64);
-        for value in values {
-            match value {
-                Value::Text(text) => {
-                    out.push(TEXT);
-                    put_text(out, text);
-                }
-                Value::Number(number) => {
-                    out.push(NUMBER);
-                    out.extend_from_slice(&number.to_bits().to_le_bytes());
-                }
-                Value::Time(ns) => {
-                    out.push(TIME);
-                    put_signed(out, *ns);
-                }
+impl About {
+    fn of(document: &Document) -> Self {
+        // Whether a file is gone is a matter of the state.
+        let mut flags: Vec<Flag> = document.flags.iter().copied().filter(|f| *f != Flag::Gone).collect();
+        flags.sort_unstable();
+        flags.dedup();
+        let Withheld { count, reasons, keys } = &document.withheld;
+        let kept = Kept { count: *count, reasons: reasons.clone(), keys: keys.clone() };
+        let json = |value: &Value| match value {
+            Value::Text(text) => Some(Json::Text(text.clone())),
+            // What cannot be written down is no number. There is one zero.
+            Value::Number(number) => number.is_finite().then_some(Json::Number(number + 0.0)),
+            Value::Time(ns) => Some(Json::Time { ns: *ns }),
+        };
+        Self {
+            flags: flags.iter().map(|flag| flag.name().to_owned()).collect(),
+            link: document.link.clone(),
+            withheld: (kept != Kept::default()).then_some(kept),
+            facts: document
+                .facts
+                .iter()
+                .map(|(n, v)| (n.clone(), v.iter().filter_map(json).collect()))
+                .collect(),
+        }
+    }
+
+    fn cut(&mut self) {
+        let truncated = Flag::Truncated.name().to_owned();
+        if !self.flags.contains(&truncated) {
+            self.flags.push(truncated);
+        }
+    }
+
+    fn json(&self) -> String {
+        // Only maps whose keys are no strings cannot be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads the column.
+    pub(super) fn read(column: ValueRef<'_>) -> std::io::Result<Self> {
+        let mut plain = String::new();
+        let json = match column {
+            ValueRef::Text(text) => std::str::from_utf8(text).map_err(std::io::Error::other)?,
+            ValueRef::Blob(blob) => {
+                let most = ABOUT_MAX as u64 + 1;
+                zstd::stream::read::Decoder::new(blob)?.take(most).read_to_string(&mut plain)?;
+                &plain
             }
+            _ => return Ok(Self::default()),
+        };
+        serde_json::from_str(json).map_err(std::io::Error::other)
+    }
+
+    /// Puts it into a document. A flag of a later version is left out.
+    pub(super) fn into_document(self, document: &mut Document) {
+        let value = |json| match json {
+            Json::Text(text) => Value::Text(text),
+            Json::Number(number) => Value::Number(number),
+            Json::Time { ns } => Value::Time(ns),
+        };
+        document.flags = self.flags.iter().filter_map(|flag| flag.parse().ok()).collect();
+        document.flags.sort_unstable();
+        document.link = self.link;
+        let Kept { count, reasons, keys } = self.withheld.unwrap_or_default();
+        document.withheld = Withheld { count, reasons, keys };
+        document.facts = self
+            .facts
+            .into_iter()
+            .map(|(n, values)| (n, values.into_iter().map(value).collect()))
+            .collect::<Facts>();
+    }
+
+    /// What the table `fact` has of it; one may come twice.
+    pub(super) fn each_fact<E>(&self, mut take: impl FnMut(Fact<'_>) -> Result<(), E>) -> Result<(), E> {
+        let mut word = |name: &str, word: &str| {
+            if indexed(word) { take(Fact { name, value: FactValue::Word(word) }) } else { Ok(()) }
+        };
+        for flag in &self.flags {
+            word("flags", flag)?;
+        }
+        if let Some(link) = &self.link {
+            word("link", link)?;
+        }
+        if let Some(kept) = &self.withheld {
+            kept.reasons.iter().try_for_each(|reason| word("withheld.reason", reason))?;
+            kept.keys.iter().try_for_each(|key| word("withheld.key", key))?;
+            take(Fact { name: "withheld.count", value: FactValue::Number(f64::from(kept.count)) })?;
+        }
+        for (name, values) in self.facts.iter().filter(|(name, _)| name.len() <= NAME_MAX) {
+            for value in values {
+                let value = match value {
+                    Json::Text(text) if !indexed(text) => continue,
+                    Json::Text(text) => FactValue::Word(text),
+                    Json::Number(number) => FactValue::Number(*number),
+                    Json::Time { ns } => FactValue::Time(*ns),
+                };
+                take(Fact { name, value })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a keyword is in an index: its length is counted as a cluster does it, in units of UTF-16.
+fn indexed(word: &str) -> bool {
+    word.len() <= KEYWORD_MAX || (word.len() <= 4 * KEYWORD_MAX && word.encode_utf16().count() <= KEYWORD_MAX)
+}
+
+/// Compresses a text, with another one as the dictionary.
+pub(super) fn pack(text: &str, dictionary: Option<&str>) -> std::io::Result<Vec<u8>> {
+    match dictionary {
+        None => zstd::bulk::compress(text.as_bytes(), LEVEL),
+        Some(other) => {
+            zstd::bulk::Compressor::with_dictionary(LEVEL, other.as_bytes())?.compress(text.as_bytes())
         }
     }
 }
 
-impl Content {
-    /// Reads the text of a content, and nothing else of it.
-    pub(super) fn text_of(bytes: &[u8]) -> Got<Option<&str>> {
-        let mut input = Input::new(bytes);
-        input.text()?;
-        skip_texts(&mut input)?;
-        input.maybe_text()?;
-        input.u32()?;
-        skip_texts(&mut input)?;
-        skip_texts(&mut input)?;
-        for _ in 0..input.count(2)? {
-            input.text()?;
-            for _ in 0..input.count(2)? {
-                match input.byte()? {
-                    TEXT => input.text().map(|_| ())?,
-                    NUMBER => input.take(8).map(|_| ())?,
-                    TIME => input.signed().map(|_| ())?,
-                    _ => return Err(Corrupt("a text, a number or a time")),
-                }
-            }
-        }
-        let text = input.maybe_text()?;
-        input.end()?;
-        Ok(text)
-    }
-
-    /// Reads a content.
-    pub(super) fn decode(bytes: &[u8]) -> Got<Self> {
-        let mut input = Input::new(bytes);
-        let kind = input.text()?.parse().map_err(|_| Corrupt("a kind of document that is known"))?;
-        // A flag of a later version is left out.
-        let flags = texts(&mut input)?.iter().filter_map(|f| f.parse().ok()).collect();
-        let link = input.maybe_text()?.map(str::to_owned);
-        let withheld =
-            Withheld { count: input.u32()?, reasons: texts(&mut input)?, keys: texts(&mut input)? };
-        let facts = facts(&mut input)?;
-        let text = input.maybe_text()?.map(str::to_owned);
-        input.end()?;
-        Ok(Self { kind, text, facts, flags, link, withheld })
-    }
-}
-
-fn skip_texts(input: &mut Input<'_>) -> Got<()> {
-    for _ in 0..input.count(1)? {
-        input.text()?;
-    }
+/// Reads a text whose length is known into memory that is used again.
+pub(super) fn unpack(
+    packed: &[u8],
+    bytes: i64,
+    dictionary: Option<&str>,
+    into: &mut String,
+) -> std::io::Result<()> {
+    let most = usize::try_from(bytes).unwrap_or(0).min(TEXT_MAX);
+    let mut plain = std::mem::take(into).into_bytes();
+    plain.clear();
+    plain.reserve(most);
+    match dictionary {
+        None => zstd::bulk::Decompressor::new()?.decompress_to_buffer(packed, &mut plain)?,
+        Some(other) => zstd::bulk::Decompressor::with_dictionary(other.as_bytes())?
+            .decompress_to_buffer(packed, &mut plain)?,
+    };
+    *into = String::from_utf8(plain).map_err(std::io::Error::other)?;
     Ok(())
 }
 
-fn texts(input: &mut Input<'_>) -> Got<Vec<String>> {
-    let count = input.count(1)?;
-    let mut texts = Vec::with_capacity(count);
-    for _ in 0..count {
-        texts.push(input.text()?.to_owned());
-    }
-    Ok(texts)
-}
-
-fn facts(input: &mut Input<'_>) -> Got<Facts> {
-    let mut facts = Facts::new();
-    for _ in 0..input.count(2)? {
-        let name = input.text()?.to_owned();
-        let count = input.count(2)?;
-        let mut values = Vec::with_capacity(count);
-        for _ in 0..count {
-            values.push(match input.byte()? {
-                TEXT => Value::Text(input.text()?.to_owned()),
-                NUMBER => Value::Number(f64::from_bits(u64::from_le_bytes(input.array()?))),
-                TIME => Value::Time(input.signed()?),
-                _ => return Err(Corrupt("a text, a number or a time")),
-            });
-        }
-        facts.insert(name, values);
-    }
-    Ok(facts)
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use proptest::prelude::*;
+    use rusqlite::types::Value as Column;
 
     use super::*;
+    use crate::document::Kind;
+
+    fn document(content: Option<String>, facts: Facts, flags: Vec<Flag>, withheld: Withheld) -> Document {
+        Document {
+            host: "web1".to_owned(),
+            filename: "/etc/hosts".to_owned(),
+            kind: Kind::File,
+            content,
+            stat: None,
+            facts,
+            flags,
+            link: None,
+            withheld,
+            since_ns: 0,
+        }
+    }
 
     fn value() -> impl Strategy<Value = Value> {
         prop_oneof![
             any::<String>().prop_map(Value::Text),
-            any::<f64>().prop_map(Value::Number),
+            any::<f64>().prop_filter("a number", |n| n.is_finite() && *n != 0.0).prop_map(Value::Number),
             any::<i64>().prop_map(Value::Time),
         ]
     }
 
-    /// Any document without stat.
-    pub(in super::super) fn document() -> impl Strategy<Value = Document> {
+    fn any_document() -> impl Strategy<Value = Document> {
         let flags = proptest::sample::subsequence(Flag::ALL.to_vec(), 0..=Flag::ALL.len());
-        let facts =
-            proptest::collection::btree_map("[a-z.]{1,12}", proptest::collection::vec(value(), 0..4), 0..5);
+        let facts = prop::collection::btree_map("[a-z.]{1,12}", prop::collection::vec(value(), 0..4), 0..9);
         let withheld = (any::<u32>(), any::<Vec<String>>(), any::<Vec<String>>())
             .prop_map(|(count, reasons, keys)| Withheld { count, reasons, keys });
-        let kind = proptest::sample::select(Kind::ALL);
-        (kind, any::<Option<String>>(), facts, flags, any::<Option<String>>(), withheld).prop_map(
-            |(kind, content, facts, flags, link, withheld)| Document {
-                host: "web1".to_owned(),
-                filename: "/etc/hosts".to_owned(),
-                kind,
-                content,
-                stat: None,
-                facts,
-                flags,
+        (any::<Option<String>>(), facts, flags, any::<Option<String>>(), withheld).prop_map(
+            |(content, facts, flags, link, withheld)| Document {
                 link,
-                withheld,
-                since_ns: 0,
+                ..document(content, facts, flags, withheld)
             },
         )
     }
 
+    fn read(column: Option<&Column>) -> std::io::Result<About> {
+        About::read(column.map_or(ValueRef::Null, ValueRef::from))
+    }
+
     proptest! {
         #[test]
-        fn whatever_was_written_is_read(document in document()) {
-            let (bytes, key) = encode(&document);
-            let read = Content::decode(&bytes).unwrap();
-            prop_assert_eq!(read.kind, document.kind);
-            prop_assert_eq!(&read.text, &document.content);
-            prop_assert_eq!(Content::text_of(&bytes), Ok(read.text.as_deref()));
-            prop_assert_eq!(&read.link, &document.link);
-            prop_assert_eq!(&read.withheld, &document.withheld);
-            prop_assert!(!read.flags.contains(&Flag::Gone));
-            // Equal bytes, for no number is equal to one that is none.
-            let again = Document {
-                content: read.text, facts: read.facts, flags: read.flags, link: read.link, withheld: read.withheld, ..document
+        fn whatever_was_written_is_read(document in any_document()) {
+            let content = Content::of(&document);
+            let column = content.about_column().unwrap();
+            let mut again = Document {
+                facts: Facts::new(), flags: Vec::new(), link: None, withheld: Withheld::default(), ..document.clone()
             };
-            prop_assert_eq!(encode(&again), (bytes, key));
+            read(column.as_ref()).unwrap().into_document(&mut again);
+            let mut wanted = document.clone();
+            wanted.flags.retain(|flag| *flag != Flag::Gone);
+            prop_assert_eq!(&again, &wanted);
+            prop_assert_eq!(Content::of(&again).key, content.key);
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
-            let _ = Content::decode(&bytes);
-            let _ = Content::text_of(&bytes);
+        fn a_text_is_read_with_its_dictionary(text: String, other: Option<String>) {
+            let packed = pack(&text, other.as_deref()).unwrap();
+            let mut plain = "left over".to_owned();
+            unpack(&packed, text.len() as i64, other.as_deref(), &mut plain).unwrap();
+            prop_assert_eq!(plain, text);
         }
 
         #[test]
-        fn bytes_that_were_changed_do_not_make_it_panic(
-            document in document(),
-            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+        fn damaged_bytes_are_an_error_and_no_panic(
+            document in any_document(), bytes in any::<i64>(), at in any::<proptest::sample::Index>(), byte: u8, noise: Vec<u8>,
         ) {
-            let (mut bytes, _) = encode(&document);
-            for (at, byte) in changes {
-                let at = at.index(bytes.len());
-                bytes[at] = byte;
+            let json = Content::of(&document).json;
+            let mut plain = String::new();
+            for mut packed in [zstd::bulk::compress(json.as_bytes(), LEVEL).unwrap(), noise] {
+                if !packed.is_empty() {
+                    let at = at.index(packed.len());
+                    packed[at] = byte;
+                }
+                let _ = read(Some(&Column::Blob(packed.clone())));
+                let _ = unpack(&packed, bytes % 100_000, None, &mut plain);
+                let _ = unpack(&packed, 1_000, Some("another text"), &mut plain);
             }
-            let _ = Content::decode(&bytes);
-        }
-
-        #[test]
-        fn a_content_that_was_cut_is_refused(document in document(), at in any::<proptest::sample::Index>()) {
-            let (bytes, _) = encode(&document);
-            prop_assert!(Content::decode(&bytes[..at.index(bytes.len())]).is_err());
         }
     }
 
     #[test]
     fn too_large_a_text_is_cut_and_says_so() {
-        let document = Document {
-            host: String::new(),
-            filename: String::new(),
-            kind: Kind::File,
-            content: Some("é".repeat(CONTENT_BYTES_MAX / 4 + 1)),
-            stat: None,
-            facts: Facts::new(),
-            flags: vec![Flag::Volatile],
-            link: None,
-            withheld: Withheld::default(),
-            since_ns: 0,
-        };
-        let read = Content::decode(&encode(&document).0).unwrap();
-        assert_eq!(read.flags, [Flag::Truncated, Flag::Volatile]);
-        assert_eq!(read.text.map(|t| t.len()), Some(CONTENT_BYTES_MAX / 2));
+        let long =
+            document(Some("é".repeat(TEXT_MAX / 2 + 1)), Facts::new(), Vec::new(), Withheld::default());
+        let content = Content::of(&long);
+        assert_eq!(content.text.map(str::len), Some(TEXT_MAX));
+        assert_eq!(content.about.flags, ["truncated"]);
+    }
+
+    #[test]
+    fn a_content_has_its_facts() {
+        let facts = Facts::from([
+            ("package.zsh".to_owned(), vec![Value::Text("5.9".to_owned()), Value::Number(f64::NAN)]),
+            (
+                "long".to_owned(),
+                vec![Value::Text("é".repeat(KEYWORD_MAX + 1)), Value::Text("é".repeat(KEYWORD_MAX))],
+            ),
+            ("zero".to_owned(), vec![Value::Number(-0.0)]),
+            ("n".repeat(NAME_MAX + 1), vec![Value::Time(7)]),
+        ]);
+        let withheld =
+            Withheld { count: 2, reasons: vec!["password".to_owned()], keys: vec!["pw".to_owned()] };
+        let document = document(None, facts, vec![Flag::Redacted], withheld);
+        let mut found = Vec::new();
+        About::of(&document)
+            .each_fact(|Fact { name, value }| {
+                found.push(match value {
+                    FactValue::Word(word) if word.len() > 99 => format!("{name} of {}", word.chars().count()),
+                    other => format!("{name} {other:?}"),
+                });
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+        assert_eq!(
+            found,
+            [
+                "flags Word(\"redacted\")",
+                "withheld.reason Word(\"password\")",
+                "withheld.key Word(\"pw\")",
+                "withheld.count Number(2.0)",
+                "long of 8191",
+                "package.zsh Word(\"5.9\")",
+                "zero Number(0.0)",
+            ]
+        );
     }
 }

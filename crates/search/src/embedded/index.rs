@@ -1,20 +1,20 @@
-//! An index that is asked: the store, the index of words, and rows in the order of answers.
+//! Questions to an index.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::OnceLock;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::exec::{self, Asked};
-use super::fresh::Fresh;
-use super::leaves::{self, Contents, Read};
-use super::order::Order;
-use super::store::{Content, Store};
-use super::table::Row;
-use super::text::{self, Text};
-use super::{values, words};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, params, params_from_iter};
+
+use super::condition::{Asked, Condition};
+use super::content::{About, unpack};
+use super::database::{self, Of};
+use super::values;
+use super::writer::stat;
 use crate::backend::{Changed, Held, Hit, Page};
 use crate::day::Day;
-use crate::document::Document;
+use crate::document::{Document, Facts, Flag, Withheld};
 use crate::error::Error;
 use crate::query::{Query, Set};
 use crate::scope::Scope;
@@ -22,116 +22,90 @@ use crate::scope::Scope;
 /// Changes of one question. They are whole documents, twice.
 const CHANGES_MAX: usize = 100_000;
 
-/// An index that is asked. It may be open while a [`super::Writer`] writes; [`Index::refresh`] sees what it wrote since.
+/// An index that is asked. It may be open while a [`super::Writer`] writes; each question sees what was written before it.
 pub struct Index {
-    store: Box<Store>,
-    text: Box<Text>,
-    order: Box<Order>,
-    /// What the index of words does not have yet; read when it is first asked for.
-    fresh: OnceLock<Fresh>,
+    path: PathBuf,
+    db: Mutex<Connection>,
+}
+
+/// A state that was found, on a day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    host: i64,
+    file: i64,
+    day: i32,
+    state: i64,
+}
+
+/// The rows that a question is about.
+pub(super) struct From {
+    pub text: String,
+    pub condition: Condition,
+    /// The expression of the day.
+    pub day: &'static str,
 }
 
 impl Index {
     /// Opens an index for questions. A folder without one is an error.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        // Words before the store: what is committed is then in the store as well.
-        let text = Text::open(&dir.join(text::FOLDER))?;
-        let store = Store::open(dir)?;
-        let order = Order::new(store.table());
-        let mut index = Self {
-            store: Box::new(store),
-            text: Box::new(text),
-            order: Box::new(order),
-            fresh: OnceLock::new(),
-        };
-        index.check();
-        Ok(index)
-    }
-
-    /// Sees what was written since it was opened.
-    pub fn refresh(&mut self) -> Result<(), Error> {
-        let committed = self.text.committed();
-        self.text.refresh()?;
-        if self.store.refresh()? {
-            *self.order = Order::new(self.store.table());
-            self.fresh = OnceLock::new();
-        } else if self.text.committed() != committed {
-            self.fresh = OnceLock::new();
-        }
-        self.check();
-        Ok(())
-    }
-
-    /// Words of contents that the store does not have are those of others: it lost some. The writer makes them again.
-    fn check(&mut self) {
-        if self.text.committed() > self.store.contents() {
-            self.text.clear();
-            self.fresh = OnceLock::new();
-        }
+        Ok(Self { path: dir.join(database::FILE), db: Mutex::new(database::open_to_read(dir)?) })
     }
 
     /// See [`crate::Backend::days`].
     pub fn days(&self) -> Result<Option<(Day, Day)>, Error> {
-        Ok(self.store.table().days())
+        self.ask(|db| {
+            db.query_row("SELECT min(day), max(day) FROM day", [], |row| {
+                Ok(row.get::<_, Option<i32>>(0)?.zip(row.get::<_, Option<i32>>(1)?))
+            })
+        })
+        .map(|days| days.map(|(first, last)| (Day(first), Day(last))))
     }
 
     /// See [`crate::Backend::search`].
     pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
-        let asked = self.asked(&query.set, None)?;
-        let mut page = Page::default();
-        asked.found(&query.set, scope, |_, row, days| {
-            page.total += days.len() as u64;
-            let room = limit.saturating_sub(page.hits.len());
-            page.hits.extend(days.iter().take(room).map(|day| self.hit(row, *day)));
-            Ok(())
-        })?;
-        Ok(page)
+        self.ask(|db| {
+            let found = found(db, &query.set, scope)?;
+            let mut page = Page { total: found.len() as u64, hits: Vec::new() };
+            for one in first(db, found, limit)? {
+                page.hits.push(hit(db, one)?);
+            }
+            Ok(page)
+        })
     }
 
     /// See [`crate::Backend::hosts`].
     pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
-        let asked = self.asked(&query.set, None)?;
-        let mut hosts = BTreeSet::new();
-        let mut last = None;
-        asked.found(&query.set, scope, |_, row, _| {
-            if last != Some(row.host) {
-                last = Some(row.host);
-                hosts.insert(self.store.table().hosts.name(row.host).to_owned());
-            }
-            Ok(())
-        })?;
-        Ok(hosts)
+        self.ask(|db| {
+            let mut from = from(&query.set, scope);
+            let sql = format!("SELECT name FROM host WHERE id IN (SELECT s.host {})", from.text);
+            from.condition.install(db)?;
+            let mut statement = db.prepare(&sql)?;
+            statement.query_map(params_from_iter(&from.condition.values), |row| row.get(0))?.collect()
+        })
     }
 
     /// See [`crate::Backend::values`].
     pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<Held>, Error> {
-        let asked = self.asked(&query.set, Some(field))?;
-        values::values(&asked, field, &query.set, scope)
+        let Some(field) = values::field(field)? else { return Ok(Vec::new()) };
+        self.ask(|db| values::values(db, &field, from(&query.set, scope)))
     }
 
     /// See [`crate::Backend::get`].
     pub fn get(&self, host: &str, filename: &str, scope: Scope) -> Result<Option<Document>, Error> {
-        let table = self.store.table();
-        let (Some(host), Some(file)) = (table.hosts.ordinal(host), table.files.ordinal(filename)) else {
-            return Ok(None);
-        };
-        let mut next = table.latest(host, file);
-        // From the newest to the oldest; a row comes once.
-        for _ in 0..table.rows.len() {
-            let Some((at, row)) = next.and_then(|at| Some((at, table.rows.get(at as usize)?))) else { break };
-            let shown = match scope {
-                Scope::Days { first, last } => !exec::days_of(table, row, first, last).is_empty(),
-                Scope::At { ns } => exec::day_at(table, row, ns).is_some(),
-                Scope::Changed { since_ns, until_ns } => {
-                    (since_ns..until_ns).contains(&row.since_ns) && exec::is_change(row)
-                }
-            };
-            if shown {
-                return self.store.document(at).map(Some);
-            }
-            next = row.previous;
-        }
-        Ok(None)
+        let document = self.ask(|db| {
+            let mut from = from(&Set::All, scope);
+            let host = from.condition.value(host.to_owned());
+            let file = from.condition.value(filename.to_owned());
+            let sql = format!(
+                "SELECT s.id {} AND s.host = (SELECT id FROM host WHERE name = {host}) \
+                 AND s.file = (SELECT id FROM file WHERE name = {file}) ORDER BY s.since_ns DESC LIMIT 1",
+                from.text
+            );
+            let mut statement = db.prepare(&sql)?;
+            let mut rows = statement.query(params_from_iter(&from.condition.values))?;
+            rows.next()?.map(|row| row.get(0)).transpose()?.map(|state| document(db, state)).transpose()
+        })?;
+        document.transpose().map_err(|what| self.broken(what))
     }
 
     /// See [`crate::Backend::each`].
@@ -141,15 +115,16 @@ impl Index {
         scope: Scope,
         take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let asked = self.asked(&query.set, None)?;
-        asked.found(&query.set, scope, |at, _, days| {
-            let Some((last, others)) = days.split_last() else { return Ok(()) };
-            let document = self.store.document(at)?;
+        let found = self.ask(|db| first(db, found(db, &query.set, scope)?, usize::MAX))?;
+        for days in found.chunk_by(|a, b| a.state == b.state) {
+            let Some((last, others)) = days.split_last() else { continue };
+            let document = self.document(last.state)?;
             for day in others {
-                take(*day, document.clone())?;
+                take(Day(day.day), document.clone())?;
             }
-            take(*last, document)
-        })
+            take(Day(last.day), document)?;
+        }
+        Ok(())
     }
 
     /// See [`crate::Backend::changes`].
@@ -160,93 +135,249 @@ impl Index {
         since_ns: i64,
         until_ns: i64,
     ) -> Result<Vec<Changed>, Error> {
-        let table = self.store.table();
-        let host = match host.map(|host| table.hosts.ordinal(host)) {
-            Some(None) => return Ok(Vec::new()),
-            Some(ordinal) => ordinal,
-            None => None,
-        };
-        let asked = self.asked(&query.set, None)?;
-        let found = asked.changed(&query.set, host, since_ns, until_ns)?;
+        let found = self.ask(|db| changed(db, host, &query.set, since_ns, until_ns))?;
         if found.len() > CHANGES_MAX {
             return Err(Error::Cannot(format!(
-                "{} changes are more than the {CHANGES_MAX} that are shown at once: ask for a shorter time or one host",
-                found.len()
+                "there are more than the {CHANGES_MAX} changes that are shown at once: ask for a shorter time or one host"
             )));
         }
-        let shown = |at: u32| -> Result<Option<Document>, Error> {
-            let gone = table.rows.get(at as usize).is_none_or(|row| row.gone);
-            if gone { Ok(None) } else { self.store.document(at).map(Some) }
-        };
         let mut changes = Vec::with_capacity(found.len());
-        for (at, previous) in found {
-            let Some(row) = table.rows.get(at as usize) else { continue };
+        for (before, at) in found {
+            let before = before.map(|before| self.document(before)).transpose()?;
+            let after = self.document(at.state)?;
             changes.push(Changed {
-                at_ns: row.since_ns,
-                not_before_ns: row.known_before_ns,
-                before: previous.map(shown).transpose()?.flatten(),
-                after: shown(at)?,
+                at_ns: after.since_ns,
+                not_before_ns: at.known_before_ns,
+                before: before.filter(|before| !before.is(Flag::Gone)),
+                after: Some(after).filter(|after| !after.is(Flag::Gone)),
             });
         }
         Ok(changes)
     }
 
-    /// What a query, and the values of a field, are asked of.
-    fn asked<'a>(&'a self, set: &Set, field: Option<&str>) -> Result<Asked<'a>, Error> {
-        static NOTHING: OnceLock<Fresh> = OnceLock::new();
-        let contents = exec::asks_contents(set) || field.is_some_and(leaves::of_content);
-        let fresh = if contents { self.fresh()? } else { NOTHING.get_or_init(Fresh::default) };
-        Ok(Asked {
-            table: self.store.table(),
-            order: &self.order,
-            contents: Contents { text: &self.text, fresh, count: self.store.contents(), store: self },
-        })
+    fn document(&self, state: i64) -> Result<Document, Error> {
+        self.ask(|db| document(db, state))?.map_err(|what| self.broken(what))
     }
 
-    fn fresh(&self) -> Result<&Fresh, Error> {
-        if let Some(fresh) = self.fresh.get() {
-            return Ok(fresh);
-        }
-        let mut fresh = Fresh::default();
-        for ordinal in self.text.committed()..self.store.contents() {
-            if let Some(content) = self.read(ordinal)? {
-                fresh.add(ordinal, &content);
-            }
-        }
-        Ok(self.fresh.get_or_init(|| fresh))
+    fn broken(&self, what: String) -> Error {
+        Error::Broken { path: self.path.clone(), what }
     }
 
-    fn hit(&self, row: &Row, day: Day) -> Hit {
-        let table = self.store.table();
-        let stat = row.stat.and_then(|at| table.stats.get(at as usize));
-        Hit {
-            host: table.hosts.name(row.host).to_owned(),
-            filename: table.files.name(row.file).to_owned(),
-            day,
-            since_ns: row.since_ns,
-            size: stat.map(|stat| stat.size),
-            mtime_ns: stat.map(|stat| stat.mtime_ns),
-        }
+    /// Asks in one transaction, so that everything is seen at one time.
+    fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        let db: MutexGuard<'_, Connection> = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = || {
+            let transaction = db.unchecked_transaction()?;
+            question(&transaction)
+        };
+        asked().of(&self.path)
     }
 }
 
-impl Read for Index {
-    fn read(&self, ordinal: u32) -> Result<Option<Content>, Error> {
-        words::whole(&self.store, ordinal)
-    }
-
-    fn text(&self, ordinal: u32, into: &mut String) -> Result<bool, Error> {
-        into.clear();
-        if !self.store.live(ordinal) {
-            return Ok(false);
+/// The states that a query and a scope have, as what follows `SELECT`.
+pub(super) fn from(set: &Set, scope: Scope) -> From {
+    let mut condition = Condition::default();
+    let (text, day) = match scope {
+        Scope::Days { first, last } => {
+            let (first, last) = (condition.value(first.0), condition.value(last.0));
+            let text = format!(
+                "FROM state s CROSS JOIN day d ON d.host = s.host AND d.day BETWEEN max(s.first_day, {first}) \
+                 AND min(coalesce(s.last_day, {last}), {last}) \
+                 WHERE s.first_day <= {last} AND coalesce(s.last_day, {first}) >= {first}"
+            );
+            (text, "d.day")
         }
-        match self.store.contents.text(ordinal, into) {
-            Err(Error::Broken { .. }) => Ok(false),
-            other => other,
+        // Before a host was looked at on a day, and when it was not, the day before answers.
+        Scope::At { ns } => {
+            let day = Day::of(ns);
+            let (ns, day, before) =
+                (condition.value(ns), condition.value(day.0), condition.value(day.before().0));
+            let text = format!(
+                "FROM state s CROSS JOIN day d ON d.host = s.host \
+                 AND d.day = (SELECT max(day) FROM day WHERE host = s.host AND day IN ({day}, {before})) \
+                 WHERE s.since_ns <= {ns} AND (s.until_ns IS NULL OR s.until_ns > {ns}) AND NOT s.gone"
+            );
+            (text, "d.day")
         }
-    }
+        // Of one day the last state, if it still was in that time.
+        Scope::Changed { since_ns, until_ns } => {
+            let (since, until) = (condition.value(since_ns), condition.value(until_ns));
+            let text = format!(
+                "FROM state s WHERE s.since_ns >= {since} AND s.since_ns < {until} AND {} \
+                 AND NOT EXISTS (SELECT 1 FROM state n WHERE n.host = s.host AND n.file = s.file \
+                 AND n.since_ns > s.since_ns AND n.since_ns < {until} AND n.first_day = s.first_day)",
+                is_change()
+            );
+            (text, "s.first_day")
+        }
+    };
+    let asked = condition.set(set, Asked { state: "s", day });
+    From { text: format!("{text} AND {asked}"), condition, day }
+}
 
-    fn sort(&self, ordinals: &mut [u32]) {
-        self.store.contents.sort(ordinals);
+/// The first states of a host are no change: nobody knows what was before.
+fn is_change() -> &'static str {
+    "(s.known_before_ns IS NOT NULL OR EXISTS \
+     (SELECT 1 FROM state o WHERE o.host = s.host AND o.file = s.file AND o.since_ns < s.since_ns))"
+}
+
+/// Everything that is found, in no order.
+fn found(db: &Connection, set: &Set, scope: Scope) -> rusqlite::Result<Vec<Found>> {
+    let mut from = from(set, scope);
+    from.condition.install(db)?;
+    let mut statement = db.prepare(&format!("SELECT s.host, s.file, {}, s.id {}", from.day, from.text))?;
+    let read = |row: &Row<'_>| {
+        Ok(Found { host: row.get(0)?, file: row.get(1)?, day: row.get(2)?, state: row.get(3)? })
+    };
+    statement.query_map(params_from_iter(&from.condition.values), read)?.collect()
+}
+
+/// The first of what was found, ordered by host, file name and day.
+fn first(db: &Connection, mut found: Vec<Found>, limit: usize) -> rusqlite::Result<Vec<Found>> {
+    if limit == 0 || found.is_empty() {
+        return Ok(Vec::new());
     }
+    let hosts = ranks(db, "host")?;
+    let files = ranks(db, "file")?;
+    let rank = |ranks: &[u32], id: i64| usize::try_from(id).ok().and_then(|id| ranks.get(id)).copied();
+    let key = |one: &Found| (rank(&hosts, one.host), rank(&files, one.file), one.day);
+    if limit < found.len() {
+        found.select_nth_unstable_by_key(limit, key);
+        found.truncate(limit);
+    }
+    found.sort_unstable_by_key(key);
+    Ok(found)
+}
+
+/// The place of each name in the order of names, by id.
+fn ranks(db: &Connection, table: &str) -> rusqlite::Result<Vec<u32>> {
+    let mut statement = db.prepare_cached(&format!("SELECT id FROM {table} ORDER BY name"))?;
+    let mut ranks = Vec::new();
+    let mut rows = statement.query([])?;
+    let mut rank = 0;
+    while let Some(row) = rows.next()? {
+        let id = usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
+        if ranks.len() <= id {
+            ranks.resize(id + 1, 0);
+        }
+        if let Some(of) = ranks.get_mut(id) {
+            *of = rank;
+        }
+        rank += 1;
+    }
+    Ok(ranks)
+}
+
+fn hit(db: &Connection, found: Found) -> rusqlite::Result<Hit> {
+    const HIT: &str = "SELECT h.name, f.name, s.since_ns, s.size, s.mtime_ns \
+         FROM state s JOIN host h ON h.id = s.host JOIN file f ON f.id = s.file WHERE s.id = ?";
+    db.prepare_cached(HIT)?.query_row([found.state], |row| {
+        Ok(Hit {
+            host: row.get(0)?,
+            filename: row.get(1)?,
+            day: Day(found.day),
+            since_ns: row.get(2)?,
+            size: row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned),
+            mtime_ns: row.get(4)?,
+        })
+    })
+}
+
+/// A change that was found.
+struct At {
+    state: i64,
+    known_before_ns: Option<i64>,
+}
+
+/// What changed in a time and matches after it or matched before, with the state before; one more than there may be.
+fn changed(
+    db: &Connection,
+    host: Option<&str>,
+    set: &Set,
+    since_ns: i64,
+    until_ns: i64,
+) -> rusqlite::Result<Vec<(Option<i64>, At)>> {
+    let mut condition = Condition::default();
+    let (since, until) = (condition.value(since_ns), condition.value(until_ns));
+    let host = match host {
+        Some(host) => {
+            format!("s.host = (SELECT id FROM host WHERE name = {})", condition.value(host.to_owned()))
+        }
+        None => "TRUE".to_owned(),
+    };
+    let after = condition.set(set, Asked { state: "s", day: "s.first_day" });
+    let before = condition.set(set, Asked { state: "p", day: "s.first_day" });
+    condition.install(db)?;
+    // What was gone was not there before.
+    let sql = format!(
+        "SELECT p.id, s.id, s.known_before_ns FROM state s LEFT JOIN state p ON p.id = \
+         (SELECT o.id FROM state o WHERE o.host = s.host AND o.file = s.file AND o.since_ns < s.since_ns \
+          ORDER BY o.since_ns DESC LIMIT 1) \
+         WHERE s.since_ns >= {since} AND s.since_ns < {until} AND {host} AND {} \
+         AND ({after} OR (p.id IS NOT NULL AND NOT p.gone AND {before})) \
+         ORDER BY s.since_ns, (SELECT name FROM host WHERE id = s.host), (SELECT name FROM file WHERE id = s.file) \
+         LIMIT {}",
+        is_change(),
+        CHANGES_MAX + 1
+    );
+    let mut statement = db.prepare(&sql)?;
+    let read = |row: &Row<'_>| Ok((row.get(0)?, At { state: row.get(1)?, known_before_ns: row.get(2)? }));
+    statement.query_map(params_from_iter(&condition.values), read)?.collect()
+}
+
+/// A state of a document, whole, with the flag `gone` where it is gone; or what of it is damaged.
+fn document(db: &Connection, state: i64) -> rusqlite::Result<Result<Document, String>> {
+    const DOCUMENT: &str = "SELECT h.name, f.name, s.since_ns, s.gone, c.kind, c.about, c.bytes, c.text, b.bytes, b.text, \
+         s.size, s.mode, s.uid, s.gid, s.user, s.\"group\", s.inode, s.mtime_ns, s.ctime_ns \
+         FROM state s JOIN host h ON h.id = s.host JOIN file f ON f.id = s.file JOIN content c ON c.id = s.content \
+         LEFT JOIN content b ON b.id = c.base WHERE s.id = ?";
+    db.prepare_cached(DOCUMENT)?.query_row(params![state], |row| {
+        let filename: String = row.get(1)?;
+        let damaged = |what: &str| format!("the content of {filename} is damaged: {what}");
+        let kind: String = row.get(4)?;
+        let Ok(kind) = kind.parse() else { return Ok(Err(damaged("its kind is not known"))) };
+        let about = match About::read(row.get_ref(5)?) {
+            Ok(about) => about,
+            Err(e) => return Ok(Err(damaged(&e.to_string()))),
+        };
+        let content = match text(row) {
+            Ok(text) => text,
+            Err(e) => return Ok(Err(damaged(&e.to_string()))),
+        };
+        let mut document = Document {
+            host: row.get(0)?,
+            filename,
+            kind,
+            content,
+            stat: stat(row, 10)?,
+            facts: Facts::new(),
+            flags: Vec::new(),
+            link: None,
+            withheld: Withheld::default(),
+            since_ns: row.get(2)?,
+        };
+        about.into_document(&mut document);
+        if row.get(3)? {
+            document.flag(Flag::Gone);
+        }
+        Ok(Ok(document))
+    })
+}
+
+/// The text of a row of [`document`].
+fn text(row: &Row<'_>) -> std::io::Result<Option<String>> {
+    let column = |at| row.get_ref(at).map_err(std::io::Error::other);
+    let bytes = |at| row.get(at).map_err(std::io::Error::other);
+    let ValueRef::Blob(packed) = column(7)? else { return Ok(None) };
+    let mut base = String::new();
+    let dictionary = match column(9)? {
+        ValueRef::Blob(packed) => {
+            unpack(packed, bytes(8)?, None, &mut base)?;
+            Some(base.as_str())
+        }
+        _ => None,
+    };
+    let mut text = String::new();
+    unpack(packed, bytes(6)?, dictionary, &mut text)?;
+    Ok(Some(text))
 }

@@ -1,22 +1,122 @@
-//! Whether words stand beside each other: the positions of a phrase.
+//! Whether words stand beside each other: phrases.
 //!
 //! A phrase has slots: `"to be or not to be"~2` has six, two of which want the word `to`. Each slot takes one position of its
 //! word; shifted by the slot's place in the phrase they must lie within `slop` of each other. Two slots of one word take two
 //! positions. This is what Lucene's phrases mean.
 
+use std::cell::RefCell;
+
+use crate::analysis;
+
+/// A phrase: words and their places, each word once.
+#[derive(Debug)]
+pub(super) struct Phrase {
+    words: Vec<String>,
+    /// Place and number of the word, ordered by word and then by place.
+    slots: Vec<(u32, usize)>,
+    slop: u32,
+    /// Two words of ASCII, the second of which follows the first at once.
+    beside: Option<(String, String)>,
+    /// Where each word stands in a text: memory that is used again.
+    positions: RefCell<Vec<Vec<u32>>>,
+}
+
+impl Phrase {
+    pub(super) fn new(words: &[(u32, String)], slop: u32) -> Self {
+        let mut each: Vec<String> = Vec::with_capacity(words.len());
+        let mut slots = Vec::with_capacity(words.len());
+        for (place, word) in words {
+            let number = each.iter().position(|w| w == word).unwrap_or_else(|| {
+                each.push(word.clone());
+                each.len() - 1
+            });
+            slots.push((*place, number));
+        }
+        slots.sort_unstable_by_key(|(place, word)| (*word, *place));
+        let beside = if slop == 0 { beside(words) } else { None };
+        Self { positions: RefCell::new(vec![Vec::new(); each.len()]), words: each, slots, slop, beside }
+    }
+
+    /// Its words, each once.
+    pub(super) fn words(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().map(String::as_str)
+    }
+
+    /// Whether a text has it. The text is put into lower case.
+    pub(super) fn is_in(&self, text: &mut str) -> bool {
+        text.make_ascii_lowercase();
+        // Most texts in which the words stand apart are seen to be none without cutting them into words.
+        if let Some((first, second)) = &self.beside
+            && text.is_ascii()
+            && !stand_beside(text, first, second)
+        {
+            return false;
+        }
+        let mut positions = self.positions.borrow_mut();
+        positions.iter_mut().for_each(Vec::clear);
+        analysis::words_of_lower(text, |position, word| {
+            for (wanted, positions) in self.words.iter().zip(positions.iter_mut()) {
+                if *wanted == word {
+                    positions.push(position);
+                }
+            }
+        });
+        self.fits(&positions)
+    }
+
+    /// Whether a text has it in which the words stand at these positions.
+    fn fits(&self, positions: &[Vec<u32>]) -> bool {
+        let mut slots = Vec::with_capacity(self.slots.len());
+        for (place, word) in &self.slots {
+            let Some(positions) = positions.get(*word) else { return false };
+            slots.push(Slot { place: *place, word: *word, positions });
+        }
+        fits(&slots, self.slop)
+    }
+}
+
+/// The longest two words of which one follows the other at once.
+fn beside(words: &[(u32, String)]) -> Option<(String, String)> {
+    let mut longest: Option<(&str, &str)> = None;
+    for (place, first) in words {
+        for (_, second) in words.iter().filter(|(next, _)| *next == place.saturating_add(1)) {
+            let longer = longest.is_none_or(|(a, b)| first.len() + second.len() > a.len() + b.len());
+            if first.is_ascii() && second.is_ascii() && longer {
+                longest = Some((first, second));
+            }
+        }
+    }
+    longest.map(|(first, second)| (first.to_owned(), second.to_owned()))
+}
+
+/// Whether a text of ASCII may have two words beside each other: between them there is no letter and no digit.
+fn stand_beside(text: &str, first: &str, second: &str) -> bool {
+    let second = second.trim_start_matches('_').as_bytes();
+    let mut from = 0;
+    while let Some(at) = text.get(from..).and_then(|rest| rest.find(first)) {
+        let behind = text.as_bytes().get(from + at + first.len()..).unwrap_or_default();
+        let gap = behind.iter().take_while(|byte| !byte.is_ascii_alphanumeric()).count();
+        if behind.get(gap..).is_some_and(|next| next.starts_with(second)) {
+            return true;
+        }
+        from += at + 1;
+    }
+    false
+}
+
 /// One word of a phrase.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Slot<'a> {
+struct Slot<'a> {
     /// Its place in the phrase.
-    pub place: u32,
+    place: u32,
     /// Which word: equal for slots of the same one.
-    pub word: usize,
+    word: usize,
     /// Where the word stands in a text, ascending.
-    pub positions: &'a [u32],
+    positions: &'a [u32],
 }
 
 /// Whether a text has the phrase. The slots are sorted by word and then by place.
-pub(super) fn fits(slots: &[Slot<'_>], slop: u32) -> bool {
+fn fits(slots: &[Slot<'_>], slop: u32) -> bool {
     if slop == 0 {
         // Whatever fits begins where the rarest word says.
         let Some(rarest) = slots.iter().min_by_key(|s| s.positions.len()) else { return false };
@@ -139,5 +239,44 @@ mod tests {
             sort(&mut slots);
             prop_assert_eq!(fits(&slots, slop), any_way(&slots, slop, &mut Vec::new(), None));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn a_phrase_is_found_where_it_stands(
+            text in "[aB_ .,1-]{0,30}|[ab ]{240,300}|[aB _é東]{0,20}", from in 0_usize..12, len in 1_usize..4, slop in 0_u32..2,
+            other in "[ab1_]{1,3}", at in 0_usize..4, without in 0_usize..5,
+        ) {
+            let mut all = Vec::new();
+            analysis::words(&text, |position, word| all.push((position, word.to_owned())));
+            let mut words: Vec<(u32, String)> = all.iter().skip(from).take(len).cloned().collect();
+            if without < words.len() {
+                words.remove(without);
+            }
+            let stands = !words.is_empty();
+            prop_assert_eq!(Phrase::new(&words, slop).is_in(&mut text.clone()), stands);
+            // And with another word in it, what the positions say.
+            if let Some((_, word)) = words.get_mut(at) {
+                *word = other;
+            }
+            let phrase = Phrase::new(&words, slop);
+            let of = |wanted: &str| all.iter().filter(|(_, w)| w == wanted).map(|(p, _)| *p).collect::<Vec<u32>>();
+            let fits = phrase.fits(&phrase.words().map(of).collect::<Vec<_>>());
+            prop_assert_eq!(phrase.is_in(&mut text.clone()), fits);
+        }
+    }
+
+    #[test]
+    fn words_of_a_phrase_are_counted_once() {
+        let words: Vec<(u32, String)> =
+            [(0, "to"), (1, "be"), (5, "be"), (4, "to")].map(|(p, w)| (p, w.to_owned())).to_vec();
+        let phrase = Phrase::new(&words, 0);
+        assert_eq!(phrase.words, ["to", "be"]);
+        assert_eq!(phrase.slots, [(0, 0), (4, 0), (1, 1), (5, 1)]);
+        assert!(phrase.fits(&[vec![7, 11], vec![8, 12]]));
+        assert!(!phrase.fits(&[vec![7, 11], vec![8, 13]]));
+        assert!(!phrase.fits(&[]));
+        assert!(phrase.is_in(&mut "Or TO be\nnot 東 to, be".to_owned()));
+        assert!(!phrase.is_in(&mut "to be not 東京 to be".to_owned()));
     }
 }

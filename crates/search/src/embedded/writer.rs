@@ -1,105 +1,89 @@
-//! Writing: what is new is appended to the log and on disk before [`Sink::put`] returns.
+//! Writing: a batch is one transaction, on disk before [`Sink::put`] returns.
 //!
-//! A batch is compared with what is known; what says the same costs nothing. The rest becomes frames (`frame.rs`, `batch.rs`),
-//! written by one call and synced. Then the writer reads its own frames, as any reader does, so what it knows is what is on
-//! disk. A batch that the disk refused is taken back and has not happened.
-//!
-//! After that, when it is worth it, the log is sealed (`seal.rs`) and words are brought up to date (`words.rs`). Neither is
-//! needed for what was acknowledged; when they fail, that is noted and tried again later.
-
-mod news;
+//! A document is compared with its last state; what says the same costs nothing. A batch that the disk refused has not happened.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use super::content::encode;
-use super::files::{self, Lock, Role};
-use super::frame::{self, FILE_HEADER_BYTES};
-use super::seal::seal;
-use super::store::{Skipped, Store};
-use super::table::{Row, State};
-use super::words::Words;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+
+use super::content::{self, Content, Key};
+use super::database::{self, Of};
+use super::lock::Lock;
+use super::retention;
+use crate::analysis;
 use crate::backend::{Batch, Deleted, Sink};
 use crate::day::Day;
-use crate::document::{Document, Flag, Kind};
-use crate::error::{At, Error};
-use news::News;
+use crate::document::{Flag, Kind, Stat};
+use crate::error::Error;
 
-/// A log with more bytes is sealed, unless the table is larger than that.
-const SEAL_BYTES: u64 = 16 << 20;
-/// On a new day a log with more bytes than this is sealed, or with a quarter of the table's.
-const SEAL_DAY_BYTES: u64 = 64 << 10;
-/// After a failure to seal the next attempt waits.
-const SEAL_PAUSE: Duration = Duration::from_secs(60);
-/// Days before today that have to be there before anything is deleted, of twice as many; fewer where fewer are kept.
-const DAYS_WANTED: usize = 3;
 /// What could not be done and was not asked for, in one line each.
 const NOTES_MAX: usize = 100;
+/// Before any day.
+const FIRST: Day = Day(i32::MIN);
+/// Prepared statements that are kept.
+const STATEMENTS: usize = 64;
 
 /// The one that writes an index; another is refused while it lives.
 pub struct Writer {
     dir: PathBuf,
-    store: Store,
-    log: Option<Log>,
-    /// What it knows is not what is on disk: it has to be read again first.
-    stale: bool,
+    path: PathBuf,
+    db: Connection,
+    /// The file was found to be damaged: it is put aside before the next batch.
+    damaged: bool,
     day: Day,
-    failed: Option<Instant>,
     notes: Vec<String>,
-    words: Words,
+    /// Words of a text, with blanks between them.
+    words: String,
     _lock: Lock,
 }
 
-/// The log that is appended to.
-struct Log {
-    path: PathBuf,
-    file: File,
-    end: u64,
-    /// There may be bytes behind the end.
-    torn: bool,
+/// The last state of a document.
+struct Last {
+    id: i64,
+    content: i64,
+    since_ns: i64,
+    gone: bool,
+    volatile: bool,
+    event: bool,
+    stat: Option<Stat>,
+}
+
+/// A state that is added.
+struct State<'a> {
+    content: i64,
+    gone: bool,
+    volatile: bool,
+    event: bool,
+    stat: Option<&'a Stat>,
+}
+
+/// Of which host, and when.
+struct Look {
+    host: i64,
+    at_ns: i64,
+    known_before_ns: Option<i64>,
 }
 
 impl Writer {
-    /// Opens an index for writing, makes it where there is none, and mends what a crash left.
+    /// Opens an index for writing, and makes it where there is none.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        files::make_dir(dir)?;
         let lock = Lock::take(dir)?;
-        let listed = files::list(dir)?;
-        if !listed.iter().any(|(role, _)| matches!(role, Role::Table | Role::Log)) {
-            Log::create(dir, next_number(&listed))?;
-        }
-        let store = Store::load(dir, true)?;
-        let words = Words::new(dir, &store);
-        let mut writer = Self {
-            dir: dir.to_owned(),
-            store,
-            log: None,
-            stale: false,
-            day: Day(i32::MIN),
-            failed: None,
-            notes: Vec::new(),
-            words,
-            _lock: lock,
-        };
-        writer.mend()?;
-        writer.remove_strays();
-        writer.day = writer.last_day();
-        Ok(writer)
+        let mut notes = Vec::new();
+        let db = database::open_to_write(dir, &mut notes)?;
+        db.set_prepared_statement_cache_capacity(STATEMENTS);
+        let path = dir.join(database::FILE);
+        let day =
+            db.query_row("SELECT max(day) FROM day", [], |row| row.get::<_, Option<i32>>(0)).of(&path)?;
+        let day = day.map_or(FIRST, Day);
+        let words = String::new();
+        Ok(Self { dir: dir.to_owned(), path, db, damaged: false, day, notes, words, _lock: lock })
     }
 
-    /// What of the index could not be read when it was opened.
-    #[must_use]
-    pub fn skipped(&self) -> &[Skipped] {
-        self.store.skipped()
-    }
-
-    /// Makes the files dense. It happens by itself once a day and when a log is large.
-    pub fn seal(&mut self) -> Result<(), Error> {
-        self.ready()?;
-        self.seal_from(self.store.table.kept_from)
+    /// Makes the file dense. It happens by itself on a new day.
+    pub fn tidy(&mut self) -> Result<(), Error> {
+        self.write(|db, _| retention::tidy(db, Day(i32::MAX)))?;
+        retention::compact(&self.db).of(&self.path)
     }
 
     fn note(&mut self, what: String) {
@@ -108,205 +92,42 @@ impl Writer {
         }
     }
 
-    fn last_day(&self) -> Day {
-        let table = &self.store.table;
-        let hosts = 0..table.hosts.len() as u32;
-        let days = hosts.filter_map(|host| table.cover(host).and_then(|cover| cover.days.last()));
-        days.max().copied().unwrap_or(Day(i32::MIN))
-    }
-
-    /// Takes the bytes away that a crash left behind the last whole frame.
-    fn mend(&mut self) -> Result<(), Error> {
-        let Some(tail) = self.store.tail else { return Ok(()) };
-        let path = files::path(&self.dir, Role::Log, tail.number);
-        let file = files::open_to_write(&path).at(&path)?;
-        let len = file.metadata().at(&path)?.len();
-        if len < FILE_HEADER_BYTES {
-            file.write_all_at(&frame::file_header(Role::Log.magic()), 0).at(&path)?;
-            file.sync_all().at(&path)?;
-        } else if len > tail.end {
-            let torn = len - tail.end;
-            self.note(format!(
-                "{}: {torn} bytes at the end were no whole batch and are gone",
-                path.display()
-            ));
-            file.set_len(tail.end).at(&path)?;
-            file.sync_all().at(&path)?;
+    /// Does something in one transaction.
+    fn write<T>(
+        &mut self,
+        task: impl FnOnce(&Transaction<'_>, &mut String) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        if self.damaged {
+            self.db = database::open_to_write(&self.dir, &mut self.notes)?;
+            self.db.set_prepared_statement_cache_capacity(STATEMENTS);
+            self.damaged = false;
         }
-        self.log = Some(Log { path, file, end: tail.end, torn: false });
-        Ok(())
-    }
-
-    /// Removes files that no table names.
-    fn remove_strays(&mut self) {
-        let store = &self.store;
-        let table = store.sealed.map(|(number, _)| number);
-        let Ok(listed) = files::list(&self.dir) else { return };
-        for (role, number) in listed {
-            let needed = match role {
-                Role::Table => Some(number) == table,
-                Role::Pack => store.packs.contains(&number),
-                Role::Log => number >= store.log_from,
-                Role::Unfinished => false,
-            };
-            if !needed {
-                // It is tried again when the index is opened.
-                let _ = std::fs::remove_file(files::path(&self.dir, role, number));
-            }
-        }
-    }
-
-    /// Brings itself into a state in which it can write.
-    fn ready(&mut self) -> Result<(), Error> {
-        if self.stale {
-            self.log = None;
-            self.store = Store::load(&self.dir, true)?;
-            self.stale = false;
-            self.mend()?;
-        }
-        if self.log.is_none() {
-            let number = next_number(&files::list(&self.dir)?);
-            let log = Log::create(&self.dir, number)?;
-            self.store.new_log(number)?;
-            self.log = Some(log);
-        }
-        Ok(())
-    }
-
-    /// Seals, keeps what is needed from a day on, and goes on with what is on disk then.
-    fn seal_from(&mut self, kept_from: Day) -> Result<(), Error> {
-        if let Err(e) = self.words.all(&self.store) {
-            self.note(format!("words were not brought up to date: {e}"));
-        }
-        let number = next_number(&files::list(&self.dir)?);
-        seal(&self.store, number, kept_from)?;
-        self.stale = true;
-        self.log = None;
-        self.store = Store::load(&self.dir, true)?;
-        self.stale = false;
-        self.remove_strays();
-        if let Err(e) = self.words.tidy(&self.store) {
-            self.note(format!("words were not brought up to date: {e}"));
-        }
-        Ok(())
-    }
-
-    /// What is done beside, when it is worth it.
-    fn maintain(&mut self, at_ns: i64) {
-        let end = self.log.as_ref().map_or(0, |log| log.end);
-        let table = self.store.sealed.map_or(0, |(_, bytes)| bytes);
-        let day = Day::of(at_ns);
-        let mut due = end > SEAL_BYTES.max(table);
-        if day > self.day {
-            due |= end > SEAL_DAY_BYTES.max(table / 4);
-            self.day = day;
-        }
-        if due && self.failed.is_none_or(|at| at.elapsed() > SEAL_PAUSE) {
-            self.failed = None;
-            if let Err(e) = self.seal_from(self.store.table.kept_from) {
-                self.failed = Some(Instant::now());
-                self.note(format!("the log could not be sealed: {e}"));
-            }
-        }
-        if let Err(e) = self.words.follow(&self.store) {
-            self.note(format!("words were not brought up to date: {e}"));
-        }
-    }
-
-    /// What of a batch is not known yet, as frames. Nothing where the host was looked at and all was known.
-    fn news(&self, batch: &Batch<'_>) -> Result<News, Error> {
-        let table = &self.store.table;
-        let host = table.hosts.ordinal(batch.host);
-        let row = |name: &str| -> Option<&Row> {
-            let row = table.latest(host?, table.files.ordinal(name)?)?;
-            table.rows.get(row as usize)
-        };
-        let since = |row: Option<&Row>| {
-            row.map_or(batch.at_ns, |row| batch.at_ns.max(row.since_ns.saturating_add(1)))
-        };
-        let known_before_ns = host.and_then(|host| table.known_before(host, batch.at_ns));
-        let mut news = News::new(batch, known_before_ns, self.store.next).at(&self.dir)?;
-        let mut seen = HashSet::new();
-        // Of two that say they are the same file, the later one is right.
-        for document in batch.documents.iter().rev() {
-            if !seen.insert(&*document.filename) {
-                continue;
-            }
-            let row = row(&document.filename);
-            let (bytes, key) = encode(document);
-            let known = self.store.contents.ordinal(&key);
-            if row.is_some_and(|row| !row.gone && Some(row.content) == known && self.same_stat(row, document))
-            {
-                continue;
-            }
-            let state = State {
-                content: news.content(known, key, &bytes).at(&self.dir)?,
-                stat: document.stat.clone(),
-                since_ns: since(row),
-                until_ns: None,
-                known_before_ns,
-                gone: false,
-                volatile: document.is(Flag::Volatile),
-                event: document.kind == Kind::Incident,
-            };
-            news.row(&document.filename, state).at(&self.dir)?;
-        }
-        for name in batch.gone {
-            // What happened once does not go.
-            let Some(row) = row(name).filter(|row| !row.gone && !row.event) else { continue };
-            if !seen.insert(name) {
-                continue;
-            }
-            let state = State {
-                content: row.content,
-                stat: row.stat.and_then(|stat| table.stats.get(stat as usize)).cloned(),
-                since_ns: since(Some(row)),
-                until_ns: None,
-                known_before_ns,
-                gone: true,
-                volatile: row.volatile,
-                event: false,
-            };
-            news.row(name, state).at(&self.dir)?;
-        }
-        Ok(news)
-    }
-
-    fn same_stat(&self, row: &Row, document: &Document) -> bool {
-        let stat = row.stat.and_then(|stat| self.store.table.stats.get(stat as usize));
-        stat == document.stat.as_ref()
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if !self.stale {
-            // Whoever asks makes words of what is not committed; the next writer commits it.
-            let _ = self.words.close(&self.store);
-        }
+        let words = &mut self.words;
+        let done = (|| {
+            let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let done = task(&transaction, words)?;
+            transaction.commit()?;
+            Ok(done)
+        })();
+        let done = done.of(&self.path);
+        self.damaged = matches!(done, Err(Error::Broken { .. }));
+        done
     }
 }
 
 impl Sink for Writer {
     fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
-        self.ready()?;
-        let news = self.news(batch)?;
+        self.write(|db, words| put(db, words, batch))?;
         let day = Day::of(batch.at_ns);
-        let host = self.store.table.hosts.ordinal(batch.host);
-        // That a host was looked at once more on a day may be lost with the power, but not with the process.
-        let sync = news.rows > 0 || !host.is_some_and(|host| self.store.table.covered(host, day));
-        let frames = news.finish().at(&self.dir)?;
-        let Some(log) = &mut self.log else {
-            return Err(Error::Cannot("there is no log to write to".to_owned()));
-        };
-        log.append(&frames, sync)?;
-        // From here on nothing is lost; should the writer not be able to read it now, it does so before the next batch.
-        if let Err(e) = self.store.take() {
-            self.stale = true;
-            self.note(format!("what was written could not be read again: {e}"));
-            return Ok(());
+        let before = self.day;
+        self.day = before.max(day);
+        if before != FIRST && before < day {
+            if let Err(e) = self.write(|db, _| retention::tidy(db, day)) {
+                self.note(format!("the index was not tidied: {e}"));
+            } else if let Err(e) = retention::compact(&self.db).of(&self.path) {
+                self.note(format!("the index was not made dense: {e}"));
+            }
         }
-        self.maintain(batch.at_ns);
         Ok(())
     }
 
@@ -315,93 +136,267 @@ impl Sink for Writer {
     }
 
     fn names(&mut self, host: &str) -> Result<BTreeSet<String>, Error> {
-        if self.stale {
-            self.ready()?;
-        }
-        let table = &self.store.table;
-        let mut names = BTreeSet::new();
-        let Some(host) = table.hosts.ordinal(host) else { return Ok(names) };
-        for (file, name) in (0..).zip(table.files.iter()) {
-            let row = table.latest(host, file).and_then(|row| table.rows.get(row as usize));
-            if row.is_some_and(|row| !row.gone && !row.event) {
-                names.insert(name.to_owned());
-            }
-        }
-        Ok(names)
+        const LASTING: &str = "SELECT f.name FROM host h JOIN state s ON s.host = h.id JOIN file f ON f.id = s.file \
+             WHERE h.name = ? AND s.until_ns IS NULL AND NOT s.gone AND NOT s.event";
+        let names = || -> rusqlite::Result<BTreeSet<String>> {
+            let mut statement = self.db.prepare_cached(LASTING)?;
+            statement.query_map([host], |row| row.get(0))?.collect()
+        };
+        names().of(&self.path)
     }
 
     fn delete_before(&mut self, day: Day, today: Day, most: usize) -> Result<Deleted, Error> {
-        self.ready()?;
-        let table = &self.store.table;
-        let covers = (0..table.hosts.len() as u32).filter_map(|host| table.cover(host));
-        let days: BTreeSet<Day> = covers.flat_map(|cover| cover.days.iter().copied()).collect();
-        let old = days.range(..day).count();
-        if day <= table.kept_from || old == 0 {
-            return Ok(Deleted::All);
+        let days = retention::days(&self.db).of(&self.path)?;
+        let plan = retention::plan(&days, day, today, most);
+        if let Some(from) = plan.from {
+            self.write(|db, _| retention::delete_before(db, from))?;
+            retention::compact(&self.db).of(&self.path)?;
         }
-        let keep = usize::try_from(today.0.saturating_sub(day.0)).unwrap_or(0);
-        let doubt = doubt(&days, keep, today);
-        // Beyond as many as are to be kept, the oldest go whatever the clock says: the disk has a bound.
-        let surplus = days.len().saturating_sub(keep.saturating_add(1));
-        let may = if doubt.is_some() { surplus } else { usize::MAX }.min(most).min(old);
-        if may > 0 {
-            let from = days.iter().nth(may).map_or(day, |first| day.min(*first));
-            self.seal_from(from)?;
+        Ok(plan.said)
+    }
+}
+
+fn put(db: &Transaction<'_>, words: &mut String, batch: &Batch<'_>) -> rusqlite::Result<()> {
+    let look = look(db, batch)?;
+    let mut seen = HashSet::new();
+    // Of two that say they are the same file, the later one is right.
+    for document in batch.documents.iter().rev() {
+        if !seen.insert(&*document.filename) {
+            continue;
         }
-        Ok(match doubt {
-            _ if may == old => Deleted::All,
-            Some(why) if may < most => Deleted::Doubted(why),
-            _ => Deleted::Some,
+        let file = file(db, &document.filename)?;
+        let last = last(db, look.host, file)?;
+        let content = Content::of(document);
+        let known = content_of_key(db, &content.key)?;
+        let same = |last: &Last| !last.gone && Some(last.content) == known && last.stat == document.stat;
+        if last.as_ref().is_some_and(same) {
+            continue;
+        }
+        let content = match known {
+            Some(known) => known,
+            None => add_content(db, words, &content, last.as_ref().map(|last| last.content))?,
+        };
+        let volatile = document.is(Flag::Volatile);
+        let event = document.kind == Kind::Incident;
+        let state = State { content, gone: false, volatile, event, stat: document.stat.as_ref() };
+        add_state(db, &look, file, last.as_ref(), &state)?;
+    }
+    for name in batch.gone {
+        let Some(file) = known_file(db, name)? else { continue };
+        // What happened once does not go.
+        let Some(last) = last(db, look.host, file)?.filter(|last| !last.gone && !last.event) else {
+            continue;
+        };
+        if !seen.insert(name) {
+            continue;
+        }
+        let state = State {
+            content: last.content,
+            gone: true,
+            volatile: last.volatile,
+            event: false,
+            stat: last.stat.as_ref(),
+        };
+        add_state(db, &look, file, Some(&last), &state)?;
+    }
+    Ok(())
+}
+
+/// Notes that a host is looked at.
+fn look(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<Look> {
+    let known: Option<(i64, i64, Option<i64>)> = db
+        .prepare_cached("SELECT id, looked_ns, before_ns FROM host WHERE name = ?")?
+        .query_row([batch.host], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let at_ns = batch.at_ns;
+    let (host, known_before_ns) = match known {
+        None => {
+            let host = db
+                .prepare_cached("INSERT INTO host (name, looked_ns) VALUES (?, ?)")?
+                .insert(params![batch.host, at_ns])?;
+            (host, None)
+        }
+        Some((host, looked_ns, before_ns)) => {
+            let next_before = if at_ns > looked_ns { Some(looked_ns) } else { before_ns };
+            db.prepare_cached("UPDATE host SET looked_ns = ?, before_ns = ? WHERE id = ?")?
+                .execute(params![at_ns, next_before, host])?;
+            // A second batch of the same look.
+            (host, if at_ns == looked_ns { before_ns } else { Some(looked_ns.min(at_ns)) })
+        }
+    };
+    db.prepare_cached("INSERT OR IGNORE INTO day (host, day) VALUES (?, ?)")?
+        .execute(params![host, Day::of(at_ns).0])?;
+    Ok(Look { host, at_ns, known_before_ns })
+}
+
+fn known_file(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    db.prepare_cached("SELECT id FROM file WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()
+}
+
+fn file(db: &Connection, name: &str) -> rusqlite::Result<i64> {
+    match known_file(db, name)? {
+        Some(id) => Ok(id),
+        None => db.prepare_cached("INSERT INTO file (name) VALUES (?)")?.insert([name]),
+    }
+}
+
+fn last(db: &Connection, host: i64, file: i64) -> rusqlite::Result<Option<Last>> {
+    const LAST: &str = "SELECT id, content, since_ns, gone, volatile, event, \
+         size, mode, uid, gid, user, \"group\", inode, mtime_ns, ctime_ns \
+         FROM state WHERE host = ? AND file = ? ORDER BY since_ns DESC LIMIT 1";
+    let read = |row: &Row<'_>| {
+        Ok(Last {
+            id: row.get(0)?,
+            content: row.get(1)?,
+            since_ns: row.get(2)?,
+            gone: row.get(3)?,
+            volatile: row.get(4)?,
+            event: row.get(5)?,
+            stat: stat(row, 6)?,
         })
-    }
+    };
+    db.prepare_cached(LAST)?.query_row([host, file], read).optional()
 }
 
-/// Why it may not be the day that the clock says: then the days before it are not there.
-fn doubt(days: &BTreeSet<Day>, keep: usize, today: Day) -> Option<String> {
-    let wanted = keep.clamp(1, DAYS_WANTED);
-    let since = Day(today.0.saturating_sub(2 * wanted as i32 + 1));
-    let there = days.range(since..today).count();
-    (there < wanted).then(|| {
-        let last = days.range(..today).next_back();
-        let last = last.map_or_else(|| "none".to_owned(), |day| format!("the last is {day}"));
-        format!("of the days from {since} to {today} there are {there}, {last}")
-    })
+/// Reads what the file system said, from nine columns on. Sizes and inodes are 64 bits without a sign.
+pub(super) fn stat(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Stat>> {
+    let Some(size) = row.get::<_, Option<i64>>(first)? else { return Ok(None) };
+    Ok(Some(Stat {
+        size: size.cast_unsigned(),
+        mode: row.get(first + 1)?,
+        uid: row.get(first + 2)?,
+        gid: row.get(first + 3)?,
+        user: row.get(first + 4)?,
+        group: row.get(first + 5)?,
+        inode: row.get::<_, i64>(first + 6)?.cast_unsigned(),
+        mtime_ns: row.get(first + 7)?,
+        ctime_ns: row.get(first + 8)?,
+    }))
 }
 
-fn next_number(listed: &[(Role, u64)]) -> u64 {
-    listed.iter().map(|(_, number)| *number).max().map_or(1, |number| number.saturating_add(1))
+fn content_of_key(db: &Connection, key: &Key) -> rusqlite::Result<Option<i64>> {
+    db.prepare_cached("SELECT id FROM content WHERE key = ?")?.query_row([key], |row| row.get(0)).optional()
 }
 
-impl Log {
-    /// Makes a log and its name durable.
-    fn create(dir: &Path, number: u64) -> Result<Self, Error> {
-        let path = files::path(dir, Role::Log, number);
-        let file = files::create(&path).at(&path)?;
-        let made =
-            file.write_all_at(&frame::file_header(Role::Log.magic()), 0).and_then(|()| file.sync_all());
-        if let Err(e) = made {
-            let _ = std::fs::remove_file(&path);
-            return Err(e).at(path);
+/// Stores a content, compressed with that of the state before where this is worth it.
+fn add_content(
+    db: &Connection,
+    words: &mut String,
+    content: &Content<'_>,
+    before: Option<i64>,
+) -> rusqlite::Result<i64> {
+    let failed = |e: std::io::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(e));
+    let mut base = None;
+    let mut packed = None;
+    if let Some(text) = content.text {
+        if let Some(root) = before.map(|before| root(db, before)).transpose()?.flatten() {
+            let with = content::pack(text, Some(&root.text)).map_err(failed)?;
+            // More than half of what the other text takes: the two have little in common, and the next may be based on this one.
+            if with.len() * 2 < root.packed {
+                (base, packed) = (Some(root.id), Some(with));
+            }
         }
-        files::sync_dir(dir)?;
-        Ok(Self { path, file, end: FILE_HEADER_BYTES, torn: false })
+        if packed.is_none() {
+            packed = Some(content::pack(text, None).map_err(failed)?);
+        }
     }
+    let about = content.about_column().map_err(failed)?;
+    let bytes = content.text.map(|text| text.len() as i64);
+    let id = db
+        .prepare_cached(
+            "INSERT INTO content (key, kind, hash, bytes, base, text, about) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        )?
+        .insert(params![content.key, content.kind, content.hash, bytes, base, packed, about])?;
+    if let Some(text) = content.text {
+        words.clear();
+        analysis::words(text, |_, word| {
+            words.push_str(word);
+            words.push(' ');
+        });
+        db.prepare_cached("INSERT INTO word (rowid, text) VALUES (?, ?)")?.execute(params![id, &*words])?;
+    }
+    content.about.each_fact(|fact| {
+        let known: Option<i64> = db
+            .prepare_cached("SELECT id FROM fact WHERE name = ? AND value = ?")?
+            .query_row(params![fact.name, fact.value], |row| row.get(0))
+            .optional()?;
+        let fact = match known {
+            Some(known) => known,
+            None => db
+                .prepare_cached("INSERT INTO fact (name, value) VALUES (?, ?)")?
+                .insert(params![fact.name, fact.value])?,
+        };
+        db.prepare_cached("INSERT OR IGNORE INTO has (fact, content) VALUES (?, ?)")?
+            .execute(params![fact, id])
+            .map(|_| ())
+    })?;
+    Ok(id)
+}
 
-    /// Appends bytes, or leaves the log as it was.
-    fn append(&mut self, bytes: &[u8], sync: bool) -> Result<(), Error> {
-        if self.torn {
-            self.file.set_len(self.end).at(&self.path)?;
-        }
-        self.torn = true;
-        let written = self.file.write_all_at(bytes, self.end);
-        let written = written.and_then(|()| if sync { self.file.sync_data() } else { Ok(()) });
-        if let Err(e) = written {
-            // Should that fail too, it is tried again before anything else is written.
-            self.torn = self.file.set_len(self.end).is_err();
-            return Err(e).at(&self.path);
-        }
-        self.end += bytes.len() as u64;
-        self.torn = false;
-        Ok(())
+/// A text that others may be based on.
+struct Root {
+    id: i64,
+    packed: usize,
+    text: String,
+}
+
+/// The text that a content is based on, or its own where it has none. One that cannot be read is nothing to build on.
+fn root(db: &Connection, content: i64) -> rusqlite::Result<Option<Root>> {
+    const ROOT: &str = "SELECT r.id, r.bytes, r.text FROM content c JOIN content r ON r.id = coalesce(c.base, c.id) \
+         WHERE c.id = ? AND r.text IS NOT NULL";
+    let mut statement = db.prepare_cached(ROOT)?;
+    let mut rows = statement.query([content])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let packed = row.get_ref(2)?.as_blob()?;
+    let mut text = String::new();
+    let read = content::unpack(packed, row.get(1)?, None, &mut text);
+    Ok(read.is_ok().then_some(Root { id: row.get(0)?, packed: packed.len(), text }))
+}
+
+/// Adds a state; the one before ends with it.
+fn add_state(
+    db: &Connection,
+    look: &Look,
+    file: i64,
+    last: Option<&Last>,
+    state: &State<'_>,
+) -> rusqlite::Result<()> {
+    // Time never goes backwards, whatever clocks say.
+    let since_ns = last.map_or(look.at_ns, |last| look.at_ns.max(last.since_ns.saturating_add(1)));
+    let day = Day::of(since_ns);
+    if let Some(last) = last {
+        db.prepare_cached(
+            "UPDATE state SET until_ns = min(coalesce(until_ns, ?1), ?1), last_day = min(coalesce(last_day, ?2), ?2) WHERE id = ?3",
+        )?
+        .execute(params![since_ns, day.before().0, last.id])?;
     }
+    let stat = state.stat;
+    db.prepare_cached(
+        "INSERT INTO state (host, file, content, since_ns, until_ns, known_before_ns, first_day, last_day, gone, volatile, event, \
+         size, mode, uid, gid, user, \"group\", inode, mtime_ns, ctime_ns) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )?
+    .execute(params![
+        look.host,
+        file,
+        state.content,
+        since_ns,
+        state.event.then(|| day.end_ns()),
+        look.known_before_ns,
+        day.0,
+        (state.event || state.gone).then_some(day.0),
+        state.gone,
+        state.volatile,
+        state.event,
+        stat.map(|s| s.size.cast_signed()),
+        stat.map(|s| s.mode),
+        stat.map(|s| s.uid),
+        stat.map(|s| s.gid),
+        stat.and_then(|s| s.user.as_deref()),
+        stat.and_then(|s| s.group.as_deref()),
+        stat.map(|s| s.inode.cast_signed()),
+        stat.map(|s| s.mtime_ns),
+        stat.map(|s| s.ctime_ns),
+    ])?;
+    Ok(())
 }

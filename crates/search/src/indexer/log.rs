@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use mitra_model::deceives;
 use mitra_model::report::Moment;
 use rustix::fs::OFlags;
 
@@ -106,8 +107,8 @@ impl Log {
                 line.push('…');
                 break;
             }
-            // A name of a file may hold anything; a line is one line and moves no cursor.
-            if c.is_control() {
+            // A name of a file may hold anything; a line is one line, moves no cursor and hides nothing.
+            if deceives(c) {
                 line.extend(c.escape_default());
             } else {
                 line.push(c);

@@ -1,5 +1,7 @@
 //! Which fields a name of a query stands for, and what somebody may have meant by one that stands for none.
 
+use strsim::levenshtein;
+
 use crate::fields::{self, ALIASES, FIELDS, Type};
 
 /// Names that are offered at most.
@@ -95,33 +97,13 @@ fn like(name: &str) -> Vec<&'static str> {
     let mut found: Vec<(usize, &str)> = Vec::new();
     for field in names.filter(|f| !f.ends_with('*')) {
         let end = field.rsplit('.').next().unwrap_or(field);
-        let steps = distance(name, field).min(distance(name, end));
+        let steps = levenshtein(name, field).min(levenshtein(name, end));
         if steps <= limit {
             found.push((steps, field));
         }
     }
     found.sort_unstable();
     found.into_iter().map(|(_, field)| field).collect()
-}
-
-/// How many characters have to be put in, taken out or replaced (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, y) in row.iter_mut().skip(1).zip(&b) {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = *cell;
-            left = replaced.min(*cell + 1).min(left + 1);
-            *cell = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -188,8 +170,5 @@ mod tests {
         ] {
             assert_eq!(suggestion(name).as_deref().unwrap_or("-"), wanted, "{name}");
         }
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", ""), 3);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use super::glob::Glob;
+use super::globs::Globs;
 
 /// Pattern and reason.
 const PATHS: &[(&str, &str)] = &[
@@ -194,9 +194,10 @@ const COPIES: &[&str] = &[
     ".2",
 ];
 
-static DENIED: LazyLock<Vec<(Glob, &str)>> =
-    LazyLock::new(|| PATHS.iter().map(|(p, why)| (Glob::new(p), *why)).collect());
-static ALLOWED: LazyLock<Vec<Glob>> = LazyLock::new(|| HARMLESS.iter().map(|p| Glob::new(p)).collect());
+/// A test builds them; what no list can tell is withheld.
+static DENIED: LazyLock<Option<Globs>> =
+    LazyLock::new(|| Globs::new(PATHS.iter().map(|(path, _)| *path)).ok());
+static ALLOWED: LazyLock<Option<Globs>> = LazyLock::new(|| Globs::new(HARMLESS.iter().copied()).ok());
 
 /// Why a file may not be read; nothing where it may. The path as [`plain`] makes it.
 pub(super) fn why(path: &str) -> Option<&'static str> {
@@ -212,10 +213,11 @@ pub(super) fn why(path: &str) -> Option<&'static str> {
 }
 
 fn exactly(path: &str) -> Option<&'static str> {
-    if ALLOWED.iter().any(|glob| glob.matches(path)) {
+    if ALLOWED.as_ref().is_some_and(|globs| globs.matches(path)) {
         return None;
     }
-    DENIED.iter().find(|(glob, _)| glob.matches(path)).map(|(_, why)| *why)
+    let first = DENIED.as_ref().map_or(Some(0), |globs| globs.first(path))?;
+    PATHS.get(first).map(|(_, why)| *why)
 }
 
 /// A path in lower case, without `//`, `/./` and `/../`.
@@ -237,6 +239,11 @@ pub(super) fn plain(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lists_are_patterns() {
+        assert!(DENIED.is_some() && ALLOWED.is_some());
+    }
 
     fn denied(path: &str) -> bool {
         why(&plain(path)).is_some()

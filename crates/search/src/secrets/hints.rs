@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use super::automaton::Automaton;
+use aho_corasick::{AhoCorasick, Input};
+
 use super::shapes::{SHAPES, Shape};
 
 /// What to do where a word ends.
@@ -157,12 +158,12 @@ pub(super) const STATEMENTS: &[&str] = &[
 const PEM: &[&str] = &["private key-----", "private key block-----", "openvpn static key v1-----"];
 
 struct Hints {
-    automaton: Automaton,
+    words: Option<AhoCorasick>,
     meanings: Vec<Hint>,
 }
 
 static HINTS: LazyLock<Hints> = LazyLock::new(|| {
-    let mut words = Vec::new();
+    let mut words: Vec<&str> = Vec::new();
     let mut meanings = Vec::new();
     let mut add = |list: &[&'static str], hint: Hint| {
         words.extend(list);
@@ -177,22 +178,23 @@ static HINTS: LazyLock<Hints> = LazyLock::new(|| {
     add(&["$ansible_vault;"], Hint::Vault);
     add(&["data:", "data\":"], Hint::Entries);
     SHAPES.iter().for_each(|shape| add(&[shape.hint], Hint::Shape(shape)));
-    Hints { automaton: Automaton::new(&words), meanings }
+    // Only more words than a machine has memory for cannot be looked for; a test looks for each.
+    Hints { words: AhoCorasick::builder().ascii_case_insensitive(true).build(&words).ok(), meanings }
 });
 
 /// Where the first word that ends after `from` ends.
 pub(super) fn first(text: &[u8], from: usize) -> Option<usize> {
-    HINTS.automaton.find(text, from)
+    HINTS.words.as_ref()?.find(Input::new(text).span(from.min(text.len())..text.len())).map(|word| word.end())
 }
 
 /// All words on a line with the places after their ends, in order.
 pub(super) fn each(line: &[u8], mut found: impl FnMut(Hint, usize)) {
     let hints = &*HINTS;
-    hints.automaton.each(line, |word, end| {
-        if let Some(hint) = hints.meanings.get(word) {
-            found(*hint, end);
+    for word in hints.words.iter().flat_map(|words| words.find_overlapping_iter(line)) {
+        if let Some(hint) = hints.meanings.get(word.pattern().as_usize()) {
+            found(*hint, word.end());
         }
-    });
+    }
 }
 
 #[cfg(test)]
@@ -205,6 +207,18 @@ mod tests {
             assert_eq!(*word, word.to_ascii_lowercase());
         }
         SHAPES.iter().for_each(|shape| assert_eq!(shape.hint, shape.hint.to_ascii_lowercase()));
+    }
+
+    #[test]
+    fn each_word_is_found_in_either_case() {
+        let shapes = SHAPES.iter().map(|shape| shape.hint);
+        for word in KEYS.iter().chain(QUIET).chain(STATEMENTS).chain(PEM).copied().chain(shapes) {
+            let line = format!("x {}", word.to_ascii_uppercase());
+            assert!(first(line.as_bytes(), 0).is_some(), "{word}");
+            let mut ends = Vec::new();
+            each(line.as_bytes(), |_, end| ends.push(end));
+            assert!(ends.contains(&line.len()) && ends.is_sorted(), "{word} {ends:?}");
+        }
     }
 
     #[test]

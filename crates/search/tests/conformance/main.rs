@@ -117,7 +117,7 @@ struct Places {
 
 fn load(engine: &Engine) -> Places {
     let mut cluster = engine.writer(PREFIX, "spool");
-    let dirs = ["fresh", "sealed"].map(|name| engine.dir().join(name));
+    let dirs = ["fresh", "tidied"].map(|name| engine.dir().join(name));
     for look in corpus::looks() {
         let batch =
             Batch { host: look.host, at_ns: look.at_ns, documents: &look.documents, gone: &look.gone };
@@ -132,12 +132,12 @@ fn load(engine: &Engine) -> Places {
                 Batch { host: look.host, at_ns: look.at_ns, documents: &look.documents, gone: &look.gone };
             writer.put(&batch).expect("taken");
         }
-        if dir.ends_with("sealed") {
-            writer.seal().expect("sealed");
+        if dir.ends_with("tidied") {
+            writer.tidy().expect("tidied");
         }
         Backend::Embedded(Index::open(&dir).expect("an index"))
     });
-    let embedded = ["fresh", "sealed"].into_iter().zip(embedded).collect();
+    let embedded = ["fresh", "tidied"].into_iter().zip(embedded).collect();
     let mut places = Places {
         embedded,
         cluster: Backend::OpenSearch(engine.cluster(PREFIX)),

@@ -25,6 +25,7 @@ const NAMED_MAX: usize = 10;
 
 /// The hosts that have what is asked for and have not what must be missing.
 pub fn run(backend: &Backend, query: &Query, scope: Scope, args: &SearchArgs, here: &Here) -> Result<()> {
+    place::say_if_one_host(backend)?;
     let mut hosts = backend.hosts(query, scope)?;
     for text in &args.hosts_with {
         let with = backend.hosts(&place::query(Some(text), args.all_words, here)?, scope)?;
@@ -83,6 +84,7 @@ pub fn values(
     if known.kind == fields::Type::Text {
         return Err(usage(format!("{field} is text: it has words, and no values")));
     }
+    place::say_if_one_host(backend)?;
     let mut held = backend.values(fields::resolve(field), query, scope)?;
     let all: BTreeSet<&String> = held.iter().flat_map(|h| &h.hosts).collect();
     let total = all.len();

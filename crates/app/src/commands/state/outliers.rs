@@ -28,7 +28,10 @@ pub fn run(args: &OutliersArgs, style: &Style) -> Result<()> {
         gather(&backend, &query, scope, args.by.as_deref())?
     };
     if hosts < HOSTS_MIN {
-        bail!("{hosts} hosts: it takes {HOSTS_MIN} to tell who is the odd one");
+        bail!(
+            "{hosts} hosts: it takes {HOSTS_MIN} to tell who is the odd one. The index of a machine knows that machine; \
+             many are compared in a cluster: mitra outliers --opensearch URL"
+        );
     }
     if args.json {
         let shown = list.get(..args.limit).unwrap_or(&list);

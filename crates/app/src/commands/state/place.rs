@@ -13,6 +13,7 @@ use mitra_search::{Backend, Day, Scope};
 use crate::cli::{ArchiveArgs, IndexPlaceArgs, ScopeArgs};
 use crate::errors::usage;
 use crate::place;
+use crate::render::style::clean;
 use crate::when::Here;
 
 /// What a machine has when nobody says otherwise.
@@ -92,6 +93,20 @@ pub fn open(args: &IndexPlaceArgs) -> Result<Backend> {
         }
         Place::OpenSearch(settings) => Ok(Backend::OpenSearch(Cluster::connect(*settings)?)),
     }
+}
+
+/// Says it where a question about hosts is asked of an index that knows one.
+pub fn say_if_one_host(backend: &Backend) -> Result<()> {
+    let all = Scope::Days { first: Day(i32::MIN), last: Day(i32::MAX) };
+    if let Backend::Embedded(index) = backend
+        && let [one] = &*index.hosts(&Query::all(), all)?.into_iter().collect::<Vec<_>>()
+    {
+        eprintln!(
+            "mitra: this index knows one host, {}; many are asked in a cluster: --opensearch URL",
+            clean(one)
+        );
+    }
+    Ok(())
 }
 
 /// A day as people say it.

@@ -9,12 +9,13 @@ mod sections;
 
 use std::borrow::Cow;
 
+use mitra_model::deceives;
 use mitra_model::report::{Incident, Moment, Report, Root};
 use mitra_model::{Era, SeriesSet};
 
 use crate::render::changed;
 use crate::render::sources;
-use crate::render::style::{Style, deceives};
+use crate::render::style::Style;
 use crate::render::text::{self, Title};
 use sections::{advice, command, evidence, files, ledger, list, paragraphs, remedies, unknown};
 

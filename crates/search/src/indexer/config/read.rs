@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use strsim::osa_distance;
+
 use super::super::glob::Pattern;
 use super::super::yaml::{Key, Mistake, Node, Place, Value};
 use super::{Config, FREQUENCY_S_MAX, Level, MEGABYTE, OpenSearchConfig, PORT};
@@ -26,6 +28,8 @@ const INDEXER: &[&str] = &[
 ];
 const OPENSEARCH: &[&str] = &["nodes", "user", "password_file", "api_key_file", "ca_file", "insecure"];
 const SECRETS: &[&str] = &["deny", "allow"];
+/// Bytes of a key that are compared with those that there are.
+const NAME_MAX: usize = 64;
 /// A host's name is no longer.
 const HOST_BYTES_MAX: usize = 255;
 
@@ -343,7 +347,8 @@ fn unknown(key: &Key, known: &[&str], place: &str) -> Mistake {
 /// The known name that is nearest, or all of them.
 fn hint(name: &str, known: &[&str]) -> String {
     // Names are short; a long one is near to none.
-    let near = known.iter().map(|k| (distance(name, k), *k)).min();
+    let name = name.get(..name.floor_char_boundary(NAME_MAX)).unwrap_or(name);
+    let near = known.iter().map(|k| (osa_distance(name, k), *k)).min();
     match near {
         Some((d, k)) if d <= k.len() / 3 + 1 => format!("; '{k}' is near"),
         _ if known.iter().any(|k| k.starts_with(name)) => {
@@ -354,40 +359,13 @@ fn hint(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// How many letters have to be changed, added or left out (two that changed places count as one): Damerau's distance.
-fn distance(a: &str, b: &str) -> usize {
-    const LETTERS_MAX: usize = 64;
-    let a: Vec<char> = a.chars().take(LETTERS_MAX).collect();
-    let b: Vec<char> = b.chars().take(LETTERS_MAX).collect();
-    let width = b.len() + 1;
-    let mut rows = vec![0; (a.len() + 1) * width];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            let at = i * width + j;
-            if i == 0 || j == 0 {
-                rows[at] = i + j;
-                continue;
-            }
-            let is_other = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[at - width] + 1).min(rows[at - 1] + 1).min(rows[at - width - 1] + is_other);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[at - 2 * width - 2] + 1);
-            }
-            rows[at] = best;
-        }
-    }
-    rows.last().copied().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn near_names_are_found() {
-        assert_eq!(distance("frequnecy", "frequency"), 1);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", "abc"), 0);
+        assert_eq!(hint("frequnecy", INDEXER), "; 'frequency' is near");
         assert_eq!(hint("exlude", INDEXER), "; 'exclude' is near");
         assert_eq!(hint("zzzzzzzz", SECRETS), "; there are deny, allow");
     }

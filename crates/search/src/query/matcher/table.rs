@@ -1,7 +1,6 @@
 //! A pattern as a table: for each state and class of characters the next state.
 //!
-//! It is made at once and whole, within [`STATES_MAX`], because a walk over a dictionary asks for a state millions of times
-//! and from several threads.
+//! It is made at once and whole, within [`STATES_MAX`], because a query tests each word of an index with it.
 
 use std::collections::HashMap;
 
@@ -15,18 +14,7 @@ const CELLS_MAX: usize = 4_000_000;
 const LITERAL_MAX: usize = 1_000;
 
 /// From this state no text is taken any more.
-pub const DEAD: u32 = 0;
-
-/// What is known of a state.
-#[derive(Debug, Clone, Copy, Default)]
-struct About {
-    /// The text so far is taken.
-    takes: bool,
-    /// Whatever follows is taken too.
-    always: bool,
-    /// A character outside of ASCII may follow.
-    wide: bool,
-}
+const DEAD: u32 = 0;
 
 /// The table of a pattern.
 pub struct Table {
@@ -36,14 +24,15 @@ pub struct Table {
     classes: Vec<u16>,
     width: usize,
     next: Vec<u32>,
-    about: Vec<About>,
+    /// By state: whether the text so far is taken.
+    ends: Vec<bool>,
     start: u32,
     literal: String,
 }
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Table").field("states", &self.about.len()).field("classes", &self.width).finish()
+        f.debug_struct("Table").field("states", &self.ends.len()).field("classes", &self.width).finish()
     }
 }
 
@@ -53,20 +42,12 @@ impl Table {
         let alphabet = terms.alphabet()?;
         let width = alphabet.single.len();
         let (mut next, states) = reach(&mut terms, root, width)?;
-        let takes: Vec<bool> = states.iter().map(|id| terms.takes_empty(*id)).collect();
-        let alive = leads_to(&next, width, &takes);
-        let refuses: Vec<bool> = takes.iter().map(|t| !t).collect();
-        let doubtful = leads_to(&next, width, &refuses);
+        let ends: Vec<bool> = states.iter().map(|id| terms.takes_empty(*id)).collect();
+        let alive = leads_to(&next, width, &ends);
         for to in &mut next {
             if !alive[*to as usize] {
                 *to = DEAD;
             }
-        }
-        let wide = wide_classes(&alphabet);
-        let mut about = Vec::with_capacity(states.len());
-        for (state, row) in next.chunks(width).enumerate() {
-            let wide = row.iter().zip(&wide).any(|(to, wide)| *wide && *to != DEAD);
-            about.push(About { takes: takes[state], always: !doubtful[state], wide });
         }
         let start = if root == NOTHING || !alive[1] { DEAD } else { 1 };
         let mut ascii = [0; 128];
@@ -74,29 +55,21 @@ impl Table {
             *class = alphabet.classes[alphabet.starts.partition_point(|s| *s <= c) - 1];
         }
         let Alphabet { starts, classes, single } = alphabet;
-        let mut new = Self { ascii, starts, classes, width, next, about, start, literal: String::new() };
+        let mut new = Self { ascii, starts, classes, width, next, ends, start, literal: String::new() };
         new.literal = new.find_literal(&single);
         Ok(new)
     }
 
-    /// Where a walk begins.
-    pub fn start(&self) -> u32 {
-        self.start
-    }
-
-    /// Whether the text so far is taken.
-    pub fn takes(&self, state: u32) -> bool {
-        self.about[state as usize].takes
-    }
-
-    /// Whether whatever follows is taken.
-    pub fn always(&self, state: u32) -> bool {
-        self.about[state as usize].always
-    }
-
-    /// Whether a character outside of ASCII may follow.
-    pub fn wide(&self, state: u32) -> bool {
-        self.about[state as usize].wide
+    /// Whether it takes a term.
+    pub fn takes(&self, term: &str) -> bool {
+        let mut at = self.start;
+        for c in term.chars() {
+            if at == DEAD {
+                return false;
+            }
+            at = self.step(at, u32::from(c));
+        }
+        self.ends[at as usize]
     }
 
     /// What every text that is taken begins with.
@@ -105,7 +78,7 @@ impl Table {
     }
 
     /// The state after one more character.
-    pub fn step(&self, state: u32, c: u32) -> u32 {
+    fn step(&self, state: u32, c: u32) -> u32 {
         let class = match self.ascii.get(c as usize) {
             Some(class) => *class,
             None => self.classes[self.starts.partition_point(|s| *s <= c) - 1],
@@ -117,7 +90,7 @@ impl Table {
         let mut literal = String::new();
         let mut at = self.start;
         for _ in 0..LITERAL_MAX {
-            if at == DEAD || self.takes(at) {
+            if at == DEAD || self.ends[at as usize] {
                 break;
             }
             let row = self.next.iter().skip(at as usize * self.width).take(self.width);
@@ -181,15 +154,4 @@ fn leads_to(next: &[u32], width: usize, goals: &[bool]) -> Vec<bool> {
         }
     }
     found
-}
-
-/// Which classes have characters outside of ASCII.
-fn wide_classes(alphabet: &Alphabet) -> Vec<bool> {
-    let mut wide = vec![false; alphabet.single.len()];
-    for (i, class) in alphabet.classes.iter().enumerate() {
-        if alphabet.starts.get(i + 1).is_none_or(|next| *next > 128) {
-            wide[usize::from(*class)] = true;
-        }
-    }
-    wide
 }

@@ -130,7 +130,7 @@ fn a_list_of_packages_is_no_list_of_passwords() {
 
 #[test]
 fn the_configuration_adds_and_allows() {
-    let policy = Policy::with(&["/srv/**/*.cfg".to_owned()], &["/etc/haproxy/**".to_owned()]);
+    let policy = Policy::with(&["/srv/**/*.cfg".to_owned()], &["/etc/haproxy/**".to_owned()]).unwrap();
     assert_eq!(policy.denies("/srv/a/b.cfg"), Some("configured"));
     assert_eq!(policy.denies("/etc/haproxy/site.pem"), None);
     assert!(Policy::default().denies("/etc/haproxy/site.pem").is_some());

@@ -1,0 +1,267 @@
+//! A query as an SQL expression over one state.
+//!
+//! ```text
+//! +content:ext4 -host:web1     s.content IN (SELECT doc FROM word_in WHERE term = ?1)
+//!                              AND (s.host IN (SELECT id FROM host WHERE name = ?2)) IS NOT TRUE
+//! ```
+//!
+//! What SQL cannot test (patterns, phrases) is a function: its first argument says which test of the query it is.
+
+use std::cell::RefCell;
+
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Result};
+
+use super::content::unpack;
+use super::phrase::Phrase;
+use crate::document::Flag;
+use crate::fields::{self, Side};
+use crate::query::matcher::Matcher;
+use crate::query::names::fits;
+use crate::query::{Bound, Leaf, Set};
+
+const NS_PER_MS: i64 = 1_000_000;
+const NS_PER_DAY: i64 = 86_400_000_000_000;
+
+/// An expression that grows, its values, and what its functions need.
+#[derive(Debug, Default)]
+pub(super) struct Condition {
+    pub values: Vec<Value>,
+    patterns: Vec<Matcher>,
+    names: Vec<String>,
+    phrases: Vec<Phrase>,
+}
+
+/// The state that is asked, as SQL calls it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// The name of the row of `state`.
+    pub state: &'a str,
+    /// Its day.
+    pub day: &'a str,
+}
+
+/// Whether a field is one of contents. One that nobody has is looked for there, and not found.
+pub(super) fn of_content(field: &str) -> bool {
+    fields::field(field).is_none_or(|f| f.side == Side::Content)
+}
+
+/// The expression that has the value of a field of a state.
+pub(super) fn column(field: &str, asked: Asked<'_>) -> Option<String> {
+    let Asked { state: s, day } = asked;
+    Some(match field {
+        "host" => format!("(SELECT name FROM host WHERE id = {s}.host)"),
+        "filename" => format!("(SELECT name FROM file WHERE id = {s}.file)"),
+        "size" | "uid" | "gid" | "user" | "inode" => format!("{s}.{field}"),
+        "group" => format!("{s}.\"group\""),
+        "mode" => format!("iif({s}.mode IS NULL, NULL, printf('%04o', {s}.mode))"),
+        "mtime" => format!("{s}.mtime_ns"),
+        "ctime" => format!("{s}.ctime_ns"),
+        "time" => format!("{s}.since_ns"),
+        "day" => format!("({day}) * {NS_PER_DAY}"),
+        _ => return None,
+    })
+}
+
+impl Condition {
+    /// Adds a value; gives how the expression calls it.
+    pub(super) fn value(&mut self, value: impl Into<Value>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
+    }
+
+    /// The expression of a set.
+    pub(super) fn set(&mut self, set: &Set, asked: Asked<'_>) -> String {
+        match set {
+            Set::All => "TRUE".to_owned(),
+            Set::Nothing => "FALSE".to_owned(),
+            Set::And(sets) => self.all(sets, "AND", "TRUE", asked),
+            Set::Or(sets) => self.all(sets, "OR", "FALSE", asked),
+            // What a file does not have is not known to SQL, and is not what was asked for.
+            Set::Not(set) => format!("({}) IS NOT TRUE", self.set(set, asked)),
+            Set::Leaf { field, leaf } => self.leaf(field, leaf, asked),
+        }
+    }
+
+    /// In halves: SQLite bounds how deep an expression may be.
+    fn all(&mut self, sets: &[Set], operator: &str, none: &str, asked: Asked<'_>) -> String {
+        match sets {
+            [] => none.to_owned(),
+            [one] => self.set(one, asked),
+            _ => {
+                let (left, right) = sets.split_at(sets.len() / 2);
+                let left = self.all(left, operator, none, asked);
+                format!("({left} {operator} {})", self.all(right, operator, none, asked))
+            }
+        }
+    }
+
+    fn leaf(&mut self, field: &str, leaf: &Leaf, asked: Asked<'_>) -> String {
+        let s = asked.state;
+        match field {
+            fields::DEFAULT => format!("{s}.content IN ({})", self.words(leaf)),
+            "host" | "filename" => {
+                let table = if field == "host" { "host" } else { "file" };
+                format!("{s}.{table} IN (SELECT id FROM {table} WHERE {})", self.test("name", leaf))
+            }
+            "kind" | "hash" => {
+                format!("{s}.content IN (SELECT id FROM content WHERE {})", self.test(field, leaf))
+            }
+            "flags" => {
+                let gone = self.test(&format!("'{}'", Flag::Gone), leaf);
+                format!("({} OR ({s}.gone AND {gone}))", self.facts(field, leaf, s))
+            }
+            _ if of_content(field) => self.facts(field, leaf, s),
+            _ => match column(field, asked) {
+                Some(column) => self.test(&column, leaf),
+                None => "FALSE".to_owned(),
+            },
+        }
+    }
+
+    /// Contents by a value of a field. One with a star is all that fit, of the families whose names only the contents know.
+    fn facts(&mut self, field: &str, leaf: &Leaf, s: &str) -> String {
+        let name = if field.contains('*') {
+            self.names.push(field.to_owned());
+            let head = field.split('*').next().unwrap_or_default().to_owned();
+            let within = self.beginning("name", &head);
+            format!("{within} AND names({}, name)", self.names.len() - 1)
+        } else {
+            format!("name = {}", self.value(field.to_owned()))
+        };
+        let test = self.test("value", leaf);
+        format!(
+            "{s}.content IN (SELECT content FROM has WHERE fact IN (SELECT id FROM fact WHERE {name} AND {test}))"
+        )
+    }
+
+    /// The contents whose texts have words.
+    fn words(&mut self, leaf: &Leaf) -> String {
+        match leaf {
+            Leaf::Exists => "SELECT id FROM content WHERE text IS NOT NULL".to_owned(),
+            Leaf::Phrase { words, slop } => {
+                let phrase = Phrase::new(words, *slop);
+                let having: Vec<String> = phrase
+                    .words()
+                    .map(|word| {
+                        format!(
+                            "c.id IN (SELECT doc FROM word_in WHERE term = {})",
+                            self.value(word.to_owned())
+                        )
+                    })
+                    .collect();
+                self.phrases.push(phrase);
+                format!(
+                    "SELECT c.id FROM content c LEFT JOIN content b ON b.id = c.base WHERE {} \
+                     AND phrase({}, c.text, c.bytes, b.text, b.bytes)",
+                    having.join(" AND "),
+                    self.phrases.len() - 1
+                )
+            }
+            _ => format!("SELECT doc FROM word_in WHERE {}", self.test("term", leaf)),
+        }
+    }
+
+    /// A test of one value. Numbers are no words, and words no numbers.
+    fn test(&mut self, of: &str, leaf: &Leaf) -> String {
+        match leaf {
+            Leaf::Term(term) => format!("{of} = {}", self.value(term.clone())),
+            Leaf::Terms(matcher) => {
+                let within = self.beginning(of, matcher.literal());
+                self.patterns.push(matcher.clone());
+                format!("({within} AND takes({}, {of}))", self.patterns.len() - 1)
+            }
+            Leaf::Between { low, high } => {
+                let low = self.bound(of, (">=", ">"), low);
+                let high = self.bound(of, ("<=", "<"), high);
+                format!("({low} AND {high} AND typeof({of}) = 'text')")
+            }
+            Leaf::Number { low, high } => {
+                let low = self.bound(of, (">=", ">"), low);
+                let high = self.bound(of, ("<=", "<"), high);
+                format!("({low} AND {high} AND typeof({of}) IN ('real', 'integer'))")
+            }
+            Leaf::Time { low_ms, high_ms } => {
+                let low = self.value(low_ms.saturating_mul(NS_PER_MS));
+                let high = self.value(high_ms.saturating_mul(NS_PER_MS).saturating_add(NS_PER_MS - 1));
+                format!("({of} BETWEEN {low} AND {high} AND typeof({of}) = 'integer')")
+            }
+            Leaf::Exists => format!("{of} IS NOT NULL"),
+            Leaf::Phrase { .. } => "FALSE".to_owned(),
+        }
+    }
+
+    fn bound<T: Clone + Into<Value>>(
+        &mut self,
+        of: &str,
+        (with, without): (&str, &str),
+        bound: &Bound<T>,
+    ) -> String {
+        match bound {
+            Bound::With(value) => format!("{of} {with} {}", self.value(value.clone())),
+            Bound::Without(value) => format!("{of} {without} {}", self.value(value.clone())),
+            Bound::Open => "TRUE".to_owned(),
+        }
+    }
+
+    /// That a word begins with a text, so that only a part of an index is walked.
+    fn beginning(&mut self, of: &str, head: &str) -> String {
+        if head.is_empty() {
+            return "TRUE".to_owned();
+        }
+        let low = self.value(head.to_owned());
+        let high = self.value(format!("{head}{}", char::MAX));
+        format!("{of} >= {low} AND {of} <= {high}")
+    }
+
+    /// Makes the functions of the expression known. They hold until the next query does.
+    pub(super) fn install(&mut self, db: &Connection) -> Result<()> {
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+        let patterns = std::mem::take(&mut self.patterns);
+        // Terms of an index come in order, each once for every content.
+        let last = RefCell::new((usize::MAX, String::new(), false));
+        db.create_scalar_function("takes", 2, flags, move |call: &mut Context<'_>| {
+            let (Ok(which), Ok(term)) = (call.get::<u32>(0), call.get_raw(1).as_str()) else {
+                return Ok(false);
+            };
+            let which = which as usize;
+            let mut last = last.borrow_mut();
+            if last.0 != which || last.1 != term {
+                last.0 = which;
+                last.1.clear();
+                last.1.push_str(term);
+                last.2 = patterns.get(which).is_some_and(|pattern| pattern.takes(term));
+            }
+            Ok(last.2)
+        })?;
+        let names = std::mem::take(&mut self.names);
+        db.create_scalar_function("names", 2, flags, move |call: &mut Context<'_>| {
+            let (Ok(which), Ok(name)) = (call.get::<u32>(0), call.get_raw(1).as_str()) else {
+                return Ok(false);
+            };
+            let of_family = || fields::field(name).is_some_and(|f| f.name.ends_with('*'));
+            Ok(names.get(which as usize).is_some_and(|pattern| fits(pattern, name) && of_family()))
+        })?;
+        let phrases = std::mem::take(&mut self.phrases);
+        let texts = RefCell::new((String::new(), String::new()));
+        db.create_scalar_function("phrase", 5, flags, move |call: &mut Context<'_>| {
+            let which = call.get::<u32>(0).unwrap_or(u32::MAX);
+            let Some(phrase) = phrases.get(which as usize) else { return Ok(false) };
+            let (text, base) = &mut *texts.borrow_mut();
+            Ok(read(call, text, base).is_some() && phrase.is_in(text))
+        })
+    }
+}
+
+/// The text of a content, and before it the one that it is based on. One that is damaged is not found.
+fn read(call: &Context<'_>, text: &mut String, base: &mut String) -> Option<()> {
+    let dictionary = match call.get_raw(3).as_blob() {
+        Ok(packed) => {
+            unpack(packed, call.get(4).ok()?, None, base).ok()?;
+            Some(base.as_str())
+        }
+        Err(_) => None,
+    };
+    unpack(call.get_raw(1).as_blob().ok()?, call.get(2).ok()?, dictionary, text).ok()
+}
