@@ -20,7 +20,7 @@ MAY_USE = {
     "mitra-diagnose": {"mitra-model"},
     "mitra-rules": {"mitra-model"},
     "mitra-confine": set(),
-    "mitra-inspect": {"mitra-model", "mitra-confine"},
+    "mitra-inspect": {"mitra-model", "mitra-parse", "mitra-confine"},
     "mitra-search": {"mitra-model", "mitra-confine"},
     "mitra-app": {
         "mitra-model",

@@ -181,33 +181,40 @@ def installed():
     return dict(sorted(found.items()))
 
 
-def table(minor, values, tested):
-    lines = ["    Layout {", f"        minor: {minor},", f"        tested: {str(tested).lower()},"]
+def rows(minor, values, tested):
+    """The fields of a version, as Rust writes them."""
+    yield "minor", str(minor)
+    yield "tested", str(tested).lower()
     for name, optional, _ in FIELDS:
         value = values[name]
-        shown = "None" if value is None else f"Some({value})" if optional else str(value)
-        lines.append(f"        {name}: {shown},")
-    lines += ["        str_state_shift: 0,", "    },"]
-    return lines
+        yield name, "None" if value is None else f"Some({value})" if optional else str(value)
+    yield "str_state_shift", "0"
 
 
 def main():
     if sys.argv[1:2] == ["--json"]:
         print(json.dumps(offsets(sys.argv[2], int(sys.argv[3]))))
         return
+    versions = {minor: (offsets(include, minor), True) for minor, include in installed().items()}
+    last, _ = versions[max(versions)]
+    versions.setdefault(14, ({**last, **DIFFERENCES_3_14}, False))
     lines = [
         "//! Written by `tools/python-offsets.py` from the headers of CPython; not edited by hand.",
+        "//!",
+        "//! Each version is the one before with what differs.",
         "",
         "use super::Layout;",
         "",
-        "pub(super) const TABLES: &[Layout] = &[",
     ]
-    last = {}
-    for minor, include in installed().items():
-        last = offsets(include, minor)
-        lines += table(minor, last, True)
-    lines += table(14, {**last, **DIFFERENCES_3_14}, False)
-    lines.append("];")
+    before, known = None, {}
+    for minor, (values, tested) in versions.items():
+        fields = dict(rows(minor, values, tested))
+        lines.append(f"const V3_{minor}: Layout = Layout {{")
+        lines += [f"    {name}: {value}," for name, value in fields.items() if known.get(name) != value]
+        lines += [f"    ..V3_{before}"] if before else []
+        lines += ["};", ""]
+        before, known = minor, fields
+    lines.append(f"pub(super) const TABLES: &[Layout] = &[{', '.join(f'V3_{minor}' for minor in versions)}];")
     TABLES.write_text("\n".join(lines) + "\n")
 
 

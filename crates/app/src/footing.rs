@@ -2,6 +2,7 @@
 //!
 //! Each of these may be refused to a process without privileges, and then the recorder runs as everybody else does.
 
+use mitra_parse::task_status::effective_capabilities;
 use std::{fs, io};
 
 use rustix::process::{Resource, getrlimit};
@@ -61,9 +62,7 @@ fn has_no_limit() -> bool {
 }
 
 fn may_lock(status: &str) -> bool {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
-        .is_some_and(|bits| bits >> CAP_IPC_LOCK & 1 == 1)
+    effective_capabilities(status).is_some_and(|bits| bits >> CAP_IPC_LOCK & 1 == 1)
 }
 
 /// Each thread has a nice value of its own: the one that writes the archive and the one that asks about the network are

@@ -5,6 +5,7 @@
 //! is asked by the id of the process instead, which copies it once and not twice; what it gave is used only if that file can be
 //! read afterwards, at the same place. Pages that are not in memory are left alone, as `/proc/PID/pagemap` tells them.
 
+use mitra_parse::task::task_stat;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -285,8 +286,7 @@ pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
 pub(crate) fn living(pid: u32) -> u32 {
     let has_ended = |id: u32| {
         let stat = fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
-        let state = stat.iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 2));
-        state.is_none_or(|state| b"ZX".contains(state))
+        task_stat(&stat).is_none_or(|stat| b"ZX".contains(&stat.state))
     };
     if !has_ended(pid) {
         return pid;
@@ -300,17 +300,12 @@ pub(crate) fn living(pid: u32) -> u32 {
 fn stat(pid: u32) -> Result<(Mark, String), Error> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read(&path).map_err(|e| Error::of_process(pid, path, e))?;
-    let text = String::from_utf8_lossy(&text);
-    let parsed = || {
-        let (head, rest) = text.rsplit_once(") ")?;
-        let comm = head.split_once('(')?.1;
-        // The third field of the file is the first of the rest.
-        let fields: Vec<&str> = rest.split(' ').collect();
-        let field = |number: usize| fields.get(number - 3)?.parse().ok();
-        let mark = Mark { start_ticks: field(22)?, code: (field(26)?, field(27)?), stack: field(28)? };
-        Some((mark, comm.to_owned()))
+    let Some(stat) = task_stat(&text) else {
+        let text = String::from_utf8_lossy(&text);
+        return Err(Error::Unusable(format!("/proc/{pid}/stat has another form: {}", text.trim_end())));
     };
-    parsed().ok_or_else(|| Error::Unusable(format!("/proc/{pid}/stat has another form: {}", text.trim_end())))
+    let mark = Mark { start_ticks: stat.start, code: stat.code, stack: stat.stack };
+    Ok((mark, String::from_utf8_lossy(stat.comm).into_owned()))
 }
 
 fn read_mappings(pid: u32) -> Result<Vec<Mapping>, Error> {

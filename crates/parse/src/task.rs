@@ -48,6 +48,10 @@ pub struct TaskStat<'a> {
     pub start: u64,
     /// Resident pages of its process.
     pub rss: i64,
+    /// Where the code of its program begins and ends, and its stack begins; to those who may trace it, or nothing.
+    pub code: (u64, u64),
+    /// See `code`.
+    pub stack: u64,
     /// The CPU that it last ran on.
     pub cpu: i64,
     /// Its scheduling policy.
@@ -69,6 +73,7 @@ pub fn task_stat(input: &[u8]) -> Option<TaskStat<'_>> {
     let [state @ (b'A'..=b'Z' | b'a'..=b'z'), rest @ ..] = rest.get(end + 2..)? else { return None };
     let fields = fields(rest)?;
     let field = |number: usize| fields.get(number - 3).copied().filter(|value| *value != NA);
+    let address = |number: usize| field(number).and_then(|value| u64::try_from(value).ok()).unwrap_or(0);
     Some(TaskStat {
         tid: u32::try_from(tid).ok()?,
         comm,
@@ -83,6 +88,8 @@ pub fn task_stat(input: &[u8]) -> Option<TaskStat<'_>> {
         threads: field(20)?,
         start: u64::try_from(field(22)?).ok()?,
         rss: field(24)?,
+        code: (address(26), address(27)),
+        stack: address(28),
         cpu: field(39)?,
         policy: field(41)?,
         blkio: field(42)?,

@@ -1,5 +1,7 @@
 //! A capture from its beginning to its end.
 
+use mitra_parse::task::task_stat;
+use mitra_parse::task_status::effective_capabilities;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -81,10 +83,7 @@ impl Process {
     /// Who has the number now.
     fn of(pid: u32) -> Option<Self> {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        let stat = String::from_utf8_lossy(&stat);
-        // The name stands in parentheses, and may hold anything. What follows begins with the third field.
-        let (_, rest) = stat.rsplit_once(") ")?;
-        Some(Self { pid, began: rest.split(' ').nth(22 - 3)?.parse().ok()? })
+        Some(Self { pid, began: task_stat(&stat)?.start })
     }
 
     /// The one that a request means.
@@ -169,8 +168,7 @@ fn check(kind: &Kind, request: &Request) -> Result<Option<Process>, Refused> {
 /// What is missing, if anything.
 pub(super) fn privileged() -> Result<(), Refused> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let Some(effective) = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()) else {
+    let Some(effective) = effective_capabilities(&status) else {
         // Nobody says: the kernel will.
         return Ok(());
     };

@@ -18,6 +18,7 @@ mod loader;
 mod memory;
 mod stacks;
 
+use mitra_parse::task::task_stat;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
@@ -279,12 +280,7 @@ fn end_mono_ns(captured: &Captured) -> u64 {
 /// The state of a thread now, as the letter that `/proc/PID/stat` has for it; none where it has ended.
 fn state_now(pid: u32, tid: u32) -> Option<char> {
     let stat = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    state_in(&String::from_utf8_lossy(&stat))
-}
-
-/// The name stands in parentheses, and may hold anything.
-fn state_in(stat: &str) -> Option<char> {
-    stat.rsplit_once(") ")?.1.chars().next()
+    Some(char::from(task_stat(&stat)?.state))
 }
 
 /// Gives the frames of its stacks names ([`Raw::resolve`]), and says what that took.
@@ -347,10 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_of_a_thread_stands_after_its_name() {
-        assert_eq!(state_in("7 (a) S) D 1 7"), Some('D'));
-        assert_eq!(state_in(""), None);
-        assert_eq!(state_in("7 (a) "), None);
+    fn the_state_of_a_thread_is_that_of_now() {
         let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         assert_eq!(state_now(std::process::id(), own), Some('R'));
         assert_eq!(state_now(std::process::id(), u32::MAX), None);

@@ -230,10 +230,10 @@ mod tests {
     use super::*;
     use crate::maps::parse_all;
 
-    const MOUNTS: &str = "\
-24 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw
-30 24 0:26 / /run rw,nosuid - tmpfs tmpfs rw,size=1g
-31 24 0:27 / /dev/huge\\040pages rw,relatime - hugetlbfs hugetlbfs rw
+    const MOUNTS: &[u8] = b"\
+/dev/vda1 / ext4 rw,relatime 0 0
+tmpfs /run tmpfs rw,nosuid,size=1g 0 0
+hugetlbfs /dev/huge\\040pages hugetlbfs rw,relatime 0 0
 ";
 
     fn told(maps: &str, stacks: &[u64]) -> Vec<(Kind, Option<String>)> {

@@ -342,9 +342,9 @@ impl Sum {
     }
 }
 
-/// For [`crate::fuzzing`]: maps, smaps, status and mountinfo.
+/// For [`crate::fuzzing`]: maps, smaps, status and mounts.
 pub(crate) fn fuzz(which: u8, text: &str) {
-    let mut kinds = Kinds::new(mounts::Mounts::parse(text), vec![0x7f00_0000_1000]);
+    let mut kinds = Kinds::new(mounts::Mounts::parse(text.as_bytes()), vec![0x7f00_0000_1000]);
     let mut tell = |mapping: &Mapping| {
         assert!(mapping.start < mapping.end, "{mapping:?}");
         std::hint::black_box((kinds.tell(mapping), mapping.module().len(), mapping.is_memory()));

@@ -7,6 +7,7 @@ pub(crate) mod file;
 mod meter;
 mod take;
 
+use mitra_parse::task::task_stat;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -230,18 +231,15 @@ fn boot_s() -> f64 {
 /// What `/proc/PID/stat` and `/proc/PID/io` say (proc(5)).
 fn work(pid: u32) -> Work {
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let stat = String::from_utf8_lossy(&stat);
-    let fields: Vec<&str> = stat.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
-    // The third field of the file is the first of these: minflt is the 10th, utime the 14th, stime the 15th.
-    let number = |at: usize| fields.get(at - 3).and_then(|field| field.parse::<u64>().ok());
+    let stat = task_stat(&stat);
     let ticks = rustix::param::clock_ticks_per_second().max(1) as f64;
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let bytes = |name: &str| {
         io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.trim().parse::<u64>().ok())
     };
     Work {
-        cpu_s: number(14).zip(number(15)).map(|(user, system)| (user + system) as f64 / ticks),
-        minor_faults: number(10),
+        cpu_s: stat.map(|stat| (stat.utime + stat.stime) as f64 / ticks),
+        minor_faults: stat.and_then(|stat| u64::try_from(stat.minflt).ok()),
         read_bytes: bytes("rchar"),
         written_bytes: bytes("wchar"),
     }

@@ -10,6 +10,7 @@ pub mod jvm;
 pub(crate) mod recognise;
 mod tool;
 
+use mitra_parse::task::task_stat;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -112,16 +113,13 @@ impl Used {
     fn read(pid: u32) -> Option<Used> {
         let mut bytes = [0; 2048];
         let read = File::open(format!("/proc/{pid}/stat")).ok()?.read_at(&mut bytes, 0).ok()?;
-        let text = String::from_utf8_lossy(&bytes[..read]);
-        // The first field behind the name is the third; minor faults are the tenth, user and system time
-        // are the fourteenth and the fifteenth.
-        let rest: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
-        let field = |number: usize| rest.get(number - 3)?.parse().ok();
+        let stat = task_stat(&bytes[..read])?;
+        let count = |value: i64| u64::try_from(value).ok();
         Some(Used {
             at: std::time::Instant::now(),
-            minor_faults: field(10)?,
-            user_ticks: field(14)?,
-            system_ticks: field(15)?,
+            minor_faults: count(stat.minflt)?,
+            user_ticks: count(stat.utime)?,
+            system_ticks: count(stat.stime)?,
         })
     }
 }
