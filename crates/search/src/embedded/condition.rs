@@ -1,11 +1,12 @@
 //! A query as an SQL expression over one state.
 //!
 //! ```text
-//! +content:ext4 -host:web1     s.content IN (SELECT doc FROM word_in WHERE term = ?1)
-//!                              AND (s.host IN (SELECT id FROM host WHERE name = ?2)) IS NOT TRUE
+//! +content:ext4 -host:web1     s.content IN (SELECT rowid FROM word WHERE word MATCH '"ext4"')
+//!                              AND (s.host IN (SELECT id FROM host WHERE name = 'web1')) IS NOT TRUE
 //! ```
 //!
-//! What SQL cannot test (patterns, phrases) is a function: its first argument says which test of the query it is.
+//! What SQL cannot test (patterns, phrases) is a function: its first argument says which test of the query it is. A pattern of words
+//! becomes the words that it takes.
 
 use std::cell::RefCell;
 
@@ -13,7 +14,7 @@ use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Result};
 
-use super::content::unpack;
+use super::content::{Packed, Texts};
 use super::phrase::Phrase;
 use crate::document::Flag;
 use crate::fields::{self, Side};
@@ -24,9 +25,12 @@ use crate::query::{Bound, Leaf, Set};
 const NS_PER_MS: i64 = 1_000_000;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 
+/// Words that a pattern becomes at most; of more, each word of each content is tested.
+const WORDS_MAX: usize = 1_000;
+
 /// An expression that grows, its values, and what its functions need.
-#[derive(Debug, Default)]
-pub(super) struct Condition {
+pub(super) struct Condition<'a> {
+    db: &'a Connection,
     pub values: Vec<Value>,
     patterns: Vec<Matcher>,
     names: Vec<String>,
@@ -64,7 +68,11 @@ pub(super) fn column(field: &str, asked: Asked<'_>) -> Option<String> {
     })
 }
 
-impl Condition {
+impl<'a> Condition<'a> {
+    pub(super) fn new(db: &'a Connection) -> Self {
+        Self { db, values: Vec::new(), patterns: Vec::new(), names: Vec::new(), phrases: Vec::new() }
+    }
+
     /// Adds a value; gives how the expression calls it.
     pub(super) fn value(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
@@ -72,42 +80,41 @@ impl Condition {
     }
 
     /// The expression of a set.
-    pub(super) fn set(&mut self, set: &Set, asked: Asked<'_>) -> String {
-        match set {
+    pub(super) fn set(&mut self, set: &Set, asked: Asked<'_>) -> Result<String> {
+        Ok(match set {
             Set::All => "TRUE".to_owned(),
             Set::Nothing => "FALSE".to_owned(),
-            Set::And(sets) => self.all(sets, "AND", "TRUE", asked),
-            Set::Or(sets) => self.all(sets, "OR", "FALSE", asked),
+            Set::And(sets) => self.all(sets, "AND", "TRUE", asked)?,
+            Set::Or(sets) => self.all(sets, "OR", "FALSE", asked)?,
             // What a file does not have is not known to SQL, and is not what was asked for.
-            Set::Not(set) => format!("({}) IS NOT TRUE", self.set(set, asked)),
-            Set::Leaf { field, leaf } => self.leaf(field, leaf, asked),
-        }
+            Set::Not(set) => format!("({}) IS NOT TRUE", self.set(set, asked)?),
+            Set::Leaf { field, leaf } => self.leaf(field, leaf, asked)?,
+        })
     }
 
     /// In halves: SQLite bounds how deep an expression may be.
-    fn all(&mut self, sets: &[Set], operator: &str, none: &str, asked: Asked<'_>) -> String {
+    fn all(&mut self, sets: &[Set], operator: &str, none: &str, asked: Asked<'_>) -> Result<String> {
         match sets {
-            [] => none.to_owned(),
+            [] => Ok(none.to_owned()),
             [one] => self.set(one, asked),
             _ => {
                 let (left, right) = sets.split_at(sets.len() / 2);
-                let left = self.all(left, operator, none, asked);
-                format!("({left} {operator} {})", self.all(right, operator, none, asked))
+                let left = self.all(left, operator, none, asked)?;
+                Ok(format!("({left} {operator} {})", self.all(right, operator, none, asked)?))
             }
         }
     }
 
-    fn leaf(&mut self, field: &str, leaf: &Leaf, asked: Asked<'_>) -> String {
+    fn leaf(&mut self, field: &str, leaf: &Leaf, asked: Asked<'_>) -> Result<String> {
         let s = asked.state;
-        match field {
-            fields::DEFAULT => format!("{s}.content IN ({})", self.words(leaf)),
+        Ok(match field {
+            fields::DEFAULT => format!("{s}.content IN ({})", self.words(leaf)?),
             "host" | "filename" => {
                 let table = if field == "host" { "host" } else { "file" };
                 format!("{s}.{table} IN (SELECT id FROM {table} WHERE {})", self.test("name", leaf))
             }
-            "kind" | "hash" => {
-                format!("{s}.content IN (SELECT id FROM content WHERE {})", self.test(field, leaf))
-            }
+            "kind" => format!("{s}.content IN (SELECT id FROM content WHERE {})", self.test(field, leaf)),
+            "hash" => format!("{s}.content IN (SELECT id FROM content WHERE {})", self.hash(leaf)),
             "flags" => {
                 let gone = self.test(&format!("'{}'", Flag::Gone), leaf);
                 format!("({} OR ({s}.gone AND {gone}))", self.facts(field, leaf, s))
@@ -117,6 +124,20 @@ impl Condition {
                 Some(column) => self.test(&column, leaf),
                 None => "FALSE".to_owned(),
             },
+        })
+    }
+
+    fn hash(&mut self, leaf: &Leaf) -> String {
+        match leaf {
+            Leaf::Term(hash) => {
+                let byte = |at| u8::from_str_radix(hash.get(at..at + 2)?, 16).ok();
+                let bytes: Option<Vec<u8>> = (0..hash.len()).step_by(2).map(byte).collect();
+                // Hashes are written in small letters.
+                let bytes = bytes.filter(|_| !hash.bytes().any(|b| b.is_ascii_uppercase() || b == b'+'));
+                bytes.map_or_else(|| "FALSE".to_owned(), |bytes| format!("hash = {}", self.value(bytes)))
+            }
+            Leaf::Exists => "hash IS NOT NULL".to_owned(),
+            _ => format!("hash IS NOT NULL AND {}", self.test("lower(hex(hash))", leaf)),
         }
     }
 
@@ -132,35 +153,74 @@ impl Condition {
         };
         let test = self.test("value", leaf);
         format!(
-            "{s}.content IN (SELECT content FROM has WHERE fact IN (SELECT id FROM fact WHERE {name} AND {test}))"
+            "{s}.content IN (SELECT content FROM has WHERE fact IN \
+             (SELECT id FROM fact WHERE field IN (SELECT id FROM field WHERE {name}) AND {test}))"
         )
     }
 
     /// The contents whose texts have words.
-    fn words(&mut self, leaf: &Leaf) -> String {
-        match leaf {
+    fn words(&mut self, leaf: &Leaf) -> Result<String> {
+        Ok(match leaf {
             Leaf::Exists => "SELECT id FROM content WHERE text IS NOT NULL".to_owned(),
             Leaf::Phrase { words, slop } => {
                 let phrase = Phrase::new(words, *slop);
-                let having: Vec<String> = phrase
-                    .words()
-                    .map(|word| {
-                        format!(
-                            "c.id IN (SELECT doc FROM word_in WHERE term = {})",
-                            self.value(word.to_owned())
-                        )
-                    })
-                    .collect();
+                let all: Vec<String> = phrase.words().map(quoted).collect();
                 self.phrases.push(phrase);
                 format!(
-                    "SELECT c.id FROM content c LEFT JOIN content b ON b.id = c.base WHERE {} \
-                     AND phrase({}, c.text, c.bytes, b.text, b.bytes)",
-                    having.join(" AND "),
+                    "SELECT c.id FROM word JOIN content c ON c.id = word.rowid LEFT JOIN content b ON b.id = c.base \
+                     WHERE word MATCH {} AND phrase({}, c.text, c.bytes, c.dictionary, b.text, b.bytes, b.dictionary)",
+                    self.value(all.join(" AND ")),
                     self.phrases.len() - 1
                 )
             }
-            _ => format!("SELECT doc FROM word_in WHERE {}", self.test("term", leaf)),
+            Leaf::Term(word) => self.having(quoted(word)),
+            Leaf::Terms(pattern) => match pattern.prefix_only().filter(|head| is_word(head)) {
+                Some(head) => self.having(format!("{} *", quoted(head))),
+                None => self.having_any(leaf, |term| pattern.takes(term))?,
+            },
+            _ => self.having_any(leaf, |_| true)?,
+        })
+    }
+
+    fn having(&mut self, words: String) -> String {
+        format!("SELECT rowid FROM word WHERE word MATCH {}", self.value(words))
+    }
+
+    /// The contents that have any of the words that pass a test.
+    fn having_any(&mut self, leaf: &Leaf, passes: impl Fn(&str) -> bool) -> Result<String> {
+        let (low, high) = match leaf {
+            Leaf::Terms(pattern) => {
+                let head = pattern.literal();
+                (Bound::With(head.to_owned()), Bound::With(format!("{head}{}", char::MAX)))
+            }
+            Leaf::Between { low, high } => (low.clone(), high.clone()),
+            _ => return Ok("SELECT NULL WHERE FALSE".to_owned()),
+        };
+        // The table of words takes ends that belong to it; the others are left out here.
+        let text = |bound: &Bound<String>, open: &str| match bound {
+            Bound::With(text) | Bound::Without(text) => text.clone(),
+            Bound::Open => open.to_owned(),
+        };
+        let mut statement = self.db.prepare_cached("SELECT term FROM words WHERE term >= ? AND term <= ?")?;
+        let mut rows = statement.query([text(&low, ""), text(&high, &char::MAX.to_string())])?;
+        let mut words = Vec::new();
+        while let Some(row) = rows.next()? {
+            // The blank never is in a word, and bytes that are no text are in none of ours.
+            let Ok(term) = row.get_ref(0)?.as_str() else { continue };
+            let term_owned = term.to_owned();
+            if low.below(&term_owned) && high.above(&term_owned) && passes(term) {
+                words.push(quoted(term));
+            }
+            if words.len() > WORDS_MAX {
+                let test = self.test("term", leaf);
+                return Ok(format!("SELECT doc FROM word_in WHERE {test}"));
+            }
         }
+        Ok(if words.is_empty() {
+            "SELECT NULL WHERE FALSE".to_owned()
+        } else {
+            self.having(words.join(" OR "))
+        })
     }
 
     /// A test of one value. Numbers are no words, and words no numbers.
@@ -216,7 +276,8 @@ impl Condition {
     }
 
     /// Makes the functions of the expression known. They hold until the next query does.
-    pub(super) fn install(&mut self, db: &Connection) -> Result<()> {
+    pub(super) fn install(&mut self) -> Result<()> {
+        let db = self.db;
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
         let patterns = std::mem::take(&mut self.patterns);
         // Terms of an index come in order, each once for every content.
@@ -244,24 +305,45 @@ impl Condition {
             Ok(names.get(which as usize).is_some_and(|pattern| fits(pattern, name) && of_family()))
         })?;
         let phrases = std::mem::take(&mut self.phrases);
-        let texts = RefCell::new((String::new(), String::new()));
-        db.create_scalar_function("phrase", 5, flags, move |call: &mut Context<'_>| {
+        let mut texts = Texts::default();
+        if !phrases.is_empty() {
+            know_all(db, &mut texts)?;
+        }
+        let texts = RefCell::new((texts, String::new()));
+        db.create_scalar_function("phrase", 7, flags, move |call: &mut Context<'_>| {
             let which = call.get::<u32>(0).unwrap_or(u32::MAX);
             let Some(phrase) = phrases.get(which as usize) else { return Ok(false) };
-            let (text, base) = &mut *texts.borrow_mut();
-            Ok(read(call, text, base).is_some() && phrase.is_in(text))
+            let (texts, text) = &mut *texts.borrow_mut();
+            // A text that is damaged is not found; whoever asks for it is told.
+            let Some(own) = packed(call, 1) else { return Ok(false) };
+            Ok(texts.read(own, packed(call, 4), text).is_ok() && phrase.is_in(text))
         })
     }
 }
 
-/// The text of a content, and before it the one that it is based on. One that is damaged is not found.
-fn read(call: &Context<'_>, text: &mut String, base: &mut String) -> Option<()> {
-    let dictionary = match call.get_raw(3).as_blob() {
-        Ok(packed) => {
-            unpack(packed, call.get(4).ok()?, None, base).ok()?;
-            Some(base.as_str())
-        }
-        Err(_) => None,
-    };
-    unpack(call.get_raw(1).as_blob().ok()?, call.get(2).ok()?, dictionary, text).ok()
+/// Reads all dictionaries.
+pub(super) fn know_all(db: &Connection, texts: &mut Texts) -> Result<()> {
+    let mut statement = db.prepare_cached("SELECT id, bytes FROM dictionary")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        texts.know(row.get(0)?, row.get_ref(1)?.as_blob()?);
+    }
+    Ok(())
+}
+
+/// A text, its bytes and its dictionary, from an argument on.
+fn packed<'c>(call: &'c Context<'_>, first: usize) -> Option<Packed<'c>> {
+    let text = call.get_raw(first).as_blob().ok()?;
+    Some(Packed { text, bytes: call.get(first + 1).ok()?, dictionary: call.get(first + 2).ok()? })
+}
+
+/// A word, as FTS5 reads it.
+fn quoted(word: &str) -> String {
+    format!("\"{}\"", word.replace('"', "\"\""))
+}
+
+/// Whether all of a text would be a part of one word.
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && !text.bytes().any(|b| b.is_ascii_whitespace() || b.is_ascii_control() || b.is_ascii_uppercase())
 }

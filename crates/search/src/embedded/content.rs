@@ -3,14 +3,16 @@
 //! A text is compressed with that of the state before as the dictionary, so that a changed line takes some dozens of bytes. The
 //! dictionary is always a text that has none itself: two are read for one, never a chain.
 
-use std::collections::BTreeMap;
-use std::io::Read;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Read};
 
 use ring::digest;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::dict::DecoderDictionary;
 
-use crate::document::{Document, Facts, Flag, Value, Withheld, sha256};
+use crate::document::{Document, Facts, Flag, Value, Withheld};
 use crate::fields::KEYWORD_MAX;
 
 /// Bytes of a text; a longer one is cut, and the flag `truncated` says so.
@@ -87,7 +89,8 @@ pub(super) enum Json {
 pub(super) struct Content<'a> {
     pub key: Key,
     pub kind: &'static str,
-    pub hash: Option<String>,
+    /// SHA-256 of the text.
+    pub hash: Option<[u8; 32]>,
     pub text: Option<&'a str>,
     pub about: About,
     json: String,
@@ -108,19 +111,23 @@ impl<'a> Content<'a> {
             json = about.json();
         }
         let kind = document.kind.name();
+        let sha256 = |bytes: &[u8]| {
+            let mut sum = [0; 32];
+            sum.iter_mut()
+                .zip(digest::digest(&digest::SHA256, bytes).as_ref())
+                .for_each(|(to, from)| *to = *from);
+            sum
+        };
         let hash = text.map(|text| sha256(text.as_bytes()));
-        let mut digest = digest::Context::new(&digest::SHA256);
-        for part in [kind, hash.as_deref().unwrap_or("-"), &json] {
-            digest.update(part.as_bytes());
-            digest.update(b"\n");
-        }
+        let whole =
+            [kind.as_bytes(), hash.as_ref().map_or(b"-", |hash| &hash[..]), json.as_bytes()].join(&b'\n');
         let mut key = Key::default();
-        key.iter_mut().zip(digest.finish().as_ref()).for_each(|(to, from)| *to = *from);
+        key.iter_mut().zip(sha256(&whole)).for_each(|(to, from)| *to = from);
         Self { key, kind, hash, text, about, json }
     }
 
     /// The column `about`; nothing where there is nothing to say.
-    pub(super) fn about_column(&self) -> std::io::Result<Option<rusqlite::types::Value>> {
+    pub(super) fn about_column(&self) -> io::Result<Option<rusqlite::types::Value>> {
         Ok(match self.json.len() {
             0..=2 => None,
             3..=ABOUT_PLAIN_MAX => Some(rusqlite::types::Value::Text(self.json.clone())),
@@ -168,10 +175,10 @@ impl About {
     }
 
     /// Reads the column.
-    pub(super) fn read(column: ValueRef<'_>) -> std::io::Result<Self> {
+    pub(super) fn read(column: ValueRef<'_>) -> io::Result<Self> {
         let mut plain = String::new();
         let json = match column {
-            ValueRef::Text(text) => std::str::from_utf8(text).map_err(std::io::Error::other)?,
+            ValueRef::Text(text) => std::str::from_utf8(text).map_err(io::Error::other)?,
             ValueRef::Blob(blob) => {
                 let most = ABOUT_MAX as u64 + 1;
                 zstd::stream::read::Decoder::new(blob)?.take(most).read_to_string(&mut plain)?;
@@ -179,7 +186,7 @@ impl About {
             }
             _ => return Ok(Self::default()),
         };
-        serde_json::from_str(json).map_err(std::io::Error::other)
+        serde_json::from_str(json).map_err(io::Error::other)
     }
 
     /// Puts it into a document. A flag of a later version is left out.
@@ -237,33 +244,100 @@ fn indexed(word: &str) -> bool {
     word.len() <= KEYWORD_MAX || (word.len() <= 4 * KEYWORD_MAX && word.encode_utf16().count() <= KEYWORD_MAX)
 }
 
-/// Compresses a text, with another one as the dictionary.
-pub(super) fn pack(text: &str, dictionary: Option<&str>) -> std::io::Result<Vec<u8>> {
-    match dictionary {
-        None => zstd::bulk::compress(text.as_bytes(), LEVEL),
-        Some(other) => {
-            zstd::bulk::Compressor::with_dictionary(LEVEL, other.as_bytes())?.compress(text.as_bytes())
-        }
+/// Bytes of a dictionary that is trained on texts.
+const DICTIONARY_BYTES: usize = 64 << 10;
+/// Texts that it takes, and as many of a batch as are looked at.
+pub(super) const SAMPLES_MIN: usize = 100;
+const SAMPLES_MAX: usize = 2_000;
+/// Longer texts have enough in common with themselves.
+const SAMPLE_BYTES_MAX: usize = 16 << 10;
+
+/// What some texts have in common; nothing where they are too few or share nothing.
+pub(super) fn train(documents: &[Document]) -> Option<Vec<u8>> {
+    let texts = documents.iter().filter_map(|document| document.content.as_deref());
+    let samples: Vec<&str> = texts.filter(|text| text.len() <= SAMPLE_BYTES_MAX).take(SAMPLES_MAX).collect();
+    (samples.len() >= SAMPLES_MIN)
+        .then(|| zstd::dict::from_samples(&samples, DICTIONARY_BYTES).ok())
+        .flatten()
+}
+
+/// Compresses texts.
+pub(super) struct Packer {
+    /// The id of the dictionary that it was made with.
+    pub dictionary: Option<i64>,
+    compressor: Compressor<'static>,
+}
+
+impl Packer {
+    pub(super) fn new(dictionary: Option<(i64, Vec<u8>)>) -> io::Result<Self> {
+        let (id, bytes) = dictionary.map_or((None, Vec::new()), |(id, bytes)| (Some(id), bytes));
+        Ok(Self { dictionary: id, compressor: Compressor::with_dictionary(LEVEL, &bytes)? })
+    }
+
+    pub(super) fn pack(&mut self, text: &str) -> io::Result<Vec<u8>> {
+        self.compressor.compress(text.as_bytes())
     }
 }
 
-/// Reads a text whose length is known into memory that is used again.
-pub(super) fn unpack(
-    packed: &[u8],
-    bytes: i64,
-    dictionary: Option<&str>,
-    into: &mut String,
-) -> std::io::Result<()> {
-    let most = usize::try_from(bytes).unwrap_or(0).min(TEXT_MAX);
+/// Compresses a text with another one as the dictionary.
+pub(super) fn pack_with(text: &str, other: &str) -> io::Result<Vec<u8>> {
+    Compressor::with_dictionary(LEVEL, other.as_bytes())?.compress(text.as_bytes())
+}
+
+/// A text as it is stored.
+#[derive(Clone, Copy)]
+pub(super) struct Packed<'a> {
+    pub text: &'a [u8],
+    /// Its bytes, uncompressed.
+    pub bytes: i64,
+    /// The dictionary that it was compressed with.
+    pub dictionary: Option<i64>,
+}
+
+/// Reads texts.
+#[derive(Default)]
+pub(super) struct Texts {
+    dictionaries: HashMap<i64, DecoderDictionary<'static>>,
+    /// A text that another one is based on: memory that is used again.
+    base: String,
+}
+
+impl Texts {
+    /// Knows a dictionary from now on.
+    pub(super) fn know(&mut self, id: i64, bytes: &[u8]) {
+        self.dictionaries.insert(id, DecoderDictionary::copy(bytes));
+    }
+
+    /// Reads a text, and before it the one that it is based on.
+    pub(super) fn read(
+        &mut self,
+        text: Packed<'_>,
+        base: Option<Packed<'_>>,
+        into: &mut String,
+    ) -> io::Result<()> {
+        let Some(base) = base else { return self.alone(text, into) };
+        let mut other = std::mem::take(&mut self.base);
+        let read = self
+            .alone(base, &mut other)
+            .and_then(|()| unpack(Decompressor::with_dictionary(other.as_bytes())?, text, into));
+        self.base = other;
+        read
+    }
+
+    fn alone(&self, text: Packed<'_>, into: &mut String) -> io::Result<()> {
+        let Some(id) = text.dictionary else { return unpack(Decompressor::new()?, text, into) };
+        let known = self.dictionaries.get(&id);
+        let known = known.ok_or_else(|| io::Error::other(format!("its dictionary {id} is missing")))?;
+        unpack(Decompressor::with_prepared_dictionary(known)?, text, into)
+    }
+}
+
+fn unpack(mut with: Decompressor<'_>, text: Packed<'_>, into: &mut String) -> io::Result<()> {
     let mut plain = std::mem::take(into).into_bytes();
     plain.clear();
-    plain.reserve(most);
-    match dictionary {
-        None => zstd::bulk::Decompressor::new()?.decompress_to_buffer(packed, &mut plain)?,
-        Some(other) => zstd::bulk::Decompressor::with_dictionary(other.as_bytes())?
-            .decompress_to_buffer(packed, &mut plain)?,
-    };
-    *into = String::from_utf8(plain).map_err(std::io::Error::other)?;
+    plain.reserve(usize::try_from(text.bytes).unwrap_or(0).min(TEXT_MAX));
+    with.decompress_to_buffer(text.text, &mut plain)?;
+    *into = String::from_utf8(plain).map_err(io::Error::other)?;
     Ok(())
 }
 
@@ -311,7 +385,7 @@ mod tests {
         )
     }
 
-    fn read(column: Option<&Column>) -> std::io::Result<About> {
+    fn read(column: Option<&Column>) -> io::Result<About> {
         About::read(column.map_or(ValueRef::Null, ValueRef::from))
     }
 
@@ -332,9 +406,15 @@ mod tests {
 
         #[test]
         fn a_text_is_read_with_its_dictionary(text: String, other: Option<String>) {
-            let packed = pack(&text, other.as_deref()).unwrap();
+            let packed = match &other {
+                Some(other) => pack_with(&text, other).unwrap(),
+                None => Packer::new(None).unwrap().pack(&text).unwrap(),
+            };
+            let base = other.as_ref().map(|other| Packer::new(None).unwrap().pack(other).unwrap());
+            let as_packed = |packed, text: &str| Packed { text: packed, bytes: text.len() as i64, dictionary: None };
+            let base = base.as_deref().map(|base| as_packed(base, other.as_deref().unwrap_or_default()));
             let mut plain = "left over".to_owned();
-            unpack(&packed, text.len() as i64, other.as_deref(), &mut plain).unwrap();
+            Texts::default().read(as_packed(&packed, &text), base, &mut plain).unwrap();
             prop_assert_eq!(plain, text);
         }
 
@@ -350,10 +430,33 @@ mod tests {
                     packed[at] = byte;
                 }
                 let _ = read(Some(&Column::Blob(packed.clone())));
-                let _ = unpack(&packed, bytes % 100_000, None, &mut plain);
-                let _ = unpack(&packed, 1_000, Some("another text"), &mut plain);
+                let mut texts = Texts::default();
+                texts.know(1, &packed);
+                for dictionary in [None, Some(1), Some(2)] {
+                    let packed = Packed { text: &packed, bytes: bytes % 100_000, dictionary };
+                    let _ = texts.read(packed, None, &mut plain);
+                    let _ = texts.read(packed, Some(packed), &mut plain);
+                }
             }
         }
+    }
+
+    #[test]
+    fn what_texts_have_in_common_is_stored_once() {
+        let text = |n: u32| format!("[server]\nlisten = 10.0.0.{n}\nworkers = {n}\nlog_level = warning\n");
+        let one = |n| document(Some(text(n)), Facts::new(), Vec::new(), Withheld::default());
+        let documents: Vec<Document> = (0..300).map(one).collect();
+        assert_eq!(train(&documents[..50]), None);
+        let dictionary = train(&documents).unwrap();
+        let mut with = Packer::new(Some((1, dictionary.clone()))).unwrap();
+        let packed = with.pack(&text(1000)).unwrap();
+        assert!(packed.len() * 2 < Packer::new(None).unwrap().pack(&text(1000)).unwrap().len());
+        let (mut texts, mut plain) = (Texts::default(), String::new());
+        let packed = Packed { text: &packed, bytes: text(1000).len() as i64, dictionary: Some(1) };
+        assert!(texts.read(packed, None, &mut plain).is_err());
+        texts.know(1, &dictionary);
+        texts.read(packed, None, &mut plain).unwrap();
+        assert_eq!(plain, text(1000));
     }
 
     #[test]

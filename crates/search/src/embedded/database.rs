@@ -19,7 +19,7 @@ const CACHE_KB: i32 = 16 << 10;
 /// A reader waits so long for a writer that recovers or takes the log into the file.
 const WAIT: Duration = Duration::from_secs(10);
 /// Pages of the log after which it is taken into the file, and bytes of it that stay for the next one.
-const LOG_PAGES: i32 = 256;
+const LOG_PAGES: i32 = 128;
 const LOG_BYTES: i32 = 1 << 20;
 const TABLES: &str = include_str!("schema.sql");
 
@@ -93,7 +93,7 @@ fn try_to_write(path: &Path) -> Result<Connection, Error> {
 
 fn create(db: &Connection) -> rusqlite::Result<()> {
     // Before the first table, or it does nothing.
-    db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+    db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA page_size = 8192")?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     let tables = TABLES.replace("$TOKENCHARS", &token_characters());
     db.execute_batch(&format!(
@@ -152,7 +152,7 @@ fn escaped(path: &Path) -> String {
 pub fn each_term(dir: &Path, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
     let db = open_to_read(dir)?;
     let path = dir.join(FILE);
-    for sql in ["SELECT DISTINCT term FROM word_in", "SELECT name || '=' || value FROM fact"] {
+    for sql in ["SELECT term FROM words", "SELECT value FROM fact", "SELECT bytes FROM dictionary"] {
         let mut statement = db.prepare(sql).of(&path)?;
         let mut rows = statement.query([]).of(&path)?;
         while let Some(row) = rows.next().of(&path)? {

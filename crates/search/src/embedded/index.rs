@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
-use super::condition::{Asked, Condition};
-use super::content::{About, unpack};
+use super::condition::{Asked, Condition, know_all};
+use super::content::{About, Packed, Texts};
 use super::database::{self, Of};
 use super::values;
 use super::writer::stat;
@@ -26,6 +26,7 @@ const CHANGES_MAX: usize = 100_000;
 pub struct Index {
     path: PathBuf,
     db: Mutex<Connection>,
+    texts: Mutex<Texts>,
 }
 
 /// A state that was found, on a day.
@@ -38,9 +39,9 @@ struct Found {
 }
 
 /// The rows that a question is about.
-pub(super) struct From {
+pub(super) struct From<'a> {
     pub text: String,
-    pub condition: Condition,
+    pub condition: Condition<'a>,
     /// The expression of the day.
     pub day: &'static str,
 }
@@ -48,7 +49,8 @@ pub(super) struct From {
 impl Index {
     /// Opens an index for questions. A folder without one is an error.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        Ok(Self { path: dir.join(database::FILE), db: Mutex::new(database::open_to_read(dir)?) })
+        let db = Mutex::new(database::open_to_read(dir)?);
+        Ok(Self { path: dir.join(database::FILE), db, texts: Mutex::default() })
     }
 
     /// See [`crate::Backend::days`].
@@ -76,9 +78,9 @@ impl Index {
     /// See [`crate::Backend::hosts`].
     pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
         self.ask(|db| {
-            let mut from = from(&query.set, scope);
+            let mut from = from(db, &query.set, scope)?;
             let sql = format!("SELECT name FROM host WHERE id IN (SELECT s.host {})", from.text);
-            from.condition.install(db)?;
+            from.condition.install()?;
             let mut statement = db.prepare(&sql)?;
             statement.query_map(params_from_iter(&from.condition.values), |row| row.get(0))?.collect()
         })
@@ -87,13 +89,13 @@ impl Index {
     /// See [`crate::Backend::values`].
     pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<Held>, Error> {
         let Some(field) = values::field(field)? else { return Ok(Vec::new()) };
-        self.ask(|db| values::values(db, &field, from(&query.set, scope)))
+        self.ask(|db| values::values(db, &field, from(db, &query.set, scope)?))
     }
 
     /// See [`crate::Backend::get`].
     pub fn get(&self, host: &str, filename: &str, scope: Scope) -> Result<Option<Document>, Error> {
         let document = self.ask(|db| {
-            let mut from = from(&Set::All, scope);
+            let mut from = from(db, &Set::All, scope)?;
             let host = from.condition.value(host.to_owned());
             let file = from.condition.value(filename.to_owned());
             let sql = format!(
@@ -103,7 +105,7 @@ impl Index {
             );
             let mut statement = db.prepare(&sql)?;
             let mut rows = statement.query(params_from_iter(&from.condition.values))?;
-            rows.next()?.map(|row| row.get(0)).transpose()?.map(|state| document(db, state)).transpose()
+            rows.next()?.map(|row| row.get(0)).transpose()?.map(|state| self.read(db, state)).transpose()
         })?;
         document.transpose().map_err(|what| self.broken(what))
     }
@@ -156,7 +158,18 @@ impl Index {
     }
 
     fn document(&self, state: i64) -> Result<Document, Error> {
-        self.ask(|db| document(db, state))?.map_err(|what| self.broken(what))
+        self.ask(|db| self.read(db, state))?.map_err(|what| self.broken(what))
+    }
+
+    fn read(&self, db: &Connection, state: i64) -> rusqlite::Result<Result<Document, String>> {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = document(db, &mut texts, state)?;
+        if read.is_ok() {
+            return Ok(read);
+        }
+        // A dictionary may have been written since.
+        know_all(db, &mut texts)?;
+        document(db, &mut texts, state)
     }
 
     fn broken(&self, what: String) -> Error {
@@ -175,8 +188,8 @@ impl Index {
 }
 
 /// The states that a query and a scope have, as what follows `SELECT`.
-pub(super) fn from(set: &Set, scope: Scope) -> From {
-    let mut condition = Condition::default();
+pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite::Result<From<'a>> {
+    let mut condition = Condition::new(db);
     let (text, day) = match scope {
         Scope::Days { first, last } => {
             let (first, last) = (condition.value(first.0), condition.value(last.0));
@@ -211,8 +224,8 @@ pub(super) fn from(set: &Set, scope: Scope) -> From {
             (text, "s.first_day")
         }
     };
-    let asked = condition.set(set, Asked { state: "s", day });
-    From { text: format!("{text} AND {asked}"), condition, day }
+    let asked = condition.set(set, Asked { state: "s", day })?;
+    Ok(From { text: format!("{text} AND {asked}"), condition, day })
 }
 
 /// The first states of a host are no change: nobody knows what was before.
@@ -223,8 +236,8 @@ fn is_change() -> &'static str {
 
 /// Everything that is found, in no order.
 fn found(db: &Connection, set: &Set, scope: Scope) -> rusqlite::Result<Vec<Found>> {
-    let mut from = from(set, scope);
-    from.condition.install(db)?;
+    let mut from = from(db, set, scope)?;
+    from.condition.install()?;
     let mut statement = db.prepare(&format!("SELECT s.host, s.file, {}, s.id {}", from.day, from.text))?;
     let read = |row: &Row<'_>| {
         Ok(Found { host: row.get(0)?, file: row.get(1)?, day: row.get(2)?, state: row.get(3)? })
@@ -297,7 +310,7 @@ fn changed(
     since_ns: i64,
     until_ns: i64,
 ) -> rusqlite::Result<Vec<(Option<i64>, At)>> {
-    let mut condition = Condition::default();
+    let mut condition = Condition::new(db);
     let (since, until) = (condition.value(since_ns), condition.value(until_ns));
     let host = match host {
         Some(host) => {
@@ -305,9 +318,9 @@ fn changed(
         }
         None => "TRUE".to_owned(),
     };
-    let after = condition.set(set, Asked { state: "s", day: "s.first_day" });
-    let before = condition.set(set, Asked { state: "p", day: "s.first_day" });
-    condition.install(db)?;
+    let after = condition.set(set, Asked { state: "s", day: "s.first_day" })?;
+    let before = condition.set(set, Asked { state: "p", day: "s.first_day" })?;
+    condition.install()?;
     // What was gone was not there before.
     let sql = format!(
         "SELECT p.id, s.id, s.known_before_ns FROM state s LEFT JOIN state p ON p.id = \
@@ -326,8 +339,9 @@ fn changed(
 }
 
 /// A state of a document, whole, with the flag `gone` where it is gone; or what of it is damaged.
-fn document(db: &Connection, state: i64) -> rusqlite::Result<Result<Document, String>> {
-    const DOCUMENT: &str = "SELECT h.name, f.name, s.since_ns, s.gone, c.kind, c.about, c.bytes, c.text, b.bytes, b.text, \
+fn document(db: &Connection, texts: &mut Texts, state: i64) -> rusqlite::Result<Result<Document, String>> {
+    const DOCUMENT: &str = "SELECT h.name, f.name, s.since_ns, s.gone, c.kind, c.about, \
+         c.text, c.bytes, c.dictionary, b.text, b.bytes, b.dictionary, \
          s.size, s.mode, s.uid, s.gid, s.user, s.\"group\", s.inode, s.mtime_ns, s.ctime_ns \
          FROM state s JOIN host h ON h.id = s.host JOIN file f ON f.id = s.file JOIN content c ON c.id = s.content \
          LEFT JOIN content b ON b.id = c.base WHERE s.id = ?";
@@ -340,7 +354,7 @@ fn document(db: &Connection, state: i64) -> rusqlite::Result<Result<Document, St
             Ok(about) => about,
             Err(e) => return Ok(Err(damaged(&e.to_string()))),
         };
-        let content = match text(row) {
+        let content = match text(row, texts) {
             Ok(text) => text,
             Err(e) => return Ok(Err(damaged(&e.to_string()))),
         };
@@ -349,7 +363,7 @@ fn document(db: &Connection, state: i64) -> rusqlite::Result<Result<Document, St
             filename,
             kind,
             content,
-            stat: stat(row, 10)?,
+            stat: stat(row, 12)?,
             facts: Facts::new(),
             flags: Vec::new(),
             link: None,
@@ -365,19 +379,16 @@ fn document(db: &Connection, state: i64) -> rusqlite::Result<Result<Document, St
 }
 
 /// The text of a row of [`document`].
-fn text(row: &Row<'_>) -> std::io::Result<Option<String>> {
-    let column = |at| row.get_ref(at).map_err(std::io::Error::other);
-    let bytes = |at| row.get(at).map_err(std::io::Error::other);
-    let ValueRef::Blob(packed) = column(7)? else { return Ok(None) };
-    let mut base = String::new();
-    let dictionary = match column(9)? {
-        ValueRef::Blob(packed) => {
-            unpack(packed, bytes(8)?, None, &mut base)?;
-            Some(base.as_str())
-        }
-        _ => None,
-    };
+fn text(row: &Row<'_>, texts: &mut Texts) -> std::io::Result<Option<String>> {
+    let Some(packed) = packed(row, 6).map_err(std::io::Error::other)? else { return Ok(None) };
+    let base = self::packed(row, 9).map_err(std::io::Error::other)?;
     let mut text = String::new();
-    unpack(packed, bytes(6)?, dictionary, &mut text)?;
+    texts.read(packed, base, &mut text)?;
     Ok(Some(text))
+}
+
+/// A text, its bytes and its dictionary, from a column on.
+fn packed<'r>(row: &'r Row<'_>, first: usize) -> rusqlite::Result<Option<Packed<'r>>> {
+    let ValueRef::Blob(text) = row.get_ref(first)? else { return Ok(None) };
+    Ok(Some(Packed { text, bytes: row.get(first + 1)?, dictionary: row.get(first + 2)? }))
 }

@@ -119,7 +119,9 @@ fn forget(db: &Connection, mut contents: Vec<i64>) -> rusqlite::Result<()> {
 
 fn forget_fact(db: &Connection, fact: &super::content::Fact<'_>, content: i64) -> rusqlite::Result<()> {
     let id: Option<i64> = db
-        .prepare_cached("SELECT id FROM fact WHERE name = ? AND value = ?")?
+        .prepare_cached(
+            "SELECT id FROM fact WHERE field = (SELECT id FROM field WHERE name = ?) AND value = ?",
+        )?
         .query_row(params![fact.name, fact.value], |row| row.get(0))
         .optional()?;
     let Some(id) = id else { return Ok(()) };

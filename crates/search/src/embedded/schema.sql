@@ -30,21 +30,34 @@ CREATE TABLE content (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     key BLOB NOT NULL UNIQUE,       -- the first 16 bytes of SHA-256 over kind, hash and about
     kind TEXT NOT NULL,
-    hash TEXT,                      -- SHA-256 of the text, in hexadecimal
+    hash BLOB,                      -- SHA-256 of the text
     bytes INTEGER,                  -- of the text, uncompressed; NULL where there is none
-    base INTEGER,                   -- the content whose text is the dictionary of this one's text
+    base INTEGER,                   -- the content whose text this one was compressed with,
+    dictionary INTEGER,             -- or the dictionary; NULL where it stands for itself
     text BLOB,                      -- Zstandard
     about                           -- flags, link, facts, what was withheld: JSON, as a BLOB compressed by Zstandard
 );
 CREATE INDEX content_of_hash ON content (hash) WHERE hash IS NOT NULL;
 CREATE INDEX content_of_base ON content (base) WHERE base IS NOT NULL;
 
--- The values of fields, each once. A word is TEXT, a number REAL, a moment INTEGER.
+-- What the texts of a machine have in common: trained on its first texts, so that short ones become shorter.
+CREATE TABLE dictionary (
+    id INTEGER PRIMARY KEY,
+    bytes BLOB NOT NULL
+);
+
+-- The names of fields, as in docs/fields.md.
+CREATE TABLE field (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+);
+
+-- Their values, each once. A word is TEXT, a number REAL, a moment INTEGER.
 CREATE TABLE fact (
     id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL,
+    field INTEGER NOT NULL,
     value NOT NULL,
-    UNIQUE (name, value)
+    UNIQUE (field, value)
 );
 
 -- Which contents have which values.
@@ -80,7 +93,9 @@ CREATE VIRTUAL TABLE word USING fts5(
     text, content = '', contentless_delete = 1, detail = none,
     tokenize = "ascii tokenchars '$TOKENCHARS'"
 );
--- `term`, and `doc`: the content that has it.
+-- Every word (`term`), and in how many contents it is (`doc`).
+CREATE VIRTUAL TABLE words USING fts5vocab(word, row);
+-- Every word with each content that has it (`doc`).
 CREATE VIRTUAL TABLE word_in USING fts5vocab(word, instance);
 
 -- For people.
@@ -88,14 +103,14 @@ CREATE VIEW history AS
 SELECT host.name AS host, file.name AS file,
        strftime('%Y-%m-%dT%H:%M:%SZ', state.since_ns / 1000000000, 'unixepoch') AS since,
        strftime('%Y-%m-%dT%H:%M:%SZ', state.until_ns / 1000000000, 'unixepoch') AS until,
-       content.kind, state.gone, state.size, printf('%04o', state.mode) AS mode, state.user, state."group", content.hash
+       content.kind, state.gone, state.size, printf('%04o', state.mode) AS mode, state.user, state."group", lower(hex(content.hash)) AS hash
 FROM state JOIN host ON host.id = state.host JOIN file ON file.id = state.file JOIN content ON content.id = state.content
 ORDER BY host.name, file.name, state.since_ns;
 
 CREATE VIEW setting AS
-SELECT fact.name, fact.value, host.name AS host, file.name AS file,
+SELECT field.name, fact.value, host.name AS host, file.name AS file,
        strftime('%Y-%m-%dT%H:%M:%SZ', state.since_ns / 1000000000, 'unixepoch') AS since,
        strftime('%Y-%m-%dT%H:%M:%SZ', state.until_ns / 1000000000, 'unixepoch') AS until
-FROM fact JOIN has ON has.fact = fact.id JOIN state ON state.content = has.content AND NOT state.gone
+FROM field JOIN fact ON fact.field = field.id JOIN has ON has.fact = fact.id JOIN state ON state.content = has.content AND NOT state.gone
      JOIN host ON host.id = state.host JOIN file ON file.id = state.file
-ORDER BY fact.name, host.name, state.since_ns;
+ORDER BY field.name, host.name, state.since_ns;

@@ -25,16 +25,20 @@ pub(super) fn field(name: &str) -> Result<Option<String>, Error> {
 }
 
 /// The values of a field in the documents that match, ordered by value, each with its hosts in order.
-pub(super) fn values(db: &Connection, field: &str, mut from: From) -> rusqlite::Result<Vec<Held>> {
+pub(super) fn values(db: &Connection, field: &str, mut from: From<'_>) -> rusqlite::Result<Vec<Held>> {
     let value = match column(field, Asked { state: "s", day: from.day }) {
         Some(column) => format!("SELECT DISTINCT s.host, {column} AS value {}", from.text),
         None if field == "kind" || field == "hash" => {
-            of_contents(&from.text, &format!("SELECT id AS content, {field} AS value FROM content"))
+            let value = if field == "hash" { "lower(hex(hash))" } else { "kind" };
+            of_contents(
+                &from.text,
+                &format!("SELECT id AS content, {value} AS value FROM content WHERE {field} IS NOT NULL"),
+            )
         }
         None if of_content(field) => {
             let name = from.condition.value(field.to_owned());
             let facts = format!(
-                "SELECT has.content, fact.value FROM fact JOIN has ON has.fact = fact.id WHERE fact.name = {name}"
+                "SELECT has.content, fact.value FROM field JOIN fact ON fact.field = field.id JOIN has ON has.fact = fact.id WHERE field.name = {name}"
             );
             let mut sql = of_contents(&from.text, &facts);
             if field == "flags" {
@@ -44,7 +48,7 @@ pub(super) fn values(db: &Connection, field: &str, mut from: From) -> rusqlite::
         }
         None => return Ok(Vec::new()),
     };
-    from.condition.install(db)?;
+    from.condition.install()?;
     let sql = format!(
         "SELECT v.value, h.name FROM ({value}) v JOIN host h ON h.id = v.host WHERE v.value IS NOT NULL ORDER BY v.value, h.name"
     );

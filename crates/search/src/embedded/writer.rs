@@ -3,11 +3,12 @@
 //! A document is compared with its last state; what says the same costs nothing. A batch that the disk refused has not happened.
 
 use std::collections::{BTreeSet, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
-use super::content::{self, Content, Key};
+use super::content::{Content, Fact, Key, Packed, Packer, SAMPLES_MIN, Texts, pack_with, train};
 use super::database::{self, Of};
 use super::lock::Lock;
 use super::retention;
@@ -33,9 +34,18 @@ pub struct Writer {
     damaged: bool,
     day: Day,
     notes: Vec<String>,
+    texts: Writing,
+    _lock: Lock,
+}
+
+/// What texts are written with.
+#[derive(Default)]
+struct Writing {
+    /// Made when it is first needed, and again after an error: what it was made with may not have been written.
+    packer: Option<Packer>,
+    texts: Texts,
     /// Words of a text, with blanks between them.
     words: String,
-    _lock: Lock,
 }
 
 /// The last state of a document.
@@ -76,8 +86,8 @@ impl Writer {
         let day =
             db.query_row("SELECT max(day) FROM day", [], |row| row.get::<_, Option<i32>>(0)).of(&path)?;
         let day = day.map_or(FIRST, Day);
-        let words = String::new();
-        Ok(Self { dir: dir.to_owned(), path, db, damaged: false, day, notes, words, _lock: lock })
+        let texts = Writing::default();
+        Ok(Self { dir: dir.to_owned(), path, db, damaged: false, day, notes, texts, _lock: lock })
     }
 
     /// Makes the file dense. It happens by itself on a new day.
@@ -95,29 +105,32 @@ impl Writer {
     /// Does something in one transaction.
     fn write<T>(
         &mut self,
-        task: impl FnOnce(&Transaction<'_>, &mut String) -> rusqlite::Result<T>,
+        task: impl FnOnce(&Transaction<'_>, &mut Writing) -> rusqlite::Result<T>,
     ) -> Result<T, Error> {
         if self.damaged {
             self.db = database::open_to_write(&self.dir, &mut self.notes)?;
             self.db.set_prepared_statement_cache_capacity(STATEMENTS);
             self.damaged = false;
         }
-        let words = &mut self.words;
+        let texts = &mut self.texts;
         let done = (|| {
             let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = task(&transaction, words)?;
+            let done = task(&transaction, texts)?;
             transaction.commit()?;
             Ok(done)
         })();
         let done = done.of(&self.path);
         self.damaged = matches!(done, Err(Error::Broken { .. }));
+        if done.is_err() {
+            self.texts = Writing::default();
+        }
         done
     }
 }
 
 impl Sink for Writer {
     fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
-        self.write(|db, words| put(db, words, batch))?;
+        self.write(|db, texts| put(db, texts, batch))?;
         let day = Day::of(batch.at_ns);
         let before = self.day;
         self.day = before.max(day);
@@ -156,8 +169,9 @@ impl Sink for Writer {
     }
 }
 
-fn put(db: &Transaction<'_>, words: &mut String, batch: &Batch<'_>) -> rusqlite::Result<()> {
+fn put(db: &Transaction<'_>, texts: &mut Writing, batch: &Batch<'_>) -> rusqlite::Result<()> {
     let look = look(db, batch)?;
+    texts.ready(db, batch)?;
     let mut seen = HashSet::new();
     // Of two that say they are the same file, the later one is right.
     for document in batch.documents.iter().rev() {
@@ -174,7 +188,7 @@ fn put(db: &Transaction<'_>, words: &mut String, batch: &Batch<'_>) -> rusqlite:
         }
         let content = match known {
             Some(known) => known,
-            None => add_content(db, words, &content, last.as_ref().map(|last| last.content))?,
+            None => texts.add(db, &content, last.as_ref().map(|last| last.content))?,
         };
         let volatile = document.is(Flag::Volatile);
         let event = document.kind == Kind::Incident;
@@ -229,15 +243,14 @@ fn look(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<Look> {
     Ok(Look { host, at_ns, known_before_ns })
 }
 
+const KNOWN_FILE: &str = "SELECT id FROM file WHERE name = ?";
+
 fn known_file(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
-    db.prepare_cached("SELECT id FROM file WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()
+    db.prepare_cached(KNOWN_FILE)?.query_row([name], |row| row.get(0)).optional()
 }
 
 fn file(db: &Connection, name: &str) -> rusqlite::Result<i64> {
-    match known_file(db, name)? {
-        Some(id) => Ok(id),
-        None => db.prepare_cached("INSERT INTO file (name) VALUES (?)")?.insert([name]),
-    }
+    named(db, KNOWN_FILE, "INSERT INTO file (name) VALUES (?)", name)
 }
 
 fn last(db: &Connection, host: i64, file: i64) -> rusqlite::Result<Option<Last>> {
@@ -278,59 +291,87 @@ fn content_of_key(db: &Connection, key: &Key) -> rusqlite::Result<Option<i64>> {
     db.prepare_cached("SELECT id FROM content WHERE key = ?")?.query_row([key], |row| row.get(0)).optional()
 }
 
-/// Stores a content, compressed with that of the state before where this is worth it.
-fn add_content(
-    db: &Connection,
-    words: &mut String,
-    content: &Content<'_>,
-    before: Option<i64>,
-) -> rusqlite::Result<i64> {
-    let failed = |e: std::io::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(e));
-    let mut base = None;
-    let mut packed = None;
-    if let Some(text) = content.text {
-        if let Some(root) = before.map(|before| root(db, before)).transpose()?.flatten() {
-            let with = content::pack(text, Some(&root.text)).map_err(failed)?;
-            // More than half of what the other text takes: the two have little in common, and the next may be based on this one.
-            if with.len() * 2 < root.packed {
-                (base, packed) = (Some(root.id), Some(with));
+fn failed(e: io::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(Box::new(e))
+}
+
+impl Writing {
+    /// Makes a dictionary of the first texts that are enough for one.
+    fn ready(&mut self, db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
+        let is_without =
+            |packer: &Packer| packer.dictionary.is_none() && batch.documents.len() >= SAMPLES_MIN;
+        if self.packer.as_ref().is_some_and(|packer| !is_without(packer)) {
+            return Ok(());
+        }
+        let known: Option<(i64, Vec<u8>)> = db
+            .query_row("SELECT id, bytes FROM dictionary ORDER BY id DESC LIMIT 1", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .optional()?;
+        let dictionary = match known {
+            None => train(batch.documents)
+                .map(|bytes| -> rusqlite::Result<_> {
+                    let id = db.prepare("INSERT INTO dictionary (bytes) VALUES (?)")?.insert([&bytes])?;
+                    Ok((id, bytes))
+                })
+                .transpose()?,
+            known => known,
+        };
+        if let Some((id, bytes)) = &dictionary {
+            self.texts.know(*id, bytes);
+        }
+        self.packer = Some(Packer::new(dictionary).map_err(failed)?);
+        Ok(())
+    }
+
+    /// Stores a content, compressed with that of the state before where this is worth it.
+    fn add(&mut self, db: &Connection, content: &Content<'_>, before: Option<i64>) -> rusqlite::Result<i64> {
+        let (mut base, mut dictionary, mut packed) = (None, None, None);
+        if let Some(text) = content.text {
+            if let Some(root) = before.map(|before| self.root(db, before)).transpose()?.flatten() {
+                let with = pack_with(text, &root.text).map_err(failed)?;
+                // More than half of what the other text takes: they have little in common, and the next may be based on this one.
+                if with.len() * 2 < root.packed {
+                    (base, packed) = (Some(root.id), Some(with));
+                }
+            }
+            if let (None, Some(packer)) = (&packed, &mut self.packer) {
+                (dictionary, packed) = (packer.dictionary, Some(packer.pack(text).map_err(failed)?));
             }
         }
-        if packed.is_none() {
-            packed = Some(content::pack(text, None).map_err(failed)?);
+        let about = content.about_column().map_err(failed)?;
+        let bytes = content.text.map(|text| text.len() as i64);
+        let id = db
+            .prepare_cached(
+                "INSERT INTO content (key, kind, hash, bytes, base, dictionary, text, about) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .insert(params![content.key, content.kind, content.hash, bytes, base, dictionary, packed, about])?;
+        if let Some(text) = content.text {
+            let words = &mut self.words;
+            words.clear();
+            analysis::words(text, |_, word| {
+                words.push_str(word);
+                words.push(' ');
+            });
+            db.prepare_cached("INSERT INTO word (rowid, text) VALUES (?, ?)")?
+                .execute(params![id, &*words])?;
         }
+        content.about.each_fact(|fact| add_fact(db, &fact, id))?;
+        Ok(id)
     }
-    let about = content.about_column().map_err(failed)?;
-    let bytes = content.text.map(|text| text.len() as i64);
-    let id = db
-        .prepare_cached(
-            "INSERT INTO content (key, kind, hash, bytes, base, text, about) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        )?
-        .insert(params![content.key, content.kind, content.hash, bytes, base, packed, about])?;
-    if let Some(text) = content.text {
-        words.clear();
-        analysis::words(text, |_, word| {
-            words.push_str(word);
-            words.push(' ');
-        });
-        db.prepare_cached("INSERT INTO word (rowid, text) VALUES (?, ?)")?.execute(params![id, &*words])?;
+
+    /// The text that a content is based on, or its own where it has none. One that cannot be read is nothing to build on.
+    fn root(&mut self, db: &Connection, content: i64) -> rusqlite::Result<Option<Root>> {
+        const ROOT: &str = "SELECT r.id, r.bytes, r.dictionary, r.text FROM content c \
+             JOIN content r ON r.id = coalesce(c.base, c.id) WHERE c.id = ? AND r.text IS NOT NULL";
+        let mut statement = db.prepare_cached(ROOT)?;
+        let mut rows = statement.query([content])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let packed = Packed { text: row.get_ref(3)?.as_blob()?, bytes: row.get(1)?, dictionary: row.get(2)? };
+        let mut text = String::new();
+        let read = self.texts.read(packed, None, &mut text);
+        Ok(read.is_ok().then_some(Root { id: row.get(0)?, packed: packed.text.len(), text }))
     }
-    content.about.each_fact(|fact| {
-        let known: Option<i64> = db
-            .prepare_cached("SELECT id FROM fact WHERE name = ? AND value = ?")?
-            .query_row(params![fact.name, fact.value], |row| row.get(0))
-            .optional()?;
-        let fact = match known {
-            Some(known) => known,
-            None => db
-                .prepare_cached("INSERT INTO fact (name, value) VALUES (?, ?)")?
-                .insert(params![fact.name, fact.value])?,
-        };
-        db.prepare_cached("INSERT OR IGNORE INTO has (fact, content) VALUES (?, ?)")?
-            .execute(params![fact, id])
-            .map(|_| ())
-    })?;
-    Ok(id)
 }
 
 /// A text that others may be based on.
@@ -340,17 +381,30 @@ struct Root {
     text: String,
 }
 
-/// The text that a content is based on, or its own where it has none. One that cannot be read is nothing to build on.
-fn root(db: &Connection, content: i64) -> rusqlite::Result<Option<Root>> {
-    const ROOT: &str = "SELECT r.id, r.bytes, r.text FROM content c JOIN content r ON r.id = coalesce(c.base, c.id) \
-         WHERE c.id = ? AND r.text IS NOT NULL";
-    let mut statement = db.prepare_cached(ROOT)?;
-    let mut rows = statement.query([content])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let packed = row.get_ref(2)?.as_blob()?;
-    let mut text = String::new();
-    let read = content::unpack(packed, row.get(1)?, None, &mut text);
-    Ok(read.is_ok().then_some(Root { id: row.get(0)?, packed: packed.len(), text }))
+fn add_fact(db: &Connection, fact: &Fact<'_>, content: i64) -> rusqlite::Result<()> {
+    let field =
+        named(db, "SELECT id FROM field WHERE name = ?", "INSERT INTO field (name) VALUES (?)", fact.name)?;
+    let known: Option<i64> = db
+        .prepare_cached("SELECT id FROM fact WHERE field = ? AND value = ?")?
+        .query_row(params![field, fact.value], |row| row.get(0))
+        .optional()?;
+    let fact = match known {
+        Some(known) => known,
+        None => db
+            .prepare_cached("INSERT INTO fact (field, value) VALUES (?, ?)")?
+            .insert(params![field, fact.value])?,
+    };
+    db.prepare_cached("INSERT OR IGNORE INTO has (fact, content) VALUES (?, ?)")?
+        .execute([fact, content])
+        .map(|_| ())
+}
+
+/// The id of a name, a new one where it is not known.
+fn named(db: &Connection, find: &str, add: &str, name: &str) -> rusqlite::Result<i64> {
+    match db.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()? {
+        Some(id) => Ok(id),
+        None => db.prepare_cached(add)?.insert([name]),
+    }
 }
 
 /// Adds a state; the one before ends with it.

@@ -87,6 +87,12 @@ impl Matcher {
         }
     }
 
+    /// The beginning, where that is all that is asked.
+    #[must_use]
+    pub fn prefix_only(&self) -> Option<&str> {
+        matches!(*self.how, How::Prefix).then_some(&self.literal)
+    }
+
     /// What every term that it takes begins with, so that only a range of a dictionary has to be walked.
     #[must_use]
     pub fn literal(&self) -> &str {
