@@ -9,8 +9,9 @@ use std::io::{self, Read};
 use ring::digest;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
-use zstd::bulk::{Compressor, Decompressor};
+use zstd::bulk::Compressor;
 use zstd::dict::DecoderDictionary;
+use zstd::zstd_safe::{self, DCtx, SafeResult};
 
 use crate::document::{Document, Facts, Flag, Value, Withheld};
 use crate::fields::KEYWORD_MAX;
@@ -248,14 +249,14 @@ fn indexed(word: &str) -> bool {
 const DICTIONARY_BYTES: usize = 64 << 10;
 /// Texts that it takes, and as many of a batch as are looked at.
 pub(super) const SAMPLES_MIN: usize = 100;
-const SAMPLES_MAX: usize = 2_000;
+pub(super) const SAMPLES_MAX: usize = 2_000;
 /// Longer texts have enough in common with themselves.
-const SAMPLE_BYTES_MAX: usize = 16 << 10;
+pub(super) const SAMPLE_BYTES_MAX: usize = 16 << 10;
 
 /// What some texts have in common; nothing where they are too few or share nothing.
-pub(super) fn train(documents: &[Document]) -> Option<Vec<u8>> {
-    let texts = documents.iter().filter_map(|document| document.content.as_deref());
-    let samples: Vec<&str> = texts.filter(|text| text.len() <= SAMPLE_BYTES_MAX).take(SAMPLES_MAX).collect();
+pub(super) fn train(texts: &[String]) -> Option<Vec<u8>> {
+    let samples: Vec<&String> =
+        texts.iter().filter(|text| text.len() <= SAMPLE_BYTES_MAX).take(SAMPLES_MAX).collect();
     (samples.len() >= SAMPLES_MIN)
         .then(|| zstd::dict::from_samples(&samples, DICTIONARY_BYTES).ok())
         .flatten()
@@ -294,11 +295,12 @@ pub(super) struct Packed<'a> {
     pub dictionary: Option<i64>,
 }
 
-/// Reads texts.
+/// Reads texts, with memory that is used again.
 #[derive(Default)]
 pub(super) struct Texts {
     dictionaries: HashMap<i64, DecoderDictionary<'static>>,
-    /// A text that another one is based on: memory that is used again.
+    reader: Option<DCtx<'static>>,
+    /// A text that another one is based on.
     base: String,
 }
 
@@ -317,28 +319,46 @@ impl Texts {
     ) -> io::Result<()> {
         let Some(base) = base else { return self.alone(text, into) };
         let mut other = std::mem::take(&mut self.base);
-        let read = self
-            .alone(base, &mut other)
-            .and_then(|()| unpack(Decompressor::with_dictionary(other.as_bytes())?, text, into));
+        let read = self.alone(base, &mut other).and_then(|()| {
+            self.unpack(text, into, |reader, plain| {
+                reader.decompress_using_dict(plain, text.text, other.as_bytes())
+            })
+        });
         self.base = other;
         read
     }
 
-    fn alone(&self, text: Packed<'_>, into: &mut String) -> io::Result<()> {
-        let Some(id) = text.dictionary else { return unpack(Decompressor::new()?, text, into) };
-        let known = self.dictionaries.get(&id);
-        let known = known.ok_or_else(|| io::Error::other(format!("its dictionary {id} is missing")))?;
-        unpack(Decompressor::with_prepared_dictionary(known)?, text, into)
+    fn alone(&mut self, text: Packed<'_>, into: &mut String) -> io::Result<()> {
+        let Some(id) = text.dictionary else {
+            return self.unpack(text, into, |reader, plain| reader.decompress(plain, text.text));
+        };
+        let Some((id, known)) = self.dictionaries.remove_entry(&id) else {
+            return Err(io::Error::other(format!("its dictionary {id} is missing")));
+        };
+        let read = self.unpack(text, into, |reader, plain| {
+            reader.decompress_using_ddict(plain, text.text, known.as_ddict())
+        });
+        self.dictionaries.insert(id, known);
+        read
     }
-}
 
-fn unpack(mut with: Decompressor<'_>, text: Packed<'_>, into: &mut String) -> io::Result<()> {
-    let mut plain = std::mem::take(into).into_bytes();
-    plain.clear();
-    plain.reserve(usize::try_from(text.bytes).unwrap_or(0).min(TEXT_MAX));
-    with.decompress_to_buffer(text.text, &mut plain)?;
-    *into = String::from_utf8(plain).map_err(io::Error::other)?;
-    Ok(())
+    fn unpack(
+        &mut self,
+        text: Packed<'_>,
+        into: &mut String,
+        unpack: impl FnOnce(&mut DCtx<'static>, &mut Vec<u8>) -> SafeResult,
+    ) -> io::Result<()> {
+        let mut plain = std::mem::take(into).into_bytes();
+        plain.clear();
+        plain.reserve(usize::try_from(text.bytes).unwrap_or(0).min(TEXT_MAX));
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => none.insert(DCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?),
+        };
+        unpack(reader, &mut plain).map_err(|code| io::Error::other(zstd_safe::get_error_name(code)))?;
+        *into = String::from_utf8(plain).map_err(io::Error::other)?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -444,10 +464,9 @@ mod tests {
     #[test]
     fn what_texts_have_in_common_is_stored_once() {
         let text = |n: u32| format!("[server]\nlisten = 10.0.0.{n}\nworkers = {n}\nlog_level = warning\n");
-        let one = |n| document(Some(text(n)), Facts::new(), Vec::new(), Withheld::default());
-        let documents: Vec<Document> = (0..300).map(one).collect();
-        assert_eq!(train(&documents[..50]), None);
-        let dictionary = train(&documents).unwrap();
+        let texts: Vec<String> = (0..300).map(text).collect();
+        assert_eq!(train(&texts[..50]), None);
+        let dictionary = train(&texts).unwrap();
         let mut with = Packer::new(Some((1, dictionary.clone()))).unwrap();
         let packed = with.pack(&text(1000)).unwrap();
         assert!(packed.len() * 2 < Packer::new(None).unwrap().pack(&text(1000)).unwrap().len());

@@ -93,7 +93,7 @@ fn try_to_write(path: &Path) -> Result<Connection, Error> {
 
 fn create(db: &Connection) -> rusqlite::Result<()> {
     // Before the first table, or it does nothing.
-    db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA page_size = 8192")?;
+    db.execute_batch("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL")?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     let tables = TABLES.replace("$TOKENCHARS", &token_characters());
     db.execute_batch(&format!(

@@ -85,7 +85,8 @@ CREATE TABLE state (
     inode INTEGER, mtime_ns INTEGER, ctime_ns INTEGER
 );
 CREATE UNIQUE INDEX state_of_document ON state (host, file, since_ns);
-CREATE INDEX state_of_content ON state (content);
+-- With all that a question about days wants of a state.
+CREATE INDEX state_of_content ON state (content, host, file, first_day, last_day);
 
 -- The words of each text (rowid = content.id). The analysis of words is Mitra's: what is stored here are its words, with
 -- blanks between them, so every character but the blank belongs to a word.

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
-use super::content::{Content, Fact, Key, Packed, Packer, SAMPLES_MIN, Texts, pack_with, train};
+use super::content::{
+    Content, Fact, Key, Packed, Packer, SAMPLE_BYTES_MAX, SAMPLES_MAX, SAMPLES_MIN, Texts, pack_with, train,
+};
 use super::database::{self, Of};
 use super::lock::Lock;
 use super::retention;
@@ -43,6 +45,8 @@ pub struct Writer {
 struct Writing {
     /// Made when it is first needed, and again after an error: what it was made with may not have been written.
     packer: Option<Packer>,
+    /// So many texts were too few for a dictionary, or had nothing in common.
+    tried: usize,
     texts: Texts,
     /// Words of a text, with blanks between them.
     words: String,
@@ -296,32 +300,65 @@ fn failed(e: io::Error) -> rusqlite::Error {
 }
 
 impl Writing {
-    /// Makes a dictionary of the first texts that are enough for one.
+    /// Makes a dictionary as soon as there are texts enough for one.
     fn ready(&mut self, db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
-        let is_without =
-            |packer: &Packer| packer.dictionary.is_none() && batch.documents.len() >= SAMPLES_MIN;
-        if self.packer.as_ref().is_some_and(|packer| !is_without(packer)) {
+        if self.packer.as_ref().is_some_and(|packer| packer.dictionary.is_some()) {
             return Ok(());
         }
-        let known: Option<(i64, Vec<u8>)> = db
-            .query_row("SELECT id, bytes FROM dictionary ORDER BY id DESC LIMIT 1", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .optional()?;
-        let dictionary = match known {
-            None => train(batch.documents)
-                .map(|bytes| -> rusqlite::Result<_> {
-                    let id = db.prepare("INSERT INTO dictionary (bytes) VALUES (?)")?.insert([&bytes])?;
-                    Ok((id, bytes))
+        if self.packer.is_none() {
+            self.texts = Texts::default();
+            let known: Option<(i64, Vec<u8>)> = db
+                .query_row("SELECT id, bytes FROM dictionary ORDER BY id DESC LIMIT 1", [], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
                 })
-                .transpose()?,
-            known => known,
-        };
+                .optional()?;
+            let is_known = known.is_some();
+            self.with(known)?;
+            if is_known {
+                return Ok(());
+            }
+        }
+        const STORED: &str =
+            "SELECT count(*) FROM (SELECT 1 FROM content WHERE base IS NULL AND text IS NOT NULL LIMIT ?)";
+        let stored: u32 = db.prepare_cached(STORED)?.query_row([SAMPLES_MAX as u32], |row| row.get(0))?;
+        let stored = stored as usize;
+        // Where they have nothing in common, it is tried again when there are twice as many.
+        if stored + batch.documents.len() < 2 * self.tried.max(SAMPLES_MIN / 2) {
+            return Ok(());
+        }
+        self.tried = stored + batch.documents.len();
+        let mut samples = self.stored(db)?;
+        samples.extend(batch.documents.iter().filter_map(|document| document.content.clone()));
+        if let Some(bytes) = train(&samples) {
+            let id = db.prepare("INSERT INTO dictionary (bytes) VALUES (?)")?.insert([&bytes])?;
+            self.with(Some((id, bytes)))?;
+        }
+        Ok(())
+    }
+
+    fn with(&mut self, dictionary: Option<(i64, Vec<u8>)>) -> rusqlite::Result<()> {
         if let Some((id, bytes)) = &dictionary {
             self.texts.know(*id, bytes);
         }
         self.packer = Some(Packer::new(dictionary).map_err(failed)?);
         Ok(())
+    }
+
+    /// Texts that are stored, as samples.
+    fn stored(&mut self, db: &Connection) -> rusqlite::Result<Vec<String>> {
+        const TEXTS: &str = "SELECT text, bytes FROM content \
+             WHERE base IS NULL AND dictionary IS NULL AND text IS NOT NULL AND bytes <= ? ORDER BY id DESC LIMIT ?";
+        let mut statement = db.prepare(TEXTS)?;
+        let mut rows = statement.query([SAMPLE_BYTES_MAX as u32, SAMPLES_MAX as u32])?;
+        let mut samples = Vec::new();
+        while let Some(row) = rows.next()? {
+            let packed = Packed { text: row.get_ref(0)?.as_blob()?, bytes: row.get(1)?, dictionary: None };
+            let mut text = String::new();
+            if self.texts.read(packed, None, &mut text).is_ok() {
+                samples.push(text);
+            }
+        }
+        Ok(samples)
     }
 
     /// Stores a content, compressed with that of the state before where this is worth it.
