@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use mitra_model::{Axis, Era, Place, Series, SeriesSet, lookup};
 
+use super::number::known;
+
 /// What a number of the machine is of those of its tasks.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
@@ -56,7 +58,7 @@ fn whole_cpu_time(set: &mut SeriesSet) {
         };
         // Both stand in the same rows of the same file, or they are not added.
         if user.axis.t == system.axis.t && user.start == system.start {
-            let values = user.values.iter().zip(&system.values).map(|(a, b)| a + b).collect();
+            let values = user.values.iter().zip(&system.values).map(|(a, b)| known(a + b)).collect();
             let series = Series { axis: user.axis.clone(), start: user.start, values };
             set.insert(metric, row, series);
         }
@@ -91,7 +93,7 @@ fn combined<'a>(parts: impl Iterator<Item = &'a Series>, of: Of) -> Option<Serie
         // A sum stands on no line.
         places: if of == Of::Sum { Vec::new() } else { at.values().map(|v| v.1).collect() },
     };
-    Some(Series { axis: Arc::new(axis), start: 0, values: at.values().map(|v| v.2).collect() })
+    Some(Series { axis: Arc::new(axis), start: 0, values: at.values().map(|v| known(v.2)).collect() })
 }
 
 #[cfg(test)]

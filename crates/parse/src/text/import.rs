@@ -121,6 +121,8 @@ pub struct Import {
     pub(super) texts: BTreeMap<(&'static str, String), Vec<TextAt>>,
     pub(super) events: Vec<Event>,
     files: Vec<FileRead>,
+    /// How many files there were, and the line, when a line was last unread.
+    last_unread: (usize, u32),
     index: HashMap<(usize, Box<[u8]>), usize>,
     /// The tracks of the rows of a group come in the same order again and again: the one that follows each.
     next: Vec<usize>,
@@ -151,6 +153,7 @@ impl Import {
             events: Vec::new(),
             files: Vec::new(),
             index: HashMap::new(),
+            last_unread: (0, 0),
             next: Vec::new(),
             last_track: 0,
             spare: Vec::new(),
@@ -189,9 +192,13 @@ impl Import {
         }
     }
 
-    /// Counts a line that made no sense. The first of a file is kept.
+    /// Counts a line that made no sense, once. The first of a file is kept.
     pub fn unread(&mut self, line: u32, text: &[u8]) {
         const SHOWN_MAX: usize = 200;
+        self.current();
+        if std::mem::replace(&mut self.last_unread, (self.files.len(), line)) == (self.files.len(), line) {
+            return;
+        }
         let file = self.current();
         file.unread += 1;
         if file.first_unread.is_none() {
@@ -473,6 +480,23 @@ pub fn is_named(entity: Entity) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_unread_once_and_no_number_is_beyond_all() {
+        let mut import = Import::default();
+        import.begin_file("a");
+        [1, 1, 2].into_iter().for_each(|line| import.unread(line, b"x"));
+        import.begin_file("b");
+        import.unread(2, b"x");
+        let unread: Vec<u64> = import.take_files().iter().map(|file| file.unread).collect();
+        assert_eq!(unread, [2, 1]);
+        let mut file: &[u8] = b"MemTotal:  1e308 kB\nMemFree:  1e308 kB\nCached:  1e308 kB\n";
+        let mut import = Import::default();
+        crate::text::read_as(&[crate::text::snapshots::FORMATS], &mut file, "meminfo", &mut import).unwrap();
+        let imported = import.finish();
+        let all = imported.set.metrics().flat_map(|(_, rows)| rows.values());
+        assert!(all.flat_map(|series| &series.values).all(|value| !value.is_infinite()));
+    }
 
     #[test]
     fn names_of_any_length_have_a_bound_together() {

@@ -9,6 +9,13 @@ pub fn number(word: &[u8]) -> Option<f64> {
     matches!(rest, [] | [b'%']).then_some(value)
 }
 
+/// A sum or product that has grown beyond all numbers is not known.
+#[inline]
+#[must_use]
+pub fn known(value: f64) -> f64 {
+    if value.is_finite() { value } else { f64::NAN }
+}
+
 /// The number at the start of a text, and what follows.
 #[inline]
 #[must_use]

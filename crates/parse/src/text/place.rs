@@ -12,6 +12,7 @@ use mitra_model::time::SECOND;
 use mitra_model::{Axis, Entity, Era, Place, Series, SeriesSet, Span, TextSeries, lookup};
 
 use super::import::{DAY, Form, Import};
+use super::number::known;
 
 /// What a number of files say.
 #[derive(Debug, Default)]
@@ -199,7 +200,7 @@ impl Import {
             factor *= f64::from(self.host.cpus.max(1));
         }
         let values: Vec<f64> =
-            track.values.chunks_exact(columns.len().max(1)).map(|row| row[column] * factor).collect();
+            track.values.chunks_exact(columns.len().max(1)).map(|row| known(row[column] * factor)).collect();
         values.iter().any(|v| v.is_finite()).then(|| Series { axis: axis.clone(), start: 0, values })
     }
 }
@@ -258,7 +259,7 @@ fn rates(readings: &Series, metric: &mitra_model::Metric) -> Option<Series> {
         let same = Era::of(t[i]) == Era::of(t[i - 1]) && Era::of(t[i]) != Era::Fact;
         let dt = (t[i] - t[i - 1]) as f64 / SECOND as f64;
         if same && dt > 0.0 && now >= before && metric.is_rate() {
-            values[i] = (now - before) / dt;
+            values[i] = known((now - before) / dt);
         }
     }
     values.iter().any(|v| v.is_finite()).then(|| Series { axis: readings.axis.clone(), start: 0, values })
