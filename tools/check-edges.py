@@ -21,7 +21,7 @@ MAY_USE = {
     "mitra-rules": {"mitra-model"},
     "mitra-confine": set(),
     "mitra-inspect": {"mitra-model", "mitra-parse", "mitra-confine"},
-    "mitra-search": {"mitra-model", "mitra-confine"},
+    "mitra-search": {"mitra-model", "mitra-parse", "mitra-confine"},
     "mitra-app": {
         "mitra-model",
         "mitra-parse",

@@ -2,7 +2,7 @@
 //!
 //! Each of these may be refused to a process without privileges, and then the recorder runs as everybody else does.
 
-use mitra_parse::task_status::effective_capabilities;
+use mitra_parse::fields::Fields;
 use std::{fs, io};
 
 use rustix::process::{Resource, getrlimit};
@@ -62,7 +62,7 @@ fn has_no_limit() -> bool {
 }
 
 fn may_lock(status: &str) -> bool {
-    effective_capabilities(status).is_some_and(|bits| bits >> CAP_IPC_LOCK & 1 == 1)
+    Fields::new(status).mask("CapEff").is_some_and(|bits| bits >> CAP_IPC_LOCK & 1 == 1)
 }
 
 /// Each thread has a nice value of its own: the one that writes the archive and the one that asks about the network are

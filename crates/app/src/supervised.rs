@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
+use mitra_parse::fields::Fields;
 use rustix::process::Signal;
 
 use crate::cli::{self, InspectCommand};
@@ -117,9 +118,9 @@ impl Watched {
         for task in tasks.flatten() {
             let path = task.path();
             let status = fs::read_to_string(path.join("status")).unwrap_or_default();
-            let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            let status = Fields::new(&status);
             // Each wait is counted when it begins.
-            let (Some(state), Some(count)) = (line("State:"), line("voluntary_ctxt_switches:")) else {
+            let (Some(state), Some(count)) = (status.get("State"), status.get("voluntary_ctxt_switches")) else {
                 continue;
             };
             // Asleep it may be, too, until it is killed: then nothing wakes it any more.

@@ -1,6 +1,7 @@
 //! What does not change while the machine is up.
 
 use mitra_model::HostInfo;
+use mitra_parse::fields::Fields;
 
 use crate::file::Root;
 
@@ -35,9 +36,7 @@ fn cpus(root: &Root) -> u32 {
 
 fn memory_bytes(root: &Root) -> u64 {
     let text = root.text("proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = total.and_then(|rest| rest.split_whitespace().next()).and_then(|word| word.parse::<u64>().ok());
-    kib.unwrap_or(0).saturating_mul(1_024)
+    Fields::new(&text).bytes("MemTotal").unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -103,7 +103,8 @@ fn mount(line: &[u8]) -> Option<Mount<'_>> {
 }
 
 /// Turns `\040` back into a blank.
-fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
+#[must_use]
+pub fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'\\') {
         return Cow::Borrowed(text);
     }

@@ -206,13 +206,6 @@ fn times(input: &[u8]) -> Option<(i64, i64)> {
     Some((on_cpu, delay))
 }
 
-/// The effective capabilities of a task, a bit for each, of `/proc/PID/status`.
-#[must_use]
-pub fn effective_capabilities(status: &str) -> Option<u64> {
-    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(bits.trim(), 16).ok()
-}
-
 /// The path of the group of version 2, or of the CPU or memory controller of version 1 where that is the root.
 #[must_use]
 pub fn cgroup_path(input: &[u8]) -> (Option<&[u8]>, Outcome) {

@@ -1,7 +1,7 @@
 //! A capture from its beginning to its end.
 
+use mitra_parse::fields::Fields;
 use mitra_parse::task::task_stat;
-use mitra_parse::task_status::effective_capabilities;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -112,8 +112,7 @@ impl Process {
 /// The process that a thread belongs to; its first thread has the same number.
 fn process_of(tid: u32) -> Option<u32> {
     let status = std::fs::read(format!("/proc/{tid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    Fields::new(&String::from_utf8_lossy(&status)).number("Tgid")?.try_into().ok()
 }
 
 impl Capture {
@@ -168,7 +167,7 @@ fn check(kind: &Kind, request: &Request) -> Result<Option<Process>, Refused> {
 /// What is missing, if anything.
 pub(super) fn privileged() -> Result<(), Refused> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let Some(effective) = effective_capabilities(&status) else {
+    let Some(effective) = Fields::new(&status).mask("CapEff") else {
         // Nobody says: the kernel will.
         return Ok(());
     };

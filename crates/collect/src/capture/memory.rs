@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 
-/// More mappings than any process has: `vm.max_map_count` is 65,530 unless somebody raised it.
-const MAPPINGS_MAX: usize = 1 << 20;
-/// The file of so many, with names of some length.
+use mitra_parse::fields::Fields;
+use mitra_parse::maps::{self, Mapping};
+
+/// More than the file of any process has.
 const MAPS_BYTES_MAX: u64 = 128 << 20;
 
 /// What a process has of memory that is nobody else's, in bytes. `/proc/PID/status`:
@@ -29,23 +30,9 @@ impl Held {
     }
 
     fn parse(status: &str) -> Option<Self> {
-        let bytes = |name: &str| {
-            let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
-        };
-        Some(Self { anon_bytes: bytes("RssAnon")?, swap_bytes: bytes("VmSwap")? })
+        let status = Fields::new(status);
+        Some(Self { anon_bytes: status.bytes("RssAnon")?, swap_bytes: status.bytes("VmSwap")? })
     }
-}
-
-/// A mapping.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mapping {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    is_writable: bool,
-    /// May not even be read: kept free for what is beside it.
-    is_reserved: bool,
-    name: String,
 }
 
 /// The mappings of a process, in the order of their addresses; none where it has ended.
@@ -54,31 +41,7 @@ pub(super) fn mappings(pid: u32) -> Vec<Mapping> {
     let file = File::open(format!("/proc/{pid}/maps"));
     // What was read until an error came is as good as the rest.
     _ = file.map(|file| file.take(MAPS_BYTES_MAX).read_to_end(&mut text));
-    parse_maps(&String::from_utf8_lossy(&text))
-}
-
-fn parse_maps(text: &str) -> Vec<Mapping> {
-    let mut mappings: Vec<Mapping> = text.lines().filter_map(mapping).take(MAPPINGS_MAX).collect();
-    mappings.sort_by_key(|mapping| mapping.start);
-    mappings
-}
-
-/// `7f52c0d00000-7f52c0d21000 rw-p 00000000 00:00 0    [heap]`.
-fn mapping(line: &str) -> Option<Mapping> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let access = rest.as_bytes();
-    // Access, offset, device and inode; then the name, which may have spaces.
-    let name = rest.splitn(5, ' ').nth(4).unwrap_or_default().trim();
-    let mapping = Mapping {
-        start: hex(start)?,
-        end: hex(end)?,
-        is_writable: access.get(1) == Some(&b'w'),
-        is_reserved: access.starts_with(b"---"),
-        name: name.to_owned(),
-    };
-    (mapping.start < mapping.end).then_some(mapping)
+    maps::mappings(&text)
 }
 
 /// Which mapping an address lies in.
@@ -95,15 +58,17 @@ const ARENA_BYTES: u64 = 64 << 20;
 /// What a mapping is, in words.
 pub(super) fn describe(mappings: &[Mapping], at: usize) -> String {
     let Some(mapping) = mappings.get(at) else { return String::new() };
-    if !mapping.name.is_empty() {
-        let file = mapping.name.strip_prefix('/').map(|path| path.rsplit('/').next().unwrap_or(path));
-        return file.map_or_else(|| mapping.name.clone(), |name| format!("data of {name}"));
+    if !mapping.path.is_empty() {
+        let deleted = if mapping.is_deleted { " (deleted)" } else { "" };
+        let file = mapping.path.strip_prefix('/').map(|path| path.rsplit('/').next().unwrap_or(path));
+        let name = file.map_or_else(|| mapping.path.clone(), |name| format!("data of {name}"));
+        return name + deleted;
     }
-    let begins = mapping.start.is_multiple_of(ARENA_BYTES) && mapping.is_writable;
+    let begins = mapping.start.is_multiple_of(ARENA_BYTES) && mapping.access.write;
     let whole = mapping.start.saturating_add(ARENA_BYTES);
     let next = mappings.get(at + 1);
     let is_arena = mapping.end == whole
-        || next.is_some_and(|next| next.is_reserved && (next.start, next.end) == (mapping.end, whole));
+        || next.is_some_and(|next| next.is_reserved() && (next.start, next.end) == (mapping.end, whole));
     if begins && is_arena { "heap of threads (arena of malloc)" } else { "memory without a name" }.to_owned()
 }
 
@@ -111,7 +76,7 @@ pub(super) fn describe(mappings: &[Mapping], at: usize) -> String {
 pub(super) fn overlap(mappings: &[Mapping], start: u64, end: u64) -> u64 {
     let first = mappings.partition_point(|mapping| mapping.end <= start);
     let inside = mappings.iter().skip(first).take_while(|mapping| mapping.start < end);
-    inside.filter(|mapping| !mapping.is_reserved).map(|m| m.end.min(end) - m.start.max(start)).sum()
+    inside.filter(|mapping| !mapping.is_reserved()).map(|m| m.end.min(end) - m.start.max(start)).sum()
 }
 
 /// Bits of an entry of `/proc/PID/pagemap` (Documentation/admin-guide/mm/pagemap.rst).
@@ -193,7 +158,7 @@ no mapping
 
     #[test]
     fn mappings_are_told_apart_by_where_they_lie() {
-        let mappings = parse_maps(MAPS);
+        let mappings = maps::mappings(MAPS.as_bytes());
         let names: Vec<String> = (0..mappings.len()).map(|at| describe(&mappings, at)).collect();
         let wanted = [
             "[heap]",
@@ -211,7 +176,7 @@ no mapping
 
     #[test]
     fn what_was_mapped_before_is_known() {
-        let mappings = parse_maps(MAPS);
+        let mappings = maps::mappings(MAPS.as_bytes());
         assert_eq!(overlap(&mappings, 0x55d0_c8a0_0000, 0x55d0_c8b0_0000), 0x21000);
         assert_eq!(
             overlap(&mappings, 0x7f52_0000_0000, 0x7f52_0010_0000),

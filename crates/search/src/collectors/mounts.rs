@@ -20,6 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mitra_parse::mountinfo::{MountInfo, mount_infos};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags};
 
@@ -95,25 +96,16 @@ const EXT4: &[&str] = &[
     "reserved_clusters",
 ];
 
-/// One line of `/proc/self/mountinfo`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
-    /// The number of the mount.
-    pub id: u64,
-    /// Major and minor number of the file system: `8:1`.
-    pub device_number: String,
-    /// What of the file system is mounted; `/` is all of it.
-    pub root: String,
-    /// Where.
-    pub mountpoint: String,
-    /// Options of the place.
-    pub options: String,
-    /// Type of the file system.
-    pub kind: String,
-    /// What is mounted.
-    pub device: String,
-    /// Options of the file system.
-    pub super_options: String,
+/// One mount, its names without escapes.
+pub(super) struct Mount {
+    id: u64,
+    device_number: String,
+    root: String,
+    mountpoint: String,
+    options: String,
+    kind: String,
+    device: String,
+    super_options: String,
 }
 
 /// A document for each place where something is mounted.
@@ -243,43 +235,18 @@ fn goes_by_itself(mount: &Mount) -> bool {
     mount.kind == "nsfs" || BY_THEMSELVES.iter().any(|place| mount.mountpoint.starts_with(place))
 }
 
-/// Reads `/proc/self/mountinfo`, in its order: a later mount on the same place lies above.
-///
-/// ```text
-/// 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
-/// ```
-pub fn parse(text: &str) -> Result<Vec<Mount>, String> {
-    text.lines()
-        .enumerate()
-        .map(|(at, line)| parse_line(line).map_err(|e| format!("line {}: {e}", at + 1)))
-        .collect()
-}
-
-fn parse_line(line: &str) -> Result<Mount, String> {
-    // The optional fields end with a dash.
-    let Some((place, of_the_file_system)) = line.split_once(" - ") else {
-        return Err("' - ' was wanted before the type of the file system".to_owned());
+pub(super) fn parse(text: &str) -> Result<Vec<Mount>, String> {
+    let mount = |info: MountInfo<'_>| Mount {
+        id: info.id,
+        device_number: info.device_number.to_owned(),
+        root: unescape(info.root),
+        mountpoint: unescape(info.mount_point),
+        options: info.options.to_owned(),
+        kind: info.kind.to_owned(),
+        device: unescape(info.source),
+        super_options: unescape(info.super_options),
     };
-    let mut place = place.split(' ');
-    let (Some(id), Some(_parent), Some(device_number), Some(root), Some(mountpoint), Some(options)) =
-        (place.next(), place.next(), place.next(), place.next(), place.next(), place.next())
-    else {
-        return Err("six fields were wanted before ' - '".to_owned());
-    };
-    // The device may be empty.
-    let [kind, device, super_options] = of_the_file_system.split(' ').collect::<Vec<_>>()[..] else {
-        return Err("type, device and options were wanted after ' - '".to_owned());
-    };
-    Ok(Mount {
-        id: id.parse().map_err(|_| format!("'{id}' is not the number of a mount"))?,
-        device_number: device_number.to_owned(),
-        root: unescape(root),
-        mountpoint: unescape(mountpoint),
-        options: options.to_owned(),
-        kind: kind.to_owned(),
-        device: unescape(device),
-        super_options: unescape(super_options),
-    })
+    mount_infos(text).map(|info| info.map(mount)).collect()
 }
 
 /// `\040` is a space, `\134` a backslash. Tabs and ends of lines stay as they are written.
@@ -343,18 +310,5 @@ mod tests {
         assert_eq!(words(1, "fs.device"), [text("other")], "the upper of two mounts counts");
         assert_eq!(words(4, "fs.type"), [text("nfs4")]);
         assert!(documents[5].is(Flag::Volatile) && !documents[0].is(Flag::Volatile));
-    }
-
-    #[test]
-    fn what_is_no_mount_is_refused() {
-        for (line, wanted) in [
-            ("22 1 8:1 / / rw", "line 1: ' - ' was wanted"),
-            ("22 1 8:1 / - ext4 /dev/sda1 rw", "line 1: six fields"),
-            ("22 1 8:1 / / rw - ext4 /dev/sda1", "line 1: type, device"),
-            ("x 1 8:1 / / rw - ext4 /dev/sda1 rw", "line 1: 'x' is not"),
-        ] {
-            let error = parse(line).unwrap_err();
-            assert!(error.starts_with(wanted), "{error}");
-        }
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use mitra_parse::mountinfo::mount_infos;
+
 use crate::bpf::sys::Plain;
 
 /// `NAMES_MAX` and `NAME_BYTES` of bpf/names.h.
@@ -76,22 +78,14 @@ impl Mounts {
         Self::parse(&read("1").or_else(|_| read("self")).unwrap_or_default())
     }
 
-    /// Lines as `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw` (proc(5)).
     fn parse(text: &str) -> Self {
         let mut by_device: HashMap<(u32, u32), Vec<Mount>> = HashMap::new();
-        for line in text.lines() {
-            let Some((before, after)) = line.split_once(" - ") else { continue };
-            let mut words = before.split(' ').skip(2);
-            let (Some(device), Some(root), Some(point)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            let numbers = device.split_once(':').map(|(a, b)| (a.parse().ok(), b.parse().ok()));
-            let Some((Some(major), Some(minor))) = numbers else { continue };
-            let source = after.split(' ').nth(1).unwrap_or_default();
-            by_device.entry((major, minor)).or_default().push(Mount {
-                root: root.to_owned(),
-                point: point.to_owned(),
-                source: source.to_owned(),
+        for info in mount_infos(text).flatten() {
+            let Some(device) = info.device() else { continue };
+            by_device.entry(device).or_default().push(Mount {
+                root: info.root.to_owned(),
+                point: info.mount_point.to_owned(),
+                source: info.source.to_owned(),
             });
         }
         Self { by_device }

@@ -46,7 +46,7 @@ use crate::capture::calls::{Column, table};
 use crate::capture::chains::Chains;
 use crate::capture::functions::Functions;
 use crate::capture::loader::{Config, Loader};
-use crate::capture::memory::{Held, Mapping, Span, describe, find, mappings, overlap, there};
+use crate::capture::memory::{Held, Span, describe, find, mappings, overlap, there};
 use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
 use left::{Left, sum_up, without_what_came_later};
 use twins::{Cpu, Key, Page, Sum};
