@@ -1,4 +1,4 @@
-//! The shape of the metric table. The rows are in [`crate::metrics`], one file for each area.
+//! The shape of the metric table. The rows are in `crates/model/metrics/`, see [`crate::metrics`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -276,56 +276,6 @@ impl Metric {
     }
 }
 
-/// Declares a counter. The rows in [`crate::metrics`] are lists of calls of these.
-#[must_use]
-pub const fn counter(
-    entity: Entity,
-    name: &'static str,
-    unit: Unit,
-    source: &'static str,
-    since: Kernel,
-    help: &'static str,
-) -> Metric {
-    Metric { name, entity, unit, kind: Kind::Counter, source, since, help }
-}
-
-/// Declares a gauge.
-#[must_use]
-pub const fn gauge(
-    entity: Entity,
-    name: &'static str,
-    unit: Unit,
-    source: &'static str,
-    since: Kernel,
-    help: &'static str,
-) -> Metric {
-    Metric { name, entity, unit, kind: Kind::Gauge, source, since, help }
-}
-
-/// Declares one bucket of a histogram.
-#[must_use]
-pub const fn bucket(
-    entity: Entity,
-    name: &'static str,
-    source: &'static str,
-    since: Kernel,
-    help: &'static str,
-) -> Metric {
-    Metric { name, entity, unit: Unit::Count, kind: Kind::Bucket, source, since, help }
-}
-
-/// Declares a text.
-#[must_use]
-pub const fn text(
-    entity: Entity,
-    name: &'static str,
-    source: &'static str,
-    since: Kernel,
-    help: &'static str,
-) -> Metric {
-    Metric { name, entity, unit: Unit::Text, kind: Kind::Text, source, since, help }
-}
-
 struct Index {
     columns: [Vec<&'static Metric>; Entity::COUNT],
     by_name: HashMap<&'static str, (&'static Metric, usize)>,
@@ -366,17 +316,6 @@ pub fn column(name: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_unique_and_areas_fit() {
-        let mut seen = std::collections::HashSet::new();
-        for metric in crate::metrics::all() {
-            assert!(seen.insert(metric.name), "{} is declared twice", metric.name);
-            assert!(metric.name.contains('.'), "{} has no area", metric.name);
-            assert!(!metric.help.is_empty() && !metric.source.is_empty(), "{} lacks words", metric.name);
-            assert_eq!(metric.kind == Kind::Text, metric.unit == Unit::Text, "{}", metric.name);
-        }
-    }
 
     #[test]
     fn columns_and_lookup_agree() {

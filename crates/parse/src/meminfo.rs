@@ -56,7 +56,7 @@ impl MemInfo {
 pub(crate) fn field(key: &[u8]) -> Option<Field> {
     let key = key.strip_suffix(b":")?;
     let is_it = |source: &str| source.strip_prefix(SOURCE).is_some_and(|name| name.as_bytes() == key);
-    Field::of(metrics::meminfo::MEMINFO.iter().find(|metric| is_it(metric.source))?.name)
+    Field::of(metrics::table("meminfo").iter().find(|metric| is_it(metric.source))?.name)
 }
 
 /// Reads lines of a key, blanks, a number and perhaps a unit.

@@ -30,7 +30,7 @@ pub struct Setting {
 /// All settings. They are many and rarely change: worth a look every few seconds.
 #[must_use]
 pub fn settings() -> Vec<Setting> {
-    metrics::sysctl::SYSCTL.iter().filter_map(Setting::new).collect()
+    metrics::table("sysctl").iter().filter_map(Setting::new).collect()
 }
 
 impl Setting {

@@ -191,7 +191,7 @@ pub fn unknown_counters(root: &Root, out: &mut Vec<Ability>) {
         }
     }
     let is_known = |name: &str| {
-        metrics::meminfo::MEMINFO
+        metrics::table("meminfo")
             .iter()
             .any(|metric| metric.source.strip_prefix("/proc/meminfo:") == Some(name))
     };

@@ -53,7 +53,7 @@ fn meminfo() -> &'static Keys {
     static KEYS: OnceLock<Keys> = OnceLock::new();
     KEYS.get_or_init(|| {
         let key = |m: &'static Metric| Some((m.source.strip_prefix("/proc/meminfo:")?.as_bytes(), m));
-        metrics::meminfo::MEMINFO.iter().filter_map(key).collect()
+        metrics::table("meminfo").iter().filter_map(key).collect()
     })
 }
 

@@ -55,7 +55,7 @@ fn simple(name: &str) -> String {
 pub(super) fn setting(name: &str) -> Option<&'static Metric> {
     let whole = simple(name);
     let last = simple(name.trim_end_matches('/').rsplit('/').next()?);
-    metrics::sysctl::SYSCTL.iter().find(|metric| {
+    metrics::table("sysctl").iter().find(|metric| {
         let Some(path) = metric.source.strip_prefix('/').filter(|p| !p.contains(';')) else { return false };
         let Some((_, leaf)) = path.rsplit_once('/') else { return false };
         let short = path.strip_prefix("proc/sys/").unwrap_or(path);
