@@ -5,10 +5,10 @@ use mitra_archive::{Query, Reader};
 use mitra_diagnose::changes;
 use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
-use mitra_model::{Change, Metric, Span, Timetable};
+use mitra_model::{Change, Metric, ScheduledJob, Span};
 use mitra_search::embedded::Index;
 
-use crate::timetables;
+use crate::scheduled_jobs;
 
 /// Read at once: a day of every control group would not fit.
 const CHUNK_NS: i64 = 3600 * SECOND;
@@ -23,7 +23,7 @@ pub struct Known {
     /// When the recording begins, or the time that is looked at.
     pub since: Option<i64>,
     /// What was due by crontabs and timers.
-    pub timetables: Vec<Timetable>,
+    pub scheduled_jobs: Vec<ScheduledJob>,
     /// Why the index could not be asked, where there is one.
     pub trouble: Option<String>,
 }
@@ -31,7 +31,11 @@ pub struct Known {
 impl Known {
     /// As the diagnosis takes it.
     pub fn history(&self) -> mitra_diagnose::History<'_> {
-        mitra_diagnose::History { changes: &self.changes, since: self.since, timetables: &self.timetables }
+        mitra_diagnose::History {
+            changes: &self.changes,
+            since: self.since,
+            scheduled_jobs: &self.scheduled_jobs,
+        }
     }
 }
 
@@ -40,8 +44,8 @@ impl Known {
 pub fn known(reader: &Reader, window: Span) -> Result<Known> {
     let Some(all) = reader.span() else { return Ok(Known::default()) };
     let since = window.since.saturating_sub(changes::BACK_NS).max(all.since);
-    let timetables = timetables::of_this_machine(&reader.host().hostname, window);
-    let mut known = Known { changes: Vec::new(), since: Some(since), timetables, trouble: None };
+    let scheduled_jobs = scheduled_jobs::of_this_machine(&reader.host().hostname, window);
+    let mut known = Known { changes: Vec::new(), since: Some(since), scheduled_jobs, trouble: None };
     let settings = Span { since, until: window.until };
     collect(reader, settings, changes::settings, &mut known.changes)?;
     let limits = Span { since: window.since.saturating_sub(LIMITS_BACK_NS).max(since), until: window.until };

@@ -120,7 +120,8 @@ impl Watched {
             let status = fs::read_to_string(path.join("status")).unwrap_or_default();
             let status = Fields::new(&status);
             // Each wait is counted when it begins.
-            let (Some(state), Some(count)) = (status.get("State"), status.get("voluntary_ctxt_switches")) else {
+            let (Some(state), Some(count)) = (status.get("State"), status.get("voluntary_ctxt_switches"))
+            else {
                 continue;
             };
             // Asleep it may be, too, until it is killed: then nothing wakes it any more.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
-use mitra_model::{Change, ChangeKind, Entity, Metric, Series, SeriesSet, Span, Timetable, lookup};
+use mitra_model::{Change, ChangeKind, Entity, Metric, ScheduledJob, Series, SeriesSet, Span, lookup};
 
 use crate::words;
 
@@ -60,7 +60,7 @@ pub struct History<'a> {
     /// From when on no change of a setting went unnoticed; `None` where that is not known.
     pub since: Option<i64>,
     /// What was due by crontabs and timers.
-    pub timetables: &'a [Timetable],
+    pub scheduled_jobs: &'a [ScheduledJob],
 }
 
 /// One step of a series that stands still most of the time, in base units.

@@ -3,7 +3,7 @@
 //! A look says what the memory is made of at one moment. That it grows is told by the recording; what grows, by two looks, or, with
 //! one, by what most of the memory is. Memory that the allocator holds without use is no leak: it was freed.
 
-use mitra_model::capture::heap::{KIND, Row};
+use mitra_model::capture::heap::{HeapRow, KIND};
 use mitra_model::{Event, EventKind, Span};
 
 use crate::condition::{Finding, Observation};
@@ -84,24 +84,24 @@ fn look<'a>(event: &'a Event) -> Option<Look<'a>> {
     };
     for row in tops {
         let kind = |name| Kind { name, count: row.count, bytes: row.amount, holder: None, library: None };
-        match Row::parse(&row.what) {
-            Some(Row::Resident) => look.resident = row.amount,
-            Some(Row::InUse) => look.in_use = Some(row.amount),
-            Some(Row::Free) => look.free = Some(row.amount),
-            Some(Row::Managed(name)) => look.managed = Some((name, row.amount)),
-            Some(Row::Type(name)) => look.types.push(kind(name)),
-            Some(Row::Holder(name)) => {
+        match HeapRow::parse(&row.what) {
+            Some(HeapRow::Resident) => look.resident = row.amount,
+            Some(HeapRow::InUse) => look.in_use = Some(row.amount),
+            Some(HeapRow::Free) => look.free = Some(row.amount),
+            Some(HeapRow::Managed(name)) => look.managed = Some((name, row.amount)),
+            Some(HeapRow::Type(name)) => look.types.push(kind(name)),
+            Some(HeapRow::Holder(name)) => {
                 if let Some(last) = look.types.last_mut() {
                     last.holder = Some(name);
                 }
             }
-            Some(Row::Text(text)) => look.strings.push(kind(text)),
-            Some(Row::Library(path)) => {
+            Some(HeapRow::Text(text)) => look.strings.push(kind(text)),
+            Some(HeapRow::Library(path)) => {
                 if let Some(last) = look.strings.last_mut() {
                     last.library = Some(path);
                 }
             }
-            Some(Row::Chunk(size)) => look.chunks.push(kind(size)),
+            Some(HeapRow::Chunk(size)) => look.chunks.push(kind(size)),
             None => {}
         }
     }

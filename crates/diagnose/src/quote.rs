@@ -4,7 +4,7 @@
 //! first and the last one before, the first ones of the stretch, and the one farthest from what was before.
 
 use mitra_model::report::{Evidence, Moment, Quote};
-use mitra_model::{Era, Place, Series, SeriesSet, Span};
+use mitra_model::{Era, Series, SeriesSet, SourceLine, Span};
 
 use crate::view::View;
 
@@ -77,7 +77,7 @@ pub(crate) fn at(set: &SeriesSet, series: &Series, i: usize) -> Option<Quote> {
 }
 
 /// The quote of a line.
-pub(crate) fn of_place(set: &SeriesSet, place: Place, t: i64, value: Option<f64>) -> Option<Quote> {
+pub(crate) fn of_place(set: &SeriesSet, place: SourceLine, t: i64, value: Option<f64>) -> Option<Quote> {
     let file = set.files.get(place.file as usize)?.clone();
     if place.line == 0 {
         return None;

@@ -28,7 +28,7 @@ fn change(seconds_before: i64, name: &str, from: &str, to: &str) -> Change {
 }
 
 fn with(m: &Machine, changes: &[Change]) -> Report {
-    m.explain_with(History { changes, since: Some(START - 7200 * SECOND), timetables: &[] })
+    m.explain_with(History { changes, since: Some(START - 7200 * SECOND), scheduled_jobs: &[] })
 }
 
 fn thrash() -> Machine {

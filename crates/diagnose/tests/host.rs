@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mitra_diagnose::History;
 use mitra_model::time::SECOND;
-use mitra_model::{EventKind, TextSeries, Timetable, lookup};
+use mitra_model::{EventKind, ScheduledJob, TextSeries, lookup};
 use support::{HEALTHY, INCIDENT, Machine, START, ids, is_on, root, row};
 
 const N: usize = HEALTHY + INCIDENT + 20;
@@ -454,14 +454,15 @@ fn one_burst_is_enough_where_a_crontab_says_that_it_was_due() {
     let mut m = bursts(1_000, 1.5);
     m.task(50, "cron", 0);
     set_text(&mut m, "exited.parent_comm", "50:report", 0, "cron");
-    let due = |place: &str, what: &str, late: i64| Timetable {
+    let due = |place: &str, what: &str, late: i64| ScheduledJob {
         what: what.to_owned(),
         place: place.to_owned(),
         calendar: "*/5 * * * *".to_owned(),
         delay_max_s: 0.0,
         due: vec![START + (HEALTHY as i64 + late) * SECOND],
     };
-    let explain = |timetables: &[Timetable]| m.explain_with(History { timetables, ..History::default() });
+    let explain =
+        |scheduled_jobs: &[ScheduledJob]| m.explain_with(History { scheduled_jobs, ..History::default() });
     let report =
         explain(&[due("/etc/crontab:17", "/usr/bin/report --all", 0), due("/etc/crontab:18", "true", 0)]);
     assert_eq!(ids(&report), ["scheduled-burst"], "{:#?}", report.incidents);

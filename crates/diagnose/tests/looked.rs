@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "each test program uses its own part of the support")]
 mod support;
 
-use mitra_model::capture::heap::{self, Row};
+use mitra_model::capture::heap::{self, HeapRow};
 use mitra_model::capture::{Captured, Ended};
 use mitra_model::report::Report;
 use mitra_model::time::SECOND;
@@ -29,7 +29,7 @@ fn growing() -> Machine {
 }
 
 /// A look at it in some second.
-fn look(m: &mut Machine, second: usize, rows: &[(Row<'_>, u64, f64)]) {
+fn look(m: &mut Machine, second: usize, rows: &[(HeapRow<'_>, u64, f64)]) {
     let mut captured = Captured {
         kind: heap::KIND.to_owned(),
         since_real: START + second as i64 * SECOND,
@@ -56,12 +56,12 @@ fn what_the_interpreter_does_not_know_of_leaks_in_native_code() {
         &mut m,
         HEALTHY + INCIDENT - 2,
         &[
-            (Row::Resident, 0, 1_900.0),
-            (Row::InUse, 4_000_000, 1_850.0),
-            (Row::Free, 100, 5.0),
-            (Row::Managed("CPython 3.11"), 500_000, 58.0),
-            (Row::Text("couchbase.context_info"), 2_000_000, 44.0),
-            (Row::Type("dict"), 900, 2.0),
+            (HeapRow::Resident, 0, 1_900.0),
+            (HeapRow::InUse, 4_000_000, 1_850.0),
+            (HeapRow::Free, 100, 5.0),
+            (HeapRow::Managed("CPython 3.11"), 500_000, 58.0),
+            (HeapRow::Text("couchbase.context_info"), 2_000_000, 44.0),
+            (HeapRow::Type("dict"), 900, 2.0),
         ],
     );
     let report = m.explain();
@@ -80,17 +80,17 @@ fn what_the_interpreter_does_not_know_of_leaks_in_native_code() {
 fn what_it_knows_of_is_told_with_its_type_and_holder() {
     let mut m = growing();
     let then = [
-        (Row::Resident, 0, 300.0),
-        (Row::Managed("CPython 3.11"), 400_000, 200.0),
-        (Row::Type("str"), 300_000, 100.0),
-        (Row::Type("app.Session"), 10_000, 20.0),
+        (HeapRow::Resident, 0, 300.0),
+        (HeapRow::Managed("CPython 3.11"), 400_000, 200.0),
+        (HeapRow::Type("str"), 300_000, 100.0),
+        (HeapRow::Type("app.Session"), 10_000, 20.0),
     ];
     let now = [
-        (Row::Resident, 0, 1_900.0),
-        (Row::Managed("CPython 3.11"), 9_000_000, 1_700.0),
-        (Row::Type("app.Session"), 900_000, 1_500.0),
-        (Row::Holder("values of app.CACHE"), 0, 0.0),
-        (Row::Type("str"), 300_000, 100.0),
+        (HeapRow::Resident, 0, 1_900.0),
+        (HeapRow::Managed("CPython 3.11"), 9_000_000, 1_700.0),
+        (HeapRow::Type("app.Session"), 900_000, 1_500.0),
+        (HeapRow::Holder("values of app.CACHE"), 0, 0.0),
+        (HeapRow::Type("str"), 300_000, 100.0),
     ];
     look(&mut m, HEALTHY + 8, &then);
     look(&mut m, HEALTHY + INCIDENT - 2, &now);
@@ -124,10 +124,10 @@ fn contained(anonymous: f64, limit: f64) -> Machine {
         &mut m,
         HEALTHY + INCIDENT - 4,
         &[
-            (Row::Resident, 0, 1_000.0),
-            (Row::InUse, 4_000_000, 950.0),
-            (Row::Managed("CPython 3.11"), 500_000, 40.0),
-            (Row::Chunk("96 bytes"), 3_000_000, 288.0),
+            (HeapRow::Resident, 0, 1_000.0),
+            (HeapRow::InUse, 4_000_000, 950.0),
+            (HeapRow::Managed("CPython 3.11"), 500_000, 40.0),
+            (HeapRow::Chunk("96 bytes"), 3_000_000, 288.0),
         ],
     );
     m
@@ -154,10 +154,10 @@ fn a_heap_that_levels_off_below_the_limit_does_not_fill_the_group() {
 fn what_the_allocator_holds_without_use_is_no_leak() {
     let mut m = growing();
     let rows = [
-        (Row::Resident, 0, 1_900.0),
-        (Row::InUse, 40_000, 200.0),
-        (Row::Free, 4_000_000, 1_600.0),
-        (Row::Managed("CPython 3.11"), 500_000, 58.0),
+        (HeapRow::Resident, 0, 1_900.0),
+        (HeapRow::InUse, 40_000, 200.0),
+        (HeapRow::Free, 4_000_000, 1_600.0),
+        (HeapRow::Managed("CPython 3.11"), 500_000, 58.0),
     ];
     look(&mut m, HEALTHY + INCIDENT - 2, &rows);
     let report = m.explain();
@@ -172,6 +172,6 @@ fn a_warm_up_is_no_leak_whatever_was_found() {
     m.set.host.memory_bytes = 24_000_000_000;
     let level: Vec<f64> = (0..N).map(|i| if i < HEALTHY { 5e3 } else { 5e5 }).collect();
     m.task(70, "python3", 0).values("task.rss_anon", &row(70), 0, level);
-    look(&mut m, HEALTHY + 8, &[(Row::Resident, 0, 1_900.0), (Row::Text("a.b"), 1_000_000, 900.0)]);
+    look(&mut m, HEALTHY + 8, &[(HeapRow::Resident, 0, 1_900.0), (HeapRow::Text("a.b"), 1_000_000, 900.0)]);
     assert_eq!(ids(&m.explain()), Vec::<&str>::new());
 }

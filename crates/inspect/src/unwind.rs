@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use mitra_model::capture::{Caller, Followed, Place, StackCopy};
+use mitra_model::capture::{CodeAddress, StackCopy, UnwindRule, UnwoundStack};
 
 use crate::files::{self, Frames, Kind, Opening, Taken};
 use crate::maps;
@@ -30,7 +30,7 @@ pub struct Unwinder {
     memory: Option<File>,
     tables: HashMap<(u64, u64, String), Option<Tables>>,
     table_bytes_left: u64,
-    known: HashMap<Place, Caller>,
+    known: HashMap<CodeAddress, UnwindRule>,
 }
 
 impl Unwinder {
@@ -49,7 +49,7 @@ impl Unwinder {
     }
 
     /// Follows a copy of a stack as far as it reaches.
-    pub fn follow(&mut self, copy: &StackCopy) -> Followed {
+    pub fn follow(&mut self, copy: &StackCopy) -> UnwoundStack {
         let known = |address| maps::find(&self.process.mappings, address).is_some();
         if !known(copy.address) {
             self.process.refresh(&mut self.budget);
@@ -57,7 +57,7 @@ impl Unwinder {
         follow_by(copy, |place| self.caller(place))
     }
 
-    fn caller(&mut self, place: Place) -> Caller {
+    fn caller(&mut self, place: CodeAddress) -> UnwindRule {
         if let Some(caller) = self.known.get(&place) {
             return *caller;
         }
@@ -69,7 +69,7 @@ impl Unwinder {
     }
 
     /// By what is executed when the call returns.
-    fn by_code(&self, place: Place) -> Option<Caller> {
+    fn by_code(&self, place: CodeAddress) -> Option<UnwindRule> {
         if place.is_leaf || !cfg!(target_arch = "x86_64") || i64::try_from(place.address).is_err() {
             return None;
         }
@@ -90,7 +90,7 @@ impl Unwinder {
         Some(Tables::OfRoot(frames))
     }
 
-    fn look_up(&mut self, place: Place) -> Option<Caller> {
+    fn look_up(&mut self, place: CodeAddress) -> Option<UnwindRule> {
         // Where a call returns to the next function may begin.
         let address = if place.is_leaf { place.address } else { place.address.checked_sub(1)? };
         let mapping = maps::find(&self.process.mappings, address)?.clone();
@@ -113,28 +113,28 @@ enum Tables {
     OfOthers(Taken),
 }
 
-fn follow_by(copy: &StackCopy, mut caller_of: impl FnMut(Place) -> Caller) -> Followed {
+fn follow_by(copy: &StackCopy, mut caller_of: impl FnMut(CodeAddress) -> UnwindRule) -> UnwoundStack {
     let word = |address: u64| {
         let at = usize::try_from(address.checked_sub(copy.stack_pointer)?).ok()?;
         copy.bytes.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
     };
-    let mut followed = Followed::default();
+    let mut followed = UnwoundStack::default();
     let (mut address, mut stack, mut frame) = (copy.address, copy.stack_pointer, copy.frame_pointer);
     for depth in 0..DEPTH_MAX {
         followed.addresses.push(address);
-        let place = Place { address, is_leaf: depth == 0 };
+        let place = CodeAddress { address, is_leaf: depth == 0 };
         let caller = caller_of(place);
         followed.callers.push((place, caller));
         let next = match caller {
-            Caller::Nobody => None,
-            Caller::At { is_from_frame_pointer, offset, frame_pointer_at } => {
+            UnwindRule::Nobody => None,
+            UnwindRule::At { is_from_frame_pointer, offset, frame_pointer_at } => {
                 let base = if is_from_frame_pointer { frame } else { stack };
                 let end = base.wrapping_add_signed(offset.into());
                 let kept = word(end.wrapping_add_signed(frame_pointer_at.into()));
                 let frame = if frame_pointer_at == 0 { Some(frame) } else { kept };
                 word(end.wrapping_sub(8)).zip(frame).map(|(address, frame)| (address, end, frame))
             }
-            Caller::FramePointer => {
+            UnwindRule::FramePointer => {
                 let next = word(frame.wrapping_add(8)).zip(word(frame));
                 next.map(|(address, above)| (address, frame.wrapping_add(16), above))
             }
@@ -150,7 +150,7 @@ fn follow_by(copy: &StackCopy, mut caller_of: impl FnMut(Place) -> Caller) -> Fo
 const CODE_BYTES: usize = 20;
 
 /// `add $N,%rsp`, any number of `pop`, `ret` (Intel's manual, volume 2). None where the code is anything else.
-fn by_epilogue(code: &[u8]) -> Option<Caller> {
+fn by_epilogue(code: &[u8]) -> Option<UnwindRule> {
     let (mut offset, mut rest) = (0_i32, code);
     if let [0x48, 0x83, 0xc4, bytes, after @ ..] = rest {
         (offset, rest) = (i32::from(bytes.cast_signed()), after);
@@ -170,7 +170,7 @@ fn by_epilogue(code: &[u8]) -> Option<Caller> {
     }
     let end = offset.checked_add(8)?;
     let frame_pointer_at = popped.map_or(Some(0), |at| i16::try_from(at - end).ok())?;
-    (offset >= 0).then_some(Caller::At { is_from_frame_pointer: false, offset: end, frame_pointer_at })
+    (offset >= 0).then_some(UnwindRule::At { is_from_frame_pointer: false, offset: end, frame_pointer_at })
 }
 
 /// For [`crate::fuzzing`]: bytes of a program as code.
@@ -193,35 +193,35 @@ mod tests {
         }
     }
 
-    fn at(is_from_frame_pointer: bool, offset: i32, frame_pointer_at: i16) -> Caller {
-        Caller::At { is_from_frame_pointer, offset, frame_pointer_at }
+    fn at(is_from_frame_pointer: bool, offset: i32, frame_pointer_at: i16) -> UnwindRule {
+        UnwindRule::At { is_from_frame_pointer, offset, frame_pointer_at }
     }
 
     #[test]
     fn a_stack_is_followed_by_rules_and_where_there_are_none_by_frame_pointers() {
         // 0xa has 16 bytes of its own and keeps the frame pointer, 0xb has a frame of the usual kind, 0xc begins the thread.
         let words = [7, 7, 0x1028, 0xb, 7, 0x0, 0xc];
-        let rules = |place: Place| match place.address {
+        let rules = |place: CodeAddress| match place.address {
             0xa => at(false, 32, -16),
-            0xc => Caller::Nobody,
-            _ => Caller::FramePointer,
+            0xc => UnwindRule::Nobody,
+            _ => UnwindRule::FramePointer,
         };
         let followed = follow_by(&copy(&words, 0xa, 0x9999), rules);
         assert_eq!(followed.addresses, [0xa, 0xb, 0xc]);
-        assert_eq!(followed.callers[0], (Place { address: 0xa, is_leaf: true }, at(false, 32, -16)));
-        assert_eq!(followed.callers[2].1, Caller::Nobody);
+        assert_eq!(followed.callers[0], (CodeAddress { address: 0xa, is_leaf: true }, at(false, 32, -16)));
+        assert_eq!(followed.callers[2].1, UnwindRule::Nobody);
     }
 
     #[test]
     fn a_stack_that_makes_no_sense_ends() {
         let ends = |copy: &StackCopy, caller| follow_by(copy, |_| caller).addresses.len();
-        assert_eq!(ends(&copy(&[1, 2, 3], 0xa, 0), Caller::FramePointer), 1);
+        assert_eq!(ends(&copy(&[1, 2, 3], 0xa, 0), UnwindRule::FramePointer), 1);
         assert_eq!(ends(&copy(&[1, 2, 3], 0xa, u64::MAX), at(true, i32::MAX, i16::MIN)), 1);
         assert_eq!(ends(&copy(&[1, 2, 3], 0xa, 0), at(false, -8, 0)), 1);
         assert_eq!(ends(&copy(&[], 0xa, 0), at(false, 8, 0)), 1);
         assert_eq!(ends(&copy(&[9; 2000], 0xa, 0), at(false, 8, 0)), DEPTH_MAX);
         // A loop of frame pointers.
-        assert_eq!(ends(&copy(&[0x1000, 5], 0xa, 0x1000), Caller::FramePointer), 2);
+        assert_eq!(ends(&copy(&[0x1000, 5], 0xa, 0x1000), UnwindRule::FramePointer), 2);
     }
 
     #[test]
@@ -252,9 +252,9 @@ mod tests {
             return;
         };
         let addresses = (libc.start..libc.end).step_by(101);
-        let callers: Vec<Caller> =
-            addresses.map(|address| own.caller(Place { address, is_leaf: true })).collect();
-        let known = callers.iter().filter(|caller| matches!(caller, Caller::At { .. })).count();
+        let callers: Vec<UnwindRule> =
+            addresses.map(|address| own.caller(CodeAddress { address, is_leaf: true })).collect();
+        let known = callers.iter().filter(|caller| matches!(caller, UnwindRule::At { .. })).count();
         assert!(known * 10 > callers.len() * 8, "{known} of {} places", callers.len());
         assert_eq!(own.tables.len(), 1);
     }

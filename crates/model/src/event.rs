@@ -14,7 +14,7 @@ pub struct Event {
     pub mono: Option<i64>,
     /// The line of a file that says so, where it comes from a file of another tool. Not stored.
     #[serde(skip)]
-    pub place: Option<Place>,
+    pub place: Option<SourceLine>,
     /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
@@ -30,7 +30,7 @@ impl Event {
 
 /// A line of a file of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct SourceLine {
     /// The position of the file in [`crate::SeriesSet::files`].
     pub file: u32,
     /// The number of the line, from 1.

@@ -8,7 +8,7 @@ use crate::metric::{Entity, columns};
 use crate::strings::{StrId, Strings};
 use crate::time::Stamp;
 
-pub use crate::event::{Event, EventKind, Place};
+pub use crate::event::{Event, EventKind, SourceLine};
 
 /// A cell that was not measured. Unavailable is not zero.
 pub const NA: i64 = i64::MIN;

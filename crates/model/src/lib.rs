@@ -7,29 +7,29 @@
 pub mod capture;
 pub mod change;
 pub mod compare;
-pub mod deceives;
+pub mod escape;
 pub mod event;
 pub mod frame;
 pub mod kstack;
 pub mod metric;
 pub mod metrics;
 pub mod report;
+pub mod scheduled_job;
 pub mod series;
 pub mod strings;
 pub mod time;
-pub mod timetable;
 
 pub use capture::{CaptureRow, Captured};
 pub use change::{Change, ChangeKind};
-pub use deceives::deceives;
-pub use event::{Event, EventKind, Place};
+pub use escape::must_escape;
+pub use event::{Event, EventKind, SourceLine};
 pub use frame::{Frame, HostInfo, Key, NA, Table};
 pub use kstack::{WaitKind, wait_kind};
 pub use metric::{Entity, Kernel, Kind, Metric, Unit, column, columns, lookup};
+pub use scheduled_job::ScheduledJob;
 pub use series::{Axis, Series, SeriesSet, TextSeries};
 pub use strings::{StrId, Strings};
 pub use time::{Era, Span, Stamp};
-pub use timetable::Timetable;
 
 /// The manual page that stands at the top of a source file: its leading comment, without the marks. What has a file of its
 /// own, as a condition or a kind of capture, is described there and nowhere else.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::frame::{Event, HostInfo, Place};
+use crate::frame::{Event, HostInfo, SourceLine};
 use crate::metric::{Entity, Metric, lookup};
 use crate::time::{SECOND, Span};
 
@@ -21,7 +21,7 @@ pub struct Axis {
     /// How many seconds each sample covers; `NaN` where that is not known (the first one, the first of a boot).
     pub dt: Vec<f64>,
     /// The line that each sample was read from; empty where the samples do not come from files of other tools.
-    pub places: Vec<Place>,
+    pub places: Vec<SourceLine>,
 }
 
 impl Axis {
@@ -149,7 +149,7 @@ pub struct TextSeries {
     /// When the text began to hold, and the text; `None` when it became unavailable.
     pub changes: Vec<(i64, Option<Arc<str>>)>,
     /// The line of the last change, where it comes from a file of another tool.
-    pub place: Option<Place>,
+    pub place: Option<SourceLine>,
 }
 
 impl TextSeries {
@@ -189,7 +189,7 @@ pub struct SeriesSet {
     pub unavailable: Vec<(String, String)>,
     /// Stretches without samples.
     pub gaps: Vec<Gap>,
-    /// The names of the files that a [`Place`] points to.
+    /// The names of the files that a [`SourceLine`] points to.
     pub files: Vec<String>,
     totals: BTreeMap<&'static str, BTreeMap<Arc<str>, Series>>,
     numbers: BTreeMap<&'static str, BTreeMap<Arc<str>, Series>>,

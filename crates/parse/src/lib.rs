@@ -54,6 +54,8 @@ pub mod zoneinfo;
 
 #[cfg(test)]
 mod damage;
+#[cfg(test)]
+mod filled;
 mod find;
 #[cfg(test)]
 mod testing;

@@ -43,12 +43,12 @@ fn root() -> PathBuf {
 }
 
 #[expect(clippy::disallowed_methods, reason = "fixtures are files; the parsers themselves read none")]
-fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+pub(crate) fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     std::fs::read(file)
 }
 
 #[expect(clippy::disallowed_methods, reason = "fixtures are files; the parsers themselves read none")]
-fn list(dir: &Path) -> std::io::Result<std::fs::ReadDir> {
+pub(crate) fn list(dir: &Path) -> std::io::Result<std::fs::ReadDir> {
     std::fs::read_dir(dir)
 }
 

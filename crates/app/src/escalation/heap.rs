@@ -11,7 +11,7 @@ use mitra_inspect::malloc::{CHeap, SizeClass};
 use mitra_inspect::python::PythonHeap;
 use mitra_inspect::python::holders::Holder;
 use mitra_inspect::{Allowance, Composition, Target};
-use mitra_model::capture::heap::{self, Row};
+use mitra_model::capture::heap::{self, HeapRow};
 use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA, TOPS_MAX};
 
 use crate::commands::withhold;
@@ -81,11 +81,12 @@ fn hold(target: &mut Target, look: &mut Look) {
 /// Keeps what was found: as rows for the diagnosis, and as tables for people. Of a part of a heap nothing follows for the whole, so
 /// that it has no rows, and its tables say what they are.
 fn keep(look: &Look, captured: &mut Captured) {
-    let mut add =
-        |row: Row<'_>, count: u64, amount: u64| heap::add(captured, look.pid, &look.comm, row, count, amount);
+    let mut add = |row: HeapRow<'_>, count: u64, amount: u64| {
+        heap::add(captured, look.pid, &look.comm, row, count, amount)
+    };
     let mut memory = table("memory", false, &[("what", ""), COUNT, BYTES]);
     if let Some(bytes) = anonymous(look) {
-        add(Row::Resident, 0, bytes);
+        add(HeapRow::Resident, 0, bytes);
         memory.rows.push(vec![Cell::text("resident, anonymous"), Cell::Unknown(()), number(bytes)]);
     }
     let c_heap = walked(look).map(|c_heap| keep_c_heap(c_heap, &mut memory, &mut add));
@@ -96,7 +97,7 @@ fn keep(look: &Look, captured: &mut Captured) {
 }
 
 /// Takes a row, with a count and an amount.
-type Add<'a> = dyn FnMut(Row<'_>, u64, u64) + 'a;
+type Add<'a> = dyn FnMut(HeapRow<'_>, u64, u64) + 'a;
 
 /// The parts of the C heap, and the sizes of chunks that hold most.
 fn keep_c_heap(c_heap: &CHeap, memory: &mut CaptureTable, add: &mut Add<'_>) -> CaptureTable {
@@ -104,8 +105,8 @@ fn keep_c_heap(c_heap: &CHeap, memory: &mut CaptureTable, add: &mut Add<'_>) -> 
     let add: &mut Add<'_> = if c_heap.is_stopped { &mut |_, _, _| {} } else { add };
     let (in_use, free, mmapped) = (c_heap.in_use(), c_heap.free(), c_heap.mmapped);
     let parts = [
-        (Row::InUse, "C heap, in use", in_use.chunks + mmapped.chunks, in_use.bytes + mmapped.bytes),
-        (Row::Free, "C heap, free", free.chunks, free.bytes),
+        (HeapRow::InUse, "C heap, in use", in_use.chunks + mmapped.chunks, in_use.bytes + mmapped.bytes),
+        (HeapRow::Free, "C heap, free", free.chunks, free.bytes),
     ];
     for (row, what, chunks, bytes) in parts {
         add(row, chunks, bytes);
@@ -114,7 +115,7 @@ fn keep_c_heap(c_heap: &CHeap, memory: &mut CaptureTable, add: &mut Add<'_>) -> 
         }
     }
     for class in chunks(c_heap) {
-        add(Row::Chunk(&format!("{} bytes", class.chunk_bytes)), class.in_use_chunks, class.in_use_bytes);
+        add(HeapRow::Chunk(&format!("{} bytes", class.chunk_bytes)), class.in_use_chunks, class.in_use_bytes);
         let cells = [class.chunk_bytes, class.in_use_chunks, class.in_use_bytes];
         table.rows.push(cells.map(number).to_vec());
     }
@@ -132,16 +133,16 @@ fn keep_python(
     let mut table = table("objects", python.is_stopped, &columns);
     let add: &mut Add<'_> = if python.is_stopped { &mut |_, _, _| {} } else { add };
     let managed = format!("{} {}", python.implementation, python.version);
-    add(Row::Managed(&managed), python.objects, python.bytes);
+    add(HeapRow::Managed(&managed), python.objects, python.bytes);
     if !python.is_stopped {
         let what = Cell::Text(format!("objects of {managed}"));
         memory.rows.push(vec![what, number(python.objects), number(python.bytes)]);
     }
     for of in python.types.iter().take(KINDS) {
-        add(Row::Type(&of.name), of.count, of.bytes);
+        add(HeapRow::Type(&of.name), of.count, of.bytes);
         let holder = holder(look, &of.name);
         if let Some(holder) = holder {
-            add(Row::Holder(&holder.path.text), holder.objects, 0);
+            add(HeapRow::Holder(&holder.path.text), holder.objects, 0);
         }
         let held_by = Cell::Text(holder.map_or(String::new(), |holder| holder.path.text.clone()));
         table.rows.push(vec![Cell::text(of.name.as_str()), number(of.count), number(of.bytes), held_by]);
@@ -153,9 +154,9 @@ fn keep_python(
 fn keep_strings(look: &Look, add: &mut Add<'_>) -> CaptureTable {
     let mut table = table("strings", false, &[("known by", ""), COUNT, BYTES, ("library", "")]);
     for text in texts(look) {
-        add(Row::Text(&text.name), text.count, text.bytes);
+        add(HeapRow::Text(&text.name), text.count, text.bytes);
         if let Some(library) = text.library {
-            add(Row::Library(library), 0, 0);
+            add(HeapRow::Library(library), 0, 0);
         }
         let library = Cell::text(text.library.unwrap_or_default());
         table.rows.push(vec![Cell::Text(text.name), number(text.count), number(text.bytes), library]);
@@ -288,14 +289,19 @@ print(flush=True); sys.stdin.read()";
         assert_eq!((&captured.ended, &captured.notes[..]), (&Ended::Time, &[][..]));
         let mut rows = Vec::new();
         for top in &captured.tops {
-            rows.push((Row::parse(&top.what).unwrap(), top.count, top.amount));
+            rows.push((HeapRow::parse(&top.what).unwrap(), top.count, top.amount));
         }
-        let is_there = |wanted: fn(&Row<'_>) -> bool| rows.iter().any(|(row, ..)| wanted(row));
-        assert!(is_there(|row| matches!(row, Row::Resident)) && is_there(|row| matches!(row, Row::InUse)));
-        assert!(is_there(|row| matches!(row, Row::Managed(name) if name.starts_with("CPython 3"))));
-        assert!(is_there(|row| matches!(row, Row::Chunk(_))) && is_there(|row| matches!(row, Row::Text(_))));
-        let at = rows.iter().position(|(row, ..)| *row == Row::Type("__main__.Session")).unwrap();
-        assert_eq!((rows[at].1, rows[at + 1].0), (20_000.0, Row::Holder("__main__.STORE")));
+        let is_there = |wanted: fn(&HeapRow<'_>) -> bool| rows.iter().any(|(row, ..)| wanted(row));
+        assert!(
+            is_there(|row| matches!(row, HeapRow::Resident)) && is_there(|row| matches!(row, HeapRow::InUse))
+        );
+        assert!(is_there(|row| matches!(row, HeapRow::Managed(name) if name.starts_with("CPython 3"))));
+        assert!(
+            is_there(|row| matches!(row, HeapRow::Chunk(_)))
+                && is_there(|row| matches!(row, HeapRow::Text(_)))
+        );
+        let at = rows.iter().position(|(row, ..)| *row == HeapRow::Type("__main__.Session")).unwrap();
+        assert_eq!((rows[at].1, rows[at + 1].0), (20_000.0, HeapRow::Holder("__main__.STORE")));
         let names: Vec<&str> = captured.tables.iter().map(|table| table.name.as_str()).collect();
         assert_eq!(names, ["memory", "objects", "strings", "chunks in use"]);
         let is_same =
@@ -310,7 +316,7 @@ print(flush=True); sys.stdin.read()";
         let captured = capture_within(0.0, program.0.id(), None, "it grows").unwrap();
         assert_eq!(captured.ended, Ended::Cost);
         assert!(captured.notes.iter().any(|note| note.contains("ended early")), "{:?}", captured.notes);
-        assert!(captured.tops.iter().all(|top| Row::parse(&top.what) == Some(Row::Resident)));
+        assert!(captured.tops.iter().all(|top| HeapRow::parse(&top.what) == Some(HeapRow::Resident)));
         // So long that the objects are walked in part.
         let part = (1..200).map(|i| capture_within(0.002 * f64::from(i), program.0.id(), None, "").unwrap());
         let part = part.take_while(|captured| captured.ended == Ended::Cost);

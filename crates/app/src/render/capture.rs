@@ -6,7 +6,7 @@ use std::fmt::Write;
 use mitra_diagnose::words;
 use mitra_model::Captured;
 use mitra_model::capture::{CaptureColumn, CaptureHistogram, CaptureTable, Cell, Profile};
-use mitra_model::deceives;
+use mitra_model::must_escape;
 
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style, clean};
@@ -204,7 +204,7 @@ pub fn folded(profile: &Profile) -> String {
 
 /// A semicolon would begin another frame, and a line break another stack.
 fn frame_text(frame: &str) -> String {
-    frame.chars().map(|c| if c == ';' || deceives(c) { ':' } else { c }).collect()
+    frame.chars().map(|c| if c == ';' || must_escape(c) { ':' } else { c }).collect()
 }
 
 #[cfg(test)]

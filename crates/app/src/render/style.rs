@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
-use mitra_model::{Era, deceives};
+use mitra_model::{Era, must_escape};
 
 /// The width of text that does not go to a terminal.
 const WIDTH_PIPED: usize = 100;
@@ -184,11 +184,11 @@ pub fn rfc3339(ns: i64) -> String {
 }
 
 /// Names of processes, files and groups come from whoever made them and may hold anything, escape sequences for
-/// the terminal included: each character that [`deceives`] is shown as `?`.
+/// the terminal included: each character that [`must_escape`] is shown as `?`.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.chars().any(deceives) {
-        Cow::Owned(text.chars().map(|c| if deceives(c) { '?' } else { c }).collect())
+    if text.chars().any(must_escape) {
+        Cow::Owned(text.chars().map(|c| if must_escape(c) { '?' } else { c }).collect())
     } else {
         Cow::Borrowed(text)
     }
@@ -197,14 +197,14 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 /// The same for what has lines and tabs of its own: messages.
 #[must_use]
 pub fn clean_lines(text: &str) -> String {
-    text.chars().map(|c| if deceives(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
+    text.chars().map(|c| if must_escape(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
 }
 
-/// JSON in which each character that [`deceives`] is an escape: to programs it is the same, and on a terminal nothing happens.
+/// JSON in which each character that [`must_escape`] is an escape: to programs it is the same, and on a terminal nothing happens.
 #[must_use]
 pub fn clean_json(json: &str) -> Cow<'_, str> {
     // Between values there are line breaks; within them JSON escapes those itself.
-    let is_bad = |c: char| c != '\n' && deceives(c);
+    let is_bad = |c: char| c != '\n' && must_escape(c);
     if !json.chars().any(is_bad) {
         return Cow::Borrowed(json);
     }
@@ -284,7 +284,7 @@ mod tests {
         let name = "a\u{9b}31m\u{7f}\u{202e}b\u{e0041}\n\u{1b}é";
         let json = serde_json::to_string_pretty(&[name]).unwrap();
         let clean = clean_json(&json);
-        assert!(!clean.chars().any(|c| c != '\n' && deceives(c)), "{clean}");
+        assert!(!clean.chars().any(|c| c != '\n' && must_escape(c)), "{clean}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&clean).unwrap(), [name]);
         assert!(matches!(clean_json("{\"é\":\n1}"), Cow::Borrowed(_)));
     }

@@ -5,7 +5,7 @@ use mitra_parse::task::task_stat;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mitra_model::capture::{Captured, Ended, Followed, Image, Interpreted, Raw, SCHEMA, StackCopy};
+use mitra_model::capture::{Captured, Ended, Image, InterpreterLayout, Raw, SCHEMA, StackCopy, UnwoundStack};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::cost::{Cost, own_cpu_ns};
@@ -353,7 +353,7 @@ impl Armed {
     }
 
     /// What was made of a copy: from now on stacks are followed so at these places.
-    pub fn teach(&mut self, chain: u64, followed: Followed) {
+    pub fn teach(&mut self, chain: u64, followed: UnwoundStack) {
         self.gather.teach(chain, followed);
     }
 
@@ -365,7 +365,7 @@ impl Armed {
     }
 
     /// How the interpreter keeps which functions its threads are in.
-    pub fn follow_functions(&mut self, how: &Interpreted) {
+    pub fn follow_functions(&mut self, how: &InterpreterLayout) {
         self.gather.follow_functions(how);
     }
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use aya::maps::{MapData, RingBuf};
-use mitra_model::capture::{Caller, Followed, Place, StackCopy};
+use mitra_model::capture::{CodeAddress, StackCopy, UnwindRule, UnwoundStack};
 
 use super::AnyError;
 use super::loader::Loader;
@@ -39,14 +39,14 @@ unsafe impl Plain for Rule {}
 
 impl Rule {
     /// `enum frame_rule_kind` of bpf/chain.h.
-    fn of(caller: Caller) -> Self {
+    fn of(caller: UnwindRule) -> Self {
         let of_kind = |kind| Self { offset: 0, frame_pointer_at: 0, kind, pad: 0 };
         match caller {
-            Caller::FramePointer => of_kind(0),
-            Caller::At { is_from_frame_pointer, offset, frame_pointer_at } => {
+            UnwindRule::FramePointer => of_kind(0),
+            UnwindRule::At { is_from_frame_pointer, offset, frame_pointer_at } => {
                 Self { offset, frame_pointer_at, ..of_kind(if is_from_frame_pointer { 2 } else { 1 }) }
             }
-            Caller::Nobody => of_kind(3),
+            UnwindRule::Nobody => of_kind(3),
         }
     }
 }
@@ -105,7 +105,7 @@ impl Chains {
     }
 
     /// What was made of a copy.
-    pub(super) fn teach(&mut self, chain: u64, followed: Followed) {
+    pub(super) fn teach(&mut self, chain: u64, followed: UnwoundStack) {
         for (place, caller) in &followed.callers {
             // Without room frame pointers are followed there, as before.
             _ = self.rules.store(&key(*place), &Rule::of(*caller));
@@ -128,7 +128,7 @@ impl Chains {
     }
 }
 
-fn key(place: Place) -> u64 {
+fn key(place: CodeAddress) -> u64 {
     place.address << 1 | u64::from(place.is_leaf)
 }
 
@@ -138,12 +138,15 @@ mod tests {
 
     #[test]
     fn rules_are_written_as_the_program_reads_them() {
-        let at =
-            |is_from_frame_pointer| Caller::At { is_from_frame_pointer, offset: 96, frame_pointer_at: -16 };
+        let at = |is_from_frame_pointer| UnwindRule::At {
+            is_from_frame_pointer,
+            offset: 96,
+            frame_pointer_at: -16,
+        };
         assert_eq!(Rule::of(at(false)), Rule { offset: 96, frame_pointer_at: -16, kind: 1, pad: 0 });
         assert_eq!(Rule::of(at(true)).kind, 2);
-        assert_eq!((Rule::of(Caller::FramePointer).kind, Rule::of(Caller::Nobody).kind), (0, 3));
-        let key_of = |is_leaf| key(Place { address: 0x7f00_0000_1234, is_leaf });
+        assert_eq!((Rule::of(UnwindRule::FramePointer).kind, Rule::of(UnwindRule::Nobody).kind), (0, 3));
+        let key_of = |is_leaf| key(CodeAddress { address: 0x7f00_0000_1234, is_leaf });
         assert_eq!((key_of(false), key_of(true)), (0xfe00_0000_2468, 0xfe00_0000_2469));
     }
 }

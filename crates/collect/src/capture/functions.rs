@@ -1,7 +1,7 @@
 //! Functions that an interpreter runs, which no stack shows: bpf/functions.h. How it keeps them is said by whoever knows the
 //! interpreter ([`super::Armed::follow_functions`]).
 
-use mitra_model::capture::Interpreted;
+use mitra_model::capture::InterpreterLayout;
 
 use super::AnyError;
 use super::loader::Loader;
@@ -49,7 +49,7 @@ impl Functions {
     }
 
     /// From now on they are followed so. A thread for which there is no room has none.
-    pub(super) fn follow(&self, how: &Interpreted) {
+    pub(super) fn follow(&self, how: &InterpreterLayout) {
         for (own, state) in &how.threads {
             _ = self.threads.store(own, state);
         }

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
-use mitra_model::capture::{Captured, Followed, Interpreted, Raw, RawStack, StackCopy};
+use mitra_model::capture::{Captured, InterpreterLayout, Raw, RawStack, StackCopy, UnwoundStack};
 
 pub use armed::{Armed, Capture};
 pub use check::{Checked, check, cost_unavailable};
@@ -117,7 +117,7 @@ trait Gather: Send {
     }
 
     /// See [`Armed::teach`].
-    fn teach(&mut self, _chain: u64, _followed: Followed) {}
+    fn teach(&mut self, _chain: u64, _followed: UnwoundStack) {}
 
     /// See [`Armed::interprets`].
     fn interprets(&self) -> Option<u32> {
@@ -125,7 +125,7 @@ trait Gather: Send {
     }
 
     /// See [`Armed::follow_functions`].
-    fn follow_functions(&mut self, _how: &Interpreted) {}
+    fn follow_functions(&mut self, _how: &InterpreterLayout) {}
 
     /// Whether it has all that was asked for, so that there is nothing left to wait for.
     fn is_complete(&self) -> bool {

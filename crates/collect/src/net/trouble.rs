@@ -1,6 +1,6 @@
 //! What the probes of the network count, into the frame: dropped packets, peers, name servers, full sockets.
 
-use mitra_model::{Entity, Frame, Key, Kind, StrId, columns};
+use mitra_model::{Entity, Frame, Key, StrId, columns};
 
 use super::names::mapped_endpoint;
 use crate::bpf::{Open, PeerKey, PeerSum, Probes, ServerKey, ServerSum};
@@ -88,7 +88,10 @@ impl TroubleCells {
                 pid: col("resolver.pid"),
                 comm: col("resolver.comm"),
             },
-            latency: latency.filter(|(_, m)| m.kind == Kind::Bucket).map(|(column, _)| column).collect(),
+            latency: latency
+                .filter(|(_, m)| m.name.starts_with("resolver.latency_"))
+                .map(|(column, _)| column)
+                .collect(),
             full: ["probe.sock_rcvqueue_full", "probe.sock_exceed_buf_limit", "probe.udp_fail_queue_rcv"]
                 .map(col),
             lost: col("probe.net_lost"),

@@ -342,7 +342,7 @@ fn quotes(run: &Run<'_>, main: &[&str]) -> Vec<Quote> {
 mod tests {
     use std::sync::Arc;
 
-    use mitra_model::{Axis, Era, Place, Series, lookup};
+    use mitra_model::{Axis, Era, Series, SourceLine, lookup};
 
     use super::*;
 
@@ -352,7 +352,7 @@ mod tests {
         let axis = Arc::new(Axis {
             t: vec![Era::Fact.zero() + i64::from(file)],
             dt: vec![f64::NAN],
-            places: vec![Place { file, line }],
+            places: vec![SourceLine { file, line }],
         });
         for (metric, value) in values {
             let series = Series { axis: axis.clone(), start: 0, values: vec![*value] };

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mitra_model::report::{Next, Remedy};
 use mitra_model::time::SECOND;
-use mitra_model::{Series, Span, Timetable};
+use mitra_model::{ScheduledJob, Series, Span};
 
 use crate::condition::{Condition, Finding, Observation, Role};
 use crate::deaths;
@@ -87,7 +87,7 @@ struct Jobs<'a> {
     /// Seconds between two, where there is a rhythm.
     period_s: Option<f64>,
     /// The lines of crontabs and the timers that were due at each of the starts.
-    due: Vec<&'a Timetable>,
+    due: Vec<&'a ScheduledJob>,
 }
 
 fn observe(view: &View<'_>) -> Observation {
@@ -172,11 +172,11 @@ fn scheduled<'a>(view: &View<'a>, parent_pid: u32, child: &'a str, mut lived: Ve
     let period_s = period(&starts);
     let is_scheduler = SCHEDULERS.contains(&parent.as_str());
     let is_round = |t: &i64| t.div_euclid(SECOND).rem_euclid(ROUND_S) <= 3;
-    let is_due = |table: &&Timetable| starts.iter().all(|at| table.is_due(*at, JITTER_S));
+    let is_due = |table: &&ScheduledJob| starts.iter().all(|at| table.is_due(*at, JITTER_S));
     // Only who starts by the clock is looked up by the clock.
     let by_clock = is_scheduler || parent_pid == INIT;
-    let due: Vec<&Timetable> =
-        if by_clock { view.history.timetables.iter().filter(is_due).collect() } else { Vec::new() };
+    let due: Vec<&ScheduledJob> =
+        if by_clock { view.history.scheduled_jobs.iter().filter(is_due).collect() } else { Vec::new() };
     let is_known = !due.is_empty() || (is_scheduler && starts.iter().all(is_round));
     if period_s.is_none() && !is_known {
         return None;
@@ -283,7 +283,7 @@ fn judge(view: &View<'_>, jobs: &Jobs<'_>) -> Result<(f64, Finding), String> {
 
 /// The line or timer that started the jobs: the only one that was due, or the only one of these that names one of their
 /// programs.
-fn meant<'j>(view: &View<'_>, jobs: &'j Jobs<'_>) -> Option<&'j Timetable> {
+fn meant<'j>(view: &View<'_>, jobs: &'j Jobs<'_>) -> Option<&'j ScheduledJob> {
     if let [only] = jobs.due.as_slice() {
         return Some(only);
     }
@@ -295,7 +295,7 @@ fn meant<'j>(view: &View<'_>, jobs: &'j Jobs<'_>) -> Option<&'j Timetable> {
     });
     let programs: BTreeSet<&str> =
         alive.chain(ended).chain([jobs.child]).filter(|comm| !STARTERS.contains(comm)).collect();
-    let is_named = |table: &Timetable| {
+    let is_named = |table: &ScheduledJob| {
         let mut words = table.what.split(|c: char| c.is_whitespace() || "/;|&'\"()".contains(c));
         words.any(|word| programs.contains(word.trim_end_matches(".service")))
     };

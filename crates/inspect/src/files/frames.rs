@@ -12,7 +12,7 @@ use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, LittleEndian, Pointer, Register, RegisterRule,
     UnwindContext, UnwindSection,
 };
-use mitra_model::capture::Caller;
+use mitra_model::capture::UnwindRule;
 
 /// Program headers of a file.
 const HEADERS_MAX: usize = 64;
@@ -98,7 +98,7 @@ impl Frames {
     }
 
     /// At an offset in the file.
-    pub(crate) fn caller(&self, offset: u64) -> Option<Caller> {
+    pub(crate) fn caller(&self, offset: u64) -> Option<UnwindRule> {
         let inside =
             |segment: &&(u64, u64, u64)| offset.checked_sub(segment.0).is_some_and(|at| at < segment.2);
         let (start, address, _) = *self.segments.iter().find(inside)?;
@@ -121,7 +121,7 @@ impl Frames {
         }
         let row = entry.unwind_info_for_address(&frames, &bases, &mut context, address).ok()?;
         match row.register(RETURN_ADDRESS) {
-            Some(RegisterRule::Undefined) => return Some(Caller::Nobody),
+            Some(RegisterRule::Undefined) => return Some(UnwindRule::Nobody),
             Some(RegisterRule::Offset(-8)) => {}
             _ => return None,
         }
@@ -136,7 +136,7 @@ impl Frames {
             Some(RegisterRule::Offset(at)) => i16::try_from(at).ok()?,
             Some(_) => return None,
         };
-        Some(Caller::At { is_from_frame_pointer, offset: i32::try_from(offset).ok()?, frame_pointer_at })
+        Some(UnwindRule::At { is_from_frame_pointer, offset: i32::try_from(offset).ok()?, frame_pointer_at })
     }
 }
 

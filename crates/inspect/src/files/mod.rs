@@ -19,7 +19,7 @@ use std::fs::File;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mitra_model::capture::Caller;
+use mitra_model::capture::UnwindRule;
 
 pub use served::serve;
 
@@ -107,9 +107,9 @@ impl Taken {
     }
 
     /// The caller of what lies at an offset in the file.
-    pub(crate) fn caller(&self, at: u64) -> Option<Caller> {
-        match self.ask(|id| Question::Caller { id, at }) {
-            Answer::Caller(caller) => Some(caller),
+    pub(crate) fn caller(&self, at: u64) -> Option<UnwindRule> {
+        match self.ask(|id| Question::UnwindRule { id, at }) {
+            Answer::UnwindRule(caller) => Some(caller),
             _ => None,
         }
     }

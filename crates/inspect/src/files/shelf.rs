@@ -87,8 +87,8 @@ impl Shelf {
                 Some(Known::PerfMap(map)) => map.name(*at).map(|name| Answer::Name(bounded(name))),
                 _ => None,
             },
-            Question::Caller { id, at } => match known(id) {
-                Some(Known::Frames(frames)) => frames.caller(*at).map(Answer::Caller),
+            Question::UnwindRule { id, at } => match known(id) {
+                Some(Known::Frames(frames)) => frames.caller(*at).map(Answer::UnwindRule),
                 _ => None,
             },
             Question::Section { id, name } => match known(id) {

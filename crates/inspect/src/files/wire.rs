@@ -8,7 +8,7 @@
 //! Numbers are little-endian. Whoever wrote a file may have taken the reader over, so an answer is no more than what it says it
 //! is: numbers are asked about by the caller as any, names are cleaned again.
 
-use mitra_model::capture::Caller;
+use mitra_model::capture::UnwindRule;
 
 use super::Kind;
 
@@ -24,7 +24,7 @@ pub(super) enum Question {
         id: u32,
         at: u64,
     },
-    Caller {
+    UnwindRule {
         id: u32,
         at: u64,
     },
@@ -48,7 +48,7 @@ pub(super) enum Answer {
     NoRoom,
     Taken(u32),
     Name(String),
-    Caller(Caller),
+    UnwindRule(UnwindRule),
     Address(u64),
 }
 
@@ -85,7 +85,7 @@ impl Question {
                 message(u8::try_from(kind).unwrap_or_default(), [&[], &[]])
             }
             Question::Name { id, at } => message(NAME, [&id.to_le_bytes(), &at.to_le_bytes()]),
-            Question::Caller { id, at } => message(CALLER, [&id.to_le_bytes(), &at.to_le_bytes()]),
+            Question::UnwindRule { id, at } => message(CALLER, [&id.to_le_bytes(), &at.to_le_bytes()]),
             Question::Section { id, name } => message(SECTION, [&id.to_le_bytes(), name.as_bytes()]),
             Question::Symbol { id, name } => message(SYMBOL, [&id.to_le_bytes(), name.as_bytes()]),
             Question::Forget { id } => message(FORGET, [&id.to_le_bytes(), &[]]),
@@ -102,7 +102,7 @@ impl Question {
         let at = || Some(u64::from_le_bytes(number(rest)?.0));
         Some(match *kind {
             NAME => Question::Name { id, at: at()? },
-            CALLER => Question::Caller { id, at: at()? },
+            CALLER => Question::UnwindRule { id, at: at()? },
             SECTION => Question::Section { id, name: text(rest) },
             SYMBOL => Question::Symbol { id, name: text(rest) },
             FORGET => Question::Forget { id },
@@ -119,9 +119,9 @@ impl Answer {
             Answer::Taken(id) => message(2, [&id.to_le_bytes(), &[]]),
             Answer::Name(name) => message(3, [name.as_bytes(), &[]]),
             Answer::Address(address) => message(4, [&address.to_le_bytes(), &[]]),
-            Answer::Caller(Caller::FramePointer) => message(5, [&[], &[]]),
-            Answer::Caller(Caller::Nobody) => message(6, [&[], &[]]),
-            Answer::Caller(Caller::At { is_from_frame_pointer, offset, frame_pointer_at }) => {
+            Answer::UnwindRule(UnwindRule::FramePointer) => message(5, [&[], &[]]),
+            Answer::UnwindRule(UnwindRule::Nobody) => message(6, [&[], &[]]),
+            Answer::UnwindRule(UnwindRule::At { is_from_frame_pointer, offset, frame_pointer_at }) => {
                 let kind = 7 + u8::from(*is_from_frame_pointer);
                 message(kind, [&offset.to_le_bytes(), &frame_pointer_at.to_le_bytes()])
             }
@@ -136,11 +136,11 @@ impl Answer {
             2 => Answer::Taken(u32::from_le_bytes(number(rest)?.0)),
             3 => Answer::Name(text(rest)),
             4 => Answer::Address(u64::from_le_bytes(number(rest)?.0)),
-            5 => Answer::Caller(Caller::FramePointer),
-            6 => Answer::Caller(Caller::Nobody),
+            5 => Answer::UnwindRule(UnwindRule::FramePointer),
+            6 => Answer::UnwindRule(UnwindRule::Nobody),
             7 | 8 => {
                 let (offset, rest) = number(rest)?;
-                Answer::Caller(Caller::At {
+                Answer::UnwindRule(UnwindRule::At {
                     is_from_frame_pointer: *kind == 8,
                     offset: i32::from_le_bytes(offset),
                     frame_pointer_at: i16::from_le_bytes(number(rest)?.0),
@@ -169,7 +169,11 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let at = |is_from_frame_pointer| {
-            Answer::Caller(Caller::At { is_from_frame_pointer, offset: -70_000, frame_pointer_at: -16 })
+            Answer::UnwindRule(UnwindRule::At {
+                is_from_frame_pointer,
+                offset: -70_000,
+                frame_pointer_at: -16,
+            })
         };
         for answer in [
             Answer::Nothing,
@@ -177,8 +181,8 @@ mod tests {
             Answer::Taken(7),
             Answer::Name("übung".to_owned()),
             Answer::Address(u64::MAX),
-            Answer::Caller(Caller::FramePointer),
-            Answer::Caller(Caller::Nobody),
+            Answer::UnwindRule(UnwindRule::FramePointer),
+            Answer::UnwindRule(UnwindRule::Nobody),
             at(true),
             at(false),
         ] {
@@ -187,7 +191,7 @@ mod tests {
         let name = || "_PyRuntime".to_owned();
         for question in KINDS.map(Question::Take).into_iter().chain([
             Question::Name { id: 1, at: 2 },
-            Question::Caller { id: 1, at: u64::MAX },
+            Question::UnwindRule { id: 1, at: u64::MAX },
             Question::Section { id: 3, name: name() },
             Question::Symbol { id: 3, name: name() },
             Question::Forget { id: u32::MAX },

@@ -1,7 +1,7 @@
 //! The functions that the threads of a running CPython are in, for whoever follows them while it runs: stacks of the program show
 //! only the interpreter.
 
-use mitra_model::capture::Interpreted;
+use mitra_model::capture::InterpreterLayout;
 
 use super::Heap;
 use crate::memory::Memory;
@@ -27,7 +27,7 @@ impl Functions {
     }
 
     /// How the interpreter keeps them, with the threads that there are now.
-    pub fn kept(&mut self) -> Option<Interpreted> {
+    pub fn kept(&mut self) -> Option<InterpreterLayout> {
         self.target.refresh().ok()?;
         super::open(&self.target).ok()?.kept()
     }
@@ -46,11 +46,11 @@ impl Functions {
 }
 
 impl<M: Memory + ?Sized> Heap<'_, M> {
-    fn kept(&self) -> Option<Interpreted> {
+    fn kept(&self) -> Option<InterpreterLayout> {
         let offset = |offset: u64| u32::try_from(offset).ok();
         let layout = &self.layout;
         let threads = self.interpreters.iter().flat_map(|interpreter| self.thread_states(*interpreter));
-        Some(Interpreted {
+        Some(InterpreterLayout {
             innermost: offset(layout.tstate_frame)?,
             between: match layout.cframe_frame {
                 Some(between) => Some(offset(between)?),

@@ -1,42 +1,43 @@
-//! How stacks are followed that frame pointers do not connect: a program in the kernel follows rules, and asks for those
-//! that it does not know by sending a copy of the stack.
+//! Unwinding of stacks without frame pointers. A BPF program applies unwind rules. For addresses without a rule it sends a
+//! copy of the stack, and user space answers with the rules.
 
-/// How to get from a place in a program to where it was called, on x86-64.
+/// How to find the caller of a function on x86-64, as `.eh_frame` says it for one code address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Caller {
-    /// Nobody says: by the frame pointer.
+pub enum UnwindRule {
+    /// Through the frame pointer: there is no entry for the address.
     #[default]
     FramePointer,
-    /// The frame of the caller ends `offset` behind what a register holds; below its end is where the call returns to.
+    /// The canonical frame address is a register plus `offset`; the return address is the word below it.
     At {
-        /// The register: the frame pointer, or else the stack pointer.
+        /// The register is the frame pointer; the stack pointer otherwise.
         is_from_frame_pointer: bool,
-        /// In bytes.
+        /// Bytes.
         offset: i32,
-        /// Where, from the end of the frame, the caller's frame pointer is kept; 0: it is where it was.
+        /// Where the caller's frame pointer is saved, relative to the canonical frame address; 0 if it is still in its
+        /// register.
         frame_pointer_at: i16,
     },
-    /// Nobody called it: the thread begins here.
+    /// There is no caller: the thread begins here.
     Nobody,
 }
 
-/// A place in a program: where it executes, or where a call returns to.
+/// A code address of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct CodeAddress {
     /// The address.
     pub address: u64,
-    /// Whether it executes there. Where a call returns to another function may begin.
+    /// Whether the thread executes there. Otherwise it is a return address, which may be the first of the next function.
     pub is_leaf: bool,
 }
 
-/// A copy of the innermost part of a thread's stack, taken when not all of its places were known.
+/// A copy of the top of a thread's stack, taken when the rule of an address was missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StackCopy {
     /// The process.
     pub pid: u32,
-    /// The name of what was found without what is wanted.
+    /// The id of the incomplete stack.
     pub chain: u64,
-    /// Where it executed.
+    /// The instruction pointer.
     pub address: u64,
     /// The stack pointer, where the copy begins.
     pub stack_pointer: u64,
@@ -46,29 +47,29 @@ pub struct StackCopy {
     pub bytes: Vec<u8>,
 }
 
-/// Where an interpreter keeps which functions its threads are in: from the state of each thread leads a list of frames, the
-/// innermost first. Offsets are in bytes.
+/// Where an interpreter keeps its call stacks: the state of each thread leads to a list of frames, the innermost first.
+/// Offsets are in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Interpreted {
-    /// Where in a thread's state the innermost frame is.
+pub struct InterpreterLayout {
+    /// The offset of the innermost frame in the state of a thread.
     pub innermost: u32,
-    /// Where it is in a structure that lies between the two.
+    /// Its offset in the structure between the two, where a version has one.
     pub between: Option<u32>,
-    /// Where in a frame its code is.
+    /// The offset of the code object in a frame.
     pub code: u32,
-    /// Where in a frame the one that called it is.
+    /// The offset of the calling frame in a frame.
     pub caller: u32,
-    /// Bits in the address of the code that say something else.
+    /// Tag bits in the address of the code object, to be masked.
     pub tag: u64,
-    /// The states, by where each thread has its own memory, as `pthread_self` says.
+    /// The states of the threads by `pthread_self`.
     pub threads: Vec<(u64, u64)>,
 }
 
-/// What was made of a copy.
+/// The result for a [`StackCopy`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Followed {
+pub struct UnwoundStack {
     /// The addresses, the leaf first.
     pub addresses: Vec<u64>,
-    /// How to get on from each of them.
-    pub callers: Vec<(Place, Caller)>,
+    /// The rule for each of them.
+    pub callers: Vec<(CodeAddress, UnwindRule)>,
 }

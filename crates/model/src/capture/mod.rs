@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, EventKind};
 
-pub use frames::{Caller, Followed, Interpreted, Place, StackCopy};
+pub use frames::{CodeAddress, InterpreterLayout, StackCopy, UnwindRule, UnwoundStack};
 pub use profile::{Image, KERNEL_MARK, Profile, Raw, RawStack, Stack};
 
 /// What [`Captured::schema`] says.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mitra_model::{Axis, Era, Place, Series, SeriesSet, lookup};
+use mitra_model::{Axis, Era, Series, SeriesSet, SourceLine, lookup};
 
 use super::number::known;
 
@@ -67,7 +67,7 @@ fn whole_cpu_time(set: &mut SeriesSet) {
 
 /// Several series as one. Only what has a length of time counts: averages since boot do not.
 fn combined<'a>(parts: impl Iterator<Item = &'a Series>, of: Of) -> Option<Series> {
-    let mut at: BTreeMap<i64, (f64, Place, f64)> = BTreeMap::new();
+    let mut at: BTreeMap<i64, (f64, SourceLine, f64)> = BTreeMap::new();
     for series in parts {
         for (i, value) in (series.start..).zip(&series.values) {
             let (Some(t), Some(dt)) = (series.axis.t.get(i), series.axis.dt.get(i)) else { break };

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 
 use mitra_model::report::FileRead;
 use mitra_model::time::SECOND;
-use mitra_model::{Entity, Era, Event, EventKind, HostInfo, Metric, Place, lookup};
+use mitra_model::{Entity, Era, Event, EventKind, HostInfo, Metric, SourceLine, lookup};
 
 use super::context::Context;
 
@@ -107,7 +107,7 @@ pub(super) struct Track {
 pub(super) struct TextAt {
     pub t: i64,
     pub text: String,
-    pub place: Place,
+    pub place: SourceLine,
 }
 
 /// See the module.
@@ -340,7 +340,7 @@ impl Import {
             return;
         }
         let t = self.moment(when);
-        let place = Place { file: self.file(), line };
+        let place = SourceLine { file: self.file(), line };
         self.texts_bytes += row.len();
         let changes = self.texts.entry((metric.name, row.to_owned())).or_default();
         if changes.last().is_none_or(|last| last.text != text) {
@@ -372,7 +372,7 @@ impl Import {
         _ = write!(length, "{kind:?}");
         self.texts_bytes += length.0;
         let real = self.moment(when);
-        let place = Some(Place { file: self.file(), line });
+        let place = Some(SourceLine { file: self.file(), line });
         self.events.push(Event { real, mono: None, place, kind });
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use mitra_model::report::FileRead;
 use mitra_model::time::SECOND;
-use mitra_model::{Axis, Entity, Era, Place, Series, SeriesSet, Span, TextSeries, lookup};
+use mitra_model::{Axis, Entity, Era, Series, SeriesSet, SourceLine, Span, TextSeries, lookup};
 
 use super::import::{DAY, Form, Import};
 use super::number::known;
@@ -187,7 +187,7 @@ impl Import {
                 step as f64 / SECOND as f64
             })
             .collect();
-        let places = track.lines.iter().map(|line| Place { file: group.file, line: *line }).collect();
+        let places = track.lines.iter().map(|line| SourceLine { file: group.file, line: *line }).collect();
         Axis { t: track.t.clone(), dt, places }
     }
 
@@ -224,7 +224,7 @@ fn joined(mut pieces: Vec<Series>) -> Series {
         if step.is_finite() { step } else { f64::MAX }
     };
     pieces.sort_by(|a, b| step(a).total_cmp(&step(b)));
-    let mut samples: Vec<(i64, f64, Place, f64)> = Vec::new();
+    let mut samples: Vec<(i64, f64, SourceLine, f64)> = Vec::new();
     let mut covered: Vec<Span> = Vec::new();
     for piece in &pieces {
         let place = |i: usize| piece.axis.places.get(i).copied().unwrap_or_default();
@@ -302,7 +302,7 @@ mod tests {
             let seconds: Vec<i64> = axis.t.iter().map(|t| t / SECOND - 20_000 * 86_400).collect();
             assert_eq!(seconds, [86_000, 86_300, 86_600, 86_900]);
             assert_eq!(axis.dt, [300.0; 4]);
-            assert_eq!(axis.places[2], Place { file: 0, line: 3 });
+            assert_eq!(axis.places[2], SourceLine { file: 0, line: 3 });
         }
     }
 

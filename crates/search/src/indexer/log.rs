@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use mitra_model::deceives;
+use mitra_model::must_escape;
 use mitra_model::report::Moment;
 use rustix::fs::OFlags;
 
@@ -108,7 +108,7 @@ impl Log {
                 break;
             }
             // A name of a file may hold anything; a line is one line, moves no cursor and hides nothing.
-            if deceives(c) {
+            if must_escape(c) {
                 line.extend(c.escape_default());
             } else {
                 line.push(c);

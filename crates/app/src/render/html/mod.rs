@@ -9,7 +9,7 @@ mod sections;
 
 use std::borrow::Cow;
 
-use mitra_model::deceives;
+use mitra_model::must_escape;
 use mitra_model::report::{Incident, Moment, Report, Root};
 use mitra_model::{Era, SeriesSet};
 
@@ -78,7 +78,7 @@ pub fn document(title: &str, body: &str) -> String {
 #[must_use]
 pub fn escape(text: &str) -> Cow<'_, str> {
     let special =
-        |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'') || (deceives(c) && !matches!(c, '\n' | '\t'));
+        |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'') || (must_escape(c) && !matches!(c, '\n' | '\t'));
     if !text.contains(special) {
         return Cow::Borrowed(text);
     }

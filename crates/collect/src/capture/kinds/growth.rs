@@ -38,7 +38,7 @@ mod twins;
 
 use aya::include_bytes_aligned;
 use aya::programs::perf_event::{PerfEventConfig, SamplePolicy, SoftwareEvent};
-use mitra_model::capture::{Cell, Followed, Interpreted, Raw, RawStack, StackCopy};
+use mitra_model::capture::{Cell, InterpreterLayout, Raw, RawStack, StackCopy, UnwoundStack};
 
 use crate::bpf::comm_str;
 use crate::bpf::sys::MapReader;
@@ -173,7 +173,7 @@ impl Gather for Growth {
         self.chains.take_copies()
     }
 
-    fn teach(&mut self, chain: u64, followed: Followed) {
+    fn teach(&mut self, chain: u64, followed: UnwoundStack) {
         self.chains.teach(chain, followed);
     }
 
@@ -181,7 +181,7 @@ impl Gather for Growth {
         Some(self.pid)
     }
 
-    fn follow_functions(&mut self, how: &Interpreted) {
+    fn follow_functions(&mut self, how: &InterpreterLayout) {
         self.functions.follow(how);
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mitra_model::{Span, Timetable};
+use mitra_model::{ScheduledJob, Span};
 use mitra_search::collectors::schedule::{Schedule, schedules};
 use mitra_search::collectors::{Cache, Source};
 use mitra_search::secrets::Policy;
@@ -17,7 +17,7 @@ const DELAY_MAX_S: u64 = 60;
 const BACK_NS: i64 = 3_600_000_000_000;
 
 /// What is due in a window, by the files as they are now. Of another machine nothing is known.
-pub fn of_this_machine(hostname: &str, window: Span) -> Vec<Timetable> {
+pub fn of_this_machine(hostname: &str, window: Span) -> Vec<ScheduledJob> {
     let uname = rustix::system::uname();
     if uname.nodename().to_string_lossy() != hostname {
         return Vec::new();
@@ -29,7 +29,7 @@ pub fn of_this_machine(hostname: &str, window: Span) -> Vec<Timetable> {
     let policy = Policy::default();
     let is_exact = |schedule: &Schedule| schedule.delay_max_s <= DELAY_MAX_S;
     let all = schedules(&source).into_iter().filter(is_exact);
-    all.map(|schedule| Timetable {
+    all.map(|schedule| ScheduledJob {
         due: due(&schedule, window, offset_s),
         what: policy.clean_text(&schedule.unit_or_command).0,
         place: format!("{}:{}", schedule.file, schedule.line),

@@ -1,10 +1,9 @@
-//! Characters that are not shown as they are: names come from whoever made them.
+//! Characters that must not reach a terminal or a page as they are: any user can choose the name of a process or file.
 
-/// Whether a character makes others look like something else than they are, or is not seen at all: controls of the terminal, of the
-/// direction of writing, and what Unicode calls ignorable by default (`Default_Ignorable_Code_Point` of version 16), which is
-/// where whole texts are hidden.
+/// Whether a character is invisible or changes how others look: control characters, bidirectional controls, and the
+/// `Default_Ignorable_Code_Point`s of Unicode 16, in which whole texts can be hidden.
 #[must_use]
-pub fn deceives(c: char) -> bool {
+pub fn must_escape(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
