@@ -1,10 +1,10 @@
-//! What was changed on a machine, whoever noticed it: a recording or the index.
+//! Changes of a machine's configuration, seen by a recording or by the index.
 
 use serde::Serialize;
 
 use crate::report::Moment;
 
-/// What kind of thing was changed.
+/// The kind of object that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeKind {
@@ -18,7 +18,7 @@ pub enum ChangeKind {
     File,
     /// Another kernel was booted, or a module loaded.
     Kernel,
-    /// A file system was mounted, or otherwise.
+    /// A mount, its options or its geometry.
     Mount,
     /// A unit or timer of systemd.
     Unit,
@@ -31,7 +31,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// The word for it.
+    /// The name, as JSON has it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,36 +49,36 @@ impl ChangeKind {
     }
 }
 
-/// One change. What is not known is not there.
+/// One change. Unknown fields are absent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
     /// When it was seen.
     pub at: Moment,
-    /// When it was last seen to be as before: it was changed between the two.
+    /// When the old value was last seen: the change is between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Moment>,
-    /// What kind of thing.
+    /// The kind of object.
     pub kind: ChangeKind,
     /// Its name: `vm.swappiness`, `memory.max`, a package, the path of a file.
     pub name: String,
-    /// The control group, where it is a limit of one.
+    /// The control group, for a limit of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
-    /// What it was; absent where it is new, or where there was no limit.
+    /// The old value; absent for a new object, or if there was no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What it became; absent where it is gone, or where there is no limit any more.
+    /// The new value; absent for a removed object, or if there is no limit any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The lines that differ, as a unified diff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
-    /// Who noticed it: `recording` or `index`.
+    /// Which source saw it: `recording` or `index`.
     pub source: &'static str,
 }
 
 impl Change {
-    /// What was changed, in words: `vm.swappiness 60 → 100`.
+    /// One line for people: `vm.swappiness 60 → 100`.
     #[must_use]
     pub fn words(&self) -> String {
         let of = self.cgroup.as_ref().map(|c| format!(" of {c}")).unwrap_or_default();

@@ -1,6 +1,4 @@
-//! What `mitra compare` says, schema `mitra.compare/1`.
-//!
-//! Numbers are in base units, as in the report. A side that has too little to say something leaves it out.
+//! The result of `mitra compare`, schema `mitra.compare/1`. Numbers are in base units.
 
 use serde::Serialize;
 
@@ -9,17 +7,17 @@ use crate::report::{Comparison, FileRead, Window};
 /// The name of the schema of [`Compared`].
 pub const SCHEMA: &str = "mitra.compare/1";
 
-/// Two or more sides against each other.
+/// Two or more sides compared.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Compared {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// What was compared, in the order in which it was named.
+    /// The sides, in the order of the arguments.
     pub sides: Vec<Side>,
-    /// Single runs of benchmarks against each other, the best first.
+    /// Single benchmark runs, the best first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<Comparison>,
-    /// The first side against each of the others.
+    /// The first side compared with each of the others.
     pub pairs: Vec<Pair>,
 }
 
@@ -30,44 +28,43 @@ pub struct Side {
     pub name: String,
     /// `archive` or `files`.
     pub source: String,
-    /// The stretch of an archive.
+    /// The time range of an archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
-    /// The files that were read and what was made of them.
+    /// The files that were read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileRead>,
 }
 
-/// The first side against another.
+/// The first side compared with another.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Pair {
     /// The name of the first side.
     pub a: String,
     /// The name of the other.
     pub b: String,
-    /// What differs, the largest effect first. Differences that are not sure or too small to matter are here only where
-    /// they were asked for.
+    /// The differences, largest effect first. Insignificant and small ones only on request.
     pub differences: Vec<Difference>,
-    /// How many differ, but not surely.
+    /// The number of differences that are not significant.
     pub unsure: usize,
-    /// How many differ surely, but hardly.
+    /// The number of significant differences that are too small to matter.
     pub small: usize,
-    /// How many are the same on both sides.
+    /// The number of metrics without a difference.
     pub same: usize,
-    /// What only the first side has, as metrics.
+    /// Metrics that only the first side has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub only_a: Vec<String>,
-    /// What only the other side has.
+    /// Metrics that only the other side has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub only_b: Vec<String>,
 }
 
-/// One metric of one thing on both sides.
+/// One metric of one row on both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// The metric of the table.
     pub metric: String,
-    /// Of what; empty for the whole machine. Tasks go by their name, added up; repeated runs by their benchmark.
+    /// The row; empty for the whole machine. Tasks are summed by name, repeated runs by benchmark.
     pub entity: String,
     /// The unit of the values.
     pub unit: String,
@@ -75,55 +72,52 @@ pub struct Difference {
     pub a: Level,
     /// The other.
     pub b: Level,
-    /// How far the other side lies from the first: the median of all differences between a value of the one and a value
-    /// of the other (Hodges and Lehmann).
+    /// The Hodges-Lehmann shift: the median of all differences between a value of the other side and one of the first.
     pub shift: f64,
-    /// Between what the shift lies, and how sure that is, where the samples suffice.
+    /// The confidence interval of the shift, if there are enough samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Range>,
-    /// The median of the other side as a multiple of that of the first; absent where that is zero.
+    /// The median of the other side divided by that of the first; absent if that is zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// In what share of all pairs the other side's value is the larger; a half where there is no difference.
+    /// The share of all pairs in which the other side's value is larger; 0.5 without a difference.
     pub superiority: f64,
-    /// How probable it is that two sides that do not differ look at least as different (Mann and Whitney; samples that
-    /// follow one another are alike, and count accordingly). Absent where there is one sample on a side.
+    /// The p-value of the Mann-Whitney test, corrected for autocorrelation. Absent with one sample on a side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
-    /// Whether it is sure: of everything that is called sure here, one in twenty is expected not to be (Benjamini and
-    /// Hochberg).
+    /// Whether it is significant, at a false discovery rate of 5 % (Benjamini-Hochberg).
     pub sure: bool,
-    /// What must be known beside it: one run each, which nothing tells from chance; few samples.
+    /// A caveat: one run on each side, few samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Where the values of a side lie.
+/// The distribution of one side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Level {
-    /// How many there are.
+    /// The number of samples.
     pub samples: usize,
     /// The median.
     pub median: f64,
-    /// The median absolute deviation times 1.4826: the standard deviation, if the values were normal.
+    /// The median absolute deviation times 1.4826, the standard deviation of a normal distribution.
     pub spread: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
     /// The lower quartile.
     pub q1: f64,
     /// The upper quartile.
     pub q3: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
 }
 
-/// Between what a number lies.
+/// A confidence interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Range {
-    /// From.
+    /// The lower bound.
     pub low: f64,
-    /// To.
+    /// The upper bound.
     pub high: f64,
-    /// How sure, from 0 to 1.
+    /// The confidence level, from 0 to 1.
     pub confidence: f64,
 }

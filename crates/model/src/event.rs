@@ -1,18 +1,18 @@
-//! What happened at a moment: told by a kernel log, another tool or the recorder itself.
+//! Events: from the kernel log, from other tools, and from the recorder itself.
 
 use serde::{Deserialize, Serialize};
 
 use crate::capture::CaptureRow;
 
-/// Something that happened at a moment, as opposed to a level or a rate.
+/// Something that happened at one time, as opposed to a level or a rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// When, in nanoseconds since 1970 UTC.
     pub real: i64,
-    /// When, on the monotonic clock, where that is known.
+    /// When, on the monotonic clock, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mono: Option<i64>,
-    /// The line of a file that says so, where it comes from a file of another tool. Not stored.
+    /// The line of another tool's output that it was read from. Not stored.
     #[serde(skip)]
     pub place: Option<SourceLine>,
     /// What happened.
@@ -28,16 +28,16 @@ impl Event {
     }
 }
 
-/// A line of a file of another tool.
+/// A line in the output of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourceLine {
-    /// The position of the file in [`crate::SeriesSet::files`].
+    /// The index of the file in [`crate::SeriesSet::files`].
     pub file: u32,
-    /// The number of the line, from 1.
+    /// The line number, from 1.
     pub line: u32,
 }
 
-/// What happened. The archive stores these as JSON, so a field that is added needs a default.
+/// What happened. The archive stores these as JSON, so a new field needs a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum EventKind {
@@ -54,15 +54,15 @@ pub enum EventKind {
         pid: u32,
         /// Its name.
         comm: String,
-        /// The control group whose limit it was, or else the victim's, where known; none where the machine itself had
-        /// no memory left.
+        /// The control group whose limit was hit, or the victim's, if known; `None` if the whole machine was out of
+        /// memory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cgroup: Option<String>,
-        /// Its anonymous resident memory, where known.
+        /// Its anonymous resident memory, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         anon_bytes: Option<u64>,
     },
-    /// A signal that kills was sent.
+    /// A fatal signal was sent.
     FatalSignal {
         /// The receiver.
         pid: u32,
@@ -75,50 +75,50 @@ pub enum EventKind {
         /// The sender's name.
         sender_comm: String,
     },
-    /// A process accessed memory that it may not, as the kernel logs it.
+    /// A segmentation fault or trap, as the kernel logs it.
     Crash {
         /// Its process id.
         pid: u32,
         /// Its name.
         comm: String,
-        /// The address that was accessed. Of a trap, for which the kernel names none, the instruction's own.
+        /// The address that was accessed. For a trap, which has none, the address of the instruction.
         address: u64,
-        /// The address of the instruction; 0 where the kernel prints it on another line, as arm64 does.
+        /// The instruction pointer; 0 if the kernel prints it on another line, as arm64 does.
         ip: u64,
         /// The kernel's error code: bit 0 the page was present (a protection fault), bit 1 it was a write, bit 2 it was
         /// user mode, bit 4 an instruction fetch.
         error: u32,
-        /// The file that the instruction lies in, where the kernel names it.
+        /// The file that the instruction is in, if the kernel names it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         object: Option<String>,
-        /// Where the mapping of that file begins.
+        /// The first address of the mapping.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         base: Option<u64>,
-        /// The place of the instruction in the file, which kernels since 6.6 or so print.
+        /// The file offset of the instruction, which kernels print since about 6.6.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file_offset: Option<u64>,
     },
-    /// A task stood still for longer than the kernel's watchdogs allow.
+    /// A watchdog of the kernel found a task that made no progress.
     Stuck {
         /// `hung-task` (in D state), `soft-lockup` (a CPU did not schedule), `rcu-stall`.
         what: String,
-        /// Its process id, where known.
+        /// Its process id, if known.
         pid: u32,
-        /// Its name, where known.
+        /// Its name, if known.
         comm: String,
-        /// For how long, as the kernel says; 0 where it counts in jiffies, whose length it does not say.
+        /// How long, as the kernel logs it; 0 if it logs jiffies, whose length is unknown.
         seconds: f64,
     },
-    /// A piece of hardware or a file system reported an error, a loss or an end of service.
+    /// A device or a file system reported an error or its loss.
     DeviceError {
         /// `io-error`, `link-down`, `machine-check`, `corrected-error`, `filesystem-error`, `device-lost`.
         what: String,
-        /// The device, interface or CPU, where named.
+        /// The device, interface or CPU, if named.
         device: String,
         /// The line.
         text: String,
     },
-    /// The kernel's TCP gave up something for lack of room.
+    /// TCP of the kernel hit a limit.
     TcpPressure {
         /// `orphans` (too many sockets without a process), `memory` (`tcp_mem` exceeded), `unnamed` (old kernels say
         /// "Out of socket memory" for both).
@@ -126,22 +126,22 @@ pub enum EventKind {
         /// The line.
         text: String,
     },
-    /// The kernel could not find free pages that adjoin.
+    /// A page allocation failed.
     AllocationFailure {
-        /// The power of two of pages that was asked for.
+        /// The order: 2^order contiguous pages.
         order: u32,
-        /// Who asked.
+        /// The task that asked.
         comm: String,
     },
     /// A session of a network protocol changed its state.
     Session {
-        /// The program that says so.
+        /// The program that logged it.
         program: String,
         /// The session: a protocol's name or a neighbour's address.
         session: String,
         /// `down`, `up` or what the program calls it.
         state: String,
-        /// What the program gives as the reason, or its words.
+        /// The reason, or the message.
         text: String,
     },
     /// A program's log had far more lines than usual.
@@ -150,34 +150,34 @@ pub enum EventKind {
         program: String,
         /// Lines.
         lines: u64,
-        /// In how many seconds.
+        /// Their duration.
         seconds: f64,
-        /// What is usual, per second.
+        /// The usual rate.
         usual_per_s: f64,
     },
     /// A program's log was silent far longer than usual.
     LogGap {
         /// The program or the file.
         program: String,
-        /// For how long.
+        /// How long.
         seconds: f64,
         /// The usual longest silence.
         usual_s: f64,
     },
-    /// A traced process did nothing between two system calls, or one call took that long.
+    /// A traced process made no system call for long, or one call took that long.
     Pause {
-        /// Its process id; 0 where the trace does not say.
+        /// Its process id; 0 if the trace has none.
         pid: u32,
-        /// The name of the process, where the trace says.
+        /// The name of the process, if the trace has it.
         comm: String,
         /// For how long.
         seconds: f64,
-        /// The call after which, or in which, it stood still.
+        /// The call before or during the pause.
         call: String,
-        /// Whether the time was spent inside the call; between two calls nobody asked to wait.
+        /// Whether the pause was inside the call, and not between two calls.
         inside: bool,
     },
-    /// A file that holds numbers without a name: a setting that was saved with `cat`.
+    /// A file of bare numbers: a setting that was saved with `cat`.
     Numbers {
         /// The numbers.
         values: Vec<f64>,
@@ -192,22 +192,22 @@ pub enum EventKind {
         ag_blocks: u64,
         /// Bytes of a block.
         block_bytes: u64,
-        /// Blocks of a stripe unit; 0 where none is set.
+        /// Blocks of a stripe unit; 0 if none is set.
         stripe_unit_blocks: u64,
-        /// Blocks of a full stripe; 0 where none is set.
+        /// Blocks of a full stripe; 0 if none is set.
         stripe_width_blocks: u64,
         /// Bytes of a sector of the device.
         sector_bytes: u64,
         /// Blocks of the data section.
         data_blocks: u64,
     },
-    /// A process that a frame had seen ended.
+    /// A recorded process exited.
     Exit {
         /// Its process id.
         pid: u32,
         /// Its name.
         comm: String,
-        /// Who had started it.
+        /// The parent.
         parent_pid: u32,
         /// The parent's name.
         parent_comm: String,
@@ -216,65 +216,65 @@ pub enum EventKind {
     },
     /// The wall clock jumped.
     ClockStep {
-        /// By how much, in nanoseconds; negative is backwards.
+        /// Nanoseconds; negative is backwards.
         by_ns: i64,
     },
-    /// The machine slept.
+    /// The machine was suspended.
     Suspend {
         /// For how long.
         ns: i64,
     },
-    /// The recorder dropped detail to stay inside its budget, or took it up again.
+    /// The recorder shed detail to stay within its budget, or resumed it.
     Shed {
-        /// What it does without, `none` when it is back to full detail.
+        /// The detail that is shed; `none` at full detail.
         level: String,
-        /// Which budget, and by how much it was exceeded.
+        /// The budget, and by how much it was exceeded.
         why: String,
     },
-    /// Something could not be observed from this moment on.
+    /// A source is unavailable from this time on.
     Unavailable {
-        /// What: `probe.block`, `psi`, ….
+        /// The source: `probe.block`, `psi`, ….
         source: String,
-        /// Why, and what would change it.
+        /// The reason, and the remedy.
         why: String,
     },
     /// Some ticks were missed.
     Missed {
-        /// How many.
+        /// The number of ticks.
         ticks: u64,
     },
-    /// An armed probe ended; the event's time is its end.
+    /// A capture ended; the event's time is its end.
     Capture {
-        /// The kind of the probe: `offcpu`, `faults`, ….
+        /// Its kind: `offcpu`, `faults`, ….
         capture: String,
-        /// Who or what wanted it.
+        /// Who or which rule asked for it.
         why: String,
-        /// For how long it was armed.
+        /// How long it was armed.
         seconds: f64,
-        /// What it counted.
+        /// Events that it counted.
         events: u64,
-        /// What it had no room for.
+        /// Events that were dropped for lack of space.
         lost: u64,
         /// `time`, `events`, `cost`, `stopped`, `gone` or `failed: …`.
         ended: String,
-        /// CPU time that it took, where the kernel measures it.
+        /// Its CPU time, if the kernel measures it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_ns: Option<u64>,
-        /// The name of the file in the archive's `captures` folder that has all of it.
+        /// The file name of the whole capture, in the archive's `captures` folder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<String>,
-        /// The rows that matter most.
+        /// The top rows.
         #[serde(default)]
         tops: Vec<CaptureRow>,
     },
-    /// A rule held: something may be wrong. What it armed follows as a [`EventKind::Capture`].
+    /// A rule matched. What it armed follows as a [`EventKind::Capture`].
     Suspicion {
         /// The rule's name.
         rule: String,
-        /// The id of the condition that is suspected, where the rule names one.
+        /// The id of the suspected condition, if the rule names one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         condition: Option<String>,
-        /// By which numbers, of which row, and why nothing was armed where that is so.
+        /// The numbers and the row that matched, and the reason if nothing was armed.
         text: String,
         /// The probes and commands that were started.
         #[serde(default)]
@@ -282,10 +282,10 @@ pub enum EventKind {
     },
     /// A note of the recorder itself: start, stop, version.
     Recorder {
-        /// What it has to say.
+        /// The message.
         text: String,
     },
-    /// An event that this version does not know.
+    /// An event of a later version.
     #[serde(other)]
     Unknown,
 }

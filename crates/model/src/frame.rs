@@ -1,4 +1,4 @@
-//! One sample of the whole machine.
+//! One sample of the whole machine: a table for each entity.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub use crate::event::{Event, EventKind, SourceLine};
 /// A cell that was not measured. Unavailable is not zero.
 pub const NA: i64 = i64::MIN;
 
-/// What tells one row of a table from another, and from a row that had the same name earlier.
+/// The identity of a row, also across reused ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Key {
     /// A task: its thread id. Exited: the parent's process id. Otherwise the [`StrId`] of the row's name.
@@ -39,7 +39,7 @@ impl Key {
         Key { id: u64::from(tid), born: start_boot_ns }
     }
 
-    /// The key of the group of ended tasks with one parent and one command.
+    /// The key of exited tasks with one parent and one command.
     #[must_use]
     pub fn exited(parent_pid: u32, comm: StrId) -> Key {
         Key { id: u64::from(parent_pid), born: u64::from(comm) }
@@ -62,19 +62,19 @@ impl Table {
         Table { entity, width: columns(entity).len(), keys: Vec::new(), cells: Vec::new() }
     }
 
-    /// What the rows are.
+    /// The entity of the rows.
     #[must_use]
     pub fn entity(&self) -> Entity {
         self.entity
     }
 
-    /// How many columns a row has.
+    /// The number of columns.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -86,7 +86,7 @@ impl Table {
         self.keys.is_empty()
     }
 
-    /// Drops the rows and keeps the memory.
+    /// Removes the rows and keeps the memory.
     pub fn clear(&mut self) {
         self.keys.clear();
         self.cells.clear();
@@ -112,12 +112,12 @@ impl Table {
         &self.cells[row * self.width..(row + 1) * self.width]
     }
 
-    /// The cells of one row, to be filled.
+    /// The cells of one row.
     pub fn row_mut(&mut self, row: usize) -> &mut [i64] {
         &mut self.cells[row * self.width..(row + 1) * self.width]
     }
 
-    /// Drops the row; the last row takes its place.
+    /// Removes the row; the last row takes its place.
     pub fn swap_remove(&mut self, row: usize) {
         let last = self.keys.len() - 1;
         self.keys.swap_remove(row);
@@ -133,23 +133,23 @@ impl Table {
         self.keys.iter().copied().zip(self.cells.chunks_exact(self.width.max(1)))
     }
 
-    /// Bytes of memory that the table holds on to.
+    /// Bytes of allocated memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.keys.capacity() * size_of::<Key>() + self.cells.capacity() * size_of::<i64>()
     }
 }
 
-/// One sample of the whole machine at one moment.
+/// One sample of the whole machine.
 #[derive(Debug, Clone)]
 pub struct Frame {
     /// When it was taken.
     pub time: Stamp,
-    /// The interval that the recorder meant to keep, in nanoseconds.
+    /// The configured sampling interval, in nanoseconds.
     pub interval_ns: u64,
     /// One table for each entity, in the order of [`Entity::ALL`].
     pub tables: [Table; Entity::COUNT],
-    /// What happened since the frame before.
+    /// The events since the last frame.
     pub events: Vec<Event>,
 }
 
@@ -185,20 +185,20 @@ impl Frame {
         &self.tables[entity as usize]
     }
 
-    /// The table of an entity, to be filled.
+    /// The table of an entity.
     pub fn table_mut(&mut self, entity: Entity) -> &mut Table {
         &mut self.tables[entity as usize]
     }
 
-    /// The cells of the whole machine, unavailable where nothing has been filled in yet.
+    /// The cells of the whole machine; the row is added if it is missing.
     pub fn system_mut(&mut self) -> &mut [i64] {
         let table = self.table_mut(Entity::System);
         if table.is_empty() { table.push(Key::SYSTEM) } else { table.row_mut(0) }
     }
 }
 
-/// The name of a row as people and files write it: `vda`, `/system.slice`, `4242@81230000000` for a task,
-/// `812:make` for the ended children of process 812.
+/// The name of a row in queries and output: `vda`, `/system.slice`, `4242@81230000000` for a task,
+/// `812:make` for the exited children of process 812.
 #[must_use]
 pub fn row_name(entity: Entity, key: Key, strings: &Strings) -> String {
     match entity {
@@ -215,7 +215,7 @@ pub fn row_name(entity: Entity, key: Key, strings: &Strings) -> String {
     }
 }
 
-/// What does not change while a machine is up.
+/// Facts that do not change while a machine is up.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostInfo {
     /// Its node name.
@@ -232,7 +232,7 @@ pub struct HostInfo {
     pub memory_bytes: u64,
     /// Ticks per second of the times in `/proc`.
     pub clock_ticks: u32,
-    /// Facts that are stored without a place of their own, such as the recorder's version.
+    /// Further facts, such as the recorder's version.
     #[serde(default)]
     pub more: HashMap<String, String>,
 }

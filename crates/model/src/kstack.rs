@@ -1,10 +1,8 @@
-//! What a task in D state waits for, told from its kernel stack.
+//! Classifies the wait of a task in D state by its kernel stack: block I/O, a lock, reclaim, or throttling.
 //!
-//! D state is not disk: a task waits uninterruptibly for block I/O, for a lock, inside reclaim, or because a rule
-//! makes it wait. The names are functions of the kernel, across versions 3.10 to 6.18; a name that a kernel does
-//! not have does no harm.
+//! The names are functions of kernels 3.10 to 6.18.
 
-/// What a task in D state waits for.
+/// The wait of a task in D state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WaitKind {
     /// Block I/O, a page or buffer under I/O, a journal commit, an answer of a file server.
@@ -13,13 +11,13 @@ pub enum WaitKind {
     Lock,
     /// Inside reclaim or compaction, or for a page that is being moved.
     Memory,
-    /// Held back by a rule: the balance of dirty pages, an I/O limit, `memory.high`, writeback throttling.
+    /// Throttled: balancing of dirty pages, an I/O limit, `memory.high`, writeback throttling.
     Throttle,
     /// Something else (a child after `vfork`, a grace period of RCU), or the stack is not known.
     Other,
 }
 
-/// A rule is at work whatever the task was doing when it met it. Entries that end in `*` are prefixes.
+/// Throttling wins over what the task did before. Entries that end in `*` are prefixes.
 ///
 /// `balance_dirty_pages` (mm/page-writeback.c) paces writers; `blk_throtl_*` and `blkcg_maybe_throttle_*`
 /// (block/blk-throttle.c, blk-cgroup.c) are the limits of blkio and io.max; `rq_qos_wait` (block/blk-rq-qos.c)
@@ -41,8 +39,8 @@ const THROTTLE: &[&str] = &[
 ];
 
 /// Reclaim (mm/vmscan.c), the charge against a control group's limit (mm/memcontrol.c), the OOM killer,
-/// compaction (mm/compaction.c) and migration (mm/migrate.c). Reclaim may wait for a lock or for writeback
-/// inside; it is still memory that is missing, so these win over the lists below.
+/// compaction (mm/compaction.c) and migration (mm/migrate.c). Reclaim may wait for a lock or for writeback; the cause is
+/// still missing memory, so these win over the lists below.
 const MEMORY: &[&str] = &[
     "shrink_*",
     "do_shrink_slab",
@@ -72,10 +70,10 @@ const MEMORY: &[&str] = &[
     "khugepaged_*",
 ];
 
-/// Waiting for a device, for what it holds, or for a server behind it.
+/// Waiting for a device, its pages and buffers, or a file server.
 ///
 /// Pages and buffers (mm/filemap.c, fs/buffer.c), requests (block/), direct I/O (fs/direct-io.c, fs/iomap/),
-/// swap-in (mm/memory.c), writeback that somebody waits for (fs/fs-writeback.c), journals (fs/jbd2/, fs/xfs/,
+/// swap-in (mm/memory.c), synchronous writeback (fs/fs-writeback.c), journals (fs/jbd2/, fs/xfs/,
 /// fs/btrfs/), stacked devices (drivers/md/) and network filesystems (net/sunrpc/, fs/nfs/, fs/fuse/).
 const IO: &[&str] = &[
     "io_schedule*",
@@ -141,7 +139,7 @@ const IO: &[&str] = &[
     "ceph_*",
 ];
 
-/// Waiting for another task to let go.
+/// Waiting for a lock that another task holds.
 ///
 /// `rwsem_*` and `down_*` (kernel/locking/rwsem.c), `__mutex_lock*` (mutex.c), `percpu_*` (percpu-rwsem.c), the
 /// locks of an address space (mm/mmap_lock.c) and of a VMA. `__vm_munmap`, `vm_mmap_pgoff` and
@@ -180,11 +178,10 @@ const LOCK: &[&str] = &[
     "cgroup_lock*",
 ];
 
-/// What the task waits for. `stack` holds function names from the innermost outwards, joined by semicolons; one
-/// name, as `/proc/PID/wchan` has it, will do.
+/// Classifies a stack: function names joined by semicolons, the innermost first, or one name from `/proc/PID/wchan`.
 ///
-/// A rule or reclaim anywhere on the stack decides, the inner one of the two; else the innermost name that is on
-/// one of the other lists.
+/// Throttling or reclaim anywhere on the stack decides, the inner one of the two; otherwise the innermost name on one of
+/// the other lists.
 #[must_use]
 pub fn wait_kind(stack: &str) -> WaitKind {
     let mut kind = WaitKind::Other;
@@ -210,7 +207,7 @@ pub fn wait_kind(stack: &str) -> WaitKind {
     kind
 }
 
-/// The function without what the compiler (`.isra.0`, `.constprop.0`) or `/proc/PID/stack` (`+0x1f/0x90`) added.
+/// The function without suffixes of the compiler (`.isra.0`, `.constprop.0`) and of `/proc/PID/stack` (`+0x1f/0x90`).
 fn base_name(frame: &str) -> &str {
     let end = frame.find(['.', '+', ' ']).unwrap_or(frame.len());
     frame.get(..end).unwrap_or(frame)

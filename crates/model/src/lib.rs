@@ -1,8 +1,7 @@
-//! What Mitra measures and what it says about it: the metric table, time, frames, series and reports.
+//! The metric table, time, frames, series, captures and reports. No I/O.
 //!
-//! Nothing in this crate reads or writes anything. Every other crate depends on it and it depends on none of
-//! them, so a sar file and a live archive end in the same [`SeriesSet`] and the diagnosis cannot tell which
-//! it was.
+//! Every other crate depends on this one, and it depends on none of them. A sar file and a recording end in the same
+//! [`SeriesSet`], so that the diagnosis does not depend on the source.
 
 pub mod capture;
 pub mod change;
@@ -31,8 +30,7 @@ pub use series::{Axis, Series, SeriesSet, TextSeries};
 pub use strings::{StrId, Strings};
 pub use time::{Era, Span, Stamp};
 
-/// The manual page that stands at the top of a source file: its leading comment, without the marks. What has a file of its
-/// own, as a condition or a kind of capture, is described there and nowhere else.
+/// The manual page of a condition or a kind of capture: the leading comment of its source file, without the marks.
 #[must_use]
 pub fn manual(source: &str) -> String {
     let mut page = String::new();

@@ -32,37 +32,35 @@ pub enum Entity {
     Cgroup,
     /// One task (thread). Its key is the thread id and the start time, because ids are reused.
     Task,
-    /// Tasks that ended, added up by parent and command; see `exited.*`.
+    /// Tasks that exited, summed by parent and command; see `exited.*`.
     Exited,
     /// One interrupt line of `/proc/interrupts`; key is its number or name.
     Irq,
-    /// One network namespace other than the recorder's own; key is its name in `/run/netns` where it has one, else
-    /// `net:[4026532201]`.
+    /// One network namespace other than the recorder's own; key is its name in `/run/netns`, or `net:[4026532201]`.
     Netns,
-    /// One TCP socket that accepts connections; key is `127.0.0.1:80`, with `@NAMESPACE` at its end for another
-    /// network namespace than the recorder's.
+    /// One listening TCP socket; key is `127.0.0.1:80`, with `@NAMESPACE` appended in other network namespaces.
     Listener,
-    /// One reason for which the kernel throws packets away; key is the reason, `qdisc_drop`.
+    /// One drop reason of the kernel (`enum skb_drop_reason`); key is the reason, `qdisc_drop`.
     Drop,
-    /// One remote end of TCP connections that had trouble; key is `10.0.0.7:443`.
+    /// One remote address of TCP connections with retransmissions or resets; key is `10.0.0.7:443`.
     Peer,
-    /// One name server that programs ask; key is `10.0.0.53:53`.
+    /// One DNS server that programs query; key is `10.0.0.53:53`.
     Resolver,
-    /// One system call of a trace; key is the call, or `program/call` where the trace knows the program.
+    /// One system call of a trace; key is the call, or `program/call` if the trace names the program.
     Call,
-    /// Names that were looked up in vain in one directory; key is the directory.
+    /// Failed path lookups (ENOENT) in one directory; key is the directory.
     Lookup,
-    /// One mapping of a process; key is `pid:start-end name`, the pid left out where it is not known.
+    /// One mapping of a process; key is `pid:start-end name`, without the pid if it is not known.
     Mapping,
-    /// One instance of a run time's allocator; key is `eheap_alloc 0`, ….
+    /// One allocator instance or heap space of a runtime; key is `eheap_alloc 0`, ….
     Allocator,
-    /// One kind of object in a heap: a type, a string; key is its name.
+    /// One type or string in a heap; key is its name.
     Census,
     /// One run of a benchmark; key is the name of its file, or of the job in it.
     Run,
-    /// One program that writes a log; key is its name.
+    /// One program with a log; key is its name.
     Log,
-    /// One code path by its folded stack, `main;read;do_sync`.
+    /// One folded stack, `main;read;do_sync`.
     Path,
 }
 
@@ -130,13 +128,13 @@ impl Entity {
         }
     }
 
-    /// Whether the recorder fills it; the others come only from the output of other tools.
+    /// Whether the recorder fills its table. The others are filled from the output of other tools only.
     #[must_use]
     pub fn is_recorded(self) -> bool {
         (self as usize) <= Entity::Resolver as usize
     }
 
-    /// Whether the counters of a row begin with the row: what a new row shows has happened since the frame before.
+    /// Whether the counters of a new row start at zero, so that its first values are increments since the last frame.
     #[must_use]
     pub fn counts_from_nothing(self) -> bool {
         matches!(self, Entity::Exited | Entity::Drop | Entity::Peer | Entity::Resolver)
@@ -175,20 +173,20 @@ pub enum Unit {
     Millis,
     /// Hundredths of a second, the `USER_HZ` of every architecture that Mitra runs on. Presented as seconds.
     Ticks,
-    /// Hundredths of the number meant, as in the load average.
+    /// Hundredths, as in the load average.
     Centi,
-    /// Millionths of the number meant: ratios and rates that other tools print with decimals.
+    /// Millionths: ratios and rates that other tools print with decimals.
     Ppm,
     /// Sectors of 512 bytes, whatever the device's own sector size.
     Sectors,
-    /// A text: the stored value is an id in the frame's string table.
+    /// A text: the cell holds an id of [`crate::Strings`].
     Text,
     /// No unit: a setting, a state, a bit mask.
     None,
 }
 
 impl Unit {
-    /// What one stored unit is worth in the base unit that people read (`ns` are stored, seconds are read).
+    /// The factor from the stored unit to the base unit that readers see: nanoseconds to seconds.
     #[must_use]
     pub fn scale(self) -> f64 {
         match self {
@@ -215,21 +213,21 @@ impl Unit {
     }
 }
 
-/// How a value behaves in time.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Only grows while the thing lives; what is read is its rate per second.
+    /// Grows for the lifetime of the entity. Readers see the rate per second.
     Counter,
-    /// A level at the moment of the sample.
+    /// The value at the time of the sample.
     Gauge,
-    /// A counter of one bucket of a histogram: events that took at most the bound in the metric's name.
+    /// The counter of one histogram bucket, whose upper bound is in the metric's name.
     Bucket,
-    /// A text that is stored when it changes.
+    /// A text, stored when it changes.
     Text,
 }
 
-/// The kernel version since which a number exists, as `(major, minor)`.
+/// The first kernel version with the metric, as `(major, minor)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kernel(pub u8, pub u8);
 
@@ -242,19 +240,19 @@ impl fmt::Display for Kernel {
 /// One row of the metric table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// The public name: `area.counter`, with the kernel's own name for the counter where it has one.
+    /// The public name: `area.counter`, with the kernel's name of the counter if it has one.
     pub name: &'static str,
-    /// What it is measured on.
+    /// The entity that it is measured on.
     pub entity: Entity,
     /// The unit of the stored integer.
     pub unit: Unit,
-    /// How it behaves in time.
+    /// Counter, gauge, bucket or text.
     pub kind: Kind,
-    /// The file (and field in it) or the kernel structure that it comes from.
+    /// The file and field, kernel structure or tool that it is read from.
     pub source: &'static str,
-    /// The kernel that first had it.
+    /// The first kernel version that has it.
     pub since: Kernel,
-    /// What the number really means.
+    /// The meaning, with the pitfalls.
     pub help: &'static str,
 }
 

@@ -1,6 +1,6 @@
 //! The report: what `mitra explain` says, schema `mitra.report/1`.
 //!
-//! Numbers are in base units. Nothing is invented: what was not measured is left out or named under `unknown`.
+//! Numbers are in base units. Values that were not measured are left out or named under `unknown`.
 
 use std::fmt;
 
@@ -65,8 +65,8 @@ impl Moment {
     }
 }
 
-/// A date as RFC 3339; of a time of day without a date just `12:41:21`; of a time since boot `+6972247.491`; null where
-/// nothing is known.
+/// RFC 3339 for a date, `12:41:21` for a time of day without a date, `+6972247.491` for a time since boot, null for an
+/// unknown time.
 impl Serialize for Moment {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.is_known() { serializer.collect_str(self) } else { serializer.serialize_none() }
@@ -76,13 +76,13 @@ impl Serialize for Moment {
 /// A range of time in the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Window {
-    /// Its beginning.
+    /// The start.
     pub since: Moment,
-    /// Its end.
+    /// The end.
     pub until: Moment,
 }
 
-/// Everything that Mitra has to say about a range of time.
+/// The diagnosis of a time range.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
@@ -91,46 +91,46 @@ pub struct Report {
     pub host: String,
     /// `archive` or `files`.
     pub source: String,
-    /// What was looked at.
+    /// The time range.
     pub window: Window,
-    /// What it was compared with; absent when there was nothing to compare with.
+    /// The baseline; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Window>,
-    /// Where time was lost in the whole window.
+    /// The lost time of the whole window.
     pub ledger: Ledger,
-    /// What went wrong, in order of time; empty when nothing did.
+    /// The incidents, in order of time.
     pub incidents: Vec<Incident>,
     /// Areas that were checked and are not the problem.
     pub healthy: Vec<String>,
-    /// What the recorder did not see.
+    /// Gaps and unavailable sources of the recording.
     pub recorder: RecorderState,
-    /// What was seen without a cause that could be named.
+    /// Active conditions without a cause that could be named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub observed: Vec<Link>,
-    /// What could not be told although something was seen, where there is no incident to list it with.
+    /// Conditions that could not be told, if there is no incident to list them with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<Unknown>,
-    /// What to do better, where nothing went wrong.
+    /// Improvements, where there is no incident.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,
-    /// Runs of benchmarks side by side, where the files hold some.
+    /// Benchmark runs side by side, if the files have some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
-    /// The files that were read and what was made of them.
+    /// The files that were read, with the formats found in them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileRead>,
 }
 
-/// Something to do better that is no incident.
+/// An improvement that is no incident.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
     /// The id of the condition.
     pub condition: String,
-    /// What it concerns.
+    /// The object that it concerns.
     pub culprit: Culprit,
     /// One sentence with the numbers.
     pub statement: String,
-    /// What must be known beside it.
+    /// Caveats.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// The numbers that prove it.
@@ -139,12 +139,12 @@ pub struct Advice {
     pub remedies: Vec<Remedy>,
 }
 
-/// Runs of benchmarks side by side.
+/// Benchmark runs side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// One sentence: which is how much faster.
+    /// One sentence: which run is how much faster.
     pub statement: String,
-    /// What must be known beside it: errors, time-outs.
+    /// Caveats: errors, time-outs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// The runs, the best first.
@@ -156,44 +156,44 @@ pub struct Comparison {
 pub struct RunResult {
     /// Its name.
     pub name: String,
-    /// What it measured, as metric names of the table with values in base units.
+    /// Its results by metric name, in base units.
     pub values: std::collections::BTreeMap<String, f64>,
-    /// The lines that say so.
+    /// The lines that prove them.
     pub quotes: Vec<Quote>,
 }
 
-/// A file and what was made of it.
+/// A file that was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FileRead {
-    /// The path as it was given, or below the folder that was given.
+    /// The path as given, or relative to the given folder.
     pub file: String,
-    /// What it holds: `sar -d`, `strace`, …; empty where nothing was recognised.
+    /// The formats found in it: `sar -d`, `strace`, ….
     pub formats: Vec<String>,
     /// Lines.
     pub lines: u64,
-    /// Lines that made no sense.
+    /// Lines that no format could read.
     pub unread: u64,
     /// The number and the text of the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_unread: Option<(u32, String)>,
-    /// What else there is to say: read as the good side, a section that was skipped, a cut.
+    /// Notes: read as the baseline, a skipped section, a truncated file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// Lost task-seconds: time that tasks wanted to run and could not.
+/// Lost task-seconds: time in which tasks wanted to run and could not.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Ledger {
-    /// The sum, absent when it could not be measured. Parts may overlap, so it is not the sum of `by_cause`.
+    /// The total; absent if it was not measured. Causes may overlap, so it is not the sum of `by_cause`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_task_seconds: Option<f64>,
-    /// What the tasks waited for, most first.
+    /// By cause, largest first.
     pub by_cause: Vec<CauseShare>,
-    /// Who waited, most first.
+    /// By process, largest first.
     pub by_process: Vec<ProcessShare>,
 }
 
-/// One cause of waiting.
+/// Lost time of one cause.
 #[derive(Debug, Clone, Serialize)]
 pub struct CauseShare {
     /// `run-queue`, `block-io`, `refault`, `reclaim`, `swap-in`, `cpu-quota`, `lock`, ….
@@ -202,7 +202,7 @@ pub struct CauseShare {
     pub seconds: f64,
 }
 
-/// One process that waited.
+/// Lost time of one process.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProcessShare {
     /// Its name.
@@ -218,24 +218,24 @@ pub struct ProcessShare {
 pub struct Incident {
     /// When it began.
     pub onset: Moment,
-    /// When it was over; null while it lasts.
+    /// When it ended; null while it lasts.
     pub end: Option<Moment>,
-    /// What it cost, where that could be measured.
+    /// Its lost time, if it was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_task_seconds: Option<f64>,
-    /// What somebody notices.
+    /// The symptoms that users notice.
     pub symptoms: Vec<String>,
     /// The most upstream cause that explains most.
     pub root_cause: Root,
     /// Other active conditions without an active cause.
     pub other_roots: Vec<Root>,
-    /// From the root to the symptoms.
+    /// The causal chain from the root to the symptoms.
     pub chain: Vec<Link>,
-    /// What it could have been and is not.
+    /// Possible causes that were ruled out.
     pub ruled_out: Vec<RuledOut>,
-    /// What could not be told.
+    /// Conditions that could not be told.
     pub unknown: Vec<Unknown>,
-    /// What was changed on the machine in the day before it began, the last change first; those that feed a condition of it
+    /// Changes on the machine in the day before it began, the latest first; changes that feed one of its conditions come
     /// before all others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
@@ -246,7 +246,7 @@ pub struct Incident {
 }
 
 impl Incident {
-    /// Says its times in whole seconds, see [`Moment::nearest_second`].
+    /// Rounds its times to seconds, see [`Moment::nearest_second`].
     pub fn round_times(&mut self) {
         self.onset = self.onset.nearest_second();
         self.end = self.end.map(Moment::nearest_second);
@@ -259,21 +259,21 @@ impl Incident {
 pub struct Root {
     /// The id of the condition.
     pub condition: String,
-    /// From 0 to 1: how much of the evidence that the condition asks for was there and agreed.
+    /// From 0 to 1: the part of the evidence that the condition asks for which was there and agreed.
     pub confidence: f64,
-    /// The share of the incident's lost time that it explains; absent when no lost time was measured.
+    /// The share of the incident's lost time that it explains; absent if no lost time was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// Who or what did it.
+    /// The culprit.
     pub culprit: Culprit,
     /// One sentence with the numbers.
     pub statement: String,
-    /// What must be known beside it: what is a victim and not the cause, what the numbers do not mean.
+    /// Caveats: which object is a victim and not the cause, what the numbers do not mean.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
-/// Who or what did it. Only what applies is there.
+/// The process, group, device or other object that caused it. Fields that do not apply are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Culprit {
     /// Name of the process.
@@ -309,7 +309,7 @@ pub struct Culprit {
     /// Address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// What its memory fills with: a type of its run time, or a string.
+    /// The object that fills its memory: a type of its runtime, or a string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
 }
@@ -321,12 +321,12 @@ pub struct Link {
     pub condition: String,
     /// When it became active.
     pub onset: Moment,
-    /// Seconds after the root's onset; `NaN`, written as null, where the two times cannot be compared.
+    /// Seconds after the root's onset; `NaN`, written as null, if the two times do not compare.
     pub lag_s: f64,
     /// One sentence with the numbers.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub statement: String,
-    /// What must be known beside it.
+    /// Caveats.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// The numbers that prove it.
@@ -338,19 +338,19 @@ pub struct Link {
 pub struct Evidence {
     /// The metric of the table.
     pub metric: String,
-    /// Of what; empty for the whole machine.
+    /// The row; empty for the whole machine.
     pub entity: String,
-    /// In the baseline; absent when there is none.
+    /// The value in the baseline; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<f64>,
-    /// In the incident.
+    /// The value in the incident.
     pub during: f64,
-    /// The largest single sample of the incident, where it is not `during` itself.
+    /// The largest sample of the incident, if it is not `during` itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<f64>,
     /// The unit of all of them.
     pub unit: String,
-    /// The lines of files that say so: the last before the incident, the first ones in it, the most extreme one.
+    /// The lines that prove it: the last before the incident, the first ones in it, the most extreme one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub quotes: Vec<Quote>,
 }
@@ -365,15 +365,15 @@ pub struct Quote {
     /// The value that was read there, in the base unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// When, as far as the file says.
+    /// The time, as far as the file has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Moment>,
-    /// The line itself; filled in when the report is printed.
+    /// The text of the line, filled in when the report is printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// A condition that is not the cause.
+/// A condition that was ruled out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RuledOut {
     /// The id of the condition.
@@ -387,20 +387,20 @@ pub struct RuledOut {
 pub struct Unknown {
     /// The id of the condition.
     pub condition: String,
-    /// What would be needed.
+    /// The missing data.
     pub needs: String,
-    /// The command that would measure it, where one does.
+    /// The command that would measure it, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
-/// Something to do.
+/// A remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remedy {
-    /// What.
+    /// The action.
     #[serde(rename = "do")]
     pub action: String,
-    /// The command, where one will do; empty otherwise.
+    /// The command; empty if there is none.
     pub command: String,
     /// How to see that it helped.
     pub verify: String,
@@ -408,41 +408,41 @@ pub struct Remedy {
     pub risk: String,
 }
 
-/// Something to measure next.
+/// A measurement to make next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Next {
-    /// What it would tell.
+    /// The question that it answers.
     pub measure: String,
     /// The command.
     pub command: String,
 }
 
-/// What the recorder did not see.
+/// Gaps and unavailable sources of the recording.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RecorderState {
     /// Stretches without samples.
     pub gaps: Vec<GapEntry>,
-    /// What could not be observed.
+    /// Unavailable sources.
     pub unavailable: Vec<UnavailableSource>,
 }
 
 /// A stretch without samples.
 #[derive(Debug, Clone, Serialize)]
 pub struct GapEntry {
-    /// Its beginning.
+    /// The start.
     pub since: Moment,
-    /// Its end.
+    /// The end.
     pub until: Moment,
-    /// What is known of the reason.
+    /// The reason, if known.
     pub why: String,
 }
 
-/// Something that could not be observed.
+/// A source that was unavailable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnavailableSource {
-    /// What: `probe.block`, `psi`, ….
+    /// The source: `probe.block`, `psi`, ….
     pub source: String,
-    /// Why, and what would change it.
+    /// The reason, and the remedy.
     pub why: String,
 }
 

@@ -1,7 +1,7 @@
-//! What the diagnosis reads: values over time, in base units, whatever they came from.
+//! Time series in base units, the input of the diagnosis, from a recording or from the output of other tools.
 //!
-//! A counter has become its rate per second over the interval that ends at the sample; a gauge is the level at
-//! the sample. Nanoseconds have become seconds and sectors bytes. What was not measured is `NaN`.
+//! A counter is its rate per second over the interval that ends at the sample, a gauge the value at the sample. A value
+//! that was not measured is `NaN`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use crate::frame::{Event, HostInfo, SourceLine};
 use crate::metric::{Entity, Metric, lookup};
 use crate::time::{SECOND, Span};
 
-/// The moments of a group of series.
+/// The sample times that several series share.
 ///
-/// Times are strictly increasing. When the wall clock stepped inside the range, earlier samples are shown on the
-/// clock as it was after the last step.
+/// Times are strictly increasing. After a step of the wall clock inside the range, earlier samples are shifted to the clock
+/// after the step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Axis {
     /// The end of each sample's interval, in nanoseconds since 1970 UTC.
     pub t: Vec<i64>,
-    /// How many seconds each sample covers; `NaN` where that is not known (the first one, the first of a boot).
+    /// The seconds that each sample covers; `NaN` if unknown (the first one, the first of a boot).
     pub dt: Vec<f64>,
-    /// The line that each sample was read from; empty where the samples do not come from files of other tools.
+    /// The line of each sample; empty if the samples are not from the output of other tools.
     pub places: Vec<SourceLine>,
 }
 
 impl Axis {
-    /// How many samples there are.
+    /// The number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.t.len()
@@ -37,7 +37,7 @@ impl Axis {
         self.t.is_empty()
     }
 
-    /// The positions of the samples inside the span.
+    /// The indices of the samples inside the span.
     #[must_use]
     pub fn range(&self, span: Span) -> std::ops::Range<usize> {
         let start = self.t.partition_point(|t| *t < span.since);
@@ -45,7 +45,7 @@ impl Axis {
         start..end.max(start)
     }
 
-    /// The usual distance of two samples in seconds: the median.
+    /// The sampling interval in seconds: the median distance of two samples.
     #[must_use]
     pub fn step_s(&self) -> f64 {
         let mut steps: Vec<f64> = self.dt.iter().copied().filter(|dt| dt.is_finite()).collect();
@@ -57,25 +57,25 @@ impl Axis {
     }
 }
 
-/// One metric of one thing over time.
+/// One metric of one row over time.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// The moments.
+    /// The sample times.
     pub axis: Arc<Axis>,
-    /// The position on the axis of the first value; a task that came later has no values before.
+    /// The index on the axis of the first value; a task that started later has no values before.
     pub start: usize,
-    /// The values, one for each position from `start` on; `NaN` is unavailable.
+    /// One value for each index from `start` on; `NaN` is unavailable.
     pub values: Vec<f64>,
 }
 
 impl Series {
-    /// The value at a position of the axis.
+    /// The value at an index of the axis.
     #[must_use]
     pub fn at(&self, position: usize) -> f64 {
         position.checked_sub(self.start).and_then(|i| self.values.get(i)).copied().unwrap_or(f64::NAN)
     }
 
-    /// Time, covered seconds and value of each sample inside the span that was measured.
+    /// Time, covered seconds and value of each measured sample inside the span.
     pub fn samples(&self, span: Span) -> impl Iterator<Item = (i64, f64, f64)> {
         let range = self.axis.range(span);
         let start = range.start.max(self.start);
@@ -86,13 +86,13 @@ impl Series {
         })
     }
 
-    /// The values inside the span that were measured.
+    /// The measured values inside the span.
     #[must_use]
     pub fn values(&self, span: Span) -> Vec<f64> {
         self.samples(span).map(|(_, _, value)| value).collect()
     }
 
-    /// The mean over time inside the span; `None` when nothing was measured.
+    /// The time-weighted mean inside the span; `None` if nothing was measured.
     #[must_use]
     pub fn mean(&self, span: Span) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
@@ -128,7 +128,7 @@ impl Series {
         self.samples(span).next().map(|(_, _, value)| value)
     }
 
-    /// A rate added up over the span: how many events, bytes or seconds there were.
+    /// The integral of a rate over the span: the number of events, bytes or seconds.
     #[must_use]
     pub fn total(&self, span: Span) -> Option<f64> {
         let mut any = false;
@@ -143,53 +143,53 @@ impl Series {
     }
 }
 
-/// One text of one thing over time, as its changes.
+/// One text metric of one row over time, as its changes.
 #[derive(Debug, Clone, Default)]
 pub struct TextSeries {
-    /// When the text began to hold, and the text; `None` when it became unavailable.
+    /// Time of change and new text; `None` if it became unavailable.
     pub changes: Vec<(i64, Option<Arc<str>>)>,
-    /// The line of the last change, where it comes from a file of another tool.
+    /// The line of the last change, if it is from the output of another tool.
     pub place: Option<SourceLine>,
 }
 
 impl TextSeries {
-    /// The text that held at the moment, or the first one when the moment is before all of them.
+    /// The text at that time, or the first one if the time is before all changes.
     #[must_use]
     pub fn at(&self, t: i64) -> Option<&str> {
         let i = self.changes.partition_point(|(since, _)| *since <= t);
         self.changes.get(i.saturating_sub(1)).and_then(|(_, text)| text.as_deref())
     }
 
-    /// The last text that held.
+    /// The last text.
     #[must_use]
     pub fn last(&self) -> Option<&str> {
         self.changes.iter().rev().find_map(|(_, text)| text.as_deref())
     }
 }
 
-/// A stretch of time without samples.
+/// A time range without samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
     /// From the last sample before to the first one after.
     pub span: Span,
-    /// What is known of the reason: `recorder stopped`, `damaged`, `suspend`, `reboot`.
+    /// The reason, if known: `recorder stopped`, `damaged`, `suspend`, `reboot`.
     pub why: String,
 }
 
-/// Everything that is known of one machine over one range of time.
+/// The data of one machine over one time range.
 #[derive(Debug, Clone, Default)]
 pub struct SeriesSet {
     /// The machine.
     pub host: HostInfo,
-    /// Where it comes from: `archive`, `files`.
+    /// The source: `archive`, `files`.
     pub source: String,
     /// Events in order of time.
     pub events: Vec<Event>,
-    /// What could not be observed, and why.
+    /// Unavailable sources and the reasons.
     pub unavailable: Vec<(String, String)>,
-    /// Stretches without samples.
+    /// Time ranges without samples.
     pub gaps: Vec<Gap>,
-    /// The names of the files that a [`SourceLine`] points to.
+    /// The names of the files, by [`SourceLine::file`].
     pub files: Vec<String>,
     totals: BTreeMap<&'static str, BTreeMap<Arc<str>, Series>>,
     numbers: BTreeMap<&'static str, BTreeMap<Arc<str>, Series>>,
@@ -197,25 +197,24 @@ pub struct SeriesSet {
 }
 
 impl SeriesSet {
-    /// Adds a series. `row` is the name of the thing as [`crate::frame::row_name`] writes it.
+    /// Adds a series. `row` is a [`crate::frame::row_name`].
     pub fn insert(&mut self, metric: &'static Metric, row: Arc<str>, series: Series) {
         self.numbers.entry(metric.name).or_default().insert(row, series);
     }
 
-    /// Adds readings of a counter as they stand: what it had come to since it began to count. Readings count for
-    /// what they are where there is only one, and no rate.
+    /// Adds raw readings of a counter: its total since it started to count. A single reading has no rate.
     pub fn insert_total(&mut self, metric: &'static Metric, row: Arc<str>, series: Series) {
         self.totals.entry(metric.name).or_default().insert(row, series);
     }
 
-    /// Readings of a counter as they stand, in base units.
+    /// Raw readings of a counter, in base units.
     #[must_use]
     pub fn total(&self, metric: &str, row: &str) -> Option<&Series> {
         debug_assert!(lookup(metric).is_some(), "{metric} is not in the metric table");
         self.totals.get(metric)?.get(row)
     }
 
-    /// Readings of a counter as they stand, of everything that has it, by name.
+    /// Raw readings of a counter of all rows, by name.
     pub fn each_total(&self, metric: &str) -> impl Iterator<Item = (&str, &Series)> {
         debug_assert!(lookup(metric).is_some(), "{metric} is not in the metric table");
         self.totals.get(metric).into_iter().flatten().map(|(row, series)| (row.as_ref(), series))
@@ -236,42 +235,42 @@ impl SeriesSet {
         self.get(metric, "")
     }
 
-    /// The series of a metric of one thing.
+    /// The series of a metric of one row.
     #[must_use]
     pub fn get(&self, metric: &str, row: &str) -> Option<&Series> {
         debug_assert!(lookup(metric).is_some(), "{metric} is not in the metric table");
         self.numbers.get(metric)?.get(row)
     }
 
-    /// The series of a metric of everything that has it, by name.
+    /// The series of a metric of all rows, by name.
     pub fn each(&self, metric: &str) -> impl Iterator<Item = (&str, &Series)> {
         debug_assert!(lookup(metric).is_some(), "{metric} is not in the metric table");
         self.numbers.get(metric).into_iter().flatten().map(|(row, series)| (row.as_ref(), series))
     }
 
-    /// A text of one thing.
+    /// A text of one row.
     #[must_use]
     pub fn text(&self, metric: &str, row: &str) -> Option<&TextSeries> {
         debug_assert!(lookup(metric).is_some(), "{metric} is not in the metric table");
         self.texts.get(metric)?.get(row)
     }
 
-    /// A text of everything that has it, by name.
+    /// A text of all rows, by name.
     pub fn each_text(&self, metric: &str) -> impl Iterator<Item = (&str, &TextSeries)> {
         self.texts.get(metric).into_iter().flatten().map(|(row, series)| (row.as_ref(), series))
     }
 
-    /// Every metric that has at least one series, with its things.
+    /// Every metric with at least one series, with its rows.
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, &BTreeMap<Arc<str>, Series>)> {
         self.numbers.iter().map(|(name, rows)| (*name, rows))
     }
 
-    /// Every text metric that has at least one series, with its things.
+    /// Every text metric with at least one series, with its rows.
     pub fn text_metrics(&self) -> impl Iterator<Item = (&'static str, &BTreeMap<Arc<str>, TextSeries>)> {
         self.texts.iter().map(|(name, rows)| (*name, rows))
     }
 
-    /// From the first sample of anything to just after the last one.
+    /// From the first sample of any series to just after the last one.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
         let mut span: Option<Span> = None;
@@ -287,8 +286,8 @@ impl SeriesSet {
     }
 }
 
-/// Turns two readings of a counter into a rate per second in base units; `NaN` when either is unavailable or the
-/// counter went back (it was reset, or it is another thing's).
+/// The rate per second in base units between two readings of a counter; `NaN` if either is unavailable or the counter
+/// decreased (it was reset, or belongs to another object).
 #[must_use]
 pub fn rate(metric: &Metric, before: i64, now: i64, dt_s: f64) -> f64 {
     use crate::frame::NA;
@@ -298,13 +297,13 @@ pub fn rate(metric: &Metric, before: i64, now: i64, dt_s: f64) -> f64 {
     (now - before) as f64 * metric.unit.scale() / dt_s
 }
 
-/// A stored gauge in base units.
+/// The value of a gauge cell in base units.
 #[must_use]
 pub fn level(metric: &Metric, cell: i64) -> f64 {
     if cell == crate::frame::NA { f64::NAN } else { cell as f64 * metric.unit.scale() }
 }
 
-/// Seconds between two moments in nanoseconds.
+/// Seconds between two times in nanoseconds.
 #[must_use]
 pub fn seconds_between(from: i64, to: i64) -> f64 {
     to.saturating_sub(from) as f64 / SECOND as f64

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The id of an interned text. It is what a text column of a frame stores.
+/// The id of an interned text. The cells of text columns hold it.
 pub type StrId = u32;
 
 /// A table of texts, each stored once.
 ///
-/// Ids stay valid while [`Strings::generation`] does not change. A collector that has seen too many texts calls
-/// [`Strings::clear`] and interns what is still alive again; whoever caches ids watches the generation.
+/// Ids stay valid while [`Strings::generation`] does not change. A collector with too many texts calls
+/// [`Strings::clear`] and interns the live ones again. Code that caches ids has to compare the generation.
 #[derive(Debug, Default, Clone)]
 pub struct Strings {
     ids: HashMap<Arc<str>, StrId>,
@@ -24,7 +24,7 @@ impl Strings {
         Self::default()
     }
 
-    /// An empty table that says of its ids that they are of this generation: for tables that follow each other.
+    /// An empty table of that generation, to replace one of the generation before.
     #[must_use]
     pub fn of_generation(generation: u32) -> Self {
         Strings { generation, ..Self::default() }
@@ -54,13 +54,13 @@ impl Strings {
         self.texts.get(id as usize).map(AsRef::as_ref)
     }
 
-    /// The text of a stored cell: `None` for an unavailable cell or an id that is not known.
+    /// The text of a cell: `None` for an unavailable cell or an unknown id.
     #[must_use]
     pub fn cell(&self, cell: i64) -> Option<&str> {
         self.get(StrId::try_from(cell).ok()?)
     }
 
-    /// How many texts there are.
+    /// The number of texts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.texts.len()
@@ -72,13 +72,13 @@ impl Strings {
         self.texts.is_empty()
     }
 
-    /// Changes whenever ids given out before are no longer valid.
+    /// Changes when earlier ids become invalid.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Forgets all texts; ids given out before are no longer valid.
+    /// Removes all texts and invalidates all ids.
     pub fn clear(&mut self) {
         self.ids.clear();
         self.texts.clear();

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// The three clocks of one frame, in nanoseconds.
 ///
-/// Rates use `mono`, because it neither jumps nor counts a suspend. `boot` also runs during a suspend, so the
-/// difference of the two tells of one. `real` places the frame in the calendar and may jump.
+/// Rates use `mono`, which neither jumps nor runs during a suspend. `boot` runs during a suspend, so a growing difference
+/// between the two shows one. `real` is the calendar time of the frame and may jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stamp {
     /// `CLOCK_REALTIME`: since 1970, UTC.
@@ -32,7 +32,7 @@ impl Span {
     /// The whole of time.
     pub const ALL: Span = Span { since: i64::MIN, until: i64::MAX };
 
-    /// Its length in seconds.
+    /// The length in seconds.
     #[must_use]
     pub fn seconds(self) -> f64 {
         (self.until.saturating_sub(self.since)) as f64 / SECOND as f64
@@ -44,7 +44,7 @@ impl Span {
         self.since <= t && t < self.until
     }
 
-    /// What two spans share, if anything.
+    /// The intersection of two spans, if it is not empty.
     #[must_use]
     pub fn intersect(self, other: Span) -> Option<Span> {
         let span = Span { since: self.since.max(other.since), until: self.until.min(other.until) };
@@ -52,13 +52,13 @@ impl Span {
     }
 }
 
-/// What a time tells. Evidence that other tools left behind often lacks a date, or any time at all.
+/// What kind of time a timestamp is. Output of other tools often lacks a date, or any time at all.
 ///
-/// All times share one axis of nanoseconds. Those that are not dates lie in eras of their own long before 1970, where
-/// no clock of a machine is, so that they neither mix with dates nor with each other.
+/// All times share one axis of nanoseconds. Undated times lie in eras long before 1970, where no machine's clock is, so
+/// that they mix neither with dates nor with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Era {
-    /// A moment of the calendar.
+    /// Nanoseconds since 1970 UTC.
     Dated,
     /// A time of day without a date; the times of one file are in order.
     Day,
@@ -70,13 +70,13 @@ pub enum Era {
     Fact,
 }
 
-/// A hundred days: how far an era reaches to each side of its zero.
+/// An era extends a hundred days to each side of its zero.
 const ERA_NS: i64 = 100 * 86_400 * SECOND;
 
 impl Era {
     const UNDATED: [Era; 4] = [Era::Day, Era::Boot, Era::Sequence, Era::Fact];
 
-    /// The zero of the era, in nanoseconds relative to 1970.
+    /// The zero of the era, in nanoseconds since 1970.
     #[must_use]
     pub const fn zero(self) -> i64 {
         const YEAR_NS: i64 = 365 * 86_400 * SECOND;
@@ -106,7 +106,7 @@ impl Era {
         }
     }
 
-    /// Whether two times of the era, from different files, can be put in order.
+    /// Whether times of the era compare across files.
     #[must_use]
     pub fn is_shared(self) -> bool {
         matches!(self, Era::Dated | Era::Day | Era::Boot)

@@ -10,12 +10,11 @@ use mitra_model::NA;
 use crate::Outcome;
 use crate::cgroup_io::{blkio, io_stat};
 use crate::cgroup_limits::{IoLimits, LimitedDevices};
-use crate::cgroup_memory::MemoryStat;
+use crate::cgroup_memory;
 use crate::column::{Column, scaled};
-use crate::keyed::Keyed;
+use crate::flat_keyed::{FlatKeyed, NO_METRIC};
 use crate::pressure::{Pressure, Resource};
 use crate::scan::{only_number, split_line, trim_end, word};
-use crate::vmstat::lines_of_numbers;
 
 /// The microseconds of a tick of `USER_HZ`.
 const TICK_US: i64 = 10_000;
@@ -50,15 +49,15 @@ const V1_PIDS: Hierarchy = Hierarchy::V1("pids");
 
 /// The files. Of two that fill the same cell the better one comes last.
 pub const FILES: &[File] = &[
-    file("cpu.stat", Hierarchy::V2, Cgroup::cpu_stat),
+    file("cpu.stat", Hierarchy::V2, |c, input, row| c.cpu_stat.parse(input, row, |value| value)),
     file("cpu.max", Hierarchy::V2, Cgroup::cpu_max),
     file("memory.current", Hierarchy::V2, |c, input, row| amount(input, c.memory_current, row)),
     file("memory.max", Hierarchy::V2, |c, input, row| limit(input, c.memory_max, row)),
     file("memory.high", Hierarchy::V2, |c, input, row| limit(input, c.memory_high, row)),
     file("memory.swap.current", Hierarchy::V2, |c, input, row| amount(input, c.swap_current, row)),
     file("memory.swap.max", Hierarchy::V2, |c, input, row| limit(input, c.swap_max, row)),
-    file("memory.events", Hierarchy::V2, Cgroup::memory_events),
-    file("memory.stat", Hierarchy::V2, |c, input, row| c.memory_v2.parse(input, row)),
+    file("memory.events", Hierarchy::V2, |c, input, row| c.memory_events.parse(input, row, |value| value)),
+    file("memory.stat", Hierarchy::V2, |c, input, row| c.memory_v2.parse(input, row, |value| value)),
     file("io.stat", Hierarchy::V2, |c, input, row| {
         let ([read, written], [reads, writes]) = (c.io_bytes, c.io_count);
         io_stat(input, [read, written, reads, writes], row)
@@ -70,17 +69,19 @@ pub const FILES: &[File] = &[
     file("io.pressure", Hierarchy::V2, |c, input, row| c.pressure_io.fill(input, row)),
     file("memory.pressure", Hierarchy::V2, |c, input, row| c.pressure_memory.fill(input, row)),
     file("irq.pressure", Hierarchy::V2, |c, input, row| c.pressure_irq.fill(input, row)),
-    file("cpu.stat", V1_CPU, Cgroup::cpu_stat_v1),
+    file("cpu.stat", V1_CPU, Cgroup::read_cpu_stat_v1),
     file("cpu.cfs_quota_us", V1_CPU, Cgroup::cfs_quota),
     file("cpu.cfs_period_us", V1_CPU, |c, input, row| amount(input, c.cpu_period, row)),
     file("cpuacct.usage", V1_CPUACCT, Cgroup::cpuacct_usage),
-    file("cpuacct.stat", V1_CPUACCT, Cgroup::cpuacct_stat),
+    file("cpuacct.stat", V1_CPUACCT, |c, input, row| {
+        c.cpuacct_stat.parse(input, row, |ticks| scaled(ticks, TICK_US))
+    }),
     file("memory.usage_in_bytes", V1_MEMORY, |c, input, row| amount(input, c.memory_current, row)),
     file("memory.limit_in_bytes", V1_MEMORY, |c, input, row| limit(input, c.memory_max, row)),
     file("memory.memsw.limit_in_bytes", V1_MEMORY, |c, input, row| limit(input, c.swap_max, row)),
     file("memory.failcnt", V1_MEMORY, |c, input, row| amount(input, c.memory_failcnt, row)),
-    file("memory.oom_control", V1_MEMORY, Cgroup::oom_control),
-    file("memory.stat", V1_MEMORY, |c, input, row| c.memory_v1.parse(input, row)),
+    file("memory.oom_control", V1_MEMORY, |c, input, row| c.oom_control.parse(input, row, |value| value)),
+    file("memory.stat", V1_MEMORY, |c, input, row| c.memory_v1.parse(input, row, |value| value)),
     file("blkio.throttle.io_service_bytes", V1_BLKIO, |c, input, row| blkio(input, c.io_bytes, row)),
     file("blkio.throttle.io_serviced", V1_BLKIO, |c, input, row| blkio(input, c.io_count, row)),
     file("blkio.throttle.io_service_bytes_recursive", V1_BLKIO, |c, input, row| {
@@ -103,16 +104,60 @@ const fn file(
     File { name, hierarchy, parse }
 }
 
+/// `cpu.stat` of version 2, in microseconds.
+const CPU_STAT: &[(&str, &str)] = &[
+    ("usage_usec", "cgroup.cpu_usage"),
+    ("user_usec", "cgroup.cpu_user"),
+    ("system_usec", "cgroup.cpu_system"),
+    ("nr_periods", "cgroup.nr_periods"),
+    ("nr_throttled", "cgroup.nr_throttled"),
+    ("throttled_usec", "cgroup.throttled_time"),
+    ("nr_bursts", "cgroup.nr_bursts"),
+    ("burst_usec", "cgroup.burst_time"),
+    // Part of user time; forced idle of core scheduling.
+    ("nice_usec", NO_METRIC),
+    ("core_sched.force_idle_usec", NO_METRIC),
+];
+
+/// `cpu.stat` of version 1: counts, and times in nanoseconds.
+const CPU_STAT_V1: &[(&str, &str)] = &[
+    ("nr_periods", "cgroup.nr_periods"),
+    ("nr_throttled", "cgroup.nr_throttled"),
+    ("throttled_time", "cgroup.throttled_time"),
+    ("nr_bursts", "cgroup.nr_bursts"),
+    ("burst_time", "cgroup.burst_time"),
+    ("wait_sum", NO_METRIC),
+    ("current_bw", NO_METRIC),
+];
+
+/// `cpuacct.stat`, in ticks.
+const CPUACCT_STAT: &[(&str, &str)] = &[("user", "cgroup.cpu_user"), ("system", "cgroup.cpu_system")];
+
+/// `memory.events`.
+const MEMORY_EVENTS: &[(&str, &str)] = &[
+    ("low", "cgroup.memory_low_events"),
+    ("high", "cgroup.memory_high_events"),
+    ("max", "cgroup.memory_failcnt"),
+    ("oom", "cgroup.oom"),
+    ("oom_kill", "cgroup.oom_kill"),
+    ("oom_group_kill", NO_METRIC),
+    ("sock_throttled", NO_METRIC),
+];
+
+/// `memory.oom_control` of version 1, which counts kills since 4.13.
+const OOM_CONTROL: &[(&str, &str)] =
+    &[("oom_kill", "cgroup.oom_kill"), ("oom_kill_disable", NO_METRIC), ("under_oom", NO_METRIC)];
+
 /// The parser of the files of all groups.
 #[derive(Debug)]
 pub struct Cgroup {
-    cpu_stat_keys: Keyed<Option<Column>>,
-    cpu_stat_v1_keys: Keyed<Option<Column>>,
-    cpuacct_keys: Keyed<Option<Column>>,
-    event_keys: Keyed<Option<Column>>,
-    oom_keys: Keyed<Option<Column>>,
-    memory_v1: MemoryStat,
-    memory_v2: MemoryStat,
+    cpu_stat: FlatKeyed,
+    cpu_stat_v1: FlatKeyed,
+    cpuacct_stat: FlatKeyed,
+    memory_events: FlatKeyed,
+    oom_control: FlatKeyed,
+    memory_v1: FlatKeyed,
+    memory_v2: FlatKeyed,
     pressure_cpu: Pressure,
     pressure_io: Pressure,
     pressure_memory: Pressure,
@@ -139,13 +184,13 @@ pub struct Cgroup {
 impl Default for Cgroup {
     fn default() -> Self {
         Cgroup {
-            cpu_stat_keys: Keyed::default(),
-            cpu_stat_v1_keys: Keyed::default(),
-            cpuacct_keys: Keyed::default(),
-            event_keys: Keyed::default(),
-            oom_keys: Keyed::default(),
-            memory_v1: MemoryStat::v1(),
-            memory_v2: MemoryStat::v2(),
+            cpu_stat: FlatKeyed::new(CPU_STAT),
+            cpu_stat_v1: FlatKeyed::new(CPU_STAT_V1),
+            cpuacct_stat: FlatKeyed::new(CPUACCT_STAT),
+            memory_events: FlatKeyed::new(MEMORY_EVENTS),
+            oom_control: FlatKeyed::new(OOM_CONTROL),
+            memory_v1: FlatKeyed::only(cgroup_memory::V1),
+            memory_v2: FlatKeyed::only(cgroup_memory::V2),
             pressure_cpu: Pressure::of_cgroup(Resource::Cpu),
             pressure_io: Pressure::of_cgroup(Resource::Io),
             pressure_memory: Pressure::of_cgroup(Resource::Memory),
@@ -176,43 +221,12 @@ impl Cgroup {
         self.io_limits.take_devices()
     }
 
-    /// `cpu.stat` of version 2, in microseconds.
-    fn cpu_stat(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
-        let classify = |key: &[u8]| {
-            Some(match key {
-                b"usage_usec " => Column::of("cgroup.cpu_usage"),
-                b"user_usec " => Column::of("cgroup.cpu_user"),
-                b"system_usec " => Column::of("cgroup.cpu_system"),
-                b"nr_periods " => Column::of("cgroup.nr_periods"),
-                b"nr_throttled " => Column::of("cgroup.nr_throttled"),
-                b"throttled_usec " => Column::of("cgroup.throttled_time"),
-                b"nr_bursts " => Column::of("cgroup.nr_bursts"),
-                b"burst_usec " => Column::of("cgroup.burst_time"),
-                // Part of user time; forced idle of core scheduling.
-                b"nice_usec " | b"core_sched.force_idle_usec " => Column::NONE,
-                _ => return None,
-            })
-        };
-        lines_of_numbers(&mut self.cpu_stat_keys, input, classify, row, |value| value)
-    }
-
     /// `cpu.stat` of version 1: counts, and times in nanoseconds.
-    fn cpu_stat_v1(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
+    fn read_cpu_stat_v1(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
         let (throttled, burst) = (self.throttled_time, self.burst_time);
-        let classify = |key: &[u8]| {
-            Some(match key {
-                b"nr_periods " => Column::of("cgroup.nr_periods"),
-                b"nr_throttled " => Column::of("cgroup.nr_throttled"),
-                b"throttled_time " => throttled,
-                b"nr_bursts " => Column::of("cgroup.nr_bursts"),
-                b"burst_time " => burst,
-                b"wait_sum " | b"current_bw " => Column::NONE,
-                _ => return None,
-            })
-        };
         throttled.set(row, NA);
         burst.set(row, NA);
-        let outcome = lines_of_numbers(&mut self.cpu_stat_v1_keys, input, classify, row, |value| value);
+        let outcome = self.cpu_stat_v1.parse(input, row, |value| value);
         for column in [throttled, burst] {
             column.set(row, micros(column.get(row)));
         }
@@ -247,44 +261,6 @@ impl Cgroup {
             self.cpu_usage.set(row, micros(self.cpu_usage.get(row)));
         }
         outcome
-    }
-
-    /// `cpuacct.stat`, in ticks.
-    fn cpuacct_stat(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
-        let classify = |key: &[u8]| match key {
-            b"user " => Some(Column::of("cgroup.cpu_user")),
-            b"system " => Some(Column::of("cgroup.cpu_system")),
-            _ => None,
-        };
-        lines_of_numbers(&mut self.cpuacct_keys, input, classify, row, |ticks| scaled(ticks, TICK_US))
-    }
-
-    /// `memory.events`.
-    fn memory_events(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
-        let classify = |key: &[u8]| {
-            Some(match key {
-                b"low " => Column::of("cgroup.memory_low_events"),
-                b"high " => Column::of("cgroup.memory_high_events"),
-                b"max " => Column::of("cgroup.memory_failcnt"),
-                b"oom " => Column::of("cgroup.oom"),
-                b"oom_kill " => Column::of("cgroup.oom_kill"),
-                b"oom_group_kill " | b"sock_throttled " => Column::NONE,
-                _ => return None,
-            })
-        };
-        lines_of_numbers(&mut self.event_keys, input, classify, row, |value| value)
-    }
-
-    /// `memory.oom_control` of version 1, which counts kills since 4.13.
-    fn oom_control(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
-        let classify = |key: &[u8]| {
-            Some(match key {
-                b"oom_kill " => Column::of("cgroup.oom_kill"),
-                b"oom_kill_disable " | b"under_oom " => Column::NONE,
-                _ => return None,
-            })
-        };
-        lines_of_numbers(&mut self.oom_keys, input, classify, row, |value| value)
     }
 }
 

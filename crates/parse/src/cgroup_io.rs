@@ -4,7 +4,7 @@ use mitra_model::NA;
 
 use crate::Outcome;
 use crate::column::{Column, sum};
-use crate::scan::{Lines, digits, number, only_number, skip_blanks, word};
+use crate::scan::{Lines, device_number, digits, number, only_number, skip_blanks, word};
 
 /// Devices of a group that are told apart, to notice one that comes twice.
 const DEVICES_MAX: usize = 64;
@@ -17,7 +17,7 @@ pub(crate) fn io_stat(input: &[u8], columns: [Column; 4], row: &mut [i64]) -> Ou
     let mut outcome = Outcome::default();
     let mut lines = Lines::new(input);
     let mut sums = [0; 4];
-    let mut seen = [(NA, NA); DEVICES_MAX];
+    let mut seen = [(u32::MAX, 0); DEVICES_MAX];
     let mut devices = 0;
     while let Some(line) = lines.next(&mut outcome) {
         match io_line(line) {
@@ -45,9 +45,9 @@ pub(crate) fn io_stat(input: &[u8], columns: [Column; 4], row: &mut [i64]) -> Ou
 
 /// Device and numbers of a line of `io.stat`: bytes read and written, reads and writes. A device that was never used
 /// may have no numbers; one that has some has all four.
-fn io_line(line: &[u8]) -> Option<((i64, i64), [i64; 4])> {
+fn io_line(line: &[u8]) -> Option<((u32, u32), [i64; 4])> {
     let (name, mut rest) = word(line)?;
-    let device = device(name)?;
+    let device = device_number(name)?;
     let mut values = [None; 4];
     let mut is_used = false;
     while let Some((pair, tail)) = word(rest) {
@@ -74,13 +74,6 @@ fn io_line(line: &[u8]) -> Option<((i64, i64), [i64; 4])> {
     }
 }
 
-/// The two numbers of `254:0`.
-fn device(text: &[u8]) -> Option<(i64, i64)> {
-    let (major, rest) = digits(text)?;
-    let (minor, []) = digits(rest.strip_prefix(b":")?)? else { return None };
-    Some((major, minor))
-}
-
 /// A file of version 1 with lines `254:0 Read 123` for each device, and a last line `Total 456`.
 pub(crate) fn blkio(input: &[u8], columns: [Column; 2], row: &mut [i64]) -> Outcome {
     let mut outcome = Outcome::default();
@@ -99,7 +92,7 @@ pub(crate) fn blkio(input: &[u8], columns: [Column; 2], row: &mut [i64]) -> Outc
         let operation = word(rest).and_then(|(name, rest)| Some((name, number(rest)?)));
         match operation {
             Some((operation, (value, rest)))
-                if device(name).is_some() && skip_blanks(rest).is_empty() && !ended =>
+                if device_number(name).is_some() && skip_blanks(rest).is_empty() && !ended =>
             {
                 let [read, written] = &mut sums;
                 match operation {

@@ -18,7 +18,7 @@ use mitra_model::NA;
 
 use crate::Outcome;
 use crate::column::Column;
-use crate::scan::{Lines, digits, only_number, word};
+use crate::scan::{Lines, device_number, digits, only_number, word};
 
 /// As many devices are remembered by their numbers.
 pub const LIMITED_DEVICES_MAX: usize = 32;
@@ -116,7 +116,7 @@ impl IoLimits {
         let mut least = NA;
         let mut seen = LimitedDevices::default();
         while let Some(line) = lines.next(&mut outcome) {
-            let parts = word(line).and_then(|(name, rest)| Some((device(name)?, only_number(rest)?)));
+            let parts = word(line).and_then(|(name, rest)| Some((device_number(name)?, only_number(rest)?)));
             match parts {
                 Some((device, limit)) if limit != NA && seen.add(device) => {
                     self.devices.add(device);
@@ -140,7 +140,7 @@ fn smaller(a: i64, b: i64) -> i64 {
 /// Device and limits of a line of `io.max`, which are all there or the line is damaged.
 fn max_line(line: &[u8]) -> Option<((u32, u32), [i64; 4])> {
     let (name, mut rest) = word(line)?;
-    let device = device(name)?;
+    let device = device_number(name)?;
     let mut limits = [None; 4];
     while let Some((pair, tail)) = word(rest) {
         let equals = pair.iter().position(|b| *b == b'=')?;
@@ -155,13 +155,6 @@ fn max_line(line: &[u8]) -> Option<((u32, u32), [i64; 4])> {
     }
     let [Some(a), Some(b), Some(c), Some(d)] = limits else { return None };
     Some((device, [a, b, c, d]))
-}
-
-/// The two numbers of `254:0`.
-fn device(text: &[u8]) -> Option<(u32, u32)> {
-    let (major, rest) = digits(text)?;
-    let (minor, []) = digits(rest.strip_prefix(b":")?)? else { return None };
-    Some((u32::try_from(major).ok()?, u32::try_from(minor).ok()?))
 }
 
 #[cfg(test)]

@@ -15,91 +15,55 @@
 //! See `memory_stat_format` in `mm/memcontrol.c` and `memcg1_stat_format` in `mm/memcontrol-v1.c`. Version 2 adds up the
 //! groups below; in version 1 the lines that begin with `total_` do, and the others are left out. Sizes are bytes.
 
-use crate::Outcome;
-use crate::column::Column;
-use crate::keyed::Keyed;
-use crate::vmstat::lines_of_numbers;
-
-/// The parser of `memory.stat` of one version.
-#[derive(Debug)]
-pub struct MemoryStat {
-    keys: Keyed<Option<Column>>,
-    columns: &'static [(&'static [u8], &'static str)],
-}
-
-/// Names of version 2 and their metrics.
-const V2: &[(&[u8], &str)] = &[
-    (b"anon ", "cgroup.anon"),
-    (b"file ", "cgroup.file"),
-    (b"shmem ", "cgroup.shmem"),
-    (b"file_mapped ", "cgroup.mapped"),
-    (b"file_dirty ", "cgroup.dirty"),
-    (b"file_writeback ", "cgroup.writeback"),
-    (b"slab ", "cgroup.slab"),
-    (b"slab_reclaimable ", "cgroup.slab_reclaimable"),
-    (b"kernel_stack ", "cgroup.kernel_stack"),
-    (b"sock ", "cgroup.sock"),
-    (b"active_anon ", "cgroup.active_anon"),
-    (b"inactive_anon ", "cgroup.inactive_anon"),
-    (b"active_file ", "cgroup.active_file"),
-    (b"inactive_file ", "cgroup.inactive_file"),
-    (b"unevictable ", "cgroup.unevictable"),
-    (b"pgfault ", "cgroup.pgfault"),
-    (b"pgmajfault ", "cgroup.pgmajfault"),
-    (b"workingset_refault ", "cgroup.refault_file"),
-    (b"workingset_refault_anon ", "cgroup.refault_anon"),
-    (b"workingset_refault_file ", "cgroup.refault_file"),
-    (b"workingset_activate ", "cgroup.activate_file"),
-    (b"workingset_activate_anon ", "cgroup.activate_anon"),
-    (b"workingset_activate_file ", "cgroup.activate_file"),
-    (b"pgscan ", "cgroup.pgscan"),
-    (b"pgsteal ", "cgroup.pgsteal"),
+/// The keys of version 2 that have a metric. The others are many.
+pub(crate) const V2: &[(&str, &str)] = &[
+    ("anon", "cgroup.anon"),
+    ("file", "cgroup.file"),
+    ("shmem", "cgroup.shmem"),
+    ("file_mapped", "cgroup.mapped"),
+    ("file_dirty", "cgroup.dirty"),
+    ("file_writeback", "cgroup.writeback"),
+    ("slab", "cgroup.slab"),
+    ("slab_reclaimable", "cgroup.slab_reclaimable"),
+    ("kernel_stack", "cgroup.kernel_stack"),
+    ("sock", "cgroup.sock"),
+    ("active_anon", "cgroup.active_anon"),
+    ("inactive_anon", "cgroup.inactive_anon"),
+    ("active_file", "cgroup.active_file"),
+    ("inactive_file", "cgroup.inactive_file"),
+    ("unevictable", "cgroup.unevictable"),
+    ("pgfault", "cgroup.pgfault"),
+    ("pgmajfault", "cgroup.pgmajfault"),
+    ("workingset_refault", "cgroup.refault_file"),
+    ("workingset_refault_anon", "cgroup.refault_anon"),
+    ("workingset_refault_file", "cgroup.refault_file"),
+    ("workingset_activate", "cgroup.activate_file"),
+    ("workingset_activate_anon", "cgroup.activate_anon"),
+    ("workingset_activate_file", "cgroup.activate_file"),
+    ("pgscan", "cgroup.pgscan"),
+    ("pgsteal", "cgroup.pgsteal"),
 ];
 
-/// Names of version 1 and their metrics.
-const V1: &[(&[u8], &str)] = &[
-    (b"total_rss ", "cgroup.anon"),
-    (b"total_cache ", "cgroup.file"),
-    (b"total_shmem ", "cgroup.shmem"),
-    (b"total_mapped_file ", "cgroup.mapped"),
-    (b"total_dirty ", "cgroup.dirty"),
-    (b"total_writeback ", "cgroup.writeback"),
-    (b"total_swap ", "cgroup.swap_current"),
-    (b"total_active_anon ", "cgroup.active_anon"),
-    (b"total_inactive_anon ", "cgroup.inactive_anon"),
-    (b"total_active_file ", "cgroup.active_file"),
-    (b"total_inactive_file ", "cgroup.inactive_file"),
-    (b"total_unevictable ", "cgroup.unevictable"),
-    (b"total_pgfault ", "cgroup.pgfault"),
-    (b"total_pgmajfault ", "cgroup.pgmajfault"),
-    (b"total_workingset_refault ", "cgroup.refault_file"),
-    (b"total_workingset_refault_anon ", "cgroup.refault_anon"),
-    (b"total_workingset_refault_file ", "cgroup.refault_file"),
+/// The keys of version 1 that have a metric.
+pub(crate) const V1: &[(&str, &str)] = &[
+    ("total_rss", "cgroup.anon"),
+    ("total_cache", "cgroup.file"),
+    ("total_shmem", "cgroup.shmem"),
+    ("total_mapped_file", "cgroup.mapped"),
+    ("total_dirty", "cgroup.dirty"),
+    ("total_writeback", "cgroup.writeback"),
+    ("total_swap", "cgroup.swap_current"),
+    ("total_active_anon", "cgroup.active_anon"),
+    ("total_inactive_anon", "cgroup.inactive_anon"),
+    ("total_active_file", "cgroup.active_file"),
+    ("total_inactive_file", "cgroup.inactive_file"),
+    ("total_unevictable", "cgroup.unevictable"),
+    ("total_pgfault", "cgroup.pgfault"),
+    ("total_pgmajfault", "cgroup.pgmajfault"),
+    ("total_workingset_refault", "cgroup.refault_file"),
+    ("total_workingset_refault_anon", "cgroup.refault_anon"),
+    ("total_workingset_refault_file", "cgroup.refault_file"),
 ];
-
-impl MemoryStat {
-    /// Of version 1.
-    #[must_use]
-    pub fn v1() -> Self {
-        MemoryStat { keys: Keyed::default(), columns: V1 }
-    }
-
-    /// Of version 2.
-    #[must_use]
-    pub fn v2() -> Self {
-        MemoryStat { keys: Keyed::default(), columns: V2 }
-    }
-
-    /// Fills the row of the group. Names that have no metric are left out and not counted: they are many.
-    pub fn parse(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
-        let columns = self.columns;
-        let classify = |key: &[u8]| {
-            let known = columns.iter().find(|(name, _)| *name == key);
-            Some(known.map_or(Column::NONE, |(_, metric)| Column::of(metric)))
-        };
-        lines_of_numbers(&mut self.keys, input, classify, row, |value| value)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -24,9 +24,9 @@ struct Entry<S> {
     seen: u32,
 }
 
-/// A key that was found at the start of a line.
+/// A line that begins with a known key.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Found<'a, S> {
+pub(crate) struct KeyedLine<'a, S> {
     /// What it means.
     pub(crate) slot: S,
     /// Whether it came in this pass already.
@@ -53,29 +53,29 @@ impl<S: Copy> Keyed<S> {
         self.next = 0;
     }
 
-    /// Finds the key at the start of the input.
+    /// Finds the key at the start of the input. `None` if there is none, or there are too many keys.
     ///
-    /// A key that is not known yet is the part that `key_length` measures, and `classify` says what it means. The
-    /// measure must end with the first delimiter, so that a damaged key is never the beginning of a good one. `None` where the input does not begin with a key, or there are too many of them.
+    /// `key_length` measures a new key, and `classify` says what it means. The measure must end with the first
+    /// delimiter, so that a damaged key is never a prefix of a good one.
     pub(crate) fn find<'a>(
         &mut self,
         input: &'a [u8],
         key_length: impl FnOnce(&[u8]) -> Option<usize>,
         classify: impl FnOnce(&[u8]) -> S,
-    ) -> Option<Found<'a, S>> {
+    ) -> Option<KeyedLine<'a, S>> {
         let pass = self.pass;
         if let Some(entry) = self.entries.get_mut(self.next)
             && let Some(rest) = input.strip_prefix(&*entry.key)
         {
             self.next += 1;
             let again = std::mem::replace(&mut entry.seen, pass) == pass;
-            return Some(Found { slot: entry.slot, again, rest });
+            return Some(KeyedLine { slot: entry.slot, again, rest });
         }
         let at = self.elsewhere(input).or_else(|| self.learn(input, key_length, classify))?;
         self.next = at + 1;
         let entry = self.entries.get_mut(at)?;
         let again = std::mem::replace(&mut entry.seen, pass) == pass;
-        Some(Found { slot: entry.slot, again, rest: input.strip_prefix(&*entry.key)? })
+        Some(KeyedLine { slot: entry.slot, again, rest: input.strip_prefix(&*entry.key)? })
     }
 
     /// Looks ahead first, for lines that are left out, then back, for parts that are repeated.

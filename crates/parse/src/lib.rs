@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod column;
+mod flat_keyed;
 mod keyed;
 mod rows;
 mod scan;
@@ -18,7 +19,7 @@ pub mod buddyinfo;
 pub mod cgroup;
 mod cgroup_io;
 pub mod cgroup_limits;
-pub mod cgroup_memory;
+mod cgroup_memory;
 pub mod conntrack;
 pub mod diskstats;
 pub mod fields;

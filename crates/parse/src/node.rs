@@ -20,10 +20,10 @@ use mitra_model::{Entity, Frame, Key, Strings};
 
 use crate::Outcome;
 use crate::column::Column;
+use crate::flat_keyed::lines_of_numbers;
 use crate::keyed::Keyed;
 use crate::meminfo::{Field, parse_fields};
 use crate::scan::digits;
-use crate::vmstat::lines_of_numbers;
 
 /// The parser of the files of all nodes.
 #[derive(Debug, Default)]

@@ -126,6 +126,13 @@ pub(crate) fn only_number(input: &[u8]) -> Option<i64> {
     skip_blanks(rest).is_empty().then_some(value)
 }
 
+/// The whole input as major and minor number of a device, `254:0`.
+pub(crate) fn device_number(input: &[u8]) -> Option<(u32, u32)> {
+    let (major, rest) = digits(input)?;
+    let (minor, []) = digits(rest.strip_prefix(b":")?)? else { return None };
+    Some((u32::try_from(major).ok()?, u32::try_from(minor).ok()?))
+}
+
 /// Fills the array with numbers from the start of the line; returns how many there were before the line ended.
 /// `None` where something that is not a number follows.
 pub(crate) fn numbers(line: &[u8], out: &mut [i64]) -> Option<usize> {

@@ -8,12 +8,12 @@
 //!
 //! The kernel's list is `vmstat_text` in `mm/vmstat.c`; each name is a metric `vm.NAME`.
 
-use mitra_model::{Frame, NA, Strings};
+use mitra_model::{Frame, Strings};
 
 use crate::Outcome;
 use crate::column::Column;
-use crate::keyed::{Keyed, until};
-use crate::scan::{digits, split_line};
+use crate::flat_keyed::lines_of_numbers;
+use crate::keyed::Keyed;
 
 /// The parser of `/proc/vmstat`.
 #[derive(Debug, Default)]
@@ -27,44 +27,6 @@ impl VmStat {
         let classify = |key: &[u8]| Column::in_area("vm", key.strip_suffix(b" ")?);
         lines_of_numbers(&mut self.keys, input, classify, frame.system_mut(), |value| value)
     }
-}
-
-/// Reads lines of a key, one space and a number, each into the column that its key stands for.
-///
-/// Control groups have several files of this form.
-pub(crate) fn lines_of_numbers(
-    keys: &mut Keyed<Option<Column>>,
-    input: &[u8],
-    classify: impl Fn(&[u8]) -> Option<Column>,
-    row: &mut [i64],
-    convert: impl Fn(i64) -> i64,
-) -> Outcome {
-    let mut outcome = Outcome::default();
-    let mut rest = input;
-    let mut line = 0;
-    keys.begin();
-    while !rest.is_empty() {
-        line += 1;
-        if let Some(found) = keys.find(rest, until(b' '), &classify)
-            && let Some((value, [b'\n', tail @ ..])) = digits(found.rest)
-        {
-            rest = tail;
-            match found.slot {
-                Some(_) if found.again => outcome.bad(line),
-                Some(column) => {
-                    column.set(row, convert(value));
-                    if value == NA {
-                        outcome.bad(line);
-                    }
-                }
-                None => outcome.unknown_keys += 1,
-            }
-        } else {
-            outcome.bad(line);
-            rest = split_line(rest).map_or(&[], |(_, tail)| tail);
-        }
-    }
-    outcome
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use mitra_model::{Entity, Frame, NA, Strings};
 
 use crate::Outcome;
 use crate::column::Column;
-use crate::keyed::{Found, Keyed};
+use crate::keyed::{Keyed, KeyedLine};
 use crate::rows::{Rows, lossy};
 use crate::scan::{Lines, digits, only_number, skip_blanks, word};
 
@@ -131,11 +131,11 @@ impl ZoneInfo {
 }
 
 /// Whether the line cannot belong to the zone whose header came last.
-fn is_out_of_place(line: &[u8], found: Option<&Found<'_, Slot>>, follows_header: bool) -> bool {
+fn is_out_of_place(line: &[u8], found: Option<&KeyedLine<'_, Slot>>, follows_header: bool) -> bool {
     match found {
         _ if !line.starts_with(b" ") => true,
-        Some(Found { slot: Slot::PerNode, .. }) => !follows_header,
-        Some(Found { again, .. }) => *again && line.starts_with(b"  pages free "),
+        Some(KeyedLine { slot: Slot::PerNode, .. }) => !follows_header,
+        Some(KeyedLine { again, .. }) => *again && line.starts_with(b"  pages free "),
         None => false,
     }
 }

@@ -1,4 +1,4 @@
-//! Stacks in words: those of one process that end alike are one row.
+//! The table of stacks: stacks of one process with the same leaf frames are one row.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,12 +7,11 @@ use super::{CaptureColumn, CaptureRow, CaptureTable, Cell, KERNEL_MARK, Profile,
 
 /// The table of stacks.
 pub(super) const STACKS: &str = "stacks";
-/// As many frames of the kernel, and of the program, are named in a row; the whole stack is in the profile.
+/// Frames of the kernel and of the program in a row; the whole stack is in the profile.
 const KERNEL_LEAVES: usize = 4;
 const USER_LEAVES: usize = 2;
 
-/// Beginnings of frames that many stacks of the kernel have, and that say nothing of why: the scheduler, and the way
-/// from user mode into the kernel.
+/// Prefixes of kernel frames without information: scheduler and system call entry.
 const PLUMBING: &[&str] = &[
     "__schedule",
     "schedule",
@@ -30,7 +29,7 @@ const PLUMBING: &[&str] = &[
     "ret_from_fork",
 ];
 
-/// The end of a stack in words: its innermost frames, beginning with the leaf, without the marks of the kernel.
+/// The innermost frames of a stack, leaf first, without the kernel suffix.
 fn leaf(profile: &Profile, stack: &Stack) -> String {
     let kernel = |frame: &&str| frame.ends_with(KERNEL_MARK);
     let telling = |frame: &&str| !PLUMBING.iter().any(|start| frame.starts_with(start));
@@ -49,7 +48,7 @@ fn leaf(profile: &Profile, stack: &Stack) -> String {
     text
 }
 
-/// A frame in a row: without the mark of the kernel, and without the place in a file that says no function: `[libm.so]`.
+/// A frame without the kernel suffix, and without the offset of an unsymbolized address: `[libm.so]`.
 fn shown(frame: &str) -> Cow<'_, str> {
     let frame = frame.trim_end_matches(KERNEL_MARK);
     match frame.strip_prefix('[').and_then(|rest| rest.rsplit_once("+0x")) {

@@ -1,8 +1,7 @@
-//! What an armed probe saw: `mitra.capture/1`.
+//! Captures, schema `mitra.capture/1`.
 //!
-//! A capture is made on suspicion or by hand, for a bounded time. It has a header that says how it came about and
-//! what it cost, tables, histograms and stacks. [`Captured`] is what is stored and printed; [`Raw`] is the same
-//! before the addresses of its stacks have names.
+//! A rule or a person arms a capture for a bounded time. It has a header with reason and cost, tables, histograms and
+//! stacks. [`Captured`] is stored and printed; [`Raw`] is the same before its stacks are symbolized.
 
 mod frames;
 pub mod heap;
@@ -19,11 +18,12 @@ use crate::event::{Event, EventKind};
 pub use frames::{CodeAddress, InterpreterLayout, StackCopy, UnwindRule, UnwoundStack};
 pub use profile::{Image, KERNEL_MARK, Profile, Raw, RawStack, Stack};
 
-/// What [`Captured::schema`] says.
+/// The value of [`Captured::schema`].
 pub const SCHEMA: &str = "mitra.capture/1";
-/// As many rows travel in an event.
+/// The maximum number of rows in an event.
 pub const TOPS_MAX: usize = 20;
-/// What an armed probe saw, and what it cost.
+
+/// The result of a capture.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Captured {
@@ -31,44 +31,44 @@ pub struct Captured {
     pub schema: String,
     /// The kind: `offcpu`, `faults`, ….
     pub kind: String,
-    /// Who or what wanted it.
+    /// Who or which rule asked for it.
     pub why: String,
     /// The machine.
     pub host: String,
     /// The kernel's release.
     pub kernel: String,
-    /// When it began, in nanoseconds since 1970 UTC.
+    /// The start, in nanoseconds since 1970 UTC.
     pub since_real: i64,
-    /// When it began, on the monotonic clock.
+    /// The start, on the monotonic clock.
     pub since_mono: i64,
-    /// For how long it was armed.
+    /// How long it was armed.
     pub seconds: f64,
-    /// What was asked for beyond the kind: `pid`, `comm`, `cgroup`, `d-only`, ….
+    /// The filters: `pid`, `comm`, `cgroup`, `d-only`, ….
     pub filter: BTreeMap<String, String>,
     /// Events counted.
     pub events: u64,
-    /// Events, or parts of them, for which there was no room.
+    /// Events, or parts of them, that were dropped for lack of space.
     pub lost: u64,
     /// How it ended.
     pub ended: Ended,
-    /// CPU time that it took, kernel and user together; none where the kernel does not measure it.
+    /// Its CPU time, kernel and user; `None` if the kernel does not measure it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_ns: Option<u64>,
-    /// The part of it that the programs in the kernel took.
+    /// The part of the BPF programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_kernel_ns: Option<u64>,
-    /// How often the programs in the kernel ran, also for events that were not asked for.
+    /// Runs of the BPF programs, events that were filtered out included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u64>,
-    /// CPU time that it took to load it, before it began.
+    /// CPU time of loading, before the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_setup_ns: Option<u64>,
-    /// CPU time that it took to name the frames of its stacks, after it had ended.
+    /// CPU time of symbolization, after the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_naming_ns: Option<u64>,
-    /// What a reader has to know beside the numbers.
+    /// Caveats for the reader.
     pub notes: Vec<String>,
-    /// The rows that matter most, largest first, at most [`TOPS_MAX`].
+    /// The top rows, largest first, at most [`TOPS_MAX`].
     pub tops: Vec<CaptureRow>,
     /// Tables, the main one first.
     pub tables: Vec<CaptureTable>,
@@ -83,18 +83,18 @@ pub struct Captured {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// Its time was over.
+    /// The requested time has passed.
     #[default]
     Time,
-    /// It had as many events as were asked for.
+    /// The requested number of events was reached.
     Events,
-    /// It had cost as much as it was allowed to.
+    /// The CPU budget was used up.
     Cost,
-    /// Somebody stopped it.
+    /// It was stopped.
     Stopped,
-    /// The process that it watched ended.
+    /// The watched process ended.
     Gone,
-    /// Something went wrong.
+    /// An error.
     Failed(String),
 }
 
@@ -126,22 +126,22 @@ impl Ended {
     }
 }
 
-/// One of the rows that matter most, in a form that all kinds share.
+/// One of the top rows, in a form that all kinds share.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CaptureRow {
-    /// The process, where the row belongs to one.
+    /// The process, if the row belongs to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Its name; empty where the row belongs to none.
+    /// Its name; empty without a process.
     pub comm: String,
     /// A file, directory, call, end of a stack, ….
     pub what: String,
-    /// The device, where the row belongs to one.
+    /// The device, if the row belongs to one.
     pub device: String,
-    /// How often.
+    /// The number of events.
     pub count: f64,
-    /// Seconds or bytes, by the kind; 0 where it has neither.
+    /// Seconds or bytes, depending on the kind; 0 if it has neither.
     pub amount: f64,
 }
 
@@ -155,7 +155,7 @@ pub struct CaptureTable {
     pub columns: Vec<CaptureColumn>,
     /// The rows, the most important first; each has as many cells as there are columns.
     pub rows: Vec<Vec<Cell>>,
-    /// Rows that were left out because there were too many.
+    /// The number of rows that were left out.
     pub left_out: u64,
 }
 
@@ -167,11 +167,11 @@ pub struct CaptureColumn {
     pub name: Cow<'static, str>,
     /// The unit of its numbers: `s`, `B`, `1` for counts, and empty for texts.
     pub unit: Cow<'static, str>,
-    /// What it means.
+    /// Its meaning.
     pub help: Cow<'static, str>,
 }
 
-/// One cell. What was not measured is [`Cell::Unknown`], never zero.
+/// One cell. A value that was not measured is [`Cell::Unknown`], never zero.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
@@ -184,7 +184,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// A number; one that is not finite is not known.
+    /// A number; [`Cell::Unknown`] if it is not finite.
     #[must_use]
     pub fn number(value: f64) -> Cell {
         if value.is_finite() { Cell::Number(value) } else { Cell::Unknown(()) }
@@ -205,18 +205,18 @@ pub struct CaptureHistogram {
     pub name: String,
     /// The unit of the bounds: `s` or `B`.
     pub unit: String,
-    /// Upper bound of each bucket, rising, and how many fell into it. The last bucket has no bound.
+    /// Upper bound and count of each bucket, ascending. The last bucket has no bound.
     pub buckets: Vec<(Option<f64>, u64)>,
 }
 
 impl Captured {
-    /// When it ended, in nanoseconds since 1970 UTC.
+    /// The end, in nanoseconds since 1970 UTC.
     #[must_use]
     pub fn until_real(&self) -> i64 {
         self.since_real.saturating_add((self.seconds * 1e9) as i64)
     }
 
-    /// The event that an archive has of it; its time is the end. `file` is where the whole of it is.
+    /// Its event in an archive, at the time of its end. `file` has the whole capture.
     #[must_use]
     pub fn event(&self, file: Option<String>) -> Event {
         Event {
@@ -237,7 +237,7 @@ impl Captured {
         }
     }
 
-    /// Share of one CPU that it took.
+    /// Its CPU usage as a share of one CPU.
     #[must_use]
     pub fn cost_share(&self) -> Option<f64> {
         let cost = self.cost_ns? as f64 * 1e-9;

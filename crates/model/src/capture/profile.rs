@@ -1,4 +1,4 @@
-//! Stacks: as addresses while a capture goes on, with names once it is over.
+//! Stacks: of addresses during a capture, symbolized after it.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::Captured;
 use super::leaves::{STACKS, stack_table, stack_tops};
 
-/// What the name of a frame of the kernel ends in.
+/// The suffix of kernel frames.
 pub const KERNEL_MARK: &str = "_[k]";
 
-/// Stacks with their weight. Names are stored once.
+/// Weighted stacks. Each frame name is stored once.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Profile {
-    /// What the weight is: `time off CPU`.
+    /// The name of the weight: `time off CPU`.
     pub weight: String,
     /// Its unit: `s`, `B` or `1`.
     pub unit: String,
-    /// What [`Stack::beside`] is, in the same unit; empty where the kind has nothing beside the weight.
+    /// The name of the second weight, [`Stack::beside`], in the same unit; empty if the kind has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub beside: String,
     /// The names of all frames.
@@ -31,17 +31,17 @@ pub struct Profile {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stack {
-    /// The process; 0 where it is not known.
+    /// The process; 0 if unknown.
     pub pid: u32,
     /// The name of the thread.
     pub comm: String,
-    /// What sets this stack apart beside its frames: the state that a task waited in, the kind of a fault.
+    /// A label that separates equal stacks: the state of a waiting task, the kind of a fault.
     pub tag: String,
-    /// Frames from the root to the leaf, as positions in [`Profile::names`]. Those of the kernel end in `_[k]`.
+    /// Frames from root to leaf, as indices into [`Profile::names`]. Kernel frames end in `_[k]`.
     pub frames: Vec<u32>,
-    /// How much of the weight.
+    /// The weight.
     pub weight: f64,
-    /// What the weight is to be seen beside: of memory that has grown what came in all. It is in no flame graph.
+    /// The second weight, such as all allocated bytes beside those that remained. No flame graph shows it.
     #[serde(skip_serializing_if = "is_zero")]
     pub beside: f64,
     /// How often.
@@ -60,7 +60,7 @@ impl Profile {
     }
 }
 
-/// A program that a process ran: another one after `execve`, so that addresses keep their meaning.
+/// A program image of a process. `execve` starts another one, because addresses change their meaning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Image {
     /// Its number in this capture, from 1.
@@ -71,12 +71,12 @@ pub struct Image {
     pub comm: String,
 }
 
-/// A stack of addresses.
+/// A stack that is not symbolized.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawStack {
     /// The process; 0 is a thread of the kernel.
     pub pid: u32,
-    /// The program that the process ran, [`Image::id`]; 0 where it is not known.
+    /// The program, [`Image::id`]; 0 if unknown.
     pub image: u32,
     /// The name of the thread.
     pub comm: String,
@@ -84,7 +84,7 @@ pub struct RawStack {
     pub tag: String,
     /// Addresses in the program, the leaf first.
     pub user: Vec<u64>,
-    /// Functions of an interpreter that the thread was in, by their code, the innermost first. Its own functions are in `user`.
+    /// Interpreted functions by the address of their code object, the innermost first. The interpreter's own are in `user`.
     pub functions: Vec<u64>,
     /// Addresses in the kernel, the leaf first.
     pub kernel: Vec<u64>,
@@ -96,23 +96,22 @@ pub struct RawStack {
     pub count: u64,
 }
 
-/// A capture whose stacks are addresses still.
+/// A capture whose stacks are not symbolized.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Raw {
-    /// The rest of it, without [`Captured::profile`].
+    /// The capture, without [`Captured::profile`].
     pub captured: Captured,
-    /// What the weight of the stacks is, and its unit; none where the kind has no stacks.
+    /// Name and unit of the weight; `None` if the kind has no stacks.
     pub weight: Option<(&'static str, &'static str)>,
-    /// What stands beside the weight, see [`Profile::beside`]; mostly nothing.
+    /// See [`Profile::beside`].
     pub beside: &'static str,
     /// The stacks.
     pub stacks: Vec<RawStack>,
 }
 
 impl Raw {
-    /// Gives the frames names. `name` returns those of one stack, from the root to the leaf; frames of the kernel end
-    /// in `_[k]`. A kind that has not made a table of
-    /// its stacks itself gets one, after its own.
+    /// Symbolizes the stacks. `name` returns the frames of one stack from root to leaf; kernel frames end in `_[k]`. Adds
+    /// the table of stacks unless the kind has made one.
     #[must_use]
     pub fn resolve(mut self, name: &mut dyn FnMut(&RawStack) -> Vec<String>) -> Captured {
         let Some((weight, unit)) = self.weight else { return self.captured };

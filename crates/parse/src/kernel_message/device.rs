@@ -38,7 +38,7 @@ pub(super) fn device_error(text: &str) -> Option<EventKind> {
     })
 }
 
-type Found<'a> = Option<(&'static str, &'a str)>;
+type KindAndDevice<'a> = Option<(&'static str, &'a str)>;
 
 /// The name at the start of a text.
 fn name(text: &str) -> &str {
@@ -52,7 +52,7 @@ fn is_empty_drive(device: &str) -> bool {
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn block(text: &str) -> Found<'_> {
+fn block(text: &str) -> KindAndDevice<'_> {
     const REQUESTS: [&str; 6] = [
         "I/O error, dev ",
         "critical medium error, dev ",
@@ -77,7 +77,7 @@ fn block(text: &str) -> Found<'_> {
     after(text, "Disk failure on ").map(|rest| (DEVICE_LOST, name(rest)))
 }
 
-fn filesystem(text: &str) -> Found<'_> {
+fn filesystem(text: &str) -> KindAndDevice<'_> {
     // `EXT4-fs error (device sda1): …`, `BTRFS critical (device dm-0): …`, `EXT4-fs (sda1): …`, `XFS (dm-0): …`
     let (head, rest) = text.split_once(')')?;
     let rest = rest.trim_start_matches(": ");
@@ -102,7 +102,7 @@ fn filesystem(text: &str) -> Found<'_> {
 }
 
 /// `ata1.00: exception Emask 0x0 …`, `ata1: hard resetting link`, `ata1.00: disabled`.
-fn ata(text: &str) -> Found<'_> {
+fn ata(text: &str) -> KindAndDevice<'_> {
     let rest = text.strip_prefix("ata")?;
     let port = name(text);
     let is_port = rest.starts_with(|c: char| c.is_ascii_digit());
@@ -115,7 +115,7 @@ fn ata(text: &str) -> Found<'_> {
 }
 
 /// `nvme nvme0: I/O 123 QID 4 timeout, aborting`, `nvme nvme0: Device not ready; aborting reset`.
-fn nvme(text: &str) -> Found<'_> {
+fn nvme(text: &str) -> KindAndDevice<'_> {
     let rest = text.strip_prefix("nvme ").or_else(|| text.starts_with("nvme").then_some(text))?;
     let device = name(rest);
     let words = rest.get(device.len()..)?.strip_prefix(": ")?;
@@ -129,7 +129,7 @@ fn nvme(text: &str) -> Found<'_> {
 }
 
 /// `sd 2:0:0:0: [sdb] tag#3 timing out command, waited 180s`, `sd 2:0:0:0: rejecting I/O to offline device`.
-fn scsi(text: &str) -> Found<'_> {
+fn scsi(text: &str) -> KindAndDevice<'_> {
     const LOST: [&str; 4] = [
         "Device offlined",
         "rejecting I/O to dead device",
@@ -155,7 +155,7 @@ fn scsi(text: &str) -> Found<'_> {
     Some((what, disk.unwrap_or(address)))
 }
 
-fn link(text: &str) -> Found<'_> {
+fn link(text: &str) -> KindAndDevice<'_> {
     // `bond0: (slave eth0): link status definitely down, disabling slave`, before 5.x
     // `bonding: bond0: link status definitely down for interface eth0, disabling it`
     if let Some(rest) = after(text, "link status definitely down") {
@@ -192,7 +192,7 @@ fn name_of_function(text: &str) -> &str {
 }
 
 /// Memory, buses and processors: what they report is corrected or not.
-fn hardware(text: &str) -> Found<'_> {
+fn hardware(text: &str) -> KindAndDevice<'_> {
     let kind = |is_corrected: bool| if is_corrected { CORRECTED } else { MACHINE_CHECK };
     if let Some(rest) = after(text, "[Hardware Error]: ") {
         // Of a report of the firmware the line with its severity counts.

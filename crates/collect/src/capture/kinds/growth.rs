@@ -46,6 +46,8 @@ use crate::capture::calls::{Column, table};
 use crate::capture::chains::Chains;
 use crate::capture::functions::Functions;
 use crate::capture::loader::{Config, Loader};
+use mitra_parse::maps::Mapping;
+
 use crate::capture::memory::{Held, Span, describe, find, mappings, overlap, there};
 use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
 use left::{Left, sum_up, without_what_came_later};
