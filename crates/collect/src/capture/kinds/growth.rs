@@ -39,6 +39,7 @@ mod twins;
 use aya::include_bytes_aligned;
 use aya::programs::perf_event::{PerfEventConfig, SamplePolicy, SoftwareEvent};
 use mitra_model::capture::{Cell, InterpreterLayout, Raw, RawStack, StackCopy, UnwoundStack};
+use mitra_parse::maps::Mapping;
 
 use crate::bpf::comm_str;
 use crate::bpf::sys::MapReader;
@@ -46,8 +47,6 @@ use crate::capture::calls::{Column, table};
 use crate::capture::chains::Chains;
 use crate::capture::functions::Functions;
 use crate::capture::loader::{Config, Loader};
-use mitra_parse::maps::Mapping;
-
 use crate::capture::memory::{Held, Span, describe, find, mappings, overlap, there};
 use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
 use left::{Left, sum_up, without_what_came_later};
