@@ -1,7 +1,7 @@
 //! The files of one control group, version 1 and 2.
 //!
-//! [`FILES`] says which there are; a group has those of its controllers. One parser serves all groups, because the
-//! layout of a file is the same in each of them. All of them fill the row that they are given.
+//! [`FILES`] lists them; a group has those of its controllers. One parser serves all groups, because a file has the same
+//! layout in each of them.
 //!
 //! See `Documentation/admin-guide/cgroup-v2.rst` and `Documentation/admin-guide/cgroup-v1/`.
 
@@ -21,7 +21,7 @@ const TICK_US: i64 = 10_000;
 /// A limit of version 1 that is none: the largest number, rounded down to pages of up to 64 KiB.
 const NO_LIMIT_MIN: i64 = i64::MAX - 0xffff;
 
-/// Where a file is found.
+/// The tree of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hierarchy {
     /// In the one tree of version 2.
@@ -291,7 +291,7 @@ fn limit(input: &[u8], column: Column, row: &mut [i64]) -> Outcome {
     }
 }
 
-/// A limit; [`NA`] where there is none.
+/// A limit; [`NA`] if there is none.
 fn only_limit(text: &[u8]) -> Option<i64> {
     if trim_end(text) == b"max" {
         return Some(NA);

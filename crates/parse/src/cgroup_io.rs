@@ -6,7 +6,7 @@ use crate::Outcome;
 use crate::column::{Column, sum};
 use crate::scan::{Lines, device_number, digits, number, only_number, skip_blanks, word};
 
-/// Devices of a group that are told apart, to notice one that comes twice.
+/// Devices of a group that are remembered, to detect duplicates.
 const DEVICES_MAX: usize = 64;
 
 /// `io.stat`: `254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6` for each device.

@@ -7,22 +7,22 @@ use mitra_model::{NA, column};
 pub(crate) struct Column(u32);
 
 impl Column {
-    /// Of nothing: what is written there is lost.
+    /// No column: discards the value.
     pub(crate) const NONE: Self = Column(u32::MAX);
 
-    /// Of a metric that the table has for certain.
+    /// The column of a metric of the table.
     pub(crate) fn of(name: &str) -> Self {
         let column = Self::find(name);
         debug_assert!(column.is_some(), "no metric {name}");
         column.unwrap_or(Self::NONE)
     }
 
-    /// Of a name that a file has brought.
+    /// The column of a name that was read from a file.
     pub(crate) fn find(name: &str) -> Option<Self> {
         column(name).and_then(|at| u32::try_from(at).ok()).map(Column)
     }
 
-    /// Of an area and the kernel's own name for a counter, which may be any bytes.
+    /// The column of `AREA.NAME`, with the kernel's name of a counter, which may be any bytes.
     pub(crate) fn in_area(area: &str, name: &[u8]) -> Option<Self> {
         let name = std::str::from_utf8(name).ok()?;
         Self::find(&format!("{area}.{name}"))
@@ -47,12 +47,12 @@ impl Column {
     }
 }
 
-/// Multiplies a measured value; what is unavailable or no longer fits is unavailable.
+/// Multiplies a value; the result is unavailable if the value is or if it overflows.
 pub(crate) fn scaled(value: i64, factor: i64) -> i64 {
     if value == NA { NA } else { value.checked_mul(factor).unwrap_or(NA) }
 }
 
-/// Adds to a sum; once a part is unavailable the whole is.
+/// Adds to a sum; the result is unavailable if either part is.
 pub(crate) fn sum(a: i64, b: i64) -> i64 {
     if a == NA || b == NA { NA } else { a.checked_add(b).unwrap_or(NA) }
 }

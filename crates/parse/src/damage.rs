@@ -1,4 +1,4 @@
-//! What every parser owes: no damage to its file makes it panic, or say something that the file does not say.
+//! For every parser: a damaged file neither panics nor yields values that the whole file does not have.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ fn is_verbatim(path: &str) -> bool {
     !others.contains(&path) && !path.starts_with("sys/fs/cgroup")
 }
 
-/// Whether the file is a setting, where a minus sign means something.
+/// Whether the file is a setting, which may be negative.
 fn may_be_negative(path: &str) -> bool {
     path.starts_with("proc/sys/") && !path.starts_with("proc/sys/fs/")
 }
@@ -149,7 +149,7 @@ fn one_byte_is_wrong() {
             }
             damaged[at] = bytes[at];
         }
-        // What was learned of damaged files does not spoil a good one.
+        // A layout learned from damaged files does not spoil a good one.
         assert_eq!(bench.numbers(bytes), (whole, 0), "{kernel}/{path}");
     }
 }

@@ -1,7 +1,7 @@
-//! Every metric of the table is filled by somebody.
+//! Asserts that the recorder or an importer fills every metric of the table.
 //!
-//! A metric counts as filled where a parser fills its cell from a fixture or from a file with its key, or where the code of
-//! a reader has its name. Dump, export and queries show every column, so that what is filled can be read.
+//! A metric counts as filled if a parser fills its cell from a fixture or from a file with its key, or if the code of a
+//! reader has its name. Dump, export and queries read every column.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use mitra_model::{Frame, Metric, Strings, metrics};
 
 use crate::testing::{KERNELS, cells, fixture, fixture_paths, list, parser, read};
 
-/// The crates whose code reads sources. A path that the kernel prints under another name is in neither.
+/// The code that reads sources.
 const READERS: [&str; 2] = ["../parse/src", "../collect/src"];
 
 #[test]
@@ -46,7 +46,7 @@ fn fill(path: &str, input: &[u8], filled: &mut BTreeSet<String>) {
     filled.extend(cells(&frame, &strings).into_keys().map(|(_, _, metric)| metric.to_owned()));
 }
 
-/// The files whose keys are names of metrics, with each key that the table has.
+/// Files whose keys are names of metrics, with all keys of the table.
 fn files_of_keys() -> Vec<(&'static str, String)> {
     let lines = |source: &str, line: fn(&Metric) -> String| -> String {
         metrics::all().filter(|metric| metric.source.starts_with(source)).map(line).collect()
@@ -88,8 +88,7 @@ fn area(metric: &Metric) -> &'static str {
     metric.name.split_once('.').map_or("", |(area, _)| area)
 }
 
-/// The texts in the code of the readers, tests left out, that name metrics. `{…}` in them stands for anything, and so
-/// does what follows a `_` at the end.
+/// String literals in the code of the readers, without tests. `{…}` matches anything, and so does a `_` at the end.
 fn names_in_code() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut dirs: Vec<_> =

@@ -29,7 +29,7 @@ pub struct Interrupts {
     cpus: Vec<i64>,
     /// The counts of the line that is being read.
     counts: Vec<i64>,
-    /// What is remembered of each line, in the order of the lines.
+    /// The counts of each line in the last pass, in the order of the lines.
     lines: Vec<Remembered>,
     generation: u32,
     count: Column,
@@ -126,7 +126,7 @@ impl Interrupts {
         count > 0
     }
 
-    /// Reads the counts of a line; returns its name and what follows the counts.
+    /// Reads the counts of a line; returns its name and the rest after the counts.
     fn line<'a>(&mut self, line: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let line = skip_blanks(line);
         let colon = line.iter().position(|b| *b == b':')?;
@@ -146,7 +146,7 @@ impl Interrupts {
     }
 }
 
-/// What is remembered of the line; a line that is new, or has moved, begins with nothing.
+/// The counts of the line in the last pass; none if it is new or has moved.
 fn remember<'a>(
     lines: &'a mut Vec<Remembered>,
     nth: usize,
@@ -167,7 +167,7 @@ fn remember<'a>(
 }
 
 impl Remembered {
-    /// The CPU with the largest increase since the counts were last seen. `NA` where there was none.
+    /// The CPU with the largest increase since the last pass. `NA` without an increase.
     fn busiest(&mut self, counts: &[i64], cpus: &[i64]) -> i64 {
         let mut busiest = (0, NA);
         if self.counts.len() == counts.len() && counts.len() == cpus.len() {

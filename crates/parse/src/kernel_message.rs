@@ -24,7 +24,7 @@ const TEXT_BYTES_MAX: usize = 1_024;
 /// The length of the name of a task, without the zero behind it (`TASK_COMM_LEN`).
 const COMM_BYTES_MAX: usize = 15;
 
-/// What the line says, if it is one that says something of a process, a device or TCP. `text` is the line without
+/// The event of the line, if it is about a process, a device or TCP. `text` is the line without
 /// the time and without `kernel:`.
 #[must_use]
 pub fn meaning(text: &str) -> Option<EventKind> {
@@ -75,7 +75,7 @@ fn leading(text: &str) -> Option<u64> {
     text.get(..end)?.parse().ok()
 }
 
-/// What follows the first of some words in the text.
+/// The text after the first of some words.
 fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let at = memchr::memmem::find(text.as_bytes(), word.as_bytes())?;
     text.get(at + word.len()..)
@@ -95,7 +95,7 @@ fn oom_kill(text: &str) -> Option<EventKind> {
             let rest: &str = after(before, key)?;
             rest.split(',').next().filter(|g| !g.is_empty()).map(str::to_owned)
         };
-        // The group whose limit it was. Where the machine itself had none left, the victim's group limited nothing.
+        // The group whose limit was hit. If the whole machine was out of memory, the victim's group has no part in it.
         let is_limit = !["CONSTRAINT_NONE", "CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY", ",global_oom"]
             .iter()
             .any(|mark| contains(before, mark));
@@ -106,7 +106,7 @@ fn oom_kill(text: &str) -> Option<EventKind> {
     let rest = after(text, "Killed process ")
         .or_else(|| after(text, "emory: Kill process "))
         .or_else(|| after(text, "emory: kill process "))?;
-    // Others that have the same memory die with the victim; it has a line of its own.
+    // Processes that share the victim's memory die with it; the victim has its own line.
     if contains(rest, "sharing same memory") {
         return None;
     }

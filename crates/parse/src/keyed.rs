@@ -1,6 +1,6 @@
-//! Files of lines that begin with a key: learned once, compared ever after.
+//! Files of lines that begin with a key. The order of the keys is learned once; later passes only compare.
 
-/// No file has more different keys; what comes beyond is not learned and counts as unknown.
+/// Upper bound for keys. Further ones are not learned and count as unknown.
 const KEYS_MAX: usize = 4096;
 
 /// The keys of a file in the order in which they came, and what each of them means.
@@ -27,11 +27,11 @@ struct Entry<S> {
 /// A line that begins with a known key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KeyedLine<'a, S> {
-    /// What it means.
+    /// Its meaning.
     pub(crate) slot: S,
-    /// Whether it came in this pass already.
+    /// Whether it is a duplicate in this pass.
     pub(crate) again: bool,
-    /// What follows the key and its delimiter.
+    /// The rest of the input, after key and delimiter.
     pub(crate) rest: &'a [u8],
 }
 

@@ -28,11 +28,11 @@ pub struct Record<'a> {
     pub usec: u64,
     /// Whether it continues the line of the record before.
     pub is_continued: bool,
-    /// The text; what is not UTF-8 is replaced.
+    /// The text; invalid UTF-8 is replaced.
     pub text: Cow<'a, str>,
 }
 
-/// Reads one record. What follows its first line, facts about a device, is left out.
+/// Reads one record. The lines after the first, facts about a device, are left out.
 #[must_use]
 pub fn record(input: &[u8]) -> Option<Record<'_>> {
     let end = input.iter().position(|b| *b == b'\n')?;

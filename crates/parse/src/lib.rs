@@ -1,8 +1,7 @@
-//! Bytes of the kernel's files to typed rows. No I/O, never panics.
+//! Parsers of kernel files and of the output of other tools. No I/O, no panics.
 //!
-//! Each parser is one file. It writes into the row of the frame that its numbers belong to, and says what it could
-//! not read: a line that is damaged, cut off or comes twice yields nothing, and costs nothing but itself. What the
-//! kernel does not print stays unavailable.
+//! Each kernel file has one module. Its parser fills rows of a frame and returns an [`Outcome`]: damaged, cut off or
+//! duplicate lines are skipped and counted. Values that the kernel does not print stay unavailable.
 //!
 //! Parsers learn the layout of their file, so that a pass over a file of known layout compares keys and reads
 //! numbers and neither allocates nor hashes.
@@ -63,7 +62,7 @@ mod testing;
 
 pub use sources::{Period, SOURCES, Source};
 
-/// What a parser could not read.
+/// What a parser skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// Lines that are damaged, cut off, repeated, or hold a number too large to store. Of all but the last kind

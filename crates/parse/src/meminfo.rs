@@ -16,7 +16,7 @@ use crate::column::Column;
 use crate::keyed::{Keyed, until};
 use crate::scan::{digits, skip_blanks, split_line};
 
-/// What the lines that name a field of this file in their source begin with.
+/// The source of metrics from this file begins with this.
 const SOURCE: &str = "/proc/meminfo:";
 
 /// The parser of `/proc/meminfo`.
@@ -29,7 +29,7 @@ pub struct MemInfo {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field {
     pub(crate) column: Column,
-    /// What stands between the number and the end of the line.
+    /// The text between the number and the end of the line.
     pub(crate) suffix: &'static [u8],
 }
 

@@ -37,8 +37,8 @@ impl MountInfo<'_> {
     }
 }
 
-/// The mounts in the order of the file: a later one on the same mount point hides the earlier. An error says which line
-/// is damaged and what was wanted there.
+/// The mounts in the order of the file: a later one on the same mount point hides the earlier. An error names the damaged
+/// line and the expected field.
 pub fn mount_infos(input: &str) -> impl Iterator<Item = Result<MountInfo<'_>, String>> {
     let numbered = input.lines().enumerate();
     numbered.map(|(at, line)| mount_info(line).map_err(|error| format!("line {}: {error}", at + 1)))

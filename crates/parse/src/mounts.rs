@@ -15,9 +15,9 @@ use crate::scan::{Lines, word};
 /// A mounted filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount<'a> {
-    /// What is mounted.
+    /// The device or other source.
     pub device: Cow<'a, [u8]>,
-    /// Where.
+    /// The mount point.
     pub point: Cow<'a, [u8]>,
     /// The type of the filesystem.
     pub kind: &'a str,
@@ -25,7 +25,7 @@ pub struct Mount<'a> {
     pub options: &'a [u8],
 }
 
-/// Types that are windows on the kernel and hold no data that could run out.
+/// Types without space of their own.
 const WITHOUT_DATA: &[&str] = &[
     "autofs",
     "binfmt_misc",
@@ -56,19 +56,19 @@ const WITHOUT_DATA: &[&str] = &[
     "tracefs",
 ];
 
-/// Types whose `statfs` asks another machine or a process, and waits as long as that one does not answer.
+/// Types whose statfs(2) waits for another machine or a process.
 const MAY_HANG: &[&str] =
     &["9p", "afs", "ceph", "cifs", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "virtiofs"];
 
 impl Mount<'_> {
-    /// Whether it can run out of space or inodes by itself. An overlay has the space of the filesystem below it, and
-    /// a squashfs is full by nature.
+    /// Whether it can run out of space or inodes. An overlay has the space of the filesystem below it, and a squashfs is
+    /// always full.
     #[must_use]
     pub fn holds_data(&self) -> bool {
         !WITHOUT_DATA.contains(&self.kind)
     }
 
-    /// Whether asking it how full it is may take for ever.
+    /// Whether statfs(2) may hang.
     #[must_use]
     pub fn may_hang(&self) -> bool {
         MAY_HANG.contains(&self.kind) || self.kind == "fuse" || self.kind.starts_with("fuse.")

@@ -19,7 +19,7 @@ const KIND: u16 = 1;
 const STATS: u16 = 3;
 const STATS2: u16 = 7;
 const STATS_QUEUE: u16 = 3;
-/// The parent of the discipline that a device begins with. What stands below it is in its numbers already.
+/// The parent of the root queueing discipline, whose numbers include those below.
 const ROOT: u32 = 0xffff_ffff;
 
 /// What one buffer of an answer ends with.
@@ -29,7 +29,7 @@ pub enum End {
     More,
     /// That was all.
     Done,
-    /// The kernel refused, with this error number, or what it sent makes no sense (0).
+    /// The kernel refused with this error number; 0 for a malformed message.
     Failed(i32),
 }
 
@@ -53,7 +53,7 @@ pub struct Qdisc {
 /// A TCP socket that accepts connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
-    /// Where it listens; a version 4 address within version 6 is given as version 4.
+    /// The local address; IPv4-mapped ones as IPv4.
     pub address: IpAddr,
     /// The port.
     pub port: u16,
@@ -68,7 +68,7 @@ pub struct Listener {
 /// A UDP socket that has dropped datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receiver {
-    /// Where it receives; a version 4 address within version 6 is given as version 4.
+    /// The local address; IPv4-mapped ones as IPv4.
     pub address: IpAddr,
     /// The port.
     pub port: u16,
@@ -106,7 +106,7 @@ pub(crate) fn messages(mut bytes: &[u8], mut f: impl FnMut(u16, &[u8])) -> End {
 pub(crate) fn attributes<'a>(mut bytes: &'a [u8], mut f: impl FnMut(u16, &'a [u8])) {
     while let (Some(len), Some(kind)) = (u16_at(bytes, 0), u16_at(bytes, 2)) {
         let Some(value) = bytes.get(4..usize::from(len)) else { return };
-        // The two highest bits say something of the attribute and are not its type.
+        // The two highest bits are flags (NLA_F_NESTED, NLA_F_NET_BYTEORDER).
         f(kind & 0x3fff, value);
         bytes = bytes.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
     }
@@ -219,7 +219,7 @@ fn listener(body: &[u8]) -> Option<Listener> {
     })
 }
 
-/// Whether the kernel says that what it listed changed meanwhile: things may be missing, or be there twice.
+/// NLM_F_DUMP_INTR: the list changed during the dump, and entries may be missing or doubled.
 #[must_use]
 pub fn is_interrupted(bytes: &[u8]) -> bool {
     u16_at(bytes, 6).is_some_and(|flags| flags & INTERRUPTED != 0)

@@ -2,7 +2,7 @@
 
 use mitra_model::{Key, Strings, Table};
 
-/// No file names more things; beyond it everything is learned anew.
+/// Upper bound for names; beyond it all are learned again.
 const ROWS_MAX: usize = 16_384;
 
 /// The names of a file in the order in which they came, each with its key.
@@ -14,7 +14,7 @@ pub(crate) struct Rows {
     next: usize,
     /// Counts the passes; an entry remembers the one in which it was last seen.
     pass: u32,
-    /// The table had no rows when the pass began, so a name that is new in this pass has no row either.
+    /// The table was empty when the pass began, so that a new name has no row yet.
     fresh: bool,
 }
 
@@ -22,10 +22,10 @@ pub(crate) struct Rows {
 struct Entry {
     raw: Box<[u8]>,
     key: Key,
-    /// Where its row was last time.
+    /// The index of its row in the last pass.
     row: usize,
     seen: u32,
-    /// Another raw name became the same text; only the first of them has a row.
+    /// Another raw name has the same text; only the first has a row.
     alias: bool,
 }
 
@@ -107,7 +107,7 @@ impl Rows {
     }
 }
 
-/// The bytes as text; what is not UTF-8 becomes the replacement character.
+/// The bytes as text; invalid UTF-8 is replaced.
 pub(crate) fn lossy(raw: &[u8]) -> String {
     String::from_utf8_lossy(raw).into_owned()
 }

@@ -6,8 +6,8 @@ use crate::Outcome;
 
 /// The complete lines of a file, without their newlines.
 ///
-/// The kernel ends every line. What follows the last newline is a line that was cut off, whose last number may lack
-/// digits, so it is reported as bad and never shown.
+/// The kernel ends every line. Bytes after the last newline are a truncated line, whose last number may lack digits: it
+/// is reported as bad and not returned.
 #[derive(Debug)]
 pub(crate) struct Lines<'a> {
     rest: &'a [u8],
@@ -40,7 +40,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Splits after the first newline, which belongs to neither part. `None` where there is none.
+/// Splits at the first newline. `None` if there is none.
 pub(crate) fn split_line(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = input.iter().position(|b| *b == b'\n')?;
     Some((input.get(..end)?, input.get(end + 1..)?))
@@ -55,8 +55,7 @@ pub(crate) fn skip_blanks(input: &[u8]) -> &[u8] {
     rest
 }
 
-/// The decimal digits at the start as a number, and what follows. A number that does not fit is [`NA`]; `None`
-/// where there is no digit.
+/// The number at the start, and the rest. A number that overflows is [`NA`]; `None` without a digit.
 #[inline]
 pub(crate) fn digits(input: &[u8]) -> Option<(i64, &[u8])> {
     let mut value = 0_u64;
@@ -86,7 +85,7 @@ pub(crate) fn signed(input: &[u8]) -> Option<(i64, &[u8])> {
     }
 }
 
-/// Lower-case or upper-case hexadecimal digits at the start, and what follows.
+/// The hexadecimal number at the start, and the rest.
 pub(crate) fn hex(input: &[u8]) -> Option<(i64, &[u8])> {
     let mut value = 0_u64;
     let mut rest = input;
@@ -103,7 +102,7 @@ pub(crate) fn hex(input: &[u8]) -> Option<(i64, &[u8])> {
     Some((if fits { i64::try_from(value).unwrap_or(NA) } else { NA }, rest))
 }
 
-/// The next word, skipping blanks before it, and what follows the word.
+/// The next word after blanks, and the rest.
 pub(crate) fn word(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let input = skip_blanks(input);
     let end = input.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(input.len());
@@ -113,7 +112,7 @@ pub(crate) fn word(input: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((input.get(..end)?, input.get(end..)?))
 }
 
-/// The next number as a word of its own: blanks before it, a blank or the end after it.
+/// The next word, which has to be a number, and the rest.
 #[inline]
 pub(crate) fn number(input: &[u8]) -> Option<(i64, &[u8])> {
     let (value, rest) = digits(skip_blanks(input))?;

@@ -82,7 +82,7 @@ fn cache(line: &[u8]) -> Option<(&[u8], [i64; 7])> {
     }
     let rest = rest.get(colon..)?.strip_prefix(b": tunables ")?;
     let colon = rest.iter().position(|b| *b == b':')?;
-    // What stands after these three in kernels built to debug slabs is set apart by another colon.
+    // Kernels with CONFIG_DEBUG_SLAB append more after another colon.
     let data = skip_blanks(rest.get(colon..)?.strip_prefix(b": slabdata ")?);
     let data = data.get(..data.iter().position(|b| *b == b':').unwrap_or(data.len()))?;
     let mut slabs = [NA; 3];

@@ -12,7 +12,7 @@
 
 use crate::maps::{Mapping, mapping};
 
-/// The sizes of a mapping in bytes. `None` where the kernel does not print them.
+/// The sizes of a mapping in bytes. `None` if the kernel does not print them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MappingSizes {
     /// `Rss`, without pages of hugetlbfs.

@@ -31,7 +31,7 @@ pub struct Snmp {
 struct Section {
     /// The first line with its newline.
     header: Box<[u8]>,
-    /// What the second line begins with: `Udp: `.
+    /// The prefix of the second line: `Udp: `.
     prefix: Box<[u8]>,
     columns: Box<[Slot]>,
     unknown: u32,
@@ -91,7 +91,7 @@ impl Snmp {
         outcome
     }
 
-    /// The section that the input begins with, and what follows its first line.
+    /// The section at the start of the input, and the rest after its first line.
     fn section<'a>(&mut self, input: &'a [u8], next: usize) -> Option<(usize, &'a [u8])> {
         if let Some(tail) = self.sections.get(next).and_then(|section| input.strip_prefix(&*section.header)) {
             return Some((next, tail));

@@ -19,9 +19,9 @@ const MEMINFO: u16 = 7;
 /// A TCP or UDP socket. Times in microseconds, sizes in bytes, as the kernel has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Socket {
-    /// Where it is; a version 4 address within version 6 is given as version 4.
+    /// The local address; IPv4-mapped ones as IPv4.
     pub local: SocketAddr,
-    /// Where the other end is; all zeroes without one.
+    /// The remote address; all zeros without one.
     pub remote: SocketAddr,
     /// The number of the state (`include/net/tcp_states.h`).
     pub state: u8,
@@ -29,7 +29,7 @@ pub struct Socket {
     pub cookie: u64,
     /// The inode number, as in the links of `/proc/PID/fd`; 0 where no process has it any more.
     pub inode: u32,
-    /// Bytes that nobody has read; of a listener the connections that wait.
+    /// Unread bytes; for a listening socket the connections in the accept queue.
     pub receive_queue: u32,
     /// Bytes that the other end has not acknowledged; of a listener how many connections may wait.
     pub send_queue: u32,
@@ -44,7 +44,7 @@ pub struct Socket {
 pub struct Tcp {
     /// Retransmissions of the segment that is out now.
     pub retransmits: u8,
-    /// Until the next retransmission, as it is set.
+    /// The retransmission timeout.
     pub rto_us: u32,
     /// Segments that are out.
     pub unacked: u32,
@@ -68,7 +68,7 @@ pub struct Tcp {
     pub bytes_received: Option<u64>,
     /// Bytes in the send queue that have not been sent; since 4.6.
     pub not_sent: Option<u32>,
-    /// Time that it could not send because the other end would take no more; since 4.9.
+    /// Time limited by the receive window of the peer; since 4.9.
     pub window_limited_us: Option<u64>,
     /// Time that it could not send because its own buffer was full; since 4.9.
     pub buffer_limited_us: Option<u64>,

@@ -19,7 +19,7 @@ use crate::stat::online_cpu;
 /// Numbers that are read of a line; more may follow.
 const FIELDS: usize = 13;
 const FIELDS_MIN: usize = 9;
-/// Where the number of the CPU stands.
+/// The column of the CPU number.
 const CPU: usize = 12;
 
 /// The parser of `/proc/net/softnet_stat`.
@@ -154,7 +154,7 @@ mod tests {
             s.count(0);
             assert_eq!(s.outcome.bad_lines, 1, "{bad:?}");
         }
-        // Without numbers of CPUs and without `/proc/stat` nobody knows whose line it is.
+        // Without CPU numbers and without `/proc/stat` the CPU of a line is unknown.
         let s = Sample::of(
             "proc/net/softnet_stat",
             b"00000001 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000\n",

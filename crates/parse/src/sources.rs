@@ -1,6 +1,6 @@
-//! The files that are one for the whole machine, in the order in which they are read.
+//! The files that exist once for the machine, in reading order.
 //!
-//! What exists once for each node, group, task or setting is in [`crate::node`], [`crate::cgroup`],
+//! Files of a node, group, task or setting are in [`crate::node`], [`crate::cgroup`],
 //! [`crate::task`] and [`crate::sysctl`].
 
 use mitra_model::{Frame, Strings};
@@ -24,7 +24,7 @@ use crate::stat::Stat;
 use crate::vmstat::VmStat;
 use crate::zoneinfo::ZoneInfo;
 
-/// A parser with what it has learned.
+/// A parser with the layout that it has learned.
 pub type Parse = Box<dyn FnMut(&[u8], &mut Strings, &mut Frame) -> Outcome + Send>;
 
 /// How often a file is worth reading.
@@ -41,9 +41,9 @@ pub enum Period {
 pub struct Source {
     /// The path below the root, without a slash at its start.
     pub path: &'static str,
-    /// How often to read it.
+    /// How often it is read.
     pub period: Period,
-    /// Makes a parser that has learned nothing yet.
+    /// Makes a new parser.
     pub parser: fn() -> Parse,
 }
 

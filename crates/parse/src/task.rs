@@ -19,7 +19,7 @@ const TICK_US: i64 = 10_000;
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KTHREAD: i64 = 0x0020_0000;
 
-/// What the file says of a task. Times are ticks.
+/// The fields of a task. Times are ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskStat<'a> {
     /// Its thread id.
@@ -44,26 +44,26 @@ pub struct TaskStat<'a> {
     pub nice: i64,
     /// Threads of its process.
     pub threads: i64,
-    /// When it was born, since boot.
+    /// The start time since boot.
     pub start: u64,
     /// Resident pages of its process.
     pub rss: i64,
-    /// Where the code of its program begins and ends, and its stack begins; to those who may trace it, or nothing.
+    /// Start and end of the program's code; 0 without ptrace access.
     pub code: (u64, u64),
-    /// See `code`.
+    /// Start of the stack; 0 without ptrace access.
     pub stack: u64,
     /// The CPU that it last ran on.
     pub cpu: i64,
     /// Its scheduling policy.
     pub policy: i64,
-    /// Time waiting for block I/O; 0 also where nobody counts it.
+    /// Time waiting for block I/O; 0 without delay accounting.
     pub blkio: i64,
 }
 
 /// Fields after the name, from the state on; the numbers are those of the manual page less 3.
 const FIELDS: usize = 40;
 
-/// Reads the file. `None` where it is damaged or cut off.
+/// Reads the file. `None` if it is damaged or cut off.
 #[must_use]
 pub fn task_stat(input: &[u8]) -> Option<TaskStat<'_>> {
     let (tid, rest) = digits(input)?;
@@ -114,8 +114,7 @@ fn fields(line: &[u8]) -> Option<[i64; FIELDS]> {
 }
 
 impl TaskStat<'_> {
-    /// The key of its row. The kernel prints the birth in ticks, so that this key is coarser than that of the BPF
-    /// iterator.
+    /// The key of its row. The start time has ticks, so that this key is coarser than that of the BPF iterator.
     #[must_use]
     pub fn key(&self) -> Key {
         Key::task(self.tid, self.start.saturating_mul(TICK_NS))
@@ -195,8 +194,8 @@ impl Default for TaskColumns {
 }
 
 impl TaskColumns {
-    /// Fills what `stat` knows into the row of a task. `is_leader` says that the task stands for its process;
-    /// `delays_counted` that delay accounting was on when it was born, without which its delay is unavailable.
+    /// Fills the row of a task. `is_leader`: the task is the thread group leader. `delays_counted`: delay accounting was
+    /// on when it was created; its delay is unavailable otherwise.
     pub fn stat(
         &self,
         stat: &TaskStat<'_>,

@@ -37,7 +37,7 @@ pub struct TaskFiles {
     io: Keyed<Option<Column>>,
 }
 
-/// What a line of `status` means.
+/// The meaning of a line of `status`.
 #[derive(Debug, Clone, Copy)]
 enum Line {
     Number(Column),
@@ -64,8 +64,8 @@ impl TaskFiles {
         &self.columns
     }
 
-    /// Fills what `status` knows. Sizes are of the process: ask for them of its leader only. Kernels before 4.5 do not
-    /// tell anonymous pages from those of files.
+    /// Fills the row from `status`. Sizes are of the process, so they are wanted for its leader only. Kernels before 4.5
+    /// have one size for anonymous and file pages.
     pub fn status(&mut self, input: &[u8], with_sizes: bool, row: &mut [i64]) -> Outcome {
         let mut outcome = Outcome::default();
         let mut lines = Lines::new(input);
@@ -115,7 +115,7 @@ impl TaskFiles {
         outcome
     }
 
-    /// Fills what `io` knows.
+    /// Fills the row from `io`.
     pub fn io(&mut self, input: &[u8], row: &mut [i64]) -> Outcome {
         let mut outcome = Outcome::default();
         let mut lines = Lines::new(input);
@@ -148,7 +148,7 @@ impl TaskFiles {
         outcome
     }
 
-    /// Fills what `schedstat` knows: time on a CPU and time runnable, in nanoseconds.
+    /// Fills the row from `schedstat`: time on a CPU and time runnable, in nanoseconds.
     pub fn schedstat(&self, input: &[u8], row: &mut [i64]) -> Outcome {
         match times(input) {
             Some((on_cpu, delay)) if on_cpu != NA && delay != NA => {
@@ -206,7 +206,7 @@ fn times(input: &[u8]) -> Option<(i64, i64)> {
     Some((on_cpu, delay))
 }
 
-/// The path of the group of version 2, or of the CPU or memory controller of version 1 where that is the root.
+/// The path of the cgroup v2, or of the v1 cpu or memory controller if that is the root.
 #[must_use]
 pub fn cgroup_path(input: &[u8]) -> (Option<&[u8]>, Outcome) {
     let mut outcome = Outcome::default();

@@ -1,4 +1,4 @@
-//! What the tests of the parsers share: fixtures, and a look at the cells that a parser has written.
+//! Helpers for the tests of the parsers: fixtures, and the cells that a parser has filled.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ pub(crate) fn cells(frame: &Frame, strings: &Strings) -> BTreeMap<(Entity, Strin
     cells
 }
 
-/// What a parser made of some bytes.
+/// The frame that a parser filled from some bytes.
 pub(crate) struct Sample {
     parse: Parse,
     strings: Strings,
@@ -147,7 +147,7 @@ impl Sample {
         sample
     }
 
-    /// Reads other bytes into an empty frame with what the parser has learned.
+    /// Reads other bytes into an empty frame, with the learned layout.
     pub(crate) fn again(&mut self, input: &[u8]) {
         self.frame.clear();
         self.outcome = (self.parse)(input, &mut self.strings, &mut self.frame);

@@ -37,19 +37,19 @@ pub struct ZoneInfo {
 /// The one line without a value.
 const PAGESETS: &[u8] = b"  pagesets";
 
-/// What a line means. Its key is its indentation and its first word, because `high` is a watermark or the limit of
-/// a CPU's list by its indentation alone.
+/// The meaning of a line. Its key is indentation and first word, because only the indentation tells the watermark `high`
+/// from the limit of a CPU's list.
 #[derive(Debug, Clone, Copy)]
 enum Slot {
     /// A statistic: of the node between `per-node stats` and `pages free`, otherwise of the zone.
     Stat { zone: Option<Column>, node: Option<Column> },
     /// A line of the zone.
     Zone(Column),
-    /// From here on statistics are the node's.
+    /// The statistics below are the node's.
     PerNode,
-    /// Of no interest, with a value of any form, any number of times.
+    /// Ignored: any value, any number of times.
     Ignored,
-    /// A number that the metric table does not have.
+    /// A counter that the metric table does not have.
     Unknown,
 }
 
@@ -86,7 +86,7 @@ impl ZoneInfo {
             let follows_header = std::mem::replace(&mut after_header, false);
             let found = self.keys.find(line, key_length, slot);
             if is_out_of_place(line, found.as_ref(), follows_header) {
-                // The header of a zone is missing or damaged: what follows is of a zone that nobody knows.
+                // The header of a zone is missing or damaged: the lines below are of an unknown zone.
                 (zone, node) = (None, None);
             }
             let Some(found) = found else {

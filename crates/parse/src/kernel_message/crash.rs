@@ -15,7 +15,7 @@ pub(super) fn crash(text: &str) -> Option<EventKind> {
     segfault(text).or_else(|| trap(text)).or_else(|| arm(text))
 }
 
-/// The file that an address lies in: its name, where it is mapped, and the place in the file.
+/// The file of an address: name, start of the mapping, offset in the file.
 #[derive(Default)]
 struct Mapping {
     object: Option<String>,

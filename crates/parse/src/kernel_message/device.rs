@@ -8,8 +8,8 @@
 //! EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x7 …)
 //! ```
 //!
-//! A failed request has several lines; the one that names the device of the block layer counts. What the hardware corrected
-//! by itself lost nothing, and is told apart from what it could not correct.
+//! A failed request has several lines; the one that names the block device counts. Corrected hardware errors lost no data
+//! and are a kind of their own.
 
 use mitra_model::EventKind;
 
@@ -46,7 +46,7 @@ fn name(text: &str) -> &str {
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
-/// Whether it is a drive for floppy disks or CDs: it fails whenever somebody looks for a disk and there is none.
+/// Whether it is a floppy or CD drive, which logs errors without a medium.
 fn is_empty_drive(device: &str) -> bool {
     let number = device.strip_prefix("fd").or_else(|| device.strip_prefix("sr"));
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -149,7 +149,7 @@ fn scsi(text: &str) -> KindAndDevice<'_> {
     {
         return Some((what, name(rest)));
     }
-    // The disk's name where it is known, else its address.
+    // The disk's name if the line has it, else its address.
     let address = text.split_ascii_whitespace().nth(1).unwrap_or_default().trim_end_matches(':');
     let disk = after(text, ": [").map(name).filter(|n| n.starts_with(|c: char| c.is_ascii_alphabetic()));
     Some((what, disk.unwrap_or(address)))
@@ -191,7 +191,7 @@ fn name_of_function(text: &str) -> &str {
     text.split_ascii_whitespace().nth(1).unwrap_or_default().trim_end_matches(':')
 }
 
-/// Memory, buses and processors: what they report is corrected or not.
+/// Machine checks of memory, buses and processors, corrected or not.
 fn hardware(text: &str) -> KindAndDevice<'_> {
     let kind = |is_corrected: bool| if is_corrected { CORRECTED } else { MACHINE_CHECK };
     if let Some(rest) = after(text, "[Hardware Error]: ") {
@@ -200,13 +200,13 @@ fn hardware(text: &str) -> KindAndDevice<'_> {
             let is_error = !severity.starts_with("info");
             return is_error.then(|| (kind(severity.starts_with("corrected")), ""));
         }
-        // Of a processor the line with its name and the register of status, whose bit 61 says that it was not corrected.
+        // A processor has a line with its status register, whose bit 61 is set for uncorrected errors.
         let cpu = rest.split_once(": Machine Check").filter(|(cpu, _)| cpu.starts_with("CPU"));
         if let Some((cpu, words)) = cpu {
             let status = words.rsplit_once(": ").and_then(|(_, status)| u64::from_str_radix(status, 16).ok());
             return Some((kind(status.is_some_and(|status| status & NOT_CORRECTED == 0)), cpu));
         }
-        // "logged" is said of those that did not stop the machine; what was lost with them has lines of its own.
+        // "logged": the machine went on. Lost data has its own lines.
         if ["Corrected error", "Machine check events logged"].iter().any(|words| rest.starts_with(words)) {
             return Some((CORRECTED, ""));
         }
