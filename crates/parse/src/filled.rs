@@ -54,7 +54,7 @@ fn files_of_keys() -> Vec<(&'static str, String)> {
     let counter = |metric: &Metric| metric.name.split_once('.').map_or("", |(_, name)| name);
     let sections = |source: &str| {
         let mut text = String::new();
-        let of_file: Vec<_> = metrics::all().filter(|metric| metric.source == source).collect();
+        let of_file: Vec<_> = metrics::all().filter(|metric| metric.source.starts_with(source)).collect();
         for section in of_file.chunk_by(|a, b| area(a) == area(b)) {
             let names: Vec<&str> = section.iter().map(|metric| counter(metric)).collect();
             let zeros = vec!["0"; names.len()].join(" ");
@@ -98,7 +98,7 @@ fn names_in_code() -> BTreeSet<String> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 dirs.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
+            } else if path.extension().is_some_and(|end| end == "rs") && !is_test(&path) {
                 let code = String::from_utf8(read(&path).unwrap()).unwrap();
                 let code = code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
                 let texts = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -110,6 +110,10 @@ fn names_in_code() -> BTreeSet<String> {
         }
     }
     names
+}
+
+fn is_test(path: &Path) -> bool {
+    path.ends_with("tests.rs") || path.ends_with("filled.rs")
 }
 
 /// Whether a text of the code names the metric.
