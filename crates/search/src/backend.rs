@@ -48,7 +48,7 @@ pub struct Hit {
 
 /// One value of a field, and who has it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Held {
+pub struct ValueHosts {
     /// The value.
     pub value: Value,
     /// The hosts that have it, in order, each once.
@@ -144,7 +144,7 @@ impl Backend {
 
     /// The values of a field (not of the content) in the documents that match, each with its hosts, ordered by value: numbers
     /// by size, words by bytes.
-    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<Held>, Error> {
+    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
         match self {
             Self::Embedded(index) => index.values(field, query, scope),
             Self::OpenSearch(cluster) => cluster.values(field, query, scope),

@@ -37,8 +37,8 @@ pub use config::Config;
 pub use pass::PassReport;
 
 use clock::SECOND_NS;
-use pass::What;
-use schedule::{Ready, SETTLE_NS, Schedule, Settling};
+use pass::PassScope;
+use schedule::{SETTLE_NS, Schedule, SettledNames, Settling};
 
 /// Settings for which there is no event are looked at so often, where the frequency is lower.
 const QUICK_NS: i64 = 60 * SECOND_NS;
@@ -62,7 +62,7 @@ pub struct Indexer {
     /// Files with its password and its key.
     own_secrets: Vec<String>,
     log: log::Log,
-    asked: files::Asked,
+    asked: files::Selection,
     collectors: Vec<&'static Collector>,
     cache: Cache,
     reader: text::Reader,
@@ -73,7 +73,7 @@ pub struct Indexer {
     settle_ns: i64,
     rest_times: i64,
     /// What the sink has taken, by name.
-    known: BTreeMap<String, known::Known>,
+    known: BTreeMap<String, known::TakenDocument>,
     /// What only the sink knows: from before this process. Nothing until it was asked.
     stored: Option<BTreeSet<String>>,
     /// Which link leads to a file.
@@ -86,16 +86,16 @@ pub struct Indexer {
     /// It goes on for long enough to see its clock being set.
     is_service: bool,
     is_full: bool,
-    more: Option<More>,
+    more: Option<ExtraDocuments>,
     told: BTreeMap<String, String>,
     told_withheld: BTreeSet<(String, String)>,
 }
 
 /// Gives documents that no look finds, at a time.
-pub type More = Box<dyn FnMut(i64) -> Result<Vec<Document>, String>>;
+pub type ExtraDocuments = Box<dyn FnMut(i64) -> Result<Vec<Document>, String>>;
 
 /// When what is to be done.
-struct Due {
+struct Deadlines {
     look_ns: i64,
     quick_ns: i64,
     drain_ns: i64,
@@ -112,7 +112,7 @@ impl Indexer {
     /// An indexer of what lies below a directory in place of `/`.
     pub fn below(root_path: &Path, config: Config, sink: Box<dyn Sink>, clock: Clock) -> Result<Self, Error> {
         let root = open::Root::open(root_path).at(root_path)?;
-        let mut asked = files::Asked::new(&config.files, &config.exclude).map_err(Error::Cannot)?;
+        let mut asked = files::Selection::new(&config.files, &config.exclude).map_err(Error::Cannot)?;
         // Its own files change because they are written about.
         for own in config.store.iter().chain(&config.log.file).filter_map(|path| path.to_str()) {
             asked.leave_out(own);
@@ -185,7 +185,7 @@ impl Indexer {
     }
 
     /// Has somebody asked for documents that no look finds after each look at everything.
-    pub fn ask_too(&mut self, more: More) {
+    pub fn ask_too(&mut self, more: ExtraDocuments) {
         self.more = Some(more);
     }
 
@@ -213,8 +213,12 @@ impl Indexer {
         let schedule = Schedule::new(&self.host, self.config.frequency_s);
         let start_ns = if self.config.opensearch.is_some() { schedule.start_ns() } else { 0 };
         let now = self.clock.now_ns();
-        let mut due =
-            Due { look_ns: now.saturating_add(start_ns), quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
+        let mut due = Deadlines {
+            look_ns: now.saturating_add(start_ns),
+            quick_ns: i64::MAX,
+            drain_ns: now,
+            rest_ns: now,
+        };
         self.log.info(&format!("{} begins, every {} s", self.host, self.config.frequency_s));
         while !stop.load(Ordering::Relaxed) {
             let wait_ns = self.turn(&schedule, &mut due);
@@ -226,11 +230,11 @@ impl Indexer {
     }
 
     /// Does one thing that is due, and says how long there is nothing more to do.
-    fn turn(&mut self, schedule: &Schedule, due: &mut Due) -> i64 {
+    fn turn(&mut self, schedule: &Schedule, due: &mut Deadlines) -> i64 {
         let now = self.clock.now_ns();
         // A clock that was set back would make it wait.
         if now >= due.look_ns || due.look_ns - now > schedule.every_ns() {
-            let is_good = self.attempt(&What::All);
+            let is_good = self.attempt(&PassScope::All);
             let now = self.clock.now_ns();
             let next = schedule.next(now);
             due.look_ns = if is_good { next } else { next.min(now + RETRY_NS) };
@@ -243,8 +247,8 @@ impl Indexer {
         }
         if due.rest_ns <= now || due.rest_ns - now > schedule.every_ns() {
             let what = match self.settling.ready(now) {
-                Some(Ready::All) => Some(What::Files),
-                Some(Ready::Names(names)) => Some(What::Names(names)),
+                Some(SettledNames::All) => Some(PassScope::Files),
+                Some(SettledNames::Names(names)) => Some(PassScope::Names(names)),
                 None => None,
             };
             if let Some(what) = what {
@@ -257,7 +261,7 @@ impl Indexer {
         }
         if now >= due.quick_ns {
             due.quick_ns = now + QUICK_NS;
-            self.attempt_early(&What::Quick, due);
+            self.attempt_early(&PassScope::Quick, due);
             return 0;
         }
         let settled = self.settling.next_ns().map_or(i64::MAX, |ns| ns.max(due.rest_ns));
@@ -267,7 +271,7 @@ impl Indexer {
     }
 
     /// Waits for the time, or for an event; events are taken at most once in the time that names need to settle.
-    fn wait(&self, due: &Due, ns: i64) {
+    fn wait(&self, due: &Deadlines, ns: i64) {
         let until_drain = due.drain_ns - self.clock.now_ns();
         match &self.watcher {
             Some(_) if until_drain > 0 => self.clock.wait(ns.min(until_drain), None),
@@ -277,15 +281,15 @@ impl Indexer {
     }
 
     /// What fails between two looks is made up for by the next, which comes sooner then.
-    fn attempt_early(&mut self, what: &What, due: &mut Due) {
+    fn attempt_early(&mut self, what: &PassScope, due: &mut Deadlines) {
         if !self.attempt(what) {
             due.look_ns = due.look_ns.min(self.clock.now_ns() + RETRY_NS);
         }
     }
 
-    fn attempt(&mut self, what: &What) -> bool {
+    fn attempt(&mut self, what: &PassScope) -> bool {
         match self.look(what) {
-            Ok(_) if *what != What::All => true,
+            Ok(_) if *what != PassScope::All => true,
             Ok(_) => self.add_more().map_err(|error| self.log.error(&error.to_string())).is_ok(),
             Err(error) => {
                 self.log.error(&error.to_string());

@@ -15,6 +15,7 @@ pub mod embedded;
 pub mod error;
 pub mod fields;
 pub mod indexer;
+mod lock;
 pub mod opensearch;
 pub mod query;
 pub mod scope;

@@ -39,7 +39,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::backend::{Changed, Held, Page};
+use crate::backend::{Changed, Page, ValueHosts};
 use crate::day::Day;
 use crate::document::Document;
 use crate::error::Error;
@@ -133,7 +133,7 @@ impl Cluster {
     }
 
     /// See [`crate::Backend::values`].
-    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<Held>, Error> {
+    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
         aggregate::values(self, field, query, scope)
     }
 

@@ -98,7 +98,7 @@ pub struct Look<'a> {
     pub first: bool,
 }
 
-struct Known {
+struct FleetHost {
     machine: Machine,
     all: Vec<Document>,
 }
@@ -106,8 +106,8 @@ struct Known {
 /// Lets a fleet live, and tells every look at it in the order of time.
 pub fn live<E>(shape: Shape, mut tell: impl FnMut(&Look<'_>) -> Result<(), E>) -> Result<(), E> {
     let mut noise = Noise::new(shape.seed);
-    let mut fleet: Vec<Known> = (0..shape.hosts)
-        .map(|number| Known { machine: Machine::new(number, &mut noise), all: Vec::new() })
+    let mut fleet: Vec<FleetHost> = (0..shape.hosts)
+        .map(|number| FleetHost { machine: Machine::new(number, &mut noise), all: Vec::new() })
         .collect();
     for day in shape.first.through(Day(shape.first.0 + shape.days - 1)) {
         let away: Vec<bool> = fleet.iter().map(|_| day != shape.first && noise.one_in(AWAY)).collect();
@@ -123,7 +123,7 @@ pub fn live<E>(shape: Shape, mut tell: impl FnMut(&Look<'_>) -> Result<(), E>) -
 }
 
 fn look<E>(
-    known: &mut Known,
+    known: &mut FleetHost,
     at_ns: i64,
     first: bool,
     noise: &mut Noise,

@@ -39,7 +39,7 @@ pub(super) struct Condition<'a> {
 
 /// The state that is asked, as SQL calls it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct StateRow<'a> {
     /// The name of the row of `state`.
     pub state: &'a str,
     /// Its day.
@@ -52,8 +52,8 @@ pub(super) fn of_content(field: &str) -> bool {
 }
 
 /// The expression that has the value of a field of a state.
-pub(super) fn column(field: &str, asked: Asked<'_>) -> Option<String> {
-    let Asked { state: s, day } = asked;
+pub(super) fn column(field: &str, asked: StateRow<'_>) -> Option<String> {
+    let StateRow { state: s, day } = asked;
     Some(match field {
         "host" => format!("(SELECT name FROM host WHERE id = {s}.host)"),
         "filename" => format!("(SELECT name FROM file WHERE id = {s}.file)"),
@@ -80,7 +80,7 @@ impl<'a> Condition<'a> {
     }
 
     /// The expression of a set.
-    pub(super) fn set(&mut self, set: &Set, asked: Asked<'_>) -> Result<String> {
+    pub(super) fn set(&mut self, set: &Set, asked: StateRow<'_>) -> Result<String> {
         Ok(match set {
             Set::All => "TRUE".to_owned(),
             Set::Nothing => "FALSE".to_owned(),
@@ -93,7 +93,7 @@ impl<'a> Condition<'a> {
     }
 
     /// In halves: SQLite bounds how deep an expression may be.
-    fn all(&mut self, sets: &[Set], operator: &str, none: &str, asked: Asked<'_>) -> Result<String> {
+    fn all(&mut self, sets: &[Set], operator: &str, none: &str, asked: StateRow<'_>) -> Result<String> {
         match sets {
             [] => Ok(none.to_owned()),
             [one] => self.set(one, asked),
@@ -105,7 +105,7 @@ impl<'a> Condition<'a> {
         }
     }
 
-    fn leaf(&mut self, field: &str, leaf: &Leaf, asked: Asked<'_>) -> Result<String> {
+    fn leaf(&mut self, field: &str, leaf: &Leaf, asked: StateRow<'_>) -> Result<String> {
         let s = asked.state;
         Ok(match field {
             fields::DEFAULT => format!("{s}.content IN ({})", self.words(leaf)?),

@@ -63,7 +63,7 @@ pub(super) struct About {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub withheld: Option<Kept>,
+    pub withheld: Option<WithheldJson>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, Vec<Json>>,
 }
@@ -71,7 +71,7 @@ pub(super) struct About {
 /// [`Withheld`] as JSON.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Kept {
+pub(super) struct WithheldJson {
     pub count: u32,
     pub reasons: Vec<String>,
     pub keys: Vec<String>,
@@ -144,7 +144,7 @@ impl About {
         flags.sort_unstable();
         flags.dedup();
         let Withheld { count, reasons, keys } = &document.withheld;
-        let kept = Kept { count: *count, reasons: reasons.clone(), keys: keys.clone() };
+        let kept = WithheldJson { count: *count, reasons: reasons.clone(), keys: keys.clone() };
         let json = |value: &Value| match value {
             Value::Text(text) => Some(Json::Text(text.clone())),
             // What cannot be written down is no number. There is one zero.
@@ -154,7 +154,7 @@ impl About {
         Self {
             flags: flags.iter().map(|flag| flag.name().to_owned()).collect(),
             link: document.link.clone(),
-            withheld: (kept != Kept::default()).then_some(kept),
+            withheld: (kept != WithheldJson::default()).then_some(kept),
             facts: document
                 .facts
                 .iter()
@@ -200,7 +200,7 @@ impl About {
         document.flags = self.flags.iter().filter_map(|flag| flag.parse().ok()).collect();
         document.flags.sort_unstable();
         document.link = self.link;
-        let Kept { count, reasons, keys } = self.withheld.unwrap_or_default();
+        let WithheldJson { count, reasons, keys } = self.withheld.unwrap_or_default();
         document.withheld = Withheld { count, reasons, keys };
         document.facts = self
             .facts

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::lock;
 use crate::error::{At, Error};
+use crate::lock;
 
 /// The name of the file in its folder.
 pub(super) const FILE: &str = "index.sqlite";

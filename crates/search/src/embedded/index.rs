@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
-use super::condition::{Asked, Condition, know_all};
+use super::condition::{Condition, StateRow, know_all};
 use super::content::{About, Packed, Texts};
 use super::database::{self, Of};
 use super::values;
 use super::writer::stat;
-use crate::backend::{Changed, Held, Hit, Page};
+use crate::backend::{Changed, Hit, Page, ValueHosts};
 use crate::day::Day;
 use crate::document::{Document, Facts, Flag, Withheld};
 use crate::error::Error;
@@ -31,7 +31,7 @@ pub struct Index {
 
 /// A state that was found, on a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
+struct StateHit {
     host: i64,
     file: i64,
     day: i32,
@@ -39,7 +39,7 @@ struct Found {
 }
 
 /// The rows that a question is about.
-pub(super) struct From<'a> {
+pub(super) struct FromClause<'a> {
     pub text: String,
     pub condition: Condition<'a>,
     /// The expression of the day.
@@ -87,7 +87,7 @@ impl Index {
     }
 
     /// See [`crate::Backend::values`].
-    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<Held>, Error> {
+    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
         let Some(field) = values::field(field)? else { return Ok(Vec::new()) };
         self.ask(|db| values::values(db, &field, from(db, &query.set, scope)?))
     }
@@ -188,7 +188,7 @@ impl Index {
 }
 
 /// The states that a query and a scope have, as what follows `SELECT`.
-pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite::Result<From<'a>> {
+pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite::Result<FromClause<'a>> {
     let mut condition = Condition::new(db);
     let (text, day) = match scope {
         Scope::Days { first, last } => {
@@ -224,8 +224,8 @@ pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite:
             (text, "s.first_day")
         }
     };
-    let asked = condition.set(set, Asked { state: "s", day })?;
-    Ok(From { text: format!("{text} AND {asked}"), condition, day })
+    let asked = condition.set(set, StateRow { state: "s", day })?;
+    Ok(FromClause { text: format!("{text} AND {asked}"), condition, day })
 }
 
 /// The first states of a host are no change: nobody knows what was before.
@@ -235,25 +235,25 @@ fn is_change() -> &'static str {
 }
 
 /// Everything that is found, in no order.
-fn found(db: &Connection, set: &Set, scope: Scope) -> rusqlite::Result<Vec<Found>> {
+fn found(db: &Connection, set: &Set, scope: Scope) -> rusqlite::Result<Vec<StateHit>> {
     let mut from = from(db, set, scope)?;
     from.condition.install()?;
     let mut statement = db.prepare(&format!("SELECT s.host, s.file, {}, s.id {}", from.day, from.text))?;
     let read = |row: &Row<'_>| {
-        Ok(Found { host: row.get(0)?, file: row.get(1)?, day: row.get(2)?, state: row.get(3)? })
+        Ok(StateHit { host: row.get(0)?, file: row.get(1)?, day: row.get(2)?, state: row.get(3)? })
     };
     statement.query_map(params_from_iter(&from.condition.values), read)?.collect()
 }
 
 /// The first of what was found, ordered by host, file name and day.
-fn first(db: &Connection, mut found: Vec<Found>, limit: usize) -> rusqlite::Result<Vec<Found>> {
+fn first(db: &Connection, mut found: Vec<StateHit>, limit: usize) -> rusqlite::Result<Vec<StateHit>> {
     if limit == 0 || found.is_empty() {
         return Ok(Vec::new());
     }
     let hosts = ranks(db, "host")?;
     let files = ranks(db, "file")?;
     let rank = |ranks: &[u32], id: i64| usize::try_from(id).ok().and_then(|id| ranks.get(id)).copied();
-    let key = |one: &Found| (rank(&hosts, one.host), rank(&files, one.file), one.day);
+    let key = |one: &StateHit| (rank(&hosts, one.host), rank(&files, one.file), one.day);
     if limit < found.len() {
         found.select_nth_unstable_by_key(limit, key);
         found.truncate(limit);
@@ -281,7 +281,7 @@ fn ranks(db: &Connection, table: &str) -> rusqlite::Result<Vec<u32>> {
     Ok(ranks)
 }
 
-fn hit(db: &Connection, found: Found) -> rusqlite::Result<Hit> {
+fn hit(db: &Connection, found: StateHit) -> rusqlite::Result<Hit> {
     const HIT: &str = "SELECT h.name, f.name, s.since_ns, s.size, s.mtime_ns \
          FROM state s JOIN host h ON h.id = s.host JOIN file f ON f.id = s.file WHERE s.id = ?";
     db.prepare_cached(HIT)?.query_row([found.state], |row| {
@@ -318,8 +318,8 @@ fn changed(
         }
         None => "TRUE".to_owned(),
     };
-    let after = condition.set(set, Asked { state: "s", day: "s.first_day" })?;
-    let before = condition.set(set, Asked { state: "p", day: "s.first_day" })?;
+    let after = condition.set(set, StateRow { state: "s", day: "s.first_day" })?;
+    let before = condition.set(set, StateRow { state: "p", day: "s.first_day" })?;
     condition.install()?;
     // What was gone was not there before.
     let sql = format!(

@@ -72,15 +72,15 @@ pub enum How {
 
 /// What the configuration asks for.
 #[derive(Debug)]
-pub struct Asked {
-    all: Vec<One>,
+pub struct Selection {
+    all: Vec<SelectedPath>,
     exclude: Vec<Pattern>,
     known_links: Vec<(Pattern, Pattern)>,
     volatile: Vec<Pattern>,
 }
 
 #[derive(Debug)]
-struct One {
+struct SelectedPath {
     /// The path, where it has no wildcard.
     literal: Option<String>,
     /// The pattern; of a path, everything below it.
@@ -104,7 +104,7 @@ pub struct Listing {
 /// Takes directories before they are listed.
 pub type OnDir<'a> = &'a mut dyn FnMut(&str, &OwnedFd);
 
-impl Asked {
+impl Selection {
     /// Of paths and patterns, without those that are excluded.
     pub fn new(files: &[String], exclude: &[String]) -> Result<Self, String> {
         let mut all = Vec::new();
@@ -113,7 +113,7 @@ impl Asked {
             let pattern = parse(&text)?;
             let literal = pattern.literal();
             let pattern = literal.as_deref().map_or(pattern, Pattern::below);
-            all.push(One { literal, pattern });
+            all.push(SelectedPath { literal, pattern });
         }
         let mut known_links = Vec::new();
         for (from, to) in KNOWN_LINKS {
@@ -147,7 +147,7 @@ impl Asked {
     /// How a path is meant, if it is.
     #[must_use]
     pub fn how(&self, path: &str) -> Option<How> {
-        let one = |one: &One| {
+        let one = |one: &SelectedPath| {
             if one.literal.as_deref() == Some(path) {
                 Some(How::Named)
             } else {
@@ -194,7 +194,7 @@ impl Asked {
 
 /// The walk for one path or pattern.
 struct Walk<'a> {
-    asked: &'a Asked,
+    asked: &'a Selection,
     root: &'a Root,
     pattern: &'a Pattern,
     listing: &'a mut Listing,
@@ -202,7 +202,7 @@ struct Walk<'a> {
 }
 
 /// A directory of a walk.
-struct Place<'a> {
+struct WalkedDir<'a> {
     path: &'a str,
     depth: usize,
     device: u64,
@@ -238,14 +238,14 @@ impl Walk<'_> {
         match dir {
             Ok(dir) => {
                 let device = Stamp::of_open(&dir).map(|stamp| stamp.dev).unwrap_or_default();
-                self.walk(&Place { path: &start, depth: 0, device, reached }, &dir);
+                self.walk(&WalkedDir { path: &start, depth: 0, device, reached }, &dir);
             }
             Err(Errno::NOENT | Errno::NOTDIR) => self.nearest(parent(&start)),
             Err(error) => self.listing.unlisted.push((start, reason(error))),
         }
     }
 
-    fn walk(&mut self, place: &Place<'_>, dir: &OwnedFd) {
+    fn walk(&mut self, place: &WalkedDir<'_>, dir: &OwnedFd) {
         self.listing.dirs += 1;
         if place.depth > DEPTH_MAX || self.listing.dirs > DIRS_MAX {
             self.listing.was_cut = true;
@@ -288,7 +288,7 @@ impl Walk<'_> {
         }
     }
 
-    fn descend(&mut self, path: &str, above: &Place<'_>, reached: Reached) {
+    fn descend(&mut self, path: &str, above: &WalkedDir<'_>, reached: Reached) {
         let dir = match self.root.dir(path) {
             Ok(dir) => dir,
             // It went, or became something else, since it was listed.
@@ -303,7 +303,7 @@ impl Walk<'_> {
         if device != above.device && is_made_up(&dir) {
             return;
         }
-        self.walk(&Place { path, depth: above.depth + 1, device, reached }, &dir);
+        self.walk(&WalkedDir { path, depth: above.depth + 1, device, reached }, &dir);
     }
 
     /// The nearest directory that is there, at or above a path.
@@ -410,9 +410,9 @@ mod tests {
         fs::write(path, "x").unwrap();
     }
 
-    fn asked(files: &[&str], exclude: &[&str]) -> Asked {
+    fn asked(files: &[&str], exclude: &[&str]) -> Selection {
         let own = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-        Asked::new(&own(files), &own(exclude)).unwrap()
+        Selection::new(&own(files), &own(exclude)).unwrap()
     }
 
     fn names(root: &Path, files: &[&str], exclude: &[&str]) -> (Vec<String>, Vec<String>) {

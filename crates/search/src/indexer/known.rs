@@ -22,7 +22,7 @@ pub enum Origin {
 
 /// What is known of a document that was taken.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct TakenDocument {
     /// Where it comes from.
     pub origin: Origin,
     /// What the file system said of it.
@@ -39,7 +39,7 @@ pub struct Known {
     pub reasons: Vec<String>,
 }
 
-impl Known {
+impl TakenDocument {
     /// Whether there is no need to read the file.
     #[must_use]
     pub fn is_unchanged(&self, stamp: &Stamp) -> bool {

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::files::{How, Listing};
-use super::known::{Known, Origin, fingerprint};
+use super::known::{Origin, TakenDocument, fingerprint};
 use super::open::Stamp;
-use super::visit::Seen;
+use super::visit::VisitOutcome;
 use super::{Indexer, text};
 use crate::backend::Batch;
 use crate::collectors::Collector;
@@ -59,7 +59,7 @@ fn family(name: &str) -> &str {
 
 /// What is looked at.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum PassScope {
     /// Everything.
     All,
     /// The files.
@@ -80,7 +80,7 @@ struct Pass {
     documents: Vec<Document>,
     bytes: usize,
     /// What will be known once the sink has taken the documents.
-    pending: Vec<(String, Known)>,
+    pending: Vec<(String, TakenDocument)>,
     /// Files of which nothing can be said.
     failed: BTreeSet<String>,
     /// Names that were looked for and are not there.
@@ -93,11 +93,11 @@ struct Pass {
 impl Indexer {
     /// Looks at everything and says what changed.
     pub fn pass(&mut self) -> Result<PassReport, Error> {
-        self.look(&What::All)
+        self.look(&PassScope::All)
     }
 
     /// Looks, and logs what the sink has to say of it.
-    pub(super) fn look(&mut self, what: &What) -> Result<PassReport, Error> {
+    pub(super) fn look(&mut self, what: &PassScope) -> Result<PassReport, Error> {
         let done = self.say(what);
         for line in self.sink.messages() {
             self.log.warning(&line);
@@ -105,9 +105,9 @@ impl Indexer {
         done
     }
 
-    fn say(&mut self, what: &What) -> Result<PassReport, Error> {
+    fn say(&mut self, what: &PassScope) -> Result<PassReport, Error> {
         let at_ns = self.moment();
-        let is_all = *what == What::All;
+        let is_all = *what == PassScope::All;
         if is_all && self.stored.is_none() {
             self.ask_names()?;
         }
@@ -129,12 +129,12 @@ impl Indexer {
         };
         self.owners.refresh(&self.root);
         match what {
-            What::All | What::Files => self.all_files(&mut pass)?,
-            What::Names(names) => self.some_files(&mut pass, names)?,
-            What::Quick => {}
+            PassScope::All | PassScope::Files => self.all_files(&mut pass)?,
+            PassScope::Names(names) => self.some_files(&mut pass, names)?,
+            PassScope::Quick => {}
         }
-        if matches!(what, What::All | What::Quick) {
-            self.collect(&mut pass, *what == What::Quick)?;
+        if matches!(what, PassScope::All | PassScope::Quick) {
+            self.collect(&mut pass, *what == PassScope::Quick)?;
         }
         let gone = self.gone(&mut pass, is_all);
         pass.report.gone = gone.len() as u64;
@@ -220,7 +220,7 @@ impl Indexer {
     fn visit(&mut self, pass: &mut Pass, name: &str, how: How) -> Result<(), Error> {
         pass.report.files += 1;
         match self.see(name, how, pass.says_all) {
-            Seen::Same => {
+            VisitOutcome::Same => {
                 if let Some(known) = self.known.get_mut(name) {
                     known.pass = pass.number;
                     for reason in &known.reasons {
@@ -228,17 +228,17 @@ impl Indexer {
                     }
                 }
             }
-            Seen::Missing => pass.missing.push(name.to_owned()),
-            Seen::Skipped(reason) => {
+            VisitOutcome::Missing => pass.missing.push(name.to_owned()),
+            VisitOutcome::Skipped(reason) => {
                 pass.report.errors.insert(name.to_owned(), reason);
                 pass.missing.push(name.to_owned());
             }
-            Seen::Failed(reason) => {
+            VisitOutcome::Failed(reason) => {
                 pass.report.errors.insert(name.to_owned(), reason);
                 pass.failed.insert(name.to_owned());
                 self.touch(name, pass.number);
             }
-            Seen::Taken(visit) => {
+            VisitOutcome::Taken(visit) => {
                 pass.report.read += 1;
                 self.take(pass, visit.document, Origin::File, Some((visit.stamp, visit.is_settled)))?;
             }
@@ -303,7 +303,7 @@ impl Indexer {
         let old = self.known.get_mut(&name);
         let since_ns = old.as_ref().filter(|old| old.print == print).map(|old| old.since_ns);
         document.since_ns = since_ns.unwrap_or(pass.at_ns);
-        let known = Known {
+        let known = TakenDocument {
             origin,
             stamp: stamp.map(|(stamp, _)| stamp),
             is_settled: stamp.is_some_and(|(_, is_settled)| is_settled),

@@ -18,7 +18,7 @@ use crate::document::{Flag, Kind};
 
 /// What a sink was given.
 #[derive(Debug, Default)]
-struct Taken {
+struct SinkRecord {
     documents: Vec<Document>,
     gone: Vec<String>,
     batches: usize,
@@ -34,10 +34,10 @@ struct Taken {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Fake(Arc<Mutex<Taken>>);
+struct Fake(Arc<Mutex<SinkRecord>>);
 
 impl Fake {
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, SinkRecord> {
         self.0.lock().unwrap()
     }
 
@@ -554,7 +554,7 @@ fn it_looks_at_the_frequency() {
         Indexer::below(tmp.path(), c, Box::new(sink.clone()), Clock::Fake(clock.clone())).unwrap();
     let schedule = Schedule::new("web1", 300);
     let now = clock.now_ns();
-    let mut due = Due { look_ns: now, quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
+    let mut due = Deadlines { look_ns: now, quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
     let mut turns = 0;
     while clock.now_ns() < now + 3_600 * SECOND_NS {
         let wait = indexer.turn(&schedule, &mut due);
@@ -592,7 +592,7 @@ fn changes_that_cost_much_wait_longer() {
     let schedule = Schedule::new("web1", 3_600);
     let now = schedule.next(clock.now_ns());
     clock.advance(now - clock.now_ns());
-    let mut due = Due { look_ns: now, quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
+    let mut due = Deadlines { look_ns: now, quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
     indexer.turn(&schedule, &mut due);
     let (mut early, mut before) = (0, 1);
     for second in 0..600 {
@@ -640,7 +640,7 @@ fn a_look_at_what_did_not_change_costs_next_to_nothing() {
             let begin = cpu_ns();
             for _ in 0..LOOKS {
                 clock.advance(SECOND_NS);
-                indexer.look(&What::Quick).unwrap();
+                indexer.look(&PassScope::Quick).unwrap();
             }
             quick = (cpu_ns() - begin) / LOOKS;
         }

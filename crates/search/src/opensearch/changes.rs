@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::query::Query;
 
 use super::Cluster;
-use super::request::{self, Place};
+use super::request::{self, SearchTarget};
 use super::search::{Walk, flags, read_whole};
 
 /// Moments of one request.
@@ -52,7 +52,7 @@ pub(super) fn changes(
             {"range": {"mitra.until": {"gte": from, "lt": to}}},
         ], "minimum_should_match": 1}})];
         filter.extend(host.map(|h| json!({"term": {"host": h}})));
-        let place = Place { indices: request::both(&cluster.names, day), filter };
+        let place = SearchTarget { indices: request::both(&cluster.names, day), filter };
         let keys = keys(cluster, &place, query, (from, to))?;
         if all.len() + keys.len() > CHANGES_MAX {
             return Err(Error::Cannot(format!(
@@ -73,7 +73,12 @@ fn key_of(change: &Changed) -> (i64, &str, &str) {
 }
 
 /// The changes whose state before or after matches.
-fn keys(cluster: &Cluster, place: &Place, query: &Query, span: (i64, i64)) -> Result<BTreeSet<Key>, Error> {
+fn keys(
+    cluster: &Cluster,
+    place: &SearchTarget,
+    query: &Query,
+    span: (i64, i64),
+) -> Result<BTreeSet<Key>, Error> {
     let shown = json!(["host", "filename", "mitra.since", "mitra.until", "mitra.before", "flags"]);
     let mut walk = Walk::new(cluster, place, query, shown, PAGE_MAX);
     let mut keys = BTreeSet::new();
@@ -99,7 +104,7 @@ fn keys(cluster: &Cluster, place: &Place, query: &Query, span: (i64, i64)) -> Re
 /// The states before and after of some changes of one day.
 fn of_day(
     cluster: &Cluster,
-    place: &Place,
+    place: &SearchTarget,
     keys: &BTreeSet<Key>,
     all: &mut Vec<Changed>,
 ) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use crate::scope::Scope;
 
 use super::http::{Body, Request};
 use super::nodes::{Outcome, error};
-use super::request::{self, Found, Place};
+use super::request::{self, SearchReply, SearchTarget};
 use super::{Cluster, time, wire};
 
 /// Hits of one request.
@@ -202,7 +202,13 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(cluster: &'a Cluster, place: &'a Place, query: &Query, source: Value, size: usize) -> Self {
+    pub fn new(
+        cluster: &'a Cluster,
+        place: &'a SearchTarget,
+        query: &Query,
+        source: Value,
+        size: usize,
+    ) -> Self {
         let query = request::filter(query, &place.filter);
         let indices = &place.indices;
         Self { cluster, indices, query, source, size, after: None, done: false, count: false, total: 0 }
@@ -213,12 +219,14 @@ impl<'a> Walk<'a> {
         while !self.done {
             let found = request::search(self.cluster, self.indices, &self.body())?;
             let mut answer = match found {
-                Found::Answer(answer) => answer,
-                Found::TooLarge if self.size > 1 => {
+                SearchReply::Answer(answer) => answer,
+                SearchReply::TooLarge if self.size > 1 => {
                     self.size = self.size.div_ceil(4);
                     continue;
                 }
-                Found::TooLarge => return Err(Error::Cannot("a document is larger than is read".to_owned())),
+                SearchReply::TooLarge => {
+                    return Err(Error::Cannot("a document is larger than is read".to_owned()));
+                }
             };
             if self.count {
                 self.total = answer.pointer("/hits/total/value").and_then(Value::as_u64).unwrap_or(0);

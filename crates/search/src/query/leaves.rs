@@ -46,7 +46,7 @@ const OWN: &[&str] = &[
 
 /// What is asked of a field.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ask<'a> {
+pub enum Test<'a> {
     /// Some text.
     Text(&'a str),
     /// A text in quotes, and moves that are allowed.
@@ -64,33 +64,33 @@ pub enum Ask<'a> {
 }
 
 /// What is asked, whatever the field. `at` is where.
-pub fn ask<'a>(part: &'a Part, at: &Range<usize>) -> Result<Ask<'a>, QueryError> {
+pub fn ask<'a>(part: &'a Part, at: &Range<usize>) -> Result<Test<'a>, QueryError> {
     Ok(match part {
         Part::Words(text) | Part::Term(text) => {
             let (operator, value) = comparison(text);
             match operator {
-                ">" => Ask::Range(bound(value, false), Bound::Open),
-                ">=" => Ask::Range(bound(value, true), Bound::Open),
-                "<" => Ask::Range(Bound::Open, bound(value, false)),
-                "<=" => Ask::Range(Bound::Open, bound(value, true)),
-                _ => Ask::Text(text),
+                ">" => Test::Range(bound(value, false), Bound::Open),
+                ">=" => Test::Range(bound(value, true), Bound::Open),
+                "<" => Test::Range(Bound::Open, bound(value, false)),
+                "<=" => Test::Range(Bound::Open, bound(value, true)),
+                _ => Test::Text(text),
             }
         }
-        Part::Quoted { text, slop } => Ask::Phrase(text, *slop),
-        Part::Wildcard(pattern) => Ask::Wildcard(pattern),
-        Part::Prefix(text) => Ask::Prefix(text),
+        Part::Quoted { text, slop } => Test::Phrase(text, *slop),
+        Part::Wildcard(pattern) => Test::Wildcard(pattern),
+        Part::Prefix(text) => Test::Prefix(text),
         Part::Regex(pattern) if pattern.encode_utf16().count() > REGEX_MAX => {
             let message = format!("a regular expression has at most {REGEX_MAX} characters");
             return Err(QueryError::new(at.clone(), message));
         }
-        Part::Regex(pattern) => Ask::Regex(pattern),
+        Part::Regex(pattern) => Test::Regex(pattern),
         Part::Fuzzy { text, like, like_at } => {
             let wanted = || QueryError::new(like_at.clone(), "wanted 0, 1, 2 or nothing after ~");
-            Ask::Fuzzy(text, edits(text, like).ok_or_else(wanted)?)
+            Test::Fuzzy(text, edits(text, like).ok_or_else(wanted)?)
         }
-        Part::Range { low, high } => Ask::Range(end(low), end(high)),
+        Part::Range { low, high } => Test::Range(end(low), end(high)),
         // Brackets are no question; who folds has opened them.
-        Part::Group(_) => Ask::Text(""),
+        Part::Group(_) => Test::Text(""),
     })
 }
 
@@ -129,7 +129,7 @@ pub struct Leaves {
 
 /// Where something is asked, and whether it is asked of one field only, so that it is worth a warning.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct QuerySpan<'a> {
     at: &'a Range<usize>,
     quiet: bool,
 }
@@ -145,11 +145,11 @@ impl Leaves {
     pub fn of(
         &mut self,
         target: &Target,
-        ask: &Ask<'_>,
+        ask: &Test<'_>,
         at: &Range<usize>,
         quiet: bool,
     ) -> Result<Vec<Set>, QueryError> {
-        let place = Place { at, quiet };
+        let place = QuerySpan { at, quiet };
         match target.kind {
             Type::Text => self.text(&target.name, ask, place),
             Type::Keyword => self.keyword(&target.name, ask, place),
@@ -201,17 +201,17 @@ impl Leaves {
         Ok(vec![Set::Nothing])
     }
 
-    fn text(&mut self, field: &str, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+    fn text(&mut self, field: &str, ask: &Test<'_>, place: QuerySpan<'_>) -> Result<Vec<Set>, QueryError> {
         let lower = analysis::lower;
         match ask {
-            Ask::Text(text) => {
+            Test::Text(text) => {
                 let mut sets = Vec::new();
                 for (_, word) in words(text) {
                     sets.push(self.leaf(field, Leaf::Term(word), place.at)?);
                 }
                 Ok(sets)
             }
-            Ask::Phrase(text, slop) => {
+            Test::Phrase(text, slop) => {
                 let mut words = words(text);
                 let leaf = match (words.len(), u32::try_from(*slop)) {
                     (0, _) => return Ok(Vec::new()),
@@ -223,21 +223,21 @@ impl Leaves {
                 };
                 self.one(field, leaf, place)
             }
-            Ask::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(&lower(text))), place),
-            Ask::Wildcard(pattern) => self.wildcard(field, &lower_wildcard(pattern), place),
-            Ask::Regex(pattern) => self.regex(field, &lower(pattern), pattern, place),
-            Ask::Fuzzy(text, edits) => self.fuzzy(field, &lower(text), *edits, place),
-            Ask::Range(low, high) => {
+            Test::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(&lower(text))), place),
+            Test::Wildcard(pattern) => self.wildcard(field, &lower_wildcard(pattern), place),
+            Test::Regex(pattern) => self.regex(field, &lower(pattern), pattern, place),
+            Test::Fuzzy(text, edits) => self.fuzzy(field, &lower(text), *edits, place),
+            Test::Range(low, high) => {
                 let leaf = Leaf::Between { low: of_words(low, lower), high: of_words(high, lower) };
                 self.one(field, leaf, place)
             }
         }
     }
 
-    fn keyword(&mut self, field: &str, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+    fn keyword(&mut self, field: &str, ask: &Test<'_>, place: QuerySpan<'_>) -> Result<Vec<Set>, QueryError> {
         match ask {
-            Ask::Text(text) | Ask::Phrase(text, _) => {
-                if matches!(ask, Ask::Text(_)) && text.contains(' ') {
+            Test::Text(text) | Test::Phrase(text, _) => {
+                if matches!(ask, Test::Text(_)) && text.contains(' ') {
                     self.warn(
                         place,
                         &format!("'{text}' is looked for as one value"),
@@ -246,11 +246,11 @@ impl Leaves {
                 }
                 self.one(field, Leaf::Term((*text).to_owned()), place)
             }
-            Ask::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(text)), place),
-            Ask::Wildcard(pattern) => self.wildcard(field, pattern, place),
-            Ask::Regex(pattern) => self.regex(field, pattern, pattern, place),
-            Ask::Fuzzy(text, edits) => self.fuzzy(field, text, *edits, place),
-            Ask::Range(low, high) => {
+            Test::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(text)), place),
+            Test::Wildcard(pattern) => self.wildcard(field, pattern, place),
+            Test::Regex(pattern) => self.regex(field, pattern, pattern, place),
+            Test::Fuzzy(text, edits) => self.fuzzy(field, text, *edits, place),
+            Test::Range(low, high) => {
                 let leaf =
                     Leaf::Between { low: of_words(low, str::to_owned), high: of_words(high, str::to_owned) };
                 self.one(field, leaf, place)
@@ -258,10 +258,15 @@ impl Leaves {
         }
     }
 
-    fn number(&mut self, target: &Target, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+    fn number(
+        &mut self,
+        target: &Target,
+        ask: &Test<'_>,
+        place: QuerySpan<'_>,
+    ) -> Result<Vec<Set>, QueryError> {
         let (low, high) = match ask {
-            Ask::Text(text) | Ask::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
-            Ask::Range(low, high) => (low.clone(), high.clone()),
+            Test::Text(text) | Test::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
+            Test::Range(low, high) => (low.clone(), high.clone()),
             _ => {
                 return Ok(
                     self.nothing(place, &format!("{} has numbers, which have no such patterns", target.name))
@@ -279,17 +284,22 @@ impl Leaves {
             (Err(why), _) | (_, Err(why)) => return Ok(self.nothing(place, &why)),
         };
         match &low {
-            Bound::With(number) if is_long && !matches!(ask, Ask::Range(..)) && number.fract() != 0.0 => {
+            Bound::With(number) if is_long && !matches!(ask, Test::Range(..)) && number.fract() != 0.0 => {
                 Ok(self.nothing(place, &format!("{} has whole numbers only", target.name)))
             }
             _ => self.one(&target.name, Leaf::Number { low, high }, place),
         }
     }
 
-    fn time(&mut self, target: &Target, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+    fn time(
+        &mut self,
+        target: &Target,
+        ask: &Test<'_>,
+        place: QuerySpan<'_>,
+    ) -> Result<Vec<Set>, QueryError> {
         let (low, high) = match ask {
-            Ask::Text(text) | Ask::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
-            Ask::Range(low, high) => (low.clone(), high.clone()),
+            Test::Text(text) | Test::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
+            Test::Range(low, high) => (low.clone(), high.clone()),
             _ => {
                 return Ok(
                     self.nothing(place, &format!("{} has dates, which have no such patterns", target.name))
@@ -324,7 +334,7 @@ impl Leaves {
         }
     }
 
-    fn wildcard(&mut self, field: &str, pattern: &str, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+    fn wildcard(&mut self, field: &str, pattern: &str, place: QuerySpan<'_>) -> Result<Vec<Set>, QueryError> {
         match Matcher::wildcard(pattern) {
             Ok(matcher) => self.one(field, Leaf::Terms(matcher), place),
             Err(why) => Ok(self.nothing(place, &why)),
@@ -337,7 +347,7 @@ impl Leaves {
         field: &str,
         pattern: &str,
         written: &str,
-        place: Place<'_>,
+        place: QuerySpan<'_>,
     ) -> Result<Vec<Set>, QueryError> {
         let (offset, why) = match Matcher::regex(pattern) {
             Ok(matcher) => return self.one(field, Leaf::Terms(matcher), place),
@@ -349,7 +359,7 @@ impl Leaves {
             written.char_indices().nth(nth).map_or((written.len(), 1), |(i, c)| (i, c.len_utf8()));
         let start = place.at.start + 1 + skipped;
         let at = start..start + length;
-        Ok(self.nothing(Place { at: &at, ..place }, &format!("no regular expression: {why}")))
+        Ok(self.nothing(QuerySpan { at: &at, ..place }, &format!("no regular expression: {why}")))
     }
 
     fn fuzzy(
@@ -357,7 +367,7 @@ impl Leaves {
         field: &str,
         text: &str,
         edits: i32,
-        place: Place<'_>,
+        place: QuerySpan<'_>,
     ) -> Result<Vec<Set>, QueryError> {
         let leaf = match u8::try_from(edits) {
             Ok(0) => Leaf::Term(text.to_owned()),
@@ -370,7 +380,7 @@ impl Leaves {
         self.one(field, leaf, place)
     }
 
-    fn one(&mut self, field: &str, leaf: Leaf, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+    fn one(&mut self, field: &str, leaf: Leaf, place: QuerySpan<'_>) -> Result<Vec<Set>, QueryError> {
         Ok(vec![self.leaf(field, leaf, place.at)?])
     }
 
@@ -385,12 +395,12 @@ impl Leaves {
         Ok(Set::Leaf { field: field.to_owned(), leaf })
     }
 
-    fn nothing(&mut self, place: Place<'_>, why: &str) -> Vec<Set> {
+    fn nothing(&mut self, place: QuerySpan<'_>, why: &str) -> Vec<Set> {
         self.warn(place, &format!("{why}; nothing matches"), None);
         vec![Set::Nothing]
     }
 
-    fn warn(&mut self, place: Place<'_>, message: &str, hint: Option<&str>) {
+    fn warn(&mut self, place: QuerySpan<'_>, message: &str, hint: Option<&str>) {
         if !place.quiet {
             let hint = hint.map(str::to_owned);
             self.warnings.push(QueryError { hint, ..QueryError::new(place.at.clone(), message) });

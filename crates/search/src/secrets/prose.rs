@@ -4,7 +4,7 @@ use super::blocks::{Kind, Pending};
 use super::extent;
 use super::keys::{self, Key};
 use super::line::Line;
-use super::pairs::{self, Found, is_wordy};
+use super::pairs::{self, Findings, is_wordy};
 use super::random;
 
 /// Words before a password on the same line that make it a statement: `user x password y`, `machine h login u password y`.
@@ -24,7 +24,7 @@ const ACCOUNTS: &[&[u8]] = &[
 ];
 
 /// What follows the blanks at `from` may be the value of the name.
-pub(super) fn blank(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Found) {
+pub(super) fn blank(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     if matches!(line.at(from), b'[' | b'{' | b'=' | b'(' | b'|' | b'&' | b'<' | b'>') {
         return;
     }
@@ -38,7 +38,7 @@ pub(super) fn blank(line: &Line, name: (usize, usize), key: Key, from: usize, fo
 }
 
 /// `--password x`
-fn flag(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Found) {
+fn flag(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     if line.rest(from) == b"\\" {
         *found.pending = Some(Pending::new(Kind::Next { all: false }, key.reason()));
         return;
@@ -56,7 +56,7 @@ fn flag(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Fo
 }
 
 /// The name begins the line: `auth_pass x`.
-fn statement(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Found) {
+fn statement(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     // `passwd chat = …`: the name goes on.
     let on = line.until(from, |b| !(b.is_ascii_alphabetic() || b == b' '));
     if on > from
@@ -105,7 +105,7 @@ fn is_statement(name: &[u8]) -> bool {
 }
 
 /// Between other words: only what is quoted, stands behind an account, or is no word.
-fn middle(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Found) {
+fn middle(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     let value = extent::of(line, name.0, from, false);
     let text = line.get(value.start, value.end);
     if text.is_empty() || text.contains(&b' ') {
