@@ -117,46 +117,41 @@ pub trait Sink {
     }
 }
 
+/// Asks the one that it is.
+macro_rules! either {
+    ($self:ident, $($question:tt)*) => {
+        match $self {
+            Self::Embedded(index) => index.$($question)*,
+            Self::OpenSearch(cluster) => cluster.$($question)*,
+        }
+    };
+}
+
 impl Backend {
     /// The first and the last day of which there are documents.
     pub fn days(&self) -> Result<Option<(Day, Day)>, Error> {
-        match self {
-            Self::Embedded(index) => index.days(),
-            Self::OpenSearch(cluster) => cluster.days(),
-        }
+        either!(self, days())
     }
 
     /// The documents that match, the first `limit` of them.
     pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
-        match self {
-            Self::Embedded(index) => index.search(query, scope, limit),
-            Self::OpenSearch(cluster) => cluster.search(query, scope, limit),
-        }
+        either!(self, search(query, scope, limit))
     }
 
     /// The hosts that have a document that matches.
     pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
-        match self {
-            Self::Embedded(index) => index.hosts(query, scope),
-            Self::OpenSearch(cluster) => cluster.hosts(query, scope),
-        }
+        either!(self, hosts(query, scope))
     }
 
     /// The values of a field (not of the content) in the documents that match, each with its hosts, ordered by value: numbers
     /// by size, words by bytes.
     pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
-        match self {
-            Self::Embedded(index) => index.values(field, query, scope),
-            Self::OpenSearch(cluster) => cluster.values(field, query, scope),
-        }
+        either!(self, values(field, query, scope))
     }
 
     /// One document by its name, as the scope has it (the last day of several), without a search.
     pub fn get(&self, host: &str, filename: &str, scope: Scope) -> Result<Option<Document>, Error> {
-        match self {
-            Self::Embedded(index) => index.get(host, filename, scope),
-            Self::OpenSearch(cluster) => cluster.get(host, filename, scope),
-        }
+        either!(self, get(host, filename, scope))
     }
 
     /// The documents that match, whole, one after the other, ordered by host, file name and day.
@@ -166,10 +161,7 @@ impl Backend {
         scope: Scope,
         take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        match self {
-            Self::Embedded(index) => index.each(query, scope, take),
-            Self::OpenSearch(cluster) => cluster.each(query, scope, take),
-        }
+        either!(self, each(query, scope, take))
     }
 
     /// What changed between two times, of one host or of all, among documents that match before or after, ordered by time.
@@ -181,9 +173,6 @@ impl Backend {
         since_ns: i64,
         until_ns: i64,
     ) -> Result<Vec<Changed>, Error> {
-        match self {
-            Self::Embedded(index) => index.changes(host, query, since_ns, until_ns),
-            Self::OpenSearch(cluster) => cluster.changes(host, query, since_ns, until_ns),
-        }
+        either!(self, changes(host, query, since_ns, until_ns))
     }
 }

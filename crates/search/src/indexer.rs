@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::{Batch, Sink};
 use crate::collectors::{COLLECTORS, Cache, Collector, Source};
-use crate::document::{self, Document, Facts, Withheld};
+use crate::document::Document;
 use crate::error::{At, Error};
 use crate::secrets::Policy;
 
@@ -332,20 +332,4 @@ fn cpu_ns() -> i64 {
 fn own_secrets(config: &Config) -> Vec<String> {
     let files = config.opensearch.iter().flat_map(|cluster| [&cluster.password_file, &cluster.api_key_file]);
     files.flatten().filter_map(|path| path.to_str()).map(str::to_owned).collect()
-}
-
-/// A document that says nothing yet.
-pub(crate) fn blank(host: &str, filename: &str, kind: document::Kind) -> Document {
-    Document {
-        host: host.to_owned(),
-        filename: filename.to_owned(),
-        kind,
-        content: None,
-        stat: None,
-        facts: Facts::new(),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: 0,
-    }
 }

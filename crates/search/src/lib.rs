@@ -20,7 +20,6 @@ pub mod opensearch;
 pub mod query;
 pub mod scope;
 pub mod secrets;
-pub mod simulate;
 pub mod spool;
 
 pub use backend::Backend;

@@ -8,7 +8,7 @@ use mitra_search::embedded::{Index, Writer};
 use mitra_search::query::matcher::Matcher;
 use mitra_search::query::names::fits;
 use mitra_search::query::{Bound, Leaf, Set};
-use mitra_search::{Day, Document, Facts, Kind, Query, Scope, Stat, Value, Withheld, analysis};
+use mitra_search::{Day, Document, Facts, Kind, Query, Scope, Stat, Value, analysis};
 use proptest::prelude::*;
 
 const HOUR: i64 = 3_600_000_000_000;
@@ -126,16 +126,13 @@ fn live(looks: &[Look]) -> (Vec<Known>, Vec<(usize, i64)>) {
 fn document(known: &Known, contents: &[Content]) -> Document {
     let content = contents[known.content].clone();
     Document {
-        host: HOSTS[known.host].to_owned(),
-        filename: FILES[known.file].to_owned(),
-        kind: content.kind,
         content: content.text,
         stat: stat(known),
         facts: content.facts,
         flags: content.flags,
         link: content.link,
-        withheld: Withheld::default(),
         since_ns: known.since,
+        ..Document::new(HOSTS[known.host], FILES[known.file], content.kind)
     }
 }
 

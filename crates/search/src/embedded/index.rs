@@ -1,6 +1,6 @@
 //! Questions to an index.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use super::values;
 use super::writer::stat;
 use crate::backend::{Changed, Hit, Page, ValueHosts};
 use crate::day::Day;
-use crate::document::{Document, Facts, Flag, Withheld};
+use crate::document::{Document, Flag};
 use crate::error::Error;
 use crate::query::{Query, Set};
 use crate::scope::Scope;
@@ -29,11 +29,12 @@ pub struct Index {
     texts: Mutex<Texts>,
 }
 
-/// A state that was found, on a day.
+/// A state that was found, on a day, in the order of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct StateHit {
-    host: i64,
-    file: i64,
+    /// The places of the names of host and file in the order of names.
+    host: u32,
+    file: u32,
     day: i32,
     state: i64,
 }
@@ -66,12 +67,9 @@ impl Index {
     /// See [`crate::Backend::search`].
     pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
         self.ask(|db| {
-            let found = found(db, &query.set, scope)?;
-            let mut page = Page { total: found.len() as u64, hits: Vec::new() };
-            for one in first(db, found, limit)? {
-                page.hits.push(hit(db, one)?);
-            }
-            Ok(page)
+            let (total, first) = first(db, &query.set, scope, limit)?;
+            let hits = first.into_iter().map(|found| hit(db, found)).collect::<Result<_, _>>()?;
+            Ok(Page { total, hits })
         })
     }
 
@@ -117,16 +115,35 @@ impl Index {
         scope: Scope,
         take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let found = self.ask(|db| first(db, found(db, &query.set, scope)?, usize::MAX))?;
-        for days in found.chunk_by(|a, b| a.state == b.state) {
-            let Some((last, others)) = days.split_last() else { continue };
-            let document = self.document(last.state)?;
-            for day in others {
-                take(Day(day.day), document.clone())?;
+        // SQLite sorts, on disk if it must: there may be more documents than fit into memory.
+        let each = |db: &Connection| {
+            let mut from = from(db, &query.set, scope)?;
+            let sql = format!(
+                "SELECT {0}, s.id {1} ORDER BY (SELECT name FROM host WHERE id = s.host), \
+                 (SELECT name FROM file WHERE id = s.file), {0}",
+                from.day, from.text
+            );
+            from.condition.install()?;
+            let mut statement = db.prepare(&sql)?;
+            let mut rows = statement.query(params_from_iter(&from.condition.values))?;
+            let mut last: Option<(i64, Document)> = None;
+            while let Some(row) = rows.next()? {
+                let (day, state) = (Day(row.get(0)?), row.get(1)?);
+                let document = match last.take().filter(|(id, _)| *id == state) {
+                    Some((_, document)) => document,
+                    None => match self.read(db, state)? {
+                        Ok(document) => document,
+                        Err(what) => return Ok(Err(self.broken(what))),
+                    },
+                };
+                last = Some((state, document.clone()));
+                if let Err(error) = take(day, document) {
+                    return Ok(Err(error));
+                }
             }
-            take(Day(last.day), document)?;
-        }
-        Ok(())
+            Ok(Ok(()))
+        };
+        self.ask(each)?
     }
 
     /// See [`crate::Backend::changes`].
@@ -234,32 +251,27 @@ fn is_change() -> &'static str {
      (SELECT 1 FROM state o WHERE o.host = s.host AND o.file = s.file AND o.since_ns < s.since_ns))"
 }
 
-/// Everything that is found, in no order.
-fn found(db: &Connection, set: &Set, scope: Scope) -> rusqlite::Result<Vec<StateHit>> {
+/// How many states are found, and the first of them, ordered by host, file name and day. No more than these are in memory.
+fn first(db: &Connection, set: &Set, scope: Scope, limit: usize) -> rusqlite::Result<(u64, Vec<StateHit>)> {
     let mut from = from(db, set, scope)?;
     from.condition.install()?;
+    let (hosts, files) = (ranks(db, "host")?, ranks(db, "file")?);
+    let rank =
+        |ranks: &[u32], id: i64| usize::try_from(id).ok().and_then(|id| ranks.get(id)).copied().unwrap_or(0);
     let mut statement = db.prepare(&format!("SELECT s.host, s.file, {}, s.id {}", from.day, from.text))?;
-    let read = |row: &Row<'_>| {
-        Ok(StateHit { host: row.get(0)?, file: row.get(1)?, day: row.get(2)?, state: row.get(3)? })
-    };
-    statement.query_map(params_from_iter(&from.condition.values), read)?.collect()
-}
-
-/// The first of what was found, ordered by host, file name and day.
-fn first(db: &Connection, mut found: Vec<StateHit>, limit: usize) -> rusqlite::Result<Vec<StateHit>> {
-    if limit == 0 || found.is_empty() {
-        return Ok(Vec::new());
+    let mut rows = statement.query(params_from_iter(&from.condition.values))?;
+    let (mut total, mut first) = (0, BinaryHeap::new());
+    while let Some(row) = rows.next()? {
+        let (host, file) = (rank(&hosts, row.get(0)?), rank(&files, row.get(1)?));
+        let found = StateHit { host, file, day: row.get(2)?, state: row.get(3)? };
+        total += 1;
+        if first.len() < limit {
+            first.push(found);
+        } else if let Some(mut last) = first.peek_mut().filter(|last| found < **last) {
+            *last = found;
+        }
     }
-    let hosts = ranks(db, "host")?;
-    let files = ranks(db, "file")?;
-    let rank = |ranks: &[u32], id: i64| usize::try_from(id).ok().and_then(|id| ranks.get(id)).copied();
-    let key = |one: &StateHit| (rank(&hosts, one.host), rank(&files, one.file), one.day);
-    if limit < found.len() {
-        found.select_nth_unstable_by_key(limit, key);
-        found.truncate(limit);
-    }
-    found.sort_unstable_by_key(key);
-    Ok(found)
+    Ok((total, first.into_sorted_vec()))
 }
 
 /// The place of each name in the order of names, by id.
@@ -359,16 +371,10 @@ fn document(db: &Connection, texts: &mut Texts, state: i64) -> rusqlite::Result<
             Err(e) => return Ok(Err(damaged(&e.to_string()))),
         };
         let mut document = Document {
-            host: row.get(0)?,
-            filename,
-            kind,
             content,
             stat: stat(row, 12)?,
-            facts: Facts::new(),
-            flags: Vec::new(),
-            link: None,
-            withheld: Withheld::default(),
             since_ns: row.get(2)?,
+            ..Document::new(row.get::<_, String>(0)?, filename, kind)
         };
         about.into_document(&mut document);
         if row.get(3)? {

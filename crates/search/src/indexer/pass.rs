@@ -299,7 +299,7 @@ impl Indexer {
         for reason in &document.withheld.reasons {
             pass.report.withheld.entry(reason.clone()).or_default().push(name.clone());
         }
-        let print = fingerprint(&document);
+        let print = document.state_digest();
         let old = self.known.get_mut(&name);
         let since_ns = old.as_ref().filter(|old| old.print == print).map(|old| old.since_ns);
         document.since_ns = since_ns.unwrap_or(pass.at_ns);

@@ -2,11 +2,11 @@
 
 use rustix::io::Errno;
 
+use super::Indexer;
 use super::files::{How, reason};
 use super::known::is_settled;
 use super::open::{Kind, Stamp, parent};
 use super::text::Refusal;
-use super::{Indexer, blank};
 use crate::document::{self, Document, Flag, Stat, Withheld};
 
 /// What a look at a file gave.
@@ -74,7 +74,7 @@ impl Indexer {
         if self.is_unchanged(name, &stamp, again) {
             return VisitOutcome::Same;
         }
-        let mut document = blank(&self.host, name, document::Kind::File);
+        let mut document = Document::new(&self.host, name, document::Kind::File);
         document.withheld = Withheld { count: 1, reasons: vec![why.to_owned()], keys: Vec::new() };
         document.flag(Flag::Refused);
         self.taken(document, stamp)
@@ -101,7 +101,7 @@ impl Indexer {
         if self.is_unchanged(name, &stamp, again) {
             return VisitOutcome::Same;
         }
-        let mut document = blank(&self.host, name, document::Kind::File);
+        let mut document = Document::new(&self.host, name, document::Kind::File);
         document.link = text.or(target);
         document.flag(Flag::Link);
         self.taken(document, stamp)
@@ -153,7 +153,7 @@ impl Indexer {
             Err(Refusal::System(Errno::SRCH | Errno::NOENT)) => return VisitOutcome::Missing,
             Err(Refusal::System(error)) => return VisitOutcome::Failed(reason(error)),
         };
-        let mut document = blank(&self.host, name, document::Kind::File);
+        let mut document = Document::new(&self.host, name, document::Kind::File);
         let is_moving = taken.flags.contains(&Flag::Moving);
         document.content = taken.text;
         document.link = link;

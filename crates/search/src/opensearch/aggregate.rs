@@ -18,9 +18,11 @@ use super::{Cluster, time};
 /// Buckets of one request.
 const BUCKETS_MAX: usize = 1_000;
 
-/// See [`crate::Backend::hosts`].
-pub(super) fn hosts(cluster: &Cluster, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
-    hosts_of(cluster, &request::place(cluster, scope)?, query)
+impl Cluster {
+    /// See [`crate::Backend::hosts`].
+    pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
+        hosts_of(self, &request::place(self, scope)?, query)
+    }
 }
 
 /// The hosts that have anything in an index.
@@ -38,39 +40,36 @@ fn hosts_of(cluster: &Cluster, place: &SearchTarget, query: &Query) -> Result<BT
     Ok(hosts)
 }
 
-/// See [`crate::Backend::values`].
-pub(super) fn values(
-    cluster: &Cluster,
-    field: &str,
-    query: &Query,
-    scope: Scope,
-) -> Result<Vec<ValueHosts>, Error> {
-    let name = written(fields::resolve(field));
-    let Some(kind) = fields::field(&name).map(|f| f.kind) else { return Ok(Vec::new()) };
-    if kind == Type::Text {
-        return Err(Error::Cannot(format!("{name} is text: its values cannot be listed")));
-    }
-    let place = request::place(cluster, scope)?;
-    if kind == Type::Date {
-        return moments(cluster, &place, query, &name);
-    }
-    let mut all: Vec<ValueHosts> = Vec::new();
-    each(cluster, &place, query, &[&name, "host"], &mut |key| {
-        let (Some(value), Some(host)) = (key.get(&name), key.get("host").and_then(Json::as_str)) else {
-            return;
-        };
-        let Some(value) = read(kind, value) else { return };
-        match all.last_mut() {
-            // One host has a value in many documents, and a field may be `host` itself: the keys come in order.
-            Some(held) if held.value == value => {
-                if held.hosts.last().is_none_or(|h| h != host) {
-                    held.hosts.push(host.to_owned());
-                }
-            }
-            _ => all.push(ValueHosts { value, hosts: vec![host.to_owned()] }),
+impl Cluster {
+    /// See [`crate::Backend::values`].
+    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
+        let name = written(fields::resolve(field));
+        let Some(kind) = fields::field(&name).map(|f| f.kind) else { return Ok(Vec::new()) };
+        if kind == Type::Text {
+            return Err(Error::Cannot(format!("{name} is text: its values cannot be listed")));
         }
-    })?;
-    Ok(all)
+        let place = request::place(self, scope)?;
+        if kind == Type::Date {
+            return moments(self, &place, query, &name);
+        }
+        let mut all: Vec<ValueHosts> = Vec::new();
+        each(self, &place, query, &[&name, "host"], &mut |key| {
+            let (Some(value), Some(host)) = (key.get(&name), key.get("host").and_then(Json::as_str)) else {
+                return;
+            };
+            let Some(value) = read(kind, value) else { return };
+            match all.last_mut() {
+                // One host has a value in many documents, and a field may be `host` itself: the keys come in order.
+                Some(held) if held.value == value => {
+                    if held.hosts.last().is_none_or(|h| h != host) {
+                        held.hosts.push(host.to_owned());
+                    }
+                }
+                _ => all.push(ValueHosts { value, hosts: vec![host.to_owned()] }),
+            }
+        })?;
+        Ok(all)
+    }
 }
 
 /// The values of a date, which an aggregation has to the millisecond only: read from the documents.

@@ -225,7 +225,7 @@ impl HostState {
 mod tests {
     use super::super::wire;
     use super::*;
-    use crate::document::{Facts, Withheld};
+    use crate::document::Facts;
 
     const SECOND: i64 = 1_000_000_000;
 
@@ -238,18 +238,7 @@ mod tests {
     }
 
     fn document(filename: &str, content: &str, since_ns: i64) -> Document {
-        Document {
-            host: "web1".into(),
-            filename: filename.into(),
-            kind: Kind::File,
-            content: Some(content.into()),
-            stat: None,
-            facts: Facts::new(),
-            flags: Vec::new(),
-            link: None,
-            withheld: Withheld::default(),
-            since_ns,
-        }
+        Document { content: Some(content.into()), since_ns, ..Document::new("web1", filename, Kind::File) }
     }
 
     fn work(at_ns: i64, documents: Vec<Document>, gone: &[&str]) -> Work {

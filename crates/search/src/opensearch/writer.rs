@@ -195,7 +195,7 @@ impl Writer {
     fn prepare(&mut self) -> Result<(), Error> {
         if !self.ready {
             template::install(&self.cluster)?;
-            search::refresh(&self.cluster)?;
+            self.cluster.refresh()?;
             self.ready = true;
         }
         Ok(())
