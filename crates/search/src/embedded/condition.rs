@@ -9,6 +9,7 @@
 //! becomes the words that it takes.
 
 use std::cell::RefCell;
+use std::ops::RangeBounds as _;
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::Value;
@@ -192,24 +193,24 @@ impl<'a> Condition<'a> {
         let (low, high) = match leaf {
             Leaf::Terms(pattern) => {
                 let head = pattern.literal();
-                (Bound::With(head.to_owned()), Bound::With(format!("{head}{}", char::MAX)))
+                (Bound::Included(head.to_owned()), Bound::Included(format!("{head}{}", char::MAX)))
             }
             Leaf::Between { low, high } => (low.clone(), high.clone()),
             _ => return Ok("SELECT NULL WHERE FALSE".to_owned()),
         };
         // The table of words takes ends that belong to it; the others are left out here.
         let text = |bound: &Bound<String>, open: &str| match bound {
-            Bound::With(text) | Bound::Without(text) => text.clone(),
-            Bound::Open => open.to_owned(),
+            Bound::Included(text) | Bound::Excluded(text) => text.clone(),
+            Bound::Unbounded => open.to_owned(),
         };
         let mut statement = self.db.prepare_cached("SELECT term FROM words WHERE term >= ? AND term <= ?")?;
         let mut rows = statement.query([text(&low, ""), text(&high, &char::MAX.to_string())])?;
+        let range = (low.as_ref().map(String::as_str), high.as_ref().map(String::as_str));
         let mut words = Vec::new();
         while let Some(row) = rows.next()? {
             // The blank never is in a word, and bytes that are no text are in none of ours.
             let Ok(term) = row.get_ref(0)?.as_str() else { continue };
-            let term_owned = term.to_owned();
-            if low.below(&term_owned) && high.above(&term_owned) && passes(term) {
+            if range.contains(term) && passes(term) {
                 words.push(quoted(term));
             }
             if words.len() > WORDS_MAX {
@@ -260,9 +261,9 @@ impl<'a> Condition<'a> {
         bound: &Bound<T>,
     ) -> String {
         match bound {
-            Bound::With(value) => format!("{of} {with} {}", self.value(value.clone())),
-            Bound::Without(value) => format!("{of} {without} {}", self.value(value.clone())),
-            Bound::Open => "TRUE".to_owned(),
+            Bound::Included(value) => format!("{of} {with} {}", self.value(value.clone())),
+            Bound::Excluded(value) => format!("{of} {without} {}", self.value(value.clone())),
+            Bound::Unbounded => "TRUE".to_owned(),
         }
     }
 

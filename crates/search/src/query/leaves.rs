@@ -69,10 +69,10 @@ pub fn ask<'a>(part: &'a Part, at: &Range<usize>) -> Result<Test<'a>, QueryError
         Part::Words(text) | Part::Term(text) => {
             let (operator, value) = comparison(text);
             match operator {
-                ">" => Test::Range(bound(value, false), Bound::Open),
-                ">=" => Test::Range(bound(value, true), Bound::Open),
-                "<" => Test::Range(Bound::Open, bound(value, false)),
-                "<=" => Test::Range(Bound::Open, bound(value, true)),
+                ">" => Test::Range(bound(value, false), Bound::Unbounded),
+                ">=" => Test::Range(bound(value, true), Bound::Unbounded),
+                "<" => Test::Range(Bound::Unbounded, bound(value, false)),
+                "<=" => Test::Range(Bound::Unbounded, bound(value, true)),
                 _ => Test::Text(text),
             }
         }
@@ -95,15 +95,15 @@ pub fn ask<'a>(part: &'a Part, at: &Range<usize>) -> Result<Test<'a>, QueryError
 }
 
 fn end(end: &End) -> Bound<&str> {
-    end.value.as_deref().map_or(Bound::Open, |value| bound(value, end.with))
+    end.value.as_deref().map_or(Bound::Unbounded, |value| bound(value, end.with))
 }
 
 /// A star is an open end even in quotes or behind a backslash, as in OpenSearch.
 fn bound(value: &str, with: bool) -> Bound<&str> {
     match (value, with) {
-        ("*", _) => Bound::Open,
-        (value, true) => Bound::With(value),
-        (value, false) => Bound::Without(value),
+        ("*", _) => Bound::Unbounded,
+        (value, true) => Bound::Included(value),
+        (value, false) => Bound::Excluded(value),
     }
 }
 
@@ -202,7 +202,6 @@ impl Leaves {
     }
 
     fn text(&mut self, field: &str, ask: &Test<'_>, place: QuerySpan<'_>) -> Result<Vec<Set>, QueryError> {
-        let lower = analysis::lower;
         match ask {
             Test::Text(text) => {
                 let mut sets = Vec::new();
@@ -223,14 +222,7 @@ impl Leaves {
                 };
                 self.one(field, leaf, place)
             }
-            Test::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(&lower(text))), place),
-            Test::Wildcard(pattern) => self.wildcard(field, &lower_wildcard(pattern), place),
-            Test::Regex(pattern) => self.regex(field, &lower(pattern), pattern, place),
-            Test::Fuzzy(text, edits) => self.fuzzy(field, &lower(text), *edits, place),
-            Test::Range(low, high) => {
-                let leaf = Leaf::Between { low: of_words(low, lower), high: of_words(high, lower) };
-                self.one(field, leaf, place)
-            }
+            _ => self.pattern(field, ask, place, analysis::lower, lower_wildcard),
         }
     }
 
@@ -246,16 +238,31 @@ impl Leaves {
                 }
                 self.one(field, Leaf::Term((*text).to_owned()), place)
             }
-            Test::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(text)), place),
-            Test::Wildcard(pattern) => self.wildcard(field, pattern, place),
-            Test::Regex(pattern) => self.regex(field, pattern, pattern, place),
-            Test::Fuzzy(text, edits) => self.fuzzy(field, text, *edits, place),
-            Test::Range(low, high) => {
-                let leaf =
-                    Leaf::Between { low: of_words(low, str::to_owned), high: of_words(high, str::to_owned) };
-                self.one(field, leaf, place)
-            }
+            _ => self.pattern(field, ask, place, str::to_owned, str::to_owned),
         }
+    }
+
+    /// What is asked of words and keywords alike, with the case that they have in the index.
+    fn pattern(
+        &mut self,
+        field: &str,
+        ask: &Test<'_>,
+        place: QuerySpan<'_>,
+        cased: impl Fn(&str) -> String,
+        cased_wildcard: impl Fn(&str) -> String,
+    ) -> Result<Vec<Set>, QueryError> {
+        let leaf = match ask {
+            Test::Text(text) | Test::Phrase(text, _) => Leaf::Term(cased(text)),
+            Test::Prefix(text) => Leaf::Terms(Matcher::prefix(&cased(text))),
+            Test::Wildcard(pattern) => match Matcher::wildcard(&cased_wildcard(pattern)) {
+                Ok(matcher) => Leaf::Terms(matcher),
+                Err(why) => return Ok(self.nothing(place, &why)),
+            },
+            Test::Regex(pattern) => return self.regex(field, &cased(pattern), pattern, place),
+            Test::Fuzzy(text, edits) => return self.fuzzy(field, &cased(text), *edits, place),
+            Test::Range(low, high) => Leaf::Between { low: low.map(&cased), high: high.map(&cased) },
+        };
+        self.one(field, leaf, place)
     }
 
     fn number(
@@ -264,14 +271,9 @@ impl Leaves {
         ask: &Test<'_>,
         place: QuerySpan<'_>,
     ) -> Result<Vec<Set>, QueryError> {
-        let (low, high) = match ask {
-            Test::Text(text) | Test::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
-            Test::Range(low, high) => (low.clone(), high.clone()),
-            _ => {
-                return Ok(
-                    self.nothing(place, &format!("{} has numbers, which have no such patterns", target.name))
-                );
-            }
+        let Some((low, high)) = ends(ask) else {
+            let why = format!("{} has numbers, which have no such patterns", target.name);
+            return Ok(self.nothing(place, &why));
         };
         let is_long = target.kind == Type::Long;
         let read = |text: &str| {
@@ -279,12 +281,14 @@ impl Leaves {
                 if is_long { numbers::long(text) } else { numbers::double(text).filter(|n| n.is_finite()) };
             number.ok_or_else(|| format!("'{text}' is no number such as {} has", target.name))
         };
-        let (low, high) = match (of_values(&low, read), of_values(&high, read)) {
+        let (low, high) = match (try_map(low, read), try_map(high, read)) {
             (Ok(low), Ok(high)) => (low, high),
             (Err(why), _) | (_, Err(why)) => return Ok(self.nothing(place, &why)),
         };
         match &low {
-            Bound::With(number) if is_long && !matches!(ask, Test::Range(..)) && number.fract() != 0.0 => {
+            Bound::Included(number)
+                if is_long && !matches!(ask, Test::Range(..)) && number.fract() != 0.0 =>
+            {
                 Ok(self.nothing(place, &format!("{} has whole numbers only", target.name)))
             }
             _ => self.one(&target.name, Leaf::Number { low, high }, place),
@@ -297,17 +301,12 @@ impl Leaves {
         ask: &Test<'_>,
         place: QuerySpan<'_>,
     ) -> Result<Vec<Set>, QueryError> {
-        let (low, high) = match ask {
-            Test::Text(text) | Test::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
-            Test::Range(low, high) => (low.clone(), high.clone()),
-            _ => {
-                return Ok(
-                    self.nothing(place, &format!("{} has dates, which have no such patterns", target.name))
-                );
-            }
+        let Some((low, high)) = ends(ask) else {
+            let why = format!("{} has dates, which have no such patterns", target.name);
+            return Ok(self.nothing(place, &why));
         };
         for text in [&low, &high] {
-            if let Bound::With(text) | Bound::Without(text) = text
+            if let Bound::Included(text) | Bound::Excluded(text) = text
                 && dates::is_partial(text)
             {
                 let message = format!("{text} without a day is its first day");
@@ -318,26 +317,19 @@ impl Leaves {
         let now_ms = self.now_ms;
         let read = |text: &str, up: bool| dates::parse(text, Reading { now_ms, up });
         let low_ms = match low {
-            Bound::Open => Ok(i64::MIN),
-            Bound::With(text) => read(text, false),
-            Bound::Without(text) => read(text, true).map(|ms| ms.saturating_add(1)),
+            Bound::Unbounded => Ok(i64::MIN),
+            Bound::Included(text) => read(text, false),
+            Bound::Excluded(text) => read(text, true).map(|ms| ms.saturating_add(1)),
         };
         let high_ms = match high {
-            Bound::Open => Ok(i64::MAX),
-            Bound::With(text) => read(text, true),
-            Bound::Without(text) => read(text, false).map(|ms| ms.saturating_sub(1)),
+            Bound::Unbounded => Ok(i64::MAX),
+            Bound::Included(text) => read(text, true),
+            Bound::Excluded(text) => read(text, false).map(|ms| ms.saturating_sub(1)),
         };
         match (low_ms, high_ms) {
             (Ok(low_ms), Ok(high_ms)) if low_ms > high_ms => Ok(vec![Set::Nothing]),
             (Ok(low_ms), Ok(high_ms)) => self.one(&target.name, Leaf::Time { low_ms, high_ms }, place),
             (Err(why), _) | (_, Err(why)) => Ok(self.nothing(place, &why)),
-        }
-    }
-
-    fn wildcard(&mut self, field: &str, pattern: &str, place: QuerySpan<'_>) -> Result<Vec<Set>, QueryError> {
-        match Matcher::wildcard(pattern) {
-            Ok(matcher) => self.one(field, Leaf::Terms(matcher), place),
-            Err(why) => Ok(self.nothing(place, &why)),
         }
     }
 
@@ -429,19 +421,20 @@ fn lower_wildcard(pattern: &str) -> String {
     out
 }
 
-fn of_words(bound: &Bound<&str>, turned: impl Fn(&str) -> String) -> Bound<String> {
-    match bound {
-        Bound::With(text) => Bound::With(turned(text)),
-        Bound::Without(text) => Bound::Without(turned(text)),
-        Bound::Open => Bound::Open,
+/// The ends of what is asked, where it is a value or a range.
+fn ends<'a>(ask: &Test<'a>) -> Option<(Bound<&'a str>, Bound<&'a str>)> {
+    match ask {
+        Test::Text(text) | Test::Phrase(text, _) => Some((Bound::Included(*text), Bound::Included(*text))),
+        Test::Range(low, high) => Some((*low, *high)),
+        _ => None,
     }
 }
 
-fn of_values(bound: &Bound<&str>, read: impl Fn(&str) -> Result<f64, String>) -> Result<Bound<f64>, String> {
+fn try_map(bound: Bound<&str>, read: impl Fn(&str) -> Result<f64, String>) -> Result<Bound<f64>, String> {
     Ok(match bound {
-        Bound::With(text) => Bound::With(read(text)?),
-        Bound::Without(text) => Bound::Without(read(text)?),
-        Bound::Open => Bound::Open,
+        Bound::Included(text) => Bound::Included(read(text)?),
+        Bound::Excluded(text) => Bound::Excluded(read(text)?),
+        Bound::Unbounded => Bound::Unbounded,
     })
 }
 
