@@ -1,8 +1,8 @@
-//! Reads what the configuration asks for, at a frequency and when it changes, and gives what changed to a sink.
+//! Reads the configured files and collectors periodically and on change, and writes what changed to a sink.
 //!
-//! [`config`] says what; [`files`] makes names of it; [`open`] opens them without following a link, [`text`] makes text of
-//! them; [`pass`] is one look at everything, [`watch`] hears of changes in between, and [`schedule`] says when. Secrets are
-//! withheld before anything is compared, given on or logged.
+//! [`config`] is the configuration; [`files`] resolves its patterns; [`open`] opens files without following links, [`text`] reads
+//! them; [`pass`] is one pass over everything, [`watch`] uses inotify for changes in between, and [`schedule`] sets the times. Secrets are
+//! withheld before anything is compared, stored or logged.
 
 pub mod clock;
 pub mod config;
@@ -40,17 +40,17 @@ use clock::SECOND_NS;
 use pass::PassScope;
 use schedule::{SETTLE_NS, Schedule, SettledNames, Settling};
 
-/// Settings for which there is no event are looked at so often, where the frequency is lower.
+/// Period of passes over settings that have no change events, if the configured one is longer.
 const QUICK_NS: i64 = 60 * SECOND_NS;
-/// After a failure the next look is not later than this.
+/// Longest time to the next pass after a failed one.
 const RETRY_NS: i64 = 30 * SECOND_NS;
-/// After a look because of a change, so many times its own processor time passes before the next one: changes cost no more
+/// After a pass because of a change, this multiple of its CPU time passes before the next one: changes cost no more
 /// than a thousandth of a core, however large and busy the files are.
 const REST_TIMES: i64 = 1_000;
-/// The longest time without a look at the flag that ends it.
+/// Longest sleep between two checks of the stop flag.
 const SLEEP_NS_MAX: i64 = SECOND_NS;
 
-/// Reads what the configuration asks for and gives what changed to a sink.
+/// Reads the configured files and collectors and writes what changed to a sink.
 pub struct Indexer {
     config: Config,
     host: String,
@@ -59,7 +59,7 @@ pub struct Indexer {
     sink: Box<dyn Sink>,
     clock: Clock,
     policy: Policy,
-    /// Files with its password and its key.
+    /// Files with the indexer's own password and key.
     own_secrets: Vec<String>,
     log: log::Log,
     asked: files::Selection,
@@ -72,18 +72,18 @@ pub struct Indexer {
     settling: Settling,
     settle_ns: i64,
     rest_times: i64,
-    /// What the sink has taken, by name.
+    /// Documents that the sink has stored, by name.
     known: BTreeMap<String, known::TakenDocument>,
-    /// What only the sink knows: from before this process. Nothing until it was asked.
+    /// Names that the sink has stored before this process started. `None` until the sink was asked.
     stored: Option<BTreeSet<String>>,
-    /// Which link leads to a file.
+    /// Symbolic links, by their target.
     aliases: BTreeMap<String, String>,
     number: u64,
     last_ns: i64,
-    /// The sink is to be told everything.
+    /// The next full pass writes every document.
     owes_all: bool,
     retention: retention::Retention,
-    /// It goes on for long enough to see its clock being set.
+    /// Runs as a service, long enough to notice that the clock is set.
     is_service: bool,
     is_full: bool,
     more: Option<ExtraDocuments>,
@@ -91,15 +91,15 @@ pub struct Indexer {
     told_withheld: BTreeSet<(String, String)>,
 }
 
-/// Gives documents that no look finds, at a time.
+/// Returns additional documents for a time, such as incidents.
 pub type ExtraDocuments = Box<dyn FnMut(i64) -> Result<Vec<Document>, String>>;
 
-/// When what is to be done.
+/// The times of the next steps.
 struct Deadlines {
     look_ns: i64,
     quick_ns: i64,
     drain_ns: i64,
-    /// Changes wait until then.
+    /// No pass because of a change before this.
     rest_ns: i64,
 }
 
@@ -184,12 +184,12 @@ impl Indexer {
         self.sink.put(&Batch { host: &self.host, at_ns, documents: &documents, gone: &[] })
     }
 
-    /// Has somebody asked for documents that no look finds after each look at everything.
+    /// Sets a source of additional documents, which is asked after each full pass.
     pub fn ask_too(&mut self, more: ExtraDocuments) {
         self.more = Some(more);
     }
 
-    /// What others have to add. That they fail is told and hinders no look.
+    /// Writes additional documents. A failure is logged.
     fn add_more(&mut self) -> Result<(), Error> {
         let now = self.clock.now_ns();
         let Some(more) = &mut self.more else { return Ok(()) };
@@ -203,7 +203,7 @@ impl Indexer {
         }
     }
 
-    /// Looks until the flag is set: at the frequency, and at what changed in between.
+    /// Runs passes until the flag is set: periodically, and on change.
     pub fn run(&mut self, stop: &AtomicBool) {
         self.is_service = true;
         match watch::Watcher::new() {
@@ -229,7 +229,7 @@ impl Indexer {
         self.log.info("ends");
     }
 
-    /// Does one thing that is due, and says how long there is nothing more to do.
+    /// Does one step that is due, and returns the time until the next one.
     fn turn(&mut self, schedule: &Schedule, due: &mut Deadlines) -> i64 {
         let now = self.clock.now_ns();
         // A clock that was set back would make it wait.
@@ -280,7 +280,7 @@ impl Indexer {
         }
     }
 
-    /// What fails between two looks is made up for by the next, which comes sooner then.
+    /// After a failure the next full pass comes sooner.
     fn attempt_early(&mut self, what: &PassScope, due: &mut Deadlines) {
         if !self.attempt(what) {
             due.look_ns = due.look_ns.min(self.clock.now_ns() + RETRY_NS);
@@ -298,7 +298,7 @@ impl Indexer {
         }
     }
 
-    /// Takes what the kernel tells, as far as it is about what was asked for.
+    /// Reads events of inotify that concern configured files.
     fn drain(&mut self, now_ns: i64) {
         let Some(watcher) = &mut self.watcher else { return };
         let changes = watcher.drain();

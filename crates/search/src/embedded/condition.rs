@@ -29,7 +29,7 @@ const NS_PER_DAY: i64 = 86_400_000_000_000;
 /// Words that a pattern becomes at most; of more, each word of each content is tested.
 const WORDS_MAX: usize = 1_000;
 
-/// An expression that grows, its values, and what its functions need.
+/// An SQL expression under construction: its values, and the arguments of its functions.
 pub(super) struct Condition<'a> {
     db: &'a Connection,
     pub values: Vec<Value>,

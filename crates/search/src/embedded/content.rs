@@ -1,4 +1,4 @@
-//! What many states of documents may share, as columns of the table `content` and back.
+//! Contents, which states of documents share: to columns of the table `content` and back.
 //!
 //! A text is compressed with that of the state before as the dictionary, so that a changed line takes some dozens of bytes. The
 //! dictionary is always a text that has none itself: two are read for one, never a chain.
@@ -27,10 +27,10 @@ const NAME_MAX: usize = 512;
 /// Compression: of the levels that take no longer than making the words of a text does, the densest.
 const LEVEL: i32 = 6;
 
-/// What is left of its SHA-256: two contents that have these bits in common by chance or by malice are out of reach.
+/// Bytes of SHA-256 that identify a content. Nobody can make two contents with the same ones.
 pub(super) type Key = [u8; 16];
 
-/// What is asked of a content beside its words: a field and a value of it.
+/// A field of a content with one of its values.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fact<'a> {
     pub name: &'a str,
@@ -253,7 +253,7 @@ pub(super) const SAMPLES_MAX: usize = 2_000;
 /// Longer texts have enough in common with themselves.
 pub(super) const SAMPLE_BYTES_MAX: usize = 16 << 10;
 
-/// What some texts have in common; nothing where they are too few or share nothing.
+/// A dictionary of some texts; `None` if they are too few or share nothing.
 pub(super) fn train(texts: &[String]) -> Option<Vec<u8>> {
     let samples: Vec<&String> =
         texts.iter().filter(|text| text.len() <= SAMPLE_BYTES_MAX).take(SAMPLES_MAX).collect();
@@ -295,7 +295,7 @@ pub(super) struct Packed<'a> {
     pub dictionary: Option<i64>,
 }
 
-/// Reads texts, with memory that is used again.
+/// Reads texts. Reuses its buffers.
 #[derive(Default)]
 pub(super) struct Texts {
     dictionaries: HashMap<i64, DecoderDictionary<'static>>,

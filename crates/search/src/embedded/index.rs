@@ -1,4 +1,4 @@
-//! Questions to an index.
+//! Queries of an index.
 
 use std::collections::{BTreeSet, BinaryHeap};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::error::Error;
 use crate::query::{Query, Set};
 use crate::scope::Scope;
 
-/// Changes of one question. They are whole documents, twice.
+/// Changes of one query. Each holds two whole documents.
 const CHANGES_MAX: usize = 100_000;
 
-/// An index that is asked. It may be open while a [`super::Writer`] writes; each question sees what was written before it.
+/// An index, open for queries. A [`super::Writer`] may write at the same time; a query sees what was written before it.
 pub struct Index {
     path: PathBuf,
     db: Mutex<Connection>,
@@ -39,7 +39,7 @@ struct StateHit {
     state: i64,
 }
 
-/// The rows that a question is about.
+/// The rows of a query.
 pub(super) struct FromClause<'a> {
     pub text: String,
     pub condition: Condition<'a>,
@@ -48,7 +48,7 @@ pub(super) struct FromClause<'a> {
 }
 
 impl Index {
-    /// Opens an index for questions. A folder without one is an error.
+    /// Opens an index for queries. A folder without one is an error.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let db = Mutex::new(database::open_to_read(dir)?);
         Ok(Self { path: dir.join(database::FILE), db, texts: Mutex::default() })
@@ -193,7 +193,7 @@ impl Index {
         Error::Broken { path: self.path.clone(), what }
     }
 
-    /// Asks in one transaction, so that everything is seen at one time.
+    /// Runs a query in one transaction, so that all of its statements see one state.
     fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         let db: MutexGuard<'_, Connection> = self.db.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = || {
@@ -204,7 +204,7 @@ impl Index {
     }
 }
 
-/// The states that a query and a scope have, as what follows `SELECT`.
+/// The states of a query and a scope, as the `FROM` clause of a statement.
 pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite::Result<FromClause<'a>> {
     let mut condition = Condition::new(db);
     let (text, day) = match scope {
@@ -245,7 +245,7 @@ pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite:
     Ok(FromClause { text: format!("{text} AND {asked}"), condition, day })
 }
 
-/// The first states of a host are no change: nobody knows what was before.
+/// The first states of a host are no change: what was before is unknown.
 fn is_change() -> &'static str {
     "(s.known_before_ns IS NOT NULL OR EXISTS \
      (SELECT 1 FROM state o WHERE o.host = s.host AND o.file = s.file AND o.since_ns < s.since_ns))"
@@ -314,7 +314,7 @@ struct At {
     known_before_ns: Option<i64>,
 }
 
-/// What changed in a time and matches after it or matched before, with the state before; one more than there may be.
+/// Changes within a time whose state before or after matches, with the state before. Reads one more than the limit.
 fn changed(
     db: &Connection,
     host: Option<&str>,
@@ -350,7 +350,7 @@ fn changed(
     statement.query_map(params_from_iter(&condition.values), read)?.collect()
 }
 
-/// A state of a document, whole, with the flag `gone` where it is gone; or what of it is damaged.
+/// A state of a document, whole, with the flag `gone` if it is gone; or a description of the damage.
 fn document(db: &Connection, texts: &mut Texts, state: i64) -> rusqlite::Result<Result<Document, String>> {
     const DOCUMENT: &str = "SELECT h.name, f.name, s.since_ns, s.gone, c.kind, c.about, \
          c.text, c.bytes, c.dictionary, b.text, b.bytes, b.dictionary, \

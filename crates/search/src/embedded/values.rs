@@ -10,7 +10,7 @@ use crate::document::{Flag, Value};
 use crate::error::Error;
 use crate::fields::{self, Type};
 
-/// The name under which a field is kept; nothing where nobody has it. A dot in the name of a package is written `_`.
+/// The stored name of a field; `None` if no document has the field. A dot in the name of a package is stored as `_`.
 pub(super) fn field(name: &str) -> Result<Option<String>, Error> {
     let name = fields::resolve(name);
     let name = match name.strip_prefix("package.") {

@@ -20,19 +20,19 @@ use crate::document::{Flag, Kind, Stat};
 use crate::error::Error;
 use crate::lock::Lock;
 
-/// What could not be done and was not asked for, in one line each.
+/// Notes that wait for [`Sink::messages`].
 const NOTES_MAX: usize = 100;
 /// Before any day.
 const FIRST: Day = Day(i32::MIN);
 /// Prepared statements that are kept.
 const STATEMENTS: usize = 64;
 
-/// The one that writes an index; another is refused while it lives.
+/// The writer of an index. It holds the lock; a second writer is refused.
 pub struct Writer {
     dir: PathBuf,
     path: PathBuf,
     db: Connection,
-    /// The file was found to be damaged: it is put aside before the next batch.
+    /// The file is damaged: it is renamed before the next batch.
     damaged: bool,
     day: Day,
     notes: Vec<String>,
@@ -40,7 +40,7 @@ pub struct Writer {
     _lock: Lock,
 }
 
-/// What texts are written with.
+/// Compressors and buffers for writing texts.
 #[derive(Default)]
 struct Writing {
     /// Made when it is first needed, and again after an error: what it was made with may not have been written.
@@ -72,7 +72,7 @@ struct State<'a> {
     stat: Option<&'a Stat>,
 }
 
-/// Of which host, and when.
+/// The host and the time of a batch.
 struct BatchHost {
     host: i64,
     at_ns: i64,
@@ -80,7 +80,7 @@ struct BatchHost {
 }
 
 impl Writer {
-    /// Opens an index for writing, and makes it where there is none.
+    /// Opens an index for writing, and creates it if it is missing.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let lock = Lock::take(dir)?;
         let mut notes = Vec::new();
@@ -94,7 +94,7 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), path, db, damaged: false, day, notes, texts, _lock: lock })
     }
 
-    /// Makes the file dense. It happens by itself on a new day.
+    /// Compacts the file, as every first batch of a day does.
     pub fn tidy(&mut self) -> Result<(), Error> {
         self.write(|db, _| retention::tidy(db, Day(i32::MAX)))?;
         retention::compact(&self.db).of(&self.path)
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// Does something in one transaction.
+    /// Runs a task in one transaction.
     fn write<T>(
         &mut self,
         task: impl FnOnce(&Transaction<'_>, &mut Writing) -> rusqlite::Result<T>,
@@ -220,7 +220,7 @@ fn put(db: &Transaction<'_>, texts: &mut Writing, batch: &Batch<'_>) -> rusqlite
     Ok(())
 }
 
-/// Notes that a host is looked at.
+/// Records the pass over a host.
 fn look(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<BatchHost> {
     let known: Option<(i64, i64, Option<i64>)> = db
         .prepare_cached("SELECT id, looked_ns, before_ns FROM host WHERE name = ?")?

@@ -1,6 +1,6 @@
-//! Which files are meant: paths, patterns and directories of the configuration become names.
+//! Resolves paths, patterns and directories of the configuration to the names of files.
 //!
-//! A file that is named itself is looked for even where it is a link; what a directory or a pattern finds is never followed.
+//! A file that is named itself is read even if it is a link; links that a directory or a pattern finds are never followed.
 //! Each directory is given to the watcher before it is listed, so that nothing that appears in between is missed.
 
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use super::glob::{Pattern, Reached};
 use super::open::{Kind, Root, Stamp, join, list, parent};
 
-/// No more files are read; a host has not that many configuration files.
+/// Most files that are read; no host has as many configuration files.
 pub const FILES_MAX: usize = 50_000;
-/// No more directories are listed at a time.
+/// Most directories of one pass.
 const DIRS_MAX: usize = 20_000;
-/// No deeper below where a walk begins.
+/// Deepest level of a walk.
 const DEPTH_MAX: usize = 16;
 
 /// Braces in one pattern stand for no more patterns.
@@ -61,7 +61,7 @@ const VOLATILE: &[&str] = &[
     "/var/log/**",
 ];
 
-/// How a file came to be meant.
+/// How a file was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// A directory or a pattern has it.
@@ -70,7 +70,7 @@ pub enum How {
     Named,
 }
 
-/// What the configuration asks for.
+/// The files that the configuration selects.
 #[derive(Debug)]
 pub struct Selection {
     all: Vec<SelectedPath>,
@@ -87,7 +87,7 @@ struct SelectedPath {
     pattern: Pattern,
 }
 
-/// The names that are meant now.
+/// The names that are selected now.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Files and links, and what was named although it may not be there.

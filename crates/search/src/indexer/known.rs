@@ -1,4 +1,4 @@
-//! What is known of a document that was taken, so that nothing is read or said twice.
+//! The state of stored documents, so that nothing is read or written twice.
 
 use std::os::fd::OwnedFd;
 
@@ -17,7 +17,7 @@ pub enum Origin {
     Collector(&'static str),
 }
 
-/// What is known of a document that was taken.
+/// The state of a document that the sink has stored.
 #[derive(Debug, Clone)]
 pub struct TakenDocument {
     /// Where it comes from.
@@ -26,13 +26,13 @@ pub struct TakenDocument {
     pub stamp: Option<Stamp>,
     /// While the file system says the same, so does the file.
     pub is_settled: bool,
-    /// The state that was taken.
+    /// The digest of the stored state.
     pub print: [u8; 32],
-    /// Since when it is known.
+    /// Since when this state is known.
     pub since_ns: i64,
-    /// The number of the look that last saw it.
+    /// The number of the last pass that saw it.
     pub pass: u64,
-    /// Why something of it was withheld.
+    /// Why parts of it were withheld.
     pub reasons: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! A look at what was asked for: what changed since the last one goes to the sink, with the names of what is gone.
+//! A pass: documents that changed since the last one go to the sink, with the names of those that are gone.
 //!
-//! What the sink has not taken counts as not seen: after a failure it is read and said again. A sink may ask for everything, as
-//! on the first look of a day where each day has an index of its own; what did not change is said with its old time then.
+//! What the sink has not stored counts as not read: after a failure it is read and written again. A sink may ask for everything, as
+//! in the first pass of a day if each day has an index of its own; unchanged documents keep their time then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +20,19 @@ use crate::error::Error;
 const BATCH_DOCUMENTS_MAX: usize = 1_000;
 /// Bytes of the contents of one batch, after which it is complete.
 const BATCH_BYTES: usize = 4 << 20;
-/// As many names of changed documents are in a report.
+/// Names of changed documents in a report.
 const NAMES_MAX: usize = 20;
-/// A clock that is set back by more is believed; below that, time stands still until it is caught up.
+/// A clock that is set back by more is believed. Otherwise time stands still until the clock catches up.
 const STEP_NS_MAX: i64 = 3_600_000_000_000;
 /// Settings that are no files and change in between: there is no event for them.
 const QUICK: &[&str] = &["sysctl", "cgroups"];
-/// What others add and no look can find.
+/// Documents that no pass finds.
 const ADDED: &str = "@incident/";
 
-/// What a look found.
+/// The result of a pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PassReport {
-    /// Files that were looked at.
+    /// Files that were checked.
     pub files: u64,
     /// Files that were read.
     pub read: u64,
@@ -42,7 +42,7 @@ pub struct PassReport {
     pub changed: u64,
     /// The first names of these.
     pub names: Vec<String>,
-    /// Documents that are not there any more.
+    /// Documents that are gone.
     pub gone: u64,
     /// The names of documents of which something was withheld, by the reason.
     pub withheld: BTreeMap<String, Vec<String>>,
@@ -70,16 +70,16 @@ pub(super) enum PassScope {
     Names(Vec<String>),
 }
 
-/// A look that is going on.
+/// A pass in progress.
 struct Pass {
     number: u64,
     at_ns: i64,
-    /// Everything is said, whether it changed or not.
+    /// Every document is written, changed or not.
     says_all: bool,
     report: PassReport,
     documents: Vec<Document>,
     bytes: usize,
-    /// What will be known once the sink has taken the documents.
+    /// State to keep once the sink has stored the documents.
     pending: Vec<(String, TakenDocument)>,
     /// Files of which nothing can be said.
     failed: BTreeSet<String>,
@@ -91,12 +91,12 @@ struct Pass {
 }
 
 impl Indexer {
-    /// Looks at everything and says what changed.
+    /// Runs a full pass.
     pub fn pass(&mut self) -> Result<PassReport, Error> {
         self.look(&PassScope::All)
     }
 
-    /// Looks, and logs what the sink has to say of it.
+    /// Runs a pass, and logs the sink's warnings.
     pub(super) fn look(&mut self, what: &PassScope) -> Result<PassReport, Error> {
         let done = self.say(what);
         for line in self.sink.messages() {
@@ -150,7 +150,7 @@ impl Indexer {
         Ok(pass.report)
     }
 
-    /// What was there before this process. A cluster that is away is no reason not to look: it is asked again the next time.
+    /// Asks the sink for the names from before this process. If the cluster is away, the next pass asks again.
     fn ask_names(&mut self) -> Result<(), Error> {
         match self.sink.names(&self.host) {
             Ok(names) => self.stored = Some(names),
@@ -160,7 +160,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// The time of a look: no two have the same, whatever is done to the clock.
+    /// The time of a pass. No two passes have the same, whatever the clock does.
     fn moment(&mut self) -> i64 {
         let now = self.clock.now_ns();
         let after = self.last_ns.saturating_add(1_000);
@@ -284,7 +284,7 @@ impl Indexer {
         self.take(pass, document, Origin::Collector(collector.name), None)
     }
 
-    /// A document without its secrets goes to the sink, if it says something new.
+    /// Withholds secrets, and adds the document to the batch if it changed.
     fn take(
         &mut self,
         pass: &mut Pass,
@@ -352,7 +352,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// The names of what was there and is not any more. What could not be looked at is not gone.
+    /// The names of documents that disappeared. What could not be read is not gone.
     fn gone(&mut self, pass: &mut Pass, is_all: bool) -> Vec<String> {
         let mut gone = BTreeSet::new();
         let is_listed = |name: &str| match &pass.listing {
@@ -404,7 +404,7 @@ impl Indexer {
         gone.into_iter().collect()
     }
 
-    /// The log: each error and each withheld file when it is new, and what changed.
+    /// Logs new errors, newly withheld files, and what changed.
     fn tell(&mut self, report: &PassReport, is_all: bool) {
         let refused =
             report.refused.iter().map(|(name, reason)| (format!("collector {name}"), reason.clone()));

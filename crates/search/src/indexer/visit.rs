@@ -9,16 +9,16 @@ use super::open::{Kind, Stamp, parent};
 use super::text::Refusal;
 use crate::document::{self, Document, Flag, Stat, Withheld};
 
-/// What a look at a file gave.
+/// The outcome of reading a file.
 #[derive(Debug)]
 pub enum VisitOutcome {
-    /// It is as it was; there was no need to read it.
+    /// Unchanged, so it was not read.
     Same,
     /// It is not there.
     Missing,
-    /// It is there and is not wanted, with the reason.
+    /// It exists and is not wanted, with the reason.
     Skipped(String),
-    /// It could not be read, with the reason. What is known of it stays.
+    /// It could not be read, with the reason. Its last state stays.
     Failed(String),
     /// What it is.
     Taken(Box<Visit>),
@@ -36,7 +36,7 @@ pub struct Visit {
 }
 
 impl Indexer {
-    /// Looks at a file. With `again` it is read also where nothing says that it changed.
+    /// Reads a file if it may have changed; with `again` in any case.
     pub(super) fn see(&mut self, name: &str, how: How, again: bool) -> VisitOutcome {
         let stamp = match self.root.look(name) {
             Ok(stamp) => stamp,

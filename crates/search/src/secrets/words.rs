@@ -36,14 +36,19 @@ pub(super) fn has(list: &str, word: &[u8]) -> bool {
     LISTS.get(list).is_some_and(|words| words.contains(word))
 }
 
+/// Whether a test holds for any word of a list.
+pub(super) fn any(list: &str, test: impl Fn(&[u8]) -> bool) -> bool {
+    LISTS.get(list).is_some_and(|words| words.iter().any(|word| test(word)))
+}
+
 /// Whether a text begins with a word of a list.
 pub(super) fn begins(list: &str, text: &[u8]) -> bool {
-    LISTS.get(list).is_some_and(|words| words.iter().any(|word| text.starts_with(word)))
+    any(list, |word| text.starts_with(word))
 }
 
 /// Whether a text ends with a word of a list.
 pub(super) fn ends(list: &str, text: &[u8]) -> bool {
-    LISTS.get(list).is_some_and(|words| words.iter().any(|word| text.ends_with(word)))
+    any(list, |word| text.ends_with(word))
 }
 
 #[cfg(test)]
