@@ -5,13 +5,10 @@
 //! words   vm.swappiness  60  10.0.0.1  9200  etc  hosts  foo_bar  it's  1,000
 //! ```
 //!
-//! The rules are those of UAX #29 with the classes of Unicode 12.1, which Lucene 9 has: see [`grammar`] for all of them and
-//! [`scan`] for the short cut through ASCII, where nearly all configuration lies.
+//! The rules are those of UAX #29 with the classes of Unicode 12.1, which Lucene 9 has: see [`grammar`].
 
-pub mod block;
 pub mod class;
 pub mod grammar;
-pub mod scan;
 
 /// Characters (UTF-16 units) of a word; a longer one is cut into several, as Lucene does.
 pub const WORD_MAX: usize = 255;
@@ -33,12 +30,19 @@ pub fn words_of_lower(text: &str, mut each: impl FnMut(u32, &str)) {
 pub fn words_until(text: &str, mut found: impl FnMut(u32, &str) -> bool) -> bool {
     let mut wide = String::new();
     let mut position = 0u32;
-    for next in scan::Scanner::new(text) {
-        let word = if next.ascii {
-            next.word
+    let mut rest = text;
+    while !rest.is_empty() {
+        let Some((length, is_ascii)) = grammar::word(rest) else {
+            rest = rest.get(grammar::skip(rest)..).unwrap_or_default();
+            continue;
+        };
+        let (word, behind) = rest.split_at(length);
+        rest = behind;
+        let word = if is_ascii {
+            word
         } else {
             wide.clear();
-            push_lower(&mut wide, next.word);
+            push_lower(&mut wide, word);
             &wide
         };
         if found(position, word) {

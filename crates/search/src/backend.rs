@@ -1,6 +1,6 @@
-//! Two places to keep documents and to ask for them, one interface.
+//! The two back ends, embedded index and cluster, behind one interface.
 //!
-//! The same question gives the same answer on both, in the same order: by host, file name and day.
+//! A query has the same result on both, in the same order: by host, file name and day.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,18 @@ use crate::opensearch::Cluster;
 use crate::query::Query;
 use crate::scope::Scope;
 
-/// Where documents are asked for.
+/// A back end that answers queries.
 pub enum Backend {
-    /// Files of this machine.
+    /// The SQLite index of this machine.
     Embedded(Index),
     /// OpenSearch or Elasticsearch.
     OpenSearch(Cluster),
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
-    /// How many there are, also of those that are not listed.
+    /// The number of all matches, listed or not.
     pub total: u64,
     /// The first of them, ordered by host, file name and day.
     pub hits: Vec<Hit>,
@@ -46,9 +46,9 @@ pub struct Hit {
     pub mtime_ns: Option<i64>,
 }
 
-/// One value of a field, and who has it.
+/// A value of a field, with the hosts that have it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Held {
+pub struct ValueHosts {
     /// The value.
     pub value: Value,
     /// The hosts that have it, in order, each once.
@@ -58,105 +58,100 @@ pub struct Held {
 /// One change of a document: its state before and after.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Changed {
-    /// When it was seen, in nanoseconds since 1970.
+    /// When the indexer saw it, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// When it was last seen to be otherwise: the change happened between the two.
+    /// The last pass that saw the state before; the change lies between the two.
     pub not_before_ns: Option<i64>,
-    /// What it was; nothing where it is new.
+    /// The state before; `None` for a new document.
     pub before: Option<Document>,
-    /// What it became; nothing where it is gone.
+    /// The state after; `None` if the document is gone.
     pub after: Option<Document>,
 }
 
-/// What the indexer says of one host at one time.
+/// What the indexer read of one host in one pass.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     /// The host.
     pub host: &'a str,
-    /// When it was looked at, in nanoseconds since 1970.
+    /// The time of the pass, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// Documents that are new or may have changed. One that says what is known already costs nothing.
+    /// Documents that are new or may have changed. An unchanged one costs nothing.
     pub documents: &'a [Document],
-    /// File names that are not there any more.
+    /// Names of files that disappeared.
     pub gone: &'a [String],
 }
 
-/// What became of days that are too old.
+/// The outcome of a deletion of old days.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deleted {
-    /// None of them is left.
+    /// All of them are deleted.
     All,
-    /// As many as may be deleted at a time; there are more.
+    /// The limit for one deletion was reached; there are more.
     Some,
-    /// Not all, and why: what there is does not say that today is today.
+    /// Not all were deleted, because the stored days contradict the clock; the reason.
     Doubted(String),
 }
 
-/// Where the indexer writes.
+/// A back end that the indexer writes to.
 pub trait Sink {
-    /// Takes what was seen. When it returns, nothing of it is lost any more, whatever happens to the process or the cluster. An
-    /// empty batch says that the host was looked at and nothing had changed.
+    /// Stores a batch. It is durable when this returns, whatever happens to the process or the cluster. An
+    /// empty batch records that the host was read and nothing had changed.
     fn put(&mut self, batch: &Batch<'_>) -> Result<(), Error>;
 
-    /// Whether the next batch of a host should hold all of its documents, as on the first look of a day: a back end with one index
-    /// per day fills it with them. Without them it has to copy what it has.
+    /// Whether the next batch of a host should hold all of its documents, as in the first pass of a day: a back end with one index
+    /// per day fills it with them. Otherwise it has to copy its own.
     fn needs_all(&mut self, _host: &str, _at_ns: i64) -> bool {
         false
     }
 
-    /// The documents of a host as they were last taken, for an indexer that starts: what is not among what it reads now is gone.
+    /// The names of a host's present documents, for an indexer that starts: it reports those that it does not find.
     fn names(&mut self, host: &str) -> Result<BTreeSet<String>, Error>;
 
-    /// Deletes what only days before `day` need, the oldest `most` of them, if something else than the clock of this host says
-    /// too that today is `today`.
+    /// Deletes what only days before `day` need, at most the oldest `most` of them, and only if something else than the clock of
+    /// this host confirms that today is `today`.
     fn delete_before(&mut self, day: Day, today: Day, most: usize) -> Result<Deleted, Error>;
 
-    /// What happened that somebody should know although nothing is lost by it, in lines for a log. Each comes once.
+    /// Warnings since the last call, in lines for a log.
     fn messages(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
 
-impl Backend {
-    /// The first and the last day of which there are documents.
-    pub fn days(&self) -> Result<Option<(Day, Day)>, Error> {
-        match self {
-            Self::Embedded(index) => index.days(),
-            Self::OpenSearch(cluster) => cluster.days(),
+/// Calls a method of the back end that a [`Backend`] holds.
+macro_rules! either {
+    ($self:ident, $($question:tt)*) => {
+        match $self {
+            Self::Embedded(index) => index.$($question)*,
+            Self::OpenSearch(cluster) => cluster.$($question)*,
         }
+    };
+}
+
+impl Backend {
+    /// The first and the last day with documents.
+    pub fn days(&self) -> Result<Option<(Day, Day)>, Error> {
+        either!(self, days())
     }
 
-    /// The documents that match, the first `limit` of them.
+    /// The first `limit` documents that match, and the number of all.
     pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
-        match self {
-            Self::Embedded(index) => index.search(query, scope, limit),
-            Self::OpenSearch(cluster) => cluster.search(query, scope, limit),
-        }
+        either!(self, search(query, scope, limit))
     }
 
     /// The hosts that have a document that matches.
     pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
-        match self {
-            Self::Embedded(index) => index.hosts(query, scope),
-            Self::OpenSearch(cluster) => cluster.hosts(query, scope),
-        }
+        either!(self, hosts(query, scope))
     }
 
     /// The values of a field (not of the content) in the documents that match, each with its hosts, ordered by value: numbers
     /// by size, words by bytes.
-    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<Held>, Error> {
-        match self {
-            Self::Embedded(index) => index.values(field, query, scope),
-            Self::OpenSearch(cluster) => cluster.values(field, query, scope),
-        }
+    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
+        either!(self, values(field, query, scope))
     }
 
     /// One document by its name, as the scope has it (the last day of several), without a search.
     pub fn get(&self, host: &str, filename: &str, scope: Scope) -> Result<Option<Document>, Error> {
-        match self {
-            Self::Embedded(index) => index.get(host, filename, scope),
-            Self::OpenSearch(cluster) => cluster.get(host, filename, scope),
-        }
+        either!(self, get(host, filename, scope))
     }
 
     /// The documents that match, whole, one after the other, ordered by host, file name and day.
@@ -166,14 +161,11 @@ impl Backend {
         scope: Scope,
         take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        match self {
-            Self::Embedded(index) => index.each(query, scope, take),
-            Self::OpenSearch(cluster) => cluster.each(query, scope, take),
-        }
+        either!(self, each(query, scope, take))
     }
 
-    /// What changed between two times, of one host or of all, among documents that match before or after, ordered by time.
-    /// What was seen for the first time together with its host is no change.
+    /// Changes between two times, of one host or of all, of documents that match before or after, ordered by time.
+    /// The first states of a new host are no changes.
     pub fn changes(
         &self,
         host: Option<&str>,
@@ -181,9 +173,6 @@ impl Backend {
         since_ns: i64,
         until_ns: i64,
     ) -> Result<Vec<Changed>, Error> {
-        match self {
-            Self::Embedded(index) => index.changes(host, query, since_ns, until_ns),
-            Self::OpenSearch(cluster) => cluster.changes(host, query, since_ns, until_ns),
-        }
+        either!(self, changes(host, query, since_ns, until_ns))
     }
 }

@@ -29,7 +29,7 @@ pub mod users;
 
 use std::path::Path;
 
-use crate::document::{Document, Facts, Kind, Value, Withheld};
+use crate::document::{Document, Facts, Kind, Value};
 
 pub use cache::Cache;
 pub use schedule::Schedule;
@@ -86,18 +86,7 @@ pub const COLLECTORS: &[Collector] = &[
 impl Source<'_> {
     /// A document without host.
     fn document(&self, filename: impl Into<String>, kind: Kind, content: String, facts: Facts) -> Document {
-        Document {
-            host: String::new(),
-            filename: filename.into(),
-            kind,
-            content: Some(content),
-            stat: None,
-            facts,
-            flags: Vec::new(),
-            link: None,
-            withheld: Withheld::default(),
-            since_ns: self.now_ns,
-        }
+        Document { content: Some(content), facts, since_ns: self.now_ns, ..Document::new("", filename, kind) }
     }
 }
 

@@ -183,6 +183,23 @@ named! {
 }
 
 impl Document {
+    /// A document that says nothing yet.
+    #[must_use]
+    pub fn new(host: impl Into<String>, filename: impl Into<String>, kind: Kind) -> Self {
+        Self {
+            host: host.into(),
+            filename: filename.into(),
+            kind,
+            content: None,
+            stat: None,
+            facts: Facts::new(),
+            flags: Vec::new(),
+            link: None,
+            withheld: Withheld::default(),
+            since_ns: 0,
+        }
+    }
+
     /// Its id: the same for the same host and file name, on every day.
     #[must_use]
     pub fn id(&self) -> String {
@@ -208,6 +225,41 @@ impl Document {
         }
     }
 
+    /// SHA-256 of all that makes its state: everything but host, name and time. A cluster keeps it, so it stays as it is.
+    #[must_use]
+    pub fn state_digest(&self) -> [u8; 32] {
+        let mut digest = Pieces(digest::Context::new(&digest::SHA256));
+        digest.text(self.kind.name());
+        digest.option(self.content.as_deref());
+        digest.option(self.link.as_deref());
+        digest.number(u64::from(self.stat.is_some()));
+        if let Some(s) = &self.stat {
+            for n in [s.size, s.mode.into(), s.uid.into(), s.gid.into(), s.inode] {
+                digest.number(n);
+            }
+            digest.number(s.mtime_ns.cast_unsigned());
+            digest.number(s.ctime_ns.cast_unsigned());
+            digest.option(s.user.as_deref());
+            digest.option(s.group.as_deref());
+        }
+        digest.number(self.facts.len() as u64);
+        for (name, values) in &self.facts {
+            digest.text(name);
+            digest.number(values.len() as u64);
+            values.iter().for_each(|v| digest.value(v));
+        }
+        digest.number(self.flags.len() as u64);
+        self.flags.iter().for_each(|f| digest.text(f.name()));
+        digest.number(self.withheld.count.into());
+        for list in [&self.withheld.reasons, &self.withheld.keys] {
+            digest.number(list.len() as u64);
+            list.iter().for_each(|t| digest.text(t));
+        }
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest.0.finish().as_ref());
+        bytes
+    }
+
     /// Whether another state of the same document says the same, whenever it was read.
     #[must_use]
     pub fn same_state(&self, other: &Self) -> bool {
@@ -218,6 +270,42 @@ impl Document {
             && self.flags == other.flags
             && self.link == other.link
             && self.withheld == other.withheld
+    }
+}
+
+/// Bytes to a digest, each piece with its length, so that two lists of pieces never look alike.
+struct Pieces(digest::Context);
+
+impl Pieces {
+    fn number(&mut self, n: u64) {
+        self.0.update(&n.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.update(text.as_bytes());
+    }
+
+    fn option(&mut self, text: Option<&str>) {
+        self.number(u64::from(text.is_some()));
+        self.text(text.unwrap_or_default());
+    }
+
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Text(t) => {
+                self.number(0);
+                self.text(t);
+            }
+            Value::Number(n) => {
+                self.number(1);
+                self.number(n.to_bits());
+            }
+            Value::Time(ns) => {
+                self.number(2);
+                self.number(ns.cast_unsigned());
+            }
+        }
     }
 }
 
@@ -233,7 +321,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes.iter().flat_map(|b| [b >> 4, b & 15]).map(|d| char::from(DIGITS[usize::from(d)])).collect()
 }

@@ -16,7 +16,6 @@ mod condition;
 mod content;
 mod database;
 mod index;
-mod lock;
 mod phrase;
 mod retention;
 mod values;

@@ -1,8 +1,8 @@
-//! Reads what the configuration asks for, at a frequency and when it changes, and gives what changed to a sink.
+//! Reads the configured files and collectors periodically and on change, and writes what changed to a sink.
 //!
-//! [`config`] says what; [`files`] makes names of it; [`open`] opens them without following a link, [`text`] makes text of
-//! them; [`pass`] is one look at everything, [`watch`] hears of changes in between, and [`schedule`] says when. Secrets are
-//! withheld before anything is compared, given on or logged.
+//! [`config`] is the configuration; [`files`] resolves its patterns; [`open`] opens files without following links, [`text`] reads
+//! them; [`pass`] is one pass over everything, [`watch`] uses inotify for changes in between, and [`schedule`] sets the times. Secrets are
+//! withheld before anything is compared, stored or logged.
 
 pub mod clock;
 pub mod config;
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::{Batch, Sink};
 use crate::collectors::{COLLECTORS, Cache, Collector, Source};
-use crate::document::{self, Document, Facts, Withheld};
+use crate::document::Document;
 use crate::error::{At, Error};
 use crate::secrets::Policy;
 
@@ -37,20 +37,20 @@ pub use config::Config;
 pub use pass::PassReport;
 
 use clock::SECOND_NS;
-use pass::What;
-use schedule::{Ready, SETTLE_NS, Schedule, Settling};
+use pass::PassScope;
+use schedule::{SETTLE_NS, Schedule, SettledNames, Settling};
 
-/// Settings for which there is no event are looked at so often, where the frequency is lower.
+/// Period of passes over settings that have no change events, if the configured one is longer.
 const QUICK_NS: i64 = 60 * SECOND_NS;
-/// After a failure the next look is not later than this.
+/// Longest time to the next pass after a failed one.
 const RETRY_NS: i64 = 30 * SECOND_NS;
-/// After a look because of a change, so many times its own processor time passes before the next one: changes cost no more
+/// After a pass because of a change, this multiple of its CPU time passes before the next one: changes cost no more
 /// than a thousandth of a core, however large and busy the files are.
 const REST_TIMES: i64 = 1_000;
-/// The longest time without a look at the flag that ends it.
+/// Longest sleep between two checks of the stop flag.
 const SLEEP_NS_MAX: i64 = SECOND_NS;
 
-/// Reads what the configuration asks for and gives what changed to a sink.
+/// Reads the configured files and collectors and writes what changed to a sink.
 pub struct Indexer {
     config: Config,
     host: String,
@@ -59,10 +59,10 @@ pub struct Indexer {
     sink: Box<dyn Sink>,
     clock: Clock,
     policy: Policy,
-    /// Files with its password and its key.
+    /// Files with the indexer's own password and key.
     own_secrets: Vec<String>,
     log: log::Log,
-    asked: files::Asked,
+    asked: files::Selection,
     collectors: Vec<&'static Collector>,
     cache: Cache,
     reader: text::Reader,
@@ -72,34 +72,34 @@ pub struct Indexer {
     settling: Settling,
     settle_ns: i64,
     rest_times: i64,
-    /// What the sink has taken, by name.
-    known: BTreeMap<String, known::Known>,
-    /// What only the sink knows: from before this process. Nothing until it was asked.
+    /// Documents that the sink has stored, by name.
+    known: BTreeMap<String, known::TakenDocument>,
+    /// Names that the sink has stored before this process started. `None` until the sink was asked.
     stored: Option<BTreeSet<String>>,
-    /// Which link leads to a file.
+    /// Symbolic links, by their target.
     aliases: BTreeMap<String, String>,
     number: u64,
     last_ns: i64,
-    /// The sink is to be told everything.
+    /// The next full pass writes every document.
     owes_all: bool,
     retention: retention::Retention,
-    /// It goes on for long enough to see its clock being set.
+    /// Runs as a service, long enough to notice that the clock is set.
     is_service: bool,
     is_full: bool,
-    more: Option<More>,
+    more: Option<ExtraDocuments>,
     told: BTreeMap<String, String>,
     told_withheld: BTreeSet<(String, String)>,
 }
 
-/// Gives documents that no look finds, at a time.
-pub type More = Box<dyn FnMut(i64) -> Result<Vec<Document>, String>>;
+/// Returns additional documents for a time, such as incidents.
+pub type ExtraDocuments = Box<dyn FnMut(i64) -> Result<Vec<Document>, String>>;
 
-/// When what is to be done.
-struct Due {
+/// The times of the next steps.
+struct Deadlines {
     look_ns: i64,
     quick_ns: i64,
     drain_ns: i64,
-    /// Changes wait until then.
+    /// No pass because of a change before this.
     rest_ns: i64,
 }
 
@@ -112,7 +112,7 @@ impl Indexer {
     /// An indexer of what lies below a directory in place of `/`.
     pub fn below(root_path: &Path, config: Config, sink: Box<dyn Sink>, clock: Clock) -> Result<Self, Error> {
         let root = open::Root::open(root_path).at(root_path)?;
-        let mut asked = files::Asked::new(&config.files, &config.exclude).map_err(Error::Cannot)?;
+        let mut asked = files::Selection::new(&config.files, &config.exclude).map_err(Error::Cannot)?;
         // Its own files change because they are written about.
         for own in config.store.iter().chain(&config.log.file).filter_map(|path| path.to_str()) {
             asked.leave_out(own);
@@ -184,12 +184,12 @@ impl Indexer {
         self.sink.put(&Batch { host: &self.host, at_ns, documents: &documents, gone: &[] })
     }
 
-    /// Has somebody asked for documents that no look finds after each look at everything.
-    pub fn ask_too(&mut self, more: More) {
+    /// Sets a source of additional documents, which is asked after each full pass.
+    pub fn ask_too(&mut self, more: ExtraDocuments) {
         self.more = Some(more);
     }
 
-    /// What others have to add. That they fail is told and hinders no look.
+    /// Writes additional documents. A failure is logged.
     fn add_more(&mut self) -> Result<(), Error> {
         let now = self.clock.now_ns();
         let Some(more) = &mut self.more else { return Ok(()) };
@@ -203,7 +203,7 @@ impl Indexer {
         }
     }
 
-    /// Looks until the flag is set: at the frequency, and at what changed in between.
+    /// Runs passes until the flag is set: periodically, and on change.
     pub fn run(&mut self, stop: &AtomicBool) {
         self.is_service = true;
         match watch::Watcher::new() {
@@ -213,8 +213,12 @@ impl Indexer {
         let schedule = Schedule::new(&self.host, self.config.frequency_s);
         let start_ns = if self.config.opensearch.is_some() { schedule.start_ns() } else { 0 };
         let now = self.clock.now_ns();
-        let mut due =
-            Due { look_ns: now.saturating_add(start_ns), quick_ns: i64::MAX, drain_ns: now, rest_ns: now };
+        let mut due = Deadlines {
+            look_ns: now.saturating_add(start_ns),
+            quick_ns: i64::MAX,
+            drain_ns: now,
+            rest_ns: now,
+        };
         self.log.info(&format!("{} begins, every {} s", self.host, self.config.frequency_s));
         while !stop.load(Ordering::Relaxed) {
             let wait_ns = self.turn(&schedule, &mut due);
@@ -225,12 +229,12 @@ impl Indexer {
         self.log.info("ends");
     }
 
-    /// Does one thing that is due, and says how long there is nothing more to do.
-    fn turn(&mut self, schedule: &Schedule, due: &mut Due) -> i64 {
+    /// Does one step that is due, and returns the time until the next one.
+    fn turn(&mut self, schedule: &Schedule, due: &mut Deadlines) -> i64 {
         let now = self.clock.now_ns();
         // A clock that was set back would make it wait.
         if now >= due.look_ns || due.look_ns - now > schedule.every_ns() {
-            let is_good = self.attempt(&What::All);
+            let is_good = self.attempt(&PassScope::All);
             let now = self.clock.now_ns();
             let next = schedule.next(now);
             due.look_ns = if is_good { next } else { next.min(now + RETRY_NS) };
@@ -243,8 +247,8 @@ impl Indexer {
         }
         if due.rest_ns <= now || due.rest_ns - now > schedule.every_ns() {
             let what = match self.settling.ready(now) {
-                Some(Ready::All) => Some(What::Files),
-                Some(Ready::Names(names)) => Some(What::Names(names)),
+                Some(SettledNames::All) => Some(PassScope::Files),
+                Some(SettledNames::Names(names)) => Some(PassScope::Names(names)),
                 None => None,
             };
             if let Some(what) = what {
@@ -257,7 +261,7 @@ impl Indexer {
         }
         if now >= due.quick_ns {
             due.quick_ns = now + QUICK_NS;
-            self.attempt_early(&What::Quick, due);
+            self.attempt_early(&PassScope::Quick, due);
             return 0;
         }
         let settled = self.settling.next_ns().map_or(i64::MAX, |ns| ns.max(due.rest_ns));
@@ -267,7 +271,7 @@ impl Indexer {
     }
 
     /// Waits for the time, or for an event; events are taken at most once in the time that names need to settle.
-    fn wait(&self, due: &Due, ns: i64) {
+    fn wait(&self, due: &Deadlines, ns: i64) {
         let until_drain = due.drain_ns - self.clock.now_ns();
         match &self.watcher {
             Some(_) if until_drain > 0 => self.clock.wait(ns.min(until_drain), None),
@@ -276,16 +280,16 @@ impl Indexer {
         }
     }
 
-    /// What fails between two looks is made up for by the next, which comes sooner then.
-    fn attempt_early(&mut self, what: &What, due: &mut Due) {
+    /// After a failure the next full pass comes sooner.
+    fn attempt_early(&mut self, what: &PassScope, due: &mut Deadlines) {
         if !self.attempt(what) {
             due.look_ns = due.look_ns.min(self.clock.now_ns() + RETRY_NS);
         }
     }
 
-    fn attempt(&mut self, what: &What) -> bool {
+    fn attempt(&mut self, what: &PassScope) -> bool {
         match self.look(what) {
-            Ok(_) if *what != What::All => true,
+            Ok(_) if *what != PassScope::All => true,
             Ok(_) => self.add_more().map_err(|error| self.log.error(&error.to_string())).is_ok(),
             Err(error) => {
                 self.log.error(&error.to_string());
@@ -294,7 +298,7 @@ impl Indexer {
         }
     }
 
-    /// Takes what the kernel tells, as far as it is about what was asked for.
+    /// Reads events of inotify that concern configured files.
     fn drain(&mut self, now_ns: i64) {
         let Some(watcher) = &mut self.watcher else { return };
         let changes = watcher.drain();
@@ -328,20 +332,4 @@ fn cpu_ns() -> i64 {
 fn own_secrets(config: &Config) -> Vec<String> {
     let files = config.opensearch.iter().flat_map(|cluster| [&cluster.password_file, &cluster.api_key_file]);
     files.flatten().filter_map(|path| path.to_str()).map(str::to_owned).collect()
-}
-
-/// A document that says nothing yet.
-pub(crate) fn blank(host: &str, filename: &str, kind: document::Kind) -> Document {
-    Document {
-        host: host.to_owned(),
-        filename: filename.to_owned(),
-        kind,
-        content: None,
-        stat: None,
-        facts: Facts::new(),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: 0,
-    }
 }

@@ -15,11 +15,11 @@ pub mod embedded;
 pub mod error;
 pub mod fields;
 pub mod indexer;
+mod lock;
 pub mod opensearch;
 pub mod query;
 pub mod scope;
 pub mod secrets;
-pub mod simulate;
 pub mod spool;
 
 pub use backend::Backend;

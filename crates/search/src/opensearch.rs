@@ -35,16 +35,11 @@ mod wire;
 mod work;
 mod writer;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::backend::{Changed, Held, Page};
 use crate::day::Day;
-use crate::document::Document;
 use crate::error::Error;
-use crate::query::Query;
-use crate::scope::Scope;
 
 use names::Names;
 use nodes::Nodes;
@@ -111,55 +106,9 @@ impl Cluster {
         Ok(Self { nodes: Nodes::new(&settings)?, names, spool_max: settings.spool_max })
     }
 
-    /// Makes what was written until now visible to questions. Without it that happens by itself within seconds.
-    pub fn refresh(&self) -> Result<(), Error> {
-        search::refresh(self)
-    }
-
     /// See [`crate::Backend::days`].
     pub fn days(&self) -> Result<Option<(Day, Day)>, Error> {
         let kept = request::kept(self)?;
         Ok(kept.first().copied().zip(kept.last().copied()))
-    }
-
-    /// See [`crate::Backend::search`].
-    pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
-        search::page(self, query, scope, limit)
-    }
-
-    /// See [`crate::Backend::hosts`].
-    pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
-        aggregate::hosts(self, query, scope)
-    }
-
-    /// See [`crate::Backend::values`].
-    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<Held>, Error> {
-        aggregate::values(self, field, query, scope)
-    }
-
-    /// See [`crate::Backend::get`].
-    pub fn get(&self, host: &str, filename: &str, scope: Scope) -> Result<Option<Document>, Error> {
-        search::get(self, host, filename, scope)
-    }
-
-    /// See [`crate::Backend::each`].
-    pub fn each(
-        &self,
-        query: &Query,
-        scope: Scope,
-        take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        search::each(self, query, scope, take)
-    }
-
-    /// See [`crate::Backend::changes`].
-    pub fn changes(
-        &self,
-        host: Option<&str>,
-        query: &Query,
-        since_ns: i64,
-        until_ns: i64,
-    ) -> Result<Vec<Changed>, Error> {
-        changes::changes(self, host, query, since_ns, until_ns)
     }
 }

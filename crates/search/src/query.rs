@@ -22,7 +22,6 @@ mod path;
 mod render;
 pub mod rewrite;
 pub mod set;
-pub mod wildcard;
 
 use crate::error::QueryError;
 pub use set::{Bound, Leaf, Set};

@@ -26,6 +26,7 @@ mod statements;
 #[cfg(test)]
 mod tests;
 mod values;
+mod words;
 
 use std::ops::Range;
 

@@ -14,20 +14,15 @@
 mod frame;
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-
 use crate::error::{At, Error};
+use crate::lock::{self, Lock};
 
-use frame::Found;
+use frame::FrameRead;
 
-/// Whoever may read what is kept: its owner and the group.
-const DIR_MODE: u32 = 0o750;
-const FILE_MODE: u32 = 0o640;
 /// Bytes of a file at which the next one begins.
 const FILE_MAX: u64 = 8 << 20;
 /// Files of a folder that are looked at.
@@ -38,10 +33,10 @@ const CURSOR: &str = "cursor";
 /// Frames on disk, first in, first out.
 pub struct Spool {
     dir: PathBuf,
-    _lock: File,
+    _lock: Lock,
     max: u64,
     /// The oldest first.
-    files: VecDeque<Part>,
+    files: VecDeque<SpoolFile>,
     /// Where the oldest frame begins, in the first file.
     offset: u64,
     /// The bytes of the oldest frame, once it was looked at.
@@ -53,7 +48,7 @@ pub struct Spool {
 }
 
 /// A file of frames.
-struct Part {
+struct SpoolFile {
     number: u64,
     len: u64,
 }
@@ -61,13 +56,12 @@ struct Part {
 impl Spool {
     /// Opens the spool in a folder and makes it where there is none. `max` bytes are kept at most.
     pub fn open(dir: &Path, max: u64) -> Result<Self, Error> {
-        DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).at(dir)?;
-        let lock = lock(dir)?;
-        let mut files: Vec<Part> = Vec::new();
+        let lock = Lock::take(dir)?;
+        let mut files: Vec<SpoolFile> = Vec::new();
         for entry in fs::read_dir(dir).at(dir)?.take(FILES_MAX) {
             let entry = entry.at(dir)?;
             if let Some(number) = entry.file_name().to_str().and_then(number_of) {
-                files.push(Part { number, len: entry.metadata().at(entry.path())?.len() });
+                files.push(SpoolFile { number, len: entry.metadata().at(entry.path())?.len() });
             }
         }
         files.sort_by_key(|part| part.number);
@@ -126,18 +120,18 @@ impl Spool {
         loop {
             let Some(part) = self.files.front() else { return Ok(None) };
             let path = path_of(&self.dir, part.number);
-            let file = open(OpenOptions::new().read(true), &path)?;
+            let file = lock::open_with(OpenOptions::new().read(true), &path).at(&path)?;
             match frame::read(&file, self.offset, part.len).at(&path)? {
-                Found::Frame(payload, len) => {
+                FrameRead::Frame(payload, len) => {
                     self.front = Some(len);
                     return Ok(Some(payload));
                 }
                 // It was on the disk and is not as it was: it costs itself.
-                Found::Damaged(len) => {
+                FrameRead::Damaged(len) => {
                     self.skipped += 1;
                     self.offset += len;
                 }
-                Found::End { torn } => {
+                FrameRead::End { torn } => {
                     self.skipped += u64::from(torn);
                     self.drop_first()?;
                 }
@@ -178,13 +172,13 @@ impl Spool {
     fn begin(&mut self) -> Result<(), Error> {
         let number = self.next;
         let path = path_of(&self.dir, number);
-        let file = open(OpenOptions::new().write(true).create_new(true).mode(FILE_MODE), &path)?;
+        let file = lock::open_with(OpenOptions::new().write(true).create_new(true), &path).at(&path)?;
         self.sync_dir()?;
         self.next = number.saturating_add(1);
         if self.files.is_empty() {
             self.offset = 0;
         }
-        self.files.push_back(Part { number, len: 0 });
+        self.files.push_back(SpoolFile { number, len: 0 });
         self.tail = Some(file);
         Ok(())
     }
@@ -231,7 +225,7 @@ impl Spool {
         let number = self.files.front().map_or(self.next, |part| part.number);
         let new = self.dir.join("cursor.new");
         let text = format!("{number} {}\n", self.offset);
-        let written = open(OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE), &new)
+        let written = lock::open_with(OpenOptions::new().write(true).create(true).truncate(true), &new)
             .is_ok_and(|file| file.write_all_at(text.as_bytes(), 0).is_ok());
         if written {
             let _ = fs::rename(&new, self.dir.join(CURSOR));
@@ -248,30 +242,6 @@ fn number_of(name: &str) -> Option<u64> {
     if digits.len() == 20 { digits.parse().ok() } else { None }
 }
 
-/// Opens a file and follows no link.
-fn open(options: &mut OpenOptions, path: &Path) -> Result<File, Error> {
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path).at(path)
-}
-
-fn lock(dir: &Path) -> Result<File, Error> {
-    let path = dir.join("lock");
-    let mut file =
-        open(OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE), &path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut text = String::new();
-            let _ = file.read_to_string(&mut text);
-            return Err(Error::Locked { path: dir.to_owned(), pid: text.trim().parse().ok() });
-        }
-        Err(errno) => return Err(errno).at(path),
-    }
-    // On a full disk the holder cannot be named; that is no reason not to deliver.
-    let _ = file.set_len(0);
-    let _ = file.write_all_at(std::process::id().to_string().as_bytes(), 0);
-    Ok(file)
-}
-
 /// For fuzzing: the frames of a file. The first byte says whether headers are made to fit what they stand before.
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some((fits, bytes)) = bytes.split_first() else { return };
@@ -285,7 +255,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         return;
     }
     let mut offset = 0;
-    while let Ok(Found::Frame(_, len) | Found::Damaged(len)) = frame::read(&file, offset, end) {
+    while let Ok(FrameRead::Frame(_, len) | FrameRead::Damaged(len)) = frame::read(&file, offset, end) {
         offset += len;
         assert!(len > 0 && offset <= end, "{offset} of {end}");
     }

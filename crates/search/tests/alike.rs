@@ -6,7 +6,7 @@ use engine::Engine;
 use mitra_search::backend::{Batch, Sink};
 use mitra_search::embedded::{self, Index};
 use mitra_search::query::Settings;
-use mitra_search::{Backend, Day, Document, Facts, Kind, Query, Scope, Stat, Value, Withheld};
+use mitra_search::{Backend, Day, Document, Facts, Kind, Query, Scope, Stat, Value};
 
 const HOUR: i64 = 3_600_000_000_000;
 const FIRST: Day = Day(20_700);
@@ -68,18 +68,7 @@ fn document(host: &str, filename: &str, chance: &mut Chance) -> Document {
         mtime_ns: 1_000_000 * chance.below(5) as i64 + 1,
         ..Stat::default()
     });
-    Document {
-        host: host.into(),
-        filename: filename.into(),
-        kind,
-        content: Some(content),
-        stat,
-        facts,
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: 0,
-    }
+    Document { content: Some(content), stat, facts, ..Document::new(host, filename, kind) }
 }
 
 /// Tells both sinks a history of some days: at some hours of some days a host is looked at, and some of it has changed.

@@ -9,7 +9,7 @@ use mitra_search::backend::{Batch, Sink};
 use mitra_search::document::Flag;
 use mitra_search::embedded::{Index, Writer};
 use mitra_search::query::Settings;
-use mitra_search::{Document, Facts, Kind, Query, Scope, Withheld};
+use mitra_search::{Document, Kind, Query, Scope};
 
 const DIR: &str = "MITRA_TEST_CRASH_DIR";
 const FROM: &str = "MITRA_TEST_CRASH_FROM";
@@ -21,18 +21,7 @@ fn text(id: u64) -> String {
 }
 
 fn document(file: String, text: String, flags: Vec<Flag>) -> Document {
-    Document {
-        host: "web1".to_owned(),
-        filename: file,
-        kind: Kind::File,
-        content: Some(text),
-        stat: None,
-        facts: Facts::new(),
-        flags,
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: 0,
-    }
+    Document { content: Some(text), flags, ..Document::new("web1", file, Kind::File) }
 }
 
 /// Not a test: what the child does. It writes batches until it is killed and prints the number of each that was acknowledged.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use engine::{Engine, wait_until};
 use mitra_search::backend::{Batch, Sink};
 use mitra_search::opensearch::Writer;
-use mitra_search::{Day, Document, Facts, Kind, Query, Scope, Withheld};
+use mitra_search::{Day, Document, Kind, Query, Scope};
 
 const SECOND: i64 = 1_000_000_000;
 /// Looks at the machine, of which each sees other documents change.
@@ -20,16 +20,9 @@ const DAY: Day = Day(20_700);
 
 fn document(name: usize, look: usize, at_ns: i64) -> Document {
     Document {
-        host: "web1".into(),
-        filename: format!("/etc/{name:04}"),
-        kind: Kind::File,
         content: Some(format!("document {name} as of look {look}\n{}", "some text of a file\n".repeat(50))),
-        stat: None,
-        facts: Facts::new(),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
         since_ns: at_ns,
+        ..Document::new("web1", format!("/etc/{name:04}"), Kind::File)
     }
 }
 

@@ -3,6 +3,7 @@
 //! What is right is known without a search, from the traits of the simulated machines and from every state that was told.
 
 mod engine;
+mod simulate;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -13,9 +14,10 @@ use mitra_search::backend::{Batch, Changed, Hit, Sink};
 use mitra_search::document::Flag;
 use mitra_search::embedded::{Index, Writer};
 use mitra_search::query::Settings;
-use mitra_search::simulate::machine::{Machine, WITHOUT_LIST, WITHOUT_ZSH};
-use mitra_search::simulate::{Look, Noise, Shape, live};
 use mitra_search::{Backend, Day, Document, Error, Query, Scope, Value};
+use simulate::machine::{Machine, WITHOUT_LIST, WITHOUT_ZSH};
+use simulate::noise::Noise;
+use simulate::{Look, Shape, live};
 
 const HOUR: i64 = 3_600_000_000_000;
 /// More than there are.

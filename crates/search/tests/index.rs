@@ -6,7 +6,7 @@ use mitra_search::backend::{Batch, Page, Sink};
 use mitra_search::document::Flag;
 use mitra_search::embedded::{Index, Writer};
 use mitra_search::query::{Query, Settings};
-use mitra_search::{Day, Document, Error, Facts, Kind, Scope, Stat, Value, Withheld};
+use mitra_search::{Day, Document, Error, Kind, Scope, Stat, Value};
 
 const HOUR: i64 = 3_600_000_000_000;
 const ALL: Scope = Scope::Days { first: Day(i32::MIN), last: Day(i32::MAX) };
@@ -14,16 +14,9 @@ const ALL: Scope = Scope::Days { first: Day(i32::MIN), last: Day(i32::MAX) };
 fn document(host: &str, file: &str, text: &str) -> Document {
     let stat = Stat { size: text.len() as u64, mode: 0o644, uid: 0, ..Stat::default() };
     Document {
-        host: host.to_owned(),
-        filename: file.to_owned(),
-        kind: Kind::File,
         content: Some(text.to_owned()),
         stat: (!file.starts_with('@')).then_some(stat),
-        facts: Facts::new(),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: 0,
+        ..Document::new(host, file, Kind::File)
     }
 }
 

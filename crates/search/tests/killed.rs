@@ -13,7 +13,7 @@ use engine::{Engine, wait_until};
 use mitra_search::backend::{Batch, Sink};
 use mitra_search::opensearch::{Cluster, Settings, Writer};
 use mitra_search::spool::Spool;
-use mitra_search::{Day, Document, Error, Facts, Kind, Query, Withheld};
+use mitra_search::{Day, Document, Error, Kind, Query};
 
 const CHILD: &str = "MITRA_TEST_KILLED";
 const FILES: u64 = 7;
@@ -26,16 +26,8 @@ fn at(look: u64) -> i64 {
 
 fn document(look: u64) -> Document {
     Document {
-        host: "web1".into(),
-        filename: format!("/etc/{}", look % FILES),
-        kind: Kind::File,
         content: Some(format!("look {look} {}", "text ".repeat((look % 50) as usize * 20))),
-        stat: None,
-        facts: Facts::new(),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: 0,
+        ..Document::new("web1", format!("/etc/{}", look % FILES), Kind::File)
     }
 }
 

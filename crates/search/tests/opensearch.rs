@@ -9,7 +9,7 @@ use engine::Engine;
 use mitra_search::backend::{Batch, Hit, Sink};
 use mitra_search::document::Flag;
 use mitra_search::opensearch::{Cluster, Writer};
-use mitra_search::{Day, Document, Facts, Kind, Query, Scope, Stat, Value, Withheld};
+use mitra_search::{Day, Document, Facts, Kind, Query, Scope, Stat, Value};
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
@@ -25,9 +25,6 @@ fn at(n: i32, hour: i64) -> i64 {
 
 fn document(host: &str, filename: &str, content: &str, since_ns: i64) -> Document {
     Document {
-        host: host.into(),
-        filename: filename.into(),
-        kind: Kind::File,
         content: Some(content.into()),
         stat: Some(Stat {
             size: content.len() as u64,
@@ -36,11 +33,8 @@ fn document(host: &str, filename: &str, content: &str, since_ns: i64) -> Documen
             mtime_ns: since_ns - 5,
             ..Stat::default()
         }),
-        facts: Facts::new(),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
         since_ns,
+        ..Document::new(host, filename, Kind::File)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is found against looking at every document of every day, for worlds and queries made by chance.
 
 use std::collections::BTreeSet;
+use std::ops::RangeBounds as _;
 
 use mitra_search::backend::{Batch, Sink};
 use mitra_search::document::{Flag, sha256};
@@ -8,7 +9,7 @@ use mitra_search::embedded::{Index, Writer};
 use mitra_search::query::matcher::Matcher;
 use mitra_search::query::names::fits;
 use mitra_search::query::{Bound, Leaf, Set};
-use mitra_search::{Day, Document, Facts, Kind, Query, Scope, Stat, Value, Withheld, analysis};
+use mitra_search::{Day, Document, Facts, Kind, Query, Scope, Stat, Value, analysis};
 use proptest::prelude::*;
 
 const HOUR: i64 = 3_600_000_000_000;
@@ -126,16 +127,13 @@ fn live(looks: &[Look]) -> (Vec<Known>, Vec<(usize, i64)>) {
 fn document(known: &Known, contents: &[Content]) -> Document {
     let content = contents[known.content].clone();
     Document {
-        host: HOSTS[known.host].to_owned(),
-        filename: FILES[known.file].to_owned(),
-        kind: content.kind,
         content: content.text,
         stat: stat(known),
         facts: content.facts,
         flags: content.flags,
         link: content.link,
-        withheld: Withheld::default(),
         since_ns: known.since,
+        ..Document::new(HOSTS[known.host], FILES[known.file], content.kind)
     }
 }
 
@@ -201,7 +199,7 @@ fn word_says(leaf: &Leaf, word: &str) -> bool {
     match leaf {
         Leaf::Term(term) => term == word,
         Leaf::Terms(matcher) => matcher.takes(word),
-        Leaf::Between { low, high } => low.below(&word.to_owned()) && high.above(&word.to_owned()),
+        Leaf::Between { low, high } => (low.as_ref(), high.as_ref()).contains(&word.to_owned()),
         _ => false,
     }
 }
@@ -209,7 +207,7 @@ fn word_says(leaf: &Leaf, word: &str) -> bool {
 fn value_says(leaf: &Leaf, value: &Value) -> bool {
     match (leaf, value) {
         (Leaf::Exists, _) => true,
-        (Leaf::Number { low, high }, Value::Number(n)) => low.below(n) && high.above(n),
+        (Leaf::Number { low, high }, Value::Number(n)) => (low.as_ref(), high.as_ref()).contains(n),
         (Leaf::Time { low_ms, high_ms }, Value::Time(ns)) => {
             *low_ms <= ns.div_euclid(1_000_000) && ns.div_euclid(1_000_000) <= *high_ms
         }
@@ -280,9 +278,9 @@ fn look() -> impl Strategy<Value = Look> {
 
 fn bound<T: Clone + std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Bound<T>> {
     (value, 0..3).prop_map(|(value, kind)| match kind {
-        0 => Bound::With(value),
-        1 => Bound::Without(value),
-        _ => Bound::Open,
+        0 => Bound::Included(value),
+        1 => Bound::Excluded(value),
+        _ => Bound::Unbounded,
     })
 }
 
@@ -299,9 +297,9 @@ fn leaf() -> impl Strategy<Value = Set> {
         (bound(prop::sample::select(&WORDS[..])), bound(prop::sample::select(&WORDS[..]))).prop_map(
             |(l, h)| {
                 let own = |b| match b {
-                    Bound::With(w) => Bound::With(String::from(w)),
-                    Bound::Without(w) => Bound::Without(String::from(w)),
-                    Bound::Open => Bound::Open,
+                    Bound::Included(w) => Bound::Included(String::from(w)),
+                    Bound::Excluded(w) => Bound::Excluded(String::from(w)),
+                    Bound::Unbounded => Bound::Unbounded,
                 };
                 Leaf::Between { low: own(l), high: own(h) }
             }

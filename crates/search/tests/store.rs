@@ -16,9 +16,6 @@ const FILE: &str = "index.sqlite";
 
 fn document(file: &str, text: &str) -> Document {
     Document {
-        host: "web1".to_owned(),
-        filename: file.to_owned(),
-        kind: Kind::File,
         content: Some(text.to_owned()),
         stat: Some(Stat {
             size: text.len() as u64,
@@ -27,10 +24,7 @@ fn document(file: &str, text: &str) -> Document {
             ..Stat::default()
         }),
         facts: Facts::from([("sysctl.vm.swappiness".to_owned(), vec![Value::Number(60.0)])]),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: 0,
+        ..Document::new("web1", file, Kind::File)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Texts of 2 KB as configuration looks, by a seed.
 
-use mitra_search::{Document, Facts, Kind, Stat, Withheld};
+use mitra_search::{Document, Kind, Stat};
 
 use crate::{FIRST_DAY, NS_PER_S};
 
@@ -83,15 +83,9 @@ pub fn document(host: &str, filename: &str, content: String, seed: u64) -> Docum
         ..Stat::default()
     };
     Document {
-        host: host.to_owned(),
-        filename: filename.to_owned(),
-        kind: Kind::File,
         content: Some(content),
         stat: Some(stat),
-        facts: Facts::new(),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
         since_ns: FIRST_DAY.start_ns() + NS_PER_S,
+        ..Document::new(host, filename, Kind::File)
     }
 }

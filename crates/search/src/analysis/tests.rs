@@ -19,7 +19,7 @@ fn by_grammar(text: &str) -> Vec<String> {
     let mut list = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let length = grammar::word(rest);
+        let length = grammar::word(rest).map(|(length, _)| length);
         if let Some(length) = length {
             list.push(lower(&rest[..length]));
         }

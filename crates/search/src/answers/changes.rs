@@ -112,20 +112,13 @@ pub fn in_words(values: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Facts, Withheld};
+    use crate::document::Facts;
 
     fn document(kind: Kind, filename: &str, content: &str, facts: &[(&str, f64)]) -> Document {
         Document {
-            host: "web1".to_owned(),
-            filename: filename.to_owned(),
-            kind,
             content: Some(content.to_owned()),
-            stat: None,
             facts: facts.iter().map(|(n, v)| ((*n).to_owned(), vec![Value::Number(*v)])).collect::<Facts>(),
-            flags: Vec::new(),
-            link: None,
-            withheld: Withheld::default(),
-            since_ns: 0,
+            ..Document::new("web1", filename, kind)
         }
     }
 

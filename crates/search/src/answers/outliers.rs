@@ -142,23 +142,16 @@ fn odd(name: &str, item: &Item, all: &BTreeSet<String>, found: &mut Vec<Outlier>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Facts, Value, Withheld};
+    use crate::document::{Facts, Value};
 
     fn document(host: usize, kind: Kind, filename: &str, content: &str, facts: &[(&str, &str)]) -> Document {
         Document {
-            host: format!("web{host:02}"),
-            filename: filename.to_owned(),
-            kind,
             content: Some(content.to_owned()),
-            stat: None,
             facts: facts
                 .iter()
                 .map(|(n, v)| ((*n).to_owned(), vec![Value::Text((*v).to_owned())]))
                 .collect::<Facts>(),
-            flags: Vec::new(),
-            link: None,
-            withheld: Withheld::default(),
-            since_ns: 0,
+            ..Document::new(format!("web{host:02}"), filename, kind)
         }
     }
 

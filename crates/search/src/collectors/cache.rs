@@ -13,12 +13,12 @@ use crate::document::Document;
 /// What collectors remember from one time to the next.
 #[derive(Default)]
 pub struct Cache {
-    kept: Mutex<BTreeMap<&'static str, Kept>>,
+    kept: Mutex<BTreeMap<&'static str, CachedDocuments>>,
     owners: Mutex<Owners>,
 }
 
 /// Documents, and a word that changes when they may have.
-struct Kept {
+struct CachedDocuments {
     key: String,
     documents: Vec<Document>,
 }
@@ -54,13 +54,13 @@ impl Source<'_> {
             return Ok(documents);
         }
         let documents = make()?;
-        self.cache.lock().insert(name, Kept { key, documents: documents.clone() });
+        self.cache.lock().insert(name, CachedDocuments { key, documents: documents.clone() });
         Ok(documents)
     }
 }
 
 impl Cache {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, CachedDocuments>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

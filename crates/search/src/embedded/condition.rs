@@ -9,6 +9,7 @@
 //! becomes the words that it takes.
 
 use std::cell::RefCell;
+use std::ops::RangeBounds as _;
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::Value;
@@ -28,7 +29,7 @@ const NS_PER_DAY: i64 = 86_400_000_000_000;
 /// Words that a pattern becomes at most; of more, each word of each content is tested.
 const WORDS_MAX: usize = 1_000;
 
-/// An expression that grows, its values, and what its functions need.
+/// An SQL expression under construction: its values, and the arguments of its functions.
 pub(super) struct Condition<'a> {
     db: &'a Connection,
     pub values: Vec<Value>,
@@ -39,7 +40,7 @@ pub(super) struct Condition<'a> {
 
 /// The state that is asked, as SQL calls it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct StateRow<'a> {
     /// The name of the row of `state`.
     pub state: &'a str,
     /// Its day.
@@ -52,8 +53,8 @@ pub(super) fn of_content(field: &str) -> bool {
 }
 
 /// The expression that has the value of a field of a state.
-pub(super) fn column(field: &str, asked: Asked<'_>) -> Option<String> {
-    let Asked { state: s, day } = asked;
+pub(super) fn column(field: &str, asked: StateRow<'_>) -> Option<String> {
+    let StateRow { state: s, day } = asked;
     Some(match field {
         "host" => format!("(SELECT name FROM host WHERE id = {s}.host)"),
         "filename" => format!("(SELECT name FROM file WHERE id = {s}.file)"),
@@ -80,7 +81,7 @@ impl<'a> Condition<'a> {
     }
 
     /// The expression of a set.
-    pub(super) fn set(&mut self, set: &Set, asked: Asked<'_>) -> Result<String> {
+    pub(super) fn set(&mut self, set: &Set, asked: StateRow<'_>) -> Result<String> {
         Ok(match set {
             Set::All => "TRUE".to_owned(),
             Set::Nothing => "FALSE".to_owned(),
@@ -93,7 +94,7 @@ impl<'a> Condition<'a> {
     }
 
     /// In halves: SQLite bounds how deep an expression may be.
-    fn all(&mut self, sets: &[Set], operator: &str, none: &str, asked: Asked<'_>) -> Result<String> {
+    fn all(&mut self, sets: &[Set], operator: &str, none: &str, asked: StateRow<'_>) -> Result<String> {
         match sets {
             [] => Ok(none.to_owned()),
             [one] => self.set(one, asked),
@@ -105,7 +106,7 @@ impl<'a> Condition<'a> {
         }
     }
 
-    fn leaf(&mut self, field: &str, leaf: &Leaf, asked: Asked<'_>) -> Result<String> {
+    fn leaf(&mut self, field: &str, leaf: &Leaf, asked: StateRow<'_>) -> Result<String> {
         let s = asked.state;
         Ok(match field {
             fields::DEFAULT => format!("{s}.content IN ({})", self.words(leaf)?),
@@ -192,24 +193,24 @@ impl<'a> Condition<'a> {
         let (low, high) = match leaf {
             Leaf::Terms(pattern) => {
                 let head = pattern.literal();
-                (Bound::With(head.to_owned()), Bound::With(format!("{head}{}", char::MAX)))
+                (Bound::Included(head.to_owned()), Bound::Included(format!("{head}{}", char::MAX)))
             }
             Leaf::Between { low, high } => (low.clone(), high.clone()),
             _ => return Ok("SELECT NULL WHERE FALSE".to_owned()),
         };
         // The table of words takes ends that belong to it; the others are left out here.
         let text = |bound: &Bound<String>, open: &str| match bound {
-            Bound::With(text) | Bound::Without(text) => text.clone(),
-            Bound::Open => open.to_owned(),
+            Bound::Included(text) | Bound::Excluded(text) => text.clone(),
+            Bound::Unbounded => open.to_owned(),
         };
         let mut statement = self.db.prepare_cached("SELECT term FROM words WHERE term >= ? AND term <= ?")?;
         let mut rows = statement.query([text(&low, ""), text(&high, &char::MAX.to_string())])?;
+        let range = (low.as_ref().map(String::as_str), high.as_ref().map(String::as_str));
         let mut words = Vec::new();
         while let Some(row) = rows.next()? {
             // The blank never is in a word, and bytes that are no text are in none of ours.
             let Ok(term) = row.get_ref(0)?.as_str() else { continue };
-            let term_owned = term.to_owned();
-            if low.below(&term_owned) && high.above(&term_owned) && passes(term) {
+            if range.contains(term) && passes(term) {
                 words.push(quoted(term));
             }
             if words.len() > WORDS_MAX {
@@ -260,9 +261,9 @@ impl<'a> Condition<'a> {
         bound: &Bound<T>,
     ) -> String {
         match bound {
-            Bound::With(value) => format!("{of} {with} {}", self.value(value.clone())),
-            Bound::Without(value) => format!("{of} {without} {}", self.value(value.clone())),
-            Bound::Open => "TRUE".to_owned(),
+            Bound::Included(value) => format!("{of} {with} {}", self.value(value.clone())),
+            Bound::Excluded(value) => format!("{of} {without} {}", self.value(value.clone())),
+            Bound::Unbounded => "TRUE".to_owned(),
         }
     }
 

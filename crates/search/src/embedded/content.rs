@@ -1,4 +1,4 @@
-//! What many states of documents may share, as columns of the table `content` and back.
+//! Contents, which states of documents share: to columns of the table `content` and back.
 //!
 //! A text is compressed with that of the state before as the dictionary, so that a changed line takes some dozens of bytes. The
 //! dictionary is always a text that has none itself: two are read for one, never a chain.
@@ -27,10 +27,10 @@ const NAME_MAX: usize = 512;
 /// Compression: of the levels that take no longer than making the words of a text does, the densest.
 const LEVEL: i32 = 6;
 
-/// What is left of its SHA-256: two contents that have these bits in common by chance or by malice are out of reach.
+/// Bytes of SHA-256 that identify a content. Nobody can make two contents with the same ones.
 pub(super) type Key = [u8; 16];
 
-/// What is asked of a content beside its words: a field and a value of it.
+/// A field of a content with one of its values.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fact<'a> {
     pub name: &'a str,
@@ -63,7 +63,7 @@ pub(super) struct About {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub withheld: Option<Kept>,
+    pub withheld: Option<WithheldJson>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, Vec<Json>>,
 }
@@ -71,7 +71,7 @@ pub(super) struct About {
 /// [`Withheld`] as JSON.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Kept {
+pub(super) struct WithheldJson {
     pub count: u32,
     pub reasons: Vec<String>,
     pub keys: Vec<String>,
@@ -144,7 +144,7 @@ impl About {
         flags.sort_unstable();
         flags.dedup();
         let Withheld { count, reasons, keys } = &document.withheld;
-        let kept = Kept { count: *count, reasons: reasons.clone(), keys: keys.clone() };
+        let kept = WithheldJson { count: *count, reasons: reasons.clone(), keys: keys.clone() };
         let json = |value: &Value| match value {
             Value::Text(text) => Some(Json::Text(text.clone())),
             // What cannot be written down is no number. There is one zero.
@@ -154,7 +154,7 @@ impl About {
         Self {
             flags: flags.iter().map(|flag| flag.name().to_owned()).collect(),
             link: document.link.clone(),
-            withheld: (kept != Kept::default()).then_some(kept),
+            withheld: (kept != WithheldJson::default()).then_some(kept),
             facts: document
                 .facts
                 .iter()
@@ -200,7 +200,7 @@ impl About {
         document.flags = self.flags.iter().filter_map(|flag| flag.parse().ok()).collect();
         document.flags.sort_unstable();
         document.link = self.link;
-        let Kept { count, reasons, keys } = self.withheld.unwrap_or_default();
+        let WithheldJson { count, reasons, keys } = self.withheld.unwrap_or_default();
         document.withheld = Withheld { count, reasons, keys };
         document.facts = self
             .facts
@@ -253,7 +253,7 @@ pub(super) const SAMPLES_MAX: usize = 2_000;
 /// Longer texts have enough in common with themselves.
 pub(super) const SAMPLE_BYTES_MAX: usize = 16 << 10;
 
-/// What some texts have in common; nothing where they are too few or share nothing.
+/// A dictionary of some texts; `None` if they are too few or share nothing.
 pub(super) fn train(texts: &[String]) -> Option<Vec<u8>> {
     let samples: Vec<&String> =
         texts.iter().filter(|text| text.len() <= SAMPLE_BYTES_MAX).take(SAMPLES_MAX).collect();
@@ -295,7 +295,7 @@ pub(super) struct Packed<'a> {
     pub dictionary: Option<i64>,
 }
 
-/// Reads texts, with memory that is used again.
+/// Reads texts. Reuses its buffers.
 #[derive(Default)]
 pub(super) struct Texts {
     dictionaries: HashMap<i64, DecoderDictionary<'static>>,
@@ -362,166 +362,4 @@ impl Texts {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use rusqlite::types::Value as Column;
-
-    use super::*;
-    use crate::document::Kind;
-
-    fn document(content: Option<String>, facts: Facts, flags: Vec<Flag>, withheld: Withheld) -> Document {
-        Document {
-            host: "web1".to_owned(),
-            filename: "/etc/hosts".to_owned(),
-            kind: Kind::File,
-            content,
-            stat: None,
-            facts,
-            flags,
-            link: None,
-            withheld,
-            since_ns: 0,
-        }
-    }
-
-    fn value() -> impl Strategy<Value = Value> {
-        prop_oneof![
-            any::<String>().prop_map(Value::Text),
-            any::<f64>().prop_filter("a number", |n| n.is_finite() && *n != 0.0).prop_map(Value::Number),
-            any::<i64>().prop_map(Value::Time),
-        ]
-    }
-
-    fn any_document() -> impl Strategy<Value = Document> {
-        let flags = proptest::sample::subsequence(Flag::ALL.to_vec(), 0..=Flag::ALL.len());
-        let facts = prop::collection::btree_map("[a-z.]{1,12}", prop::collection::vec(value(), 0..4), 0..9);
-        let withheld = (any::<u32>(), any::<Vec<String>>(), any::<Vec<String>>())
-            .prop_map(|(count, reasons, keys)| Withheld { count, reasons, keys });
-        (any::<Option<String>>(), facts, flags, any::<Option<String>>(), withheld).prop_map(
-            |(content, facts, flags, link, withheld)| Document {
-                link,
-                ..document(content, facts, flags, withheld)
-            },
-        )
-    }
-
-    fn read(column: Option<&Column>) -> io::Result<About> {
-        About::read(column.map_or(ValueRef::Null, ValueRef::from))
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_was_written_is_read(document in any_document()) {
-            let content = Content::of(&document);
-            let column = content.about_column().unwrap();
-            let mut again = Document {
-                facts: Facts::new(), flags: Vec::new(), link: None, withheld: Withheld::default(), ..document.clone()
-            };
-            read(column.as_ref()).unwrap().into_document(&mut again);
-            let mut wanted = document.clone();
-            wanted.flags.retain(|flag| *flag != Flag::Gone);
-            prop_assert_eq!(&again, &wanted);
-            prop_assert_eq!(Content::of(&again).key, content.key);
-        }
-
-        #[test]
-        fn a_text_is_read_with_its_dictionary(text: String, other: Option<String>) {
-            let packed = match &other {
-                Some(other) => pack_with(&text, other).unwrap(),
-                None => Packer::new(None).unwrap().pack(&text).unwrap(),
-            };
-            let base = other.as_ref().map(|other| Packer::new(None).unwrap().pack(other).unwrap());
-            let as_packed = |packed, text: &str| Packed { text: packed, bytes: text.len() as i64, dictionary: None };
-            let base = base.as_deref().map(|base| as_packed(base, other.as_deref().unwrap_or_default()));
-            let mut plain = "left over".to_owned();
-            Texts::default().read(as_packed(&packed, &text), base, &mut plain).unwrap();
-            prop_assert_eq!(plain, text);
-        }
-
-        #[test]
-        fn damaged_bytes_are_an_error_and_no_panic(
-            document in any_document(), bytes in any::<i64>(), at in any::<proptest::sample::Index>(), byte: u8, noise: Vec<u8>,
-        ) {
-            let json = Content::of(&document).json;
-            let mut plain = String::new();
-            for mut packed in [zstd::bulk::compress(json.as_bytes(), LEVEL).unwrap(), noise] {
-                if !packed.is_empty() {
-                    let at = at.index(packed.len());
-                    packed[at] = byte;
-                }
-                let _ = read(Some(&Column::Blob(packed.clone())));
-                let mut texts = Texts::default();
-                texts.know(1, &packed);
-                for dictionary in [None, Some(1), Some(2)] {
-                    let packed = Packed { text: &packed, bytes: bytes % 100_000, dictionary };
-                    let _ = texts.read(packed, None, &mut plain);
-                    let _ = texts.read(packed, Some(packed), &mut plain);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_texts_have_in_common_is_stored_once() {
-        let text = |n: u32| format!("[server]\nlisten = 10.0.0.{n}\nworkers = {n}\nlog_level = warning\n");
-        let texts: Vec<String> = (0..300).map(text).collect();
-        assert_eq!(train(&texts[..50]), None);
-        let dictionary = train(&texts).unwrap();
-        let mut with = Packer::new(Some((1, dictionary.clone()))).unwrap();
-        let packed = with.pack(&text(1000)).unwrap();
-        assert!(packed.len() * 2 < Packer::new(None).unwrap().pack(&text(1000)).unwrap().len());
-        let (mut texts, mut plain) = (Texts::default(), String::new());
-        let packed = Packed { text: &packed, bytes: text(1000).len() as i64, dictionary: Some(1) };
-        assert!(texts.read(packed, None, &mut plain).is_err());
-        texts.know(1, &dictionary);
-        texts.read(packed, None, &mut plain).unwrap();
-        assert_eq!(plain, text(1000));
-    }
-
-    #[test]
-    fn too_large_a_text_is_cut_and_says_so() {
-        let long =
-            document(Some("é".repeat(TEXT_MAX / 2 + 1)), Facts::new(), Vec::new(), Withheld::default());
-        let content = Content::of(&long);
-        assert_eq!(content.text.map(str::len), Some(TEXT_MAX));
-        assert_eq!(content.about.flags, ["truncated"]);
-    }
-
-    #[test]
-    fn a_content_has_its_facts() {
-        let facts = Facts::from([
-            ("package.zsh".to_owned(), vec![Value::Text("5.9".to_owned()), Value::Number(f64::NAN)]),
-            (
-                "long".to_owned(),
-                vec![Value::Text("é".repeat(KEYWORD_MAX + 1)), Value::Text("é".repeat(KEYWORD_MAX))],
-            ),
-            ("zero".to_owned(), vec![Value::Number(-0.0)]),
-            ("n".repeat(NAME_MAX + 1), vec![Value::Time(7)]),
-        ]);
-        let withheld =
-            Withheld { count: 2, reasons: vec!["password".to_owned()], keys: vec!["pw".to_owned()] };
-        let document = document(None, facts, vec![Flag::Redacted], withheld);
-        let mut found = Vec::new();
-        About::of(&document)
-            .each_fact(|Fact { name, value }| {
-                found.push(match value {
-                    FactValue::Word(word) if word.len() > 99 => format!("{name} of {}", word.chars().count()),
-                    other => format!("{name} {other:?}"),
-                });
-                Ok::<(), ()>(())
-            })
-            .unwrap();
-        assert_eq!(
-            found,
-            [
-                "flags Word(\"redacted\")",
-                "withheld.reason Word(\"password\")",
-                "withheld.key Word(\"pw\")",
-                "withheld.count Number(2.0)",
-                "long of 8191",
-                "package.zsh Word(\"5.9\")",
-                "zero Number(0.0)",
-            ]
-        );
-    }
-}
+mod tests;

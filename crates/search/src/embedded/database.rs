@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::lock;
 use crate::error::{At, Error};
+use crate::lock;
 
 /// The name of the file in its folder.
 pub(super) const FILE: &str = "index.sqlite";
@@ -14,11 +14,11 @@ pub(super) const FILE: &str = "index.sqlite";
 const APPLICATION: i32 = 0x4d69_7472;
 /// Of the tables; another one is refused.
 const VERSION: i32 = 1;
-/// Kilobytes of pages that a connection keeps in memory, however large the file is.
+/// Page cache of a connection, in KiB: bounds the memory, whatever the size of the file.
 const CACHE_KB: i32 = 16 << 10;
-/// A reader waits so long for a writer that recovers or takes the log into the file.
+/// How long a reader waits for a writer that recovers or checkpoints the log.
 const WAIT: Duration = Duration::from_secs(10);
-/// Pages of the log after which it is taken into the file, and bytes of it that stay for the next one.
+/// Pages after which the log is checkpointed, and bytes that it keeps afterwards.
 const LOG_PAGES: i32 = 128;
 const LOG_BYTES: i32 = 1 << 20;
 const TABLES: &str = include_str!("schema.sql");
@@ -29,7 +29,7 @@ fn token_characters() -> String {
     all.replace('\'', "''").replace('"', "\"\"")
 }
 
-/// Opens an index for questions. A folder without one is an error.
+/// Opens an index for queries. A folder without one is an error.
 pub(super) fn open_to_read(dir: &Path) -> Result<Connection, Error> {
     let path = dir.join(FILE);
     if !path.exists() {
@@ -54,7 +54,7 @@ pub(super) fn open_to_read(dir: &Path) -> Result<Connection, Error> {
     Ok(db)
 }
 
-/// Opens an index for writing, and makes it where there is none. What is damaged is put aside and said.
+/// Opens an index for writing, and creates it if it is missing. A damaged one is renamed, with a note.
 pub(super) fn open_to_write(dir: &Path, notes: &mut Vec<String>) -> Result<Connection, Error> {
     let path = dir.join(FILE);
     match try_to_write(&path) {
@@ -101,7 +101,7 @@ fn create(db: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
-/// Bounds, and what a file that somebody else made must not do.
+/// Sets limits, and distrusts the schema of a file that somebody else made.
 fn prepare(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(WAIT)?;
     db.execute_batch(&format!(
@@ -127,7 +127,7 @@ fn check_version(path: &Path, found: (i32, i32)) -> Result<(), Error> {
     Err(Error::Cannot(format!("{} {what}", path.display())))
 }
 
-/// Renames what cannot be used, with the files that belong to it.
+/// Renames a damaged index with its log.
 fn put_aside(path: &Path) -> Result<PathBuf, Error> {
     let free = |n: &u32| !path.with_extension(format!("damaged-{n}")).exists();
     let number = (1..1_000).find(free).unwrap_or(1_000);
@@ -162,7 +162,7 @@ pub fn each_term(dir: &Path, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds the path to an error of SQLite, and says which of ours it is.
+/// Turns an error of SQLite into an [`Error`] with the path.
 pub(super) trait Of<T> {
     fn of(self, path: &Path) -> Result<T, Error>;
 }

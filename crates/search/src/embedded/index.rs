@@ -1,45 +1,46 @@
-//! Questions to an index.
+//! Queries of an index.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
-use super::condition::{Asked, Condition, know_all};
+use super::condition::{Condition, StateRow, know_all};
 use super::content::{About, Packed, Texts};
 use super::database::{self, Of};
 use super::values;
 use super::writer::stat;
-use crate::backend::{Changed, Held, Hit, Page};
+use crate::backend::{Changed, Hit, Page, ValueHosts};
 use crate::day::Day;
-use crate::document::{Document, Facts, Flag, Withheld};
+use crate::document::{Document, Flag};
 use crate::error::Error;
 use crate::query::{Query, Set};
 use crate::scope::Scope;
 
-/// Changes of one question. They are whole documents, twice.
+/// Changes of one query. Each holds two whole documents.
 const CHANGES_MAX: usize = 100_000;
 
-/// An index that is asked. It may be open while a [`super::Writer`] writes; each question sees what was written before it.
+/// An index, open for queries. A [`super::Writer`] may write at the same time; a query sees what was written before it.
 pub struct Index {
     path: PathBuf,
     db: Mutex<Connection>,
     texts: Mutex<Texts>,
 }
 
-/// A state that was found, on a day.
+/// A state that was found, on a day, in the order of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
-    host: i64,
-    file: i64,
+struct StateHit {
+    /// The places of the names of host and file in the order of names.
+    host: u32,
+    file: u32,
     day: i32,
     state: i64,
 }
 
-/// The rows that a question is about.
-pub(super) struct From<'a> {
+/// The rows of a query.
+pub(super) struct FromClause<'a> {
     pub text: String,
     pub condition: Condition<'a>,
     /// The expression of the day.
@@ -47,7 +48,7 @@ pub(super) struct From<'a> {
 }
 
 impl Index {
-    /// Opens an index for questions. A folder without one is an error.
+    /// Opens an index for queries. A folder without one is an error.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let db = Mutex::new(database::open_to_read(dir)?);
         Ok(Self { path: dir.join(database::FILE), db, texts: Mutex::default() })
@@ -66,12 +67,9 @@ impl Index {
     /// See [`crate::Backend::search`].
     pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
         self.ask(|db| {
-            let found = found(db, &query.set, scope)?;
-            let mut page = Page { total: found.len() as u64, hits: Vec::new() };
-            for one in first(db, found, limit)? {
-                page.hits.push(hit(db, one)?);
-            }
-            Ok(page)
+            let (total, first) = first(db, &query.set, scope, limit)?;
+            let hits = first.into_iter().map(|found| hit(db, found)).collect::<Result<_, _>>()?;
+            Ok(Page { total, hits })
         })
     }
 
@@ -87,7 +85,7 @@ impl Index {
     }
 
     /// See [`crate::Backend::values`].
-    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<Held>, Error> {
+    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
         let Some(field) = values::field(field)? else { return Ok(Vec::new()) };
         self.ask(|db| values::values(db, &field, from(db, &query.set, scope)?))
     }
@@ -117,16 +115,35 @@ impl Index {
         scope: Scope,
         take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let found = self.ask(|db| first(db, found(db, &query.set, scope)?, usize::MAX))?;
-        for days in found.chunk_by(|a, b| a.state == b.state) {
-            let Some((last, others)) = days.split_last() else { continue };
-            let document = self.document(last.state)?;
-            for day in others {
-                take(Day(day.day), document.clone())?;
+        // SQLite sorts, on disk if it must: there may be more documents than fit into memory.
+        let each = |db: &Connection| {
+            let mut from = from(db, &query.set, scope)?;
+            let sql = format!(
+                "SELECT {0}, s.id {1} ORDER BY (SELECT name FROM host WHERE id = s.host), \
+                 (SELECT name FROM file WHERE id = s.file), {0}",
+                from.day, from.text
+            );
+            from.condition.install()?;
+            let mut statement = db.prepare(&sql)?;
+            let mut rows = statement.query(params_from_iter(&from.condition.values))?;
+            let mut last: Option<(i64, Document)> = None;
+            while let Some(row) = rows.next()? {
+                let (day, state) = (Day(row.get(0)?), row.get(1)?);
+                let document = match last.take().filter(|(id, _)| *id == state) {
+                    Some((_, document)) => document,
+                    None => match self.read(db, state)? {
+                        Ok(document) => document,
+                        Err(what) => return Ok(Err(self.broken(what))),
+                    },
+                };
+                last = Some((state, document.clone()));
+                if let Err(error) = take(day, document) {
+                    return Ok(Err(error));
+                }
             }
-            take(Day(last.day), document)?;
-        }
-        Ok(())
+            Ok(Ok(()))
+        };
+        self.ask(each)?
     }
 
     /// See [`crate::Backend::changes`].
@@ -176,7 +193,7 @@ impl Index {
         Error::Broken { path: self.path.clone(), what }
     }
 
-    /// Asks in one transaction, so that everything is seen at one time.
+    /// Runs a query in one transaction, so that all of its statements see one state.
     fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         let db: MutexGuard<'_, Connection> = self.db.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = || {
@@ -187,8 +204,8 @@ impl Index {
     }
 }
 
-/// The states that a query and a scope have, as what follows `SELECT`.
-pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite::Result<From<'a>> {
+/// The states of a query and a scope, as the `FROM` clause of a statement.
+pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite::Result<FromClause<'a>> {
     let mut condition = Condition::new(db);
     let (text, day) = match scope {
         Scope::Days { first, last } => {
@@ -224,42 +241,37 @@ pub(super) fn from<'a>(db: &'a Connection, set: &Set, scope: Scope) -> rusqlite:
             (text, "s.first_day")
         }
     };
-    let asked = condition.set(set, Asked { state: "s", day })?;
-    Ok(From { text: format!("{text} AND {asked}"), condition, day })
+    let asked = condition.set(set, StateRow { state: "s", day })?;
+    Ok(FromClause { text: format!("{text} AND {asked}"), condition, day })
 }
 
-/// The first states of a host are no change: nobody knows what was before.
+/// The first states of a host are no change: what was before is unknown.
 fn is_change() -> &'static str {
     "(s.known_before_ns IS NOT NULL OR EXISTS \
      (SELECT 1 FROM state o WHERE o.host = s.host AND o.file = s.file AND o.since_ns < s.since_ns))"
 }
 
-/// Everything that is found, in no order.
-fn found(db: &Connection, set: &Set, scope: Scope) -> rusqlite::Result<Vec<Found>> {
+/// How many states are found, and the first of them, ordered by host, file name and day. No more than these are in memory.
+fn first(db: &Connection, set: &Set, scope: Scope, limit: usize) -> rusqlite::Result<(u64, Vec<StateHit>)> {
     let mut from = from(db, set, scope)?;
     from.condition.install()?;
+    let (hosts, files) = (ranks(db, "host")?, ranks(db, "file")?);
+    let rank =
+        |ranks: &[u32], id: i64| usize::try_from(id).ok().and_then(|id| ranks.get(id)).copied().unwrap_or(0);
     let mut statement = db.prepare(&format!("SELECT s.host, s.file, {}, s.id {}", from.day, from.text))?;
-    let read = |row: &Row<'_>| {
-        Ok(Found { host: row.get(0)?, file: row.get(1)?, day: row.get(2)?, state: row.get(3)? })
-    };
-    statement.query_map(params_from_iter(&from.condition.values), read)?.collect()
-}
-
-/// The first of what was found, ordered by host, file name and day.
-fn first(db: &Connection, mut found: Vec<Found>, limit: usize) -> rusqlite::Result<Vec<Found>> {
-    if limit == 0 || found.is_empty() {
-        return Ok(Vec::new());
+    let mut rows = statement.query(params_from_iter(&from.condition.values))?;
+    let (mut total, mut first) = (0, BinaryHeap::new());
+    while let Some(row) = rows.next()? {
+        let (host, file) = (rank(&hosts, row.get(0)?), rank(&files, row.get(1)?));
+        let found = StateHit { host, file, day: row.get(2)?, state: row.get(3)? };
+        total += 1;
+        if first.len() < limit {
+            first.push(found);
+        } else if let Some(mut last) = first.peek_mut().filter(|last| found < **last) {
+            *last = found;
+        }
     }
-    let hosts = ranks(db, "host")?;
-    let files = ranks(db, "file")?;
-    let rank = |ranks: &[u32], id: i64| usize::try_from(id).ok().and_then(|id| ranks.get(id)).copied();
-    let key = |one: &Found| (rank(&hosts, one.host), rank(&files, one.file), one.day);
-    if limit < found.len() {
-        found.select_nth_unstable_by_key(limit, key);
-        found.truncate(limit);
-    }
-    found.sort_unstable_by_key(key);
-    Ok(found)
+    Ok((total, first.into_sorted_vec()))
 }
 
 /// The place of each name in the order of names, by id.
@@ -281,7 +293,7 @@ fn ranks(db: &Connection, table: &str) -> rusqlite::Result<Vec<u32>> {
     Ok(ranks)
 }
 
-fn hit(db: &Connection, found: Found) -> rusqlite::Result<Hit> {
+fn hit(db: &Connection, found: StateHit) -> rusqlite::Result<Hit> {
     const HIT: &str = "SELECT h.name, f.name, s.since_ns, s.size, s.mtime_ns \
          FROM state s JOIN host h ON h.id = s.host JOIN file f ON f.id = s.file WHERE s.id = ?";
     db.prepare_cached(HIT)?.query_row([found.state], |row| {
@@ -302,7 +314,7 @@ struct At {
     known_before_ns: Option<i64>,
 }
 
-/// What changed in a time and matches after it or matched before, with the state before; one more than there may be.
+/// Changes within a time whose state before or after matches, with the state before. Reads one more than the limit.
 fn changed(
     db: &Connection,
     host: Option<&str>,
@@ -318,8 +330,8 @@ fn changed(
         }
         None => "TRUE".to_owned(),
     };
-    let after = condition.set(set, Asked { state: "s", day: "s.first_day" })?;
-    let before = condition.set(set, Asked { state: "p", day: "s.first_day" })?;
+    let after = condition.set(set, StateRow { state: "s", day: "s.first_day" })?;
+    let before = condition.set(set, StateRow { state: "p", day: "s.first_day" })?;
     condition.install()?;
     // What was gone was not there before.
     let sql = format!(
@@ -338,7 +350,7 @@ fn changed(
     statement.query_map(params_from_iter(&condition.values), read)?.collect()
 }
 
-/// A state of a document, whole, with the flag `gone` where it is gone; or what of it is damaged.
+/// A state of a document, whole, with the flag `gone` if it is gone; or a description of the damage.
 fn document(db: &Connection, texts: &mut Texts, state: i64) -> rusqlite::Result<Result<Document, String>> {
     const DOCUMENT: &str = "SELECT h.name, f.name, s.since_ns, s.gone, c.kind, c.about, \
          c.text, c.bytes, c.dictionary, b.text, b.bytes, b.dictionary, \
@@ -359,16 +371,10 @@ fn document(db: &Connection, texts: &mut Texts, state: i64) -> rusqlite::Result<
             Err(e) => return Ok(Err(damaged(&e.to_string()))),
         };
         let mut document = Document {
-            host: row.get(0)?,
-            filename,
-            kind,
             content,
             stat: stat(row, 12)?,
-            facts: Facts::new(),
-            flags: Vec::new(),
-            link: None,
-            withheld: Withheld::default(),
             since_ns: row.get(2)?,
+            ..Document::new(row.get::<_, String>(0)?, filename, kind)
         };
         about.into_document(&mut document);
         if row.get(3)? {

@@ -17,7 +17,7 @@ pub(super) struct Phrase {
     slop: u32,
     /// Two words of ASCII, the second of which follows the first at once.
     beside: Option<(String, String)>,
-    /// Where each word stands in a text: memory that is used again.
+    /// The positions of each word in a text. Reused between texts.
     positions: RefCell<Vec<Vec<u32>>>,
 }
 

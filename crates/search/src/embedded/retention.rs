@@ -1,5 +1,5 @@
-//! What is deleted: days that are too old, all but the last state of a day of what changes all the time, and the contents that
-//! no state has any more.
+//! Deletes old days, all but the last state per day of volatile documents, and contents that
+//! no state refers to.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use crate::day::Day;
 /// Days before today that have to be there before anything is deleted, of twice as many; fewer where fewer are kept.
 const DAYS_WANTED: usize = 3;
 
-/// What is to be deleted.
+/// A planned deletion.
 pub(super) struct Plan {
-    /// The first day that stays; nothing where nothing goes.
+    /// The first day that stays; `None` if nothing is deleted.
     pub from: Option<Day>,
-    /// What is to be said of it.
+    /// The outcome to report.
     pub said: Deleted,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn days(db: &Connection) -> rusqlite::Result<BTreeSet<Day>> {
     statement.query_map([], |row| row.get(0).map(Day))?.collect()
 }
 
-/// What of the days before `day` may go, the oldest `most` of them.
+/// Which of the days before `day` may be deleted, at most the oldest `most`.
 pub(super) fn plan(days: &BTreeSet<Day>, day: Day, today: Day, most: usize) -> Plan {
     let old = days.range(..day).count();
     let keep = usize::try_from(today.0.saturating_sub(day.0)).unwrap_or(0);
@@ -43,7 +43,7 @@ pub(super) fn plan(days: &BTreeSet<Day>, day: Day, today: Day, most: usize) -> P
     Plan { from, said }
 }
 
-/// Why it may not be the day that the clock says: then the days before it are not there.
+/// Why the clock may be wrong: too few of the days before it are stored.
 fn doubt(days: &BTreeSet<Day>, keep: usize, today: Day) -> Option<String> {
     let wanted = keep.clamp(1, DAYS_WANTED);
     let since = Day(today.0.saturating_sub(2 * wanted as i32 + 1));
@@ -55,7 +55,7 @@ fn doubt(days: &BTreeSet<Day>, keep: usize, today: Day) -> Option<String> {
     })
 }
 
-/// Deletes what only days before one need. A host that was not looked at since has nothing that could be shown.
+/// Deletes what only days before `from` need, and hosts that were not read since.
 pub(super) fn delete_before(db: &Connection, from: Day) -> rusqlite::Result<()> {
     db.execute("DELETE FROM day WHERE day < ?", [from.0])?;
     db.execute("DELETE FROM host WHERE id NOT IN (SELECT host FROM day)", [])?;
@@ -69,7 +69,7 @@ pub(super) fn delete_before(db: &Connection, from: Day) -> rusqlite::Result<()> 
     forget(db, contents)
 }
 
-/// Of the days before one, deletes all but the last state of what changes all the time.
+/// Deletes all but the last state per day of volatile documents, of the days before one.
 pub(super) fn tidy(db: &Connection, before: Day) -> rusqlite::Result<()> {
     let contents = deleted(
         db,
@@ -79,7 +79,7 @@ pub(super) fn tidy(db: &Connection, before: Day) -> rusqlite::Result<()> {
     forget(db, contents)
 }
 
-/// Makes the index of words dense and gives free pages back to the file system.
+/// Merges the index of words and returns free pages to the file system.
 pub(super) fn compact(db: &Connection) -> rusqlite::Result<()> {
     db.execute("INSERT INTO word (word) VALUES ('optimize')", [])?;
     db.execute_batch("PRAGMA incremental_vacuum")?;
@@ -92,7 +92,7 @@ fn deleted(db: &Connection, sql: &str, params: impl rusqlite::Params) -> rusqlit
     statement.query_map(params, |row| row.get(0))?.collect()
 }
 
-/// Deletes those of some contents that no state has and no other text is based on.
+/// Deletes contents that no state and no other text refers to.
 fn forget(db: &Connection, mut contents: Vec<i64>) -> rusqlite::Result<()> {
     const NEEDED: &str = "SELECT EXISTS (SELECT 1 FROM state WHERE content = ?1) \
                           OR EXISTS (SELECT 1 FROM content WHERE base = ?1)";

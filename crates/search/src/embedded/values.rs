@@ -3,14 +3,14 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 
-use super::condition::{Asked, column, of_content};
-use super::index::From;
-use crate::backend::Held;
+use super::condition::{StateRow, column, of_content};
+use super::index::FromClause;
+use crate::backend::ValueHosts;
 use crate::document::{Flag, Value};
 use crate::error::Error;
 use crate::fields::{self, Type};
 
-/// The name under which a field is kept; nothing where nobody has it. A dot in the name of a package is written `_`.
+/// The stored name of a field; `None` if no document has the field. A dot in the name of a package is stored as `_`.
 pub(super) fn field(name: &str) -> Result<Option<String>, Error> {
     let name = fields::resolve(name);
     let name = match name.strip_prefix("package.") {
@@ -25,8 +25,12 @@ pub(super) fn field(name: &str) -> Result<Option<String>, Error> {
 }
 
 /// The values of a field in the documents that match, ordered by value, each with its hosts in order.
-pub(super) fn values(db: &Connection, field: &str, mut from: From<'_>) -> rusqlite::Result<Vec<Held>> {
-    let value = match column(field, Asked { state: "s", day: from.day }) {
+pub(super) fn values(
+    db: &Connection,
+    field: &str,
+    mut from: FromClause<'_>,
+) -> rusqlite::Result<Vec<ValueHosts>> {
+    let value = match column(field, StateRow { state: "s", day: from.day }) {
         Some(column) => format!("SELECT DISTINCT s.host, {column} AS value {}", from.text),
         None if field == "kind" || field == "hash" => {
             let value = if field == "hash" { "lower(hex(hash))" } else { "kind" };
@@ -55,7 +59,7 @@ pub(super) fn values(db: &Connection, field: &str, mut from: From<'_>) -> rusqli
     let mut statement = db.prepare(&sql)?;
     let mut rows = statement.query(params_from_iter(&from.condition.values))?;
     let is_time = matches!(fields::field(field).map(|f| f.kind), Some(Type::Date | Type::Day));
-    let mut held: Vec<Held> = Vec::new();
+    let mut held: Vec<ValueHosts> = Vec::new();
     while let Some(row) = rows.next()? {
         let value = match row.get_ref(0)? {
             ValueRef::Integer(ns) if is_time => Value::Time(ns),
@@ -66,7 +70,7 @@ pub(super) fn values(db: &Connection, field: &str, mut from: From<'_>) -> rusqli
         let host = row.get(1)?;
         match held.last_mut().filter(|last| last.value == value) {
             Some(last) => last.hosts.push(host),
-            None => held.push(Held { value, hosts: vec![host] }),
+            None => held.push(ValueHosts { value, hosts: vec![host] }),
         }
     }
     Ok(held)

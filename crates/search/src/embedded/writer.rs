@@ -12,27 +12,27 @@ use super::content::{
     Content, Fact, Key, Packed, Packer, SAMPLE_BYTES_MAX, SAMPLES_MAX, SAMPLES_MIN, Texts, pack_with, train,
 };
 use super::database::{self, Of};
-use super::lock::Lock;
 use super::retention;
 use crate::analysis;
 use crate::backend::{Batch, Deleted, Sink};
 use crate::day::Day;
 use crate::document::{Flag, Kind, Stat};
 use crate::error::Error;
+use crate::lock::Lock;
 
-/// What could not be done and was not asked for, in one line each.
+/// Notes that wait for [`Sink::messages`].
 const NOTES_MAX: usize = 100;
 /// Before any day.
 const FIRST: Day = Day(i32::MIN);
 /// Prepared statements that are kept.
 const STATEMENTS: usize = 64;
 
-/// The one that writes an index; another is refused while it lives.
+/// The writer of an index. It holds the lock; a second writer is refused.
 pub struct Writer {
     dir: PathBuf,
     path: PathBuf,
     db: Connection,
-    /// The file was found to be damaged: it is put aside before the next batch.
+    /// The file is damaged: it is renamed before the next batch.
     damaged: bool,
     day: Day,
     notes: Vec<String>,
@@ -40,7 +40,7 @@ pub struct Writer {
     _lock: Lock,
 }
 
-/// What texts are written with.
+/// Compressors and buffers for writing texts.
 #[derive(Default)]
 struct Writing {
     /// Made when it is first needed, and again after an error: what it was made with may not have been written.
@@ -53,7 +53,7 @@ struct Writing {
 }
 
 /// The last state of a document.
-struct Last {
+struct LastState {
     id: i64,
     content: i64,
     since_ns: i64,
@@ -72,15 +72,15 @@ struct State<'a> {
     stat: Option<&'a Stat>,
 }
 
-/// Of which host, and when.
-struct Look {
+/// The host and the time of a batch.
+struct BatchHost {
     host: i64,
     at_ns: i64,
     known_before_ns: Option<i64>,
 }
 
 impl Writer {
-    /// Opens an index for writing, and makes it where there is none.
+    /// Opens an index for writing, and creates it if it is missing.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let lock = Lock::take(dir)?;
         let mut notes = Vec::new();
@@ -94,7 +94,7 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), path, db, damaged: false, day, notes, texts, _lock: lock })
     }
 
-    /// Makes the file dense. It happens by itself on a new day.
+    /// Compacts the file, as every first batch of a day does.
     pub fn tidy(&mut self) -> Result<(), Error> {
         self.write(|db, _| retention::tidy(db, Day(i32::MAX)))?;
         retention::compact(&self.db).of(&self.path)
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// Does something in one transaction.
+    /// Runs a task in one transaction.
     fn write<T>(
         &mut self,
         task: impl FnOnce(&Transaction<'_>, &mut Writing) -> rusqlite::Result<T>,
@@ -186,7 +186,7 @@ fn put(db: &Transaction<'_>, texts: &mut Writing, batch: &Batch<'_>) -> rusqlite
         let last = last(db, look.host, file)?;
         let content = Content::of(document);
         let known = content_of_key(db, &content.key)?;
-        let same = |last: &Last| !last.gone && Some(last.content) == known && last.stat == document.stat;
+        let same = |last: &LastState| !last.gone && Some(last.content) == known && last.stat == document.stat;
         if last.as_ref().is_some_and(same) {
             continue;
         }
@@ -220,8 +220,8 @@ fn put(db: &Transaction<'_>, texts: &mut Writing, batch: &Batch<'_>) -> rusqlite
     Ok(())
 }
 
-/// Notes that a host is looked at.
-fn look(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<Look> {
+/// Records the pass over a host.
+fn look(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<BatchHost> {
     let known: Option<(i64, i64, Option<i64>)> = db
         .prepare_cached("SELECT id, looked_ns, before_ns FROM host WHERE name = ?")?
         .query_row([batch.host], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -244,7 +244,7 @@ fn look(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<Look> {
     };
     db.prepare_cached("INSERT OR IGNORE INTO day (host, day) VALUES (?, ?)")?
         .execute(params![host, Day::of(at_ns).0])?;
-    Ok(Look { host, at_ns, known_before_ns })
+    Ok(BatchHost { host, at_ns, known_before_ns })
 }
 
 const KNOWN_FILE: &str = "SELECT id FROM file WHERE name = ?";
@@ -257,12 +257,12 @@ fn file(db: &Connection, name: &str) -> rusqlite::Result<i64> {
     named(db, KNOWN_FILE, "INSERT INTO file (name) VALUES (?)", name)
 }
 
-fn last(db: &Connection, host: i64, file: i64) -> rusqlite::Result<Option<Last>> {
+fn last(db: &Connection, host: i64, file: i64) -> rusqlite::Result<Option<LastState>> {
     const LAST: &str = "SELECT id, content, since_ns, gone, volatile, event, \
          size, mode, uid, gid, user, \"group\", inode, mtime_ns, ctime_ns \
          FROM state WHERE host = ? AND file = ? ORDER BY since_ns DESC LIMIT 1";
     let read = |row: &Row<'_>| {
-        Ok(Last {
+        Ok(LastState {
             id: row.get(0)?,
             content: row.get(1)?,
             since_ns: row.get(2)?,
@@ -447,9 +447,9 @@ fn named(db: &Connection, find: &str, add: &str, name: &str) -> rusqlite::Result
 /// Adds a state; the one before ends with it.
 fn add_state(
     db: &Connection,
-    look: &Look,
+    look: &BatchHost,
     file: i64,
-    last: Option<&Last>,
+    last: Option<&LastState>,
     state: &State<'_>,
 ) -> rusqlite::Result<()> {
     // Time never goes backwards, whatever clocks say.

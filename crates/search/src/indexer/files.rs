@@ -1,6 +1,6 @@
-//! Which files are meant: paths, patterns and directories of the configuration become names.
+//! Resolves paths, patterns and directories of the configuration to the names of files.
 //!
-//! A file that is named itself is looked for even where it is a link; what a directory or a pattern finds is never followed.
+//! A file that is named itself is read even if it is a link; links that a directory or a pattern finds are never followed.
 //! Each directory is given to the watcher before it is listed, so that nothing that appears in between is missed.
 
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use super::glob::{Pattern, Reached};
 use super::open::{Kind, Root, Stamp, join, list, parent};
 
-/// No more files are read; a host has not that many configuration files.
+/// Most files that are read; no host has as many configuration files.
 pub const FILES_MAX: usize = 50_000;
-/// No more directories are listed at a time.
+/// Most directories of one pass.
 const DIRS_MAX: usize = 20_000;
-/// No deeper below where a walk begins.
+/// Deepest level of a walk.
 const DEPTH_MAX: usize = 16;
 
 /// Braces in one pattern stand for no more patterns.
@@ -61,7 +61,7 @@ const VOLATILE: &[&str] = &[
     "/var/log/**",
 ];
 
-/// How a file came to be meant.
+/// How a file was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// A directory or a pattern has it.
@@ -70,24 +70,24 @@ pub enum How {
     Named,
 }
 
-/// What the configuration asks for.
+/// The files that the configuration selects.
 #[derive(Debug)]
-pub struct Asked {
-    all: Vec<One>,
+pub struct Selection {
+    all: Vec<SelectedPath>,
     exclude: Vec<Pattern>,
     known_links: Vec<(Pattern, Pattern)>,
     volatile: Vec<Pattern>,
 }
 
 #[derive(Debug)]
-struct One {
+struct SelectedPath {
     /// The path, where it has no wildcard.
     literal: Option<String>,
     /// The pattern; of a path, everything below it.
     pattern: Pattern,
 }
 
-/// The names that are meant now.
+/// The names that are selected now.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Files and links, and what was named although it may not be there.
@@ -104,7 +104,7 @@ pub struct Listing {
 /// Takes directories before they are listed.
 pub type OnDir<'a> = &'a mut dyn FnMut(&str, &OwnedFd);
 
-impl Asked {
+impl Selection {
     /// Of paths and patterns, without those that are excluded.
     pub fn new(files: &[String], exclude: &[String]) -> Result<Self, String> {
         let mut all = Vec::new();
@@ -113,7 +113,7 @@ impl Asked {
             let pattern = parse(&text)?;
             let literal = pattern.literal();
             let pattern = literal.as_deref().map_or(pattern, Pattern::below);
-            all.push(One { literal, pattern });
+            all.push(SelectedPath { literal, pattern });
         }
         let mut known_links = Vec::new();
         for (from, to) in KNOWN_LINKS {
@@ -147,7 +147,7 @@ impl Asked {
     /// How a path is meant, if it is.
     #[must_use]
     pub fn how(&self, path: &str) -> Option<How> {
-        let one = |one: &One| {
+        let one = |one: &SelectedPath| {
             if one.literal.as_deref() == Some(path) {
                 Some(How::Named)
             } else {
@@ -194,7 +194,7 @@ impl Asked {
 
 /// The walk for one path or pattern.
 struct Walk<'a> {
-    asked: &'a Asked,
+    asked: &'a Selection,
     root: &'a Root,
     pattern: &'a Pattern,
     listing: &'a mut Listing,
@@ -202,7 +202,7 @@ struct Walk<'a> {
 }
 
 /// A directory of a walk.
-struct Place<'a> {
+struct WalkedDir<'a> {
     path: &'a str,
     depth: usize,
     device: u64,
@@ -238,14 +238,14 @@ impl Walk<'_> {
         match dir {
             Ok(dir) => {
                 let device = Stamp::of_open(&dir).map(|stamp| stamp.dev).unwrap_or_default();
-                self.walk(&Place { path: &start, depth: 0, device, reached }, &dir);
+                self.walk(&WalkedDir { path: &start, depth: 0, device, reached }, &dir);
             }
             Err(Errno::NOENT | Errno::NOTDIR) => self.nearest(parent(&start)),
             Err(error) => self.listing.unlisted.push((start, reason(error))),
         }
     }
 
-    fn walk(&mut self, place: &Place<'_>, dir: &OwnedFd) {
+    fn walk(&mut self, place: &WalkedDir<'_>, dir: &OwnedFd) {
         self.listing.dirs += 1;
         if place.depth > DEPTH_MAX || self.listing.dirs > DIRS_MAX {
             self.listing.was_cut = true;
@@ -288,7 +288,7 @@ impl Walk<'_> {
         }
     }
 
-    fn descend(&mut self, path: &str, above: &Place<'_>, reached: Reached) {
+    fn descend(&mut self, path: &str, above: &WalkedDir<'_>, reached: Reached) {
         let dir = match self.root.dir(path) {
             Ok(dir) => dir,
             // It went, or became something else, since it was listed.
@@ -303,7 +303,7 @@ impl Walk<'_> {
         if device != above.device && is_made_up(&dir) {
             return;
         }
-        self.walk(&Place { path, depth: above.depth + 1, device, reached }, &dir);
+        self.walk(&WalkedDir { path, depth: above.depth + 1, device, reached }, &dir);
     }
 
     /// The nearest directory that is there, at or above a path.
@@ -397,112 +397,4 @@ fn braces(text: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-    use std::path::Path;
-
-    use super::*;
-
-    fn write(root: &Path, path: &str) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, "x").unwrap();
-    }
-
-    fn asked(files: &[&str], exclude: &[&str]) -> Asked {
-        let own = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-        Asked::new(&own(files), &own(exclude)).unwrap()
-    }
-
-    fn names(root: &Path, files: &[&str], exclude: &[&str]) -> (Vec<String>, Vec<String>) {
-        let mut dirs = Vec::new();
-        let root = Root::open(root).unwrap();
-        let listing = asked(files, exclude).list(&root, &mut |path, _| dirs.push(path.to_owned()));
-        assert!(!listing.was_cut && listing.unlisted.is_empty(), "{listing:?}");
-        (listing.names.into_keys().collect(), dirs)
-    }
-
-    #[test]
-    fn paths_patterns_and_directories_are_found() {
-        let tmp = tempfile::tempdir().unwrap();
-        let root = tmp.path();
-        for path in [
-            "etc/hosts",
-            "etc/a.conf",
-            "etc/app/b.conf",
-            "etc/app/deep/c.conf",
-            "etc/app/c.conf.bak",
-            "srv/x",
-        ] {
-            write(root, path);
-        }
-        symlink("a.conf", root.join("etc/link.conf")).unwrap();
-        let found = |files: &[&str], exclude: &[&str]| names(root, files, exclude).0;
-        assert_eq!(found(&["/etc/hosts"], &[]), ["/etc/hosts"]);
-        assert_eq!(found(&["/etc/*.conf"], &[]), ["/etc/a.conf", "/etc/link.conf"]);
-        assert_eq!(found(&["/etc/**/c.*"], &[]), ["/etc/app/c.conf.bak", "/etc/app/deep/c.conf"]);
-        let all = ["/etc/a.conf", "/etc/app/b.conf", "/etc/app/deep/c.conf", "/etc/hosts", "/etc/link.conf"];
-        assert_eq!(found(&["/etc", "/etc/hosts"], &["*.bak"]), all);
-        assert_eq!(found(&["/etc"], &["/etc/app", "*.conf"]), ["/etc/hosts"]);
-        assert_eq!(found(&["/none/x", "/none/*.y"], &[]), ["/none/x"], "what is named is looked for");
-        let dirs = names(root, &["/none/deep/x", "/etc/app/deep/*", "/etc/hosts"], &[]).1;
-        assert_eq!(dirs, ["/", "/etc/app/deep", "/etc"], "the nearest directory that is there");
-    }
-
-    #[test]
-    fn braces_are_several_patterns() {
-        assert_eq!(braces("/a/{b,c}/{d,e}"), ["/a/b/d", "/a/b/e", "/a/c/d", "/a/c/e"]);
-        assert_eq!(braces("/a/{b}/c}{"), ["/a/{b}/c}{"]);
-        assert!(braces(&"{a,b}".repeat(40)).len() <= BRACES_MAX + 40);
-        let a = asked(&["/etc/{hosts,app/*.conf}"], &["*.{bak,swp}"]);
-        assert_eq!(a.how("/etc/hosts"), Some(How::Named));
-        assert_eq!((a.how("/etc/app/a.conf"), a.how("/etc/app/b.bak")), (Some(How::Found), None));
-        assert!(a.excludes("/x/y.swp"));
-    }
-
-    #[test]
-    fn links_lead_only_to_what_was_asked_for() {
-        let a = asked(&["/etc", "/srv/*.conf", "/etc/os-release"], &["/etc/ssl"]);
-        assert!(a.may_follow("/etc/x", "/etc/y"));
-        assert!(a.may_follow("/etc/x", "/srv/a.conf"));
-        assert!(a.may_follow("/etc/os-release", "/usr/lib/os-release"));
-        assert!(a.may_follow("/proc/mounts", "/proc/12/mounts"));
-        assert!(!a.may_follow("/etc/x", "/usr/lib/os-release"));
-        assert!(!a.may_follow("/etc/x", "/home/u/secret"));
-        assert!(!a.may_follow("/etc/x", "/etc/ssl/a"));
-    }
-
-    #[test]
-    fn what_an_event_is_about_is_known() {
-        let a = asked(&["/etc/app", "/srv/*/x.conf", "/etc/hosts"], &["*.swp"]);
-        assert_eq!(a.how("/etc/hosts"), Some(How::Named));
-        assert_eq!(a.how("/etc/app/x"), Some(How::Found));
-        assert_eq!(a.how("/etc/app/.x.swp"), None);
-        assert_eq!(a.how("/etc/passwd"), None);
-        assert!(a.leads_to("/srv") && a.leads_to("/srv/new") && a.leads_to("/etc/app/new"));
-        assert!(!a.leads_to("/srv/new/deeper") && !a.leads_to("/home"));
-        assert!(a.is_volatile("/proc/meminfo") && a.is_volatile("/proc/12/stat"));
-        assert!(!a.is_volatile("/proc/cmdline") && !a.is_volatile("/etc/hosts"));
-    }
-
-    #[test]
-    fn walks_are_bounded() {
-        let tmp = tempfile::tempdir().unwrap();
-        write(tmp.path(), &format!("a/{}x", "d/".repeat(DEPTH_MAX + 4)));
-        let root = Root::open(tmp.path()).unwrap();
-        let listing = asked(&["/a"], &[]).list(&root, &mut |_, _| {});
-        assert!(listing.was_cut && listing.names.is_empty());
-    }
-
-    #[test]
-    fn proc_is_not_read_by_whoever_asks_for_all() {
-        let root = Root::open(Path::new("/")).unwrap();
-        assert!(is_made_up(&root.dir("/proc").unwrap()));
-        assert!(!tells_changes(&root.dir("/proc").unwrap()));
-        let mut dirs = Vec::new();
-        let a = asked(&["/*/version"], &[]);
-        let listing = a.list(&root, &mut |path, _| dirs.push(path.to_owned()));
-        assert!(!listing.names.contains_key("/proc/version"));
-    }
-}
+mod tests;

@@ -11,29 +11,23 @@
 //! A pattern is a row of names. While a path is walked the set of reached positions is a mask of bits, so that whole trees
 //! that cannot match are never opened, and no pattern takes exponential time.
 
+use globset::{ErrorKind, GlobBuilder, GlobMatcher};
+
 /// A pattern has no more names than bits fit a mask.
 const NAMES_MAX: usize = 60;
 
 /// A pattern of paths.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Pattern {
     names: Vec<Name>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Name {
     /// `**`.
     Any,
     Literal(String),
-    Wild(Vec<Token>),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
-    Star,
-    One,
-    Char(char),
-    Class { is_not: bool, ranges: Vec<(char, char)> },
+    Wild(GlobMatcher),
 }
 
 /// The positions of a pattern that a path has reached.
@@ -62,7 +56,7 @@ impl Pattern {
         for part in rest.split('/').filter(|part| !part.is_empty()) {
             names.push(name(part)?);
         }
-        names.dedup_by(|a, b| *a == Name::Any && *b == Name::Any);
+        names.dedup_by(|a, b| matches!((a, b), (Name::Any, Name::Any)));
         if names.len() > NAMES_MAX {
             return Err(format!("more than {NAMES_MAX} directories"));
         }
@@ -119,7 +113,7 @@ impl Pattern {
             match wanted {
                 Name::Any => next |= 1 << i,
                 Name::Literal(text) if text == name => next |= 1 << (i + 1),
-                Name::Wild(tokens) if wild(tokens, name) => next |= 1 << (i + 1),
+                Name::Wild(glob) if glob.is_match(name) => next |= 1 << (i + 1),
                 _ => {}
             }
         }
@@ -141,7 +135,7 @@ impl Pattern {
     /// `**` is also no directory at all.
     fn close(&self, mut mask: u64) -> Reached {
         for (i, name) in self.names.iter().enumerate() {
-            if *name == Name::Any && mask & (1 << i) != 0 {
+            if matches!(name, Name::Any) && mask & (1 << i) != 0 {
                 mask |= 1 << (i + 1);
             }
         }
@@ -199,98 +193,14 @@ fn name(part: &str) -> Result<Name, String> {
     if !part.contains(['*', '?', '[', '\\']) {
         return Ok(Name::Literal(part.to_owned()));
     }
-    let mut tokens = Vec::new();
-    let mut chars = part.chars();
-    while let Some(c) = chars.next() {
-        let token = match c {
-            '*' => Token::Star,
-            '?' => Token::One,
-            '[' => class(&mut chars)?,
-            '\\' => Token::Char(chars.next().ok_or("a '\\' at the end of a name")?),
-            c => Token::Char(c),
-        };
-        if token != Token::Star || tokens.last() != Some(&Token::Star) {
-            tokens.push(token);
-        }
-    }
-    let literal: Option<String> =
-        tokens.iter().map(|t| if let Token::Char(c) = t { Some(*c) } else { None }).collect();
-    Ok(literal.map_or(Name::Wild(tokens), Name::Literal))
-}
-
-/// What follows a `[`, to the `]`.
-fn class(chars: &mut std::str::Chars<'_>) -> Result<Token, String> {
-    let mut inner = Vec::new();
-    let mut is_closed = false;
-    for c in chars.by_ref() {
-        if c == ']' && !inner.is_empty() && inner != ['!'] && inner != ['^'] {
-            is_closed = true;
-            break;
-        }
-        inner.push(c);
-    }
-    if !is_closed {
-        return Err("a '[' without its ']'".to_owned());
-    }
-    let is_not = matches!(inner.first(), Some('!' | '^'));
-    let mut rest = inner.get(usize::from(is_not)..).unwrap_or_default();
-    let mut ranges = Vec::new();
-    loop {
-        rest = match rest {
-            [] => break,
-            [from, '-', to, tail @ ..] if from <= to => {
-                ranges.push((*from, *to));
-                tail
-            }
-            [from, '-', to, ..] => return Err(format!("'{from}-{to}' is no range")),
-            [one, tail @ ..] => {
-                ranges.push((*one, *one));
-                tail
-            }
-        };
-    }
-    Ok(Token::Class { is_not, ranges })
-}
-
-/// Whether a name matches: back to the last star where it does not, which is all that is ever needed.
-fn wild(tokens: &[Token], name: &str) -> bool {
-    let chars: Vec<char> = name.chars().collect();
-    let (mut t, mut c) = (0, 0);
-    let mut retry = None;
-    while c < chars.len() || t < tokens.len() {
-        match tokens.get(t) {
-            Some(Token::Star) => {
-                retry = Some((t, c));
-                t += 1;
-                continue;
-            }
-            Some(token) if chars.get(c).is_some_and(|c| one(token, *c)) => {
-                t += 1;
-                c += 1;
-                continue;
-            }
-            _ => {}
-        }
-        match retry {
-            Some((star, from)) if from < chars.len() => {
-                retry = Some((star, from + 1));
-                t = star + 1;
-                c = from + 1;
-            }
-            _ => return false,
-        }
-    }
-    true
-}
-
-fn one(token: &Token, c: char) -> bool {
-    match token {
-        Token::Star => false,
-        Token::One => true,
-        Token::Char(wanted) => *wanted == c,
-        Token::Class { is_not, ranges } => {
-            ranges.iter().any(|(from, to)| (*from..=*to).contains(&c)) != *is_not
-        }
+    match GlobBuilder::new(part).literal_separator(true).build() {
+        Ok(glob) => Ok(Name::Wild(glob.compile_matcher())),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::UnclosedClass => "a '[' without its ']'".to_owned(),
+            ErrorKind::InvalidRange(from, to) => format!("'{from}-{to}' is no range"),
+            ErrorKind::DanglingEscape => "a '\\' at the end of a name".to_owned(),
+            kind => kind.to_string(),
+        }),
     }
 }
 

@@ -1,11 +1,8 @@
-//! What is known of a document that was taken, so that nothing is read or said twice.
+//! The state of stored documents, so that nothing is read or written twice.
 
 use std::os::fd::OwnedFd;
 
-use ring::digest;
-
 use super::open::Stamp;
-use crate::document::{Document, Stat, Value};
 
 /// Times of files have the grain of the kernel's tick, of some file systems two seconds: a file that was changed so shortly
 /// before it was read may change again without a trace.
@@ -20,26 +17,26 @@ pub enum Origin {
     Collector(&'static str),
 }
 
-/// What is known of a document that was taken.
+/// The state of a document that the sink has stored.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct TakenDocument {
     /// Where it comes from.
     pub origin: Origin,
     /// What the file system said of it.
     pub stamp: Option<Stamp>,
     /// While the file system says the same, so does the file.
     pub is_settled: bool,
-    /// The state that was taken.
+    /// The digest of the stored state.
     pub print: [u8; 32],
-    /// Since when it is known.
+    /// Since when this state is known.
     pub since_ns: i64,
-    /// The number of the look that last saw it.
+    /// The number of the last pass that saw it.
     pub pass: u64,
-    /// Why something of it was withheld.
+    /// Why parts of it were withheld.
     pub reasons: Vec<String>,
 }
 
-impl Known {
+impl TakenDocument {
     /// Whether there is no need to read the file.
     #[must_use]
     pub fn is_unchanged(&self, stamp: &Stamp) -> bool {
@@ -51,85 +48,6 @@ impl Known {
 #[must_use]
 pub fn is_settled(stamp: &Stamp, read_ns: i64) -> bool {
     stamp.mtime_ns.max(stamp.ctime_ns).saturating_add(GRAIN_NS) < read_ns
-}
-
-/// A digest of all that makes the state of a document: everything but host, name and time.
-#[must_use]
-pub fn fingerprint(document: &Document) -> [u8; 32] {
-    let mut print = Print(digest::Context::new(&digest::SHA256));
-    print.text(document.kind.name());
-    print.maybe(document.content.as_deref());
-    print.maybe(document.link.as_deref());
-    match &document.stat {
-        Some(stat) => print.stat(stat),
-        None => print.number(0),
-    }
-    print.number(document.facts.len() as u64);
-    for (name, values) in &document.facts {
-        print.text(name);
-        print.number(values.len() as u64);
-        for value in values {
-            match value {
-                Value::Text(text) => {
-                    print.number(1);
-                    print.text(text);
-                }
-                Value::Number(number) => {
-                    print.number(2);
-                    print.number(number.to_bits());
-                }
-                Value::Time(ns) => {
-                    print.number(3);
-                    print.number(ns.cast_unsigned());
-                }
-            }
-        }
-    }
-    print.number(document.flags.len() as u64);
-    for flag in &document.flags {
-        print.text(flag.name());
-    }
-    print.number(u64::from(document.withheld.count));
-    for list in [&document.withheld.reasons, &document.withheld.keys] {
-        print.number(list.len() as u64);
-        for text in list {
-            print.text(text);
-        }
-    }
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(print.0.finish().as_ref());
-    bytes
-}
-
-/// Every part with its length, so that no two states run into each other.
-struct Print(digest::Context);
-
-impl Print {
-    fn number(&mut self, number: u64) {
-        self.0.update(&number.to_le_bytes());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.0.update(text.as_bytes());
-    }
-
-    fn maybe(&mut self, text: Option<&str>) {
-        self.number(u64::from(text.is_some()));
-        self.text(text.unwrap_or_default());
-    }
-
-    fn stat(&mut self, stat: &Stat) {
-        self.number(1);
-        for number in [stat.size, u64::from(stat.mode), u64::from(stat.uid), u64::from(stat.gid), stat.inode]
-        {
-            self.number(number);
-        }
-        self.maybe(stat.user.as_deref());
-        self.maybe(stat.group.as_deref());
-        self.number(stat.mtime_ns.cast_unsigned());
-        self.number(stat.ctime_ns.cast_unsigned());
-    }
 }
 
 /// Devices whose files the kernel makes up when they are read, as far as they were met.
@@ -152,12 +70,11 @@ impl Devices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Flag, Kind};
-    use crate::indexer::blank;
+    use crate::document::{Document, Flag, Kind, Stat, Value};
 
     #[test]
     fn each_part_of_a_state_counts_and_nothing_else() {
-        let plain = blank("h", "/x", Kind::File);
+        let plain = Document::new("h", "/x", Kind::File);
         let mut all = vec![plain.clone()];
         let mut with = |change: &dyn Fn(&mut Document)| {
             let mut d = plain.clone();
@@ -179,12 +96,12 @@ mod tests {
         with(&|d| d.withheld.count = 1);
         with(&|d| d.withheld.reasons.push("a".to_owned()));
         with(&|d| d.withheld.keys.push("a".to_owned()));
-        let mut prints: Vec<[u8; 32]> = all.iter().map(fingerprint).collect();
+        let mut prints: Vec<[u8; 32]> = all.iter().map(Document::state_digest).collect();
         prints.sort_unstable();
         prints.dedup();
         assert_eq!(prints.len(), all.len());
         let elsewhere =
             Document { host: "i".to_owned(), filename: "/y".to_owned(), since_ns: 9, ..plain.clone() };
-        assert_eq!(fingerprint(&elsewhere), fingerprint(&plain));
+        assert_eq!(elsewhere.state_digest(), plain.state_digest());
     }
 }

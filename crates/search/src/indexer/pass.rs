@@ -1,14 +1,14 @@
-//! A look at what was asked for: what changed since the last one goes to the sink, with the names of what is gone.
+//! A pass: documents that changed since the last one go to the sink, with the names of those that are gone.
 //!
-//! What the sink has not taken counts as not seen: after a failure it is read and said again. A sink may ask for everything, as
-//! on the first look of a day where each day has an index of its own; what did not change is said with its old time then.
+//! What the sink has not stored counts as not read: after a failure it is read and written again. A sink may ask for everything, as
+//! in the first pass of a day if each day has an index of its own; unchanged documents keep their time then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::files::{How, Listing};
-use super::known::{Known, Origin, fingerprint};
+use super::known::{Origin, TakenDocument, fingerprint};
 use super::open::Stamp;
-use super::visit::Seen;
+use super::visit::VisitOutcome;
 use super::{Indexer, text};
 use crate::backend::Batch;
 use crate::collectors::Collector;
@@ -20,19 +20,19 @@ use crate::error::Error;
 const BATCH_DOCUMENTS_MAX: usize = 1_000;
 /// Bytes of the contents of one batch, after which it is complete.
 const BATCH_BYTES: usize = 4 << 20;
-/// As many names of changed documents are in a report.
+/// Names of changed documents in a report.
 const NAMES_MAX: usize = 20;
-/// A clock that is set back by more is believed; below that, time stands still until it is caught up.
+/// A clock that is set back by more is believed. Otherwise time stands still until the clock catches up.
 const STEP_NS_MAX: i64 = 3_600_000_000_000;
 /// Settings that are no files and change in between: there is no event for them.
 const QUICK: &[&str] = &["sysctl", "cgroups"];
-/// What others add and no look can find.
+/// Documents that no pass finds.
 const ADDED: &str = "@incident/";
 
-/// What a look found.
+/// The result of a pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PassReport {
-    /// Files that were looked at.
+    /// Files that were checked.
     pub files: u64,
     /// Files that were read.
     pub read: u64,
@@ -42,7 +42,7 @@ pub struct PassReport {
     pub changed: u64,
     /// The first names of these.
     pub names: Vec<String>,
-    /// Documents that are not there any more.
+    /// Documents that are gone.
     pub gone: u64,
     /// The names of documents of which something was withheld, by the reason.
     pub withheld: BTreeMap<String, Vec<String>>,
@@ -59,7 +59,7 @@ fn family(name: &str) -> &str {
 
 /// What is looked at.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum PassScope {
     /// Everything.
     All,
     /// The files.
@@ -70,17 +70,17 @@ pub(super) enum What {
     Names(Vec<String>),
 }
 
-/// A look that is going on.
+/// A pass in progress.
 struct Pass {
     number: u64,
     at_ns: i64,
-    /// Everything is said, whether it changed or not.
+    /// Every document is written, changed or not.
     says_all: bool,
     report: PassReport,
     documents: Vec<Document>,
     bytes: usize,
-    /// What will be known once the sink has taken the documents.
-    pending: Vec<(String, Known)>,
+    /// State to keep once the sink has stored the documents.
+    pending: Vec<(String, TakenDocument)>,
     /// Files of which nothing can be said.
     failed: BTreeSet<String>,
     /// Names that were looked for and are not there.
@@ -91,13 +91,13 @@ struct Pass {
 }
 
 impl Indexer {
-    /// Looks at everything and says what changed.
+    /// Runs a full pass.
     pub fn pass(&mut self) -> Result<PassReport, Error> {
-        self.look(&What::All)
+        self.look(&PassScope::All)
     }
 
-    /// Looks, and logs what the sink has to say of it.
-    pub(super) fn look(&mut self, what: &What) -> Result<PassReport, Error> {
+    /// Runs a pass, and logs the sink's warnings.
+    pub(super) fn look(&mut self, what: &PassScope) -> Result<PassReport, Error> {
         let done = self.say(what);
         for line in self.sink.messages() {
             self.log.warning(&line);
@@ -105,9 +105,9 @@ impl Indexer {
         done
     }
 
-    fn say(&mut self, what: &What) -> Result<PassReport, Error> {
+    fn say(&mut self, what: &PassScope) -> Result<PassReport, Error> {
         let at_ns = self.moment();
-        let is_all = *what == What::All;
+        let is_all = *what == PassScope::All;
         if is_all && self.stored.is_none() {
             self.ask_names()?;
         }
@@ -129,12 +129,12 @@ impl Indexer {
         };
         self.owners.refresh(&self.root);
         match what {
-            What::All | What::Files => self.all_files(&mut pass)?,
-            What::Names(names) => self.some_files(&mut pass, names)?,
-            What::Quick => {}
+            PassScope::All | PassScope::Files => self.all_files(&mut pass)?,
+            PassScope::Names(names) => self.some_files(&mut pass, names)?,
+            PassScope::Quick => {}
         }
-        if matches!(what, What::All | What::Quick) {
-            self.collect(&mut pass, *what == What::Quick)?;
+        if matches!(what, PassScope::All | PassScope::Quick) {
+            self.collect(&mut pass, *what == PassScope::Quick)?;
         }
         let gone = self.gone(&mut pass, is_all);
         pass.report.gone = gone.len() as u64;
@@ -150,7 +150,7 @@ impl Indexer {
         Ok(pass.report)
     }
 
-    /// What was there before this process. A cluster that is away is no reason not to look: it is asked again the next time.
+    /// Asks the sink for the names from before this process. If the cluster is away, the next pass asks again.
     fn ask_names(&mut self) -> Result<(), Error> {
         match self.sink.names(&self.host) {
             Ok(names) => self.stored = Some(names),
@@ -160,7 +160,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// The time of a look: no two have the same, whatever is done to the clock.
+    /// The time of a pass. No two passes have the same, whatever the clock does.
     fn moment(&mut self) -> i64 {
         let now = self.clock.now_ns();
         let after = self.last_ns.saturating_add(1_000);
@@ -220,7 +220,7 @@ impl Indexer {
     fn visit(&mut self, pass: &mut Pass, name: &str, how: How) -> Result<(), Error> {
         pass.report.files += 1;
         match self.see(name, how, pass.says_all) {
-            Seen::Same => {
+            VisitOutcome::Same => {
                 if let Some(known) = self.known.get_mut(name) {
                     known.pass = pass.number;
                     for reason in &known.reasons {
@@ -228,17 +228,17 @@ impl Indexer {
                     }
                 }
             }
-            Seen::Missing => pass.missing.push(name.to_owned()),
-            Seen::Skipped(reason) => {
+            VisitOutcome::Missing => pass.missing.push(name.to_owned()),
+            VisitOutcome::Skipped(reason) => {
                 pass.report.errors.insert(name.to_owned(), reason);
                 pass.missing.push(name.to_owned());
             }
-            Seen::Failed(reason) => {
+            VisitOutcome::Failed(reason) => {
                 pass.report.errors.insert(name.to_owned(), reason);
                 pass.failed.insert(name.to_owned());
                 self.touch(name, pass.number);
             }
-            Seen::Taken(visit) => {
+            VisitOutcome::Taken(visit) => {
                 pass.report.read += 1;
                 self.take(pass, visit.document, Origin::File, Some((visit.stamp, visit.is_settled)))?;
             }
@@ -284,7 +284,7 @@ impl Indexer {
         self.take(pass, document, Origin::Collector(collector.name), None)
     }
 
-    /// A document without its secrets goes to the sink, if it says something new.
+    /// Withholds secrets, and adds the document to the batch if it changed.
     fn take(
         &mut self,
         pass: &mut Pass,
@@ -299,11 +299,11 @@ impl Indexer {
         for reason in &document.withheld.reasons {
             pass.report.withheld.entry(reason.clone()).or_default().push(name.clone());
         }
-        let print = fingerprint(&document);
+        let print = document.state_digest();
         let old = self.known.get_mut(&name);
         let since_ns = old.as_ref().filter(|old| old.print == print).map(|old| old.since_ns);
         document.since_ns = since_ns.unwrap_or(pass.at_ns);
-        let known = Known {
+        let known = TakenDocument {
             origin,
             stamp: stamp.map(|(stamp, _)| stamp),
             is_settled: stamp.is_some_and(|(_, is_settled)| is_settled),
@@ -352,7 +352,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// The names of what was there and is not any more. What could not be looked at is not gone.
+    /// The names of documents that disappeared. What could not be read is not gone.
     fn gone(&mut self, pass: &mut Pass, is_all: bool) -> Vec<String> {
         let mut gone = BTreeSet::new();
         let is_listed = |name: &str| match &pass.listing {
@@ -404,7 +404,7 @@ impl Indexer {
         gone.into_iter().collect()
     }
 
-    /// The log: each error and each withheld file when it is new, and what changed.
+    /// Logs new errors, newly withheld files, and what changed.
     fn tell(&mut self, report: &PassReport, is_all: bool) {
         let refused =
             report.refused.iter().map(|(name, reason)| (format!("collector {name}"), reason.clone()));

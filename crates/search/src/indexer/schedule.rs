@@ -74,7 +74,7 @@ struct Since {
 
 /// What is quiet now.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ready {
+pub enum SettledNames {
     /// Everything has to be looked at.
     All,
     /// These names.
@@ -124,13 +124,13 @@ impl Settling {
     }
 
     /// What is quiet now; it is taken as looked at.
-    pub fn ready(&mut self, now_ns: i64) -> Option<Ready> {
+    pub fn ready(&mut self, now_ns: i64) -> Option<SettledNames> {
         if let Some(since) = self.all {
             if !self.is_due(&since, None, now_ns) {
                 return None;
             }
             self.clear();
-            return Some(Ready::All);
+            return Some(SettledNames::All);
         }
         let rest_ns = self.settle_ns * SETTLE_TIMES_MAX;
         self.looked.retain(|_, at| (0..rest_ns).contains(&(now_ns - *at)));
@@ -144,7 +144,7 @@ impl Settling {
             self.names.remove(name);
             self.looked.insert(name.clone(), now_ns);
         }
-        (!due.is_empty()).then_some(Ready::Names(due))
+        (!due.is_empty()).then_some(SettledNames::Names(due))
     }
 
     fn due(&self, since: &Since, looked: Option<&i64>) -> i64 {
@@ -204,8 +204,8 @@ mod tests {
         s.name("/a", S / 2);
         s.name("/b", S);
         assert_eq!(s.ready(S), None);
-        assert_eq!(s.ready(3 * S / 2), Some(Ready::Names(vec!["/a".to_owned()])));
-        assert_eq!(s.ready(2 * S), Some(Ready::Names(vec!["/b".to_owned()])));
+        assert_eq!(s.ready(3 * S / 2), Some(SettledNames::Names(vec!["/a".to_owned()])));
+        assert_eq!(s.ready(2 * S), Some(SettledNames::Names(vec!["/b".to_owned()])));
         assert_eq!((s.next_ns(), s.ready(99 * S)), (None, None));
     }
 
@@ -228,9 +228,9 @@ mod tests {
         for i in 0..=NAMES_MAX {
             s.name(&format!("/{i}"), 0);
         }
-        assert_eq!(s.ready(S), Some(Ready::All));
+        assert_eq!(s.ready(S), Some(SettledNames::All));
         s.everything(5 * S);
         s.name("/a", 5 * S);
-        assert_eq!(s.ready(S), Some(Ready::All), "the clock was set back");
+        assert_eq!(s.ready(S), Some(SettledNames::All), "the clock was set back");
     }
 }

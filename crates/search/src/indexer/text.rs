@@ -31,7 +31,7 @@ const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 /// What was read.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct FileText {
     /// The text; nothing where it is none.
     pub text: Option<String>,
     /// What is special about it.
@@ -70,7 +70,7 @@ impl Reader {
     }
 
     /// Reads an open file from its beginning. Of a file that the kernel makes up neither size nor times mean anything.
-    pub fn read(&mut self, fd: &OwnedFd, is_made_up: bool) -> Result<Taken, Refusal> {
+    pub fn read(&mut self, fd: &OwnedFd, is_made_up: bool) -> Result<FileText, Refusal> {
         let mut before = Stamp::of_open(fd)?;
         let mut flags = Vec::new();
         for attempt in 1..=TRIES_MAX {
@@ -102,7 +102,7 @@ impl Reader {
         if self.buffer.capacity() > BUFFER_BYTES_MAX {
             self.buffer = Vec::new();
         }
-        Ok(Taken { text, flags, stamp: before })
+        Ok(FileText { text, flags, stamp: before })
     }
 
     fn fill(
@@ -256,11 +256,11 @@ mod tests {
 
     use super::*;
 
-    fn read(path: &Path, max: Option<u64>) -> Result<Taken, Refusal> {
+    fn read(path: &Path, max: Option<u64>) -> Result<FileText, Refusal> {
         Reader::new(max).read(&OwnedFd::from(File::open(path).unwrap()), false)
     }
 
-    fn taken(bytes: &[u8]) -> Taken {
+    fn taken(bytes: &[u8]) -> FileText {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), bytes).unwrap();
         read(file.path(), Some(1 << 20)).unwrap()
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn huge_lines_are_cut_and_say_so() {
-        let mut document = crate::indexer::blank("h", "/x", crate::document::Kind::File);
+        let mut document = crate::document::Document::new("h", "/x", crate::document::Kind::File);
         document.content = Some(format!("short\n{}\nend", "\u{20ac}".repeat(LINE_BYTES_MAX)));
         bound(&mut document);
         let text = document.content.clone().unwrap();

@@ -2,23 +2,23 @@
 
 use rustix::io::Errno;
 
+use super::Indexer;
 use super::files::{How, reason};
 use super::known::is_settled;
 use super::open::{Kind, Stamp, parent};
 use super::text::Refusal;
-use super::{Indexer, blank};
 use crate::document::{self, Document, Flag, Stat, Withheld};
 
-/// What a look at a file gave.
+/// The outcome of reading a file.
 #[derive(Debug)]
-pub enum Seen {
-    /// It is as it was; there was no need to read it.
+pub enum VisitOutcome {
+    /// Unchanged, so it was not read.
     Same,
     /// It is not there.
     Missing,
-    /// It is there and is not wanted, with the reason.
+    /// It exists and is not wanted, with the reason.
     Skipped(String),
-    /// It could not be read, with the reason. What is known of it stays.
+    /// It could not be read, with the reason. Its last state stays.
     Failed(String),
     /// What it is.
     Taken(Box<Visit>),
@@ -36,16 +36,16 @@ pub struct Visit {
 }
 
 impl Indexer {
-    /// Looks at a file. With `again` it is read also where nothing says that it changed.
-    pub(super) fn see(&mut self, name: &str, how: How, again: bool) -> Seen {
+    /// Reads a file if it may have changed; with `again` in any case.
+    pub(super) fn see(&mut self, name: &str, how: How, again: bool) -> VisitOutcome {
         let stamp = match self.root.look(name) {
             Ok(stamp) => stamp,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Seen::Missing,
-            Err(error) => return Seen::Failed(reason(error)),
+            Err(Errno::NOENT | Errno::NOTDIR) => return VisitOutcome::Missing,
+            Err(error) => return VisitOutcome::Failed(reason(error)),
         };
         // First, because it costs least; of a link what it leads to counts.
         if stamp.kind() != Kind::Link && self.is_unchanged(name, &stamp, again) {
-            return Seen::Same;
+            return VisitOutcome::Same;
         }
         if let Some(why) = self.denies(name) {
             return self.denied(name, stamp, why, again);
@@ -54,9 +54,9 @@ impl Indexer {
             Kind::File => self.file(name, name, how, stamp, None, again),
             Kind::Link => self.link(name, how, stamp, again),
             Kind::Other if how == How::Named => {
-                Seen::Skipped("a FIFO, a socket or a device; wanted a file".to_owned())
+                VisitOutcome::Skipped("a FIFO, a socket or a device; wanted a file".to_owned())
             }
-            _ => Seen::Missing,
+            _ => VisitOutcome::Missing,
         }
     }
 
@@ -70,17 +70,17 @@ impl Indexer {
     }
 
     /// A file that may not be read: what the file system says of it, and no more.
-    fn denied(&mut self, name: &str, stamp: Stamp, why: &str, again: bool) -> Seen {
+    fn denied(&mut self, name: &str, stamp: Stamp, why: &str, again: bool) -> VisitOutcome {
         if self.is_unchanged(name, &stamp, again) {
-            return Seen::Same;
+            return VisitOutcome::Same;
         }
-        let mut document = blank(&self.host, name, document::Kind::File);
+        let mut document = Document::new(&self.host, name, document::Kind::File);
         document.withheld = Withheld { count: 1, reasons: vec![why.to_owned()], keys: Vec::new() };
         document.flag(Flag::Refused);
         self.taken(document, stamp)
     }
 
-    fn link(&mut self, name: &str, how: How, stamp: Stamp, again: bool) -> Seen {
+    fn link(&mut self, name: &str, how: How, stamp: Stamp, again: bool) -> VisitOutcome {
         let text = self.root.read_link(name).ok();
         let target = self.root.resolve(name).ok();
         if let (How::Named, Some(target)) = (how, &target) {
@@ -88,7 +88,7 @@ impl Indexer {
                 return self.denied(name, stamp, why, again);
             }
             if target == name {
-                return Seen::Failed("a link that changes all the time".to_owned());
+                return VisitOutcome::Failed("a link that changes all the time".to_owned());
             }
             if self.asked.may_follow(name, target)
                 && let Ok(there) = self.root.look(target)
@@ -99,9 +99,9 @@ impl Indexer {
             }
         }
         if self.is_unchanged(name, &stamp, again) {
-            return Seen::Same;
+            return VisitOutcome::Same;
         }
-        let mut document = blank(&self.host, name, document::Kind::File);
+        let mut document = Document::new(&self.host, name, document::Kind::File);
         document.link = text.or(target);
         document.flag(Flag::Link);
         self.taken(document, stamp)
@@ -126,46 +126,46 @@ impl Indexer {
         stamp: Stamp,
         link: Option<String>,
         again: bool,
-    ) -> Seen {
+    ) -> VisitOutcome {
         if self.is_unchanged(name, &stamp, again) {
-            return Seen::Same;
+            return VisitOutcome::Same;
         }
         let fd = match self.root.file(path) {
             Ok(fd) => fd,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Seen::Missing,
+            Err(Errno::NOENT | Errno::NOTDIR) => return VisitOutcome::Missing,
             // A directory on the way is a link.
             Err(Errno::LOOP) if path == name => return self.link(name, how, stamp, again),
-            Err(error) => return Seen::Failed(reason(error)),
+            Err(error) => return VisitOutcome::Failed(reason(error)),
         };
         // It may have become something else since it was looked at.
         match Stamp::of_open(&fd) {
             Ok(opened) if opened.kind() == Kind::File => {}
-            Ok(_) => return Seen::Missing,
-            Err(error) => return Seen::Failed(reason(error)),
+            Ok(_) => return VisitOutcome::Missing,
+            Err(error) => return VisitOutcome::Failed(reason(error)),
         }
         let is_made_up = self.devices.is_made_up(stamp.dev, &fd);
         let taken = match self.reader.read(&fd, is_made_up) {
             Ok(taken) => taken,
             Err(Refusal::TooLarge(bytes)) => {
-                return Seen::Skipped(format!("{bytes} bytes or more, larger than maxsize"));
+                return VisitOutcome::Skipped(format!("{bytes} bytes or more, larger than maxsize"));
             }
             // A process that ended takes its files along.
-            Err(Refusal::System(Errno::SRCH | Errno::NOENT)) => return Seen::Missing,
-            Err(Refusal::System(error)) => return Seen::Failed(reason(error)),
+            Err(Refusal::System(Errno::SRCH | Errno::NOENT)) => return VisitOutcome::Missing,
+            Err(Refusal::System(error)) => return VisitOutcome::Failed(reason(error)),
         };
-        let mut document = blank(&self.host, name, document::Kind::File);
+        let mut document = Document::new(&self.host, name, document::Kind::File);
         let is_moving = taken.flags.contains(&Flag::Moving);
         document.content = taken.text;
         document.link = link;
         taken.flags.into_iter().for_each(|flag| document.flag(flag));
         let mut seen = self.taken(document, taken.stamp);
-        if let Seen::Taken(visit) = &mut seen {
+        if let VisitOutcome::Taken(visit) = &mut seen {
             visit.is_settled &= !is_moving;
         }
         seen
     }
 
-    fn taken(&mut self, mut document: Document, stamp: Stamp) -> Seen {
+    fn taken(&mut self, mut document: Document, stamp: Stamp) -> VisitOutcome {
         if self.asked.is_volatile(&document.filename) {
             document.flag(Flag::Volatile);
         }
@@ -186,6 +186,6 @@ impl Indexer {
             ctime_ns: stamp.ctime_ns,
         });
         let is_settled = !is_made_up && is_settled(&stamp, self.clock.now_ns());
-        Seen::Taken(Box::new(Visit { document, stamp, is_settled }))
+        VisitOutcome::Taken(Box::new(Visit { document, stamp, is_settled }))
     }
 }

@@ -33,14 +33,14 @@ pub struct Mistake {
 
 /// A place in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// From 1.
     pub line: usize,
     /// From 1.
     pub column: usize,
 }
 
-impl Place {
+impl Position {
     /// A mistake at this place.
     #[must_use]
     pub fn mistake(self, message: impl Into<String>) -> Mistake {
@@ -56,7 +56,7 @@ impl Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// Where it begins.
-    pub at: Place,
+    pub at: Position,
     /// What it is.
     pub value: Value,
 }
@@ -80,7 +80,7 @@ pub struct Key {
     /// The name.
     pub name: String,
     /// Where it stands.
-    pub at: Place,
+    pub at: Position,
 }
 
 impl Value {
@@ -98,7 +98,7 @@ impl Value {
 
 /// Reads a text. An empty one is nothing.
 pub fn parse(text: &str) -> Result<Node, Mistake> {
-    let begin = Place { line: 1, column: 1 };
+    let begin = Position { line: 1, column: 1 };
     if text.len() > BYTES_MAX {
         return Err(begin.mistake(format!("it has {} bytes, more than {BYTES_MAX}", text.len())));
     }
@@ -127,15 +127,15 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, Place), Mistake> {
+    fn next(&mut self) -> Result<(Event<'a>, Position), Mistake> {
         match self.parser.next_event() {
-            Some(Ok((event, span))) => Ok((event, Place::of(&span.start))),
-            Some(Err(error)) => Err(Place::of(error.marker()).mistake(error.info())),
-            None => Ok((Event::StreamEnd, Place { line: 1, column: 1 })),
+            Some(Ok((event, span))) => Ok((event, Position::of(&span.start))),
+            Some(Err(error)) => Err(Position::of(error.marker()).mistake(error.info())),
+            None => Ok((Event::StreamEnd, Position { line: 1, column: 1 })),
         }
     }
 
-    fn node(&mut self, event: Event<'a>, at: Place, depth: usize) -> Result<Node, Mistake> {
+    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<Node, Mistake> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
             return Err(at.mistake(format!("more than {NODES_MAX} values")));
@@ -204,10 +204,10 @@ mod tests {
         let root = parse("log:\n  file: /tmp/a.log\n# no\nfiles: [/etc/hosts, \"~\"]\nempty:\n").unwrap();
         let file = entry(entry(&root, "log"), "file");
         assert_eq!(file.value, Value::Scalar("/tmp/a.log".to_owned()));
-        assert_eq!(file.at, Place { line: 2, column: 9 });
+        assert_eq!(file.at, Position { line: 2, column: 9 });
         let Value::List(files) = &entry(&root, "files").value else { panic!() };
         assert_eq!(files[1].value, Value::Scalar("~".to_owned()), "in quotes it is a name");
-        assert_eq!(files[1].at, Place { line: 4, column: 21 });
+        assert_eq!(files[1].at, Position { line: 4, column: 21 });
         assert_eq!(entry(&root, "empty").value, Value::Nothing);
         assert_eq!(parse("").unwrap().value, Value::Nothing);
         assert_eq!(parse("# only a comment\n").unwrap().value, Value::Nothing);

@@ -4,31 +4,33 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::backend::Held;
+use crate::backend::ValueHosts;
 use crate::document::Value;
 use crate::error::Error;
 use crate::fields::{self, Type};
 use crate::query::Query;
 use crate::scope::Scope;
 
-use super::request::{self, Found, Place};
+use super::request::{self, SearchReply, SearchTarget};
 use super::search::Walk;
 use super::{Cluster, time};
 
 /// Buckets of one request.
 const BUCKETS_MAX: usize = 1_000;
 
-/// See [`crate::Backend::hosts`].
-pub(super) fn hosts(cluster: &Cluster, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
-    hosts_of(cluster, &request::place(cluster, scope)?, query)
+impl Cluster {
+    /// See [`crate::Backend::hosts`].
+    pub fn hosts(&self, query: &Query, scope: Scope) -> Result<BTreeSet<String>, Error> {
+        hosts_of(self, &request::place(self, scope)?, query)
+    }
 }
 
 /// The hosts that have anything in an index.
 pub(super) fn hosts_in(cluster: &Cluster, index: &str) -> Result<BTreeSet<String>, Error> {
-    hosts_of(cluster, &Place { indices: vec![index.to_owned()], filter: Vec::new() }, &Query::all())
+    hosts_of(cluster, &SearchTarget { indices: vec![index.to_owned()], filter: Vec::new() }, &Query::all())
 }
 
-fn hosts_of(cluster: &Cluster, place: &Place, query: &Query) -> Result<BTreeSet<String>, Error> {
+fn hosts_of(cluster: &Cluster, place: &SearchTarget, query: &Query) -> Result<BTreeSet<String>, Error> {
     let mut hosts = BTreeSet::new();
     each(cluster, place, query, &["host"], &mut |key| {
         if let Some(host) = key.get("host").and_then(Json::as_str) {
@@ -38,43 +40,45 @@ fn hosts_of(cluster: &Cluster, place: &Place, query: &Query) -> Result<BTreeSet<
     Ok(hosts)
 }
 
-/// See [`crate::Backend::values`].
-pub(super) fn values(
-    cluster: &Cluster,
-    field: &str,
-    query: &Query,
-    scope: Scope,
-) -> Result<Vec<Held>, Error> {
-    let name = written(fields::resolve(field));
-    let Some(kind) = fields::field(&name).map(|f| f.kind) else { return Ok(Vec::new()) };
-    if kind == Type::Text {
-        return Err(Error::Cannot(format!("{name} is text: its values cannot be listed")));
-    }
-    let place = request::place(cluster, scope)?;
-    if kind == Type::Date {
-        return moments(cluster, &place, query, &name);
-    }
-    let mut all: Vec<Held> = Vec::new();
-    each(cluster, &place, query, &[&name, "host"], &mut |key| {
-        let (Some(value), Some(host)) = (key.get(&name), key.get("host").and_then(Json::as_str)) else {
-            return;
-        };
-        let Some(value) = read(kind, value) else { return };
-        match all.last_mut() {
-            // One host has a value in many documents, and a field may be `host` itself: the keys come in order.
-            Some(held) if held.value == value => {
-                if held.hosts.last().is_none_or(|h| h != host) {
-                    held.hosts.push(host.to_owned());
-                }
-            }
-            _ => all.push(Held { value, hosts: vec![host.to_owned()] }),
+impl Cluster {
+    /// See [`crate::Backend::values`].
+    pub fn values(&self, field: &str, query: &Query, scope: Scope) -> Result<Vec<ValueHosts>, Error> {
+        let name = written(fields::resolve(field));
+        let Some(kind) = fields::field(&name).map(|f| f.kind) else { return Ok(Vec::new()) };
+        if kind == Type::Text {
+            return Err(Error::Cannot(format!("{name} is text: its values cannot be listed")));
         }
-    })?;
-    Ok(all)
+        let place = request::place(self, scope)?;
+        if kind == Type::Date {
+            return moments(self, &place, query, &name);
+        }
+        let mut all: Vec<ValueHosts> = Vec::new();
+        each(self, &place, query, &[&name, "host"], &mut |key| {
+            let (Some(value), Some(host)) = (key.get(&name), key.get("host").and_then(Json::as_str)) else {
+                return;
+            };
+            let Some(value) = read(kind, value) else { return };
+            match all.last_mut() {
+                // One host has a value in many documents, and a field may be `host` itself: the keys come in order.
+                Some(held) if held.value == value => {
+                    if held.hosts.last().is_none_or(|h| h != host) {
+                        held.hosts.push(host.to_owned());
+                    }
+                }
+                _ => all.push(ValueHosts { value, hosts: vec![host.to_owned()] }),
+            }
+        })?;
+        Ok(all)
+    }
 }
 
 /// The values of a date, which an aggregation has to the millisecond only: read from the documents.
-fn moments(cluster: &Cluster, place: &Place, query: &Query, name: &str) -> Result<Vec<Held>, Error> {
+fn moments(
+    cluster: &Cluster,
+    place: &SearchTarget,
+    query: &Query,
+    name: &str,
+) -> Result<Vec<ValueHosts>, Error> {
     let mut all: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
     let mut walk = Walk::new(cluster, place, query, json!(["host", name]), BUCKETS_MAX);
     while let Some(hits) = walk.next()? {
@@ -91,7 +95,7 @@ fn moments(cluster: &Cluster, place: &Place, query: &Query, name: &str) -> Resul
             }
         }
     }
-    let held = |(ns, hosts): (i64, BTreeSet<String>)| Held {
+    let held = |(ns, hosts): (i64, BTreeSet<String>)| ValueHosts {
         value: Value::Time(ns),
         hosts: hosts.into_iter().collect(),
     };
@@ -120,7 +124,7 @@ fn read(kind: Type, key: &Json) -> Option<Value> {
 /// Every combination of the values of some fields, in order.
 fn each(
     cluster: &Cluster,
-    place: &Place,
+    place: &SearchTarget,
     query: &Query,
     names: &[&str],
     take: &mut dyn FnMut(&Map<String, Json>),
@@ -138,8 +142,10 @@ fn each(
         let body = json!({"size": 0, "track_total_hits": false, "query": request::filter(query, &place.filter),
                           "aggs": {"all": {"composite": composite}}});
         let answer = match request::search(cluster, &place.indices, &body)? {
-            Found::Answer(answer) => answer,
-            Found::TooLarge => return Err(Error::Cannot("the values are larger than is read".to_owned())),
+            SearchReply::Answer(answer) => answer,
+            SearchReply::TooLarge => {
+                return Err(Error::Cannot("the values are larger than is read".to_owned()));
+            }
         };
         let buckets = answer.pointer("/aggregations/all/buckets").and_then(Json::as_array);
         let buckets = buckets.map(Vec::as_slice).unwrap_or_default();

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::query::Query;
 
 use super::Cluster;
-use super::request::{self, Place};
+use super::request::{self, SearchTarget};
 use super::search::{Walk, flags, read_whole};
 
 /// Moments of one request.
@@ -33,36 +33,38 @@ const CHANGES_MAX: usize = 100_000;
 /// A change: host, file name, and when.
 type Key = (String, String, i64);
 
-/// See [`crate::Backend::changes`].
-pub(super) fn changes(
-    cluster: &Cluster,
-    host: Option<&str>,
-    query: &Query,
-    since_ns: i64,
-    until_ns: i64,
-) -> Result<Vec<Changed>, Error> {
-    let mut all = Vec::new();
-    if since_ns >= until_ns {
-        return Ok(all);
-    }
-    for day in request::days(cluster, Day::of(since_ns), Day::of(until_ns - 1))? {
-        let (from, to) = (since_ns.max(day.start_ns()), until_ns.min(day.end_ns()));
-        let mut filter = vec![json!({"bool": {"should": [
-            request::changed(from, to),
-            {"range": {"mitra.until": {"gte": from, "lt": to}}},
-        ], "minimum_should_match": 1}})];
-        filter.extend(host.map(|h| json!({"term": {"host": h}})));
-        let place = Place { indices: request::both(&cluster.names, day), filter };
-        let keys = keys(cluster, &place, query, (from, to))?;
-        if all.len() + keys.len() > CHANGES_MAX {
-            return Err(Error::Cannot(format!(
-                "more than {CHANGES_MAX} changes: ask for a shorter time or one host"
-            )));
+impl Cluster {
+    /// See [`crate::Backend::changes`].
+    pub fn changes(
+        &self,
+        host: Option<&str>,
+        query: &Query,
+        since_ns: i64,
+        until_ns: i64,
+    ) -> Result<Vec<Changed>, Error> {
+        let mut all = Vec::new();
+        if since_ns >= until_ns {
+            return Ok(all);
         }
-        of_day(cluster, &place, &keys, &mut all)?;
+        for day in request::days(self, Day::of(since_ns), Day::of(until_ns - 1))? {
+            let (from, to) = (since_ns.max(day.start_ns()), until_ns.min(day.end_ns()));
+            let mut filter = vec![json!({"bool": {"should": [
+                request::changed(from, to),
+                {"range": {"mitra.until": {"gte": from, "lt": to}}},
+            ], "minimum_should_match": 1}})];
+            filter.extend(host.map(|h| json!({"term": {"host": h}})));
+            let place = SearchTarget { indices: request::both(&self.names, day), filter };
+            let keys = keys(self, &place, query, (from, to))?;
+            if all.len() + keys.len() > CHANGES_MAX {
+                return Err(Error::Cannot(format!(
+                    "more than {CHANGES_MAX} changes: ask for a shorter time or one host"
+                )));
+            }
+            of_day(self, &place, &keys, &mut all)?;
+        }
+        all.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
+        Ok(all)
     }
-    all.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
-    Ok(all)
 }
 
 /// Time first, then host and file name.
@@ -73,7 +75,12 @@ fn key_of(change: &Changed) -> (i64, &str, &str) {
 }
 
 /// The changes whose state before or after matches.
-fn keys(cluster: &Cluster, place: &Place, query: &Query, span: (i64, i64)) -> Result<BTreeSet<Key>, Error> {
+fn keys(
+    cluster: &Cluster,
+    place: &SearchTarget,
+    query: &Query,
+    span: (i64, i64),
+) -> Result<BTreeSet<Key>, Error> {
     let shown = json!(["host", "filename", "mitra.since", "mitra.until", "mitra.before", "flags"]);
     let mut walk = Walk::new(cluster, place, query, shown, PAGE_MAX);
     let mut keys = BTreeSet::new();
@@ -99,7 +106,7 @@ fn keys(cluster: &Cluster, place: &Place, query: &Query, span: (i64, i64)) -> Re
 /// The states before and after of some changes of one day.
 fn of_day(
     cluster: &Cluster,
-    place: &Place,
+    place: &SearchTarget,
     keys: &BTreeSet<Key>,
     all: &mut Vec<Changed>,
 ) -> Result<(), Error> {

@@ -14,9 +14,9 @@ use crate::query::Query;
 use super::Cluster;
 use super::bulk::{self, Op, Pace, Report};
 use super::http::{Body, Request};
-use super::known::{Known, Last, Plan, State};
+use super::known::{HostState, LastVisit, Plan, State};
 use super::nodes::{Outcome, error};
-use super::request::{self, Place};
+use super::request::{self, SearchTarget};
 use super::search::{Walk, escape, flags};
 use super::wire::{self, About};
 use super::work::Work;
@@ -29,8 +29,8 @@ const OPS_MAX: usize = 500;
 const STATES_MAX: usize = 1_000;
 
 /// What the cluster has of a host.
-pub(super) fn load(cluster: &Cluster, host: &str) -> Result<Known, Error> {
-    let mut known = Known::default();
+pub(super) fn load(cluster: &Cluster, host: &str) -> Result<HostState, Error> {
+    let mut known = HostState::default();
     let path = format!("/{}/_doc/{}", escape(&cluster.names.hosts()), sha256(host.as_bytes()));
     let source = match cluster.nodes.ask(Request { method: "GET", path: &path, body: Body::None })? {
         Outcome::Reply(reply) if reply.is_ok() => reply.body.get("_source").cloned().unwrap_or_default(),
@@ -44,7 +44,7 @@ pub(super) fn load(cluster: &Cluster, host: &str) -> Result<Known, Error> {
         return Err(Error::Refused(format!("{}: an entry that Mitra did not write", cluster.names.hosts())));
     };
     let before_ns = source.pointer("/mitra/before").and_then(Value::as_i64);
-    known.last = Some(Last { ns, before_ns, day });
+    known.last = Some(LastVisit { ns, before_ns, day });
     let run = source.pointer("/mitra/run").and_then(Value::as_str).unwrap_or_default().to_owned();
     known.spooled = (run, source.pointer("/mitra/seq").and_then(Value::as_u64).unwrap_or(0));
     // A first look of a later day that was interrupted has left some documents there: they are newer. What happened once is
@@ -54,7 +54,7 @@ pub(super) fn load(cluster: &Cluster, host: &str) -> Result<Known, Error> {
         {"term": {"kind": Kind::Incident.name()}},
     ]}});
     let days = request::kept(cluster)?.into_iter();
-    let place = Place {
+    let place = SearchTarget {
         indices: days.map(|d| cluster.names.day(d)).collect(),
         filter: vec![json!({"term": {"host": host}}), which],
     };
@@ -89,7 +89,7 @@ fn read_state(hit: &Value) -> Option<(String, State)> {
 pub(super) fn batch(
     cluster: &Cluster,
     pace: &mut Pace,
-    known: &mut Known,
+    known: &mut HostState,
     work: &Work,
     patience: Duration,
     report: &mut Report,
@@ -208,7 +208,7 @@ impl Run<'_> {
     }
 
     /// Writes down that the host was looked at: everything of it is in its indices now.
-    fn looked_at(&mut self, known: &Known) -> Result<(), Error> {
+    fn looked_at(&mut self, known: &HostState) -> Result<(), Error> {
         let spooled = (self.work.run.clone(), self.work.seq);
         let (run, seq) = if self.work.seq > 0 { &spooled } else { &known.spooled };
         let day = known.last.map_or(self.plan.day, |last| last.day.max(self.plan.day));

@@ -5,23 +5,16 @@ use std::time::Duration;
 use super::bulk::{Pace, Report};
 use super::work::{self, Work};
 use super::{Cluster, deliver as delivery, wire};
-use crate::document::{Document, Facts, Kind, Withheld};
+use crate::document::{Document, Kind};
 use crate::spool;
 
 /// Delivers a batch of a host as a writer does, without waiting for a cluster that wants that.
 pub fn deliver(cluster: &Cluster, at_ns: i64) {
     let Ok(mut known) = delivery::load(cluster, "web1") else { return };
     let document = |filename: &str| Document {
-        host: "web1".to_owned(),
-        filename: filename.to_owned(),
-        kind: Kind::File,
         content: Some("127.0.0.1 localhost".to_owned()),
-        stat: None,
-        facts: Facts::new(),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
         since_ns: at_ns,
+        ..Document::new("web1", filename, Kind::File)
     };
     let documents = vec![document("/etc/hosts"), document("/etc/fstab")];
     let work = Work {

@@ -37,9 +37,9 @@ pub(super) struct State {
 
 /// A host.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Known {
+pub(super) struct HostState {
     /// When it was looked at last; nothing for a new one.
-    pub last: Option<Last>,
+    pub last: Option<LastVisit>,
     /// The run of the spool and the number of the last batch that came through it.
     pub spooled: (String, u64),
     /// Its documents by file name.
@@ -48,7 +48,7 @@ pub(super) struct Known {
 
 /// When a host was looked at last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Last {
+pub(super) struct LastVisit {
     pub ns: i64,
     /// When it was looked at before that; nothing where that was the first time.
     pub before_ns: Option<i64>,
@@ -105,7 +105,7 @@ pub(super) struct Carried {
     pub from: Day,
 }
 
-impl Known {
+impl HostState {
     /// Whether this batch has been delivered already.
     pub fn has(&self, work: &Work) -> bool {
         work.seq > 0 && self.spooled.0 == work.run && work.seq <= self.spooled.1
@@ -214,7 +214,7 @@ impl Known {
             self.states.retain(|_, state| state.at >= plan.day || state.event);
         }
         let day = self.last.map_or(plan.day, |last| last.day.max(plan.day));
-        self.last = Some(Last { ns: plan.at_ns, before_ns: plan.before_ns, day });
+        self.last = Some(LastVisit { ns: plan.at_ns, before_ns: plan.before_ns, day });
         if work.seq > 0 {
             self.spooled = (work.run.clone(), work.seq);
         }
@@ -225,7 +225,7 @@ impl Known {
 mod tests {
     use super::super::wire;
     use super::*;
-    use crate::document::{Facts, Withheld};
+    use crate::document::Facts;
 
     const SECOND: i64 = 1_000_000_000;
 
@@ -238,18 +238,7 @@ mod tests {
     }
 
     fn document(filename: &str, content: &str, since_ns: i64) -> Document {
-        Document {
-            host: "web1".into(),
-            filename: filename.into(),
-            kind: Kind::File,
-            content: Some(content.into()),
-            stat: None,
-            facts: Facts::new(),
-            flags: Vec::new(),
-            link: None,
-            withheld: Withheld::default(),
-            since_ns,
-        }
+        Document { content: Some(content.into()), since_ns, ..Document::new("web1", filename, Kind::File) }
     }
 
     fn work(at_ns: i64, documents: Vec<Document>, gone: &[&str]) -> Work {
@@ -268,15 +257,15 @@ mod tests {
     }
 
     /// Plans, notes it as done and gives the plan.
-    fn step(known: &mut Known, work: &Work) -> Plan {
+    fn step(known: &mut HostState, work: &Work) -> Plan {
         let plan = known.plan(work);
         let gone = plan.gone.iter().map(|g| (g.filename.clone(), "gone".to_owned())).collect();
         known.done(work, &plan, gone);
         plan
     }
 
-    fn started() -> Known {
-        let mut known = Known::default();
+    fn started() -> HostState {
+        let mut known = HostState::default();
         let t = at(0, 100);
         let plan = step(&mut known, &work(t, vec![document("a", "1", t), document("b", "1", t)], &[]));
         assert!(plan.first && plan.replaced.is_empty() && plan.carried.is_empty());
@@ -290,7 +279,7 @@ mod tests {
         let t = at(0, 200);
         let plan = step(&mut known, &work(t, vec![document("a", "1", t)], &[]));
         assert_eq!((plan.first, plan.written.len(), plan.replaced.len()), (false, 0, 0));
-        assert_eq!(known.last, Some(Last { ns: t, before_ns: Some(at(0, 100)), day: day(0) }));
+        assert_eq!(known.last, Some(LastVisit { ns: t, before_ns: Some(at(0, 100)), day: day(0) }));
     }
 
     #[test]
@@ -372,7 +361,7 @@ mod tests {
 
     #[test]
     fn batches_of_one_look_know_the_look_before() {
-        let mut known = Known::default();
+        let mut known = HostState::default();
         let t = at(0, 100);
         for name in ["a", "b"] {
             let plan = step(&mut known, &work(t, vec![document(name, "1", t)], &[]));

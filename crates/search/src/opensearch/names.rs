@@ -15,7 +15,7 @@ pub(super) struct Names {
 
 /// What an index holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum IndexKind {
     /// The last states of a day.
     Day(Day),
     /// The states that were replaced on a day.
@@ -63,11 +63,11 @@ impl Names {
     }
 
     /// What an index holds, if it is one of ours.
-    pub fn read(&self, index: &str) -> Option<Held> {
+    pub fn read(&self, index: &str) -> Option<IndexKind> {
         let rest = index.strip_prefix(&self.prefix)?;
         match rest.strip_prefix(HISTORY) {
-            Some(day) => day.parse().ok().map(Held::History),
-            None => rest.parse().ok().map(Held::Day),
+            Some(day) => day.parse().ok().map(IndexKind::History),
+            None => rest.parse().ok().map(IndexKind::Day),
         }
     }
 }
@@ -82,8 +82,8 @@ mod tests {
         let day: Day = "2026-11-21".parse().unwrap();
         assert_eq!(names.day(day), "mitra_2026-11-21");
         assert_eq!(names.history(day), "mitra_history_2026-11-21");
-        assert_eq!(names.read("mitra_2026-11-21"), Some(Held::Day(day)));
-        assert_eq!(names.read("mitra_history_2026-11-21"), Some(Held::History(day)));
+        assert_eq!(names.read("mitra_2026-11-21"), Some(IndexKind::Day(day)));
+        assert_eq!(names.read("mitra_history_2026-11-21"), Some(IndexKind::History(day)));
         // Somebody else's indices may begin alike: they are never read and never deleted.
         for other in [
             "mitra_",

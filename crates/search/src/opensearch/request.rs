@@ -10,7 +10,7 @@ use crate::query::Query;
 use crate::scope::Scope;
 
 use super::http::{Body, Request};
-use super::names::{Held, Names};
+use super::names::{IndexKind, Names};
 use super::nodes::{self, Outcome};
 use super::{Cluster, aggregate};
 
@@ -27,18 +27,18 @@ const DETERMINIZED_MAX: u32 = 10_000;
 
 /// Where a scope looks.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Place {
+pub(super) struct SearchTarget {
     pub indices: Vec<String>,
     pub filter: Vec<Value>,
 }
 
 /// Where a scope looks.
-pub(super) fn place(cluster: &Cluster, scope: Scope) -> Result<Place, Error> {
+pub(super) fn place(cluster: &Cluster, scope: Scope) -> Result<SearchTarget, Error> {
     let names = &cluster.names;
     match scope {
         Scope::Days { first, last } => {
             let indices = days(cluster, first, last)?.into_iter().map(|day| names.day(day)).collect();
-            Ok(Place { indices, filter: Vec::new() })
+            Ok(SearchTarget { indices, filter: Vec::new() })
         }
         Scope::At { ns } => at(cluster, ns),
         Scope::Changed { since_ns, until_ns } => {
@@ -46,7 +46,7 @@ pub(super) fn place(cluster: &Cluster, scope: Scope) -> Result<Place, Error> {
             let indices = days(cluster, first, last)?.into_iter().flat_map(|day| both(names, day)).collect();
             // Of several states of one day only the last counts.
             let last_of_day = json!({"bool": {"must_not": [{"range": {"mitra.until": {"lt": until_ns}}}]}});
-            Ok(Place { indices, filter: vec![changed(since_ns, until_ns), last_of_day] })
+            Ok(SearchTarget { indices, filter: vec![changed(since_ns, until_ns), last_of_day] })
         }
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn both(names: &Names, day: Day) -> Vec<String> {
 }
 
 /// The states that held at a moment. For a host that was not looked at on that day, the day before answers.
-fn at(cluster: &Cluster, ns: i64) -> Result<Place, Error> {
+fn at(cluster: &Cluster, ns: i64) -> Result<SearchTarget, Error> {
     let names = &cluster.names;
     let day = Day::of(ns);
     let of_day = |day: Day| json!({"term": {"day": day.to_string()}});
@@ -83,7 +83,7 @@ fn at(cluster: &Cluster, ns: i64) -> Result<Place, Error> {
             "must_not": [gone, {"term": {"kind": Kind::Incident.name()}}],
         }}));
     }
-    Ok(Place { indices, filter: vec![json!({"bool": {"should": held, "minimum_should_match": 1}})] })
+    Ok(SearchTarget { indices, filter: vec![json!({"bool": {"should": held, "minimum_should_match": 1}})] })
 }
 
 /// States that began within a span and are known to be changes.
@@ -114,7 +114,7 @@ pub(super) fn days(cluster: &Cluster, first: Day, last: Day) -> Result<Vec<Day>,
 pub(super) fn kept(cluster: &Cluster) -> Result<Vec<Day>, Error> {
     let mut days = Vec::new();
     for index in indices(cluster)? {
-        if let Some(Held::Day(day)) = cluster.names.read(&index) {
+        if let Some(IndexKind::Day(day)) = cluster.names.read(&index) {
             days.push(day);
         }
     }
@@ -159,21 +159,21 @@ fn query_string(query: &Query) -> Value {
 }
 
 /// An answer that may be too large to be read.
-pub(super) enum Found {
+pub(super) enum SearchReply {
     Answer(Value),
     TooLarge,
 }
 
 /// Searches some indices; one that is not there has nothing. The names go into the body, because a path has a bound.
-pub(super) fn search(cluster: &Cluster, indices: &[String], body: &Value) -> Result<Found, Error> {
+pub(super) fn search(cluster: &Cluster, indices: &[String], body: &Value) -> Result<SearchReply, Error> {
     if indices.is_empty() {
-        return Ok(Found::Answer(json!({})));
+        return Ok(SearchReply::Answer(json!({})));
     }
     let head = json!({"index": indices, "ignore_unavailable": true, "allow_no_indices": true});
     let lines = format!("{head}\n{body}\n");
     let request = Request { method: "POST", path: "/_msearch", body: Body::Lines(lines.as_bytes()) };
     let reply = match cluster.nodes.ask(request)? {
-        Outcome::TooLarge => return Ok(Found::TooLarge),
+        Outcome::TooLarge => return Ok(SearchReply::TooLarge),
         Outcome::Reply(reply) if reply.is_ok() => reply,
         Outcome::Reply(reply) => return Err(nodes::error(&reply)),
     };
@@ -195,7 +195,7 @@ pub(super) fn search(cluster: &Cluster, indices: &[String], body: &Value) -> Res
     if reply.body.get("timed_out") == Some(&Value::Bool(true)) {
         return Err(Error::Away("the cluster gave up searching for lack of time".to_owned()));
     }
-    Ok(Found::Answer(reply.body))
+    Ok(SearchReply::Answer(reply.body))
 }
 
 #[cfg(test)]

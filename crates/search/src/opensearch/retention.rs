@@ -7,7 +7,7 @@ use crate::error::Error;
 
 use super::http::{Body, Request};
 use super::nodes::Outcome;
-use super::request::{self, Found};
+use super::request::{self, SearchReply};
 use super::{Cluster, nodes};
 
 /// What a cluster says of its own clock, in seconds since 1970. It takes the privilege to monitor.
@@ -31,8 +31,10 @@ pub(super) fn doubt<'a>(
         "must_not": [{"terms": {"host": own}}],
     }}});
     let others = match request::search(cluster, &[cluster.names.hosts()], &body)? {
-        Found::Answer(answer) => answer.pointer("/hits/total/value").and_then(Value::as_u64).unwrap_or(0),
-        Found::TooLarge => 0,
+        SearchReply::Answer(answer) => {
+            answer.pointer("/hits/total/value").and_then(Value::as_u64).unwrap_or(0)
+        }
+        SearchReply::TooLarge => 0,
     };
     Ok((others == 0).then(|| {
         format!("the cluster's clock may not be asked for, and no other host was looked at about {today}")

@@ -11,7 +11,7 @@ use crate::scope::Scope;
 
 use super::http::{Body, Request};
 use super::nodes::{Outcome, error};
-use super::request::{self, Found, Place};
+use super::request::{self, SearchReply, SearchTarget};
 use super::{Cluster, time, wire};
 
 /// Hits of one request.
@@ -23,34 +23,37 @@ const SHOWN: &[&str] = &["host", "filename", "day", "size", "mtime", "mitra.sinc
 /// Days whose documents are looked for at once.
 const DAYS_AT_ONCE: usize = 64;
 
-/// See [`Cluster::refresh`].
-pub(super) fn refresh(cluster: &Cluster) -> Result<(), Error> {
-    let path = format!("/{}/_refresh?ignore_unavailable=true&allow_no_indices=true", cluster.names.pattern());
-    match cluster.nodes.ask(Request { method: "POST", path: &path, body: Body::None })? {
-        Outcome::Reply(reply) if reply.is_ok() || reply.status == 404 => Ok(()),
-        Outcome::Reply(reply) => Err(error(&reply)),
-        Outcome::TooLarge => Ok(()),
-    }
-}
-
-/// See [`crate::Backend::search`].
-pub(super) fn page(cluster: &Cluster, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
-    let place = request::place(cluster, scope)?;
-    let mut walk = Walk::new(cluster, &place, query, json!(SHOWN), PAGE_MAX.min(limit));
-    walk.count = true;
-    let mut page = Page::default();
-    while let Some(hits) = walk.next()? {
-        page.total = walk.total;
-        for hit in &hits {
-            page.hits.push(read_hit(hit)?);
-            if page.hits.len() >= limit {
-                return Ok(page);
-            }
+impl Cluster {
+    /// Makes what was written until now visible to questions. Without it that happens by itself within seconds.
+    pub fn refresh(&self) -> Result<(), Error> {
+        let path =
+            format!("/{}/_refresh?ignore_unavailable=true&allow_no_indices=true", self.names.pattern());
+        match self.nodes.ask(Request { method: "POST", path: &path, body: Body::None })? {
+            Outcome::Reply(reply) if reply.is_ok() || reply.status == 404 => Ok(()),
+            Outcome::Reply(reply) => Err(error(&reply)),
+            Outcome::TooLarge => Ok(()),
         }
-        walk.count = false;
     }
-    page.total = page.total.max(walk.total);
-    Ok(page)
+
+    /// See [`crate::Backend::search`].
+    pub fn search(&self, query: &Query, scope: Scope, limit: usize) -> Result<Page, Error> {
+        let place = request::place(self, scope)?;
+        let mut walk = Walk::new(self, &place, query, json!(SHOWN), PAGE_MAX.min(limit));
+        walk.count = true;
+        let mut page = Page::default();
+        while let Some(hits) = walk.next()? {
+            page.total = walk.total;
+            for hit in &hits {
+                page.hits.push(read_hit(hit)?);
+                if page.hits.len() >= limit {
+                    return Ok(page);
+                }
+            }
+            walk.count = false;
+        }
+        page.total = page.total.max(walk.total);
+        Ok(page)
+    }
 }
 
 fn read_hit(hit: &Value) -> Result<Hit, Error> {
@@ -68,22 +71,24 @@ fn read_hit(hit: &Value) -> Result<Hit, Error> {
     })
 }
 
-/// See [`crate::Backend::each`].
-pub(super) fn each(
-    cluster: &Cluster,
-    query: &Query,
-    scope: Scope,
-    take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let place = request::place(cluster, scope)?;
-    let mut walk = Walk::new(cluster, &place, query, json!(true), WHOLE_MAX);
-    while let Some(hits) = walk.next()? {
-        for hit in &hits {
-            let (document, about) = read_whole(hit)?;
-            take(about.day, document)?;
+impl Cluster {
+    /// See [`crate::Backend::each`].
+    pub fn each(
+        &self,
+        query: &Query,
+        scope: Scope,
+        take: &mut dyn FnMut(Day, Document) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let place = request::place(self, scope)?;
+        let mut walk = Walk::new(self, &place, query, json!(true), WHOLE_MAX);
+        while let Some(hits) = walk.next()? {
+            for hit in &hits {
+                let (document, about) = read_whole(hit)?;
+                take(about.day, document)?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The names of the flags of a document.
@@ -99,34 +104,31 @@ pub(super) fn read_whole(hit: &Value) -> Result<(Document, wire::About), Error> 
     wire::read(hit.get("_source").unwrap_or(&Value::Null)).map_err(Error::Refused)
 }
 
-/// See [`crate::Backend::get`].
-pub(super) fn get(
-    cluster: &Cluster,
-    host: &str,
-    filename: &str,
-    scope: Scope,
-) -> Result<Option<Document>, Error> {
-    let id = document_id(host, filename);
-    match scope {
-        Scope::Days { first, last } => {
-            let days = request::days(cluster, first, last)?;
-            for some in days.rchunks(DAYS_AT_ONCE) {
-                if let Some(index) = newest(cluster, some, &id)? {
-                    return by_id(cluster, &index, &id);
+impl Cluster {
+    /// See [`crate::Backend::get`].
+    pub fn get(&self, host: &str, filename: &str, scope: Scope) -> Result<Option<Document>, Error> {
+        let id = document_id(host, filename);
+        match scope {
+            Scope::Days { first, last } => {
+                let days = request::days(self, first, last)?;
+                for some in days.rchunks(DAYS_AT_ONCE) {
+                    if let Some(index) = newest(self, some, &id)? {
+                        return by_id(self, &index, &id);
+                    }
+                }
+                Ok(None)
+            }
+            Scope::At { ns } => {
+                match by_id(self, &self.names.day(Day::of(ns)), &id)? {
+                    Some(document) if document.since_ns <= ns => {
+                        Ok((!document.is(Flag::Gone)).then_some(document))
+                    }
+                    // It was otherwise at that time, or the host was not looked at on that day.
+                    _ => last_of(self, host, filename, scope),
                 }
             }
-            Ok(None)
+            Scope::Changed { .. } => last_of(self, host, filename, scope),
         }
-        Scope::At { ns } => {
-            match by_id(cluster, &cluster.names.day(Day::of(ns)), &id)? {
-                Some(document) if document.since_ns <= ns => {
-                    Ok((!document.is(Flag::Gone)).then_some(document))
-                }
-                // It was otherwise at that time, or the host was not looked at on that day.
-                _ => last_of(cluster, host, filename, scope),
-            }
-        }
-        Scope::Changed { .. } => last_of(cluster, host, filename, scope),
     }
 }
 
@@ -202,7 +204,13 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(cluster: &'a Cluster, place: &'a Place, query: &Query, source: Value, size: usize) -> Self {
+    pub fn new(
+        cluster: &'a Cluster,
+        place: &'a SearchTarget,
+        query: &Query,
+        source: Value,
+        size: usize,
+    ) -> Self {
         let query = request::filter(query, &place.filter);
         let indices = &place.indices;
         Self { cluster, indices, query, source, size, after: None, done: false, count: false, total: 0 }
@@ -213,12 +221,14 @@ impl<'a> Walk<'a> {
         while !self.done {
             let found = request::search(self.cluster, self.indices, &self.body())?;
             let mut answer = match found {
-                Found::Answer(answer) => answer,
-                Found::TooLarge if self.size > 1 => {
+                SearchReply::Answer(answer) => answer,
+                SearchReply::TooLarge if self.size > 1 => {
                     self.size = self.size.div_ceil(4);
                     continue;
                 }
-                Found::TooLarge => return Err(Error::Cannot("a document is larger than is read".to_owned())),
+                SearchReply::TooLarge => {
+                    return Err(Error::Cannot("a document is larger than is read".to_owned()));
+                }
             };
             if self.count {
                 self.total = answer.pointer("/hits/total/value").and_then(Value::as_u64).unwrap_or(0);

@@ -9,11 +9,10 @@
 //! What stands under `mitra` is for Mitra itself: times to the nanosecond, which the type `date` has not, a digest of the
 //! state, and under `mitra.facts` the values that do not fit the type of their name: they are kept and cannot be asked for.
 
-use ring::digest::{Context, SHA256};
 use serde_json::{Map, Number, Value as Json, json};
 
 use crate::day::Day;
-use crate::document::{Document, Facts, Kind, Stat, Value, Withheld};
+use crate::document::{Document, Facts, Kind, Stat, Value, Withheld, hex};
 use crate::fields::{self, KEYWORD_MAX, Type};
 
 use super::time;
@@ -34,76 +33,9 @@ pub(super) struct About {
     pub state: String,
 }
 
-/// A digest of what a document says, whenever it was read. Equal for states for which [`Document::same_state`] holds.
+/// The digest of a state, in hexadecimal.
 pub(super) fn state(document: &Document) -> String {
-    let mut digest = Pieces(Context::new(&SHA256));
-    digest.text(document.kind.name());
-    digest.option(document.content.as_deref());
-    digest.option(document.link.as_deref());
-    digest.number(u64::from(document.stat.is_some()));
-    if let Some(s) = &document.stat {
-        for n in [s.size, s.mode.into(), s.uid.into(), s.gid.into(), s.inode] {
-            digest.number(n);
-        }
-        digest.number(s.mtime_ns.cast_unsigned());
-        digest.number(s.ctime_ns.cast_unsigned());
-        digest.option(s.user.as_deref());
-        digest.option(s.group.as_deref());
-    }
-    digest.number(document.facts.len() as u64);
-    for (name, values) in &document.facts {
-        digest.text(name);
-        digest.number(values.len() as u64);
-        values.iter().for_each(|v| digest.value(v));
-    }
-    digest.number(document.flags.len() as u64);
-    document.flags.iter().for_each(|f| digest.text(f.name()));
-    digest.number(document.withheld.count.into());
-    for list in [&document.withheld.reasons, &document.withheld.keys] {
-        digest.number(list.len() as u64);
-        list.iter().for_each(|t| digest.text(t));
-    }
-    digest.hex()
-}
-
-/// Bytes to a digest, each piece with its length, so that two lists of pieces never look alike.
-struct Pieces(Context);
-
-impl Pieces {
-    fn number(&mut self, n: u64) {
-        self.0.update(&n.to_le_bytes());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.0.update(text.as_bytes());
-    }
-
-    fn option(&mut self, text: Option<&str>) {
-        self.number(u64::from(text.is_some()));
-        self.text(text.unwrap_or_default());
-    }
-
-    fn value(&mut self, value: &Value) {
-        match value {
-            Value::Text(t) => {
-                self.number(0);
-                self.text(t);
-            }
-            Value::Number(n) => {
-                self.number(1);
-                self.number(n.to_bits());
-            }
-            Value::Time(ns) => {
-                self.number(2);
-                self.number(ns.cast_unsigned());
-            }
-        }
-    }
-
-    fn hex(self) -> String {
-        self.0.finish().as_ref().iter().map(|b| format!("{b:02x}")).collect()
-    }
+    hex(&document.state_digest())
 }
 
 impl Document {

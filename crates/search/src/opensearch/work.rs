@@ -92,21 +92,14 @@ pub(super) fn read(plain: &[u8]) -> Result<Work, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Facts, Kind, Withheld};
+    use crate::document::Kind;
 
     #[test]
     fn a_batch_is_packed_and_unpacked() {
         let document = Document {
-            host: "web1".into(),
-            filename: "/etc/fstab".into(),
-            kind: Kind::File,
             content: Some("ä\0\n".into()),
-            stat: None,
-            facts: Facts::new(),
-            flags: Vec::new(),
-            link: None,
-            withheld: Withheld::default(),
             since_ns: 1_795_232_232_500_000_001,
+            ..Document::new("web1", "/etc/fstab", Kind::File)
         };
         let digests = vec![wire::state(&document)];
         let work = Work {

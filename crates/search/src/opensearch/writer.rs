@@ -22,8 +22,8 @@ use crate::error::{At, Error};
 use crate::spool::Spool;
 
 use super::bulk::{Pace, Report};
-use super::known::Known;
-use super::names::Held;
+use super::known::HostState;
+use super::names::IndexKind;
 use super::work::{Work, pack, unpack};
 use super::{Cluster, deliver, request, retention, retry, search, template, wire};
 
@@ -49,9 +49,9 @@ pub struct Writer {
     seq: u64,
     pace: Pace,
     /// Hosts as the cluster has them.
-    known: HashMap<String, Known>,
+    known: HashMap<String, HostState>,
     /// Hosts as they were taken, be it into the spool.
-    taken: HashMap<String, Taken>,
+    taken: HashMap<String, TakenHost>,
     /// The template is there, and what was written before is visible.
     ready: bool,
     away: bool,
@@ -60,7 +60,7 @@ pub struct Writer {
 
 /// What was taken of a host.
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenHost {
     last_ns: Option<i64>,
     /// When the host was looked at before that.
     before_ns: Option<i64>,
@@ -195,7 +195,7 @@ impl Writer {
     fn prepare(&mut self) -> Result<(), Error> {
         if !self.ready {
             template::install(&self.cluster)?;
-            search::refresh(&self.cluster)?;
+            self.cluster.refresh()?;
             self.ready = true;
         }
         Ok(())
@@ -301,7 +301,7 @@ fn work_of(batch: &Batch<'_>) -> Work {
     }
 }
 
-impl Taken {
+impl TakenHost {
     fn note(&mut self, at_ns: i64, batch: &Batch<'_>, digests: Vec<String>) {
         if self.last_ns != Some(at_ns) {
             self.before_ns = self.last_ns.replace(at_ns);
@@ -392,8 +392,8 @@ impl Sink for Writer {
         let mut is_written = false;
         for index in request::indices(&self.cluster)? {
             let (of, is_day) = match self.cluster.names.read(&index) {
-                Some(Held::Day(of)) => (of, true),
-                Some(Held::History(of)) => (of, false),
+                Some(IndexKind::Day(of)) => (of, true),
+                Some(IndexKind::History(of)) => (of, false),
                 None => continue,
             };
             if of < day {

@@ -46,7 +46,7 @@ const OWN: &[&str] = &[
 
 /// What is asked of a field.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ask<'a> {
+pub enum Test<'a> {
     /// Some text.
     Text(&'a str),
     /// A text in quotes, and moves that are allowed.
@@ -64,46 +64,46 @@ pub enum Ask<'a> {
 }
 
 /// What is asked, whatever the field. `at` is where.
-pub fn ask<'a>(part: &'a Part, at: &Range<usize>) -> Result<Ask<'a>, QueryError> {
+pub fn ask<'a>(part: &'a Part, at: &Range<usize>) -> Result<Test<'a>, QueryError> {
     Ok(match part {
         Part::Words(text) | Part::Term(text) => {
             let (operator, value) = comparison(text);
             match operator {
-                ">" => Ask::Range(bound(value, false), Bound::Open),
-                ">=" => Ask::Range(bound(value, true), Bound::Open),
-                "<" => Ask::Range(Bound::Open, bound(value, false)),
-                "<=" => Ask::Range(Bound::Open, bound(value, true)),
-                _ => Ask::Text(text),
+                ">" => Test::Range(bound(value, false), Bound::Unbounded),
+                ">=" => Test::Range(bound(value, true), Bound::Unbounded),
+                "<" => Test::Range(Bound::Unbounded, bound(value, false)),
+                "<=" => Test::Range(Bound::Unbounded, bound(value, true)),
+                _ => Test::Text(text),
             }
         }
-        Part::Quoted { text, slop } => Ask::Phrase(text, *slop),
-        Part::Wildcard(pattern) => Ask::Wildcard(pattern),
-        Part::Prefix(text) => Ask::Prefix(text),
+        Part::Quoted { text, slop } => Test::Phrase(text, *slop),
+        Part::Wildcard(pattern) => Test::Wildcard(pattern),
+        Part::Prefix(text) => Test::Prefix(text),
         Part::Regex(pattern) if pattern.encode_utf16().count() > REGEX_MAX => {
             let message = format!("a regular expression has at most {REGEX_MAX} characters");
             return Err(QueryError::new(at.clone(), message));
         }
-        Part::Regex(pattern) => Ask::Regex(pattern),
+        Part::Regex(pattern) => Test::Regex(pattern),
         Part::Fuzzy { text, like, like_at } => {
             let wanted = || QueryError::new(like_at.clone(), "wanted 0, 1, 2 or nothing after ~");
-            Ask::Fuzzy(text, edits(text, like).ok_or_else(wanted)?)
+            Test::Fuzzy(text, edits(text, like).ok_or_else(wanted)?)
         }
-        Part::Range { low, high } => Ask::Range(end(low), end(high)),
+        Part::Range { low, high } => Test::Range(end(low), end(high)),
         // Brackets are no question; who folds has opened them.
-        Part::Group(_) => Ask::Text(""),
+        Part::Group(_) => Test::Text(""),
     })
 }
 
 fn end(end: &End) -> Bound<&str> {
-    end.value.as_deref().map_or(Bound::Open, |value| bound(value, end.with))
+    end.value.as_deref().map_or(Bound::Unbounded, |value| bound(value, end.with))
 }
 
 /// A star is an open end even in quotes or behind a backslash, as in OpenSearch.
 fn bound(value: &str, with: bool) -> Bound<&str> {
     match (value, with) {
-        ("*", _) => Bound::Open,
-        (value, true) => Bound::With(value),
-        (value, false) => Bound::Without(value),
+        ("*", _) => Bound::Unbounded,
+        (value, true) => Bound::Included(value),
+        (value, false) => Bound::Excluded(value),
     }
 }
 
@@ -129,7 +129,7 @@ pub struct Leaves {
 
 /// Where something is asked, and whether it is asked of one field only, so that it is worth a warning.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct QuerySpan<'a> {
     at: &'a Range<usize>,
     quiet: bool,
 }
@@ -145,11 +145,11 @@ impl Leaves {
     pub fn of(
         &mut self,
         target: &Target,
-        ask: &Ask<'_>,
+        ask: &Test<'_>,
         at: &Range<usize>,
         quiet: bool,
     ) -> Result<Vec<Set>, QueryError> {
-        let place = Place { at, quiet };
+        let place = QuerySpan { at, quiet };
         match target.kind {
             Type::Text => self.text(&target.name, ask, place),
             Type::Keyword => self.keyword(&target.name, ask, place),
@@ -201,17 +201,16 @@ impl Leaves {
         Ok(vec![Set::Nothing])
     }
 
-    fn text(&mut self, field: &str, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
-        let lower = analysis::lower;
+    fn text(&mut self, field: &str, ask: &Test<'_>, place: QuerySpan<'_>) -> Result<Vec<Set>, QueryError> {
         match ask {
-            Ask::Text(text) => {
+            Test::Text(text) => {
                 let mut sets = Vec::new();
                 for (_, word) in words(text) {
                     sets.push(self.leaf(field, Leaf::Term(word), place.at)?);
                 }
                 Ok(sets)
             }
-            Ask::Phrase(text, slop) => {
+            Test::Phrase(text, slop) => {
                 let mut words = words(text);
                 let leaf = match (words.len(), u32::try_from(*slop)) {
                     (0, _) => return Ok(Vec::new()),
@@ -223,21 +222,14 @@ impl Leaves {
                 };
                 self.one(field, leaf, place)
             }
-            Ask::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(&lower(text))), place),
-            Ask::Wildcard(pattern) => self.wildcard(field, &lower_wildcard(pattern), place),
-            Ask::Regex(pattern) => self.regex(field, &lower(pattern), pattern, place),
-            Ask::Fuzzy(text, edits) => self.fuzzy(field, &lower(text), *edits, place),
-            Ask::Range(low, high) => {
-                let leaf = Leaf::Between { low: of_words(low, lower), high: of_words(high, lower) };
-                self.one(field, leaf, place)
-            }
+            _ => self.pattern(field, ask, place, analysis::lower, lower_wildcard),
         }
     }
 
-    fn keyword(&mut self, field: &str, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+    fn keyword(&mut self, field: &str, ask: &Test<'_>, place: QuerySpan<'_>) -> Result<Vec<Set>, QueryError> {
         match ask {
-            Ask::Text(text) | Ask::Phrase(text, _) => {
-                if matches!(ask, Ask::Text(_)) && text.contains(' ') {
+            Test::Text(text) | Test::Phrase(text, _) => {
+                if matches!(ask, Test::Text(_)) && text.contains(' ') {
                     self.warn(
                         place,
                         &format!("'{text}' is looked for as one value"),
@@ -246,27 +238,42 @@ impl Leaves {
                 }
                 self.one(field, Leaf::Term((*text).to_owned()), place)
             }
-            Ask::Prefix(text) => self.one(field, Leaf::Terms(Matcher::prefix(text)), place),
-            Ask::Wildcard(pattern) => self.wildcard(field, pattern, place),
-            Ask::Regex(pattern) => self.regex(field, pattern, pattern, place),
-            Ask::Fuzzy(text, edits) => self.fuzzy(field, text, *edits, place),
-            Ask::Range(low, high) => {
-                let leaf =
-                    Leaf::Between { low: of_words(low, str::to_owned), high: of_words(high, str::to_owned) };
-                self.one(field, leaf, place)
-            }
+            _ => self.pattern(field, ask, place, str::to_owned, str::to_owned),
         }
     }
 
-    fn number(&mut self, target: &Target, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
-        let (low, high) = match ask {
-            Ask::Text(text) | Ask::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
-            Ask::Range(low, high) => (low.clone(), high.clone()),
-            _ => {
-                return Ok(
-                    self.nothing(place, &format!("{} has numbers, which have no such patterns", target.name))
-                );
-            }
+    /// What is asked of words and keywords alike, with the case that they have in the index.
+    fn pattern(
+        &mut self,
+        field: &str,
+        ask: &Test<'_>,
+        place: QuerySpan<'_>,
+        cased: impl Fn(&str) -> String,
+        cased_wildcard: impl Fn(&str) -> String,
+    ) -> Result<Vec<Set>, QueryError> {
+        let leaf = match ask {
+            Test::Text(text) | Test::Phrase(text, _) => Leaf::Term(cased(text)),
+            Test::Prefix(text) => Leaf::Terms(Matcher::prefix(&cased(text))),
+            Test::Wildcard(pattern) => match Matcher::wildcard(&cased_wildcard(pattern)) {
+                Ok(matcher) => Leaf::Terms(matcher),
+                Err(why) => return Ok(self.nothing(place, &why)),
+            },
+            Test::Regex(pattern) => return self.regex(field, &cased(pattern), pattern, place),
+            Test::Fuzzy(text, edits) => return self.fuzzy(field, &cased(text), *edits, place),
+            Test::Range(low, high) => Leaf::Between { low: low.map(&cased), high: high.map(&cased) },
+        };
+        self.one(field, leaf, place)
+    }
+
+    fn number(
+        &mut self,
+        target: &Target,
+        ask: &Test<'_>,
+        place: QuerySpan<'_>,
+    ) -> Result<Vec<Set>, QueryError> {
+        let Some((low, high)) = ends(ask) else {
+            let why = format!("{} has numbers, which have no such patterns", target.name);
+            return Ok(self.nothing(place, &why));
         };
         let is_long = target.kind == Type::Long;
         let read = |text: &str| {
@@ -274,30 +281,32 @@ impl Leaves {
                 if is_long { numbers::long(text) } else { numbers::double(text).filter(|n| n.is_finite()) };
             number.ok_or_else(|| format!("'{text}' is no number such as {} has", target.name))
         };
-        let (low, high) = match (of_values(&low, read), of_values(&high, read)) {
+        let (low, high) = match (try_map(low, read), try_map(high, read)) {
             (Ok(low), Ok(high)) => (low, high),
             (Err(why), _) | (_, Err(why)) => return Ok(self.nothing(place, &why)),
         };
         match &low {
-            Bound::With(number) if is_long && !matches!(ask, Ask::Range(..)) && number.fract() != 0.0 => {
+            Bound::Included(number)
+                if is_long && !matches!(ask, Test::Range(..)) && number.fract() != 0.0 =>
+            {
                 Ok(self.nothing(place, &format!("{} has whole numbers only", target.name)))
             }
             _ => self.one(&target.name, Leaf::Number { low, high }, place),
         }
     }
 
-    fn time(&mut self, target: &Target, ask: &Ask<'_>, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
-        let (low, high) = match ask {
-            Ask::Text(text) | Ask::Phrase(text, _) => (Bound::With(*text), Bound::With(*text)),
-            Ask::Range(low, high) => (low.clone(), high.clone()),
-            _ => {
-                return Ok(
-                    self.nothing(place, &format!("{} has dates, which have no such patterns", target.name))
-                );
-            }
+    fn time(
+        &mut self,
+        target: &Target,
+        ask: &Test<'_>,
+        place: QuerySpan<'_>,
+    ) -> Result<Vec<Set>, QueryError> {
+        let Some((low, high)) = ends(ask) else {
+            let why = format!("{} has dates, which have no such patterns", target.name);
+            return Ok(self.nothing(place, &why));
         };
         for text in [&low, &high] {
-            if let Bound::With(text) | Bound::Without(text) = text
+            if let Bound::Included(text) | Bound::Excluded(text) = text
                 && dates::is_partial(text)
             {
                 let message = format!("{text} without a day is its first day");
@@ -308,26 +317,19 @@ impl Leaves {
         let now_ms = self.now_ms;
         let read = |text: &str, up: bool| dates::parse(text, Reading { now_ms, up });
         let low_ms = match low {
-            Bound::Open => Ok(i64::MIN),
-            Bound::With(text) => read(text, false),
-            Bound::Without(text) => read(text, true).map(|ms| ms.saturating_add(1)),
+            Bound::Unbounded => Ok(i64::MIN),
+            Bound::Included(text) => read(text, false),
+            Bound::Excluded(text) => read(text, true).map(|ms| ms.saturating_add(1)),
         };
         let high_ms = match high {
-            Bound::Open => Ok(i64::MAX),
-            Bound::With(text) => read(text, true),
-            Bound::Without(text) => read(text, false).map(|ms| ms.saturating_sub(1)),
+            Bound::Unbounded => Ok(i64::MAX),
+            Bound::Included(text) => read(text, true),
+            Bound::Excluded(text) => read(text, false).map(|ms| ms.saturating_sub(1)),
         };
         match (low_ms, high_ms) {
             (Ok(low_ms), Ok(high_ms)) if low_ms > high_ms => Ok(vec![Set::Nothing]),
             (Ok(low_ms), Ok(high_ms)) => self.one(&target.name, Leaf::Time { low_ms, high_ms }, place),
             (Err(why), _) | (_, Err(why)) => Ok(self.nothing(place, &why)),
-        }
-    }
-
-    fn wildcard(&mut self, field: &str, pattern: &str, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
-        match Matcher::wildcard(pattern) {
-            Ok(matcher) => self.one(field, Leaf::Terms(matcher), place),
-            Err(why) => Ok(self.nothing(place, &why)),
         }
     }
 
@@ -337,7 +339,7 @@ impl Leaves {
         field: &str,
         pattern: &str,
         written: &str,
-        place: Place<'_>,
+        place: QuerySpan<'_>,
     ) -> Result<Vec<Set>, QueryError> {
         let (offset, why) = match Matcher::regex(pattern) {
             Ok(matcher) => return self.one(field, Leaf::Terms(matcher), place),
@@ -349,7 +351,7 @@ impl Leaves {
             written.char_indices().nth(nth).map_or((written.len(), 1), |(i, c)| (i, c.len_utf8()));
         let start = place.at.start + 1 + skipped;
         let at = start..start + length;
-        Ok(self.nothing(Place { at: &at, ..place }, &format!("no regular expression: {why}")))
+        Ok(self.nothing(QuerySpan { at: &at, ..place }, &format!("no regular expression: {why}")))
     }
 
     fn fuzzy(
@@ -357,7 +359,7 @@ impl Leaves {
         field: &str,
         text: &str,
         edits: i32,
-        place: Place<'_>,
+        place: QuerySpan<'_>,
     ) -> Result<Vec<Set>, QueryError> {
         let leaf = match u8::try_from(edits) {
             Ok(0) => Leaf::Term(text.to_owned()),
@@ -370,7 +372,7 @@ impl Leaves {
         self.one(field, leaf, place)
     }
 
-    fn one(&mut self, field: &str, leaf: Leaf, place: Place<'_>) -> Result<Vec<Set>, QueryError> {
+    fn one(&mut self, field: &str, leaf: Leaf, place: QuerySpan<'_>) -> Result<Vec<Set>, QueryError> {
         Ok(vec![self.leaf(field, leaf, place.at)?])
     }
 
@@ -385,12 +387,12 @@ impl Leaves {
         Ok(Set::Leaf { field: field.to_owned(), leaf })
     }
 
-    fn nothing(&mut self, place: Place<'_>, why: &str) -> Vec<Set> {
+    fn nothing(&mut self, place: QuerySpan<'_>, why: &str) -> Vec<Set> {
         self.warn(place, &format!("{why}; nothing matches"), None);
         vec![Set::Nothing]
     }
 
-    fn warn(&mut self, place: Place<'_>, message: &str, hint: Option<&str>) {
+    fn warn(&mut self, place: QuerySpan<'_>, message: &str, hint: Option<&str>) {
         if !place.quiet {
             let hint = hint.map(str::to_owned);
             self.warnings.push(QueryError { hint, ..QueryError::new(place.at.clone(), message) });
@@ -419,19 +421,20 @@ fn lower_wildcard(pattern: &str) -> String {
     out
 }
 
-fn of_words(bound: &Bound<&str>, turned: impl Fn(&str) -> String) -> Bound<String> {
-    match bound {
-        Bound::With(text) => Bound::With(turned(text)),
-        Bound::Without(text) => Bound::Without(turned(text)),
-        Bound::Open => Bound::Open,
+/// The ends of what is asked, where it is a value or a range.
+fn ends<'a>(ask: &Test<'a>) -> Option<(Bound<&'a str>, Bound<&'a str>)> {
+    match ask {
+        Test::Text(text) | Test::Phrase(text, _) => Some((Bound::Included(*text), Bound::Included(*text))),
+        Test::Range(low, high) => Some((*low, *high)),
+        _ => None,
     }
 }
 
-fn of_values(bound: &Bound<&str>, read: impl Fn(&str) -> Result<f64, String>) -> Result<Bound<f64>, String> {
+fn try_map(bound: Bound<&str>, read: impl Fn(&str) -> Result<f64, String>) -> Result<Bound<f64>, String> {
     Ok(match bound {
-        Bound::With(text) => Bound::With(read(text)?),
-        Bound::Without(text) => Bound::Without(read(text)?),
-        Bound::Open => Bound::Open,
+        Bound::Included(text) => Bound::Included(read(text)?),
+        Bound::Excluded(text) => Bound::Excluded(read(text)?),
+        Bound::Unbounded => Bound::Unbounded,
     })
 }
 

@@ -20,7 +20,9 @@
 //! `\`, a `-` between two and a closing `]` that is not the first mean something, and an escaped backslash begins no range.
 //! `#*` takes nothing, `#?` the empty text.
 
-use super::matcher::terms::{ALL, ANY, EMPTY, Id, NOTHING, OPEN, Ranges, Terms, TooComplex, others};
+use regex_syntax::hir::ClassUnicode;
+
+use super::matcher::automaton::{Expr, set};
 
 /// Characters of a pattern, as OpenSearch has it (`index.max_regex_length`).
 pub const PATTERN_MAX: usize = 1_000;
@@ -32,16 +34,16 @@ const NUMBER_MAX: u32 = i32::MAX as u32;
 /// What is wrong, and where, in bytes.
 pub(super) type Mistake = (usize, String);
 
-/// The term of a pattern.
-pub(super) fn term(pattern: &str, terms: &mut Terms) -> Result<Id, Mistake> {
+/// The expression of a pattern.
+pub(super) fn parse(pattern: &str) -> Result<Expr, Mistake> {
     let length = pattern.encode_utf16().count();
     if length > PATTERN_MAX {
         return Err((0, format!("{length} characters: a regular expression has at most {PATTERN_MAX}")));
     }
     if pattern.is_empty() {
-        return Ok(EMPTY);
+        return Ok(Expr::Empty);
     }
-    let mut parser = Parser { text: pattern, at: 0, depth: 0, terms };
+    let mut parser = Parser { text: pattern, at: 0, depth: 0 };
     let all = parser.either()?;
     match parser.peek() {
         None => Ok(all),
@@ -51,10 +53,9 @@ pub(super) fn term(pattern: &str, terms: &mut Terms) -> Result<Id, Mistake> {
 
 struct Parser<'a> {
     text: &'a str,
-    /// The place of what is read next, in bytes.
+    /// Where the next character is, in bytes.
     at: usize,
     depth: usize,
-    terms: &'a mut Terms,
 }
 
 impl Parser<'_> {
@@ -80,10 +81,6 @@ impl Parser<'_> {
         Ok(c)
     }
 
-    fn made(&self, made: Result<Id, TooComplex>) -> Result<Id, Mistake> {
-        made.map_err(|TooComplex| (self.at, "too complex".to_owned()))
-    }
-
     fn deeper(&mut self, place: usize) -> Result<(), Mistake> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -92,57 +89,53 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn either(&mut self) -> Result<Id, Mistake> {
+    fn either(&mut self) -> Result<Expr, Mistake> {
         let mut list = vec![self.both()?];
         while self.eats('|') {
             list.push(self.both()?);
         }
-        let made = self.terms.or(&list);
-        self.made(made)
+        Ok(Expr::or(list))
     }
 
-    fn both(&mut self) -> Result<Id, Mistake> {
+    fn both(&mut self) -> Result<Expr, Mistake> {
         let mut list = vec![self.sequence()?];
         while self.eats('&') {
             list.push(self.sequence()?);
         }
-        let made = self.terms.and(&list);
-        self.made(made)
+        Ok(Expr::and(list))
     }
 
-    fn sequence(&mut self) -> Result<Id, Mistake> {
+    fn sequence(&mut self) -> Result<Expr, Mistake> {
         let mut list = vec![self.repeated()?];
         while self.peek().is_some() && !self.peeks(")|&") {
             list.push(self.repeated()?);
         }
-        let made = self.terms.cat_all(&list);
-        self.made(made)
+        Ok(Expr::concat(list))
     }
 
-    fn repeated(&mut self) -> Result<Id, Mistake> {
+    fn repeated(&mut self) -> Result<Expr, Mistake> {
         let mut one = self.complement()?;
         while self.peeks("?*+{") {
             let (min, max) = match self.next("an operator")? {
-                '?' => (0, 1),
-                '*' => (0, OPEN),
-                '+' => (1, OPEN),
+                '?' => (0, Some(1)),
+                '*' => (0, None),
+                '+' => (1, None),
                 _ => self.counts()?,
             };
-            let made = self.terms.repeat(one, min, max);
-            one = self.made(made)?;
+            one = one.repeat(min, max);
         }
         Ok(one)
     }
 
     /// What follows the brace of a repetition: `2}`, `2,}`, `2,5}`.
-    fn counts(&mut self) -> Result<(u32, u32), Mistake> {
+    fn counts(&mut self) -> Result<(u32, Option<u32>), Mistake> {
         let Some(min) = self.number()? else {
             return Err((
                 self.at,
                 "a number should follow the brace; write \\{ for the character".to_owned(),
             ));
         };
-        let max = if self.eats(',') { self.number()?.unwrap_or(OPEN) } else { min };
+        let max = if self.eats(',') { self.number()? } else { Some(min) };
         if !self.eats('}') {
             return Err((self.at, "} should follow".to_owned()));
         }
@@ -163,7 +156,7 @@ impl Parser<'_> {
             .ok_or_else(|| (start, format!("{digits}: at most {NUMBER_MAX} can be counted")))
     }
 
-    fn complement(&mut self) -> Result<Id, Mistake> {
+    fn complement(&mut self) -> Result<Expr, Mistake> {
         let place = self.at;
         if !self.eats('~') {
             return self.operand();
@@ -171,41 +164,36 @@ impl Parser<'_> {
         self.deeper(place)?;
         let inner = self.complement()?;
         self.depth -= 1;
-        let made = self.terms.not(inner);
-        self.made(made)
+        Ok(inner.complement())
     }
 
-    fn operand(&mut self) -> Result<Id, Mistake> {
+    fn operand(&mut self) -> Result<Expr, Mistake> {
         let place = self.at;
         match self.peek() {
             Some('[') => self.class(place),
             Some('(') => self.group(place),
             Some('"') => self.quoted(place),
             Some('<') => self.interval(place),
-            Some('.') => self.simple(ANY),
-            Some('#') => self.simple(NOTHING),
-            Some('@') => self.simple(ALL),
-            _ => {
-                let set = match self.class_of_escape()? {
-                    Some(set) => set,
-                    None => one(self.character()?),
-                };
-                let made = self.terms.chars(set);
-                self.made(made)
-            }
+            Some('.') => self.simple(Expr::any()),
+            Some('#') => self.simple(Expr::Nothing),
+            Some('@') => self.simple(Expr::all()),
+            _ => match self.class_of_escape()? {
+                Some(set) => Ok(Expr::chars(set)),
+                None => Ok(Expr::char(self.character()?)),
+            },
         }
     }
 
-    /// A character that stands for a term.
-    fn simple(&mut self, id: Id) -> Result<Id, Mistake> {
+    /// A character that stands for an expression.
+    fn simple(&mut self, expr: Expr) -> Result<Expr, Mistake> {
         self.at += 1;
-        Ok(id)
+        Ok(expr)
     }
 
-    fn group(&mut self, place: usize) -> Result<Id, Mistake> {
+    fn group(&mut self, place: usize) -> Result<Expr, Mistake> {
         self.at += 1;
         if self.eats(')') {
-            return Ok(EMPTY);
+            return Ok(Expr::Empty);
         }
         self.deeper(place)?;
         let inner = self.either()?;
@@ -216,57 +204,49 @@ impl Parser<'_> {
         Ok(inner)
     }
 
-    fn quoted(&mut self, place: usize) -> Result<Id, Mistake> {
-        self.at += 1;
-        let mut list = Vec::new();
-        loop {
-            match self.peek() {
-                None => return Err((place, "this quote is never closed".to_owned())),
-                Some('"') => break,
-                Some(c) => {
-                    self.at += c.len_utf8();
-                    let made = self.terms.char(c);
-                    list.push(self.made(made)?);
-                }
-            }
-        }
-        self.at += 1;
-        let made = self.terms.cat_all(&list);
-        self.made(made)
+    fn quoted(&mut self, place: usize) -> Result<Expr, Mistake> {
+        let inside = self.text.get(self.at + 1..).unwrap_or_default();
+        let Some((inside, _)) = inside.split_once('"') else {
+            return Err((place, "this quote is never closed".to_owned()));
+        };
+        self.at += inside.len() + 2;
+        Ok(Expr::concat(inside.chars().map(Expr::char).collect()))
     }
 
-    fn class(&mut self, place: usize) -> Result<Id, Mistake> {
+    fn class(&mut self, place: usize) -> Result<Expr, Mistake> {
         self.at += 1;
         let negated = self.eats('^');
         let mut set = self.class_item()?;
         while self.peek().is_some_and(|c| c != ']') {
-            set.extend(self.class_item()?);
+            set.union(&self.class_item()?);
         }
         if !self.eats(']') {
             return Err((place, "this bracket is never closed".to_owned()));
         }
-        let made = self.terms.chars(if negated { others(set) } else { set });
-        self.made(made)
+        if negated {
+            set.negate();
+        }
+        Ok(Expr::chars(set))
     }
 
-    fn class_item(&mut self) -> Result<Ranges, Mistake> {
+    fn class_item(&mut self) -> Result<ClassUnicode, Mistake> {
         if let Some(set) = self.class_of_escape()? {
             return Ok(set);
         }
         let place = self.at;
         let from = self.character()?;
         if !self.eats('-') {
-            return Ok(one(from));
+            return Ok(set(&[(from, from)]));
         }
         let to = self.character()?;
         if from > to {
             return Err((place, format!("{from}-{to}: a range goes upwards; write \\- for the character")));
         }
-        Ok(vec![(u32::from(from), u32::from(to))])
+        Ok(set(&[(from, to)]))
     }
 
     /// What a backslash and a letter, or two backslashes, stand for. Of any other escape only the backslash is read.
-    fn class_of_escape(&mut self) -> Result<Option<Ranges>, Mistake> {
+    fn class_of_escape(&mut self) -> Result<Option<ClassUnicode>, Mistake> {
         let place = self.at;
         if !self.eats('\\') {
             return Ok(None);
@@ -274,16 +254,19 @@ impl Parser<'_> {
         let Some(c) = self.peek() else {
             return Err((place, "a backslash at the end; write \\\\ for the character".to_owned()));
         };
-        let class = match c {
-            'd' | 'D' => vec![(0x30, 0x39)],
-            'w' | 'W' => vec![(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)],
-            's' | 'S' => vec![(0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)],
-            '\\' => one(c),
+        let mut class = match c {
+            'd' | 'D' => set(&[('0', '9')]),
+            'w' | 'W' => set(&[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]),
+            's' | 'S' => set(&[('\t', '\n'), ('\r', '\r'), (' ', ' ')]),
+            '\\' => set(&[(c, c)]),
             'a'..='z' | 'A'..='Z' => return Err((place, format!("\\{c} is no class; \\d, \\w and \\s are"))),
             _ => return Ok(None),
         };
         self.at += 1;
-        Ok(Some(if c.is_ascii_uppercase() { others(class) } else { class }))
+        if c.is_ascii_uppercase() {
+            class.negate();
+        }
+        Ok(Some(class))
     }
 
     /// A character, or one after a backslash.
@@ -292,7 +275,7 @@ impl Parser<'_> {
         self.next("a character")
     }
 
-    fn interval(&mut self, place: usize) -> Result<Id, Mistake> {
+    fn interval(&mut self, place: usize) -> Result<Expr, Mistake> {
         self.at += 1;
         let inside = self.text.get(self.at..).unwrap_or_default();
         let Some((inside, _)) = inside.split_once('>') else {
@@ -304,13 +287,8 @@ impl Parser<'_> {
             return Err((place, format!("<{inside}> is no range of numbers; write \\< for the character")));
         };
         let digits = if first.len() == second.len() { Some(first.len()) } else { None };
-        let made = interval(self.terms, a.min(b), a.max(b), digits);
-        self.made(made)
+        Ok(interval(a.min(b), a.max(b), digits))
     }
-}
-
-fn one(c: char) -> Ranges {
-    vec![(u32::from(c), u32::from(c))]
 }
 
 /// Digits as a number that fits into 31 bits.
@@ -322,53 +300,40 @@ fn number(digits: &str) -> Option<u32> {
 }
 
 /// The numbers between two, with so many digits, or with any zeros before them.
-fn interval(terms: &mut Terms, min: u32, max: u32, digits: Option<usize>) -> Result<Id, TooComplex> {
+fn interval(min: u32, max: u32, digits: Option<usize>) -> Expr {
     if let Some(width) = digits {
-        return between(terms, format!("{min:0width$}").as_bytes(), format!("{max:0width$}").as_bytes());
+        return between(format!("{min:0width$}").as_bytes(), format!("{max:0width$}").as_bytes());
     }
     let (min, max) = (min.to_string(), max.to_string());
-    let mut lengths = Vec::new();
-    for length in min.len()..=max.len() {
+    let lengths = (min.len()..=max.len()).map(|length| {
         let low = if length == min.len() { min.clone() } else { format!("1{}", "0".repeat(length - 1)) };
         let high = if length == max.len() { max.clone() } else { "9".repeat(length) };
-        lengths.push(between(terms, low.as_bytes(), high.as_bytes())?);
-    }
-    let numbers = terms.or(&lengths)?;
-    let zero = terms.char('0')?;
-    let zeros = terms.repeat(zero, 0, OPEN)?;
-    terms.cat(zeros, numbers)
+        between(low.as_bytes(), high.as_bytes())
+    });
+    Expr::concat(vec![Expr::char('0').repeat(0, None), Expr::or(lengths.collect())])
 }
 
 /// The texts of digits between two of the same length.
-fn between(terms: &mut Terms, low: &[u8], high: &[u8]) -> Result<Id, TooComplex> {
+fn between(low: &[u8], high: &[u8]) -> Expr {
     let (Some((l, low_rest)), Some((h, high_rest))) = (low.split_first(), high.split_first()) else {
-        return Ok(EMPTY);
+        return Expr::Empty;
+    };
+    let digit_then = |from: u8, to: u8, rest: Expr| {
+        if from > to { Expr::Nothing } else { Expr::concat(vec![Expr::range(from.into(), to.into()), rest]) }
     };
     if l == h {
-        let rest = between(terms, low_rest, high_rest)?;
-        return digit_then(terms, *l, *l, rest);
+        return digit_then(*l, *l, between(low_rest, high_rest));
     }
-    let digits = u32::try_from(low_rest.len()).map_err(|_| TooComplex)?;
-    let digit = terms.chars(vec![(0x30, 0x39)])?;
-    let any = terms.repeat(digit, digits, digits)?;
     let (zeros, nines) = (vec![b'0'; low_rest.len()], vec![b'9'; low_rest.len()]);
-    let lowest = if low_rest == zeros { any } else { between(terms, low_rest, &nines)? };
-    let highest = if high_rest == nines { any } else { between(terms, &zeros, high_rest)? };
-    let list = [
-        digit_then(terms, *l, *l, lowest)?,
-        digit_then(terms, l + 1, h - 1, any)?,
-        digit_then(terms, *h, *h, highest)?,
-    ];
-    terms.or(&list)
-}
-
-/// One of the digits between two, and then the rest.
-fn digit_then(terms: &mut Terms, from: u8, to: u8, rest: Id) -> Result<Id, TooComplex> {
-    if from > to {
-        return Ok(NOTHING);
+    let any = || Expr::concat(vec![Expr::range('0', '9'); low_rest.len()]);
+    if (*l, low_rest, *h, high_rest) == (b'0', &zeros, b'9', &nines) {
+        return digit_then(*l, *h, any());
     }
-    let digit = terms.chars(vec![(u32::from(from), u32::from(to))])?;
-    terms.cat(digit, rest)
+    Expr::or(vec![
+        digit_then(*l, *l, between(low_rest, &nines)),
+        digit_then(l + 1, h - 1, any()),
+        digit_then(*h, *h, between(&zeros, high_rest)),
+    ])
 }
 
 #[cfg(test)]

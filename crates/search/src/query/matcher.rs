@@ -7,14 +7,12 @@
 //! fuzzy      swapiness~1                  edits: insert, delete, replace, or swap two neighbours
 //! ```
 
-pub(super) mod table;
-pub(super) mod terms;
+pub(super) mod automaton;
 
 use std::sync::Arc;
 
-use self::table::{STATES_MAX, Table};
-use self::terms::{Terms, TooComplex};
-use super::{lucene_regex, wildcard};
+use self::automaton::{Automaton, Expr, STATES_MAX};
+use super::lucene_regex;
 
 /// Edits that can be asked for, as in Lucene.
 const EDITS_MAX: u8 = 2;
@@ -23,15 +21,13 @@ const EDITS_MAX: u8 = 2;
 #[derive(Debug, Clone)]
 pub struct Matcher {
     how: Arc<How>,
-    literal: String,
 }
 
 #[derive(Debug)]
 enum How {
-    /// The literal, and then anything.
-    Prefix,
-    Table(Box<Table>),
-    /// So many edits from a text.
+    Prefix(String),
+    Pattern(Automaton),
+    /// At most so many edits from a text.
     Near(String, usize),
 }
 
@@ -39,21 +35,28 @@ impl Matcher {
     /// Terms that begin with a text.
     #[must_use]
     pub fn prefix(text: &str) -> Self {
-        Self { how: Arc::new(How::Prefix), literal: text.to_owned() }
+        Self { how: Arc::new(How::Prefix(text.to_owned())) }
     }
 
-    /// Terms that a pattern with `*` and `?` takes as a whole; a backslash makes the next character mean itself.
+    /// Terms that a pattern with `*` and `?` takes as a whole; a backslash makes the next character mean itself. As in Lucene, a
+    /// backslash at the very end is a backslash, and no pattern at all takes nothing at all.
     pub fn wildcard(pattern: &str) -> Result<Self, String> {
-        let mut terms = Terms::new();
-        let root = wildcard::term(pattern, &mut terms).map_err(|_| too_complex())?;
-        Self::of_table(terms, root).map_err(|_| too_complex())
+        let mut parts = Vec::new();
+        let mut chars = pattern.chars();
+        while let Some(c) = chars.next() {
+            parts.push(match c {
+                '*' => Expr::all(),
+                '?' => Expr::any(),
+                '\\' => Expr::char(chars.next().unwrap_or('\\')),
+                c => Expr::char(c),
+            });
+        }
+        Self::pattern(&if pattern.is_empty() { Expr::Nothing } else { Expr::concat(parts) })
     }
 
     /// Terms that a regular expression takes as a whole, in Lucene's dialect. An error has its place in bytes.
     pub fn regex(pattern: &str) -> Result<Self, (usize, String)> {
-        let mut terms = Terms::new();
-        let root = lucene_regex::term(pattern, &mut terms)?;
-        Self::of_table(terms, root).map_err(|_| (0, too_complex()))
+        Self::pattern(&lucene_regex::parse(pattern)?).map_err(|why| (0, why))
     }
 
     /// Terms that a text becomes with at most so many edits (2 at most): a character inserted, deleted or replaced, or two
@@ -64,21 +67,21 @@ impl Matcher {
         }
         // Near the empty text is, as in Lucene, only itself.
         let distance = if text.is_empty() { 0 } else { distance };
-        let literal = if distance == 0 { text.to_owned() } else { String::new() };
-        Ok(Self { how: Arc::new(How::Near(text.to_owned(), usize::from(distance))), literal })
+        Ok(Self { how: Arc::new(How::Near(text.to_owned(), usize::from(distance))) })
     }
 
-    fn of_table(terms: Terms, root: terms::Id) -> Result<Self, TooComplex> {
-        let table = Table::new(terms, root)?;
-        Ok(Self { literal: table.literal().to_owned(), how: Arc::new(How::Table(Box::new(table))) })
+    fn pattern(expr: &Expr) -> Result<Self, String> {
+        let automaton = Automaton::new(expr)
+            .map_err(|_| format!("too complex: it would need more than {STATES_MAX} states"))?;
+        Ok(Self { how: Arc::new(How::Pattern(automaton)) })
     }
 
     /// Whether it takes a term.
     #[must_use]
     pub fn takes(&self, term: &str) -> bool {
         match &*self.how {
-            How::Prefix => term.starts_with(&self.literal),
-            How::Table(table) => table.takes(term),
+            How::Prefix(text) => term.starts_with(text),
+            How::Pattern(automaton) => automaton.takes(term),
             How::Near(text, edits) => {
                 // A character has at most four bytes, and most terms are too short or too long.
                 let apart = text.len().abs_diff(term.len());
@@ -90,18 +93,18 @@ impl Matcher {
     /// The beginning, where that is all that is asked.
     #[must_use]
     pub fn prefix_only(&self) -> Option<&str> {
-        matches!(*self.how, How::Prefix).then_some(&self.literal)
+        if let How::Prefix(text) = &*self.how { Some(text) } else { None }
     }
 
     /// What every term that it takes begins with, so that only a range of a dictionary has to be walked.
     #[must_use]
     pub fn literal(&self) -> &str {
-        &self.literal
+        match &*self.how {
+            How::Prefix(text) | How::Near(text, 0) => text,
+            How::Pattern(automaton) => automaton.literal(),
+            How::Near(..) => "",
+        }
     }
-}
-
-fn too_complex() -> String {
-    format!("too complex: it would need more than {STATES_MAX} states")
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl fmt::Display for Leaf {
             }
             Self::Terms(matcher) => write!(f, "/{}…/", matcher.literal()),
             Self::Between { low, high } => range(f, low, high, |text| format!("{text:?}")),
-            Self::Number { low: Bound::With(low), high: Bound::With(high) } if low == high => {
+            Self::Number { low: Bound::Included(low), high: Bound::Included(high) } if low == high => {
                 write!(f, "{low}")
             }
             Self::Number { low, high } => range(f, low, high, f64::to_string),
@@ -74,11 +74,11 @@ fn range<T>(
     shown: fn(&T) -> String,
 ) -> fmt::Result {
     let text = |bound: &Bound<T>| match bound {
-        Bound::With(value) | Bound::Without(value) => shown(value),
-        Bound::Open => "*".to_owned(),
+        Bound::Included(value) | Bound::Excluded(value) => shown(value),
+        Bound::Unbounded => "*".to_owned(),
     };
-    let open = if matches!(low, Bound::Without(_)) { '{' } else { '[' };
-    let close = if matches!(high, Bound::Without(_)) { '}' } else { ']' };
+    let open = if matches!(low, Bound::Excluded(_)) { '{' } else { '[' };
+    let close = if matches!(high, Bound::Excluded(_)) { '}' } else { ']' };
     write!(f, "{open}{} TO {}{close}", text(low), text(high))
 }
 

@@ -1,5 +1,7 @@
 //! What a query means: sets of documents.
 
+pub use std::ops::Bound;
+
 use super::matcher::Matcher;
 
 /// A set of documents.
@@ -63,35 +65,4 @@ pub enum Leaf {
     },
     /// Any value.
     Exists,
-}
-
-/// One end of a range.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Bound<T> {
-    /// This value belongs to it.
-    With(T),
-    /// This value does not.
-    Without(T),
-    /// There is no end.
-    Open,
-}
-
-impl<T: PartialOrd> Bound<T> {
-    /// Whether a value lies above this lower end.
-    pub fn below(&self, value: &T) -> bool {
-        match self {
-            Self::With(v) => value >= v,
-            Self::Without(v) => value > v,
-            Self::Open => true,
-        }
-    }
-
-    /// Whether a value lies below this upper end.
-    pub fn above(&self, value: &T) -> bool {
-        match self {
-            Self::With(v) => value <= v,
-            Self::Without(v) => value < v,
-            Self::Open => true,
-        }
-    }
 }

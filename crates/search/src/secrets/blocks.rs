@@ -10,6 +10,7 @@ use super::extent;
 use super::line::Line;
 use super::report::{Reason, Span, Stage};
 use super::values;
+use super::words;
 
 /// Lines after which a value is given up: an end that does not come must not swallow the file.
 const LINES_MAX: u32 = 400;
@@ -243,16 +244,6 @@ fn is_entry(line: &Line, from: usize) -> bool {
 
 /// Where the value of something named begins, from a place on: behind `value` and what separates it.
 pub(super) fn value_of_named(line: &Line, from: usize) -> Option<usize> {
-    const WORDS: &[&[u8]] = &[
-        b"value",
-        b"parametervalue",
-        b"default",
-        b"default_value",
-        b"content",
-        b"val",
-        b"plaintext",
-        b"string",
-    ];
     let mut at = from;
     let mut steps = 0;
     while at < line.bytes.len() && steps < 64 {
@@ -263,7 +254,7 @@ pub(super) fn value_of_named(line: &Line, from: usize) -> Option<usize> {
         if word.is_empty() {
             return None;
         }
-        if WORDS.iter().any(|w| w.eq_ignore_ascii_case(word)) {
+        if words::has("named value", &word.to_ascii_lowercase()) {
             let mut after = end;
             while matches!(line.at(after), b'"' | b'\'' | b'\\' | b' ' | b'\t') {
                 after += 1;

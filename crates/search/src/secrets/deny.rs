@@ -1,203 +1,37 @@
 //! Files that are not read at all, by their path: what they are for is to hold secrets.
 //!
-//! Patterns begin with `**/etc` and not `/etc`, so that the same file below another root (a container, a chroot, a backup, a
-//! process' view in `/proc/1/root`) is meant too. Copies that editors, packages and people leave (`id_rsa.bak`, `shadow-`,
-//! `server.key~`) count as the file itself.
+//! Copies that editors, packages and people leave (`id_rsa.bak`, `shadow-`, `server.key~`) count as the file itself.
 
 use std::sync::LazyLock;
 
 use super::globs::Globs;
+use super::words;
 
-/// Pattern and reason.
-const PATHS: &[(&str, &str)] = &[
-    ("**/etc/{shadow,gshadow}{,-,[-.]*}", "password-hashes"),
-    ("**/{backups,backup}/{shadow,gshadow}*", "password-hashes"),
-    ("**/security/opasswd*", "password-hashes"),
-    ("**/etc/{master.passwd,spwd.db,tcb/**}", "password-hashes"),
-    ("**/{.htpasswd,htpasswd,.htdigest,htdigest}*", "password-hashes"),
-    ("**/{.google_authenticator,.yubico/challenge-*,.otp,users.oath}", "private-key"),
-    ("**/.ssh/{id_*,identity,*.pem,*_rsa,*_ed25519,*_ecdsa,*_dsa}", "private-key"),
-    ("**/ssh_host_*_key", "private-key"),
-    (
-        "**/*.{key,p12,pfx,p8,pvk,jks,jceks,keystore,bcfks,kdb,kdbx,ppk,ovpn,keytab,keyring,tkey,agekey}",
-        "private-key",
-    ),
-    ("**/{privkey,key,server-key,client-key,ca-key,tls-key,private}*.pem", "private-key"),
-    ("**/*[-_.]{key,privkey}.pem", "private-key"),
-    ("**/ssl/private/**", "private-key"),
-    ("**/pki/{private,tls/private}/**", "private-key"),
-    ("**/letsencrypt/{archive,live,keys,accounts}/**/{priv,private_}*", "private-key"),
-    ("**/letsencrypt/keys/**", "private-key"),
-    ("**/etc/haproxy/**/*.pem", "private-key"),
-    ("**/etc/{wireguard,amnezia}/**", "private-key"),
-    ("**/{.gnupg,private-keys-v1.d}/**", "private-key"),
-    ("**/{krb5.keytab,*.keytab}*", "private-key"),
-    ("**/etc/ipsec.d/private/**", "private-key"),
-    ("**/{swanctl,strongswan}/{private,rsa,ecdsa,pkcs8,pkcs12}/**", "private-key"),
-    ("**/{rndc.key,bind.key,session.key,ddns.key,tsig.key}", "private-key"),
-    ("**/dkim/**/{*.private,default.private}", "private-key"),
-    ("**/{opendkim,dkim}/keys/**", "private-key"),
-    ("**/.{pgpass,my.cnf,mylogin.cnf,netrc,git-credentials,dockercfg,fetchmailrc,s3cfg,boto}", "credentials"),
-    ("**/{_netrc,pgpass.conf,debian.cnf}", "credentials"),
-    ("**/.{docker,podman}/config.json", "credentials"),
-    ("**/{containers,podman}/auth.json", "credentials"),
-    ("**/.{kube,azure,oci,chef,terraform.d}/**", "credentials"),
-    ("**/etc/kubernetes/{*.conf,pki/**,bootstrap*}", "credentials"),
-    ("**/etc/rancher/**/*.y{a,}ml", "credentials"),
-    ("**/kubeconfig*", "credentials"),
-    ("**/.aws/{credentials,sso/**,cli/cache/**}", "credentials"),
-    ("**/gcloud/**", "credentials"),
-    ("**/application_default_credentials.json", "credentials"),
-    ("**/{.config/gh,.config/hub,.config/glab-cli,.config/rclone,.config/doctl}/**", "credentials"),
-    ("**/etc/ppp/*-secrets", "credentials"),
-    ("**/{ipsec.secrets,ipsec.*.secrets,rsyncd.secrets,racoon/psk.txt,l2tp-secrets}", "credentials"),
-    ("**/*.secrets", "credentials"),
-    ("**/wpa_supplicant/**", "credentials"),
-    ("**/NetworkManager/system-connections/**", "credentials"),
-    ("**/netplan/*wifi*", "credentials"),
-    ("**/etc/iwd/**", "credentials"),
-    ("**/var/lib/iwd/**", "credentials"),
-    ("**/etc/sssd/**", "credentials"),
-    ("**/{pam_radius_auth.conf,raddb/server}", "credentials"),
-    ("**/{pam_ldap,libnss-ldap,ldap}.secret", "credentials"),
-    ("**/{sasl_passwd,sasl/passwd,sasl_password,saslpasswd,sasldb2,passwd.client,smtp_auth}*", "credentials"),
-    ("**/etc/{dovecot,courier,exim4,postfix}/{passwd,users,userdb,sasl_passwd}*", "credentials"),
-    ("**/etc/{pgbouncer,odyssey}/userlist.txt", "credentials"),
-    ("**/{jmxremote.password,jmxremote.passwd,management/*.password}", "credentials"),
-    ("**/.smb{credentials,cred,passwd}*", "credentials"),
-    (
-        "**/{smbcredentials,smb-credentials,smb.credentials,cifs-credentials,smbpasswd,passdb.tdb,secrets.tdb}*",
-        "credentials",
-    ),
-    ("**/.{credentials,creds,smbcreds}*", "credentials"),
-    ("**/etc/{samba,cifs}/{credentials,creds}*", "credentials"),
-    (
-        "**/{.erlang.cookie,.vault-token,vault-token,.vault_pass,.vault_password,.vault-pass*,vault_pass*.txt}",
-        "token",
-    ),
-    ("**/{.npmrc,.yarnrc.yml,.pypirc,.gem/credentials,.cargo/credentials*,.composer/auth.json}", "token"),
-    (
-        "**/{.terraformrc,terraform.rc,.databrickscfg,.tugboat,.heroku,.remarkjs,.snowflake/config.toml}",
-        "token",
-    ),
-    ("**/{.msmtprc,.esmtprc,.mutt/passwords,.ftpconfig,.remote-sync.json,sftp-config.json}", "credentials"),
-    ("**/{filezilla.xml,sitemanager.xml,recentservers.xml,robomongo.json,proftpdpasswd}", "credentials"),
-    ("**/.m2/settings-security.xml", "credentials"),
-    ("**/.config/{op,sops,age,Bitwarden*,configstore}/**", "credentials"),
-    ("**/.config/hub", "credentials"),
-    (
-        "**/{logins.json,key3.db,key4.db,signons.sqlite,cookies.sqlite,Login Data,pwdfile.txt,pin.txt}",
-        "credentials",
-    ),
-    ("**/etc/apt/auth.conf{,.d/**}", "credentials"),
-    ("**/etc/duo/*_duo.conf", "credentials"),
-    ("**/kubelet/{pki/**,kubeconfig,config.json}", "credentials"),
-    ("**/rancher/**/{token,node-token,agent-token,passwd}", "token"),
-    ("**/{tailscaled.state,cloudflared/*.json,cloudflared/cert.pem}", "private-key"),
-    ("**/private_keys/**", "private-key"),
-    ("**/{salt,saltstack}/pki/**/*.pem", "private-key"),
-    ("**/*_secret_key", "private-key"),
-    ("**/*.{priv,private,psk,wpa_psk}", "private-key"),
-    ("**/{cryptsetup-keys.d,luks-keys,luks}/**", "private-key"),
-    ("**/crypto_keyfile.bin", "private-key"),
-    ("**/{ntp,chrony}.keys", "private-key"),
-    ("**/etc/{ha.d,heartbeat}/authkeys", "private-key"),
-    ("**/{krb5kdc,heimdal-kdc}/**", "private-key"),
-    ("**/.secret{,s}", "credentials"),
-    ("**/*.htpasswd", "password-hashes"),
-    // Whoever knows it knows what services derive from it; see machine-id(5).
-    ("**/{etc,dbus}/machine-id", "machine-id"),
-    ("**/{mongodb,mongo}{-,_,.}key{file,}*", "private-key"),
-    ("**/{mongodb,mongo,mongod}/{keyfile,key}*", "private-key"),
-    ("**/corosync/authkey*", "private-key"),
-    ("**/{pacemaker,booth}/authkey*", "private-key"),
-    ("**/munge/munge.key*", "private-key"),
-    ("**/ceph/*.{keyring,secret}", "private-key"),
-    ("**/ceph.client.*.secret", "private-key"),
-    ("**/{elasticsearch,opensearch,kibana,logstash}/*.keystore", "private-key"),
-    ("**/.env{,.*,-*,_*}", "environment"),
-    ("**/*.env", "environment"),
-    ("**/etc/environment.d/*{secret,password,token,credential}*", "environment"),
-    (
-        "**/{secrets,secret,vault,credentials}.{yml,yaml,json,toml,ini,conf,cfg,properties,env,txt,xml,enc,php,py,rb}",
-        "credentials",
-    ),
-    ("**/*{-,_,.}secrets.y{a,}ml", "credentials"),
-    ("**/{secrets,.secrets,.secret}/**", "credentials"),
-    ("**/credstore{,.encrypted}/**", "credentials"),
-    ("**/{.password-store,.vault,keyrings/login.keyring,Keychains}/**", "credentials"),
-    ("**/{passwords,passwd,pwd,password}.{txt,csv,db,lst}", "credentials"),
-    ("**/{master.key,credentials.yml.enc,secret_key,secret.key,secret_key_base}", "private-key"),
-    ("**/{jenkins,.jenkins}*/{credentials.xml,secret.key*,secrets/**}", "credentials"),
-    ("**/gitlab-secrets.json", "credentials"),
-    ("**/terraform.tfstate*", "credentials"),
-    ("**/*.tfstate{,.backup}", "credentials"),
-    ("**/{secrets,secret}.auto.tfvars*", "credentials"),
-    ("**/run/secrets/**", "credentials"),
-    ("**/run/credentials/**", "credentials"),
-    ("**/var/run/secrets/**", "credentials"),
-    ("**/{service-account,service_account,serviceaccount}*.json", "credentials"),
-    ("**/var/lib/cloud/**/{user-data,vendor-data}*", "credentials"),
-    ("**/{unattend,autounattend,sysprep}.xml", "credentials"),
-    (
-        "**/.{bash,zsh,sh,ksh,ash,fish,python,mysql,psql,sqlite,rediscli,dbshell,node_repl,irb,lesshst}{_,}history*",
-        "history",
-    ),
-    ("**/*history", "history"),
-    ("**/.{lesshst,viminfo,wget-hsts}", "history"),
-    ("/proc/**/environ", "environment"),
-    ("/proc/**/{mem,auxv,maps,smaps,stack,syscall,fd/**,map_files/**,root/proc/**}", "memory"),
-    ("/proc/{kcore,kmem,keys,key-users,kallsyms,kmsg,sysrq-trigger}", "memory"),
-    ("/dev/**", "memory"),
-    ("/sys/kernel/{security,debug,tracing}/**", "memory"),
-    ("/sys/firmware/efi/efivars/**", "memory"),
-    ("**/var/lib/systemd/{random-seed,credential.secret}", "private-key"),
-    ("**/var/lib/private/**/{key,secret,token}*", "credentials"),
-];
+/// Why, and the pattern, in each line.
+const PATHS: &str = include_str!("paths.txt");
+/// Paths that look like the others and hold nothing secret.
+const ALLOWED: &str = "allowed";
 
-/// Paths that look like the above and hold nothing secret.
-const HARMLESS: &[&str] = &[
-    "**/*.pub",
-    "**/*.{crt,cer,csr}",
-    "**/{usr/share/keyrings,etc/apt/keyrings,etc/apt/trusted.gpg.d}/**",
-    "**/.env.{example,sample,template,dist}",
-    "**/usr/share/{bash-completion,doc,man,zsh}/**",
-];
+/// The patterns of some lines of the list, and why.
+struct Paths {
+    why: Vec<&'static str>,
+    globs: Globs,
+}
 
-/// What editors, packages and people append to the name of a copy.
-const COPIES: &[&str] = &[
-    "~",
-    "-",
-    ".bak",
-    ".backup",
-    ".old",
-    ".orig",
-    ".save",
-    ".saved",
-    ".copy",
-    ".new",
-    ".tmp",
-    ".swp",
-    ".swo",
-    ".rpmsave",
-    ".rpmnew",
-    ".rpmorig",
-    ".dpkg-old",
-    ".dpkg-new",
-    ".dpkg-dist",
-    ".dpkg-bak",
-    ".dpkg-tmp",
-    ".ucf-old",
-    ".ucf-dist",
-    ".0",
-    ".1",
-    ".2",
-];
+impl Paths {
+    fn new(is_wanted: impl Fn(&str) -> bool) -> Option<Self> {
+        let lines =
+            PATHS.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(' '));
+        let (why, patterns): (Vec<_>, Vec<_>) =
+            lines.filter(|(why, _)| is_wanted(why)).map(|(why, pattern)| (why, pattern.trim())).unzip();
+        Some(Self { why, globs: Globs::new(patterns).ok()? })
+    }
+}
 
 /// A test builds them; what no list can tell is withheld.
-static DENIED: LazyLock<Option<Globs>> =
-    LazyLock::new(|| Globs::new(PATHS.iter().map(|(path, _)| *path)).ok());
-static ALLOWED: LazyLock<Option<Globs>> = LazyLock::new(|| Globs::new(HARMLESS.iter().copied()).ok());
+static DENIED: LazyLock<Option<Paths>> = LazyLock::new(|| Paths::new(|why| why != ALLOWED));
+static HARMLESS: LazyLock<Option<Paths>> = LazyLock::new(|| Paths::new(|why| why == ALLOWED));
+static COPIES: LazyLock<Vec<&str>> = LazyLock::new(|| words::list("copy"));
 
 /// Why a file may not be read; nothing where it may. The path as [`plain`] makes it.
 pub(super) fn why(path: &str) -> Option<&'static str> {
@@ -213,11 +47,11 @@ pub(super) fn why(path: &str) -> Option<&'static str> {
 }
 
 fn exactly(path: &str) -> Option<&'static str> {
-    if ALLOWED.as_ref().is_some_and(|globs| globs.matches(path)) {
+    if HARMLESS.as_ref().is_some_and(|paths| paths.globs.matches(path)) {
         return None;
     }
-    let first = DENIED.as_ref().map_or(Some(0), |globs| globs.first(path))?;
-    PATHS.get(first).map(|(_, why)| *why)
+    let Some(denied) = &*DENIED else { return Some("credentials") };
+    denied.why.get(denied.globs.first(path)?).copied()
 }
 
 /// A path in lower case, without `//`, `/./` and `/../`.
@@ -242,7 +76,8 @@ mod tests {
 
     #[test]
     fn the_lists_are_patterns() {
-        assert!(DENIED.is_some() && ALLOWED.is_some());
+        let (denied, harmless) = (DENIED.as_ref().unwrap(), HARMLESS.as_ref().unwrap());
+        assert!(denied.why.len() > 100 && harmless.why.len() > 3);
     }
 
     fn denied(path: &str) -> bool {

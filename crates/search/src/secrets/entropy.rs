@@ -4,6 +4,7 @@ use super::line::Line;
 use super::random;
 use super::report::{Reason, Span, Stage};
 use super::values;
+use super::words;
 
 /// Shorter texts are not random enough to tell.
 const BASE64_MIN: usize = 24;
@@ -12,44 +13,6 @@ const HEX_MIN: usize = 32;
 const BITS_MIN: f64 = 3.8;
 /// Longer texts are data: certificates, images.
 const LENGTH_MAX: usize = 512;
-
-/// Words on a line with which random text is public.
-const PUBLIC: &[&[u8]] = &[
-    b"sha1",
-    b"sha2",
-    b"sha5",
-    b"md5",
-    b"checksum",
-    b"digest",
-    b"integrity",
-    b"fingerprint",
-    b"public",
-    b"pubkey",
-    b"ssh-",
-    b"ecdsa-",
-    b"certificate",
-    b"dnskey",
-    b"initial-key",
-    b"static-key",
-    b" ds ",
-    b"uuid",
-    b"commit",
-    b"revision",
-    b"keyid",
-    b"key-id",
-    b"key_id",
-    b"key id",
-    b"gpgkey",
-    b"signed-by",
-    b"issuer",
-    b"x509",
-    b"thumbprint",
-    b"etag",
-    b"authorized",
-    b"known_hosts",
-    b"trusted",
-    b"lock",
-];
 
 /// Looks for it on a line that has hints: the places after the first and the last one. A hint that lies in the random text itself
 /// is chance.
@@ -71,7 +34,7 @@ pub(super) fn look(line: &Line, (first, last): (usize, usize), spans: &mut Vec<S
             .map_or(0, |i| i + 1);
         let (start, text) = (start + skip, text.get(skip..).unwrap_or_default());
         if (first <= start || last > end) && is_secret(line, start, text) {
-            if PUBLIC.iter().any(|word| values::contains_word(line.bytes, word)) {
+            if words::any("public line", |word| values::contains_word(line.bytes, word)) {
                 return;
             }
             spans.push(Span { start, end, reason: Reason::Random, stage: Stage::Entropy, key: (0, 0) });

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Input};
 
-use super::shapes::{SHAPES, Shape};
+use super::{shapes, words};
 
 /// What to do where a word ends.
 #[derive(Clone, Copy)]
@@ -17,8 +17,8 @@ pub(super) enum Hint {
     Url,
     /// `user:password@tcp(host)`.
     Dsn,
-    /// The beginning of a form.
-    Shape(&'static Shape),
+    /// The beginning of a kind that is known by its form: which, and the bytes of the beginning.
+    Shape(usize, usize),
     /// The line is a statement or a command whose arguments have a meaning by their place.
     Statement,
     /// The beginning of a PEM block that is private.
@@ -28,132 +28,6 @@ pub(super) enum Hint {
     /// The entries of a manifest, which may be one of secrets.
     Entries,
 }
-
-/// Parts of names of settings.
-const KEYS: &[&str] = &[
-    "pass",
-    "pwd",
-    "passwort",
-    "kennwort",
-    "senha",
-    "contrasena",
-    "wachtwoord",
-    "motdepasse",
-    "secret",
-    "token",
-    "psk",
-    "credential",
-    "creds",
-    "authtok",
-    "bindpw",
-    "rootpw",
-    "dbpw",
-    "userpw",
-    "adminpw",
-    "ldappw",
-    "_pw",
-    "-pw",
-    ".pw",
-    "pw=",
-    "pw:",
-    "pw =",
-    "pw\"",
-    "pw'",
-    "pswd",
-    "pword",
-    "phrase",
-    "key",
-    "auth",
-    "community",
-    "passcode",
-    "masterauth",
-    "licen",
-    "bearer",
-    "salt",
-    "pepper",
-    "signature",
-    "upwd",
-    "sapwd",
-    "jwt",
-    "pin=",
-    "pin:",
-    "pin\"",
-    "pin ",
-    "puk",
-    "seed",
-];
-
-const QUIET: &[&str] =
-    &["cookie", "webhook", "otp", "clear-text", "login=", "userpwd", "encrypt\"", "encrypt ="];
-
-/// Statements of programs and commands, see `statements.rs`.
-pub(super) const STATEMENTS: &[&str] = &[
-    "community",
-    "com2sec",
-    "trapsink",
-    "trap2sink",
-    "informsink",
-    "createuser",
-    "usmuser",
-    "stats auth",
-    "rename-command",
-    "sqlconnectinfo",
-    "tacacs-server",
-    "radius-server",
-    "cryptsetup",
-    "monitor ",
-    "allow ",
-    "user ",
-    "login ",
-    "enable ",
-    "mysql",
-    "mariadb",
-    "redis-cli",
-    "ldap",
-    "smbclient",
-    "curl",
-    "wget",
-    "snmp",
-    "mosquitto_",
-    "sqlcmd",
-    "lftp",
-    "docker",
-    "podman",
-    "rabbitmqctl",
-    "ipmitool",
-    "sshpass",
-    "htpasswd",
-    "chpasswd",
-    "passin",
-    "passout",
-    "openssl",
-    "identified",
-    "htdigest",
-    "mount.cifs",
-    "svn ",
-    "kinit",
-    "wpa_passphrase",
-    "isql",
-    "cqlsh",
-    "mongo",
-    "influx",
-    "impala",
-    "rclone",
-    "zip ",
-    "7z ",
-    "gpg ",
-    "net ads",
-    "realm join",
-    "$user",
-    "useradd",
-    "usermod",
-    "nmcli",
-    "keytool",
-    "rdesktop",
-    "xfreerdp",
-    "vncpasswd",
-    "basic ",
-];
 
 const PEM: &[&str] = &["private key-----", "private key block-----", "openvpn static key v1-----"];
 
@@ -169,15 +43,17 @@ static HINTS: LazyLock<Hints> = LazyLock::new(|| {
         words.extend(list);
         meanings.resize(words.len(), hint);
     };
-    add(KEYS, Hint::Key);
-    add(QUIET, Hint::Quiet);
+    add(&words::list("name"), Hint::Key);
+    add(&words::list("quiet name"), Hint::Quiet);
     add(&["://"], Hint::Url);
     add(&["@tcp(", "@unix("], Hint::Dsn);
-    add(STATEMENTS, Hint::Statement);
+    add(&words::list("statement"), Hint::Statement);
     add(PEM, Hint::Pem);
     add(&["$ansible_vault;"], Hint::Vault);
     add(&["data:", "data\":"], Hint::Entries);
-    SHAPES.iter().for_each(|shape| add(&[shape.hint], Hint::Shape(shape)));
+    shapes::beginnings()
+        .iter()
+        .for_each(|(word, which)| add(&[word.as_str()], Hint::Shape(*which, word.len())));
     // Only more words than a machine has memory for cannot be looked for; a test looks for each.
     Hints { words: AhoCorasick::builder().ascii_case_insensitive(true).build(&words).ok(), meanings }
 });
@@ -202,17 +78,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_in_lower_case() {
-        for word in KEYS.iter().chain(QUIET).chain(STATEMENTS).chain(PEM) {
-            assert_eq!(*word, word.to_ascii_lowercase());
-        }
-        SHAPES.iter().for_each(|shape| assert_eq!(shape.hint, shape.hint.to_ascii_lowercase()));
-    }
-
-    #[test]
     fn each_word_is_found_in_either_case() {
-        let shapes = SHAPES.iter().map(|shape| shape.hint);
-        for word in KEYS.iter().chain(QUIET).chain(STATEMENTS).chain(PEM).copied().chain(shapes) {
+        let mut words = ["name", "quiet name", "statement"].map(words::list).concat();
+        words.extend(PEM);
+        words.extend(shapes::beginnings().iter().map(|(word, _)| word.as_str()));
+        for word in words {
+            assert_eq!(word, word.to_ascii_lowercase());
             let line = format!("x {}", word.to_ascii_uppercase());
             assert!(first(line.as_bytes(), 0).is_some(), "{word}");
             let mut ends = Vec::new();

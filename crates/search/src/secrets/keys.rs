@@ -4,6 +4,7 @@
 //! `password_file` a path, `secretName` a name.
 
 use super::report::Reason;
+use super::words;
 
 /// How sure the name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,71 +26,12 @@ impl Key {
 /// Letters of a word that are looked at, from its end.
 const WORD_MAX: usize = 24;
 
-/// Words that may follow without changing what the value is: `password_old`, `token_value`.
-#[rustfmt::skip]
-const AFTER: &[&[u8]] = &[
-    b"value", b"val", b"old", b"new", b"prev", b"previous", b"current", b"next", b"prod", b"production",
-    b"dev", b"test", b"staging", b"stage", b"default", b"main", b"primary", b"secondary", b"master",
-    b"slave", b"replica", b"root", b"backup", b"base", b"b", b"hash", b"hashed", b"encrypted", b"enc",
-    b"raw", b"plain", b"plaintext", b"clear", b"cleartext", b"text", b"string", b"str", b"data", b"admin",
-    b"again", b"confirm", b"confirmation", b"v", b"hex", b"rw", b"ro", b"sha", b"md",
-];
-
-/// Names of passwords.
-#[rustfmt::skip]
-const PASSWORDS: &[&[u8]] = &[
-    b"password", b"passwd", b"passwort", b"passphrase", b"passcode", b"pwd", b"pw", b"pass", b"passwords",
-    b"passphrases", b"passwds", b"psk", b"authtok", b"bindpw", b"rootpw", b"userpw", b"dbpw", b"adminpw",
-    b"ldappw", b"rootpwd", b"sapwd", b"userpassword", b"passwordsalt", b"motdepasse", b"contrasena", b"senha", b"kennwort",
-    b"wachtwoord", b"pswd", b"psswd", b"passwrd", b"pword", b"keypass", b"storepass", b"dbpass", b"mypass",
-    b"rootpass", b"smtppass", b"imappass", b"sshpass", b"ldappass", b"userpass", b"adminpass", b"authpass",
-    b"bindpass", b"webpass", b"mailpass", b"wifipass", b"requirepass", b"masterauth", b"spass",
-    b"mongopass", b"redispass", b"pgpass", b"pin", b"puk", b"wpapsk", b"upwd",
-];
-
-/// Endings of words that are run together.
-const PASSWORD_ENDS: &[&[u8]] = &[b"password", b"passwd", b"passphrase", b"passwort", b"bindpw", b"rootpw"];
-const SECRET_ENDS: &[&[u8]] = &[b"secret", b"secretkey"];
-const TOKEN_ENDS: &[&[u8]] =
-    &[b"authtoken", b"accesstoken", b"apitoken", b"bottoken", b"refreshtoken", b"token"];
-#[rustfmt::skip]
-const KEY_ENDS: &[&[u8]] = &[
-    b"apikey", b"accesskey", b"authkey", b"sharedkey", b"privatekey", b"licensekey", b"routingkey",
-    b"encryptionkey", b"masterkey", b"accountkey", b"presharedkey", b"appkey", b"sessionkey", b"licencekey",
-    b"hmackey",
-];
-
-/// Words before `key` with which it is secret.
-#[rustfmt::skip]
-const KEY_OWNERS: &[&[u8]] = &[
-    b"access", b"secret", b"private", b"auth", b"authentication", b"shared", b"preshared", b"api", b"app",
-    b"application", b"account", b"master", b"encryption", b"encrypt", b"decryption", b"crypt", b"crypto",
-    b"cipher", b"signing", b"sign", b"signature", b"license", b"licence", b"routing", b"integration",
-    b"service", b"storage", b"session", b"deploy", b"ingest", b"ingestion", b"write", b"admin", b"hmac",
-    b"consumer", b"subscription", b"bot", b"webhook", b"cookie", b"jwt", b"instrumentation", b"validation",
-    b"aes", b"wep", b"fastopen", b"security", b"stats", b"csrf", b"hash", b"salt", b"client", b"management",
-    b"product", b"activation", b"serial", b"recovery", b"unseal", b"unlock", b"luks", b"stream", b"join",
-    b"enrollment", b"registration", b"logging", b"erase", b"tsig", b"ddns", b"cluster", b"gossip",
-    b"replication", b"mac", b"wg", b"wireguard", b"sas", b"pre", b"psk", b"priv", b"oauth", b"token",
-    b"wallet", b"stripe", b"sendgrid", b"mailgun", b"openai", b"datadog", b"maps", b"smtp", b"ssh", b"gpg",
-    b"pgp", b"rsa", b"dsa", b"ec", b"tls", b"ssl",
-];
-
-/// Names whose value may be secret.
-#[rustfmt::skip]
-const MAYBE: &[&[u8]] = &[
-    b"key", b"keys", b"auth", b"authorization", b"cookie", b"cookies", b"license", b"licence", b"otp",
-    b"salt", b"seed", b"signature", b"sig", b"creds", b"cred", b"session", b"sessionid", b"jwt", b"bearer",
-    b"hash", b"digest", b"nonce", b"tokens", b"credentials", b"serial", b"pepper", b"entropy", b"code",
-    b"webhook", b"hook", b"url", b"uri", b"endpoint", b"login", b"userpwd", b"sid", b"encrypt",
-];
-
 /// What the name of a setting says of its value.
 pub(super) fn classify(name: &[u8]) -> Option<Key> {
     let mut words = Words { rest: name };
     let mut last = words.next_back_word()?;
     let mut stripped = 0;
-    while stripped < 4 && (last.is_empty() || AFTER.contains(&last.as_slice())) {
+    while stripped < 4 && (last.is_empty() || words::has("after", last.as_slice())) {
         match words.next_back_word() {
             Some(word) => last = word,
             None => break,
@@ -107,91 +49,35 @@ pub(super) fn classify(name: &[u8]) -> Option<Key> {
 }
 
 fn sure(last: &[u8], before: &[u8]) -> Option<Reason> {
-    if last == b"key" || last == b"keys" {
-        return match before {
-            b"private" | b"priv" => Some(Reason::PrivateKey),
-            b"rsa" | b"dsa" | b"ec" | b"tls" | b"ssl" | b"ssh" | b"gpg" | b"pgp" | b"mac" | b"hash"
-            | b"client" | b"wallet" | b"stream" | b"maps" | b"product" | b"serial" | b"cluster"
-            | b"security" | b"service" | b"session" | b"routing" | b"stats" | b"sign" | b"signature"
-            | b"write" | b"storage" | b"account" | b"management" => None,
-            before if KEY_OWNERS.contains(&before) => Some(Reason::Key),
-            _ => None,
-        };
+    match last {
+        b"key" | b"keys" if matches!(before, b"private" | b"priv") => return Some(Reason::PrivateKey),
+        b"key" | b"keys" => return words::has("key owner", before).then_some(Reason::Key),
+        _ if words::has("elsewhere", before) => return None,
+        b"pass" if words::has("proxy", before) => return None,
+        b"phrase" | b"word" if before == b"pass" => return Some(Reason::Password),
+        b"community" => return Some(Reason::Community),
+        b"secrets" | b"credential" => return Some(Reason::Secret),
+        b"credentials" if before.is_empty() => return Some(Reason::Secret),
+        _ if words::has("password", last) => return Some(Reason::Password),
+        _ => {}
     }
-    // `LoadCredential=db:/etc/app/db` says where it is, `update_password: on_create` when it is set.
-    let elsewhere: &[&[u8]] = &[
-        b"load",
-        b"import",
-        b"condition",
-        b"assert",
-        b"update",
-        b"forgot",
-        b"reset",
-        b"change",
-        b"require",
-        b"enforce",
-        b"show",
-        b"expire",
-        b"check",
-        b"prompt",
-        b"ask",
-        b"use",
-        b"allow",
+    let ends = [
+        ("password end", Reason::Password),
+        ("secret end", Reason::Secret),
+        ("token end", Reason::Token),
+        ("key end", Reason::Key),
     ];
-    if elsewhere.contains(&before) {
-        return None;
-    }
-    if last == b"pass"
-        && matches!(before, b"proxy" | b"fastcgi" | b"uwsgi" | b"scgi" | b"grpc" | b"memcached" | b"by")
-    {
-        return None;
-    }
-    if before == b"pass" && (last == b"phrase" || last == b"word") {
-        return Some(Reason::Password);
-    }
-    if PASSWORDS.contains(&last) || PASSWORD_ENDS.iter().any(|end| last.ends_with(end)) {
-        return Some(Reason::Password);
-    }
-    if last == b"community" {
-        return Some(Reason::Community);
-    }
-    if matches!(last, b"secrets" | b"credential") || SECRET_ENDS.iter().any(|end| last.ends_with(end)) {
-        return Some(Reason::Secret);
-    }
-    if last == b"credentials" && before.is_empty() {
-        return Some(Reason::Secret);
-    }
-    if TOKEN_ENDS.iter().any(|end| last.ends_with(end)) {
-        return Some(Reason::Token);
-    }
-    KEY_ENDS.iter().any(|end| last.ends_with(end)).then_some(Reason::Key)
+    ends.into_iter().find(|(list, _)| words::ends(list, last)).map(|(_, reason)| reason)
 }
 
 fn maybe(last: &[u8], before: &[u8], stripped: usize) -> Option<Reason> {
-    if !MAYBE.contains(&last) {
+    if !words::has("maybe", last) {
         return None;
     }
     match last {
-        b"key" | b"keys" => match before {
-            b"public" | b"pub" | b"host" | b"known" | b"primary" | b"foreign" | b"partition" | b"sort"
-            | b"gpg" | b"dns" => None,
-            _ => Some(Reason::Key),
-        },
+        b"key" | b"keys" => (!words::has("public key", before)).then_some(Reason::Key),
         b"hash" | b"digest" | b"salt" | b"nonce" | b"code" | b"entropy" => {
-            // `git_hash`, `layout_hash` are none of our business.
-            matches!(
-                before,
-                b"password"
-                    | b"passwd"
-                    | b"pass"
-                    | b"auth"
-                    | b"secret"
-                    | b"token"
-                    | b"key"
-                    | b"admin"
-                    | b"cookie"
-            )
-            .then_some(Reason::Hash)
+            words::has("hashed", before).then_some(Reason::Hash)
         }
         b"url" | b"uri" | b"endpoint" => {
             (stripped == 0 && matches!(before, b"webhook" | b"hook")).then_some(Reason::Token)

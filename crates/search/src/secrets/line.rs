@@ -1,42 +1,14 @@
 //! One line: where it begins to say something, whether it is a comment, and safe access to its bytes.
 
+use std::sync::LazyLock;
+
+use super::words;
+
 /// Bytes that are looked at backwards from a place: a bound on lines of any length.
 pub(super) const BACK_MAX: usize = 512;
 
 /// Words before the name of a setting that say nothing of it.
-const LEADS: &[&[u8]] = &[
-    b"- ",
-    b"export ",
-    b"set ",
-    b"setenv ",
-    b"declare -x ",
-    b"declare -r ",
-    b"local ",
-    b"readonly ",
-    b"var ",
-    b"let ",
-    b"const ",
-    b"ENV ",
-    b"ARG ",
-    b"SetEnv ",
-    b"env ",
-    b"option ",
-    b"config ",
-    b"typeset -x ",
-    b"+ ",
-    b"? ",
-    b"user_pref(",
-    b"fastcgi_param ",
-    b"uwsgi_param ",
-    b"neighbor ",
-    b"config set ",
-    b"sentinel ",
-    b"static ",
-    b"final ",
-    b"private ",
-    b"public ",
-    b"String ",
-];
+static LEADS: LazyLock<Vec<&str>> = LazyLock::new(|| words::list("lead"));
 
 /// A line without its end.
 #[derive(Clone, Copy)]
@@ -87,7 +59,7 @@ impl<'a> Line<'a> {
             let rest = self.rest(self.head);
             let Some(lead) = LEADS
                 .iter()
-                .find(|lead| rest.get(..lead.len()).is_some_and(|r| r.eq_ignore_ascii_case(lead)))
+                .find(|lead| rest.get(..lead.len()).is_some_and(|r| r.eq_ignore_ascii_case(lead.as_bytes())))
             else {
                 return;
             };

@@ -7,7 +7,7 @@ use super::blocks::{Kind, Pending};
 use super::entropy;
 use super::hints::{self, Hint};
 use super::line::Line;
-use super::pairs::{self, Found};
+use super::pairs::{self, Findings};
 use super::report::{MARK, Reason, Report, Span};
 use super::shapes;
 use super::statements;
@@ -80,9 +80,9 @@ impl Cleaner<'_> {
         let full = self.depth == Depth::Full;
         let (mut named, mut statement, mut entries) = (0, false, false);
         let mut speaks = None;
-        let mut found = Found { spans: &mut self.spans, pending: &mut self.pending };
+        let mut found = Findings { spans: &mut self.spans, pending: &mut self.pending };
         hints::each(line.bytes, |hint, end| match hint {
-            Hint::Shape(shape) => shapes::at(line.bytes, shape, end, found.spans),
+            Hint::Shape(which, length) => shapes::at(line.bytes, which, length, end, found.spans),
             Hint::Url => shapes::url(line.bytes, end, line.comment, found.spans),
             Hint::Dsn => shapes::dsn(line.bytes, end, found.spans),
             Hint::Pem => pem(&line, end, &mut found),
@@ -133,7 +133,7 @@ impl Cleaner<'_> {
 }
 
 /// The body of a PEM block from the place behind its first line, if it is one and no mention.
-fn pem(line: &Line, end: usize, found: &mut Found) {
+fn pem(line: &Line, end: usize, found: &mut Findings) {
     let rest = line.rest(end);
     let escaped = rest.starts_with(b"\\n") || rest.starts_with(b"\\r") || rest.starts_with(b"\\\\n");
     if !values::contains(line.get(end.saturating_sub(64), end), b"-----BEGIN ")

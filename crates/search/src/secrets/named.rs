@@ -9,27 +9,11 @@ use super::blocks::{self, Kind, Pending};
 use super::extent::{self, Extent};
 use super::keys::Key;
 use super::line::{BACK_MAX, Line};
-use super::pairs::{self, Found};
+use super::pairs::{self, Findings};
+use super::words;
 
 /// The name is itself a value: `name: DB_PASSWORD` with `value: …` behind it or on one of the next lines.
-pub(super) fn look(line: &Line, name: (usize, usize), key: Key, found: &mut Found) {
-    const NAMING: &[&[u8]] = &[
-        b"name",
-        b"key",
-        b"parameterkey",
-        b"variable",
-        b"var",
-        b"id",
-        b"option_name",
-        b"property",
-        b"field",
-        b"param",
-        b"setting",
-        b"label",
-        b"configkey",
-        b"env",
-        b"environment_variable",
-    ];
+pub(super) fn look(line: &Line, name: (usize, usize), key: Key, found: &mut Findings) {
     let Key::Sure(reason) = key else { return };
     let back = line.get(name.0.saturating_sub(32), name.0);
     let end = back.iter().rposition(|b| b.is_ascii_alphanumeric()).map_or(0, |i| i + 1);
@@ -50,7 +34,7 @@ pub(super) fn look(line: &Line, name: (usize, usize), key: Key, found: &mut Foun
         }
         return;
     }
-    if !(assigned || block) || !NAMING.iter().any(|n| n.eq_ignore_ascii_case(naming)) {
+    if !(assigned || block) || !words::has("naming", &naming.to_ascii_lowercase()) {
         return;
     }
     if let Some(from) = blocks::value_of_named(line, name.1).or_else(|| value_before(line, name)) {

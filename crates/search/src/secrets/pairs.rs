@@ -16,6 +16,7 @@ use super::line::Line;
 use super::named;
 use super::report::{Reason, Span, Stage};
 use super::values;
+use super::words;
 
 /// Bytes of a name.
 const NAME_MAX: usize = 80;
@@ -23,24 +24,24 @@ const NAME_MAX: usize = 80;
 const SENTENCE_WORDS: usize = 3;
 
 /// What is found goes here.
-pub(super) struct Found<'a> {
+pub(super) struct Findings<'a> {
     pub(super) spans: &'a mut Vec<Span>,
     pub(super) pending: &'a mut Option<Pending>,
 }
 
 /// A name on a line.
 #[derive(Clone, Copy)]
-struct Name {
+struct KeyName {
     start: usize,
     end: usize,
     key: Key,
 }
 
 /// Looks at the name in which a hint ends; returns where the name ends, so that it is not looked at twice.
-pub(super) fn look(line: &Line, hint_end: usize, found: &mut Found) -> usize {
+pub(super) fn look(line: &Line, hint_end: usize, found: &mut Findings) -> usize {
     let Some((start, end)) = word(line, hint_end) else { return hint_end };
     let Some(key) = classify(line, start, end) else { return end };
-    let name = Name { start, end, key };
+    let name = KeyName { start, end, key };
     if let Some(end) = reference(line, name, found) {
         return end;
     }
@@ -108,7 +109,7 @@ fn classify(line: &Line, start: usize, end: usize) -> Option<Key> {
 }
 
 /// Where the name is that of a variable whose value is elsewhere. A default may stand behind it: `${TOKEN:-x}`.
-fn reference(line: &Line, name: Name, found: &mut Found) -> Option<usize> {
+fn reference(line: &Line, name: KeyName, found: &mut Findings) -> Option<usize> {
     let (before, further) = (line.before(name.start), line.before(name.start.saturating_sub(1)));
     match before {
         b'{' if further == b'$' => {
@@ -148,20 +149,7 @@ fn unquoted(line: &Line, start: usize, end: usize) -> (usize, usize) {
 }
 
 /// `Authorization: Basic …`, `proxy_set_header Authorization "Bearer …";`
-fn authorization(line: &Line, name: Name, found: &mut Found) -> bool {
-    const SCHEMES: &[&[u8]] = &[
-        b"basic",
-        b"bearer",
-        b"token",
-        b"apikey",
-        b"key",
-        b"splunk",
-        b"digest",
-        b"negotiate",
-        b"api-key",
-        b"apitoken",
-        b"bot",
-    ];
+fn authorization(line: &Line, name: KeyName, found: &mut Findings) -> bool {
     let mut from = name.end;
     while from < name.end + 12
         && matches!(
@@ -173,8 +161,8 @@ fn authorization(line: &Line, name: Name, found: &mut Found) -> bool {
     }
     let end = line.until(from, |b| !(b.is_ascii_alphabetic() || b == b'-'));
     let bearer = line.get(name.start, name.end).eq_ignore_ascii_case(b"bearer");
-    let from = if SCHEMES.iter().any(|s| s.eq_ignore_ascii_case(line.get(from, end))) && line.at(end) == b' '
-    {
+    let is_scheme = words::has("scheme", &line.get(from, end).to_ascii_lowercase());
+    let from = if is_scheme && line.at(end) == b' ' {
         line.skip_blanks(end)
     } else if bearer && line.at(name.end) == b' ' {
         line.skip_blanks(name.end)
@@ -208,7 +196,7 @@ enum Separator {
     None,
 }
 
-fn separator(line: &Line, name: Name) -> Separator {
+fn separator(line: &Line, name: KeyName) -> Separator {
     let mut at = name.end;
     while at < name.end + 4 && matches!(line.at(at), b'"' | b'\'' | b']' | b'\\' | b'`' | b'*' | b'}') {
         at += 1;
@@ -237,7 +225,7 @@ fn separator(line: &Line, name: Name) -> Separator {
 }
 
 /// `<password type="x">`: behind the attributes.
-fn element_begins(line: &Line, name: Name) -> Separator {
+fn element_begins(line: &Line, name: KeyName) -> Separator {
     let end = line.until(name.end, |b| b == b'>');
     let element =
         matches!(line.before(name.start), b'<' | b':') && end < line.bytes.len() && line.before(end) != b'/';
@@ -255,7 +243,7 @@ fn in_tag(line: &Line, at: usize) -> bool {
     })
 }
 
-fn hard(line: &Line, name: Name, from: usize, found: &mut Found) {
+fn hard(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     let reason = name.key.reason();
     let sure = matches!(name.key, Key::Sure(_));
     let rest = line.rest(from);
@@ -294,7 +282,7 @@ fn hard(line: &Line, name: Name, from: usize, found: &mut Found) {
 }
 
 /// A value that is assigned without doubt.
-fn assigned(line: &Line, name: Name, value: Extent, found: &mut Found) {
+fn assigned(line: &Line, name: KeyName, value: Extent, found: &mut Findings) {
     let (mut start, mut end) = (value.start, value.end);
     let goes_on = !value.quoted && line.before(end) == b'\\' && end == line.trimmed_end();
     if goes_on {
@@ -349,7 +337,7 @@ fn default_of(text: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// In comments of stock files: what is to be put here, not what is.
-fn is_placeholder(line: &Line, name: Name, text: &[u8]) -> bool {
+fn is_placeholder(line: &Line, name: KeyName, text: &[u8]) -> bool {
     let same = keys::classify(text).is_some_and(|key| matches!(key, Key::Sure(_))) && is_wordy(text);
     same || text.iter().all(|b| *b == b'.' || *b == b'x')
         || line.get(name.start, name.end).eq_ignore_ascii_case(text)
@@ -374,7 +362,7 @@ fn key_indent(line: &Line) -> usize {
 }
 
 /// `["a", "b"]`, or the beginning of it.
-fn list(line: &Line, name: Name, from: usize, found: &mut Found) {
+fn list(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     let close = line.until(from, |b| b == b']');
     let mut at = from;
     while at < close {
@@ -401,7 +389,7 @@ fn list(line: &Line, name: Name, from: usize, found: &mut Found) {
 }
 
 /// `<password>x</password>`; `<add key="password">x</add>`
-fn element(line: &Line, name: Name, from: usize, found: &mut Found) {
+fn element(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     if line.rest(from).trim_ascii().is_empty() {
         if matches!(name.key, Key::Sure(_)) && !line.comment && line.at(line.indent) == b'<' {
             *found.pending = Some(Pending::new(Kind::Element, name.key.reason()));
@@ -424,7 +412,7 @@ fn element(line: &Line, name: Name, from: usize, found: &mut Found) {
 }
 
 /// `define('DB_PASSWORD', 'x')`, `["--password", "x"]`
-fn argument(line: &Line, name: Name, from: usize, found: &mut Found) {
+fn argument(line: &Line, name: KeyName, from: usize, found: &mut Findings) {
     let flag = line.before(name.start) == b'-';
     // `define('PASSWORD', 'x')`, `define( "PASSWORD", "x")`, `{password, "x"}`
     let opening = line.get(0, name.start.saturating_sub(1)).trim_ascii_end().last();
@@ -475,13 +463,13 @@ pub(super) fn push_if(
     line: &Line,
     start: usize,
     end: usize,
-    found: &mut Found,
+    found: &mut Findings,
 ) -> bool {
-    let name = Name { start: key.0, end: key.1, key: kind };
+    let name = KeyName { start: key.0, end: key.1, key: kind };
     push(line, name, start, end, found)
 }
 
-fn push(line: &Line, name: Name, start: usize, end: usize, found: &mut Found) -> bool {
+fn push(line: &Line, name: KeyName, start: usize, end: usize, found: &mut Findings) -> bool {
     let value = line.get(start, end);
     let (from, stage) = match name.key {
         Key::Sure(_) => ((!values::is_none(value)).then_some(start), Stage::Key),
@@ -511,6 +499,6 @@ fn behind_name(value: &[u8]) -> Option<usize> {
         .then_some(colon + 1)
 }
 
-fn push_sure(name: Name, start: usize, end: usize, stage: Stage, found: &mut Found) {
+fn push_sure(name: KeyName, start: usize, end: usize, stage: Stage, found: &mut Findings) {
     found.spans.push(Span { start, end, reason: name.key.reason(), stage, key: (name.start, name.end) });
 }

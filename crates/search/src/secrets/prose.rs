@@ -4,27 +4,12 @@ use super::blocks::{Kind, Pending};
 use super::extent;
 use super::keys::{self, Key};
 use super::line::Line;
-use super::pairs::{self, Found, is_wordy};
+use super::pairs::{self, Findings, is_wordy};
 use super::random;
-
-/// Words before a password on the same line that make it a statement: `user x password y`, `machine h login u password y`.
-const ACCOUNTS: &[&[u8]] = &[
-    b"user",
-    b"username",
-    b"login",
-    b"account",
-    b"machine",
-    b"neighbor",
-    b"d-i",
-    b"identified",
-    b"role",
-    b"by",
-    b"with",
-    b"nmcli",
-];
+use super::words;
 
 /// What follows the blanks at `from` may be the value of the name.
-pub(super) fn blank(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Found) {
+pub(super) fn blank(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     if matches!(line.at(from), b'[' | b'{' | b'=' | b'(' | b'|' | b'&' | b'<' | b'>') {
         return;
     }
@@ -38,7 +23,7 @@ pub(super) fn blank(line: &Line, name: (usize, usize), key: Key, from: usize, fo
 }
 
 /// `--password x`
-fn flag(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Found) {
+fn flag(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     if line.rest(from) == b"\\" {
         *found.pending = Some(Pending::new(Kind::Next { all: false }, key.reason()));
         return;
@@ -56,7 +41,7 @@ fn flag(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Fo
 }
 
 /// The name begins the line: `auth_pass x`.
-fn statement(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Found) {
+fn statement(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     // `passwd chat = …`: the name goes on.
     let on = line.until(from, |b| !(b.is_ascii_alphabetic() || b == b' '));
     if on > from
@@ -68,7 +53,7 @@ fn statement(line: &Line, name: (usize, usize), key: Key, from: usize, found: &m
     let text = line.get(value.start, value.end);
     let words = text.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty()).count();
     let compound = line.get(name.0, name.1).iter().any(|b| matches!(b, b'_' | b'-' | b'.'))
-        || is_statement(line.get(name.0, name.1));
+        || words::has("statement name", &line.get(name.0, name.1).to_ascii_lowercase());
     if line.comment {
         let more = line.rest(value.end).trim_ascii();
         let alone = words == 1 && (more.is_empty() || matches!(more, b"\"" | b"'" | b";" | b"\";" | b"';"));
@@ -88,24 +73,8 @@ fn statement(line: &Line, name: (usize, usize), key: Key, from: usize, found: &m
     pairs::push_if(name, key, line, value.start, value.end, found);
 }
 
-/// Names of one word that are statements and no words of English.
-fn is_statement(name: &[u8]) -> bool {
-    let known: &[&[u8]] = &[
-        b"requirepass",
-        b"masterauth",
-        b"bindpw",
-        b"rootpw",
-        b"psk",
-        b"passwd",
-        b"authtok",
-        b"rootbindpw",
-        b"passphrase",
-    ];
-    known.iter().any(|k| k.eq_ignore_ascii_case(name))
-}
-
 /// Between other words: only what is quoted, stands behind an account, or is no word.
-fn middle(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Found) {
+fn middle(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut Findings) {
     let value = extent::of(line, name.0, from, false);
     let text = line.get(value.start, value.end);
     if text.is_empty() || text.contains(&b' ') {
@@ -113,7 +82,7 @@ fn middle(line: &Line, name: (usize, usize), key: Key, from: usize, found: &mut 
     }
     let back = line.get(name.0.saturating_sub(super::line::BACK_MAX), name.0);
     let before = || back.rsplit(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty());
-    let is_account = |word: &[u8]| ACCOUNTS.iter().any(|a| a.eq_ignore_ascii_case(word));
+    let is_account = |word: &[u8]| words::has("account", &word.to_ascii_lowercase());
     let account = !line.comment && before().any(is_account);
     let directly = account && before().nth(1).is_some_and(is_account);
     let last = value.end >= line.trimmed_end().saturating_sub(1);

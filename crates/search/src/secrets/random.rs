@@ -1,42 +1,31 @@
 //! Whether a text is random: made by a machine and not by people.
 
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
 use super::values::RANDOM_MIN;
+
+/// Of either alphabet, whatever its last bits are.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
 
 /// Base64 of `user:password`, as in `Authorization: Basic …` and Docker's `"auth"`.
 pub(super) fn credentials_in_base64(value: &[u8]) -> bool {
-    let body = value.iter().rposition(|b| *b != b'=').map_or(0, |i| i + 1);
-    if !(8..=1024).contains(&value.len()) || value.len() - body > 2 || !value.len().is_multiple_of(4) {
+    if !(8..=1024).contains(&value.len()) {
         return false;
     }
-    let (mut bits, mut have, mut colons) = (0_u32, 0_u32, 0_u32);
-    let mut at = 0;
-    for byte in value.get(..body).unwrap_or_default() {
-        let Some(six) = six_bits(*byte) else { return false };
-        bits = bits << 6 | six;
-        have += 6;
-        if have >= 8 {
-            have -= 8;
-            let letter = (bits >> have & 0xff) as u8;
-            if !(0x20..0x7f).contains(&letter) {
-                return false;
-            }
-            colons += u32::from(letter == b':' && at > 0);
-            at += 1;
-        }
-    }
-    colons > 0
-}
-
-fn six_bits(byte: u8) -> Option<u32> {
-    let value = match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' | b'-' => 62,
-        b'/' | b'_' => 63,
-        _ => return None,
+    let standard = |byte: &u8| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        byte => *byte,
     };
-    Some(u32::from(value))
+    let decoded = BASE64.decode(value.iter().map(standard).collect::<Vec<u8>>()).unwrap_or_default();
+    decoded.iter().skip(1).any(|byte| *byte == b':') && decoded.iter().all(|byte| (0x20..0x7f).contains(byte))
 }
 
 /// Whether letters and digits are mixed as nobody writes them.

@@ -29,36 +29,37 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them with what stands in place of the value.
+    const ALL: [(Self, &'static str); 9] = [
+        (Self::Password, "<withheld:password>"),
+        (Self::Secret, "<withheld:secret>"),
+        (Self::Token, "<withheld:token>"),
+        (Self::Key, "<withheld:key>"),
+        (Self::PrivateKey, "<withheld:private-key>"),
+        (Self::Hash, "<withheld:hash>"),
+        (Self::Community, "<withheld:community>"),
+        (Self::Authorization, "<withheld:authorization>"),
+        (Self::Random, "<withheld:random>"),
+    ];
+
     /// Its name in replacements and queries.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Password => "password",
-            Self::Secret => "secret",
-            Self::Token => "token",
-            Self::Key => "key",
-            Self::PrivateKey => "private-key",
-            Self::Hash => "hash",
-            Self::Community => "community",
-            Self::Authorization => "authorization",
-            Self::Random => "random",
-        }
+        self.replacement().trim_start_matches("<withheld:").trim_end_matches('>')
+    }
+
+    /// The one with a name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().map(|(reason, _)| reason).find(|reason| reason.name() == name)
     }
 
     /// What stands in place of the value.
     #[must_use]
     pub fn replacement(self) -> &'static str {
-        match self {
-            Self::Password => "<withheld:password>",
-            Self::Secret => "<withheld:secret>",
-            Self::Token => "<withheld:token>",
-            Self::Key => "<withheld:key>",
-            Self::PrivateKey => "<withheld:private-key>",
-            Self::Hash => "<withheld:hash>",
-            Self::Community => "<withheld:community>",
-            Self::Authorization => "<withheld:authorization>",
-            Self::Random => "<withheld:random>",
-        }
+        Self::ALL
+            .into_iter()
+            .find(|(reason, _)| *reason == self)
+            .map_or("<withheld:secret>", |(_, text)| text)
     }
 }
 

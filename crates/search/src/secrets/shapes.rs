@@ -1,227 +1,115 @@
-//! Values that are secret by their form, whatever stands before them: tokens of well-known services, hashes of passwords.
-//!
-//! A form is a beginning, the bytes that may follow, and how many. What is here is documented by the services themselves so that
-//! scanners find it; a form that ordinary text has too is none.
+//! Values that are secret by their form, whatever stands before them: tokens of well-known services, hashes of passwords. The
+//! forms are in `kinds.txt`, a line for each.
+
+use std::sync::LazyLock;
+
+use regex_automata::meta::{Config, Regex};
+use regex_automata::util::{primitives::PatternID, syntax};
+use regex_automata::{Anchored, Input};
+use regex_syntax::hir::literal::Extractor;
 
 use super::random;
 use super::report::{Reason, Span, Stage};
 use super::values;
 
-/// One form.
-pub(super) struct Shape {
-    /// In lower case, as the automaton wants it.
-    pub(super) hint: &'static str,
-    /// As it is written.
-    begins: &'static [u8],
-    follows: Follows,
-    min: usize,
+/// All kinds.
+const KINDS: &str = include_str!("kinds.txt");
+/// Bytes of the tables that searches make as they go.
+const CACHE_BYTES: usize = 1 << 20;
+/// Characters of a class that are taken for as many beginnings: `xox[abprs]-`.
+const CLASS_MAX: usize = 10;
+
+/// A line of the list.
+struct Kind {
     reason: Reason,
+    /// A further test of the value: a word behind `+`.
+    test: &'static str,
+    pattern: &'static str,
 }
 
-/// What may follow the beginning.
-#[derive(Clone, Copy)]
-enum Follows {
-    /// Letters, digits, `-`, `_`.
-    Word,
-    /// Also `.`
-    Dotted,
-    /// Also `+`, `/`, `=`.
-    Base64,
-    Hex,
-    /// Also `$`, `/`, `.`, `=`, `,`, `+`, `*`: hashes of passwords.
-    Crypt,
-    /// Whatever ends at a blank or a quote; of a URL.
-    Path,
+/// All kinds, their patterns in one automaton.
+struct Kinds {
+    kinds: Vec<Kind>,
+    /// A test builds them all; a list that is damaged finds nothing.
+    patterns: Option<Regex>,
+    beginnings: Vec<(String, usize)>,
 }
 
-impl Follows {
-    fn has(self, byte: u8) -> bool {
-        let word = byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        match self {
-            Self::Word => word,
-            Self::Dotted => word || byte == b'.',
-            Self::Base64 => word || matches!(byte, b'+' | b'/' | b'=' | b'.' | b'%'),
-            Self::Hex => byte.is_ascii_hexdigit(),
-            Self::Crypt => word || matches!(byte, b'$' | b'/' | b'.' | b'=' | b',' | b'+' | b'*' | b':'),
-            Self::Path => {
-                byte > b' '
-                    && !matches!(
-                        byte,
-                        b'"' | b'\'' | b'<' | b'>' | b'`' | b')' | b']' | b'}' | b',' | b';' | b'\\'
-                    )
-            }
-        }
-    }
+fn kind(line: &'static str) -> Option<Kind> {
+    let mut columns = line.split('\t').skip(1);
+    let (what, pattern) = (columns.next()?, columns.next()?);
+    let (reason, test) = what.split_once('+').unwrap_or((what, ""));
+    Some(Kind { reason: Reason::named(reason)?, test, pattern })
 }
 
-const fn shape(
-    hint: &'static str,
-    begins: &'static str,
-    follows: Follows,
-    min: usize,
-    reason: Reason,
-) -> Shape {
-    Shape { hint, begins: begins.as_bytes(), follows, min, reason }
+fn lines() -> impl Iterator<Item = &'static str> {
+    KINDS.lines().filter(|line| !line.starts_with('#'))
 }
 
-use Follows::{Base64, Crypt, Dotted, Hex, Path, Word};
-use Reason::{Hash, Key, PrivateKey, Token};
+static ALL: LazyLock<Kinds> = LazyLock::new(|| {
+    let kinds: Vec<Kind> = lines().filter_map(kind).collect();
+    let patterns: Vec<&str> = kinds.iter().map(|kind| kind.pattern).collect();
+    let patterns = Regex::builder()
+        .configure(Config::new().hybrid_cache_capacity(CACHE_BYTES).utf8_empty(false))
+        .syntax(syntax::Config::new().unicode(false).utf8(false))
+        .build_many(&patterns);
+    let beginnings = kinds
+        .iter()
+        .enumerate()
+        .flat_map(|(i, kind)| beginnings_of(kind.pattern).into_iter().map(move |word| (word, i)));
+    Kinds { beginnings: beginnings.collect(), kinds, patterns: patterns.ok() }
+});
 
-/// All forms.
-pub(super) const SHAPES: &[Shape] = &[
-    shape("akia", "AKIA", Word, 16, Key),
-    shape("asia", "ASIA", Word, 16, Key),
-    shape("ghp_", "ghp_", Word, 30, Token),
-    shape("gho_", "gho_", Word, 30, Token),
-    shape("ghu_", "ghu_", Word, 30, Token),
-    shape("ghs_", "ghs_", Word, 30, Token),
-    shape("ghr_", "ghr_", Word, 30, Token),
-    shape("github_pat_", "github_pat_", Word, 22, Token),
-    shape("glpat-", "glpat-", Dotted, 16, Token),
-    shape("gldt-", "gldt-", Word, 16, Token),
-    shape("glrt-", "glrt-", Dotted, 16, Token),
-    shape("glptt-", "glptt-", Word, 16, Token),
-    shape("glsa_", "glsa_", Word, 20, Token),
-    shape("glc_", "glc_", Base64, 24, Token),
-    shape("xoxa-", "xoxa-", Word, 10, Token),
-    shape("xoxb-", "xoxb-", Word, 10, Token),
-    shape("xoxp-", "xoxp-", Word, 10, Token),
-    shape("xoxr-", "xoxr-", Word, 10, Token),
-    shape("xoxs-", "xoxs-", Word, 10, Token),
-    shape("xapp-", "xapp-", Word, 20, Token),
-    shape("hooks.slack.com/", "hooks.slack.com/", Path, 16, Token),
-    shape("discord.com/api/webhooks/", "discord.com/api/webhooks/", Path, 16, Token),
-    shape("discordapp.com/api/webhooks/", "discordapp.com/api/webhooks/", Path, 16, Token),
-    shape("webhook.office.com/", "webhook.office.com/", Path, 16, Token),
-    shape("outlook.office.com/webhook/", "outlook.office.com/webhook/", Path, 16, Token),
-    shape("chat.googleapis.com/v1/spaces/", "chat.googleapis.com/v1/spaces/", Path, 16, Token),
-    shape("hooks.zapier.com/hooks/", "hooks.zapier.com/hooks/", Path, 8, Token),
-    shape("api.telegram.org/bot", "api.telegram.org/bot", Path, 16, Token),
-    shape("hc-ping.com/", "hc-ping.com/", Path, 16, Token),
-    shape("sk_live_", "sk_live_", Word, 16, Key),
-    shape("sk_test_", "sk_test_", Word, 16, Key),
-    shape("rk_live_", "rk_live_", Word, 16, Key),
-    shape("rk_test_", "rk_test_", Word, 16, Key),
-    shape("whsec_", "whsec_", Base64, 16, Key),
-    shape("sk-", "sk-", Word, 32, Key),
-    shape("aiza", "AIza", Word, 30, Key),
-    shape("ya29.", "ya29.", Word, 20, Token),
-    shape("gocspx-", "GOCSPX-", Word, 16, Key),
-    shape("sg.", "SG.", Dotted, 40, Key),
-    shape("key-", "key-", Hex, 32, Key),
-    shape("npm_", "npm_", Word, 30, Token),
-    shape("pypi-", "pypi-", Word, 40, Token),
-    shape("rubygems_", "rubygems_", Hex, 32, Token),
-    shape("dop_v1_", "dop_v1_", Hex, 32, Token),
-    shape("doo_v1_", "doo_v1_", Hex, 32, Token),
-    shape("hvs.", "hvs.", Word, 20, Token),
-    shape("hvb.", "hvb.", Word, 20, Token),
-    shape("dckr_pat_", "dckr_pat_", Word, 16, Token),
-    shape("hf_", "hf_", Word, 30, Token),
-    shape("shpat_", "shpat_", Hex, 32, Token),
-    shape("shpss_", "shpss_", Hex, 32, Token),
-    shape("sqoatp-", "sqOatp-", Word, 20, Token),
-    shape("lin_api_", "lin_api_", Word, 32, Token),
-    shape("pul-", "pul-", Hex, 32, Token),
-    shape("tskey-", "tskey-", Word, 16, Key),
-    shape("nrak-", "NRAK-", Word, 20, Key),
-    shape("eyj", "eyJ", Dotted, 30, Token),
-    shape("age-secret-key-", "AGE-SECRET-KEY-", Word, 20, PrivateKey),
-    shape("ls0tls1crudjti", "LS0tLS1CRUdJTi", Base64, 40, PrivateKey),
-    shape("accountkey=", "AccountKey=", Base64, 40, Key),
-    shape("sharedaccesskey=", "SharedAccessKey=", Base64, 20, Key),
-    shape("sharedaccesssignature=", "SharedAccessSignature=", Path, 20, Key),
-    shape("sig=", "sig=", Base64, 24, Key),
-    shape("x-amz-signature=", "X-Amz-Signature=", Hex, 32, Key),
-    shape("$1$", "$1$", Crypt, 12, Hash),
-    shape("$2a$", "$2a$", Crypt, 40, Hash),
-    shape("$2b$", "$2b$", Crypt, 40, Hash),
-    shape("$2y$", "$2y$", Crypt, 40, Hash),
-    shape("$5$", "$5$", Crypt, 20, Hash),
-    shape("$6$", "$6$", Crypt, 20, Hash),
-    shape("$7$", "$7$", Crypt, 20, Hash),
-    shape("$y$", "$y$", Crypt, 20, Hash),
-    shape("$gy$", "$gy$", Crypt, 20, Hash),
-    shape("$8$", "$8$", Crypt, 20, Hash),
-    shape("$9$", "$9$", Crypt, 20, Hash),
-    shape("$apr1$", "$apr1$", Crypt, 16, Hash),
-    shape("$argon2", "$argon2", Crypt, 24, Hash),
-    shape("$scrypt$", "$scrypt$", Crypt, 20, Hash),
-    shape("$pbkdf2", "$pbkdf2", Crypt, 24, Hash),
-    shape("-pbkdf2-", "-pbkdf2-", Crypt, 32, Hash),
-    shape("pbkdf2_sha256$", "pbkdf2_sha256$", Crypt, 20, Hash),
-    shape("pbkdf2:sha", "pbkdf2:sha", Crypt, 20, Hash),
-    shape("scrypt:32768", "scrypt:32768", Crypt, 20, Hash),
-    shape("grub.pbkdf2.", "grub.pbkdf2.", Dotted, 32, Hash),
-    shape("scram-sha-256$", "SCRAM-SHA-256$", Crypt, 20, Hash),
-    shape("{ssha}", "{SSHA}", Base64, 16, Hash),
-    shape("{ssha256}", "{SSHA256}", Base64, 16, Hash),
-    shape("{ssha512}", "{SSHA512}", Base64, 16, Hash),
-    shape("{sha}", "{SHA}", Base64, 16, Hash),
-    shape("{sha256}", "{SHA256}", Base64, 16, Hash),
-    shape("{sha512}", "{SHA512}", Base64, 16, Hash),
-    shape("{md5}", "{MD5}", Base64, 16, Hash),
-    shape("{smd5}", "{SMD5}", Base64, 16, Hash),
-    shape("{crypt}", "{CRYPT}", Crypt, 8, Hash),
-    shape("{pbkdf2", "{PBKDF2", Crypt, 16, Hash),
-    shape("{argon2}", "{ARGON2}", Crypt, 16, Hash),
-    shape("{blf-crypt}", "{BLF-CRYPT}", Crypt, 16, Hash),
-    shape("{sha512-crypt}", "{SHA512-CRYPT}", Crypt, 16, Hash),
-    shape("{plain}", "{PLAIN}", Path, 3, Hash),
-    shape("\"md5", "\"md5", Hex, 32, Hash),
-    shape("'md5", "'md5", Hex, 32, Hash),
-];
+/// The texts with which a pattern begins, in lower case.
+fn beginnings_of(pattern: &str) -> Vec<String> {
+    let plain = pattern.strip_prefix("(?i)").unwrap_or(pattern).to_ascii_lowercase();
+    let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(&plain);
+    let found = parsed.map(|hir| Extractor::new().limit_class(CLASS_MAX).extract(&hir)).ok();
+    let literals = found.iter().filter_map(|found| found.literals()).flatten();
+    literals.map(|literal| String::from_utf8_lossy(literal.as_bytes()).into_owned()).collect()
+}
 
-/// Looks at a place where the beginning of a form ends.
-pub(super) fn at(line: &[u8], shape: &Shape, end: usize, spans: &mut Vec<Span>) {
-    let Some(start) = end.checked_sub(shape.begins.len()) else { return };
-    if !line.get(start..end).is_some_and(|have| have.eq_ignore_ascii_case(shape.begins)) {
+/// What each kind begins with, in lower case, and which it is.
+pub(super) fn beginnings() -> &'static [(String, usize)] {
+    &ALL.beginnings
+}
+
+/// Looks at a place where so many bytes of the beginning of a kind end.
+pub(super) fn at(line: &[u8], which: usize, length: usize, end: usize, spans: &mut Vec<Span>) {
+    let all = &*ALL;
+    let (Some(kind), Some(patterns), Some(start)) =
+        (all.kinds.get(which), &all.patterns, end.checked_sub(length))
+    else {
         return;
-    }
-    let exact = line.get(start..end) == Some(shape.begins);
-    let letters = shape.begins.first().is_some_and(u8::is_ascii_alphanumeric);
-    let before = start.checked_sub(1).and_then(|i| line.get(i)).copied();
-    // The beginning of a form is the beginning of a word. Only hashes of LDAP are written in either case.
-    if !exact && !shape.begins.starts_with(b"{")
-        || letters && before.is_some_and(|b| b.is_ascii_alphanumeric())
-    {
-        return;
-    }
-    let rest = line.get(end..).unwrap_or_default();
-    let len = rest.iter().take_while(|b| shape.follows.has(**b)).count();
-    let body = rest.get(..len).unwrap_or_default();
-    if len < shape.min || !plausible(shape, body) {
-        return;
-    }
-    // Where the beginning is a place or a key and no part of the value, it stays.
-    let keep = matches!(shape.follows, Path) || shape.begins.ends_with(b"=") || shape.begins.ends_with(b"}");
-    let from = if keep {
-        end
-    } else if matches!(shape.begins.first(), Some(b'"' | b'\'')) {
-        start + 1
-    } else {
-        start
     };
-    spans.push(Span { start: from, end: end + len, reason: shape.reason, stage: Stage::Shape, key: (0, 0) });
-}
-
-/// What tells the value from a word that begins alike.
-fn plausible(shape: &Shape, body: &[u8]) -> bool {
-    match shape.begins {
-        b"AKIA" | b"ASIA" => {
-            body.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
-                && body.iter().any(u8::is_ascii_digit)
-        }
-        // A JWT has two dots; the second part begins as the first.
-        b"eyJ" => body.iter().filter(|b| **b == b'.').count() >= 2 && values::contains(body, b".eyJ"),
-        b"SG." => body.contains(&b'.'),
-        b"sk-" | b"hf_" | b"glc_" | b"sig=" | b"npm_" => random::is_mixed(body) || random::is_hex(body),
-        // The certificate of a pair is public.
-        b"LS0tLS1CRUdJTi" => {
-            !body.starts_with(b"BDRVJU") && !body.starts_with(b"BQVUJMSU") && !body.starts_with(b"BYNTA5")
-        }
-        b"{CRYPT}" | b"{PLAIN}" => !body.starts_with(b"$") || body.len() > 8,
+    let is_word = |at: usize| line.get(at).is_some_and(u8::is_ascii_alphanumeric);
+    if is_word(start) && start.checked_sub(1).is_some_and(is_word) {
+        return;
+    }
+    let anchored = Anchored::Pattern(PatternID::must(which));
+    let input = Input::new(line).range(start..).anchored(anchored);
+    if patterns.search_half(&input).is_none() {
+        return;
+    }
+    let mut groups = patterns.create_captures();
+    patterns.search_captures(&input, &mut groups);
+    let Some(found) = groups.get_group(1).or_else(|| groups.get_match().map(|all| all.span())) else {
+        return;
+    };
+    let body = line.get(end..found.end).unwrap_or_default();
+    let passes = match kind.test {
+        "digit" => body.iter().any(u8::is_ascii_digit),
+        "random" => random::is_mixed(body) || random::is_hex(body),
         _ => true,
+    };
+    if passes {
+        spans.push(Span {
+            start: found.start,
+            end: found.end,
+            reason: kind.reason,
+            stage: Stage::Shape,
+            key: (0, 0),
+        });
     }
 }
 
@@ -255,7 +143,7 @@ pub(super) fn url(line: &[u8], at: usize, comment: bool, spans: &mut Vec<Span>) 
     {
         return;
     }
-    let reason = if whole { Token } else { Reason::Password };
+    let reason = if whole { Reason::Token } else { Reason::Password };
     spans.push(Span {
         start: at + from,
         end: at + from + value.len(),
@@ -301,9 +189,9 @@ mod tests {
     fn found(line: &str) -> Vec<&str> {
         let mut spans = Vec::new();
         let lower = line.to_ascii_lowercase();
-        for shape in SHAPES {
-            for (i, _) in lower.match_indices(shape.hint) {
-                at(line.as_bytes(), shape, i + shape.begins.len(), &mut spans);
+        for (word, which) in beginnings() {
+            for (i, _) in lower.match_indices(word.as_str()) {
+                at(line.as_bytes(), *which, word.len(), i + word.len(), &mut spans);
             }
         }
         for (i, _) in line.match_indices("://") {
@@ -312,13 +200,31 @@ mod tests {
         if let Some(i) = line.find("@tcp(") {
             dsn(line.as_bytes(), i + 5, &mut spans);
         }
-        spans.iter().map(|s| &line[s.start..s.end]).collect()
+        let mut found: Vec<_> = spans.iter().map(|s| &line[s.start..s.end]).collect();
+        found.dedup();
+        found
     }
 
     #[test]
-    fn hints_are_the_beginnings() {
-        for shape in SHAPES {
-            assert_eq!(shape.begins.to_ascii_lowercase(), shape.hint.as_bytes());
+    fn each_kind_takes_its_example_and_not_what_looks_like_it() {
+        assert!(ALL.patterns.is_some());
+        assert_eq!(ALL.kinds.len(), lines().count());
+        for (i, line) in lines().enumerate() {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let [name, _, pattern, example, other] = columns[..] else {
+                panic!("{line}: wanted five columns")
+            };
+            let words = beginnings().iter().filter(|(_, which)| *which == i).count();
+            assert!(
+                words > 0 && beginnings_of(pattern).iter().all(|word| word.len() >= 3),
+                "{name} {:?}",
+                beginnings_of(pattern)
+            );
+            let text = format!("{example} x");
+            assert!(found(&text).iter().any(|value| example.contains(value)), "{name} {example}");
+            let (shown, withheld) = crate::secrets::Policy::default().clean_text(&text);
+            assert!(withheld.count > 0 && !shown.contains(example), "{name} {shown}");
+            assert_eq!(found(other), Vec::<&str>::new(), "{name} {other}");
         }
     }
 

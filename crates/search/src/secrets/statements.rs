@@ -84,7 +84,7 @@ const COMMANDS: &[(&[u8], &[Takes])] = &[
     (b"influx", &[Next(b"-t")]),
 ];
 
-/// Looks at a line on which a word of [`super::hints::STATEMENTS`] stands.
+/// Looks at a line on which a word of the list `statement` stands.
 pub(super) fn look(line: &Line, spans: &mut Vec<Span>) {
     let mut buffer = [Word { start: 0, text: b"" }; WORDS_MAX];
     let count = split(line, &mut buffer);

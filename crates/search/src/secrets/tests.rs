@@ -9,24 +9,13 @@ mod stock;
 mod whole;
 
 use super::Policy;
-use crate::document::{Document, Facts, Flag, Kind, Value, Withheld};
+use crate::document::{Document, Facts, Flag, Kind, Value};
 use made_up::{Planted, grow};
 
 fn document(path: &str, text: &str) -> Document {
     let facts =
         Facts::from([("file.line".to_owned(), text.lines().map(|l| Value::Text(l.to_owned())).collect())]);
-    Document {
-        host: "web1".to_owned(),
-        filename: path.to_owned(),
-        kind: Kind::File,
-        content: Some(text.to_owned()),
-        stat: None,
-        facts,
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: 0,
-    }
+    Document { content: Some(text.to_owned()), facts, ..Document::new("web1", path, Kind::File) }
 }
 
 /// What is wrong with a file after cleaning; nothing if its secret is gone and all else is there.

@@ -2,6 +2,7 @@
 
 use super::random::{credentials_in_base64, is_mixed, is_random};
 use super::report::MARK;
+use super::words;
 
 /// Numbers with fewer digits are counts and sizes, no secrets.
 const DIGITS_MIN: usize = 5;
@@ -19,28 +20,7 @@ pub(super) fn is_none(value: &[u8]) -> bool {
         || is_word_of_configuration(value)
         || is_reference(value)
         || is_path(value)
-        || value.iter().all(|b| {
-            matches!(
-                b,
-                b'*' | b'.'
-                    | b'-'
-                    | b'_'
-                    | b'"'
-                    | b'\''
-                    | b'{'
-                    | b'}'
-                    | b'['
-                    | b']'
-                    | b'('
-                    | b')'
-                    | b'|'
-                    | b'>'
-                    | b'\\'
-                    | b','
-                    | b';'
-                    | b'?'
-            )
-        })
+        || value.iter().all(|b| b"*.-_\"'{}[]()|>\\,;?".contains(b))
         || value.len() >= 3 && value.iter().all(|b| matches!(b, b'x' | b'X'))
 }
 
@@ -56,145 +36,7 @@ fn is_word_of_configuration(value: &[u8]) -> bool {
     let mut buffer = [0; WORD_MAX];
     let Some(word) = lower(value, &mut buffer) else { return false };
     let first = word.split(|b| b.is_ascii_whitespace()).next().unwrap_or_default();
-    // `passwd: files systemd`, `password required pam_unix.so`.
-    if matches!(
-        first,
-        b"files"
-            | b"compat"
-            | b"db"
-            | b"nis"
-            | b"nisplus"
-            | b"ldap"
-            | b"sss"
-            | b"winbind"
-            | b"systemd"
-            | b"hesiod"
-            | b"required"
-            | b"requisite"
-            | b"sufficient"
-            | b"include"
-            | b"substack"
-            | b"centrify"
-    ) {
-        return true;
-    }
-    matches!(
-        word,
-        b"true"
-            | b"false"
-            | b"yes"
-            | b"no"
-            | b"on"
-            | b"off"
-            | b"none"
-            | b"null"
-            | b"nil"
-            | b"undefined"
-            | b"~"
-            | b"empty"
-            | b"optional"
-            | b"mandatory"
-            | b"prompt"
-            | b"ask"
-            | b"interactive"
-            | b"md5"
-            | b"sha1"
-            | b"sha256"
-            | b"sha512"
-            | b"sha-256"
-            | b"sha-512"
-            | b"scram-sha-256"
-            | b"scram-sha-1"
-            | b"crypt"
-            | b"bcrypt"
-            | b"scrypt"
-            | b"argon2"
-            | b"argon2id"
-            | b"yescrypt"
-            | b"pbkdf2"
-            | b"plain"
-            | b"plaintext"
-            | b"cleartext"
-            | b"encrypted"
-            | b"login"
-            | b"cram-md5"
-            | b"digest-md5"
-            | b"trust"
-            | b"peer"
-            | b"ident"
-            | b"gss"
-            | b"gssapi"
-            | b"cert"
-            | b"certificate"
-            | b"system"
-            | b"default"
-            | b"auto"
-            | b"automatic"
-            | b"basic"
-            | b"digest"
-            | b"bearer"
-            | b"negotiate"
-            | b"manual"
-            | b"enabled"
-            | b"disabled"
-            | b"enable"
-            | b"disable"
-            | b"always"
-            | b"never"
-            | b"allow"
-            | b"deny"
-            | b"permit"
-            | b"reject"
-            | b"env"
-            | b"file"
-            | b"keyring"
-            | b"keychain"
-            | b"private"
-            | b"public"
-            | b"prohibit-password"
-            | b"without-password"
-            | b"forced-commands-only"
-            | b"inherit"
-            | b"read"
-            | b"write"
-            | b"same-origin"
-            | b"omit"
-            | b"any"
-            | b"all"
-            | b"standard"
-            | b"string"
-            | b"text"
-            | b"str"
-            | b"int"
-            | b"bool"
-            | b"object"
-            | b"array"
-            | b"unset"
-            | b"unchanged"
-            | b"redacted"
-            | b"masked"
-            | b"hidden"
-            | b"internet"
-            | b"no-export"
-            | b"no-advertise"
-            | b"local-as"
-            | b"additive"
-            | b"full"
-            | b"minimal"
-            | b"prod"
-            | b"stored"
-            | b"agent"
-            | b"socket"
-            | b"external"
-            | b"internal"
-            | b"dynamic"
-            | b"static"
-            | b"n/a"
-            | b"na"
-            | b"not set"
-            | b"wpa-psk"
-            | b"wpa-eap"
-    )
+    words::has("first of value", first) || words::has("value", word)
 }
 
 fn lower<'a>(value: &[u8], buffer: &'a mut [u8; WORD_MAX]) -> Option<&'a [u8]> {
@@ -233,54 +75,7 @@ pub(super) fn is_reference(value: &[u8]) -> bool {
             return !inner.is_empty() && inner.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
         }
     }
-    let prefixes: &[&[u8]] = &[
-        b"vault:",
-        b"ENC[",
-        b"env:",
-        b"env(",
-        b"env.",
-        b"ENV[",
-        b"ENV.",
-        b"os.environ",
-        b"os.getenv",
-        b"getenv(",
-        b"process.env",
-        b"System.getenv",
-        b"file:",
-        b"file(",
-        b"ssm:",
-        b"arn:",
-        b"awssm:",
-        b"gcpsm:",
-        b"secretsmanager:",
-        b"keyring:",
-        b"op://",
-        b"ref+",
-        b"lookup(",
-        b"var.",
-        b"local.",
-        b"data.",
-        b"module.",
-        b"each.",
-        b"random_",
-        b"secrets.",
-        b"settings.",
-        b"config(",
-        b"self.",
-        b"this.",
-        b"hiera(",
-        b"$(",
-        b"credential:",
-        b"kv:",
-        b"sops:",
-        b"@Microsoft.KeyVault(",
-        b"urn:",
-        b"oid:",
-        b"pkcs11:",
-        b"tpm2:",
-        b"env ",
-    ];
-    prefixes.iter().any(|prefix| value.starts_with(prefix)) || tag(value)
+    words::begins("reference", value) || tag(value)
 }
 
 /// `!secret db_password`, `!Ref Password`: a tag of YAML that fetches it.
@@ -341,11 +136,7 @@ pub(super) fn is_path(value: &[u8]) -> bool {
         || value.starts_with(b"../")
         || value.starts_with(b"~/");
     let drive = matches!(value, [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
-    let ending: &[&[u8]] = &[
-        b".pem", b".key", b".crt", b".conf", b".cnf", b".txt", b".json", b".yml", b".yaml", b".jks", b".so",
-        b".sock", b".p12", b".pub",
-    ];
-    let named = !value.contains(&b' ') && ending.iter().any(|end| value.ends_with(end)) && value.len() < 80;
+    let named = !value.contains(&b' ') && words::ends("ending", value) && value.len() < 80;
     if !(rooted || drive || named) || value.contains(&b'=') || value.contains(&b'+') {
         return false;
     }
@@ -366,36 +157,7 @@ pub(super) fn looks_secret(value: &[u8]) -> bool {
 
 /// Known forms that are long and random and no secrets: UUIDs, checksums with their algorithm, addresses, versions, times.
 pub(super) fn is_public(value: &[u8]) -> bool {
-    let prefixes: &[&[u8]] = &[
-        b"sha256:",
-        b"sha256-",
-        b"sha512:",
-        b"sha512-",
-        b"sha384-",
-        b"sha1-",
-        b"sha1:",
-        b"md5:",
-        b"SHA256:",
-        b"SHA512:",
-        b"MD5:",
-        b"h1:",
-        b"ssh-",
-        b"ecdsa-",
-        b"sk-ssh-",
-        b"AAAA",
-        b"MII",
-        b"http://",
-        b"https://",
-        b"UUID=",
-        b"PARTUUID=",
-        b"urn:uuid:",
-        b"0x",
-        b"git@",
-        b"LABEL=",
-        b"blake2b:",
-        b"q1:",
-    ];
-    prefixes.iter().any(|p| value.starts_with(p)) || is_uuid(value) || is_address(value)
+    words::begins("public", value) || is_uuid(value) || is_address(value)
 }
 
 /// `01234567-89ab-cdef-0123-456789abcdef`

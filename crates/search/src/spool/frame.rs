@@ -17,7 +17,7 @@ pub(super) const PAYLOAD_MAX: usize = 64 << 20;
 
 /// What stands somewhere in a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FrameRead {
     /// A payload, and the bytes of its frame.
     Frame(Vec<u8>, u64),
     /// A frame of so many bytes that is not as it was.
@@ -45,14 +45,14 @@ pub(super) fn write(payload: &[u8], to: &mut Vec<u8>) -> Result<(), String> {
 }
 
 /// Reads the frame at an offset of a file that has `end` bytes.
-pub(super) fn read(file: &File, offset: u64, end: u64) -> io::Result<Found> {
+pub(super) fn read(file: &File, offset: u64, end: u64) -> io::Result<FrameRead> {
     let left = end.saturating_sub(offset);
     if left < HEADER as u64 {
-        return Ok(Found::End { torn: left > 0 });
+        return Ok(FrameRead::End { torn: left > 0 });
     }
     let mut header = [0; HEADER];
     if !whole(file, &mut header, offset)? {
-        return Ok(Found::End { torn: true });
+        return Ok(FrameRead::End { torn: true });
     }
     let word = |at: usize| {
         let bytes = header.get(at..at + 4).and_then(|b| <[u8; 4]>::try_from(b).ok());
@@ -62,16 +62,16 @@ pub(super) fn read(file: &File, offset: u64, end: u64) -> io::Result<Found> {
     let known = crc32c::crc32c(header.get(..8).unwrap_or_default()) == word(8);
     let total = (HEADER + len) as u64;
     if !known || len > PAYLOAD_MAX || total > left {
-        return Ok(Found::End { torn: true });
+        return Ok(FrameRead::End { torn: true });
     }
     let mut payload = vec![0; len];
     if !whole(file, &mut payload, offset + HEADER as u64)? {
-        return Ok(Found::End { torn: true });
+        return Ok(FrameRead::End { torn: true });
     }
     if crc32c::crc32c(&payload) != word(4) {
-        return Ok(Found::Damaged(total));
+        return Ok(FrameRead::Damaged(total));
     }
-    Ok(Found::Frame(payload, total))
+    Ok(FrameRead::Frame(payload, total))
 }
 
 /// Fills a buffer; false where the file ends before.

@@ -3,8 +3,8 @@
 //! Words of many scripts, numbers and dates at the edges of ranges, names with the characters that mean something in a query,
 //! fields with no value, an empty one and several. A document stays from day to day, changes, or goes.
 
+use crate::noise::Noise;
 use mitra_search::document::Flag;
-use mitra_search::simulate::Noise;
 use mitra_search::{Day, Document, Facts, Kind, Stat, Value, Withheld};
 
 /// The first of the days: 2026-11-18.
@@ -170,16 +170,10 @@ pub fn looks() -> Vec<Look> {
 
 fn document(host: &str, file: &str, kind: Kind, since_ns: i64, noise: &mut Noise) -> Document {
     let mut made = Document {
-        host: host.to_owned(),
-        filename: file.to_owned(),
-        kind,
         content: text(noise),
-        stat: None,
         facts: facts(kind, noise),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
         since_ns,
+        ..Document::new(host, file, kind)
     };
     if kind == Kind::File {
         made.stat = Some(stat(noise));

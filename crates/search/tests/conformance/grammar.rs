@@ -1,6 +1,6 @@
 //! Queries made by chance, mostly of what the corpus has.
 
-use mitra_search::simulate::Noise;
+use crate::noise::Noise;
 
 /// Groups within groups.
 const DEPTH: u32 = 3;

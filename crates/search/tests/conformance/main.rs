@@ -20,16 +20,18 @@ mod oracle;
 
 #[path = "../engine/mod.rs"]
 mod engine;
+#[path = "../simulate/noise.rs"]
+mod noise;
 
 use std::collections::BTreeSet;
 
 use mitra_search::backend::{Batch, Hit, Sink};
 use mitra_search::embedded::{Index, Writer};
 use mitra_search::query::Settings;
-use mitra_search::simulate::Noise;
 use mitra_search::{Backend, Day, Query, Scope};
 
 use engine::Engine;
+use noise::Noise;
 use oracle::{Asked, Oracle};
 
 const TABLE: &str = include_str!("queries.txt");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use mitra_search::answers::changes::in_words;
-use mitra_search::backend::Held;
+use mitra_search::backend::ValueHosts;
 use mitra_search::document::Value;
 use mitra_search::fields;
 use mitra_search::{Backend, Query, Scope};
@@ -89,7 +89,7 @@ pub fn values(
     let all: BTreeSet<&String> = held.iter().flat_map(|h| &h.hosts).collect();
     let total = all.len();
     held.sort_by_key(|h| std::cmp::Reverse(h.hosts.len()));
-    let is_odd = |h: &Held| held_by_few(h.hosts.len(), total);
+    let is_odd = |h: &ValueHosts| held_by_few(h.hosts.len(), total);
     if args.json {
         let values: Vec<_> = held
             .iter()

@@ -6,7 +6,7 @@ use mitra_archive::Reader;
 use mitra_model::Span;
 use mitra_model::report::{Incident, Report};
 use mitra_model::time::SECOND;
-use mitra_search::document::{Facts, Value, Withheld};
+use mitra_search::document::{Facts, Value};
 use mitra_search::{Document, Kind};
 
 use crate::commands;
@@ -75,18 +75,7 @@ pub fn documents(report: &Report) -> Vec<Document> {
 fn document(report: &Report, incident: &Incident) -> Document {
     let root = &incident.root_cause;
     let one = Report { incidents: vec![incident.clone()], ..report.clone() };
-    Document {
-        host: report.host.clone(),
-        filename: format!("@incident/{}-{}", incident.onset, root.condition),
-        kind: Kind::Incident,
-        content: Some(text::report(&one, &Style::plain(WIDTH), &commands::title)),
-        stat: None,
-        facts: facts(incident),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: incident.onset.0,
-    }
+    Document { content: Some(text::report(&one, &Style::plain(WIDTH), &commands::title)), facts: facts(incident), since_ns: incident.onset.0, ..Document::new(report.host.clone(), format!("@incident/{}-{}", incident.onset, root.condition), Kind::Incident) }
 }
 
 fn facts(incident: &Incident) -> Facts {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use strsim::osa_distance;
 
 use super::super::glob::Pattern;
-use super::super::yaml::{Key, Mistake, Node, Place, Value};
+use super::super::yaml::{Key, Mistake, Node, Position, Value};
 use super::{Config, FREQUENCY_S_MAX, Level, MEGABYTE, OpenSearchConfig, PORT};
 use crate::collectors::COLLECTORS;
 
@@ -38,9 +38,9 @@ type Entries = [(Key, Node)];
 /// What can only be understood once everything was read.
 #[derive(Default)]
 struct Later {
-    es_host: Option<(String, Place)>,
-    es_port: Option<(u16, Place)>,
-    opensearch: Option<Place>,
+    es_host: Option<(String, Position)>,
+    es_port: Option<(u16, Position)>,
+    opensearch: Option<Position>,
 }
 
 /// The meaning of a tree.

@@ -1,4 +1,4 @@
-//! One writer for each index: a file that it locks, with its process id.
+//! One writer for each folder: a file that it locks, with its process id.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Read;
@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use crate::error::{At, Error};
 
 const LOCK: &str = "lock";
+/// The owner and the group may read it: it is as secret as what was indexed.
 const DIR_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
 /// A writer tries this often to get the lock: the one before may be about to end.
@@ -19,13 +20,13 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Held as long as it lives; the kernel frees it when the process ends, however it ends.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
     /// Makes the folder where it is missing, and locks it for writers.
-    pub(super) fn take(dir: &Path) -> Result<Self, Error> {
+    pub(crate) fn take(dir: &Path) -> Result<Self, Error> {
         DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).at(dir)?;
         let path = dir.join(LOCK);
         let mut file = open(&path).at(&path)?;
@@ -48,11 +49,14 @@ impl Lock {
     }
 }
 
-/// Opens a file for writing, and makes it where it is missing. It is as secret as what was indexed. Links are not followed.
-pub(super) fn open(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
+/// Opens a file for reading and writing, and makes it if it is missing.
+pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+    open_with(OpenOptions::new().read(true).write(true).create(true).truncate(false), path)
+}
+
+/// Opens a file as asked. Links are not followed.
+pub(crate) fn open_with(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
+    options.mode(FILE_MODE).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
 }
 
 #[cfg(test)]

@@ -11,10 +11,12 @@
 //! ```
 
 pub mod machine;
+pub mod noise;
 
-use crate::day::Day;
-use crate::document::Document;
+use mitra_search::{Day, Document};
+
 use machine::{Machine, documents};
+use noise::Noise;
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
@@ -24,42 +26,6 @@ const LOOKS: [i64; 2] = [2, 15];
 const CHANGES: u64 = 15;
 /// One host in so many is away on a day.
 const AWAY: u64 = 400;
-
-/// A small, fast, seeded source of noise (SplitMix64).
-#[derive(Debug, Clone)]
-pub struct Noise(u64);
-
-impl Noise {
-    /// Noise that is the same for the same seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Any number.
-    pub fn any(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.any() % bound.max(1)
-    }
-
-    /// True once in `n` times.
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    /// One of several, of which there is at least one.
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
 
 /// How large a fleet is, and for how long.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +64,7 @@ pub struct Look<'a> {
     pub first: bool,
 }
 
-struct Known {
+struct FleetHost {
     machine: Machine,
     all: Vec<Document>,
 }
@@ -106,8 +72,8 @@ struct Known {
 /// Lets a fleet live, and tells every look at it in the order of time.
 pub fn live<E>(shape: Shape, mut tell: impl FnMut(&Look<'_>) -> Result<(), E>) -> Result<(), E> {
     let mut noise = Noise::new(shape.seed);
-    let mut fleet: Vec<Known> = (0..shape.hosts)
-        .map(|number| Known { machine: Machine::new(number, &mut noise), all: Vec::new() })
+    let mut fleet: Vec<FleetHost> = (0..shape.hosts)
+        .map(|number| FleetHost { machine: Machine::new(number, &mut noise), all: Vec::new() })
         .collect();
     for day in shape.first.through(Day(shape.first.0 + shape.days - 1)) {
         let away: Vec<bool> = fleet.iter().map(|_| day != shape.first && noise.one_in(AWAY)).collect();
@@ -123,7 +89,7 @@ pub fn live<E>(shape: Shape, mut tell: impl FnMut(&Look<'_>) -> Result<(), E>) -
 }
 
 fn look<E>(
-    known: &mut Known,
+    known: &mut FleetHost,
     at_ns: i64,
     first: bool,
     noise: &mut Noise,

@@ -1,7 +1,8 @@
 //! One machine: its traits, and the documents that follow from them.
 
-use super::Noise;
-use crate::document::{Document, Facts, Flag, Kind, Stat, Value, Withheld};
+use mitra_search::document::{Document, Facts, Flag, Kind, Stat, Value};
+
+use super::noise::Noise;
 
 /// Machines without zsh.
 pub const WITHOUT_ZSH: u32 = 12;
@@ -302,16 +303,5 @@ fn lines(facts: &Facts) -> String {
 }
 
 fn blank(name: &str, kind: Kind, text: String) -> Document {
-    Document {
-        host: String::new(),
-        filename: name.to_owned(),
-        kind,
-        content: Some(text),
-        stat: None,
-        facts: Facts::new(),
-        flags: Vec::new(),
-        link: None,
-        withheld: Withheld::default(),
-        since_ns: 0,
-    }
+    Document { content: Some(text), ..Document::new("", name, kind) }
 }
