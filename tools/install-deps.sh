@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|miri|deny…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -37,7 +37,12 @@ need_build() {
 }
 
 need_test() {
-    # What the handful of incidents of `make test` is made with, and what others measure.
+    # Parquet files are read back by DuckDB.
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+}
+
+need_kernel() {
+    # What the handful of incidents of `make test-lab` is made with, and what others measure.
     need_command fio fio
     need_command sadc sysstat
     need_command atop atop
@@ -46,8 +51,21 @@ need_test() {
     # What is started while hostile processes are looked at is seen by strace; `script` is a terminal.
     need_command strace strace
     need_command script bsdutils
-    # Parquet files are read back by DuckDB.
-    python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+    # Disks that fill up.
+    need_command mkfs.ext4 e2fsprogs
+}
+
+# OpenSearch itself comes through Maven: tools/opensearch.sh.
+need_search() {
+    need_command java default-jre-headless
+    need_command mvn maven
+    need_command curl curl
+    need_command setpriv util-linux
+}
+
+# Counts instructions.
+need_cost() {
+    need_command valgrind valgrind
 }
 
 # Real software that the laboratory makes trouble with. An incident whose tool is missing is skipped, with the reason.
@@ -156,8 +174,9 @@ need_rust() {
 need_duckdb() {
     [[ -x $venv/bin/python ]] && "$venv/bin/python" -c 'import duckdb' 2>/dev/null && return 0
     echo "install-deps: installing duckdb in $venv" >&2
-    python3 -m venv "$venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check duckdb
+    # Without a network the tests that want it are skipped, and say so.
+    python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check duckdb ||
+        echo "install-deps: duckdb cannot be installed; tests that read Parquet files with it are skipped" >&2
 }
 
 need_arm64() {
@@ -189,11 +208,14 @@ need_deny() {
     command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|miri|deny…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
     test) need_build && need_test ;;
+    kernel) need_build && need_kernel ;;
+    search) need_build && need_search ;;
+    cost) need_build && need_cost ;;
     lab) need_build && need_lab ;;
     endure) need_build && need_endure ;;
     bench) need_build && need_bench ;;
@@ -202,7 +224,7 @@ for set in "$@"; do
     fuzz) need_build ;;
     miri) need_build ;;
     deny) need_build ;;
-    *) die "unknown set '$set'; there are build, test, lab, endure, bench, observer, matrix, fuzz, miri and deny" ;;
+    *) die "unknown set '$set'; there are build, test, kernel, search, cost, lab, endure, bench, observer, matrix, fuzz, miri and deny" ;;
     esac
 done
 install_packages
