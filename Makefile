@@ -120,14 +120,13 @@ lab-score: build ## score stored results again, explained by what is built now: 
 	$(LAB) score --explain $(or $(OUT),$(error OUT= names the folder of results))
 
 .PHONY: lint
-lint: ## format, clippy, who uses whom, licences and advisories, scripts, generated documents
+lint: ## format, clippy, who uses whom, licences and advisories, scripts; generated documents are checked by `make test`
 	@tools/install-deps.sh build deny
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	tools/check-edges.py
 	tools/check-supply.sh
 	tools/check-scripts.sh
-	tools/check-docs.sh
 
 .PHONY: bench
 bench: build ## what recording costs, beside other recorders: SECONDS=60 per recorder and scenario

@@ -27,6 +27,8 @@ need_file() {
 need_build() {
     need_command make make
     need_command cc gcc
+    # `make install` puts debug information into a file of its own.
+    need_command objcopy binutils
     need_file /usr/include/stdio.h libc6-dev
     # The BPF programs are compiled by clang against libbpf's helpers.
     need_command clang clang
