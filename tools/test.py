@@ -1,16 +1,18 @@
 #!/usr/bin/env -S python3 -B
-"""Runs the tests in tiers, says how many passed and how long each tier took.
+"""Runs the tests in tiers, and says how many passed and how long each tier took.
 
-    tools/test.py hermetic          what needs neither root, nor a network, nor a quiet machine
-    tools/test.py kernel            as root against this kernel: BPF programs, probes, hostile processes, privileges, full disks
-    tools/test.py search            against a real OpenSearch, which tools/opensearch.sh fetches and starts
-    tools/test.py lab               as root a handful of real incidents
-    tools/test.py cost              instructions of a sample, counted: `make bench-cost`
-    tools/test.py all               all of them, one after the other
+    tools/test.py hermetic   needs neither root, nor a network, nor a quiet machine
+    tools/test.py kernel     as root against this kernel: BPF programs, probes, hostile processes,
+                             privileges, full disks
+    tools/test.py search     against a real OpenSearch, which tools/opensearch.sh fetches and starts
+    tools/test.py cost       instructions of a sample, counted: `make bench-cost`
+    tools/test.py lab        as root a handful of real incidents
+    tools/test.py all        all of them, one after the other
 
-A test of the tiers `kernel` and `search` is marked `#[ignore = "…"]`, so that a plain `cargo test` names it and does not run it;
-the name of one that needs OpenSearch has `opensearch` in it, and that of a measurement `by_hand`: no tier runs it. A test that finds out that it cannot run prints a line
-`skipped: REASON`, and counts as skipped, not as passed.
+Tests of the tiers `kernel` and `search` are marked `#[ignore = "REASON"]`: a plain `cargo test`
+names them and does not run them. Tests of the tier `search` have `opensearch` in their names.
+Ignored tests with `by_hand` in their names are measurements, which no tier runs. A test that cannot
+run here prints a line `skipped: REASON`; it counts as skipped, not as passed.
 
 The last line is `N passed, M failed, K skipped`, the sum of all tiers.
 """
@@ -97,9 +99,14 @@ def run_program(program, select):
     environment = os.environ | {"CARGO_MANIFEST_DIR": str(program.directory)}
     try:
         run = subprocess.run(
-            [program.path, *select, "--show-output"], cwd=program.directory, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PROGRAM_S_MAX,
-        )  # fmt: skip
+            [program.path, *select, "--show-output"],
+            cwd=program.directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PROGRAM_S_MAX,
+        )
         said, code = run.stdout.decode(errors="replace"), run.returncode
     except subprocess.TimeoutExpired as expired:
         said, code = (expired.stdout or b"").decode(errors="replace") + "\ntest.py: it did not end\n", -1
@@ -117,7 +124,7 @@ def read(said):
     for passed, failed in RESULT.findall(said):
         outcome.passed += int(passed)
         outcome.failed += int(failed)
-    # With `--show-output` what passing tests printed stands below `successes:`, one block for each test.
+    # With `--show-output` the output of passing tests stands below `successes:`, a block for each.
     _, _, shown = said.partition("\nsuccesses:\n")
     shown, _, _ = shown.partition("\nsuccesses:\n")
     for block in re.split(r"^---- .* stdout ----$", shown, flags=re.M)[1:]:
@@ -151,7 +158,8 @@ def run_tier(tier, programs):
         if said:
             print(said, flush=True)
     if tier != "search":
-        print(f"the slowest of {len(times)}: " + ", ".join(f"{n} {s:.0f} s" for s, n in sorted(times, reverse=True)[:SLOWEST]))
+        slowest = sorted(times, reverse=True)[:SLOWEST]
+        print(f"slowest of {len(times)}: " + ", ".join(f"{name} {s:.0f} s" for s, name in slowest))
     return total
 
 
@@ -161,7 +169,11 @@ def run_lab():
     # Built with the tests, which start the programs too.
     target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
     lab = subprocess.Popen(
-        [pathlib.Path(target) / "debug/mitra-lab", "smoke"], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        [pathlib.Path(target) / "debug/mitra-lab", "smoke"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     said = []
     for line in lab.stdout:
@@ -179,7 +191,8 @@ def run_lab():
 
 def run_cost():
     started_s = time.monotonic()
-    failed = subprocess.run(["make", "--no-print-directory", "bench-cost"], cwd=ROOT, stdin=subprocess.DEVNULL).returncode != 0
+    argv = ["make", "--no-print-directory", "bench-cost"]
+    failed = subprocess.run(argv, cwd=ROOT, stdin=subprocess.DEVNULL).returncode != 0
     return Outcome(passed=int(not failed), failed=int(failed), seconds=time.monotonic() - started_s)
 
 

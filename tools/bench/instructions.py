@@ -1,11 +1,13 @@
 #!/usr/bin/env -S python3 -B
-"""How many instructions a sample takes in user space, counted and not timed, so that a busy machine gives the same number.
+"""Counts the instructions of a sample in user space. Counted, not timed: a busy machine gives the
+same number.
 
-callgrind runs `crates/collect/examples/sampling.rs` over a tree of fixtures. The difference between two runs of different
-length has no start in it; the difference between two numbers of tasks is what each task takes.
+callgrind runs `crates/collect/examples/sampling.rs` over a tree of fixtures. The difference between
+two runs of different length leaves out the start, that between two numbers of tasks is the cost of
+one task.
 
-`tools/bench/instructions.tsv` has the numbers that are allowed. More than a twentieth above one of them fails; `--write`
-writes what is so now.
+`tools/bench/instructions.tsv` has the allowed numbers. More than a twentieth above one of them
+fails; `--write` stores what is measured now.
 """
 
 import argparse
@@ -20,7 +22,7 @@ STORED = HERE / "instructions.tsv"
 TREE = HERE.parents[1] / "crates/parse/fixtures/6.18"
 # How much more is taken for noise: hash tables with random seeds, another libc.
 RISE_MAX = 0.05
-# Slow sources are read, and tasks looked at as a whole, every ten samples: both lengths are multiples of it.
+# Every tenth sample reads slow sources and everything of each task: both are multiples of ten.
 SHORT, LONG = 10, 30
 TASKS = 300
 
@@ -50,8 +52,10 @@ def stored():
 
 
 def write(counts):
-    lines = ["# Instructions in user space of one sample: what a machine without tasks takes, and each idle task more."]
-    lines.append("# Written by `make bench-cost WRITE=1`.")
+    lines = [
+        "# Instructions of one sample in user space: of a machine without tasks, and of each idle task.",
+        "# Written by `make bench-cost WRITE=1`.",
+    ]
     lines += [f"{name}\t{count}" for name, count in counts.items()]
     STORED.write_text("\n".join(lines) + "\n")
 
