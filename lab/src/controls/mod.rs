@@ -8,7 +8,7 @@ mod network;
 mod service;
 
 use crate::incident::{Control, Stop};
-use crate::stage::{Isolation, Stage, Victim};
+use crate::stage::{Stage, Victim};
 
 /// Busy and healthy: what a round plays.
 const BUSY: &[&[Control]] = &[batch::CONTROLS, service::CONTROLS];

@@ -2,7 +2,7 @@
 
 use super::common::fio_queue;
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::stage::{Isolation, Stage};
+use crate::stage::Stage;
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
