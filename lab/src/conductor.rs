@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::draw::Draw;
 use crate::incident::{Form, Stop};
 use crate::machine;
-use crate::recorder::{Mitra, Recorder, Said};
+use crate::recorder::{LiveRoots, Mitra, Recorder};
 
 /// What a stage may take to set itself up, beside the files that it writes.
 const SETUP_PATIENCE: Duration = Duration::from_secs(120);
@@ -88,8 +88,8 @@ impl State {
     }
 }
 
-/// Tells whether an answer names the true roots.
-pub type Named<'a> = dyn Fn(&Said) -> bool + Sync + 'a;
+/// Whether an answer names the true roots.
+pub type Named<'a> = dyn Fn(&LiveRoots) -> bool + Sync + 'a;
 
 /// One run.
 pub struct Conductor {
@@ -109,7 +109,7 @@ pub struct LiveAnswer {
     /// When the answer was there.
     pub at: SystemTime,
     /// What it named.
-    pub said: Said,
+    pub said: LiveRoots,
 }
 
 impl Conductor {

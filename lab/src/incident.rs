@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, Victim};
 
 /// A trouble that the laboratory can make, and the truth about it.
 #[derive(Clone, Copy)]
@@ -80,6 +80,36 @@ impl Need {
 }
 
 impl Incident {
+    /// An incident of an area, with the id of its true root condition.
+    pub const fn new(
+        name: &'static str,
+        condition: &'static str,
+        area: &'static str,
+        make: fn(&mut Stage) -> Result<Truth, Stop>,
+    ) -> Self {
+        Self { name, condition, also: &[], area, what: "", needs: &[], chain: &[], make }
+    }
+
+    /// With its line for the score page.
+    pub const fn what(self, what: &'static str) -> Self {
+        Self { what, ..self }
+    }
+
+    /// With conditions that are equally true.
+    pub const fn also(self, also: &'static [&'static str]) -> Self {
+        Self { also, ..self }
+    }
+
+    /// With what the machine has to have.
+    pub const fn needs(self, needs: &'static [Need]) -> Self {
+        Self { needs, ..self }
+    }
+
+    /// With conditions that the chain has to show.
+    pub const fn chain(self, chain: &'static [&'static str]) -> Self {
+        Self { chain, ..self }
+    }
+
     /// Whether a condition is the true root, or equally true.
     pub fn is_true(&self, condition: &str) -> bool {
         self.condition == condition || self.also.contains(&condition)
@@ -160,6 +190,13 @@ pub struct Truth {
     pub change: Option<String>,
 }
 
+impl Truth {
+    /// The culprit is this process.
+    pub fn of(culprit: &Victim) -> Self {
+        Self { process: Some(culprit.name().to_owned()), pids: vec![culprit.pid()], ..Self::default() }
+    }
+}
+
 /// Why a run did not come to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
@@ -199,13 +236,13 @@ impl From<rustix::io::Errno> for Stop {
     }
 }
 
-/// Says which file it was that something could not be done with.
-pub trait At<T> {
-    /// With the path in front of the error.
+/// Adds the path to an I/O error.
+pub trait WithPath<T> {
+    /// Puts the path in front of the error.
     fn at(self, path: impl AsRef<Path>) -> Result<T, Stop>;
 }
 
-impl<T> At<T> for io::Result<T> {
+impl<T> WithPath<T> for io::Result<T> {
     fn at(self, path: impl AsRef<Path>) -> Result<T, Stop> {
         self.map_err(|e| Stop::Failed(format!("{}: {e}", path.as_ref().display())))
     }
@@ -237,7 +274,7 @@ pub fn missing(needs: &[Need], dir: &Path) -> Option<String> {
 mod tests {
     use std::io;
 
-    use super::{At, Need, Stop};
+    use super::{Need, Stop, WithPath};
 
     #[test]
     fn what_the_machine_has_once_only_one_can_have() {

@@ -48,14 +48,14 @@ pub fn nap(time: Duration) -> Result<(), Stop> {
     }
 }
 
-/// What makes a program the one that may change this machine. Held until its end.
-pub struct Possession {
+/// The lock of the one laboratory process that may change this machine.
+pub struct MachineLock {
     _lock: File,
     keeper: Child,
     _line: Option<ChildStdin>,
 }
 
-impl Possession {
+impl MachineLock {
     /// Waits for the lock, cleans up after a killed run, and starts the keeper.
     pub fn take() -> anyhow::Result<Self> {
         anyhow::ensure!(
@@ -84,7 +84,7 @@ impl Possession {
     }
 }
 
-impl Drop for Possession {
+impl Drop for MachineLock {
     fn drop(&mut self) {
         // An orderly end leaves nothing to the keeper.
         _ = self.keeper.kill();

@@ -11,8 +11,8 @@ use clap::{Parser, Subcommand};
 
 use mitra_lab::conductor::PAUSE;
 use mitra_lab::disguise::Renames;
-use mitra_lab::machine::{self, Possession};
-use mitra_lab::plan::How;
+use mitra_lab::machine::{self, MachineLock};
+use mitra_lab::plan::RunOptions;
 use mitra_lab::record::{Kind, Record, Results, State, key};
 use mitra_lab::recorder::Mitra;
 use mitra_lab::run::Piece;
@@ -177,11 +177,11 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
             if together {
                 pieces = vec![at_once(&pieces, form.unwrap_or(Form::Loud))?];
             }
-            let how = How { witnesses, retry: true, pause: Duration::from_secs(pause_seconds) };
+            let how = RunOptions { witnesses, retry: true, pause: Duration::from_secs(pause_seconds) };
             return run(&pieces, seed, &mitra()?, keep, how);
         }
         Command::Endure { names, seconds } => {
-            let _possession = Possession::take()?;
+            let _possession = MachineLock::take()?;
             return Ok(ordeals::endure_all(&names, Duration::from_secs(seconds), &mitra()?));
         }
         Command::Smoke { seed } => return smoke::smoke(seed, &mitra()?),
@@ -309,9 +309,9 @@ fn run(
     seed: u64,
     mitra: &Mitra,
     keep: Option<PathBuf>,
-    how: How,
+    how: RunOptions,
 ) -> anyhow::Result<bool> {
-    let _possession = Possession::take()?;
+    let _possession = MachineLock::take()?;
     let kept = keep.is_some();
     let dir =
         keep.unwrap_or_else(|| machine::base_dir().join(format!("mitra-lab-kept-{}", std::process::id())));
@@ -343,13 +343,19 @@ fn many(
     retry: bool,
     what: &str,
 ) -> anyhow::Result<bool> {
-    let _possession = Possession::take()?;
+    let _possession = MachineLock::take()?;
     let out =
         out.unwrap_or_else(|| machine::base_dir().join("mitra-lab-results").join(format!("{what}-{seed}")));
     println!("results go to {}", out.display());
     let mut results = Results::open(&out)?;
-    let complete =
-        plan::execute(runs, seed, mitra, &mut results, How { witnesses: false, retry, pause: PAUSE }, tell)?;
+    let complete = plan::execute(
+        runs,
+        seed,
+        mitra,
+        &mut results,
+        RunOptions { witnesses: false, retry, pause: PAUSE },
+        tell,
+    )?;
     let judged = score::judge_all(&results, None)?;
     show(&judged, Some(&out.join("score.html")))?;
     Ok(complete && anything_made(results.records.iter()))

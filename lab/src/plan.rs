@@ -74,9 +74,9 @@ fn minutes(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
-/// What `execute` does besides.
+/// Options of `execute`.
 #[derive(Clone, Copy, Debug)]
-pub struct How {
+pub struct RunOptions {
     /// Other tools write beside the recorder.
     pub witnesses: bool,
     /// Makes again what was not made, or failed.
@@ -97,7 +97,7 @@ pub fn execute(
     seed: u64,
     mitra: &Mitra,
     results: &mut Results,
-    how: How,
+    how: RunOptions,
     mut told: impl FnMut(&Results, &str),
 ) -> anyhow::Result<bool> {
     let version = mitra.version();

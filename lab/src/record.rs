@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::incident::{Form, Stop, Truth};
 use crate::report::epoch_s;
-use crate::run::{Act, Piece, Played};
-use crate::stage::Hurt;
+use crate::run::{Act, Piece, RunOutcome};
+use crate::stage::VictimLatency;
 
 const RESULTS: &str = "results.jsonl";
 
@@ -82,7 +82,7 @@ pub struct ActRecord {
     pub onset_s: f64,
     /// What victims measured.
     #[serde(default)]
-    pub victims: Vec<Hurt>,
+    pub victims: Vec<VictimLatency>,
 }
 
 /// What was said while the trouble was on.
@@ -207,7 +207,7 @@ fn act_record(act: &Act) -> ActRecord {
 }
 
 /// Why a run is not what it should be.
-fn why_not(played: &Played) -> Option<Stop> {
+fn why_not(played: &RunOutcome) -> Option<Stop> {
     let stops: Vec<&Stop> = played.acts.iter().filter_map(|a| a.outcome.as_ref().err()).collect();
     // A recorder that dies makes all stages end.
     let broke = stops.iter().copied().find(|s| matches!(s, Stop::Mitra(_)));
@@ -224,7 +224,7 @@ fn why_not(played: &Played) -> Option<Stop> {
 }
 
 /// Makes a record of what was played, or of why it was not.
-pub fn record(pieces: &[Piece], seed: u64, mitra: &str, played: Result<&Played, &Stop>) -> Record {
+pub fn record(pieces: &[Piece], seed: u64, mitra: &str, played: Result<&RunOutcome, &Stop>) -> Record {
     let mut record = Record {
         key: key(pieces, seed),
         kind: kind(pieces),
@@ -319,7 +319,7 @@ impl Results {
     }
 
     /// Moves archive and reports into the folder, then appends the line.
-    pub fn add(&mut self, record: Record, played: Option<&Played>) -> anyhow::Result<()> {
+    pub fn add(&mut self, record: Record, played: Option<&RunOutcome>) -> anyhow::Result<()> {
         fs::create_dir_all(&self.dir).with_context(|| self.dir.display().to_string())?;
         if let Some(played) = played {
             let folder = record.folder(&self.dir);
@@ -375,7 +375,7 @@ mod tests {
     use crate::conductor::Times;
     use crate::incident::{Form, Stop, Truth};
     use crate::incidents;
-    use crate::run::{Act, Piece, Played};
+    use crate::run::{Act, Piece, RunOutcome};
 
     #[test]
     fn a_run_is_known_again_and_half_a_line_is_no_run() {
@@ -407,11 +407,15 @@ mod tests {
         assert!(error.contains("line 1"), "{error}");
     }
 
-    fn played(outcome: Result<Truth, Stop>, stop: Option<Stop>) -> Played {
+    fn played(outcome: Result<Truth, Stop>, stop: Option<Stop>) -> RunOutcome {
         let now = std::time::SystemTime::now();
         let piece = Piece::Incident(incidents::all().next().unwrap(), Form::Loud);
         let times = Times { since: now, started: now, onset: now, until: now };
-        Played { acts: vec![Act { piece, outcome, times, hurts: Vec::new() }], stop, ..Played::default() }
+        RunOutcome {
+            acts: vec![Act { piece, outcome, times, hurts: Vec::new() }],
+            stop,
+            ..RunOutcome::default()
+        }
     }
 
     #[test]

@@ -39,9 +39,9 @@ pub struct Answer {
     pub text: String,
 }
 
-/// What it said about an archive that still grows.
+/// Roots that a live explanation named.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
+pub struct LiveRoots {
     /// The root in first place, of the first incident that overlaps the trouble.
     pub first: Option<String>,
     /// All roots of the incidents that overlap the trouble.
@@ -112,7 +112,7 @@ impl Mitra {
         since: SystemTime,
         started: SystemTime,
         over: &AtomicBool,
-    ) -> Option<Said> {
+    ) -> Option<LiveRoots> {
         let mut command = Command::new(&self.0);
         command.args(["explain", "--archive"]).arg(archive).args(["--since", &rfc3339(since), "--json"]);
         let answer = run_bounded(&mut command, dir, "live", Some(over));
@@ -121,11 +121,12 @@ impl Mitra {
                 let since_s = report::epoch_s(started);
                 let first = report::top(&report, since_s, f64::MAX).and_then(report::root);
                 let roots = report::roots_during(&report, since_s, f64::MAX);
-                Some(Said { first, roots, failed: None })
+                Some(LiveRoots { first, roots, failed: None })
             }
-            Err(Stop::Mitra(why)) => {
-                Some(Said { failed: Some(why.chars().take(WHY_CHARS).collect()), ..Said::default() })
-            }
+            Err(Stop::Mitra(why)) => Some(LiveRoots {
+                failed: Some(why.chars().take(WHY_CHARS).collect()),
+                ..LiveRoots::default()
+            }),
             Err(_) => None,
         }
     }

@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use crate::conductor::{Conductor, LiveAnswer, Named, Times};
 use crate::draw::Draw;
-use crate::incident::{At, Control, Form, Incident, Stop, Truth, missing};
+use crate::incident::{Control, Form, Incident, Stop, Truth, WithPath, missing};
 use crate::journal;
 use crate::machine;
-use crate::plan::How;
+use crate::plan::RunOptions;
 use crate::record::key;
-use crate::recorder::{Mitra, Said};
-use crate::stage::{Hurt, Part, Stage};
+use crate::recorder::{LiveRoots, Mitra};
+use crate::stage::{Part, Stage, VictimLatency};
 use crate::witness::Witnesses;
 
-/// What is put on a stage.
+/// An incident or a control to run.
 #[derive(Clone, Copy)]
 pub enum Piece {
     /// A trouble.
@@ -79,7 +79,7 @@ pub struct Act {
     /// The moments.
     pub times: Times,
     /// What victims measured.
-    pub hurts: Vec<Hurt>,
+    pub hurts: Vec<VictimLatency>,
 }
 
 impl Act {
@@ -91,9 +91,9 @@ impl Act {
     }
 }
 
-/// All that is known of a run.
+/// Results of a run.
 #[derive(Default)]
-pub struct Played {
+pub struct RunOutcome {
     /// One for each stage.
     pub acts: Vec<Act>,
     /// Why nothing could be recorded, or explained.
@@ -135,7 +135,13 @@ fn form(pieces: &[Piece]) -> Form {
 /// Plays the pieces at once, under one recorder, with files in `dir`.
 ///
 /// With witnesses, other tools write beside the recorder, and what their files tell is printed.
-pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, how: How) -> Result<Played, Stop> {
+pub fn play(
+    pieces: &[Piece],
+    seed: u64,
+    mitra: &Mitra,
+    dir: &Path,
+    how: RunOptions,
+) -> Result<RunOutcome, Stop> {
     let wanted: Vec<&Incident> = pieces.iter().filter_map(Piece::incident).collect();
     if let Some(why) = collision(&wanted) {
         return Err(Stop::Failed(why));
@@ -150,7 +156,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, how: How) ->
     let conductor = Arc::new(conductor.pausing(how.pause));
     let archive = dir.join("archive");
     // One has to be in first place; of two at once both have to be named.
-    let named = |said: &Said| match wanted.as_slice() {
+    let named = |said: &LiveRoots| match wanted.as_slice() {
         [one] => said.first.as_ref().is_some_and(|root| one.is_true(root)),
         many => many.iter().all(|i| said.roots.iter().any(|root| i.is_true(root))),
     };
@@ -170,7 +176,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, how: How) ->
             joined.map(|(piece, t)| t.join().unwrap_or_else(|_| Act::panicked(*piece))).collect::<Vec<_>>();
         (acts, live)
     });
-    let mut played = Played { acts, archive, ..Played::default() };
+    let mut played = RunOutcome { acts, archive, ..RunOutcome::default() };
     match live {
         Ok(live) => played.live = live,
         Err(stop) => played.stop = Some(stop),
@@ -189,7 +195,7 @@ pub fn play(pieces: &[Piece], seed: u64, mitra: &Mitra, dir: &Path, how: How) ->
     Ok(played)
 }
 
-fn explain(played: &mut Played, mitra: &Mitra, dir: &Path) {
+fn explain(played: &mut RunOutcome, mitra: &Mitra, dir: &Path) {
     let spans = played.acts.iter().filter(|a| !matches!(a.piece, Piece::Noise(_)) && a.outcome.is_ok());
     let Some(times) = spans.map(|a| a.times).next() else { return };
     match mitra.explain(&played.archive, dir, times.since, times.until) {

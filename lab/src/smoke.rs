@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use mitra_lab::conductor::PAUSE;
-use mitra_lab::machine::{self, Possession};
-use mitra_lab::plan::{self, How};
+use mitra_lab::machine::{self, MachineLock};
+use mitra_lab::plan::{self, RunOptions};
 use mitra_lab::record::{Record, Results, State, key};
 use mitra_lab::recorder::Mitra;
 use mitra_lab::run::Piece;
@@ -60,10 +60,10 @@ impl Standing {
 /// Plays all, and again with other parameters what was not made, or wrong once. Returns whether nothing stayed wrong,
 /// and something was right.
 pub fn smoke(seed: u64, mitra: &Mitra) -> anyhow::Result<bool> {
-    let _possession = Possession::take()?;
+    let _possession = MachineLock::take()?;
     let dir = machine::base_dir().join(format!("mitra-lab-kept-{}", std::process::id()));
     let mut results = Results::open(&dir)?;
-    let how = How { witnesses: false, retry: true, pause: PAUSE };
+    let how = RunOptions { witnesses: false, retry: true, pause: PAUSE };
     let pieces = select(&NAMES.map(str::to_owned), Some(Form::Loud), CONTROL_S)?;
     let mut all: Vec<(Vec<Piece>, Standing)> =
         pieces.into_iter().map(|piece| (piece, Standing::Unmade(String::new()))).collect();
@@ -95,16 +95,16 @@ fn miss(results: &Results, record: &Record) -> anyhow::Result<Option<String>> {
     Ok(ship::miss(&score::judge_one(results, record, None, false)?))
 }
 
-/// Tells what was not right, as the last lines, and whether that is a failure.
+/// Tells what was not right, and as the last line how many of each. False if something stayed wrong, or nothing was right.
 fn conclude(all: &[(Vec<Piece>, Standing)], dir: &Path) -> bool {
-    let (mut any_right, mut any_wrong) = (false, false);
+    let (mut right, mut wrong) = (0, 0);
     for (piece, standing) in all {
         let name = piece.first().map_or("", Piece::name);
         match standing {
-            Standing::Right => any_right = true,
+            Standing::Right => right += 1,
             Standing::Unmade(why) => println!("{name} could not be made here: {why}"),
             Standing::Wrong(times, what) => {
-                any_wrong |= *times >= WRONG_MAX;
+                wrong += usize::from(*times >= WRONG_MAX);
                 println!("{name} was told wrongly {times} times: {what}");
             }
         }
@@ -114,7 +114,8 @@ fn conclude(all: &[(Vec<Piece>, Standing)], dir: &Path) -> bool {
     } else {
         _ = std::fs::remove_dir_all(dir);
     }
-    any_right && !any_wrong
+    println!("{right} right, {wrong} wrong, {} not made", all.len() - right - wrong);
+    right > 0 && wrong == 0
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ MARK = "@ synced "
 
 def child(binary, test, name, place):
     environment = dict(os.environ, **{name: place, "RUST_BACKTRACE": "0"})
-    command = [binary, "--include-ignored", "--exact", f"powerloss::{test}", "--nocapture", "--test-threads=1"]
+    command = [binary, "--include-ignored", "--exact", f"powerloss::by_hand_{test}", "--nocapture", "--test-threads=1"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

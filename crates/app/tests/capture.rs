@@ -127,6 +127,7 @@ fn what_cannot_be_done_is_said() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_capture_by_hand_is_kept_and_counted() {
     if !can_arm() {
         return;
@@ -150,6 +151,7 @@ fn a_capture_by_hand_is_kept_and_counted() {
 
 /// A recorder that ends tells the probes that it armed, and has no time for them.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn what_probes_saw_is_kept_when_they_are_told_to_end() {
     if !can_arm() {
         return;
@@ -188,6 +190,7 @@ fn what_probes_saw_is_kept_when_they_are_told_to_end() {
 
 /// It is stored before the functions of programs have names, and has them in the end.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn what_probes_saw_has_names_in_the_end() {
     if !can_arm() {
         return;

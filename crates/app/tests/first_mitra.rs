@@ -63,16 +63,31 @@ fn mitra(args: &[&str]) -> (i32, String) {
     (code, String::from_utf8(output.stdout).unwrap())
 }
 
+/// Its server runs as somebody else, who has to reach it.
+fn folder() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("mitra-first-").tempdir_in("/var/tmp").unwrap()
+}
+
 #[test]
-fn the_authors_file_and_questions_work_on_both_back_ends() {
-    // Its server runs as somebody else, who has to reach it.
-    let tmp = tempfile::Builder::new().prefix("mitra-first-").tempdir_in("/var/tmp").unwrap();
+fn the_authors_file_and_questions_work_on_the_embedded_index() {
+    the_authors_file_and_questions_work(&folder(), None);
+}
+
+#[test]
+#[ignore = "starts an OpenSearch: make test-search"]
+fn the_authors_file_and_questions_work_on_opensearch_too() {
+    let tmp = folder();
+    if let Some(engine) = Engine::start(tmp.path()) {
+        the_authors_file_and_questions_work(&tmp, Some(engine));
+    }
+}
+
+fn the_authors_file_and_questions_work(tmp: &tempfile::TempDir, engine: Option<Engine>) {
     let config = tmp.path().join("runner.yaml");
     std::fs::write(&config, AUTHORS).unwrap();
     let (config, store) = (config.to_str().unwrap(), tmp.path().join("index"));
     let store = store.to_str().unwrap();
     let had_log = Path::new("/tmp/runner.log").exists();
-    let engine = Engine::start(tmp.path());
 
     let embedded = ["--config", config, "--store", store];
     let cluster = ["--config", config];

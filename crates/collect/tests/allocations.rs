@@ -77,6 +77,7 @@ fn least_allocations(sampler: &mut Sampler, frame: &mut Frame) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_steady_sample_allocates_nothing_whatever_the_number_of_tasks() {
     for use_bpf in [true, false] {
         let mut sampler = Sampler::open(Config { use_bpf, ..Config::default() }).expect("a sampler");

@@ -63,6 +63,7 @@ fn pass(probes: &mut Probes) -> HashMap<u32, (TaskRec, String)> {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn every_probe_loads() {
     let Some((_guard, probes)) = probes() else { return };
     assert_eq!(probes.unavailable(), []);
@@ -160,6 +161,7 @@ fn check_rss(record: &TaskRec, before: &proc::Thread, after: &proc::Thread, who:
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn values_of_all_tasks_fall_between_two_reads_of_proc() {
     let Some((_guard, mut probes)) = probes() else { return };
     let _running = [
@@ -187,6 +189,7 @@ fn values_of_all_tasks_fall_between_two_reads_of_proc() {
 
 /// A second iterator, which sends everything, is the judge of what the first leaves out.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_task_that_is_called_still_has_not_run() {
     let Some((_guard, mut probes)) = probes() else { return };
     let mut judge = Probes::load();
@@ -231,6 +234,7 @@ fn a_task_that_is_called_still_has_not_run() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn tick_times_are_in_proportion_and_cgroups_are_inode_numbers() {
     let Some((_guard, mut probes)) = probes() else { return };
     let spinner = busy("while :; do :; done");
@@ -254,6 +258,7 @@ fn tick_times_are_in_proportion_and_cgroups_are_inode_numbers() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_thousand_short_processes_are_all_counted_with_their_parent() {
     let Some((_guard, mut probes)) = probes() else { return };
     let exits = probes.exits.as_mut().expect("the exit probe");
@@ -293,6 +298,7 @@ fn a_thousand_short_processes_are_all_counted_with_their_parent() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn exits_beyond_the_ring_are_summed_by_parent() {
     let Some((_guard, mut probes)) = probes() else { return };
     let exits = probes.exits.as_mut().expect("the exit probe");
@@ -321,6 +327,7 @@ fn exits_beyond_the_ring_are_summed_by_parent() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn exit_codes_and_threads_are_told_apart() {
     let Some((_guard, mut probes)) = probes() else { return };
     let exits = probes.exits.as_mut().expect("the exit probe");
@@ -348,6 +355,7 @@ fn exit_codes_and_threads_are_told_apart() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_task_in_d_comes_with_its_kernel_stack() {
     let Some((_guard, mut probes)) = probes() else { return };
     let waiting = spawn::vfork_parent();
@@ -365,6 +373,7 @@ fn a_task_in_d_comes_with_its_kernel_stack() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_reused_pid_has_another_start() {
     let Some((_guard, mut probes)) = probes() else { return };
     let first = idle();
@@ -381,6 +390,7 @@ fn a_reused_pid_has_another_start() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn signals_that_kill_name_sender_and_victim() {
     let Some((_guard, mut probes)) = probes() else { return };
     let victim = idle();
@@ -407,6 +417,7 @@ fn signals_that_kill_name_sender_and_victim() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_cgroup_at_its_limit_shows_reclaim_and_the_kill() {
     let Some((_guard, mut probes)) = probes() else { return };
     let Some(cgroup) = spawn::MemoryCgroup::with_limit(16 << 20) else {

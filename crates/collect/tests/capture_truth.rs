@@ -30,6 +30,7 @@ fn own(kind: &str, comm: &str, seconds: f64) -> Request {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_thread_that_sleeps_is_off_cpu_for_as_long_as_it_slept() {
     let Some(armed) = arm(&own("offcpu", "mitra-sleeps", 2.0)) else { return };
     let sleeper = thread("mitra-sleeps", || (0..50).for_each(|_| sleep(Duration::from_millis(20))));
@@ -50,6 +51,7 @@ fn a_thread_that_sleeps_is_off_cpu_for_as_long_as_it_slept() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_thread_that_spins_is_on_cpu() {
     let Some(armed) = arm(&own("oncpu", "mitra-spins", 2.0)) else { return };
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -88,6 +90,7 @@ fn touch(pages: usize) {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn every_page_that_is_touched_first_is_a_fault() {
     let Some(armed) = arm(&own("faults", "mitra-touches", 1.0)) else { return };
     thread("mitra-touches", || touch(5000)).join().unwrap();
@@ -109,6 +112,7 @@ fn every_page_that_is_touched_first_is_a_fault() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_capture_ends_by_its_events_and_by_its_cost() {
     let busy = || {
         thread("mitra-busy", || {
@@ -135,6 +139,7 @@ fn a_capture_ends_by_its_events_and_by_its_cost() {
 
 /// Without CAP_SYS_ADMIN the kernel does not say what programs cost; what ends it then is the cost all the same.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_capture_whose_cost_is_not_measured_ends_by_its_cost() {
     let frugal = || {
         use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -229,6 +234,7 @@ fn spins_on_first_cpu(end: Instant) {
 
 /// Both measure from the switch away to the switch back, each by a program of its own.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn bpftrace_sees_the_same_time_off_cpu_and_as_many_switches() {
     let script = "tracepoint:sched:sched_switch { \
         if (args->prev_comm == \"mitra-peer\") { @off[args->prev_pid] = nsecs; } \
@@ -247,6 +253,7 @@ fn bpftrace_sees_the_same_time_off_cpu_and_as_many_switches() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn time_off_cpu_is_the_wall_time_less_the_cpu_time() {
     let Some(armed) = arm(&own("offcpu", "mitra-mixes", 4.0)) else { return };
     let cpu = || {
@@ -273,6 +280,7 @@ fn time_off_cpu_is_the_wall_time_less_the_cpu_time() {
 
 /// Otherwise a slip of the pen would end a comparison for ever, and nobody would know.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_comparison_is_left_out_only_for_what_the_kernel_lacks() {
     if !rustix::process::geteuid().is_root() || !has("bpftrace") {
         println!("skipped: needs root and bpftrace");
@@ -292,6 +300,7 @@ fn a_comparison_is_left_out_only_for_what_the_kernel_lacks() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn bpftrace_sees_as_many_faults() {
     let script = "software:page-faults:1 { if (comm == \"mitra-peer-f\") { @count = count(); } }";
     let Some(judge) = Judge::start(script) else { return };
@@ -303,6 +312,7 @@ fn bpftrace_sees_as_many_faults() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_wait_that_has_not_ended_counts_up_to_the_end() {
     let Some(armed) = arm(&own("offcpu", "mitra-waits", 1.5)) else { return };
     let (sender, receiver) = std::sync::mpsc::channel::<()>();

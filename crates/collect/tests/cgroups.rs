@@ -73,6 +73,7 @@ fn mount(kind: &str, option: &str) -> Option<PathBuf> {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_group_is_found_named_and_forgotten() {
     let name = format!("mitra-test-{}", std::process::id());
     let path = format!("/{name}");
@@ -113,6 +114,7 @@ fn a_group_is_found_named_and_forgotten() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_memory_limit_of_version_1_or_2_is_seen_with_what_it_holds() {
     let v1 = mount("cgroup", "memory");
     let (mount, limit_file) = match (&v1, mount("cgroup2", "")) {

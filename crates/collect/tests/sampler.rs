@@ -93,6 +93,7 @@ fn system_counters_lie_between_two_reads_of_their_file() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_frame_has_every_kind_of_thing_and_every_key_once() {
     let mut sampler = Sampler::open(host(true)).expect("a sampler");
     let mut frame = Frame::new();
@@ -127,6 +128,7 @@ fn a_frame_has_every_kind_of_thing_and_every_key_once() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn tasks_from_the_iterator_and_from_proc_agree() {
     let idle = Spawned::new("sleep", &["60"]);
     std::thread::sleep(Duration::from_millis(200));
@@ -164,6 +166,7 @@ fn tasks_from_the_iterator_and_from_proc_agree() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_process_is_followed_from_birth_to_end() {
     let mut sampler = Sampler::open(host(true)).expect("a sampler");
     if let Some((_, why)) = sampler.unavailable().iter().find(|(s, _)| s == "bpf" || s == "probe.exits") {
@@ -217,6 +220,7 @@ fn wait_for(pid: u32) -> (i32, i64) {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn the_accounts_of_tasks_and_of_cpus_agree_in_a_storm() {
     let mut sampler = Sampler::open(host(true)).expect("a sampler");
     if let Some((_, why)) = sampler.unavailable().iter().find(|(s, _)| s == "bpf" || s == "probe.exits") {
@@ -282,6 +286,7 @@ fn processes_that_end_while_they_are_read_are_left_out() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_fatal_signal_is_an_event_with_its_sender() {
     let mut sampler = Sampler::open(host(true)).expect("a sampler");
     if let Some((_, why)) =

@@ -54,6 +54,7 @@ fn it_has_neither_capabilities_nor_a_way_to_them() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn it_is_another_user_and_of_no_other_group() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root becomes somebody else");

@@ -68,6 +68,7 @@ fn is_honest(look: &Look, part: &str, is_stopped: Option<bool>) -> bool {
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn cpu_time_bounds_every_part_of_a_look_and_the_search_for_holders() {
     let Some(service) = Service::start(400_000) else { return };
     let only = |c_heap, strings, python| Options { c_heap, strings, python, ..Options::default() };
@@ -119,6 +120,7 @@ fn cpu_time_bounds_every_part_of_a_look_and_the_search_for_holders() {
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn a_part_of_a_walk_is_no_more_than_the_whole() {
     let Some(service) = Service::start(20_000) else { return };
     let mut target = service.target();
@@ -156,6 +158,7 @@ fn a_part_of_a_walk_is_no_more_than_the_whole() {
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn whoever_wants_an_end_gets_it_soon() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let Some(service) = Service::start(400_000) else { return };

@@ -148,6 +148,7 @@ fn options() -> Options {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn who_becomes_root_after_it_was_opened_has_nothing_run() {
     let Some(mut stage) = stage(false) else { return };
     let target = Target::open(stage.actor.id()).unwrap();
@@ -161,6 +162,7 @@ fn who_becomes_root_after_it_was_opened_has_nothing_run() {
 
 /// The memory that was opened is there still, and says nothing of the program that the process runs.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_process_that_shares_its_memory_is_no_exception() {
     let Some(mut stage) = stage(true) else { return };
     let target = Target::open(stage.actor.id()).unwrap();
@@ -176,6 +178,7 @@ fn a_process_that_shares_its_memory_is_no_exception() {
 
 /// A set-user-ID program from the beginning on.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn who_has_the_rights_of_several_users_is_not_asked() {
     let Some(mut stage) = stage(false) else { return };
     let library = stage.dir.path().join("home/lib/server/libjvm.so");
@@ -205,6 +208,7 @@ fn who_has_the_rights_of_several_users_is_not_asked() {
 
 /// Whoever it is and stays: its own tool is not run, the machine's is, as its user.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_tool_that_its_user_can_change_is_not_run() {
     let Some(stage) = stage(false) else { return };
     let target = Target::open(stage.actor.id()).unwrap();

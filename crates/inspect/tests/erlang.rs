@@ -84,6 +84,7 @@ fn look(pid: u32, options: &Options) -> ErlangHeap {
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn the_advice_lowers_the_faults_of_a_vm() {
     if is_absent() {
         return;
@@ -139,6 +140,7 @@ fn the_advice_lowers_the_faults_of_a_vm() {
 
 /// What a VM says when it is asked is what was read from its memory.
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn what_is_read_is_what_the_vm_says() {
     if is_absent() {
         return;

@@ -94,7 +94,7 @@ fn references_that_an_extension_never_gives_back() {
 /// `cargo test --release -p mitra-inspect --test leaks -- --ignored --nocapture` says what a large heap costs.
 #[test]
 #[ignore = "a measurement: a heap of some three million objects"]
-fn a_large_heap() {
+fn by_hand_a_large_heap() {
     let Some((version, python)) = pythons(&[11]).pop() else { return };
     let mut service = Service::start(&python, &["--work", "dict"]);
     service.work(400, 1000);

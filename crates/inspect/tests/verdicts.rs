@@ -123,6 +123,7 @@ fn is_no_leak(seen: &Seen, kinds: &[Kind]) {
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn strings_that_a_library_keeps() {
     each("native", STRINGS, |seen| is_native(seen, "GET /api/v#/orders/"));
     each("native-client", STRINGS, |seen| {
@@ -133,33 +134,39 @@ fn strings_that_a_library_keeps() {
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn a_dict_that_is_never_cleaned() {
     each("dict", OBJECTS, |seen| is_managed(seen, "leaks.Session", "leaks.SESSIONS"));
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn cycles_with_finalizers() {
     each("cycle", OBJECTS, |seen| is_managed(seen, "leaks.Connection", "nothing but each other"));
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn caches_without_a_bound() {
     each("cache", OBJECTS, |seen| is_managed(seen, "leaks.Quote", "leaks.quote"));
     each("cache-object", OBJECTS, |seen| is_managed(seen, "leaks.Quote", "leaks.STORE.items"));
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn tasks_that_nobody_waits_for() {
     each("tasks", OBJECTS, |seen| is_managed(seen, "_asyncio.Task", "leaks.BACKGROUND"));
     each("timers", OBJECTS, |seen| is_managed(seen, "_asyncio.Task", "_scheduled"));
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn closures_that_are_registered_for_ever() {
     each("closures", OBJECTS, |seen| is_managed(seen, "function", "leaks.HANDLERS"));
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn references_that_are_never_given_back() {
     each("reference", OBJECTS, |seen| {
         is_managed(seen, "leaks.Order", "something outside of the interpreter")
@@ -167,6 +174,7 @@ fn references_that_are_never_given_back() {
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn what_only_looks_like_a_leak() {
     each("idle", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp]));
     each("lru", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));

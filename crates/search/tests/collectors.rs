@@ -391,6 +391,7 @@ fn steady(cache: &Cache) -> BTreeMap<String, Document> {
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn nothing_changes_while_nothing_changes() {
     // Other tests may mount something meanwhile, or load a module.
     let mut changed = Vec::new();
@@ -422,6 +423,7 @@ fn cpu_ms() -> f64 {
 }
 
 #[test]
+#[ignore = "needs a quiet machine: make test-kernel"]
 fn a_pass_costs_little() {
     const PASSES: u32 = 5;
     let cache = Cache::default();

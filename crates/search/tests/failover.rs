@@ -43,7 +43,8 @@ fn put(writer: &mut Writer, look: usize) -> Duration {
 }
 
 #[test]
-fn every_document_arrives_once() {
+#[ignore = "starts an OpenSearch: make test-search"]
+fn every_document_arrives_in_opensearch_once() {
     let Some(engine) = Engine::start(2) else { return };
     let both = engine.ports.clone();
     let [leader, other] = both[..] else { panic!("two nodes") };

@@ -219,15 +219,26 @@ fn give(sink: &mut impl Sink, look: &Look<'_>) -> Result<(), Error> {
 }
 
 #[test]
-fn a_fleet_answers_the_same_everywhere() {
+fn the_embedded_index_answers_for_a_fleet() {
+    a_fleet_answers(None);
+}
+
+#[test]
+#[ignore = "starts an OpenSearch: make test-search"]
+fn opensearch_answers_the_same_for_a_fleet() {
+    if let Some(engine) = Engine::start(1) {
+        a_fleet_answers(Some(&engine));
+    }
+}
+
+fn a_fleet_answers(engine: Option<&Engine>) {
     let dir = tempfile::tempdir().expect("a folder");
-    let engine = Engine::start(1);
     let mut shape = Shape { seed: SEED, ..Shape::default() };
     if let Some(seed) = std::env::var("MITRA_SEED").ok().and_then(|seed| seed.parse().ok()) {
         shape.seed = seed;
     }
     // Without a cluster the truth is still there to compare with.
-    let fleet = load(engine.as_ref(), dir.path(), shape);
+    let fleet = load(engine, dir.path(), shape);
     for day in [fleet.last(), fleet.middle(), shape.first] {
         the_five_questions(&fleet, day);
     }

@@ -66,7 +66,8 @@ fn run_and_kill(wanted: &str, after: Duration) -> Option<u64> {
 }
 
 #[test]
-fn whatever_was_taken_arrives_once() {
+#[ignore = "starts an OpenSearch: make test-search"]
+fn whatever_was_taken_arrives_in_opensearch_once() {
     let Some(engine) = Engine::start(1) else { return };
     let settings = engine.settings("killed_");
     let dir = engine.dir().join("spool");
@@ -103,6 +104,7 @@ fn whatever_was_taken_arrives_once() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_full_disk_passes() {
     let dir = tempfile::tempdir().expect("a folder");
     let mounted = Command::new("mount")

@@ -67,7 +67,8 @@ fn found(cluster: &Cluster, text: &str, scope: Scope) -> Vec<String> {
 }
 
 #[test]
-fn against_a_real_server() {
+#[ignore = "starts an OpenSearch: make test-search"]
+fn against_a_real_opensearch() {
     let Some(engine) = Engine::start(1) else { return };
     the_story_of_two_hosts(&engine);
     many_pages(&engine);

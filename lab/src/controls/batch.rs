@@ -8,7 +8,7 @@ use std::process::Command;
 use super::busy;
 use crate::incident::{Control, Need, Stop};
 use crate::machine;
-use crate::stage::{Handle, Stage};
+use crate::stage::{ProcessHandle, Stage};
 
 /// The controls of this file.
 pub const CONTROLS: &[Control] = &[
@@ -59,9 +59,9 @@ pub const CONTROLS: &[Control] = &[
 /// Keeps one command running: starts it again whenever it has ended well.
 fn again_and_again(
     stage: &mut Stage,
-    running: &mut Option<Handle>,
+    running: &mut Option<ProcessHandle>,
     what: &str,
-    start: impl FnOnce(&mut Stage) -> Result<Handle, Stop>,
+    start: impl FnOnce(&mut Stage) -> Result<ProcessHandle, Stop>,
 ) -> Result<(), Stop> {
     match running.map(|handle| (handle, stage.ended(handle))) {
         Some((_, None)) => {}

@@ -8,7 +8,7 @@ mod network;
 mod service;
 
 use crate::incident::{Control, Stop};
-use crate::stage::{Place, Stage, Victim};
+use crate::stage::{Stage, Victim};
 
 /// Busy and healthy: what a round plays.
 const BUSY: &[&[Control]] = &[batch::CONTROLS, service::CONTROLS];
@@ -43,8 +43,7 @@ const BUSY_FACTOR: f64 = 2.5;
 
 /// Somebody who needs the CPU for a millisecond, a hundred times a second.
 fn bystander(stage: &mut Stage) -> Result<Victim, Stop> {
-    let name = stage.draw().name();
-    stage.role(&name, "tick", "", &Place::default())
+    stage.start("tick", "")
 }
 
 /// Healthy time, then `work` again and again until the time is over; the bystander must be well all the time.

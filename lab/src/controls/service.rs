@@ -8,7 +8,7 @@ use super::{BUSY_FACTOR, busy, bystander};
 use crate::incident::{Control, Need, Stop};
 use crate::incidents::redis_server;
 use crate::machine;
-use crate::stage::{Handle, Place, Stage};
+use crate::stage::{Isolation, ProcessHandle, Stage};
 use rustix::process::Signal;
 
 /// The controls of this file.
@@ -90,7 +90,11 @@ fn database(stage: &mut Stage) -> Result<(), Stop> {
 }
 
 /// A steady load on a server that has just been started.
-fn transactions(stage: &mut Stage, server: Handle, as_nobody: &dyn Fn(&mut Command)) -> Result<(), Stop> {
+fn transactions(
+    stage: &mut Stage,
+    server: ProcessHandle,
+    as_nobody: &dyn Fn(&mut Command),
+) -> Result<(), Stop> {
     stage.wait_for("postgres", 15, |stage| stage.dir().join(".s.PGSQL.5432").exists())?;
     let mut fill = tool("pgbench")?;
     as_nobody(fill.args(["-i", "-q", "-s", "10", "postgres"]));
@@ -118,10 +122,9 @@ fn cache_warm_up(stage: &mut Stage) -> Result<(), Stop> {
         "printf 'CONFIG SET maxmemory {mb}mb\\r\\nCONFIG SET maxmemory-policy allkeys-lru\\r\\nQUIT\\r\\n' | timeout 5 bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}; cat >&3; cat <&3'"
     );
     stage.run(Command::new("bash").args(["-c", &limit]))?;
-    let name = stage.draw().name();
-    let client = stage.role(&name, "redis-ping", port, &Place::default())?;
+    let client = stage.start("redis-ping", port)?;
     let mut next_s = 0.0;
-    let mut burst: Option<Handle> = None;
+    let mut burst: Option<ProcessHandle> = None;
     busy(stage, |stage, elapsed_s| {
         if elapsed_s >= next_s && burst.is_none_or(|b| stage.ended(b).is_some()) {
             next_s = elapsed_s + 1.0;
@@ -194,9 +197,9 @@ fn network_test(stage: &mut Stage) -> Result<(), Stop> {
     let address = format!("{address}:{}", stage.draw().between(5_000, 9_000));
     stage.healthy()?;
     stage.trouble_starts();
-    stage.role(&server, "tcp-drain", address.clone(), &Place { cgroup: None, netns: Some(&b) })?;
+    stage.role(&server, "tcp-drain", address.clone(), &Isolation { cgroup: None, netns: Some(&b) })?;
     stage.wait(std::time::Duration::from_millis(300))?;
-    let sender = stage.role(&client, "tcp-stream", address, &Place { cgroup: None, netns: Some(&a) })?;
+    let sender = stage.role(&client, "tcp-stream", address, &Isolation { cgroup: None, netns: Some(&a) })?;
     stage.trouble_on(|stage, _| stage.must_run(sender.handle(), "the sender"))?;
     stage.unharmed(&bystander, BUSY_FACTOR)
 }

@@ -6,70 +6,31 @@ use std::process::Command;
 use super::common::by_cpus;
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::machine;
-use crate::stage::{Handle, Place, Stage};
+use crate::stage::{Isolation, ProcessHandle, Stage};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "affinity",
-        condition: "cpu-affinity-misplaced",
-        also: &[],
-        area: "cpu",
-        what: "compressors are pinned to one CPU while the others are idle",
-        needs: &[Need::Tool("taskset"), Need::Tool("gzip"), Need::Cpus(2)],
-        chain: &["runqueue-wait"],
-        make: affinity,
-    },
-    Incident {
-        name: "single-thread-server",
-        condition: "single-thread-bottleneck",
-        also: &[],
-        area: "cpu",
-        what: "many clients send expensive scripts to a server that has one thread",
-        needs: &[Need::Tool("redis-server"), Need::Tool("redis-benchmark"), Need::Cpus(2)],
-        chain: &[],
-        make: single_thread_server,
-    },
-    Incident {
-        name: "cpu-quota",
-        condition: "cpu-quota-throttled",
-        also: &[],
-        area: "cpu",
-        what: "a worker gets a quota below what it needs, on an idle machine",
-        needs: &[],
-        chain: &["runqueue-wait"],
-        make: quota,
-    },
-    Incident {
-        name: "fork-storm",
-        condition: "fork-storm",
-        also: &[],
-        area: "cpu",
-        what: "shell loops start programs that do nothing, thousands of times a second",
-        needs: &[Need::Tool("bash")],
-        chain: &["runqueue-wait"],
-        make: fork_storm,
-    },
-    Incident {
-        name: "runqueue",
-        condition: "runqueue-saturation",
-        also: &[],
-        area: "cpu",
-        what: "a crowd of spinners, of which none gets a third of a CPU",
-        needs: &[Need::Tool("stress-ng")],
-        chain: &["cpu-saturated", "runqueue-wait"],
-        make: runqueue,
-    },
-    Incident {
-        name: "busy-threads",
-        condition: "cpu-hog",
-        also: &[],
-        area: "cpu",
-        what: "a program computes with a few threads for each CPU, and others wait for one",
-        needs: &[],
-        chain: &["cpu-saturated", "runqueue-wait"],
-        make: busy_threads,
-    },
+    Incident::new("affinity", "cpu-affinity-misplaced", "cpu", affinity)
+        .what("compressors are pinned to one CPU while the others are idle")
+        .needs(&[Need::Tool("taskset"), Need::Tool("gzip"), Need::Cpus(2)])
+        .chain(&["runqueue-wait"]),
+    Incident::new("single-thread-server", "single-thread-bottleneck", "cpu", single_thread_server)
+        .what("many clients send expensive scripts to a server that has one thread")
+        .needs(&[Need::Tool("redis-server"), Need::Tool("redis-benchmark"), Need::Cpus(2)]),
+    Incident::new("cpu-quota", "cpu-quota-throttled", "cpu", quota)
+        .what("a worker gets a quota below what it needs, on an idle machine")
+        .chain(&["runqueue-wait"]),
+    Incident::new("fork-storm", "fork-storm", "cpu", fork_storm)
+        .what("shell loops start programs that do nothing, thousands of times a second")
+        .needs(&[Need::Tool("bash")])
+        .chain(&["runqueue-wait"]),
+    Incident::new("runqueue", "runqueue-saturation", "cpu", runqueue)
+        .what("a crowd of spinners, of which none gets a third of a CPU")
+        .needs(&[Need::Tool("stress-ng")])
+        .chain(&["cpu-saturated", "runqueue-wait"]),
+    Incident::new("busy-threads", "cpu-hog", "cpu", busy_threads)
+        .what("a program computes with a few threads for each CPU, and others wait for one")
+        .chain(&["cpu-saturated", "runqueue-wait"]),
 ];
 
 fn compress_zeros(args: &[String]) -> Command {
@@ -80,13 +41,11 @@ fn compress_zeros(args: &[String]) -> Command {
 
 fn affinity(stage: &mut Stage) -> Result<Truth, Stop> {
     let cpu = stage.draw().uniform(0, machine::cpus() as u64 - 1);
-    let (least, most) = stage.loud((4, 8), (2, 2));
-    let workers = stage.draw().between(least, most);
+    let workers = stage.between((4, 8), (2, 2));
     let level = stage.draw().between(5, 9);
     let place = format!("{cpu}");
     // The one who is hurt was pinned there too, by the same mistake.
-    let name = stage.draw().name();
-    let victim = stage.role(&name, "work", "", &Place::default())?;
+    let victim = stage.start("work", "")?;
     stage.run(Command::new("taskset").args(["-pc", &place, &victim.pid().to_string()]))?;
     stage.healthy()?;
 
@@ -106,7 +65,7 @@ fn affinity(stage: &mut Stage) -> Result<Truth, Stop> {
 }
 
 /// A redis server on a port of its own, ready for commands.
-pub fn redis_server(stage: &mut Stage) -> Result<(Handle, String), Stop> {
+pub fn redis_server(stage: &mut Stage) -> Result<(ProcessHandle, String), Stop> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
     let mut command = Command::new("redis-server");
     command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
@@ -117,10 +76,8 @@ pub fn redis_server(stage: &mut Stage) -> Result<(Handle, String), Stop> {
 
 fn single_thread_server(stage: &mut Stage) -> Result<Truth, Stop> {
     let (server, port) = redis_server(stage)?;
-    let name = stage.draw().name();
-    let victim = stage.role(&name, "redis-ping", port.clone(), &Place::default())?;
-    let (least, most) = stage.loud((12, 40), (2, 4));
-    let clients = stage.draw().between(least, most).to_string();
+    let victim = stage.start("redis-ping", port.clone())?;
+    let clients = stage.between((12, 40), (2, 4)).to_string();
     let turns = stage.draw().between(20_000, 80_000);
     stage.healthy()?;
 
@@ -135,31 +92,23 @@ fn single_thread_server(stage: &mut Stage) -> Result<Truth, Stop> {
 
 fn quota(stage: &mut Stage) -> Result<Truth, Stop> {
     let cgroup = stage.cgroup(&["cpu"])?;
-    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let name = stage.draw().name();
     // It needs 40 % of a CPU.
     let worker = stage.role(&name, "work", "", &place)?;
-    let (least, most) = stage.loud((5, 9), (24, 32));
-    let percent = stage.draw().between(least, most);
+    let percent = stage.between((5, 9), (24, 32));
     stage.healthy()?;
 
     stage.trouble_starts();
     cgroup.limit_cpu(percent)?;
     stage.trouble()?;
     stage.suffered(&worker, stage.loud(3.0, 1.3))?;
-    Ok(Truth {
-        process: Some(name),
-        pids: vec![worker.pid()],
-        cgroup: Some(cgroup.name().to_owned()),
-        ..Truth::default()
-    })
+    Ok(Truth { cgroup: Some(cgroup.name().to_owned()), ..Truth::of(&worker) })
 }
 
 fn fork_storm(stage: &mut Stage) -> Result<Truth, Stop> {
-    let name = stage.draw().name();
-    let victim = stage.role(&name, "work", "", &Place::default())?;
-    let (least, most) = stage.loud((3, 5), (2, 2));
-    let loops = by_cpus(stage.draw().between(least, most));
+    let victim = stage.start("work", "")?;
+    let loops = by_cpus(stage.between((3, 5), (2, 2)));
     let program = stage.draw().pick(&["/bin/true", "/usr/bin/env true", "/bin/date >/dev/null"]);
     stage.healthy()?;
 
@@ -176,11 +125,9 @@ fn fork_storm(stage: &mut Stage) -> Result<Truth, Stop> {
 }
 
 fn runqueue(stage: &mut Stage) -> Result<Truth, Stop> {
-    let name = stage.draw().name();
-    let victim = stage.role(&name, "work", "", &Place::default())?;
+    let victim = stage.start("work", "")?;
     // With three for each CPU it would still be a few that hog.
-    let (least, most) = stage.loud((10, 24), (4, 5));
-    let spinners = stage.draw().between(least, most) * machine::cpus() as u64;
+    let spinners = stage.between((10, 24), (4, 5)) * machine::cpus() as u64;
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -193,14 +140,13 @@ fn runqueue(stage: &mut Stage) -> Result<Truth, Stop> {
 
 fn busy_threads(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, name) = (stage.draw().name(), stage.draw().name());
-    let victim = stage.role(&bystander, "work", "", &Place::default())?;
-    let (least, most) = stage.loud((2, 3), (1, 1));
-    let threads = stage.draw().uniform(least, most) * machine::cpus() as u64;
+    let victim = stage.role(&bystander, "work", "", &Isolation::default())?;
+    let threads = stage.uniform((2, 3), (1, 1)) * machine::cpus() as u64;
     stage.healthy()?;
 
     stage.trouble_starts();
-    let hog = stage.role(&name, "spin-threads", threads.to_string(), &Place::default())?;
+    let hog = stage.role(&name, "spin-threads", threads.to_string(), &Isolation::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(2.0, 1.3))?;
-    Ok(Truth { process: Some(name), pids: vec![hog.pid()], ..Truth::default() })
+    Ok(Truth::of(&hog))
 }

@@ -2,30 +2,18 @@
 
 use super::common::fio_queue;
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::stage::{Place, Stage};
+use crate::stage::Stage;
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "disk-hog-reads",
-        condition: "disk-hog",
-        also: &[],
-        area: "disk",
-        what: "one program keeps the disk's queue full of large reads, another needs a few small ones",
-        needs: &[Need::Tool("fio"), Need::DiskBytes(3 << 30)],
-        chain: &["disk-saturated"],
-        make: |stage| disk_hog(stage, "read"),
-    },
-    Incident {
-        name: "disk-hog-writes",
-        condition: "disk-hog",
-        also: &[],
-        area: "disk",
-        what: "one program keeps the disk's queue full of large direct writes",
-        needs: &[Need::Tool("fio"), Need::DiskBytes(3 << 30)],
-        chain: &["disk-saturated"],
-        make: |stage| disk_hog(stage, "write"),
-    },
+    Incident::new("disk-hog-reads", "disk-hog", "disk", |stage| disk_hog(stage, "read"))
+        .what("one program keeps the disk's queue full of large reads, another needs a few small ones")
+        .needs(&[Need::Tool("fio"), Need::DiskBytes(3 << 30)])
+        .chain(&["disk-saturated"]),
+    Incident::new("disk-hog-writes", "disk-hog", "disk", |stage| disk_hog(stage, "write"))
+        .what("one program keeps the disk's queue full of large direct writes")
+        .needs(&[Need::Tool("fio"), Need::DiskBytes(3 << 30)])
+        .chain(&["disk-saturated"]),
 ];
 
 /// `fio` keeps the device's queue full; a victim reads 100 random pages a second from the device.
@@ -43,8 +31,7 @@ fn disk_hog(stage: &mut Stage, direction: &str) -> Result<Truth, Stop> {
     let (depth, jobs) = (stage.draw().pick(&depths), stage.draw().pick(&jobs));
     let (least_kb, most_kb) = stage.loud((768, 1_536), (256, 512));
     let block_kb = stage.draw().between(least_kb, most_kb);
-    let name = stage.draw().name();
-    let victim = stage.role(&name, "read-direct", small.display().to_string(), &Place::default())?;
+    let victim = stage.start("read-direct", small.display().to_string())?;
     let mut load = fio_queue(stage, &big, direction, block_kb, depth, jobs);
     stage.healthy()?;
 

@@ -14,53 +14,25 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::incident::{At, Control, Incident, Need, Stop, Truth};
-use crate::stage::{Cgroup, Place, Stage, Victim};
+use crate::incident::{Control, Incident, Need, Stop, Truth, WithPath};
+use crate::stage::{Cgroup, Isolation, Stage, Victim};
 
 const SWAPS: &[Need] = &[Need::Tool("mkswap"), Need::Tool("swapon"), Need::Tool("swapoff"), Need::OwnSwap];
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "drift-swappiness",
-        condition: "config-drift",
-        also: &[],
-        area: "host",
-        what: "vm.swappiness was raised minutes ago; a job that reads files now pushes memory in use to swap",
-        needs: SWAPS,
-        chain: &["swap-thrash"],
-        make: drift_swappiness,
-    },
-    Incident {
-        name: "drift-somaxconn",
-        condition: "config-drift",
-        also: &[],
-        area: "host",
-        what: "net.core.somaxconn was shrunk and a server deployed minutes ago; the usual waves of clients find its queue full",
-        needs: &[],
-        chain: &["listen-overflow"],
-        make: drift_somaxconn,
-    },
-    Incident {
-        name: "drift-cgroup-cpu",
-        condition: "cpu-quota-throttled",
-        also: &[],
-        area: "cpu",
-        what: "the quota of a group was lowered minutes ago, when its service had little to do",
-        needs: &[],
-        chain: &[],
-        make: drift_cpu,
-    },
-    Incident {
-        name: "drift-cgroup-memory",
-        condition: "oom-kill",
-        also: &[],
-        area: "reclaim",
-        what: "the memory limit of a group was lowered minutes ago, when its service used little of it",
-        needs: &[Need::NoSwap],
-        chain: &[],
-        make: drift_memory,
-    },
+    Incident::new("drift-swappiness", "config-drift", "host", drift_swappiness)
+        .what("vm.swappiness was raised minutes ago; a job that reads files now pushes memory in use to swap")
+        .needs(SWAPS)
+        .chain(&["swap-thrash"]),
+    Incident::new("drift-somaxconn", "config-drift", "host", drift_somaxconn)
+        .what("net.core.somaxconn was shrunk and a server deployed minutes ago; the usual waves of clients find its queue full")
+        .chain(&["listen-overflow"]),
+    Incident::new("drift-cgroup-cpu", "cpu-quota-throttled", "cpu", drift_cpu)
+        .what("the quota of a group was lowered minutes ago, when its service had little to do"),
+    Incident::new("drift-cgroup-memory", "oom-kill", "reclaim", drift_memory)
+        .what("the memory limit of a group was lowered minutes ago, when its service used little of it")
+        .needs(&[Need::NoSwap]),
 ];
 
 /// The same changes with no harm following.
@@ -106,8 +78,7 @@ impl Shop {
         let limit_mb = stage.draw().between(240, 320);
         let service_mb = limit_mb * 7 / 10;
         // Three tenths are left for files.
-        let (least, most) = stage.loud((0.50, 0.60), (0.38, 0.42));
-        let files_mb = (limit_mb as f64 * stage.draw().real(least, most)) as u64;
+        let files_mb = (limit_mb as f64 * stage.real((0.50, 0.60), (0.38, 0.42))) as u64;
         let files = stage.write_file("files", files_mb << 20)?;
         let (service, job) = (stage.draw().name(), stage.draw().name());
         Ok(Self { service, job, limit_mb, service_mb, files })
@@ -118,7 +89,7 @@ impl Shop {
     fn open(&self, stage: &mut Stage) -> Result<(Cgroup, Victim), Stop> {
         let cgroup = stage.cgroup(&["memory"])?;
         cgroup.limit_memory_but_swap(self.limit_mb << 20)?;
-        let place = Place { cgroup: Some(&cgroup), netns: None };
+        let place = Isolation { cgroup: Some(&cgroup), netns: None };
         let service = stage.role(&self.service, "touch-gently", self.service_mb.to_string(), &place)?;
         Ok((cgroup, service))
     }
@@ -133,7 +104,7 @@ impl Shop {
     }
 
     fn start_job(&self, stage: &mut Stage, cgroup: &Cgroup) -> Result<Victim, Stop> {
-        let place = Place { cgroup: Some(cgroup), netns: None };
+        let place = Isolation { cgroup: Some(cgroup), netns: None };
         stage.role(&self.job, "read-file", self.files.display().to_string(), &place)
     }
 }
@@ -209,19 +180,24 @@ impl Counter {
     /// Starts the server, and waits until it listens.
     fn open(&self, stage: &mut Stage) -> Result<Victim, Stop> {
         let argument = format!("{} {AS_MANY_AS_MAY} {}", self.address, self.pace);
-        let server = stage.role(&self.server, "tcp-serve", argument, &Place::default())?;
+        let server = stage.role(&self.server, "tcp-serve", argument, &Isolation::default())?;
         let address = self.address.clone();
         stage.wait_for("the server", 10, |_| std::net::TcpStream::connect(&address).is_ok())?;
         Ok(server)
     }
 
     fn wave(&self, stage: &mut Stage) -> Result<Victim, Stop> {
-        stage.role(&self.clients, "tcp-crowd", format!("{} {}", self.address, self.wave), &Place::default())
+        stage.role(
+            &self.clients,
+            "tcp-crowd",
+            format!("{} {}", self.address, self.wave),
+            &Isolation::default(),
+        )
     }
 
     fn visitor(&self, stage: &mut Stage) -> Result<Victim, Stop> {
         let name = stage.draw().name();
-        stage.role(&name, "tcp-visit", format!("{} 50 8000", self.address), &Place::default())
+        stage.role(&name, "tcp-visit", format!("{} 50 8000", self.address), &Isolation::default())
     }
 }
 
@@ -229,8 +205,7 @@ impl Counter {
 /// keeps the limit that there was.
 fn shrink_queue(stage: &mut Stage, counter: &Counter, server: &Victim) -> Result<Victim, Stop> {
     const PATH: &str = "/proc/sys/net/core/somaxconn";
-    let (least, most) = stage.loud((4, 10), (14, 24));
-    let small = stage.draw().between(least, most);
+    let small = stage.between((4, 10), (14, 24));
     let now: u64 = fs::read_to_string(PATH).at(PATH)?.trim().parse().unwrap_or(0);
     if now < small * 8 {
         return Err(Stop::Skipped(format!("net.core.somaxconn is {now} already")));
@@ -278,12 +253,11 @@ const CALM_MS: &str = "500";
 fn drift_cpu(stage: &mut Stage) -> Result<Truth, Stop> {
     let cgroup = stage.cgroup(&["cpu"])?;
     cgroup.limit_cpu(stage.draw().pick(&[80, 100, 150]))?;
-    let (least, most) = stage.loud((8, 14), (24, 32));
-    let percent = stage.draw().between(least, most);
+    let percent = stage.between((8, 14), (24, 32));
     let pace = stage.file("pace");
     fs::write(&pace, USUAL_MS)?;
     let name = stage.draw().name();
-    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let service = stage.role(&name, "work", pace.clone(), &place)?;
     stage.healthy()?;
     fs::write(&pace, CALM_MS)?;
@@ -295,11 +269,9 @@ fn drift_cpu(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble()?;
     stage.suffered(&service, stage.loud(3.0, 1.3))?;
     Ok(Truth {
-        process: Some(name),
-        pids: vec![service.pid()],
         cgroup: Some(cgroup.name().to_owned()),
         change: Some("cpu.max".to_owned()),
-        ..Truth::default()
+        ..Truth::of(&service)
     })
 }
 
@@ -311,13 +283,12 @@ fn drift_memory(stage: &mut Stage) -> Result<Truth, Stop> {
     let size = stage.file("size");
     fs::write(&size, usual_mb.to_string())?;
     // Loud: it is back at its height within seconds, again and again. Faint: it is killed once, in the middle.
-    let (least, most) = stage.loud((2.0, 3.0), (6.0, 8.0));
-    let seconds = stage.draw().real(least, most);
+    let seconds = stage.real((2.0, 3.0), (6.0, 8.0));
     let small_mb = usual_mb * stage.draw().between(50, 75) / 100;
     let quick = format!("{size} {usual_mb}");
     let slow = format!("{size} {}", (small_mb as f64 / seconds) as u64);
     let name = stage.draw().name();
-    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let before = stage.role(&name, "swell", quick, &place)?;
     stage.healthy()?;
     stage.must_run(before.handle(), "the service")?;
@@ -365,7 +336,7 @@ fn harmless_cgroup(stage: &mut Stage) -> Result<(), Stop> {
     let size = stage.file("size");
     fs::write(&size, CALM_MB)?;
     let (name, other) = (stage.draw().name(), stage.draw().name());
-    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let service = stage.role(&name, "work", "", &place)?;
     let holder = stage.role(&other, "swell", format!("{size} 100"), &place)?;
     stage.healthy()?;

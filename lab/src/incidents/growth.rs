@@ -7,101 +7,62 @@ use std::process::Command;
 
 use super::common::wait_for_pages;
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::stage::{Fs, Place, Stage, Victim};
+use crate::stage::{Fs, Isolation, Stage, Victim};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "growth",
-        condition: "anonymous-growth",
-        // Nobody frees it: that is what a leak in native code is.
-        also: &["memory-leak-native"],
-        area: "growth",
-        what: "a program keeps ever more memory, until the files that another one has mapped are evicted",
-        needs: NEEDS,
-        chain: EVICTED,
-        make: growth,
-    },
-    Incident {
-        name: "leak-malloc",
-        condition: "anonymous-growth",
-        // That is what it is.
-        also: &["memory-leak-native"],
-        area: "growth",
-        what: "a Python program leaks what a C library allocates for it",
-        needs: &[
+    // Nobody frees it: that is what a leak in native code is.
+    Incident::new("growth", "anonymous-growth", "growth", growth)
+        .what("a program keeps ever more memory, until the files that another one has mapped are evicted")
+        .also(&["memory-leak-native"])
+        .needs(NEEDS)
+        .chain(EVICTED),
+    // That is what it is.
+    Incident::new("leak-malloc", "anonymous-growth", "growth", leak_malloc)
+        .what("a Python program leaks what a C library allocates for it")
+        .also(&["memory-leak-native"])
+        .needs(&[
             Need::Tool("python3"),
             Need::MemoryBytes(5 << 30),
             Need::DiskBytes(2 << 30),
             Need::SmallMachine,
             Need::NoSwap,
-        ],
-        chain: EVICTED,
-        make: leak_malloc,
-    },
-    Incident {
-        name: "leak-objects",
-        condition: "anonymous-growth",
-        also: &["memory-leak-managed"],
-        area: "growth",
-        what: "a Python program keeps all its objects in a dictionary",
-        needs: &[
+        ])
+        .chain(EVICTED),
+    Incident::new("leak-objects", "anonymous-growth", "growth", leak_objects)
+        .what("a Python program keeps all its objects in a dictionary")
+        .also(&["memory-leak-managed"])
+        .needs(&[
             Need::Tool("python3"),
             Need::MemoryBytes(5 << 30),
             Need::DiskBytes(2 << 30),
             Need::SmallMachine,
             Need::NoSwap,
-        ],
-        chain: EVICTED,
-        make: leak_objects,
-    },
-    Incident {
-        name: "tmpfs",
-        condition: "shmem-growth",
-        also: &[],
-        area: "growth",
-        what: "a program fills a tmpfs, until the files that another one has mapped are evicted",
-        needs: NEEDS,
-        chain: EVICTED,
-        make: tmpfs,
-    },
-    Incident {
-        name: "missing-names",
-        condition: "slab-dentry-bloat",
-        also: &[],
-        area: "growth",
-        what: "a program looks up names that do not exist, each only once",
-        needs: NEEDS,
-        chain: &["page-cache-eviction"],
-        make: missing_names,
-    },
-    Incident {
-        name: "many-inodes",
-        condition: "slab-inode-bloat",
-        also: &[],
-        area: "growth",
-        what: "a walk over hundreds of thousands of files fills memory with inodes",
-        needs: &[
+        ])
+        .chain(EVICTED),
+    Incident::new("tmpfs", "shmem-growth", "growth", tmpfs)
+        .what("a program fills a tmpfs, until the files that another one has mapped are evicted")
+        .needs(NEEDS)
+        .chain(EVICTED),
+    Incident::new("missing-names", "slab-dentry-bloat", "growth", missing_names)
+        .what("a program looks up names that do not exist, each only once")
+        .needs(NEEDS)
+        .chain(&["page-cache-eviction"]),
+    Incident::new("many-inodes", "slab-inode-bloat", "growth", many_inodes)
+        .what("a walk over hundreds of thousands of files fills memory with inodes")
+        .needs(&[
             Need::Tool("mkfs.xfs"),
             Need::Tool("find"),
             Need::MemoryBytes(5 << 30),
             Need::DiskBytes(3 << 30),
             Need::SmallMachine,
             Need::NoSwap,
-        ],
-        chain: &["page-cache-eviction"],
-        make: many_inodes,
-    },
-    Incident {
-        name: "sockets",
-        condition: "slab-leak",
-        also: &[],
-        area: "growth",
-        what: "a program opens sockets and never closes them: the kernel's own memory grows",
-        needs: NEEDS,
-        chain: &["page-cache-eviction"],
-        make: sockets,
-    },
+        ])
+        .chain(&["page-cache-eviction"]),
+    Incident::new("sockets", "slab-leak", "growth", sockets)
+        .what("a program opens sockets and never closes them: the kernel's own memory grows")
+        .needs(NEEDS)
+        .chain(&["page-cache-eviction"]),
 ];
 
 /// What grows has to push out pages of files: where there is swap, others may go.
@@ -123,8 +84,7 @@ fn small_with_victim(stage: &mut Stage, file_mb: u64, free_bytes: u64) -> Result
     let hot = stage.write_file("hot", file_mb << 20)?;
     stage.small_memory(USABLE_MB << 20)?;
     stage.leave_free((file_mb << 20) + free_bytes)?;
-    let name = stage.draw().name();
-    let victim = stage.role(&name, "map-file", hot.display().to_string(), &Place::default())?;
+    let victim = stage.start("map-file", hot.display().to_string())?;
     wait_for_pages(stage, &victim, file_mb << 20)?;
     // What others gave back meanwhile.
     stage.leave_free(free_bytes)?;
@@ -136,8 +96,7 @@ fn small_with_victim(stage: &mut Stage, file_mb: u64, free_bytes: u64) -> Result
 fn paced(stage: &mut Stage) -> Result<(Victim, u64, u64), Stop> {
     let file_mb = stage.draw().between(700, 1_000);
     // Loud: a large part of the victim's file has to go. Faint: one page of ten.
-    let (least, most) = stage.loud((0.3, 0.45), (0.08, 0.14));
-    let evicted_mb = (file_mb as f64 * stage.draw().real(least, most)) as u64;
+    let evicted_mb = (file_mb as f64 * stage.real((0.3, 0.45), (0.08, 0.14))) as u64;
     let free_mb = stage.draw().between(1_000, 1_350);
     let victim = small_with_victim(stage, file_mb, free_mb << 20)?;
     let most_mb = free_mb + evicted_mb;
@@ -148,8 +107,7 @@ fn paced(stage: &mut Stage) -> Result<(Victim, u64, u64), Stop> {
 /// A small machine with a victim, and as much free as something that grows by so many bytes in the whole trouble takes in a
 /// part of that time. The rest is taken of the victim's file, of which half stays.
 fn small_for(stage: &mut Stage, file_mb: u64, bytes: u64) -> Result<Victim, Stop> {
-    let (least, most) = stage.loud((0.35, 0.45), (0.55, 0.65));
-    let share = stage.draw().real(least, most);
+    let share = stage.real((0.35, 0.45), (0.55, 0.65));
     let evicted = ((file_mb << 20) / stage.loud(2, 4)).min((bytes as f64 * (1.0 - share)) as u64);
     small_with_victim(stage, file_mb, bytes - evicted)
 }
@@ -160,10 +118,10 @@ fn growth(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.healthy()?;
 
     stage.trouble_starts();
-    let culprit = stage.role(&name, "grow-until", format!("{per_s} {most}"), &Place::default())?;
+    let culprit = stage.role(&name, "grow-until", format!("{per_s} {most}"), &Isolation::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(3.0, 1.4))?;
-    Ok(Truth { process: Some(name), pids: vec![culprit.pid()], ..Truth::default() })
+    Ok(Truth::of(&culprit))
 }
 
 /// Allocations of forty to four hundred bytes that libc makes and nobody frees.
@@ -225,21 +183,15 @@ fn tmpfs(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     let argument = format!("{per_s} {most} {}", at.display());
-    let culprit = stage.role(&name, "fill-directory", argument, &Place::default())?;
+    let culprit = stage.role(&name, "fill-directory", argument, &Isolation::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(3.0, 1.4))?;
-    Ok(Truth {
-        process: Some(name),
-        pids: vec![culprit.pid()],
-        path: Some(at.display().to_string()),
-        ..Truth::default()
-    })
+    Ok(Truth { path: Some(at.display().to_string()), ..Truth::of(&culprit) })
 }
 
 fn missing_names(stage: &mut Stage) -> Result<Truth, Stop> {
     // Names take two hundred bytes each: there is less free than for megabytes.
-    let (least, most) = stage.loud((200_000, 400_000), (60_000, 90_000));
-    let per_s = stage.draw().between(least, most);
+    let per_s = stage.between((200_000, 400_000), (60_000, 90_000));
     let file_mb = stage.draw().between(1_000, 1_200);
     let bytes = per_s * DENTRY_BYTES * stage.length().as_secs();
     let victim = small_for(stage, file_mb, bytes)?;
@@ -251,24 +203,22 @@ fn missing_names(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     let argument = format!("{per_s} {}", dir.display());
-    let culprit = stage.role(&name, "look-up-missing", argument, &Place::default())?;
+    let culprit = stage.role(&name, "look-up-missing", argument, &Isolation::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(1.5, 1.1))?;
-    Ok(Truth {
-        process: Some(name),
-        pids: vec![culprit.pid()],
-        slab: Some("dentry".into()),
-        ..Truth::default()
-    })
+    Ok(Truth { slab: Some("dentry".into()), ..Truth::of(&culprit) })
 }
 
 fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
-    let (least, most) = stage.loud((300_000, 380_000), (240_000, 280_000));
-    let files = stage.draw().between(least, most);
+    let files = stage.between((300_000, 380_000), (240_000, 280_000));
     let fs = stage.loop_fs(1 << 30, Fs::Xfs)?;
     let maker = stage.draw().name();
-    let making =
-        stage.role(&maker, "make-files", format!("{files} {}", fs.mount().display()), &Place::default())?;
+    let making = stage.role(
+        &maker,
+        "make-files",
+        format!("{files} {}", fs.mount().display()),
+        &Isolation::default(),
+    )?;
     stage.wait_for("the files", 90, |stage| stage.ended(making.handle()).is_some())?;
     stage.run(&mut Command::new("sync"))?;
     let file_mb = stage.draw().between(450, 600);
@@ -286,15 +236,14 @@ fn many_inodes(stage: &mut Stage) -> Result<Truth, Stop> {
 
 fn sockets(stage: &mut Stage) -> Result<Truth, Stop> {
     let file_mb = stage.draw().between(1_000, 1_200);
-    let (least, most) = stage.loud((26_000, 36_000), (20_000, 25_000));
-    let per_s = stage.draw().between(least, most);
+    let per_s = stage.between((26_000, 36_000), (20_000, 25_000));
     let pairs = per_s * stage.length().as_secs();
     let victim = small_for(stage, file_mb, pairs * PAIR_BYTES)?;
     let name = stage.draw().name();
     stage.healthy()?;
 
     stage.trouble_starts();
-    stage.role(&name, "hold-sockets", format!("{per_s} {pairs}"), &Place::default())?;
+    stage.role(&name, "hold-sockets", format!("{per_s} {pairs}"), &Isolation::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(1.5, 1.1))?;
     // One process holds as many as it may have open, and the next one goes on. A socket is objects of several caches, and

@@ -5,50 +5,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::machine;
-use crate::stage::{Fs, Place, Stage};
+use crate::stage::{Fs, Isolation, Stage};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "packets-on-one-cpu",
-        condition: "interrupt-imbalance",
-        also: &[],
-        area: "host",
-        what: "receive steering puts all packets on one CPU, where a program is pinned",
-        needs: &[Need::Tool("ip"), Need::Tool("nft"), Need::Tool("taskset"), Need::Cpus(2)],
-        chain: &[],
-        make: packets,
-    },
-    Incident {
-        name: "drift-dirty",
-        condition: "config-drift",
-        also: &[],
-        area: "host",
-        what: "vm.dirty_bytes is set so low that every writer has to wait",
-        needs: &[Need::DiskBytes(1 << 30), Need::DirtyBounds],
-        chain: &[],
-        make: drift_dirty,
-    },
-    Incident {
-        name: "timer-jobs",
-        condition: "scheduled-burst",
-        also: &[],
-        area: "host",
-        what: "a scheduler starts jobs at round seconds that take all CPUs for a while",
-        needs: &[],
-        chain: &["runqueue-wait"],
-        make: timer_jobs,
-    },
-    Incident {
-        name: "bad-disk",
-        condition: "hardware-error",
-        also: &[],
-        area: "host",
-        what: "reads from a device fail: a part of what is behind it is gone",
-        needs: &[Need::DiskBytes(1 << 30)],
-        chain: &[],
-        make: bad_disk,
-    },
+    Incident::new("packets-on-one-cpu", "interrupt-imbalance", "host", packets)
+        .what("receive steering puts all packets on one CPU, where a program is pinned")
+        .needs(&[Need::Tool("ip"), Need::Tool("nft"), Need::Tool("taskset"), Need::Cpus(2)]),
+    Incident::new("drift-dirty", "config-drift", "host", drift_dirty)
+        .what("vm.dirty_bytes is set so low that every writer has to wait")
+        .needs(&[Need::DiskBytes(1 << 30), Need::DirtyBounds]),
+    Incident::new("timer-jobs", "scheduled-burst", "host", timer_jobs)
+        .what("a scheduler starts jobs at round seconds that take all CPUs for a while")
+        .chain(&["runqueue-wait"]),
+    Incident::new("bad-disk", "hardware-error", "host", bad_disk)
+        .what("reads from a device fail: a part of what is behind it is gone")
+        .needs(&[Need::DiskBytes(1 << 30)]),
 ];
 
 fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
@@ -60,8 +32,7 @@ fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     let steer = format!("echo {:x} > /sys/class/net/{device}/queues/rx-0/rps_cpus", 1_u64 << cpu);
     stage.run(far.command("sh").args(["-c", &steer]))?;
     // A long list of rules, each of which each packet is held against: what one costs, the receiver pays.
-    let (least, most) = stage.loud((1_500, 2_500), (700, 900));
-    let rules = stage.draw().between(least, most);
+    let rules = stage.between((1_500, 2_500), (700, 900));
     let mut table = String::from("table inet lab {\n chain in {\n type filter hook input priority 0;\n");
     for i in 0..rules {
         table.push_str(&format!("  udp dport {} ip saddr 192.0.2.{} drop\n", 10_000 + i % 50_000, i % 250));
@@ -71,18 +42,18 @@ fn packets(stage: &mut Stage) -> Result<Truth, Stop> {
     std::fs::write(&path, table)?;
     stage.run(far.command("nft").args(["-f", &path]))?;
     // Somebody lives there, as in every container.
-    stage.spawn_in(Command::new("sleep").arg("3600"), &Place { cgroup: None, netns: Some(&far) })?;
+    stage.spawn_in(Command::new("sleep").arg("3600"), &Isolation { cgroup: None, netns: Some(&far) })?;
     let name = stage.draw().name();
-    let victim = stage.role(&name, "work", "", &Place::default())?;
+    let victim = stage.role(&name, "work", "", &Isolation::default())?;
     stage.run(Command::new("taskset").args(["-pc", &cpu.to_string(), &victim.pid().to_string()]))?;
-    let (least, most) = stage.loud((38_000, 42_000), (24_000, 26_000));
-    let per_s = stage.draw().between(least, most);
+    let per_s = stage.between((38_000, 42_000), (24_000, 26_000));
     stage.healthy()?;
 
     stage.trouble_starts();
     let sender = stage.draw().name();
     let argument = format!("{address}:9 {per_s} 18 8");
-    let sender = stage.role(&sender, "udp-load", argument, &Place { cgroup: None, netns: Some(&near) })?;
+    let sender =
+        stage.role(&sender, "udp-load", argument, &Isolation { cgroup: None, netns: Some(&near) })?;
     stage.run(Command::new("taskset").args(["-pc", &other.to_string(), &sender.pid().to_string()]))?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(2.0, 1.25))?;
@@ -98,12 +69,12 @@ fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
     let kb = stage.draw().between(64, 256);
     let per_s = stage.draw().between(80, 150);
     let path = stage.file("log");
-    let victim = stage.role(&name, "write-file", format!("{kb} {per_s} 256 {path}"), &Place::default())?;
+    let victim =
+        stage.role(&name, "write-file", format!("{kb} {per_s} 256 {path}"), &Isolation::default())?;
     stage.healthy()?;
 
     stage.trouble_starts();
-    let (least, most) = stage.loud((8 << 10, 32 << 10), (128 << 10, 256 << 10));
-    let bytes = stage.draw().between(least, most);
+    let bytes = stage.between((8 << 10, 32 << 10), (128 << 10, 256 << 10));
     if stage.draw().pick(&[false, true]) {
         stage.bound_dirty("dirty_background", bytes / 2)?;
     }
@@ -115,16 +86,13 @@ fn drift_dirty(stage: &mut Stage) -> Result<Truth, Stop> {
 
 fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, scheduler, job) = (stage.draw().name(), stage.draw().name(), stage.draw().name());
-    let victim = stage.role(&bystander, "work", "", &Place::default())?;
+    let victim = stage.role(&bystander, "work", "", &Isolation::default())?;
     // Three bursts are a rhythm: those of the loud form come within ten seconds.
-    let (least, most) = stage.loud((4, 4), (5, 6));
-    let period = stage.draw().between(least, most);
+    let period = stage.between((4, 4), (5, 6));
     let cpus = machine::cpus() as u64;
-    let (least, most) = stage.loud((3, 5), (2, 3));
-    let workers = cpus * stage.draw().uniform(least, most);
+    let workers = cpus * stage.uniform((3, 5), (2, 3));
     // About a third of the time all CPUs are busy; faint: a fifth.
-    let (least, most) = stage.loud((310, 360), (190, 220));
-    let millis = period * stage.draw().between(least, most) * cpus / workers;
+    let millis = period * stage.between((310, 360), (190, 220)) * cpus / workers;
     stage.healthy()?;
 
     // The first burst comes half a second after the start of who makes it.
@@ -132,7 +100,7 @@ fn timer_jobs(stage: &mut Stage) -> Result<Truth, Stop> {
     machine::nap(Duration::from_secs((now.as_secs() / period + 1) * period).saturating_sub(now + BEFORE))?;
     stage.trouble_starts();
     let argument = format!("{period} {millis} {workers} {job}");
-    let pid = stage.role(&scheduler, "start-jobs", argument, &Place::default())?.pid();
+    let pid = stage.role(&scheduler, "start-jobs", argument, &Isolation::default())?.pid();
     let children = format!("/proc/{pid}/task/{pid}/children");
     let is_at_work = |_: &mut Stage| std::fs::read_to_string(&children).is_ok_and(|pids| !pids.is_empty());
     stage.wait_for("the first burst", period + 1, is_at_work)?;
@@ -151,7 +119,7 @@ fn bad_disk(stage: &mut Stage) -> Result<Truth, Stop> {
     let fs = stage.loop_fs(256 << 20, Fs::None)?;
     let name = stage.draw().name();
     let per_s = stage.draw().between(40, 200);
-    let victim = stage.role(&name, "read-pages", format!("{per_s} {}", fs.node()), &Place::default())?;
+    let victim = stage.role(&name, "read-pages", format!("{per_s} {}", fs.node()), &Isolation::default())?;
     stage.healthy()?;
 
     stage.trouble_starts();

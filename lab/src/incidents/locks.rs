@@ -6,55 +6,29 @@ use super::common::by_cpus;
 use super::cpu::redis_server;
 use crate::incident::{Form, Incident, Need, Stop, Truth};
 use crate::machine;
-use crate::stage::{Place, Stage};
+use crate::stage::{Isolation, Stage};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "mutex",
-        condition: "user-lock-contention",
-        also: &[],
-        area: "locks",
-        what: "many threads of a program race for one lock of it",
-        needs: &[Need::Cpus(2)],
-        chain: &[],
-        make: mutex,
-    },
-    Incident {
-        name: "mmap-storm",
-        condition: "minor-fault-storm",
-        also: &[],
-        area: "locks",
-        what: "threads of a program map memory, touch it and give it back",
-        needs: &[Need::Cpus(2)],
-        chain: &["mmap-lock-contention"],
-        make: mmap_storm,
-    },
-    Incident {
-        name: "erlang-carriers",
-        condition: "allocator-carrier-misfit",
-        also: &[],
-        area: "locks",
-        what: "Erlang's allocators map and unmap a carrier for each heap above half a megabyte",
-        needs: &[Need::Tool("erl")],
-        chain: &["minor-fault-storm"],
-        make: erlang,
-    },
-    Incident {
-        name: "fork-snapshot",
-        condition: "fork-stall",
-        also: &[],
-        area: "locks",
-        what: "redis with a large data set forks for snapshots while it is written to",
-        needs: &[
+    Incident::new("mutex", "user-lock-contention", "locks", mutex)
+        .what("many threads of a program race for one lock of it")
+        .needs(&[Need::Cpus(2)]),
+    Incident::new("mmap-storm", "minor-fault-storm", "locks", mmap_storm)
+        .what("threads of a program map memory, touch it and give it back")
+        .needs(&[Need::Cpus(2)])
+        .chain(&["mmap-lock-contention"]),
+    Incident::new("erlang-carriers", "allocator-carrier-misfit", "locks", erlang)
+        .what("Erlang's allocators map and unmap a carrier for each heap above half a megabyte")
+        .needs(&[Need::Tool("erl")])
+        .chain(&["minor-fault-storm"]),
+    Incident::new("fork-snapshot", "fork-stall", "locks", fork_snapshot)
+        .what("redis with a large data set forks for snapshots while it is written to")
+        .needs(&[
             Need::Tool("redis-server"),
             Need::Tool("redis-cli"),
             Need::Tool("redis-benchmark"),
             Need::DiskBytes(4 << 30),
-        ],
-        chain: &[],
-        make: fork_snapshot,
-    },
+        ]),
 ];
 
 /// Faults a second by which is seen that memory is mapped and given back at all.
@@ -62,29 +36,27 @@ const FAULTS: f64 = 1_000.0;
 
 fn mutex(stage: &mut Stage) -> Result<Truth, Stop> {
     let (name, go) = (stage.draw().name(), stage.file("go"));
-    let (least, most) = stage.loud((12, 32), (4, 6));
-    let threads = stage.draw().between(least, most);
+    let threads = stage.between((12, 32), (4, 6));
     // Five to fifteen microseconds under the lock, and for the faint form more outside of it.
     let inside = stage.draw().between(6_000, 18_000);
-    let (least, most) = stage.loud((500, 2_000), (3_000, 6_000));
-    let outside = stage.draw().between(least, most);
+    let outside = stage.between((500, 2_000), (3_000, 6_000));
     let argument = format!("{threads} {inside} {outside} {go}");
-    let victim = stage.role(&name, "share-lock", argument, &Place::default())?;
+    let victim = stage.role(&name, "share-lock", argument, &Isolation::default())?;
     stage.healthy()?;
 
     stage.trouble_starts();
     std::fs::write(&go, "")?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(3.0, 1.5))?;
-    Ok(Truth { process: Some(name), pids: vec![victim.pid()], ..Truth::default() })
+    Ok(Truth::of(&victim))
 }
 
 fn mmap_storm(stage: &mut Stage) -> Result<Truth, Stop> {
     let (name, go) = (stage.draw().name(), stage.file("go"));
-    let (least, most) = stage.loud((8, 24), (4, 6));
-    let threads = stage.draw().between(least, most);
+    let threads = stage.between((8, 24), (4, 6));
     let pages = stage.draw().between(256, 1_024);
-    let victim = stage.role(&name, "map-and-unmap", format!("{threads} {pages} {go}"), &Place::default())?;
+    let victim =
+        stage.role(&name, "map-and-unmap", format!("{threads} {pages} {go}"), &Isolation::default())?;
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -92,7 +64,7 @@ fn mmap_storm(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble()?;
     stage.must_move("vm.pgfault", FAULTS)?;
     stage.suffered(&victim, stage.loud(3.0, 1.5))?;
-    Ok(Truth { process: Some(name), pids: vec![victim.pid()], ..Truth::default() })
+    Ok(Truth::of(&victim))
 }
 
 /// Processes that build a list of so many words, drop it and collect.
@@ -106,10 +78,9 @@ fn erlang_program(processes: u64, words: u64, go: &str) -> String {
 
 fn erlang(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, go) = (stage.draw().name(), stage.file("go"));
-    let victim = stage.role(&bystander, "work", "", &Place::default())?;
+    let victim = stage.role(&bystander, "work", "", &Isolation::default())?;
     // With fewer, or with pauses, the carriers that are free at a time fit into the cache that the allocator has for them.
-    let (least, most) = stage.loud((28, 40), (12, 16));
-    let processes = by_cpus(stage.draw().between(least, most));
+    let processes = by_cpus(stage.between((28, 40), (12, 16)));
     // Two words an element: one to eight megabytes.
     let words = stage.draw().between(80_000, 400_000);
     let program = erlang_program(processes, words, &go);
@@ -134,8 +105,7 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
         command.args(["-p", &port]).args(words);
         command
     };
-    let (least, most) = stage.loud((1_200_000, 1_600_000), (850_000, 1_000_000));
-    let keys = stage.draw().between(least, most);
+    let keys = stage.between((1_200_000, 1_600_000), (850_000, 1_000_000));
     let name = stage.draw().name();
     // Under the names that redis-benchmark will write to.
     let fill = format!(
@@ -148,8 +118,8 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
     }
     // Loud: who only asks is hurt. Faint: who writes too, since the server copies each page that it writes to.
     let victim = match stage.form() {
-        Form::Loud => stage.role(&name, "redis-ping", port.clone(), &Place::default())?,
-        Form::Faint => stage.role(&name, "redis-write", format!("{port} {keys}"), &Place::default())?,
+        Form::Loud => stage.role(&name, "redis-ping", port.clone(), &Isolation::default())?,
+        Form::Faint => stage.role(&name, "redis-write", format!("{port} {keys}"), &Isolation::default())?,
     };
     // Somebody writes all over the data set, at a pace that one CPU can take.
     let writer = format!(
@@ -160,8 +130,7 @@ fn fork_snapshot(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     let mut next = 0.0;
-    let (least, most) = stage.loud((2.3, 2.7), (2.8, 3.2));
-    let every = stage.draw().real(least, most);
+    let every = stage.real((2.3, 2.7), (2.8, 3.2));
     stage.trouble_on(|_, seconds| {
         if seconds >= next {
             next = seconds + every;

@@ -4,71 +4,39 @@ use std::process::Command;
 
 use super::common::{fio, trouble_from_full, wait_for_pages};
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::stage::{Fs, Place, Speed, Stage};
+use crate::stage::{Fs, Isolation, Speed, Stage};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "flood-once",
-        condition: "streaming-read-flood",
-        also: &[],
-        area: "page-cache",
-        what: "one large read, once, evicts what another program has mapped",
-        needs: &[
+    Incident::new("flood-once", "streaming-read-flood", "page-cache", flood_once)
+        .what("one large read, once, evicts what another program has mapped")
+        .needs(&[
             Need::Tool("dd"),
             Need::DiskBytes(14 << 30),
             Need::MemoryBytes(4 << 30),
             Need::SmallMachine,
             Need::NoSwap,
-        ],
-        chain: &["kswapd-scanning", "page-cache-eviction", "major-faults"],
-        make: flood_once,
-    },
-    Incident {
-        name: "cache-thrash",
-        condition: "page-cache-thrash",
-        also: &[],
-        area: "page-cache",
-        what: "random reads of more than a memory cgroup may hold",
-        needs: &[Need::Tool("fio"), Need::DiskBytes(3 << 30)],
-        chain: &["page-cache-eviction", "refaults"],
-        make: cache_thrash,
-    },
-    Incident {
-        name: "oom-in-cgroup",
-        condition: "oom-kill",
-        also: &[],
-        area: "reclaim",
-        what: "a program outgrows its memory cgroup, is killed, is started again by its keeper",
-        needs: &[],
-        chain: &[],
-        make: oom_kill,
-    },
-    Incident {
-        name: "swap-thrash",
-        condition: "swap-thrash",
-        also: &[],
-        area: "reclaim",
-        what: "a program uses more memory than its cgroup may have; the rest is in zram",
-        needs: &[Need::Tool("mkswap"), Need::Tool("swapon"), Need::Tool("swapoff"), Need::OwnSwap],
-        chain: &["major-faults"],
-        make: swap_thrash,
-    },
-    Incident {
-        name: "group-at-limit",
-        condition: "cgroup-memory-limit",
-        also: &[],
-        area: "reclaim",
-        what: "a writer fills its control group with pages not yet on the disk, and a neighbour in it waits for memory",
-        needs: &[
+        ])
+        .chain(&["kswapd-scanning", "page-cache-eviction", "major-faults"]),
+    Incident::new("cache-thrash", "page-cache-thrash", "page-cache", cache_thrash)
+        .what("random reads of more than a memory cgroup may hold")
+        .needs(&[Need::Tool("fio"), Need::DiskBytes(3 << 30)])
+        .chain(&["page-cache-eviction", "refaults"]),
+    Incident::new("oom-in-cgroup", "oom-kill", "reclaim", oom_kill)
+        .what("a program outgrows its memory cgroup, is killed, is started again by its keeper"),
+    Incident::new("swap-thrash", "swap-thrash", "reclaim", swap_thrash)
+        .what("a program uses more memory than its cgroup may have; the rest is in zram")
+        .needs(&[Need::Tool("mkswap"), Need::Tool("swapon"), Need::Tool("swapoff"), Need::OwnSwap])
+        .chain(&["major-faults"]),
+    Incident::new("group-at-limit", "cgroup-memory-limit", "reclaim", group_at_limit)
+        .what("a writer fills its control group with pages not yet on the disk, and a neighbour in it waits for memory")
+        .needs(&[
             Need::Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
             Need::Path("/dev/fuse"),
             Need::Tool("losetup"),
             Need::MemoryBytes(3 << 30),
-        ],
-        chain: &["pressure-memory"],
-        make: group_at_limit,
-    },
+        ])
+        .chain(&["pressure-memory"]),
 ];
 
 fn flood_once(stage: &mut Stage) -> Result<Truth, Stop> {
@@ -80,13 +48,12 @@ fn flood_once(stage: &mut Stage) -> Result<Truth, Stop> {
     let hot = stage.write_file("hot", hot_mb << 20)?;
     let name = stage.draw().name();
     // The longer the read, the more of the mapped file is gone; the faint one is little more than what is free.
-    let (least, most) = stage.loud((9 << 10, 12 << 10), (2_400, 2_900));
-    let big_mb = stage.draw().between(least, most);
+    let big_mb = stage.between((9 << 10, 12 << 10), (2_400, 2_900));
     let big = stage.write_file(&name, big_mb << 20)?;
     let block = stage.draw().pick(&["bs=256k", "bs=1M", "bs=4M"]);
     stage.small_memory(3 << 30)?;
     let name = stage.draw().name();
-    let victim = stage.role(&name, "map-file", hot.display().to_string(), &Place::default())?;
+    let victim = stage.role(&name, "map-file", hot.display().to_string(), &Isolation::default())?;
     wait_for_pages(stage, &victim, hot_mb << 20)?;
     stage.healthy()?;
 
@@ -106,11 +73,10 @@ fn cache_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     let cgroup = stage.cgroup(&["memory"])?;
     let limit_mb = stage.draw().between(320, 448);
     cgroup.limit_memory(limit_mb << 20)?;
-    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let hot = stage.write_file("hot", (limit_mb * 2 / 3) << 20)?;
     // Faint: the two sets together are a quarter to a half larger than the group; loud: three to five times as large.
-    let (least, most) = stage.loud((2.5, 4.0), (0.6, 0.8));
-    let big_mb = (limit_mb as f64 * stage.draw().real(least, most)) as u64;
+    let big_mb = (limit_mb as f64 * stage.real((2.5, 4.0), (0.6, 0.8))) as u64;
     let big = stage.write_file("big", big_mb << 20)?;
     let jobs = stage.draw().between(2, 4);
     let name = stage.draw().name();
@@ -137,12 +103,11 @@ fn cache_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
 
 fn oom_kill(stage: &mut Stage) -> Result<Truth, Stop> {
     let cgroup = stage.cgroup(&["memory"])?;
-    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let limit_mb = stage.draw().between(160, 320);
     cgroup.limit_memory(limit_mb << 20)?;
     // Loud: killed again and again. Faint: once, in the middle of the trouble.
-    let (least, most) = stage.loud((2.5, 4.0), (6.0, 8.0));
-    let seconds = stage.draw().real(least, most);
+    let seconds = stage.real((2.5, 4.0), (6.0, 8.0));
     let mb_per_s = (limit_mb as f64 / seconds) as u64;
     let hungry = stage.draw().name();
     stage.healthy()?;
@@ -171,11 +136,10 @@ fn oom_kill(stage: &mut Stage) -> Result<Truth, Stop> {
 fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.zram_swap(1 << 30)?;
     let cgroup = stage.cgroup(&["memory"])?;
-    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let limit_mb = stage.draw().between(192, 320);
     cgroup.limit_memory_but_swap(limit_mb << 20)?;
-    let (least, most) = stage.loud((1.7, 2.2), (1.05, 1.15));
-    let set_mb = (limit_mb as f64 * stage.draw().real(least, most)) as u64;
+    let set_mb = (limit_mb as f64 * stage.real((1.7, 2.2), (1.05, 1.15))) as u64;
     let (neighbour, toucher) = (stage.draw().name(), stage.draw().name());
     let victim = stage.role(&neighbour, "touch-gently", (limit_mb / 4).to_string(), &place)?;
     stage.healthy()?;
@@ -190,12 +154,7 @@ fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.must_move("vm.pswpin", 20.0)?;
     // It uses a quarter of what the group may have, and its pages are swapped out too.
     stage.suffered(&victim, stage.loud(2.0, 1.3))?;
-    Ok(Truth {
-        process: Some(toucher.name().to_owned()),
-        pids: vec![toucher.pid()],
-        cgroup: Some(cgroup.name().to_owned()),
-        ..Truth::default()
-    })
+    Ok(Truth { cgroup: Some(cgroup.name().to_owned()), ..Truth::of(&toucher) })
 }
 
 /// The disk takes in a few seconds all that the group may hold, and the machine has room for far more: without the limit
@@ -205,19 +164,17 @@ fn swap_thrash(stage: &mut Stage) -> Result<Truth, Stop> {
 /// In version 2 a writer is held back at a share of its group's memory, before that is full.
 fn group_at_limit(stage: &mut Stage) -> Result<Truth, Stop> {
     let limit_mb = stage.draw().between(96, 192);
-    let (least, most) = stage.loud((2.0, 3.5), (0.8, 1.2));
-    let disk_mb_s = limit_mb as f64 / stage.draw().real(least, most);
+    let disk_mb_s = limit_mb as f64 / stage.real((2.0, 3.5), (0.8, 1.2));
     let speed = Speed { micros: 100, bytes_per_s: (disk_mb_s * 1e6) as u64 };
     let (disk, upper) = stage.slow_fs(1 << 30, Fs::Ext4, speed)?;
     stage.watch_device(upper.device());
     let cgroup = stage.cgroup(&["memory"])?;
     cgroup.limit_memory(limit_mb << 20)?;
-    let place = Place { cgroup: Some(&cgroup), netns: None };
+    let place = Isolation { cgroup: Some(&cgroup), netns: None };
     let (name, writer, never) = (stage.draw().name(), stage.draw().name(), stage.file("never"));
     let pages = stage.draw().between(128, 512);
     let victim = stage.role(&name, "map-and-unmap", format!("1 {pages} {never}"), &place)?;
-    let (least, most) = stage.loud((2.0, 4.0), (1.2, 1.5));
-    let writes_mb_s = (disk_mb_s * stage.draw().real(least, most)) as u64;
+    let writes_mb_s = (disk_mb_s * stage.real((2.0, 4.0), (1.2, 1.5))) as u64;
     let file = upper.mount().join(format!("{writer}.out"));
     stage.healthy()?;
 

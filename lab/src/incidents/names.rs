@@ -8,26 +8,12 @@ use crate::stage::Stage;
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "late-names",
-        condition: "resolver-slow",
-        also: &[],
-        area: "network",
-        what: "a name server answers late: all questions, those for IPv6 or those with a search domain",
-        needs: &[Need::Tool("ip")],
-        chain: &[],
-        make: |stage| slow_names(stage, "late"),
-    },
-    Incident {
-        name: "silent-names",
-        condition: "resolver-slow",
-        also: &[],
-        area: "network",
-        what: "a name server leaves a part of the questions without an answer",
-        needs: &[Need::Tool("ip")],
-        chain: &[],
-        make: |stage| slow_names(stage, "drop"),
-    },
+    Incident::new("late-names", "resolver-slow", "network", |stage| slow_names(stage, "late"))
+        .what("a name server answers late: all questions, those for IPv6 or those with a search domain")
+        .needs(&[Need::Tool("ip")]),
+    Incident::new("silent-names", "resolver-slow", "network", |stage| slow_names(stage, "drop"))
+        .what("a name server leaves a part of the questions without an answer")
+        .needs(&[Need::Tool("ip")]),
 ];
 
 /// A program looks a name up again and again, with a name server and a search domain of its own.

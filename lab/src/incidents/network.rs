@@ -9,105 +9,42 @@ use std::time::Duration;
 
 use super::common::trouble_from_full;
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::stage::{Netns, Place, Stage, Victim};
+use crate::stage::{Isolation, Netns, Stage, Victim};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "shaped-link",
-        condition: "qdisc-drops",
-        also: &[],
-        area: "network",
-        what: "somebody sends more than the rate that is set for a device lets through, and its queue drops",
-        needs: &[Need::Tool("tc")],
-        chain: &[],
-        make: shaped_link,
-    },
-    Incident {
-        name: "slow-reader",
-        condition: "socket-buffer-overflow",
-        also: &[],
-        area: "network",
-        what: "a server of datagrams gets slower than they come, and its receive buffer overflows",
-        needs: &[Need::Tool("ip")],
-        chain: &[],
-        make: slow_reader,
-    },
-    Incident {
-        name: "no-accept",
-        condition: "listen-overflow",
-        also: &[],
-        area: "network",
-        what: "a server accepts no more, or more slowly than its clients come",
-        needs: &[Need::Tool("ip")],
-        chain: &[],
-        make: no_accept,
-    },
-    Incident {
-        name: "lossy-link",
-        condition: "retransmit-storm",
-        also: &[],
-        area: "network",
-        what: "packets are lost on the way to one server",
-        needs: &[Need::Tool("nft")],
-        chain: &[],
-        make: lossy_link,
-    },
-    Incident {
-        name: "tracking-full",
-        condition: "conntrack-full",
-        also: &[],
-        area: "network",
-        what: "connections that are held open fill the table of a firewall, and new ones are dropped",
-        needs: &[Need::Tool("nft"), Need::Path("/proc/sys/net/netfilter/nf_conntrack_max")],
-        chain: &[],
-        make: tracking_full,
-    },
-    Incident {
-        name: "no-ports",
-        condition: "port-exhaustion",
-        also: &[],
-        area: "network",
-        what: "a client opens a connection for each request until no local port is left",
-        needs: &[Need::Tool("ip")],
-        chain: &[],
-        make: no_ports,
-    },
-    Incident {
-        name: "orphans",
-        condition: "tcp-orphan-pressure",
-        also: &[],
-        area: "network",
-        what: "sockets that were closed with unsent data reach the limit of orphans, and answers are cut off",
-        needs: &[Need::Tool("ip"), Need::Path("/proc/sys/net/ipv4/tcp_max_orphans")],
-        chain: &[],
-        make: orphans,
-    },
-    Incident {
-        name: "tcp-memory",
-        condition: "tcp-memory-pressure",
-        also: &[],
-        area: "network",
-        what: "a program that does not read its connections fills the memory that TCP may have",
-        needs: &[Need::Tool("ip"), Need::Path("/proc/sys/net/ipv4/tcp_mem")],
-        chain: &[],
-        make: tcp_memory,
-    },
-    Incident {
-        name: "short-backlog",
-        condition: "nic-drops",
-        also: &[],
-        area: "network",
-        what: "bursts of packets are longer than the queue between device and network stack",
-        needs: &[
+    Incident::new("shaped-link", "qdisc-drops", "network", shaped_link)
+        .what("somebody sends more than the rate that is set for a device lets through, and its queue drops")
+        .needs(&[Need::Tool("tc")]),
+    Incident::new("slow-reader", "socket-buffer-overflow", "network", slow_reader)
+        .what("a server of datagrams gets slower than they come, and its receive buffer overflows")
+        .needs(&[Need::Tool("ip")]),
+    Incident::new("no-accept", "listen-overflow", "network", no_accept)
+        .what("a server accepts no more, or more slowly than its clients come")
+        .needs(&[Need::Tool("ip")]),
+    Incident::new("lossy-link", "retransmit-storm", "network", lossy_link)
+        .what("packets are lost on the way to one server")
+        .needs(&[Need::Tool("nft")]),
+    Incident::new("tracking-full", "conntrack-full", "network", tracking_full)
+        .what("connections that are held open fill the table of a firewall, and new ones are dropped")
+        .needs(&[Need::Tool("nft"), Need::Path("/proc/sys/net/netfilter/nf_conntrack_max")]),
+    Incident::new("no-ports", "port-exhaustion", "network", no_ports)
+        .what("a client opens a connection for each request until no local port is left")
+        .needs(&[Need::Tool("ip")]),
+    Incident::new("orphans", "tcp-orphan-pressure", "network", orphans)
+        .what("sockets that were closed with unsent data reach the limit of orphans, and answers are cut off")
+        .needs(&[Need::Tool("ip"), Need::Path("/proc/sys/net/ipv4/tcp_max_orphans")]),
+    Incident::new("tcp-memory", "tcp-memory-pressure", "network", tcp_memory)
+        .what("a program that does not read its connections fills the memory that TCP may have")
+        .needs(&[Need::Tool("ip"), Need::Path("/proc/sys/net/ipv4/tcp_mem")]),
+    Incident::new("short-backlog", "nic-drops", "network", short_backlog)
+        .what("bursts of packets are longer than the queue between device and network stack")
+        .needs(&[
             Need::Tool("nft"),
             Need::Tool("taskset"),
             Need::Cpus(2),
             Need::Path("/proc/sys/net/core/netdev_max_backlog"),
-        ],
-        chain: &[],
-        make: short_backlog,
-    },
+        ]),
 ];
 
 /// Two namespaces with a cable between them; clients on the left, servers on the right.
@@ -135,13 +72,14 @@ impl Cable {
     /// Starts a role on the left.
     pub fn client(&self, stage: &mut Stage, role: &'static str, argument: &str) -> Result<Victim, Stop> {
         let name = stage.draw().name();
-        stage.role(&name, role, argument, &Place { netns: Some(&self.left), cgroup: None })
+        stage.role(&name, role, argument, &Isolation { netns: Some(&self.left), cgroup: None })
     }
 
     /// Starts a role on the right and gives it a moment to listen.
     pub fn serve(&self, stage: &mut Stage, role: &'static str, argument: &str) -> Result<Victim, Stop> {
         let name = stage.draw().name();
-        let server = stage.role(&name, role, argument, &Place { netns: Some(&self.right), cgroup: None })?;
+        let server =
+            stage.role(&name, role, argument, &Isolation { netns: Some(&self.right), cgroup: None })?;
         stage.wait(Duration::from_millis(150))?;
         stage.must_run(server.handle(), role)?;
         Ok(server)
@@ -197,8 +135,7 @@ fn shaped_link(stage: &mut Stage) -> Result<Truth, Stop> {
     let sink = cable.address(stage);
     cable.serve(stage, "udp-swallow", &sink)?;
     let bytes = stage.draw().between(300, 1_300);
-    let (least, most) = stage.loud((1.5, 4.0), (1.02, 1.12));
-    let factor = stage.draw().real(least, most);
+    let factor = stage.real((1.5, 4.0), (1.02, 1.12));
     // A packet on the wire has 42 bytes of headers.
     let per_s = (mbit as f64 * 125_000.0 * factor / (bytes + 42) as f64) as u64;
     stage.healthy()?;
@@ -222,15 +159,14 @@ fn slow_reader(stage: &mut Stage) -> Result<Truth, Stop> {
     cable.client(stage, "udp-load", &format!("{address} {per_s} {bytes} 1"))?;
     let victim = cable.client(stage, "udp-ask", &format!("{address} 20 400"))?;
     // Loud: it manages a third or less of what comes. Faint: it lacks a tenth.
-    let (least, most) = stage.loud((3.0, 8.0), (1.05, 1.25));
-    let pace_ms = stage.draw().real(least, most) * 1000.0 / per_s as f64;
+    let pace_ms = stage.real((3.0, 8.0), (1.05, 1.25)) * 1000.0 / per_s as f64;
     stage.healthy()?;
 
     stage.trouble_starts();
     fs::write(&file, format!("{pace_ms:.3}"))?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(5.0, 1.5))?;
-    Ok(Truth { process: Some(server.name().to_owned()), pids: vec![server.pid()], ..Truth::default() })
+    Ok(Truth::of(&server))
 }
 
 /// Loud: the server stands still. Faint: it takes longer over each connection than they are apart.
@@ -240,8 +176,7 @@ fn no_accept(stage: &mut Stage) -> Result<Truth, Stop> {
     let (file, backlog) = (stage.file("pace"), stage.draw().between(8, 64));
     fs::write(&file, "0")?;
     let server = cable.serve(stage, "tcp-serve", &format!("{address} {backlog} {file}"))?;
-    let (least, most) = stage.loud((30, 100), (20, 40));
-    let per_s = stage.draw().between(least, most);
+    let per_s = stage.between((30, 100), (20, 40));
     cable.client(stage, "tcp-crowd", &format!("{address} {per_s} 4000"))?;
     let victim = cable.client(stage, "tcp-visit", &format!("{address} 50 5000"))?;
     let slower = stage.draw().real(1.5, 2.5);
@@ -252,20 +187,14 @@ fn no_accept(stage: &mut Stage) -> Result<Truth, Stop> {
     fs::write(&file, format!("{pace_ms:.3}"))?;
     stage.trouble()?;
     stage.suffered(&victim, 5.0)?;
-    Ok(Truth {
-        process: Some(server.name().to_owned()),
-        pids: vec![server.pid()],
-        address: Some(address),
-        ..Truth::default()
-    })
+    Ok(Truth { address: Some(address), ..Truth::of(&server) })
 }
 
 /// The right end loses a part of what arrives, by chance.
 fn lossy_link(stage: &mut Stage) -> Result<Truth, Stop> {
     let cable = cable(stage)?;
     let (victim, address) = asking(stage, &cable)?;
-    let (least, most) = stage.loud((60, 200), (15, 40));
-    let per_mille = stage.draw().between(least, most);
+    let per_mille = stage.between((60, 200), (15, 40));
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -292,8 +221,7 @@ fn tracking_full(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.healthy()?;
 
     stage.trouble_starts();
-    let (least, most) = stage.loud((1_500, 2_500), (300, 500));
-    let per_s = stage.draw().between(least, most);
+    let per_s = stage.between((1_500, 2_500), (300, 500));
     cable.client(stage, "tcp-hold", &format!("{held} {} {per_s}", max + 50))?;
     trouble_from_full(stage, "room for tracked connections", || {
         Ok(cable.right.inside(tracked)?.is_some_and(|n| n >= max))
@@ -311,8 +239,7 @@ fn no_ports(stage: &mut Stage) -> Result<Truth, Stop> {
     let (address, file) = (cable.address(stage), stage.file("pace"));
     cable.serve(stage, "tcp-serve", &format!("{address} 512 {file}"))?;
     let victim = cable.client(stage, "tcp-visit", &format!("{address} 100 2000"))?;
-    let (least, most) = stage.loud((0.8, 1.5), (3.5, 4.5));
-    let seconds = stage.draw().real(least, most);
+    let seconds = stage.real((0.8, 1.5), (3.5, 4.5));
     let there =
         address.parse::<SocketAddr>().map_err(|_| Stop::Failed(format!("{address} is no address")))?;
     stage.healthy()?;
@@ -322,12 +249,7 @@ fn no_ports(stage: &mut Stage) -> Result<Truth, Stop> {
     let churn = cable.client(stage, "tcp-churn", &format!("{address} {per_s}"))?;
     trouble_from_full(stage, "local ports", || no_port_is_left(&cable.left, there))?;
     stage.failed(&victim, stage.loud(5.0, 2.0))?;
-    Ok(Truth {
-        process: Some(churn.name().to_owned()),
-        pids: vec![churn.pid()],
-        sysctl: Some("net.ipv4.ip_local_port_range".into()),
-        ..Truth::default()
-    })
+    Ok(Truth { sysctl: Some("net.ipv4.ip_local_port_range".into()), ..Truth::of(&churn) })
 }
 
 /// Whether the next connection from a namespace finds no local port.
@@ -384,12 +306,10 @@ fn orphans(stage: &mut Stage) -> Result<Truth, Stop> {
 /// Somebody pours into connections that nobody reads; everybody's segments find no memory. Who pours is not asked for: the
 /// kernel has one number of pages for all sockets, and no counter of a process has its part of it.
 fn tcp_memory(stage: &mut Stage) -> Result<Truth, Stop> {
-    let (least, most) = stage.loud((4_000, 5_000), (4_000, 8_000));
-    let high = stage.draw().between(least, most);
+    let high = stage.between((4_000, 5_000), (4_000, 8_000));
     leaves_room("pages of TCP's memory", tcp_use("mem"), high)?;
     // The kernel slows down at the second number, and refuses at the third. Close together they are reached at once.
-    let (least, most) = stage.loud((0.97, 0.995), (0.90, 0.98));
-    let pressure = (high as f64 * stage.draw().real(least, most)) as u64;
+    let pressure = (high as f64 * stage.real((0.97, 0.995), (0.90, 0.98))) as u64;
     stage.sysctl("net.ipv4.tcp_mem", &format!("{} {pressure} {high}", high / 2))?;
     let cable = cable(stage)?;
     // Who asks for little is served from what its socket has already.
@@ -426,8 +346,7 @@ fn short_backlog(stage: &mut Stage) -> Result<Truth, Stop> {
     let steer = format!("echo {} > /sys/class/net/{}/queues/rx-0/rps_cpus", 1 << taking, cable.right_device);
     stage.run(cable.right.command("sh").args(["-c", &steer]))?;
     let (bytes, burst) = (stage.draw().between(60, 400), stage.draw().between(150, 300));
-    let (least, most) = stage.loud((35_000, 45_000), (11_000, 13_000));
-    let per_s = stage.draw().between(least, most);
+    let per_s = stage.between((35_000, 45_000), (11_000, 13_000));
     stage.healthy()?;
 
     stage.trouble_starts();

@@ -6,60 +6,24 @@ use std::process::Command;
 use super::common::{by_cpus, trouble_from_full};
 use crate::incident::{Incident, Need, Stop, Truth};
 use crate::journal::Undo;
-use crate::stage::{Fs, Place, Stage, Victim};
+use crate::stage::{Fs, Isolation, Stage, Victim};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "fd-leak",
-        condition: "fd-exhaustion",
-        also: &[],
-        area: "process",
-        what: "a server leaves a descriptor open now and then, until it cannot accept any more",
-        needs: &[],
-        chain: &[],
-        make: fd_leak,
-    },
-    Incident {
-        name: "crash",
-        condition: "process-crash",
-        also: &[],
-        area: "process",
-        what: "a server writes through a null pointer; its clients are turned away",
-        needs: &[],
-        chain: &[],
-        make: crash,
-    },
-    Incident {
-        name: "crash-loop",
-        condition: "crash-loop",
-        also: &[],
-        area: "process",
-        what: "a server cannot use its configuration any more, dies, and its keeper starts it again and again",
-        needs: &[],
-        chain: &[],
-        make: crash_loop,
-    },
-    Incident {
-        name: "threads",
-        condition: "thread-explosion",
-        also: &[],
-        area: "process",
-        what: "a program starts threads that never end and wake all the time",
-        needs: &[],
-        chain: &["runqueue-wait"],
-        make: threads,
-    },
-    Incident {
-        name: "frozen-fs",
-        condition: "hung-task",
-        also: &[],
-        area: "process",
-        what: "a file system is frozen, as for a snapshot, and not thawed; a program that writes to it hangs",
-        needs: &[Need::Tool("fsfreeze"), Need::Tool("mkfs.ext4"), Need::DiskBytes(1 << 30)],
-        chain: &["tasks-in-d-state"],
-        make: frozen,
-    },
+    Incident::new("fd-leak", "fd-exhaustion", "process", fd_leak)
+        .what("a server leaves a descriptor open now and then, until it cannot accept any more"),
+    Incident::new("crash", "process-crash", "process", crash)
+        .what("a server writes through a null pointer; its clients are turned away"),
+    Incident::new("crash-loop", "crash-loop", "process", crash_loop).what(
+        "a server cannot use its configuration any more, dies, and its keeper starts it again and again",
+    ),
+    Incident::new("threads", "thread-explosion", "process", threads)
+        .what("a program starts threads that never end and wake all the time")
+        .chain(&["runqueue-wait"]),
+    Incident::new("frozen-fs", "hung-task", "process", frozen)
+        .what("a file system is frozen, as for a snapshot, and not thawed; a program that writes to it hangs")
+        .needs(&[Need::Tool("fsfreeze"), Need::Tool("mkfs.ext4"), Need::DiskBytes(1 << 30)])
+        .chain(&["tasks-in-d-state"]),
 ];
 
 /// A port that was free a moment ago.
@@ -70,8 +34,7 @@ fn free_port() -> Result<u16, Stop> {
 /// A client of the port, once the server answers.
 fn client(stage: &mut Stage, port: u16, per_s: u64) -> Result<Victim, Stop> {
     stage.wait_for("the server", 10, |_| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())?;
-    let name = stage.draw().name();
-    stage.role(&name, "ask", format!("{port} {per_s}"), &Place::default())
+    stage.start("ask", format!("{port} {per_s}"))
 }
 
 fn fd_leak(stage: &mut Stage) -> Result<Truth, Stop> {
@@ -85,28 +48,27 @@ fn fd_leak(stage: &mut Stage) -> Result<Truth, Stop> {
     // because few requests come then.
     let leaks = 1_000;
     let argument = format!("{port} {limit} {leaks} {frees_after}");
-    let server = stage.role(&name, "serve", argument, &Place::default())?;
+    let server = stage.role(&name, "serve", argument, &Isolation::default())?;
     let victim = client(stage, port, 4)?;
     stage.healthy()?;
 
     stage.trouble_starts();
     // More work comes, and with it the limit, in two or three seconds.
-    let load = stage.draw().name();
-    stage.role(&load, "ask", format!("{port} {}", limit / 2), &Place::default())?;
+    stage.start("ask", format!("{port} {}", limit / 2))?;
     let fds = format!("/proc/{}/fd", server.pid());
     let is_full = || Ok(std::fs::read_dir(&fds).is_ok_and(|list| list.count() as u64 >= limit));
     trouble_from_full(stage, "descriptors", is_full)?;
     if stage.suffered(&victim, stage.loud(3.0, 1.5)).is_err() {
         stage.failed(&victim, 0.3)?;
     }
-    Ok(Truth { process: Some(name), pids: vec![server.pid()], ..Truth::default() })
+    Ok(Truth::of(&server))
 }
 
 fn crash(stage: &mut Stage) -> Result<Truth, Stop> {
     let port = free_port()?;
     let (name, trap) = (stage.draw().name(), stage.file("request"));
     let argument = format!("{port} 0 0 0 {trap} fault");
-    let server = stage.role(&name, "serve", argument.clone(), &Place::default())?;
+    let server = stage.role(&name, "serve", argument.clone(), &Isolation::default())?;
     let victim = client(stage, port, 50)?;
     stage.healthy()?;
 
@@ -119,7 +81,7 @@ fn crash(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.trouble_on(|stage, seconds| {
         if again && pids.len() == 1 && seconds > after_s {
             _ = std::fs::remove_file(&trap);
-            pids.push(stage.role(&name, "serve", argument.clone(), &Place::default())?.pid());
+            pids.push(stage.role(&name, "serve", argument.clone(), &Isolation::default())?.pid());
         }
         Ok(())
     })?;
@@ -132,10 +94,9 @@ fn crash_loop(stage: &mut Stage) -> Result<Truth, Stop> {
     let (keeper, name, trap) = (stage.draw().name(), stage.draw().name(), stage.file("settings"));
     let end = stage.draw().pick(&["exit", "exit", "abort"]);
     // Loud: every second or so. Faint: every three.
-    let (least, most) = stage.loud((300, 1_000), (2_200, 2_800));
-    let delay = stage.draw().between(least, most);
+    let delay = stage.between((300, 1_000), (2_200, 2_800));
     let argument = format!("{delay} {name} {port} 0 0 0 {trap} {end}");
-    stage.role(&keeper, "keep", argument, &Place::default())?;
+    stage.role(&keeper, "keep", argument, &Isolation::default())?;
     let victim = client(stage, port, 50)?;
     stage.healthy()?;
 
@@ -148,9 +109,8 @@ fn crash_loop(stage: &mut Stage) -> Result<Truth, Stop> {
 
 fn threads(stage: &mut Stage) -> Result<Truth, Stop> {
     let (bystander, name) = (stage.draw().name(), stage.draw().name());
-    let victim = stage.role(&bystander, "work", "", &Place::default())?;
-    let (least, most) = stage.loud((120, 240), (60, 80));
-    let per_s = stage.draw().between(least, most);
+    let victim = stage.role(&bystander, "work", "", &Isolation::default())?;
+    let per_s = stage.between((120, 240), (60, 80));
     // What they compute adds up to about half of the CPUs at the end of the shortest time, so that the bystander feels it.
     let turns = by_cpus(stage.loud(60_000, 90_000));
     let pause = stage.draw().between(55, 65);
@@ -158,10 +118,10 @@ fn threads(stage: &mut Stage) -> Result<Truth, Stop> {
 
     stage.trouble_starts();
     let argument = format!("{per_s} 4000 {pause} {turns}");
-    let culprit = stage.role(&name, "start-threads", argument, &Place::default())?;
+    let culprit = stage.role(&name, "start-threads", argument, &Isolation::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(2.0, 1.2))?;
-    Ok(Truth { process: Some(name), pids: vec![culprit.pid()], ..Truth::default() })
+    Ok(Truth::of(&culprit))
 }
 
 fn frozen(stage: &mut Stage) -> Result<Truth, Stop> {
@@ -177,7 +137,7 @@ fn frozen(stage: &mut Stage) -> Result<Truth, Stop> {
     let name = stage.draw().name();
     let per_s = stage.draw().between(20, 200);
     let victim =
-        stage.role(&name, "write-file", format!("4 {per_s} 64 {mount}/journal"), &Place::default())?;
+        stage.role(&name, "write-file", format!("4 {per_s} 64 {mount}/journal"), &Isolation::default())?;
     stage.healthy()?;
 
     stage.trouble_starts();

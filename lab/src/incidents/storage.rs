@@ -7,115 +7,59 @@ use std::process::Command;
 
 use super::common::{fio_queue, trouble_from_full};
 use crate::incident::{Incident, Need, Stop, Truth};
-use crate::stage::{Fs, IoLimit, LoopFs, Place, SlowDisk, Speed, Stage};
+use crate::stage::{Fs, IoLimit, Isolation, LoopFs, SlowDisk, Speed, Stage};
 
 /// The incidents of this file.
 pub const INCIDENTS: &[Incident] = &[
-    Incident {
-        name: "slow-device-reads",
-        condition: "slow-device",
-        also: &[],
-        area: "disk",
-        what: "a disk takes tens of milliseconds for a read that took microseconds",
-        needs: NEEDS,
-        chain: &["pressure-io"],
-        make: |stage| slow_device(stage, "order"),
-    },
-    Incident {
-        name: "slow-device-commits",
-        condition: "slow-device",
-        also: &[],
-        area: "disk",
-        what: "a disk takes tens of milliseconds for each write, and a database waits for its commits",
-        needs: NEEDS,
-        chain: &["pressure-io"],
-        make: |stage| slow_device(stage, "commit"),
-    },
-    Incident {
-        name: "mirror-member-slow",
-        condition: "mirror-member-slow",
-        also: &[],
-        area: "disk",
-        what: "one of the two disks of a mirror is slow, and every commit waits for it",
-        needs: &[
+    Incident::new("slow-device-reads", "slow-device", "disk", |stage| slow_device(stage, "order"))
+        .what("a disk takes tens of milliseconds for a read that took microseconds")
+        .needs(NEEDS)
+        .chain(&["pressure-io"]),
+    Incident::new("slow-device-commits", "slow-device", "disk", |stage| slow_device(stage, "commit"))
+        .what("a disk takes tens of milliseconds for each write, and a database waits for its commits")
+        .needs(NEEDS)
+        .chain(&["pressure-io"]),
+    Incident::new("mirror-member-slow", "mirror-member-slow", "disk", mirror_member_slow)
+        .what("one of the two disks of a mirror is slow, and every commit waits for it")
+        .needs(&[
             Need::Path("/dev/fuse"),
             Need::Tool("losetup"),
             Need::Tool("mkfs.btrfs"),
             Need::MemoryBytes(3 << 30),
-        ],
-        chain: &["pressure-io"],
-        make: mirror_member_slow,
-    },
-    Incident {
-        name: "io-throttled-reads",
-        condition: "io-throttled",
-        also: &[],
-        area: "disk",
-        what: "a control group may read a few dozen times a second from a fast disk",
-        needs: &[Need::DiskBytes(1 << 30)],
-        chain: &["pressure-io"],
-        make: |stage| io_throttled(stage, "order"),
-    },
-    Incident {
-        name: "io-throttled-commits",
-        condition: "io-throttled",
-        also: &[],
-        area: "disk",
-        what: "a control group may write a few dozen times a second to a fast disk",
-        needs: &[Need::DiskBytes(1 << 30)],
-        chain: &["pressure-io"],
-        make: |stage| io_throttled(stage, "commit"),
-    },
-    Incident {
-        name: "dirty-writeback-stall",
-        condition: "dirty-writeback-stall",
-        also: &[],
-        area: "disk",
-        what: "one program writes more into the page cache than a modest disk takes, and another one's commits wait",
-        needs: &[
+        ])
+        .chain(&["pressure-io"]),
+    Incident::new("io-throttled-reads", "io-throttled", "disk", |stage| io_throttled(stage, "order"))
+        .what("a control group may read a few dozen times a second from a fast disk")
+        .needs(&[Need::DiskBytes(1 << 30)])
+        .chain(&["pressure-io"]),
+    Incident::new("io-throttled-commits", "io-throttled", "disk", |stage| io_throttled(stage, "commit"))
+        .what("a control group may write a few dozen times a second to a fast disk")
+        .needs(&[Need::DiskBytes(1 << 30)])
+        .chain(&["pressure-io"]),
+    Incident::new("dirty-writeback-stall", "dirty-writeback-stall", "disk", dirty_writeback_stall)
+        .what("one program writes more into the page cache than a modest disk takes, and another one's commits wait")
+        .needs(&[
             Need::Path("/dev/fuse"),
             Need::Tool("losetup"),
             Need::MemoryBytes(3 << 30),
             Need::DirtyBounds,
-        ],
-        chain: &["pressure-io"],
-        make: dirty_writeback_stall,
-    },
-    Incident {
-        name: "filesystem-full",
-        condition: "filesystem-full",
-        also: &[],
-        area: "disk",
-        what: "a log fills a filesystem, and the writes of an application fail",
-        needs: &[Need::Tool("losetup"), Need::DiskBytes(2 << 30)],
-        chain: &[],
-        make: filesystem_full,
-    },
-    Incident {
-        name: "inode-exhaustion",
-        condition: "inode-exhaustion",
-        also: &[],
-        area: "disk",
-        what: "small files use up the inodes of a filesystem that has space",
-        needs: &[Need::Tool("losetup"), Need::DiskBytes(1 << 30)],
-        chain: &[],
-        make: inode_exhaustion,
-    },
-    Incident {
-        name: "disk-hog-on-loop",
-        condition: "disk-hog",
-        also: &[],
-        area: "disk",
-        what: "one program keeps the queue of a modest disk full, another needs a few reads",
-        needs: &[
+        ])
+        .chain(&["pressure-io"]),
+    Incident::new("filesystem-full", "filesystem-full", "disk", filesystem_full)
+        .what("a log fills a filesystem, and the writes of an application fail")
+        .needs(&[Need::Tool("losetup"), Need::DiskBytes(2 << 30)]),
+    Incident::new("inode-exhaustion", "inode-exhaustion", "disk", inode_exhaustion)
+        .what("small files use up the inodes of a filesystem that has space")
+        .needs(&[Need::Tool("losetup"), Need::DiskBytes(1 << 30)]),
+    Incident::new("disk-hog-on-loop", "disk-hog", "disk", disk_hog_on_loop)
+        .what("one program keeps the queue of a modest disk full, another needs a few reads")
+        .needs(&[
             Need::Path("/dev/fuse"),
             Need::Tool("losetup"),
             Need::Tool("fio"),
             Need::MemoryBytes(3 << 30),
-        ],
-        chain: &["disk-saturated"],
-        make: disk_hog_on_loop,
-    },
+        ])
+        .chain(&["disk-saturated"]),
 ];
 
 const NEEDS: &[Need] = &[Need::Path("/dev/fuse"), Need::Tool("losetup"), Need::MemoryBytes(3 << 30)];
@@ -131,7 +75,7 @@ fn victim(
     stage: &mut Stage,
     kind: &'static str,
     dir: &Path,
-    place: &Place<'_>,
+    place: &Isolation<'_>,
 ) -> Result<crate::stage::Victim, Stop> {
     let name = stage.draw().name();
     let file = dir.join(format!("{name}.data"));
@@ -154,9 +98,8 @@ fn slow_device(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
     let base = Speed { micros: stage.draw().between(50, 300), bytes_per_s: 0 };
     let (disk, upper) = stage.slow_fs(512 << 20, fs, base)?;
     stage.watch_device(upper.device());
-    let victim = victim(stage, kind, upper.mount(), &Place::default())?;
-    let (least, most) = stage.loud((40_000, 120_000), (8_000, 18_000));
-    let slow = Speed { micros: stage.draw().between(least, most), bytes_per_s: 0 };
+    let victim = victim(stage, kind, upper.mount(), &Isolation::default())?;
+    let slow = Speed { micros: stage.between((40_000, 120_000), (8_000, 18_000)), bytes_per_s: 0 };
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -194,9 +137,8 @@ fn mirror_member_slow(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.mount(&first.node(), &mount, "btrfs", &options)?;
     healthy.set(base)?;
     sick.set(base)?;
-    let victim = victim(stage, "commit", &mount, &Place::default())?;
-    let (least, most) = stage.loud((30_000, 80_000), (8_000, 15_000));
-    let slow = Speed { micros: stage.draw().between(least, most), bytes_per_s: 0 };
+    let victim = victim(stage, "commit", &mount, &Isolation::default())?;
+    let slow = Speed { micros: stage.between((30_000, 80_000), (8_000, 15_000)), bytes_per_s: 0 };
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -214,11 +156,10 @@ fn io_throttled(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
     stage.watch_device(&whole);
     let group = stage.cgroup(&["io"])?;
     let dir = stage.dir().to_owned();
-    let place = Place { cgroup: Some(&group), ..Place::default() };
+    let place = Isolation { cgroup: Some(&group), ..Isolation::default() };
     let victim = victim(stage, kind, &dir, &place)?;
     // A commit is more than one write.
-    let (least, most) = stage.loud((8, 20), (24, 30));
-    let per_s = stage.draw().between(least, most);
+    let per_s = stage.between((8, 20), (24, 30));
     let limit = match kind {
         "order" => IoLimit { riops: Some(per_s), ..IoLimit::default() },
         _ => IoLimit { wiops: Some(per_s), ..IoLimit::default() },
@@ -234,32 +175,26 @@ fn io_throttled(stage: &mut Stage, kind: &'static str) -> Result<Truth, Stop> {
 
 /// A disk that takes 8 to 30 MB a second, as it always did; one program writes faster than that into the page cache.
 fn dirty_writeback_stall(stage: &mut Stage) -> Result<Truth, Stop> {
-    let (least, most) = stage.loud((8_000_000, 14_000_000), (20_000_000, 30_000_000));
-    let speed = Speed { micros: 300, bytes_per_s: stage.draw().between(least, most) };
+    let speed =
+        Speed { micros: 300, bytes_per_s: stage.between((8_000_000, 14_000_000), (20_000_000, 30_000_000)) };
     let (_disk, upper) = stage.slow_fs(1 << 30, Fs::Ext4, speed)?;
     stage.watch_device(upper.device());
-    let victim = victim(stage, "commit", upper.mount(), &Place::default())?;
+    let victim = victim(stage, "commit", upper.mount(), &Isolation::default())?;
     let name = stage.draw().name();
     // Limits of a machine with little memory: here a tenth of it would be two gigabytes.
     let dirty = stage.draw().between(96 << 20, 256 << 20);
     stage.bound_dirty("dirty_background", dirty / 4)?;
     stage.bound_dirty("dirty", dirty)?;
-    let (least, most) = stage.loud((6.0, 10.0), (2.5, 3.5));
-    let megabytes_s = (speed.bytes_per_s as f64 * stage.draw().real(least, most) / 1e6) as u64;
+    let megabytes_s = (speed.bytes_per_s as f64 * stage.real((6.0, 10.0), (2.5, 3.5)) / 1e6) as u64;
     stage.healthy()?;
 
     stage.trouble_starts();
     let file = upper.mount().join(format!("{name}.out"));
     let argument = format!("{} {megabytes_s} 700", file.display());
-    let writer = stage.role(&name, "write-buffered", argument, &Place::default())?;
+    let writer = stage.role(&name, "write-buffered", argument, &Isolation::default())?;
     stage.trouble()?;
     stage.suffered(&victim, stage.loud(5.0, 1.5))?;
-    Ok(Truth {
-        process: Some(name),
-        pids: vec![writer.pid()],
-        devices: vec![upper.device().to_owned()],
-        ..Truth::default()
-    })
+    Ok(Truth { devices: vec![upper.device().to_owned()], ..Truth::of(&writer) })
 }
 
 /// A log takes the last block.
@@ -269,29 +204,26 @@ fn filesystem_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let megabytes = stage.draw().between(least, least * 3 / 2);
     let upper = stage.loop_fs(megabytes << 20, fs)?;
     let victim_name = stage.draw().name();
-    let (least, most) = stage.loud((8_000, 15_000), (100_000, 150_000));
-    let pause_us = stage.draw().between(least, most);
+    let pause_us = stage.between((8_000, 15_000), (100_000, 150_000));
     let file = upper.mount().join("orders.db");
-    let victim =
-        stage.role(&victim_name, "append", format!("{} {pause_us}", file.display()), &Place::default())?;
+    let victim = stage.role(
+        &victim_name,
+        "append",
+        format!("{} {pause_us}", file.display()),
+        &Isolation::default(),
+    )?;
     let name = stage.draw().name();
-    let (least, most) = stage.loud((1.5, 2.5), (4.0, 6.0));
-    let mb_per_s = (megabytes as f64 / stage.draw().real(least, most)) as u64;
+    let mb_per_s = (megabytes as f64 / stage.real((1.5, 2.5), (4.0, 6.0))) as u64;
     stage.healthy()?;
 
     stage.trouble_starts();
     let log = upper.mount().join(format!("{name}.log"));
     let argument = format!("{} {mb_per_s} 0", log.display());
-    let writer = stage.role(&name, "write-buffered", argument, &Place::default())?;
+    let writer = stage.role(&name, "write-buffered", argument, &Isolation::default())?;
     let free = || rustix::fs::statvfs(upper.mount());
     trouble_from_full(stage, "blocks", || Ok(free().is_ok_and(|s| s.f_bavail < 64)))?;
     stage.failed(&victim, stage.loud(5.0, 1.0))?;
-    Ok(Truth {
-        process: Some(name),
-        pids: vec![writer.pid()],
-        path: Some(upper.mount().display().to_string()),
-        ..Truth::default()
-    })
+    Ok(Truth { path: Some(upper.mount().display().to_string()), ..Truth::of(&writer) })
 }
 
 /// ext4 made small has an inode for every four or eight kilobytes.
@@ -299,33 +231,26 @@ fn inode_exhaustion(stage: &mut Stage) -> Result<Truth, Stop> {
     let megabytes = stage.draw().between(64, 128);
     let upper = stage.loop_fs(megabytes << 20, Fs::Ext4)?;
     let victim_name = stage.draw().name();
-    let (least, most) = stage.loud((8_000, 15_000), (60_000, 110_000));
-    let pause_us = stage.draw().between(least, most);
+    let pause_us = stage.between((8_000, 15_000), (60_000, 110_000));
     let spool = upper.mount().join("spool");
     let victim = stage.role(
         &victim_name,
         "keep-files",
         format!("{} {pause_us}", spool.display()),
-        &Place::default(),
+        &Isolation::default(),
     )?;
     let name = stage.draw().name();
     let inodes = rustix::fs::statvfs(upper.mount()).map_err(|e| Stop::Failed(e.to_string()))?.f_ffree;
-    let (least, most) = stage.loud((1.5, 2.5), (4.0, 6.0));
-    let per_s = (inodes as f64 / stage.draw().real(least, most)) as u64;
+    let per_s = (inodes as f64 / stage.real((1.5, 2.5), (4.0, 6.0))) as u64;
     stage.healthy()?;
 
     stage.trouble_starts();
     let argument = format!("{} {per_s}", upper.mount().display());
-    let maker = stage.role(&name, "use-inodes", argument, &Place::default())?;
+    let maker = stage.role(&name, "use-inodes", argument, &Isolation::default())?;
     let free = || rustix::fs::statvfs(upper.mount());
     trouble_from_full(stage, "inodes", || Ok(free().is_ok_and(|s| s.f_ffree < 16)))?;
     stage.failed(&victim, stage.loud(5.0, 1.0))?;
-    Ok(Truth {
-        process: Some(name),
-        pids: vec![maker.pid()],
-        path: Some(upper.mount().display().to_string()),
-        ..Truth::default()
-    })
+    Ok(Truth { path: Some(upper.mount().display().to_string()), ..Truth::of(&maker) })
 }
 
 /// A disk of 0.3 ms and some 60 MB/s for each request, one at a time, as it always was.
@@ -338,7 +263,7 @@ fn disk_hog_on_loop(stage: &mut Stage) -> Result<Truth, Stop> {
     stage.watch_device(upper.device());
     let big = upper.mount().join("archive.bin");
     stage.write_file_at(&big, 300 << 20)?;
-    let victim = victim(stage, "order", upper.mount(), &Place::default())?;
+    let victim = victim(stage, "order", upper.mount(), &Isolation::default())?;
     disk.set(speed)?;
     let (depths, kilobytes) = stage.loud(([16, 24, 32], [256, 512]), ([6, 8, 10], [64, 128]));
     let (depth, block_kb) = (stage.draw().pick(&depths), stage.draw().pick(&kilobytes));

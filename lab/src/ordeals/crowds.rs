@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-use super::{Home, Ordeal};
+use super::{ArchiveDisk, Ordeal};
 use crate::incident::{Need, Stop};
 use crate::machine;
-use crate::stage::{Place, Stage};
+use crate::stage::{Isolation, Stage};
 
 /// The ordeals of this file.
 pub const ORDEALS: &[Ordeal] = &[
@@ -19,14 +19,14 @@ pub const ORDEALS: &[Ordeal] = &[
         name: "forks",
         what: "thousands of children a second, from two parents on each CPU",
         needs: &[],
-        home: Home::Disk,
+        home: ArchiveDisk::Disk,
         make: |stage, _| forks(stage),
     },
     Ordeal {
         name: "threads",
         what: "20,000 threads in one process",
         needs: &[Need::MemoryBytes(2 << 30)],
-        home: Home::Disk,
+        home: ArchiveDisk::Disk,
         make: |stage, _| threads(stage),
     },
     Ordeal {
@@ -37,14 +37,14 @@ pub const ORDEALS: &[Ordeal] = &[
             Need::Path("/proc/sys/net/netfilter/nf_log_all_netns"),
             Need::Path(KERNEL_LOG),
         ],
-        home: Home::Disk,
+        home: ArchiveDisk::Disk,
         make: |stage, _| kernel_log(stage),
     },
     Ordeal {
         name: "spinners",
         what: "thirty-two tasks for each CPU",
         needs: &[],
-        home: Home::Disk,
+        home: ArchiveDisk::Disk,
         make: |stage, _| spinners(stage),
     },
 ];
@@ -60,7 +60,7 @@ fn forks(stage: &mut Stage) -> Result<(), Stop> {
     stage.healthy()?;
     stage.trouble_starts();
     for i in 0..2 * machine::cpus() {
-        stage.role(&format!("forker{i}"), "fork-fast", "", &Place::default())?;
+        stage.role(&format!("forker{i}"), "fork-fast", "", &Isolation::default())?;
     }
     stage.trouble()?;
     stage.must_move("stat.processes", 5_000.0)
@@ -70,7 +70,7 @@ fn threads(stage: &mut Stage) -> Result<(), Stop> {
     const THREADS: usize = 20_000;
     stage.healthy()?;
     stage.trouble_starts();
-    let many = stage.role("threads", "many-threads", THREADS.to_string(), &Place::default())?;
+    let many = stage.role("threads", "many-threads", THREADS.to_string(), &Isolation::default())?;
     let tasks = format!("/proc/{}/task", many.pid());
     stage.trouble()?;
     let alive = std::fs::read_dir(tasks)?.count();
@@ -84,7 +84,7 @@ fn threads(stage: &mut Stage) -> Result<(), Stop> {
 fn kernel_log(stage: &mut Stage) -> Result<(), Stop> {
     stage.sysctl("net.netfilter.nf_log_all_netns", "1")?;
     let netns = stage.netns()?;
-    let place = Place { netns: Some(&netns), ..Place::default() };
+    let place = Isolation { netns: Some(&netns), ..Isolation::default() };
     let rules = "add table inet lab; add chain inet lab out { type filter hook output priority 0; }; \
                  add rule inet lab out udp dport 9 log prefix \"mitra-lab: a driver that talks too much \"";
     let mut nft = Command::new("nft");

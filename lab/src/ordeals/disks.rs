@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 
-use super::{Home, Ordeal};
+use super::{ArchiveDisk, Ordeal};
 use crate::incident::{Need, Stop};
 use crate::journal::Undo;
-use crate::stage::{Handle, IoLimit, Stage, device_names};
+use crate::stage::{IoLimit, ProcessHandle, Stage, device_names};
 
 const DISK_BYTES: u64 = 64 << 20;
 /// What the choked disk takes in a second, and what it is given: enough for three minutes.
@@ -23,21 +23,21 @@ pub const ORDEALS: &[Ordeal] = &[
         name: "full-disk",
         what: "the archive's disk is full for most of the time",
         needs: &[Need::Tool("mkfs.ext4")],
-        home: Home::SmallDisk(DISK_BYTES),
+        home: ArchiveDisk::SmallDisk(DISK_BYTES),
         make: full,
     },
     Ordeal {
         name: "frozen-disk",
         what: "the archive's file system is frozen, as for a snapshot that never ends",
         needs: &[Need::Tool("mkfs.ext4"), Need::Tool("fsfreeze")],
-        home: Home::SmallDisk(DISK_BYTES),
+        home: ArchiveDisk::SmallDisk(DISK_BYTES),
         make: frozen,
     },
     Ordeal {
         name: "choked-disk",
         what: "the archive's disk takes 1 MB/s, and somebody else writes 200 MB",
         needs: &[Need::Tool("mkfs.ext4"), Need::Tool("dd")],
-        home: Home::SmallDisk(400 << 20),
+        home: ArchiveDisk::SmallDisk(400 << 20),
         make: choked,
     },
 ];
@@ -96,7 +96,7 @@ fn choked(stage: &mut Stage, home: &Path) -> Result<(), Stop> {
 }
 
 /// An error if the writer has come to its end.
-fn stuck(stage: &mut Stage, writer: Handle, else_said: &str) -> Result<(), Stop> {
+fn stuck(stage: &mut Stage, writer: ProcessHandle, else_said: &str) -> Result<(), Stop> {
     match stage.ended(writer) {
         None => Ok(()),
         Some(_) => Err(Stop::NotMade(else_said.into())),

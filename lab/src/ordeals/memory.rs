@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use super::{Home, Ordeal};
+use super::{ArchiveDisk, Ordeal};
 use crate::incident::{Need, Stop};
-use crate::stage::{Place, Stage};
+use crate::stage::{Isolation, Stage};
 
 /// The ordeals of this file.
 pub const ORDEALS: &[Ordeal] = &[
@@ -12,14 +12,14 @@ pub const ORDEALS: &[Ordeal] = &[
         name: "reclaim-storm",
         what: "large reads, dirty pages and a growing program in a memory of 2.5 GB",
         needs: &[Need::Tool("dd"), Need::DiskBytes(6 << 30), Need::MemoryBytes(4 << 30)],
-        home: Home::Disk,
+        home: ArchiveDisk::Disk,
         make: |stage, _| reclaim_storm(stage),
     },
     Ordeal {
         name: "oom-kills",
         what: "a program that outgrows its group is killed and started again, many times",
         needs: &[],
-        home: Home::Disk,
+        home: ArchiveDisk::Disk,
         make: |stage, _| oom_kills(stage),
     },
 ];
@@ -30,7 +30,7 @@ fn reclaim_storm(stage: &mut Stage) -> Result<(), Stop> {
     stage.small_memory(2_560 << 20)?;
     stage.healthy()?;
     stage.trouble_starts();
-    stage.role("toucher", "touch-memory", "1500", &Place::default())?;
+    stage.role("toucher", "touch-memory", "1500", &Isolation::default())?;
     let read = format!("while :; do cat '{}' >/dev/null; done", big.display());
     stage.spawn(Command::new("sh").args(["-c", &read]))?;
     let write = format!("while :; do dd if=/dev/zero of='{written}' bs=1M count=800; done");
@@ -52,7 +52,7 @@ fn oom_kills(stage: &mut Stage) -> Result<(), Stop> {
             None => true,
         };
         if is_gone {
-            let place = Place { cgroup: Some(&cgroup), ..Place::default() };
+            let place = Isolation { cgroup: Some(&cgroup), ..Isolation::default() };
             hungry = Some(stage.role("hungry", "grow", "1000", &place)?.handle());
             started += 1;
         }

@@ -28,7 +28,7 @@ use crate::stage::{Fs, Part, Stage};
 
 /// Where the archive is during an ordeal.
 #[derive(Clone, Copy)]
-pub enum Home {
+pub enum ArchiveDisk {
     /// Where runs have their files.
     Disk,
     /// On a disk of its own, of so many bytes, which the ordeal may fill, freeze or choke.
@@ -45,7 +45,7 @@ pub struct Ordeal {
     /// What the machine has to have. Root is always needed.
     pub needs: &'static [Need],
     /// Where the archive is.
-    pub home: Home,
+    pub home: ArchiveDisk,
     /// Makes it, and checks that it was made. Gets the file system that the archive is on.
     pub make: fn(&mut Stage, &Path) -> Result<(), Stop>,
 }
@@ -57,7 +57,7 @@ pub fn all() -> impl Iterator<Item = &'static Ordeal> {
 
 /// How the recorder came through.
 #[derive(Clone, Debug)]
-pub struct Endured {
+pub struct OrdealResult {
     /// Samples in the archive.
     pub samples: usize,
     /// The longest time without one.
@@ -66,7 +66,7 @@ pub struct Endured {
     pub tells_gaps: bool,
 }
 
-impl Endured {
+impl OrdealResult {
     fn of(span: Span, times: &[i64], told: &[Gap]) -> Self {
         let distances_s = distances_s(span, times);
         let gap_ns = (GAP_S * SECOND as f64) as i64;
@@ -132,7 +132,7 @@ fn with_dir<T>(dir: &Path, work: impl FnOnce() -> Result<T, Stop>) -> Result<T, 
 }
 
 /// Puts a recorder through an ordeal of that length, with files in `dir`.
-pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> Result<Endured, Stop> {
+pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> Result<OrdealResult, Stop> {
     if let Some(why) = missing(ordeal.needs, &machine::base_dir()) {
         return Err(Stop::Skipped(why));
     }
@@ -143,8 +143,8 @@ pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> R
     let nobody = Arc::new(Conductor::new(0, 0, Form::Loud, &mut draw));
     let mut holder = Stage::new(Part::Noise, Draw::new(1, "home"), nobody, journals)?;
     let home = match ordeal.home {
-        Home::Disk => dir.to_path_buf(),
-        Home::SmallDisk(bytes) => holder.loop_fs(bytes, Fs::Ext4)?.mount().to_path_buf(),
+        ArchiveDisk::Disk => dir.to_path_buf(),
+        ArchiveDisk::SmallDisk(bytes) => holder.loop_fs(bytes, Fs::Ext4)?.mount().to_path_buf(),
     };
     let archive = home.join("archive");
     let conductor = Arc::new(Conductor::new(1, 0, Form::Loud, &mut draw));
@@ -162,7 +162,7 @@ pub fn endure(ordeal: &Ordeal, length: Duration, mitra: &Mitra, dir: &Path) -> R
 }
 
 /// The samples of an archive between the begin and the end of a run.
-fn samples(archive: &Path, run: Times) -> Result<Endured, Stop> {
+fn samples(archive: &Path, run: Times) -> Result<OrdealResult, Stop> {
     let failed = |error: &dyn std::fmt::Display| Stop::Failed(format!("{}: {error}", archive.display()));
     let reader = Reader::open(archive).map_err(|error| failed(&error))?;
     let at = |time: SystemTime| (epoch_s(time) * SECOND as f64) as i64;
@@ -170,7 +170,7 @@ fn samples(archive: &Path, run: Times) -> Result<Endured, Stop> {
     let metrics = lookup("sys.load1").into_iter().collect();
     let set = reader.read(&Query::new(span, metrics)).map_err(|error| failed(&error))?;
     let times = set.system("sys.load1").map_or(Vec::new(), |series| series.axis.t.clone());
-    Ok(Endured::of(span, &times, &set.gaps))
+    Ok(OrdealResult::of(span, &times, &set.gaps))
 }
 
 #[cfg(test)]
@@ -179,13 +179,13 @@ mod tests {
     use mitra_model::series::Gap;
     use mitra_model::time::SECOND;
 
-    use super::Endured;
+    use super::OrdealResult;
 
     #[test]
     fn a_recorder_that_stops_recording_before_the_end_has_not_endured() {
         let endured = |times: std::ops::Range<i64>| {
             let times: Vec<i64> = times.map(|s| s * SECOND).collect();
-            Endured::of(Span { since: 100 * SECOND, until: 120 * SECOND }, &times, &[])
+            OrdealResult::of(Span { since: 100 * SECOND, until: 120 * SECOND }, &times, &[])
         };
         assert!(endured(100..120).is_whole());
         assert!(endured(98..123).is_whole());
@@ -198,7 +198,7 @@ mod tests {
     fn a_gap_that_mitra_does_not_tell_of_is_found() {
         let times = [100, 101, 102, 107, 108].map(|s| s * SECOND);
         let span = |since, until| Span { since: since * SECOND, until: until * SECOND };
-        let told = |gaps: &[Gap]| Endured::of(span(100, 108), &times, gaps).tells_gaps;
+        let told = |gaps: &[Gap]| OrdealResult::of(span(100, 108), &times, gaps).tells_gaps;
         let gap = |since, until| Gap { span: span(since, until), why: "missed".into() };
         assert!(told(&[gap(102, 107)]));
         assert!(!told(&[]) && !told(&[gap(107, 109)]));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use super::words::{at, split};
-use super::{AlignedPage, Dice, Meter, PAGE, Role};
+use super::{AlignedPage, Meter, PAGE, Role, XorShift};
 
 /// The roles of this file.
 pub const ROLES: &[Role] = &[
@@ -47,10 +47,10 @@ fn map_file(path: &str) -> io::Result<()> {
     };
     let pages = len / PAGE;
     (0..pages).for_each(touch);
-    let (mut dice, mut meter) = (Dice::new(), Meter::create()?);
+    let (mut random, mut meter) = (XorShift::new(), Meter::create()?);
     loop {
         for _ in 0..200 {
-            let page = dice.below(pages);
+            let page = random.below(pages);
             let start = Instant::now();
             touch(page);
             meter.record(start.elapsed())?;
@@ -66,10 +66,10 @@ fn read_file(path: &str) -> io::Result<()> {
     for page in 0..pages {
         file.read_exact_at(&mut [0_u8; PAGE], (page * PAGE) as u64)?;
     }
-    let (mut dice, mut meter, mut page) = (Dice::new(), Meter::create()?, [0_u8; PAGE]);
+    let (mut random, mut meter, mut page) = (XorShift::new(), Meter::create()?, [0_u8; PAGE]);
     loop {
         for _ in 0..10 {
-            let offset = dice.below(pages) * PAGE;
+            let offset = random.below(pages) * PAGE;
             let start = Instant::now();
             file.read_exact_at(&mut page, offset as u64)?;
             meter.record(start.elapsed())?;
@@ -83,10 +83,10 @@ fn read_direct(path: &str) -> io::Result<()> {
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).map_err(io::Error::other)?;
     let file = OpenOptions::new().read(true).custom_flags(direct).open(path)?;
     let pages = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)? / PAGE;
-    let (mut dice, mut meter) = (Dice::new(), Meter::create()?);
+    let (mut random, mut meter) = (XorShift::new(), Meter::create()?);
     let mut page = AlignedPage([0; PAGE]);
     loop {
-        let offset = dice.below(pages) * PAGE;
+        let offset = random.below(pages) * PAGE;
         let start = Instant::now();
         file.read_exact_at(&mut page.0, offset as u64)?;
         meter.record(start.elapsed())?;
@@ -119,10 +119,10 @@ fn read_pages(argument: &str) -> io::Result<()> {
     let mut file = File::open(path)?;
     let pages = (io::Seek::seek(&mut file, io::SeekFrom::End(0))? / PAGE as u64) as usize;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random)?;
-    let (mut dice, mut meter, mut page) = (Dice::new(), Meter::create()?, [0_u8; PAGE]);
+    let (mut random, mut meter, mut page) = (XorShift::new(), Meter::create()?, [0_u8; PAGE]);
     let pause = Duration::from_micros(1_000_000 / at(&n, 0).max(1));
     loop {
-        let offset = (dice.below(pages.max(1)) * PAGE) as u64;
+        let offset = (random.below(pages.max(1)) * PAGE) as u64;
         meter.measure(|| {
             // Not from memory: what was read before is dropped first.
             rustix::fs::fadvise(&file, offset, NonZeroU64::new(PAGE as u64), rustix::fs::Advice::DontNeed)?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::words::{at, numbers, split};
-use super::{Dice, Role};
+use super::{Role, XorShift};
 
 /// The roles of this file. Numbers first, then a path.
 pub const ROLES: &[Role] = &[
@@ -51,9 +51,9 @@ fn fill_directory(argument: &str) -> io::Result<()> {
 /// Names a second, directory: each name is asked for once and is not there.
 fn look_up_missing(argument: &str) -> io::Result<()> {
     let (n, dir) = split(argument);
-    let mut dice = Dice::new();
+    let mut random = XorShift::new();
     paced(at(&n, 0), u64::MAX, |i| {
-        let name = format!("{dir}/.{:08x}-{i}-session-cache.lock", dice.below(usize::MAX >> 32));
+        let name = format!("{dir}/.{:08x}-{i}-session-cache.lock", random.below(usize::MAX >> 32));
         black_box(fs::symlink_metadata(name).is_ok());
         Ok(())
     })

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::words::numbers;
-use super::{Dice, Meter, PAGE, Role};
+use super::{Meter, PAGE, Role, XorShift};
 
 /// The roles of this file. The argument is a number of MB, of `grow` MB a second, of `swell` a file and that.
 pub const ROLES: &[Role] = &[
@@ -24,17 +24,17 @@ fn number(argument: &str) -> u64 {
 /// Touches random pages of `mb` MB of memory, with a pause after each 1,000.
 fn touch_memory(mb: u64, pause: Duration) -> io::Result<()> {
     let len = usize::try_from(mb << 20).map_err(io::Error::other)?;
-    let (mut dice, mut meter) = (Dice::new(), Meter::create()?);
+    let (mut random, mut meter) = (XorShift::new(), Meter::create()?);
     let mut memory = vec![0_u8; len];
     // Half of each page is random, so that it compresses like real data.
     for page in memory.chunks_mut(PAGE) {
         for word in page.iter_mut().take(PAGE / 2).step_by(2) {
-            *word = dice.below(256) as u8;
+            *word = random.below(256) as u8;
         }
     }
     loop {
         for _ in 0..1_000 {
-            let at = dice.below(len);
+            let at = random.below(len);
             let start = Instant::now();
             if let Some(byte) = memory.get_mut(at) {
                 *byte = black_box(byte.wrapping_add(1));

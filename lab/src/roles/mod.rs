@@ -4,12 +4,12 @@
 //! measures each of its operations with a [`Meter`]. One file per topic; each has a list of its roles.
 
 mod cpu;
-mod dice;
 mod files;
 mod hoard;
 mod masses;
 mod memory;
 mod meter;
+mod random;
 mod redis;
 mod serve;
 mod slow_disk;
@@ -22,9 +22,9 @@ mod words;
 use std::hint::black_box;
 use std::io;
 
-pub use dice::Dice;
 pub use memory::HOLDS;
 pub use meter::{Latency, Meter, latency};
+pub use random::XorShift;
 pub use slow_disk::IMAGE;
 
 /// Names the role, when this program is started as one of its own victims.
@@ -35,7 +35,7 @@ pub const NAME: &str = "MITRA_LAB_NAME";
 pub const ARGUMENT: &str = "MITRA_LAB_ARGUMENT";
 /// Where a role writes what it measures.
 pub const LOG: &str = "MITRA_LAB_LOG";
-/// The number that a role's [`Dice`] begin with.
+/// The number that a role's [`XorShift`] begin with.
 pub const SEED: &str = "MITRA_LAB_SEED";
 const PAGE: usize = 4096;
 

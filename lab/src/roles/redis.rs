@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::words::numbers;
-use super::{Dice, Meter, Role};
+use super::{Meter, Role, XorShift};
 
 /// The roles of this file. The argument is a port, and of those that write the number of keys.
 pub const ROLES: &[Role] = &[("redis-ping", redis_ping), ("redis-write", redis_write)];
@@ -38,11 +38,11 @@ fn redis_write(argument: &str) -> io::Result<()> {
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}"))?;
     stream.set_nodelay(true)?;
     let mut answers = BufReader::new(stream.try_clone()?);
-    let (mut meter, mut dice, mut line) = (Meter::create()?, Dice::new(), String::new());
+    let (mut meter, mut random, mut line) = (Meter::create()?, XorShift::new(), String::new());
     loop {
         let mut batch = String::new();
         for _ in 0..BATCH {
-            let key = dice.below(usize::try_from(keys).unwrap_or(1));
+            let key = random.below(usize::try_from(keys).unwrap_or(1));
             batch.push_str(&format!("SETRANGE key:{key:012} 0 y\r\n"));
         }
         let start = Instant::now();

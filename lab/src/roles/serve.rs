@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::words::numbers;
-use super::{ARGUMENT, Dice, LOG, Meter, NAME, ROLE, Role};
+use super::{ARGUMENT, LOG, Meter, NAME, ROLE, Role, XorShift};
 
 /// The roles of this file.
 pub const ROLES: &[Role] = &[("serve", serve), ("ask", ask), ("keep", keep)];
@@ -48,7 +48,7 @@ fn serve(argument: &str) -> io::Result<()> {
             fail(&path, &ends);
         });
     }
-    let (mut dice, mut kept) = (Dice::new(), Vec::new());
+    let (mut random, mut kept) = (XorShift::new(), Vec::new());
     loop {
         match listener.accept() {
             Ok((mut stream, _)) => {
@@ -56,7 +56,7 @@ fn serve(argument: &str) -> io::Result<()> {
                 if stream.read_exact(&mut byte).is_ok() {
                     _ = stream.write_all(&byte);
                 }
-                if dice.below(1000) < leaks as usize {
+                if random.below(1000) < leaks as usize {
                     kept.push(stream);
                 }
             }

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::words::numbers;
-use super::{AlignedPage, Dice, Meter, PAGE, Role};
+use super::{AlignedPage, Meter, PAGE, Role, XorShift};
 
 /// The roles of this file.
 pub const ROLES: &[Role] = &[
@@ -45,10 +45,10 @@ fn order(argument: &str) -> io::Result<()> {
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).map_err(io::Error::other)?;
     let file = fs::OpenOptions::new().read(true).custom_flags(direct).open(path)?;
     let pages = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)? / PAGE;
-    let (mut dice, mut meter) = (Dice::new(), Meter::create()?);
+    let (mut random, mut meter) = (XorShift::new(), Meter::create()?);
     let mut page = AlignedPage([0; PAGE]);
     loop {
-        let offset = (dice.below(pages) * PAGE) as u64;
+        let offset = (random.below(pages) * PAGE) as u64;
         let start = Instant::now();
         work(work_us);
         file.read_exact_at(&mut page.0, offset)?;

@@ -11,7 +11,7 @@ use rustix::net::sockopt;
 
 use super::tcp::delay;
 use super::words::{address, number};
-use super::{Dice, Meter, Role};
+use super::{Meter, Role, XorShift};
 
 /// The roles of this file.
 pub const ROLES: &[Role] = &[
@@ -181,12 +181,12 @@ fn dns_serve(argument: &str) -> io::Result<()> {
     let (address, words) = address(argument)?;
     let file = words.first().copied().unwrap_or_default();
     let socket = Arc::new(UdpSocket::bind(address)?);
-    let (mut datagram, mut dice) = ([0_u8; 1500], Dice::new());
+    let (mut datagram, mut random) = ([0_u8; 1500], XorShift::new());
     loop {
         let (n, from) = socket.recv_from(&mut datagram)?;
         let Some((reply, is_aaaa, is_unknown)) = datagram.get(..n).and_then(reply) else { continue };
         let manner = manner(file, is_aaaa, is_unknown);
-        if (dice.below(100) as u64) < manner.drop_percent {
+        if (random.below(100) as u64) < manner.drop_percent {
             continue;
         }
         if manner.late.is_zero() {

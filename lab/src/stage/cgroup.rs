@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::Stage;
 use super::disk::device_number;
-use crate::incident::{At, Stop};
+use crate::incident::{Stop, WithPath};
 use crate::journal::Undo;
 use crate::machine;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{IoLimit, Stage};
-use crate::incident::{At, Stop};
+use crate::incident::{Stop, WithPath};
 use crate::journal::Undo;
 use crate::machine;
 

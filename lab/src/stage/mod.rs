@@ -18,21 +18,21 @@ use std::time::{Duration, Instant, SystemTime};
 pub use cgroup::{Cgroup, IoLimit};
 pub use disk::{Fs, LoopFs, device_names};
 pub use network::Netns;
-pub use process::{Handle, Place, Victim};
+pub use process::{Isolation, ProcessHandle, Victim};
 pub use slow_disk::{SlowDisk, Speed};
 
 use crate::conductor::{Conductor, Times};
 use crate::counters::{self, Timeline};
 use crate::draw::Draw;
-use crate::incident::{At, Form, Stop};
+use crate::incident::{Form, Stop, WithPath};
 use crate::journal::{Journal, TOKEN, Undo};
 use crate::machine;
 use crate::roles::Latency;
 use process::Children;
 
-/// Who works a tenth slower than before is hurt: less comes and goes on a virtual machine.
+/// A victim is hurt when its latency grows by this factor. On a virtual machine it varies by less.
 const HURT: f64 = 1.1;
-/// A trouble must leave this much to the rest of the machine, or it is given up.
+/// `MemAvailable` below this aborts the run, to protect the rest of the machine.
 const MEM_AVAILABLE_MIN_BYTES: u64 = 300 << 20;
 /// A tenth of all CPUs for five seconds: waits of that share are noticed; hosts that are not full stay below a hundredth.
 const STEAL_MAX: f64 = 0.1;
@@ -58,7 +58,7 @@ pub enum Part {
 pub struct Stage {
     part: Part,
     draw: Draw,
-    /// What the dice of the roles begin with, each with its name besides.
+    /// Seed of the roles' random numbers, mixed with the name of each.
     seed: u64,
     dir: PathBuf,
     token: String,
@@ -68,19 +68,19 @@ pub struct Stage {
     timeline: Timeline,
     since: SystemTime,
     trouble_since: SystemTime,
-    /// When the load ended whose height counts as usual, where it did.
+    /// When the load of the baseline ended, if it ended before the trouble.
     calm: Option<SystemTime>,
     onset: SystemTime,
     until: SystemTime,
     finished: bool,
-    hurt: Vec<Hurt>,
-    /// What holds memory, to be there at the end.
-    ballast: Vec<Handle>,
+    hurt: Vec<VictimLatency>,
+    /// Processes that hold memory. They have to run until the end.
+    ballast: Vec<ProcessHandle>,
 }
 
 /// What a victim measured, before and during.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Hurt {
+pub struct VictimLatency {
     /// Process name of the victim.
     pub victim: String,
     /// Mean, worst, rate and errors while nothing was wrong.
@@ -143,6 +143,24 @@ impl Stage {
         &mut self.draw
     }
 
+    /// A whole number, log-uniform, drawn from the bounds of the form.
+    pub fn between(&mut self, loud: (u64, u64), faint: (u64, u64)) -> u64 {
+        let (least, most) = self.loud(loud, faint);
+        self.draw.between(least, most)
+    }
+
+    /// A whole number, uniform, drawn from the bounds of the form.
+    pub fn uniform(&mut self, loud: (u64, u64), faint: (u64, u64)) -> u64 {
+        let (least, most) = self.loud(loud, faint);
+        self.draw.uniform(least, most)
+    }
+
+    /// A real number drawn from the bounds of the form.
+    pub fn real(&mut self, loud: (f64, f64), faint: (f64, f64)) -> f64 {
+        let (least, most) = self.loud(loud, faint);
+        self.draw.real(least, most)
+    }
+
     /// A directory on a real disk, removed at the end.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -161,7 +179,7 @@ impl Stage {
         }
     }
 
-    /// Notes how to undo a change that is about to be made by other means.
+    /// Notes the undo of a change that the caller is about to make.
     pub fn on_cleanup(&mut self, undo: Undo) -> Result<(), Stop> {
         self.journal.note(undo)?;
         Ok(())
@@ -180,7 +198,7 @@ impl Stage {
         self.children.run(command, &self.dir)
     }
 
-    /// What is started here puts its files into the stage's directory, unless it was told another.
+    /// Sets TMPDIR and, unless the command has one, the working directory to those of the stage.
     fn at_home(&self, command: &mut Command) {
         command.env(TOKEN, &self.token).env("TMPDIR", &self.dir);
         if command.get_current_dir().is_none() {
@@ -228,8 +246,7 @@ impl Stage {
         self.pass(self.conductor.healthy(), &mut |_| Ok(()))
     }
 
-    /// To be called when the usual load ends: what victims measure from now until the trouble is no part of what they measured
-    /// before.
+    /// Ends the baseline: what victims measure from now until the trouble does not count.
     pub fn calm(&mut self) {
         self.calm = Some(SystemTime::now());
     }
@@ -319,12 +336,16 @@ impl Stage {
     }
 
     /// What a victim measured before and during.
-    pub fn hurt(&self, victim: &Victim) -> Result<Hurt, Stop> {
+    pub fn hurt(&self, victim: &Victim) -> Result<VictimLatency, Stop> {
         let before = victim.latency(self.since, self.calm.unwrap_or(self.onset))?;
         if before.per_s == 0.0 {
             return Err(Stop::Failed(format!("{} did nothing while nothing was wrong", victim.name())));
         }
-        Ok(Hurt { victim: victim.name().to_owned(), before, during: victim.latency(self.onset, self.until)? })
+        Ok(VictimLatency {
+            victim: victim.name().to_owned(),
+            before,
+            during: victim.latency(self.onset, self.until)?,
+        })
     }
 
     /// Checks that the victim was hurt, and says so where its mean latency grew by less than `factor`, as it was meant to: such a
@@ -403,7 +424,7 @@ impl Stage {
         Err(Stop::NotMade(format!("the host of this machine took {:.0} % of its CPUs", stolen * 100.0)))
     }
 
-    /// Everything that moved, for people.
+    /// All counters that moved, as text.
     pub fn table(&self) -> String {
         self.timeline.table()
     }
@@ -413,8 +434,8 @@ impl Stage {
         Times { since: self.since, started: self.trouble_since, onset: self.onset, until: self.until }
     }
 
-    /// What the victims said.
-    pub fn hurts(&self) -> &[Hurt] {
+    /// Latencies of the victims.
+    pub fn hurts(&self) -> &[VictimLatency] {
         &self.hurt
     }
 }

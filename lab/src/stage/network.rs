@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::Stage;
-use crate::incident::{At, Stop};
+use crate::incident::{Stop, WithPath};
 use crate::journal::Undo;
 use crate::machine;
 

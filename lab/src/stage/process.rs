@@ -11,13 +11,13 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_
 
 use super::{Cgroup, Netns, Stage};
 use crate::draw::Draw;
-use crate::incident::{At, Stop};
+use crate::incident::{Stop, WithPath};
 use crate::machine;
 use crate::roles::{self, Latency};
 
-/// Where a process is put. `Place::default()` is where everybody is.
+/// Control group and network namespace of a process. The default is those of the laboratory.
 #[derive(Clone, Copy, Default)]
-pub struct Place<'a> {
+pub struct Isolation<'a> {
     /// The control group.
     pub cgroup: Option<&'a Cgroup>,
     /// The network namespace.
@@ -26,22 +26,22 @@ pub struct Place<'a> {
 
 /// A process of the stage. Copies mean the same process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle {
+pub struct ProcessHandle {
     pid: u32,
     index: usize,
 }
 
-impl Handle {
+impl ProcessHandle {
     /// The pid as Mitra reports it.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 }
 
-/// A role that runs; what it measures is read after the trouble.
+/// A running role. Its measurements are read after the trouble.
 #[derive(Clone, Debug)]
 pub struct Victim {
-    handle: Handle,
+    handle: ProcessHandle,
     name: String,
     log: PathBuf,
 }
@@ -58,7 +58,7 @@ impl Victim {
     }
 
     /// Its process.
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> ProcessHandle {
         self.handle
     }
 
@@ -77,21 +77,21 @@ pub(super) struct Children {
 }
 
 impl Children {
-    fn start(&mut self, command: &mut Command) -> Result<Handle, Stop> {
+    fn start(&mut self, command: &mut Command) -> Result<ProcessHandle, Stop> {
         let child = command
             .spawn()
             .map_err(|e| Stop::Failed(format!("cannot start {:?}: {e}", command.get_program())))?;
-        let handle = Handle { pid: child.id(), index: self.all.len() };
+        let handle = ProcessHandle { pid: child.id(), index: self.all.len() };
         self.all.push(child);
         Ok(handle)
     }
 
-    fn ended(&mut self, handle: Handle) -> Option<std::process::ExitStatus> {
+    fn ended(&mut self, handle: ProcessHandle) -> Option<std::process::ExitStatus> {
         self.all.get_mut(handle.index)?.try_wait().ok().flatten()
     }
 
     /// Sends a signal to the group of a process that has not been waited for.
-    fn signal(&mut self, handle: Handle, signal: Signal) {
+    fn signal(&mut self, handle: ProcessHandle, signal: Signal) {
         if self.ended(handle).is_none() {
             _ = i32::try_from(handle.pid).ok().and_then(Pid::from_raw).map(|p| kill_process_group(p, signal));
         }
@@ -119,15 +119,15 @@ impl Children {
         Err(Stop::Failed(format!("{:?}: {status} {}", command.get_program(), said.trim())))
     }
 
-    /// Kills all groups, without waiting: what is throttled dies later.
+    /// Kills all process groups without waiting, because a throttled process dies later.
     pub(super) fn kill(&mut self) {
         for index in 0..self.all.len() {
             let Some(pid) = self.all.get(index).map(std::process::Child::id) else { continue };
-            self.signal(Handle { pid, index }, Signal::KILL);
+            self.signal(ProcessHandle { pid, index }, Signal::KILL);
         }
     }
 
-    /// Waits for all, once nothing holds them any more.
+    /// Reaps all processes. Comes after every throttle is lifted.
     pub(super) fn reap(&mut self) {
         for child in &mut self.all {
             _ = child.wait();
@@ -137,12 +137,12 @@ impl Children {
 
 impl Stage {
     /// Starts a command in a process group of its own. It dies with the stage; its output is in the directory.
-    pub fn spawn(&mut self, command: &mut Command) -> Result<Handle, Stop> {
-        self.spawn_in(command, &Place::default())
+    pub fn spawn(&mut self, command: &mut Command) -> Result<ProcessHandle, Stop> {
+        self.spawn_in(command, &Isolation::default())
     }
 
     /// The same, in a control group and a network namespace from its first instruction on.
-    pub fn spawn_in(&mut self, command: &mut Command, place: &Place<'_>) -> Result<Handle, Stop> {
+    pub fn spawn_in(&mut self, command: &mut Command, place: &Isolation<'_>) -> Result<ProcessHandle, Stop> {
         let number = self.children.all.len();
         let path = self.dir.join(format!("process-{number}.log"));
         let log = File::create(&path).at(&path)?;
@@ -169,7 +169,7 @@ impl Stage {
     }
 
     /// What the process number `handle` has printed so far.
-    pub fn output(&self, handle: Handle) -> String {
+    pub fn output(&self, handle: ProcessHandle) -> String {
         fs::read_to_string(self.dir.join(format!("process-{}.log", handle.index))).unwrap_or_default()
     }
 
@@ -179,7 +179,7 @@ impl Stage {
         name: &str,
         role: &'static str,
         arg: impl Into<String>,
-        place: &Place<'_>,
+        place: &Isolation<'_>,
     ) -> Result<Victim, Stop> {
         let log = self.dir.join(format!("{name}-{}.latency", self.children.all.len()));
         let mut command = Command::new(std::env::current_exe().at("/proc/self/exe")?);
@@ -190,13 +190,19 @@ impl Stage {
         Ok(Victim { handle, name: name.to_owned(), log })
     }
 
+    /// Starts a role under a drawn name.
+    pub fn start(&mut self, role: &'static str, arg: impl Into<String>) -> Result<Victim, Stop> {
+        let name = self.draw().name();
+        self.role(&name, role, arg, &Isolation::default())
+    }
+
     /// `Some(success)` once the process has ended.
-    pub fn ended(&mut self, handle: Handle) -> Option<bool> {
+    pub fn ended(&mut self, handle: ProcessHandle) -> Option<bool> {
         self.children.ended(handle).map(|status| status.success())
     }
 
     /// An error if the process has ended, with what it printed last.
-    pub fn must_run(&mut self, handle: Handle, what: &str) -> Result<(), Stop> {
+    pub fn must_run(&mut self, handle: ProcessHandle, what: &str) -> Result<(), Stop> {
         if self.ended(handle).is_none() {
             return Ok(());
         }
@@ -205,9 +211,9 @@ impl Stage {
         Err(Stop::Failed(format!("{what} ended: {}", tail.join(" / "))))
     }
 
-    /// Sends a signal to the process alone and waits for its end, at most so many seconds and whatever happens: what is
-    /// ended this way has something to put in order.
-    pub fn end(&mut self, handle: Handle, signal: Signal, seconds: u64) -> Result<(), Stop> {
+    /// Sends a signal to the process alone and waits for its end, at most `seconds`. Ctrl-C does not shorten the wait,
+    /// because the process cleans up.
+    pub fn end(&mut self, handle: ProcessHandle, signal: Signal, seconds: u64) -> Result<(), Stop> {
         if self.ended(handle).is_none()
             && let Some(pid) = i32::try_from(handle.pid).ok().and_then(Pid::from_raw)
         {

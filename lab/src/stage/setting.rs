@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Netns, Place, Stage};
+use super::{Isolation, Netns, Stage};
 use crate::counters::{self, NR_HUGEPAGES, mem_available_bytes};
-use crate::incident::{At, Stop};
+use crate::incident::{Stop, WithPath};
 use crate::journal::Undo;
 use crate::machine;
 use crate::roles::HOLDS;
@@ -97,7 +97,7 @@ impl Stage {
         if mb == 0 {
             return Ok(());
         }
-        let holder = self.role("ballast", "hold", mb.to_string(), &Place::default())?.handle();
+        let holder = self.role("ballast", "hold", mb.to_string(), &Isolation::default())?.handle();
         let holds = |stage: &Self| stage.output(holder).contains(HOLDS);
         self.wait_for("the memory that is too much to be held", 20, |stage| {
             stage.ended(holder).is_some() || holds(stage)

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Fs, LoopFs, Place, Stage};
-use crate::incident::{At, Stop};
+use super::{Fs, Isolation, LoopFs, Stage};
+use crate::incident::{Stop, WithPath};
 use crate::journal::Undo;
 use crate::roles::IMAGE;
 
@@ -51,7 +51,7 @@ impl Stage {
         disk.set(speed)?;
         self.journal.note(Undo::Unmount(dir.clone()))?;
         let argument = format!("{} {bytes} {}", dir.display(), disk.control.display());
-        let server = self.role(&name, "slow-disk", argument, &Place::default())?.handle();
+        let server = self.role(&name, "slow-disk", argument, &Isolation::default())?.handle();
         let image = disk.image.clone();
         self.wait_for("the disk", 10, |stage| image.exists() || stage.ended(server).is_some())?;
         self.must_run(server, "the disk")?;

@@ -107,6 +107,7 @@ fn sum(captured: &Captured, name: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn who_makes_a_process_grow_is_told_from_who_gets_and_returns_memory() {
     if !can_arm() {
         return;
@@ -181,6 +182,7 @@ while True:
 
 /// Most builds of CPython have no frame pointers, nor have the trampolines between its functions.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_function_of_python_that_leaks_has_a_name() {
     if !can_arm() {
         return;
@@ -206,6 +208,7 @@ fn a_function_of_python_that_leaks_has_a_name() {
 const MINORS: [u32; 6] = [6, 8, 10, 11, 12, 13];
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn functions_of_python_are_shown_without_its_help() {
     if !can_arm() {
         return;

@@ -142,6 +142,7 @@ fn whirl_in_python(program: &str, flags: &[&str]) -> Seen {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn functions_of_python_have_names_if_its_build_lets_them_be_reached() {
     if !can_arm() {
         return;
@@ -157,6 +158,7 @@ fn functions_of_python_have_names_if_its_build_lets_them_be_reached() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn python_that_writes_no_names_is_told_how_to() {
     if !can_arm() {
         return;
@@ -193,6 +195,7 @@ fn whirl_in_erlang(flags: &[&str]) -> Option<Seen> {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn functions_of_erlang_have_names_if_it_writes_them() {
     if !can_arm() {
         return;
@@ -202,6 +205,7 @@ fn functions_of_erlang_have_names_if_it_writes_them() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn erlang_that_writes_no_names_is_told_how_to() {
     if !can_arm() {
         return;
@@ -224,6 +228,7 @@ fn whirl_in_node(flags: &[&str]) -> Option<Seen> {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn functions_of_javascript_have_names_if_node_writes_them() {
     if !can_arm() {
         return;
@@ -233,6 +238,7 @@ fn functions_of_javascript_have_names_if_node_writes_them() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn node_that_writes_no_names_is_told_how_to() {
     if !can_arm() {
         return;

@@ -13,6 +13,9 @@ pub const MITRA: &str = env!("CARGO_BIN_EXE_mitra");
 /// Far longer than anything here takes, even on a machine that compiles at the same time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Of the recording that all tests read.
+const FRAMES: u64 = 30;
+
 /// What a command said.
 pub struct Output {
     /// Its exit code; -1 when a signal ended it.
@@ -121,13 +124,34 @@ impl Drop for Running {
     }
 }
 
-/// Records for a while with a short interval, and ends in order.
-pub fn record(dir: &Path, time: Duration) {
+/// Waits until something is so.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// How many frames an archive has. None where it is not there yet.
+pub fn frames(archive: &str) -> u64 {
+    let status = run(&["status", "--json", "--archive", archive]);
+    let json: Option<serde_json::Value> = serde_json::from_str(&status.out).ok();
+    json.and_then(|json| json["frames"].as_u64()).unwrap_or(0)
+}
+
+/// Waits until a recorder has written so many.
+pub fn wait_for_frames(archive: &str, count: u64) {
+    wait_until("frames", || frames(archive) >= count);
+}
+
+/// Records so many frames with a short interval, and ends in order.
+fn record(dir: &Path, count: u64) {
     let mut running =
         Running::start(command(&["record", "--no-bpf", "--interval", "100ms", "--archive"]).arg(dir));
     let line = running.line();
     assert!(line.starts_with("recording "), "{line}");
-    std::thread::sleep(time);
+    wait_for_frames(dir.to_str().expect("the path is UTF-8"), count);
     let (status, err) = running.end(Signal::TERM);
     assert!(status.success(), "{status}: {err}");
 }
@@ -139,7 +163,7 @@ pub fn archive() -> &'static str {
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli-archive");
         // Gone on a first run.
         _ = std::fs::remove_dir_all(&dir);
-        record(&dir, Duration::from_secs(3));
+        record(&dir, FRAMES);
         dir.to_str().expect("the path is UTF-8").to_owned()
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::harness::{Running, command, good};
+use crate::harness::{Running, command, good, wait_for_frames};
 
 #[test]
 fn it_records_and_stops_in_order() {
@@ -13,7 +13,7 @@ fn it_records_and_stops_in_order() {
     let mut live =
         Running::start(&mut command(&["live", "--no-bpf", "--interval", "100ms", "--archive", path]));
     assert!(live.line().starts_with("recording "));
-    std::thread::sleep(Duration::from_secs(1));
+    wait_for_frames(path, 4);
     let (status, err) = live.end(Signal::TERM);
     assert!(status.success(), "{status}: {err}");
     let status: serde_json::Value =
@@ -28,7 +28,7 @@ fn it_watches_what_another_one_records() {
     let mut recorder =
         Running::start(&mut command(&["record", "--no-bpf", "--interval", "100ms", "--archive", path]));
     recorder.line();
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_frames(path, 2);
     let mut live = Running::start(&mut command(&["live", "--archive", path]));
     let line = live.line();
     assert!(line.starts_with("watching ") && line.contains(&recorder.pid().to_string()), "{line}");

@@ -11,7 +11,7 @@ use mitra_model::{Entity, Frame, HostInfo, Key, Stamp, Strings, column};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Running, archive, command, good, is_root, run};
+use crate::harness::{Running, archive, command, frames, good, is_root, run, wait_for_frames, wait_until};
 
 fn json(args: &[&str]) -> Value {
     serde_json::from_str(&good(args)).unwrap()
@@ -210,7 +210,16 @@ fn a_recorder_runs_the_command_of_a_rule() {
                 .args(flags),
         );
         recorder.line();
-        std::thread::sleep(Duration::from_secs(2));
+        let count = |kind: &str| {
+            let status = json(&["status", "--json", "--archive", path]);
+            let events = status["escalation"].as_array().map_or(&[][..], Vec::as_slice);
+            events.iter().filter(|event| event["event"]["event"] == kind).count()
+        };
+        wait_until("the command and the suspicions", || {
+            frames(path) > 0 && count("capture") == 1 && count("suspicion") > usize::from(!flags.is_empty())
+        });
+        // As long again, in which it rests.
+        wait_for_frames(path, frames(path) + 10);
         let (end, err) = recorder.end(Signal::TERM);
         assert!(end.success(), "{end}: {err}");
         let status = json(&["status", "--json", "--archive", path]);
@@ -265,6 +274,7 @@ impl Drop for Faults {
 /// A built-in suspicion on a real machine: real faults, the probe that is armed, what it saw of whom. Once more without
 /// arming, which must leave no capture.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_real_suspicion_arms_a_probe_and_the_archive_has_what_it_saw() {
     if !is_root() || !cfg!(feature = "bpf") {
         println!("skipped: probes need root and a build that has them");
@@ -320,6 +330,7 @@ fn a_real_suspicion_arms_a_probe_and_the_archive_has_what_it_saw() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn commands_of_a_file_that_others_may_write_are_refused_to_root() {
     if !is_root() {
         println!("skipped: only root has something to lose");

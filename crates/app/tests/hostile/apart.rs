@@ -51,6 +51,7 @@ fn the_reader_of_files_has_nothing_and_ends_when_nobody_asks() {
 
 /// A program of nobody's, of which the names come from that reader.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn functions_of_a_program_that_is_not_roots_have_names() {
     if !can_run() {
         return;

@@ -8,6 +8,7 @@ macro_rules! hostile {
     ($($(#[$meta:meta])* $name:ident: $program:literal $variant:literal as $user:ident, asked $asked:ident;)*) => {
         $(
             #[test]
+            #[ignore = "needs root: make test-kernel"]
             $(#[$meta])*
             fn $name() {
                 ask(Hostile { program: $program, variant: $variant, user: As::$user }, Asked::$asked);

@@ -20,7 +20,7 @@ const KERNEL_LINES: [&str; 4] = [
 
 #[test]
 #[ignore = "takes minutes on a machine that does other work too: run it alone, cargo test --test hostile together -- --ignored"]
-fn the_machine_is_looked_at_while_all_of_them_run() {
+fn by_hand_the_machine_is_looked_at_while_all_of_them_run() {
     if !can_run() {
         return;
     }

@@ -78,6 +78,7 @@ fn disk(kib: u64) -> Option<Disk> {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_full_disk_is_survived() {
     let Some(disk) = small_disk() else { return };
     let dir = disk.mounted.join("archive");
@@ -154,6 +155,7 @@ fn nothing_is_lost_while(disk: &Disk, stop: impl Fn(), go: impl Fn()) {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn frames_wait_in_memory_while_the_disk_is_full() {
     let Some(disk) = small_disk() else { return };
     let filler = disk.mounted.join("filler");
@@ -178,6 +180,7 @@ impl Drop for Frozen<'_> {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn frames_wait_in_memory_while_the_disk_hangs() {
     let Some(disk) = small_disk() else { return };
     let frozen = Frozen(&disk.mounted);
@@ -189,6 +192,7 @@ fn frames_wait_in_memory_while_the_disk_hangs() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn frames_are_turned_away_only_when_there_is_no_more_room_for_them() {
     let Some(disk) = small_disk() else { return };
     let dir = disk.mounted.join("archive");
@@ -223,6 +227,7 @@ fn strangers(frame: &mut Frame, number: i64) {
 
 /// A storm of forks while the disk is full: what is turned away may not be remembered.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn frames_that_are_turned_away_leave_nothing_behind() {
     let Some(disk) = small_disk() else { return };
     let (mut frame, strings) = (Frame::new(), Strings::new());
@@ -262,6 +267,7 @@ fn frames_that_are_turned_away_leave_nothing_behind() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn one_segment_at_most_waits_while_the_disk_hangs() {
     const SEGMENTS: usize = 10;
     let Some(disk) = disk(16 << 10) else { return };

@@ -25,7 +25,7 @@ fn say(line: &str) {
 /// Says each time up to which frame the disk has everything, and goes on with what is there.
 #[test]
 #[ignore = "half of tools/endure/powerloss.py"]
-fn writer() {
+fn by_hand_writer() {
     let Some(dir) = std::env::var_os(WRITE).map(PathBuf::from) else { return };
     let options = Options { segment_frames: 17, sync_every: Duration::from_secs(3600), ..Options::default() };
     let mut writer = Writer::open(&dir, &Machine::host(), options).unwrap();
@@ -45,7 +45,7 @@ fn writer() {
 /// Says which frames are there, each as it was, before and after a recorder has taken the archive up again.
 #[test]
 #[ignore = "half of tools/endure/powerloss.py"]
-fn checker() {
+fn by_hand_checker() {
     let Some(dir) = std::env::var_os(CHECK).map(PathBuf::from) else { return };
     let last = |dir: &PathBuf| {
         let reader = Reader::open(dir).unwrap();

@@ -34,6 +34,7 @@ fn read_hist(probes: &mut Probes, disk: (u32, u32)) -> Option<BlockHist> {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn block_reads_are_those_of_diskstats() {
     const READS: u64 = 2_000;
     let Some((_guard, mut probes)) = probes() else { return };

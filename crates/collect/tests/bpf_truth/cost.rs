@@ -11,7 +11,7 @@ use super::{probes, spawn};
 /// The figures that the design rests on; run by hand, alone and with `--release`.
 #[test]
 #[ignore = "a measurement of 3,000 processes"]
-fn cost_of_a_pass_with_three_thousand_idle_tasks() {
+fn by_hand_cost_of_a_pass_with_three_thousand_idle_tasks() {
     const IDLE: usize = 3_000;
     let rss_before = spawn::own_rss_kb();
     let started = Instant::now();

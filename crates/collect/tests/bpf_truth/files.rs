@@ -15,6 +15,7 @@ fn own(probes: &mut mitra_collect::bpf::Probes) -> TaskRec {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn descriptors_are_as_many_as_proc_lists() {
     let Some((_guard, mut probes)) = probes() else { return };
     // The directory's own descriptor is in the list; that of the iterator is only open during the pass.
@@ -36,6 +37,7 @@ fn descriptors_are_as_many_as_proc_lists() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_process_that_sleeps_is_not_looked_at_again_and_its_network_namespace_is_known() {
     let Some((_guard, mut probes)) = probes() else { return };
     let sleeper = idle();

@@ -21,6 +21,7 @@ fn waits(probes: &mut Probes) -> (u64, u64) {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_sleep_for_a_lock_of_a_file_is_counted_and_owned() {
     let Some((_guard, mut probes)) = probes() else { return };
     if probes.locks.is_none() {

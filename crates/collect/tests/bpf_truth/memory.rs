@@ -74,6 +74,7 @@ fn zones() -> u64 {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_task_that_compacts_all_memory_does_so_once_in_each_zone() {
     let Some((_guard, mut probes)) = probes() else { return };
     let judge = watch_own();
@@ -207,6 +208,7 @@ fn asking_for_huge_pages_stalls_as_the_kernel_counts(bytes: u64) {
 
 /// Where memory is free in one piece this makes no trouble, and is skipped.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn huge_pages_that_are_not_at_hand_stall_as_the_kernel_counts() {
     const BYTES_MAX: u64 = 1 << 30;
     let available = meminfo_bytes("MemAvailable").expect("MemAvailable");
@@ -215,7 +217,7 @@ fn huge_pages_that_are_not_at_hand_stall_as_the_kernel_counts() {
 
 #[test]
 #[ignore = "takes the memory that is free and some of the page cache, for a second"]
-fn huge_pages_beyond_what_is_free_stall_as_the_kernel_counts() {
+fn by_hand_huge_pages_beyond_what_is_free_stall_as_the_kernel_counts() {
     let [free, available] =
         ["MemFree", "MemAvailable"].map(|name| meminfo_bytes(name).expect("a line of meminfo"));
     // For all else 1 GB stays.

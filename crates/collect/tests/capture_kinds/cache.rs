@@ -54,6 +54,7 @@ fn read_each_page(path: &Path, pages: usize) {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_cold_read_misses_and_a_second_one_hits() {
     let dir = directory();
     let path = cold_file(dir.path(), "cold", 2048);
@@ -80,6 +81,7 @@ fn a_cold_read_misses_and_a_second_one_hits() {
 
 /// A large read comes in several turns, and each of them announces what is left.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_large_read_asks_for_each_page_once() {
     let dir = directory();
     let path = dir.path().join("large");
@@ -104,6 +106,7 @@ fn a_large_read_asks_for_each_page_once() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn what_is_written_was_not_missed() {
     let dir = directory();
     let path = dir.path().join("written");
@@ -120,6 +123,7 @@ fn what_is_written_was_not_missed() {
 
 /// fio reads each page of a file once, at random, and as much of it as is wanted was read before.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn the_hit_ratio_of_fio_is_the_one_that_was_made() {
     if !rustix::process::geteuid().is_root() || !has("fio") {
         return;
@@ -185,6 +189,7 @@ impl Drop for Group {
 
 /// A file larger than the memory of its reader pushes itself out.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn pages_that_reclaim_takes_are_evicted_and_not_dropped() {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -217,6 +222,7 @@ fn pages_that_reclaim_takes_are_evicted_and_not_dropped() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn pages_agree_with_bpftrace() {
     let script = "tracepoint:filemap:mm_filemap_get_pages /comm == \"mitra-reads2\"/ \
                   { @asked = sum(args->last_index - args->index + 1); } \
@@ -245,6 +251,7 @@ fn pages_agree_with_bpftrace() {
 
 /// Faults on a mapping ask for no pages, and a ratio cannot be made of them.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn misses_of_a_mapping_are_faults() {
     let dir = directory();
     let path = cold_file(dir.path(), "mapped", 1024);

@@ -22,6 +22,7 @@ fn access(path: &CString) -> i32 {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn every_name_that_is_not_there_is_counted_under_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     let (probed, other) = (dir.path().join("probed"), dir.path().join("other/deeper"));
@@ -67,6 +68,7 @@ fn misses(dir: Option<&std::fs::File>, times: usize) {
 /// A working directory changes, and the number of a descriptor is soon that of another one: neither says where a relative
 /// path starts.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_relative_name_is_counted_under_the_directory_that_it_started_from() {
     let dir = tempfile::tempdir().unwrap();
     let make = |name: &str| {
@@ -102,6 +104,7 @@ fn a_relative_name_is_counted_under_the_directory_that_it_started_from() {
 
 /// The entry of a directory that is deleted is soon that of the next one, which is another directory all the same.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn directories_that_come_and_go_are_not_taken_for_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let place = |i: usize| dir.path().join(format!("comes-and-goes-{i}"));
@@ -124,6 +127,7 @@ fn directories_that_come_and_go_are_not_taken_for_each_other() {
 
 /// The table has 4,096 entries; what comes beyond is counted as lost, and nothing else is.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn directories_beyond_the_bound_are_counted_as_lost() {
     let raw = crate::watch_with_losses(&own("lookups", "mitra-many"), || {
         for i in 0..5000 {
@@ -138,6 +142,7 @@ fn directories_beyond_the_bound_are_counted_as_lost() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn failed_lookups_agree_with_bpftrace() {
     let script =
         "tracepoint:raw_syscalls:sys_exit /comm == \"mitra-looks2\" && args->ret == -2/ { @n = count(); }";
@@ -153,6 +158,7 @@ fn failed_lookups_agree_with_bpftrace() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn errors_are_counted_by_call_and_error() {
     let raw = watch(&own("errors", "mitra-errs"), || {
         let (read, _write) = std::io::pipe().unwrap();
@@ -199,6 +205,7 @@ fn is_interrupted(times: usize) {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn the_return_from_a_signal_is_no_call_that_fails() {
     let Some(raw) = watch(&own("errors", "mitra-signals"), || is_interrupted(5)) else { return };
     let errors = table(&raw, "errors");
@@ -222,6 +229,7 @@ fn the_return_from_a_signal_is_no_call_that_fails() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_number_that_no_call_has_is_counted_with_others_like_it() {
     let raw = watch(&own("errors", "mitra-odd"), || {
         for number in [600, 5000, 70_000] {
@@ -238,6 +246,7 @@ fn a_number_that_no_call_has_is_counted_with_others_like_it() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn calls_are_counted_and_timed() {
     let raw = watch(&own("syscalls", "mitra-calls"), || {
         for _ in 0..2000 {
@@ -269,6 +278,7 @@ fn calls_are_counted_and_timed() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_trace_has_the_calls_in_their_order() {
     let raw = watch(&own("trace", "mitra-traced"), || {
         _ = std::fs::metadata("/no/such/place \"quoted\"");
@@ -296,6 +306,7 @@ fn a_trace_has_the_calls_in_their_order() {
 
 /// A program that takes the place of another is read before the memory of the first one goes, and the last call is there.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_trace_has_the_program_that_is_executed_and_the_end() {
     let script = "read x; exec /bin/true";
     let mut shell = Command::new("/bin/sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
@@ -320,6 +331,7 @@ fn a_trace_has_the_program_that_is_executed_and_the_end() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_trace_ends_after_as_many_calls_as_were_asked_for_and_needs_a_process() {
     let mut request = own("trace", "mitra-traced2");
     request.options.insert("calls".to_owned(), "100".to_owned());
@@ -362,6 +374,7 @@ fn cpu_with_children(child: std::process::Child) -> f64 {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn who_starts_what_and_how_long_it_lives() {
     let script = "read x; i=0; while [ $i -lt 100 ]; do /bin/true; i=$((i+1)); done; \
                   i=0; while [ $i -lt 7 ]; do /bin/false; i=$((i+1)); done; /bin/sleep 0.3; read x";
@@ -421,6 +434,7 @@ sys.stdin.read()\n";
 /// A fork copies page tables: what has more of them takes longer, and the table says both. In a process of its own: what
 /// other tests of this one hold is not its size.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_fork_of_much_memory_takes_longer() {
     let run = |bytes: usize| {
         let mut forker = Command::new("python3")

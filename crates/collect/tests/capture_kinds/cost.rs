@@ -221,7 +221,7 @@ const LOADS: [Load; 14] = [
 
 #[test]
 #[ignore = "takes some minutes and wants a machine that is quiet"]
-fn cost_of_each_kind() {
+fn by_hand_cost_of_each_kind() {
     let sleeper = Sleeper::start();
     let only = std::env::var("KIND").ok();
     let is_wanted = |kind: &str| only.as_ref().is_none_or(|only| kind.trim_end_matches(ELSEWHERE) == only);

@@ -67,6 +67,7 @@ const SCRIPT: &str = "while :; do \
     i=0; while [ $i -lt 2000 ]; do cd /no/such/place; i=$((i+1)); done; sleep 0.01; done";
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_group_is_seen_with_those_below_it() {
     let Some(parent) = Group::new("mitra-capture") else { return };
     let groups = [parent.below("child"), parent.below("other")];
@@ -109,6 +110,7 @@ fn a_group_is_seen_with_those_below_it() {
 
 /// What is said of a capture is what was done.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn what_is_shorter_than_was_asked_for_is_left_out() {
     for kind in ["offcpu", "syscalls", "runqlat", "locks"] {
         let mut request = own(kind, "mitra-short");

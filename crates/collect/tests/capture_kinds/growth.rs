@@ -132,6 +132,7 @@ impl Seen {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn what_stays_is_told_from_what_goes_again() {
     let Some(mut program) = Program::start() else { return };
     let Some(seen) = program.watched(&[("grow", 3000), ("churn", 500), ("half", 1000)]) else { return };
@@ -153,6 +154,7 @@ fn what_stays_is_told_from_what_goes_again() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn nothing_of_churn_is_growth() {
     let Some(mut program) = Program::start() else { return };
     let Some(seen) = program.watched(&[("churn", 2000)]) else { return };
@@ -161,6 +163,7 @@ fn nothing_of_churn_is_growth() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn memory_of_several_threads_adds_up() {
     let Some(mut program) = Program::start() else { return };
     let Some(seen) = program.watched(&[("threads", 8000), ("threads", 8000)]) else { return };
@@ -168,6 +171,7 @@ fn memory_of_several_threads_adds_up() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn memory_of_a_child_is_its_own() {
     let Some(mut program) = Program::start() else { return };
     let Some(seen) = program.watched(&[("child", 5000), ("grow", 100)]) else { return };
@@ -175,6 +179,7 @@ fn memory_of_a_child_is_its_own() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn memory_that_a_call_fills_counts() {
     let Some(mut program) = Program::start() else { return };
     let Some(seen) = program.watched(&[("reads", 700)]) else { return };
@@ -186,6 +191,7 @@ fn memory_that_a_call_fills_counts() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_huge_page_counts_with_all_its_bytes() {
     let never = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     if never.map_or(true, |text| text.contains("[never]")) {
@@ -205,6 +211,7 @@ fn a_huge_page_counts_with_all_its_bytes() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn memory_that_was_moved_is_told_of() {
     let Some(mut program) = Program::start() else { return };
     let Some(seen) = program.watched(&[("move", 2000), ("grow", 100)]) else { return };
@@ -214,6 +221,7 @@ fn memory_that_was_moved_is_told_of() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn some_stacks_stand_for_all() {
     let Some(mut program) = Program::start() else { return };
     let mut request = program.request();
@@ -230,6 +238,7 @@ fn some_stacks_stand_for_all() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn of_a_process_that_has_ended_nobody_knows_what_was_left() {
     let Some(mut program) = Program::start() else { return };
     let Some(mut armed) = arm(&program.request()) else { return };
@@ -248,6 +257,7 @@ fn of_a_process_that_has_ended_nobody_knows_what_was_left() {
 
 /// bpftrace adds up what the same tracepoint says of the whole, which it reads otherwise: as a sum over all CPUs.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn bpftrace_sees_as_much_come_and_go() {
     // The first probe begins with what the first change leaves, and the second one finds no change then.
     let Some(mut program) = Program::start() else { return };

@@ -8,6 +8,7 @@ use mitra_collect::capture::{Capture, Request};
 use crate::{number, one_row, table, text};
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn queues_owners_and_drops_are_those_that_were_made() {
     let request = Request { pid: Some(std::process::id()), ..Request::new("sockets", 20.0, "test") };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -53,6 +54,7 @@ fn queues_owners_and_drops_are_those_that_were_made() {
 
 /// A process elsewhere is looked at where it is, and its own namespace has not one socket.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn sockets_of_a_process_are_those_of_its_namespace() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: needs root");

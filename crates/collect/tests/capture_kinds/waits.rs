@@ -23,6 +23,7 @@ fn of_mutex(futexes: &CaptureTable, address: usize) -> &Vec<Cell> {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn threads_that_wait_for_a_lock_are_seen_with_its_address() {
     let lock = Arc::new(Mutex::new(0_u32));
     let address = Arc::as_ptr(&lock).addr();
@@ -60,6 +61,7 @@ fn threads_that_wait_for_a_lock_are_seen_with_its_address() {
 
 /// A lock that is never let go while anybody looks shows in no sum of waits that have ended.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn who_waits_for_a_lock_at_the_end_is_listed_apart() {
     let Some(mut armed) = arm(&own("locks", "mitra-held")) else { return };
     let lock = Arc::new(Mutex::new(0_u32));
@@ -129,6 +131,7 @@ fn page_that_nobody_fills() -> Option<(OwnedFd, usize)> {
 
 /// Who writes into a pipe has its mutex until the page that it writes is there; who reads from it waits for that.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_lock_of_the_kernel_that_is_held_is_seen_by_who_waits_for_it() {
     let Some((faults, page)) = page_that_nobody_fills() else {
         println!("skipped: no userfaultfd here");
@@ -180,6 +183,7 @@ fn a_lock_of_the_kernel_that_is_held_is_seen_by_who_waits_for_it() {
 /// lock's own tracepoints, which every page fault passes, is the same time; it begins earlier, before
 /// one that wants the lock alone spins for it.
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn waiting_for_the_lock_of_the_address_space_is_named() {
     let judge = Judge::start_where_known(
         &["mmap_lock:mmap_lock_start_locking", "mmap_lock:mmap_lock_acquire_returned"],
@@ -235,6 +239,7 @@ fn run_delay_ns(tid: i32) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn waits_for_a_cpu_add_up_to_the_run_delay_of_the_kernel() {
     let request = Request { pid: Some(std::process::id()), ..own("runqlat", "mitra-spins2") };
     let Some(armed) = arm(&request) else { return };

@@ -50,6 +50,7 @@ fn count(bench: &Bench, row: &str, metric: &str) -> i64 {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn programs_that_do_not_connect() {
     let Some(mut bench) = Bench::open() else { return };
     if !bench.has("probe.resolvers") {
@@ -83,6 +84,7 @@ fn programs_that_do_not_connect() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn who_still_waits_is_counted_as_time_goes_by() {
     let Some(mut bench) = Bench::open() else { return };
     if !bench.has("probe.resolvers") {
@@ -113,6 +115,7 @@ fn who_still_waits_is_counted_as_time_goes_by() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_program_that_connects_and_reads_without_an_address() {
     let Some(mut bench) = Bench::open() else { return };
     if !bench.has("probe.resolvers") {
@@ -140,6 +143,7 @@ fn a_program_that_connects_and_reads_without_an_address() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn the_resolver_of_the_c_library() {
     let Some(mut bench) = Bench::open() else { return };
     if !bench.has("probe.resolvers") {

@@ -16,6 +16,7 @@ fn bench_with(name: &str, number: u8) -> Option<(Bench, Space)> {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn counters_of_a_namespace_are_those_that_it_prints() {
     let Some((mut bench, space)) = bench_with("count", 31) else { return };
     // The file is only there for a process inside.
@@ -45,6 +46,7 @@ fn counters_of_a_namespace_are_those_that_it_prints() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_namespace_without_a_process_is_read_from_inside() {
     let Some((mut bench, space)) = bench_with("bare", 36) else { return };
     // The first sample finds it, and from the next on it is looked into.
@@ -75,6 +77,7 @@ fn a_namespace_without_a_process_is_read_from_inside() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_namespace_that_vanishes_loses_its_row_and_nothing_else() {
     let Some((mut bench, space)) = bench_with("gone", 32) else { return };
     let inside = space.start("sleep", &["60"]);
@@ -93,6 +96,7 @@ fn a_namespace_that_vanishes_loses_its_row_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn queues_of_devices_here_and_there() {
     let Some((mut bench, space)) = bench_with("queue", 33) else { return };
     let limit = "rate 1mbit burst 4kb limit 8kb";
@@ -129,6 +133,7 @@ fn queues_of_devices_here_and_there() {
 const DEAF: &str = "import socket,sys,time\ns=socket.socket()\ns.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\ns.bind((sys.argv[1],4545))\ns.listen(4)\nprint('ready',flush=True)\ntime.sleep(60)";
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_listener_that_does_not_accept_has_a_row_and_an_owner() {
     let Some((mut bench, space)) = bench_with("deaf", 34) else { return };
     let server = space.start_ready("python3", &["-c", DEAF, &space.address]);
@@ -159,6 +164,7 @@ fn a_listener_that_does_not_accept_has_a_row_and_an_owner() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn connections_tracked_inside_are_counted() {
     let Some((mut bench, space)) = bench_with("track", 35) else { return };
     let chain = "nft add chain inet t c { type filter hook input priority 0 ; }";

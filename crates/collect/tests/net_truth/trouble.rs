@@ -10,6 +10,7 @@ use super::Bench;
 use super::space::{Space, run};
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_slow_reader_of_udp_loses_packets_for_a_reason() {
     let Some(mut bench) = Bench::open() else { return };
     if !bench.has("probe.packet_drops") || !bench.has("probe.full_sockets") {
@@ -34,6 +35,7 @@ fn a_slow_reader_of_udp_loses_packets_for_a_reason() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn resets_have_a_peer() {
     let Some(mut bench) = Bench::open() else { return };
     if !bench.has("probe.tcp_peers") {
@@ -67,6 +69,7 @@ fn resets_have_a_peer() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn segments_sent_again_have_a_peer() {
     let Some(mut bench) = Bench::open() else { return };
     let Some(space) = Space::make("again", 11) else { return };
@@ -92,6 +95,7 @@ fn segments_sent_again_have_a_peer() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_queue_that_is_too_short_drops() {
     let Some(mut bench) = Bench::open() else { return };
     let Some(space) = Space::make("tbf", 12) else { return };
@@ -115,6 +119,7 @@ fn a_queue_that_is_too_short_drops() {
 }
 
 #[test]
+#[ignore = "needs root: make test-kernel"]
 fn a_socket_that_drops_has_a_row_and_an_owner() {
     let Some(mut bench) = Bench::open() else { return };
     if !bench.has("netlink.own") {

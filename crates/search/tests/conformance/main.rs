@@ -168,7 +168,8 @@ fn key(hit: &Hit) -> (String, String, Day) {
 }
 
 #[test]
-fn every_back_end_finds_the_same() {
+#[ignore = "starts an OpenSearch: make test-search"]
+fn opensearch_and_every_other_back_end_find_the_same() {
     let Some(engine) = Engine::start(1) else { return };
     let places = load(&engine);
     let mut wrong = Vec::new();

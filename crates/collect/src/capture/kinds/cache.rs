@@ -28,7 +28,7 @@ use crate::capture::calls::{
 use crate::capture::loader::{Config, Loader};
 use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "cache",
     help: "the page cache by process and file: pages asked for, brought in, evicted",
     cost: "265 ns for each buffered read, and for each folio that comes or goes; other system calls cost nothing more",

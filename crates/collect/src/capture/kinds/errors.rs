@@ -18,7 +18,7 @@ use crate::capture::calls::{COMM, Column, PID, Rows, call_name, error_name, tabl
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "errors",
     help: "system calls that fail, by process, call and error",
     cost: "190 ns for each system call of the machine, 280 ns for each that fails: much only where a million calls a second are made",

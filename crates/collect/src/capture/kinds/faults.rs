@@ -24,7 +24,7 @@ use crate::capture::loader::{Config, Loader};
 use crate::capture::stacks::Stacks;
 use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "faults",
     help: "page faults by process, mapped file and stack; those that waited for the disk apart",
     cost: "about 12 µs for each fault that is looked at: 2 % of a CPU at 1,700 per second; --option every=100 looks at fewer",

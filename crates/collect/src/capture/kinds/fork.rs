@@ -22,7 +22,7 @@ use crate::capture::calls::{
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "fork",
     help: "who starts processes, how long that takes against their memory, which programs, and how long they live",
     cost: "310 ns for each system call of the machine, and 3 µs for each process from its beginning to its end",

@@ -52,7 +52,7 @@ use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
 use left::{Left, sum_up, without_what_came_later};
 use twins::{Cpu, Key, Page, Sum};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "growth",
     help: "who makes one process grow: memory that came and is still there, by stack and mapping, apart from churn",
     cost: "1.2 to 3.3 µs each time that memory comes, by the depth of the stack: 2 % of a CPU at 6,000 per second; 300 to 500 ns for each page fault of other processes; --option every=10 takes fewer stacks",

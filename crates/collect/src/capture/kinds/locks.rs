@@ -34,7 +34,7 @@ use crate::capture::loader::Loader;
 use crate::capture::stacks::Stacks;
 use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all, end_mono_ns, state_now};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "locks",
     help: "waiting for locks of the kernel, by kind and stack, and for futexes, by address",
     cost: "290 ns for each system call of the machine, 420 ns for each of a futex, and as much for each wait inside the kernel",

@@ -24,7 +24,7 @@ use crate::capture::calls::{
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "lookups",
     help: "names that were looked up and are not there, by process and directory",
     cost: "190 ns for each system call of the machine and 520 to 670 ns for each name that is missing: much only where a million calls a second are made",

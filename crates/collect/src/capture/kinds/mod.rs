@@ -16,8 +16,8 @@ mod trace;
 
 use super::Kind;
 
-/// All of them, in the order in which they are shown.
-pub(super) const ALL: &[&Kind] = &[
+/// All of them, in the order in which they are shown. Statics, because each use of a constant would be a copy of its program.
+pub(super) static ALL: &[&Kind] = &[
     &offcpu::KIND,
     &faults::KIND,
     &growth::KIND,

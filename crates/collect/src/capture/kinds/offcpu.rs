@@ -21,7 +21,7 @@ use crate::capture::loader::{Config, Loader};
 use crate::capture::stacks::Stacks;
 use crate::capture::{AnyError, Gather, Kind, Request, end_mono_ns, state_now};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "offcpu",
     help: "time off CPU by stack: what threads wait for; --d-only for what nothing can interrupt. A wait that began before is \
            not seen",

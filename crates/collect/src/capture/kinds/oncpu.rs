@@ -19,7 +19,7 @@ use crate::capture::loader::Loader;
 use crate::capture::stacks::Stacks;
 use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "oncpu",
     help: "where CPU time goes, by stack: samples at 99 Hz on every CPU",
     cost: "about 10 µs for each sample: 0.1 % of each CPU that is busy, whatever it does",

@@ -18,7 +18,7 @@ use crate::capture::calls::{COMM, Column, LONGEST, MEDIAN, P99, PID, Rows, Times
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "runqlat",
     help: "how long tasks that could run waited for a CPU, by process",
     cost: "about 300 ns for each context switch: much from 50,000 switches a second on",

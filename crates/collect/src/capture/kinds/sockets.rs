@@ -27,7 +27,7 @@ use crate::capture::{AnyError, Gather, Kind, Request, as_all};
 use crate::file::inode_in_link;
 use crate::net::ask::{self, Asker};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "sockets",
     help: "each TCP and UDP socket: queues, round trip, retransmissions, what holds it up, and its owner",
     cost: "nothing while it waits; each socket is read twice, and the descriptors of all processes once to find \

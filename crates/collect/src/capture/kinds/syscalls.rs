@@ -20,7 +20,7 @@ use crate::capture::calls::{
 use crate::capture::loader::Loader;
 use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "syscalls",
     help: "system calls by process: how many, how long, how many fail",
     cost: "530 ns for each system call: much from 50,000 calls a second on; a process alone makes it cheaper for the others",

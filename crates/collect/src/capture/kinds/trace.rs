@@ -27,7 +27,7 @@ use crate::capture::calls::{
 use crate::capture::loader::{Config, Loader};
 use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, end_mono_ns};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) static KIND: Kind = Kind {
     name: "trace",
     help: "the first calls of one process, one by one, without stopping it",
     cost: "820 ns for each call that is taken, which are few; 330 ns for each call of other processes meanwhile",

@@ -3,15 +3,15 @@
 use super::SEED;
 
 /// Numbers without pattern; xorshift. The stage gives the seed, so that the same seed makes the same trouble.
-pub struct Dice(u64);
+pub struct XorShift(u64);
 
-impl Default for Dice {
+impl Default for XorShift {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Dice {
+impl XorShift {
     /// By the seed that the environment names; by the pid for who is started by hand.
     pub fn new() -> Self {
         let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
@@ -34,13 +34,13 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
-    use super::Dice;
+    use super::XorShift;
 
     #[test]
     fn the_same_seed_falls_the_same_way() {
         let thrown = |seed| {
-            let mut dice = Dice::of(seed);
-            (0..20).map(|_| dice.below(100)).collect::<Vec<_>>()
+            let mut random = XorShift::of(seed);
+            (0..20).map(|_| random.below(100)).collect::<Vec<_>>()
         };
         assert_eq!(thrown(7), thrown(7));
         assert_ne!(thrown(7), thrown(8));
