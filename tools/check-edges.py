@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Asserts which crate may use which, so that data keeps flowing in one direction.
+"""Asserts which crate may use which, and which top module of `app`, so that data keeps flowing in one direction.
 
-Reads `cargo metadata`; the rules are the tables below and are explained in ARCHITECTURE.md. A new crate is an
-error until its line is here. Before it looks at the workspace the script checks itself: each rule has a made-up
-workspace that breaks it and must be caught.
+Reads `cargo metadata` and the sources of `app`; the rules are the tables below and are explained in
+ARCHITECTURE.md. A new crate or module is an error until its line is here. Before it looks at the workspace the
+script checks itself: each rule has a made-up workspace that breaks it and must be caught.
 """
 
+import graphlib
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -77,6 +79,33 @@ IMPURE = {"rustix", "libc", "nix", "memmap2", "tokio", "mio", "hyper", "reqwest"
 # Crates whose own clippy.toml lifts the ban on ambient file access.
 MAY_TOUCH_FILES = {"mitra-confine", "mitra-collect", "mitra-archive", "mitra-inspect", "mitra-search", "mitra-app", "mitra-lab", "mitra-fuzz"}
 
+# What each top module of `app` may use of the others, from the lowest to the highest. Test code is free.
+APP_MAY_USE = {
+    "errors": set(),
+    "import": set(),
+    "priority": set(),
+    "progress": set(),
+    "redact": set(),
+    "render": set(),
+    "signals": set(),
+    "values": set(),
+    "cli": {"values"},
+    "supervised": {"cli"},
+    "log": {"render"},
+    "recording": {"cli", "errors", "render", "values"},
+    "evidence": {"errors", "redact"},
+    "confined": {"evidence", "log"},
+    "diagnosis": {"import", "recording", "values"},
+    "escalation": {"errors", "log", "redact", "signals", "values"},
+    "recorder": {"cli", "errors", "escalation", "log", "render"},
+    "notify": {"recorder"},
+    "live": {"cli", "diagnosis", "render", "signals"},
+    "tui": {"diagnosis", "live", "render", "signals"},
+}
+# Each command may use all of them; nothing uses a command but `main`.
+APP_MAY_USE["commands"] = set(APP_MAY_USE)
+APP_MAY_USE["main"] = set(APP_MAY_USE)
+
 # A crate with such a name collects what nobody wanted to find a place for.
 NO_SUCH_NAMES = {"common", "util", "utils", "helpers", "shared", "misc", "core", "lib"}
 
@@ -106,6 +135,38 @@ def problems(metadata, has_own_clippy):
                 found.append(f"{name}: {used} belongs to {', '.join(sorted(OWNERS[used]))}")
             if name in PURE and used in IMPURE and not in_test:
                 found.append(f"{name}: only computes, so it has no use for {used}")
+    return found
+
+
+def used_modules(source):
+    """The top modules that the code of a file names, apart from its tests."""
+    code = re.split(r"#\[cfg\(test\)\]\s*mod tests\b", source)[0]
+    code = re.sub(r"//.*", "", code)
+    found = set(re.findall(r"\bcrate::(\w+)", code))
+    for group in re.findall(r"\bcrate::\{(.*?)\};", code, re.DOTALL):
+        # Names inside of inner braces belong to a module.
+        while "{" in group:
+            group = re.sub(r"\{[^{}]*\}", "", group)
+        found |= set(re.findall(r"(?:^|,)\s*(\w+)", group))
+    return found
+
+
+def module_problems(sources, may_use):
+    """The broken rules among top modules. `sources` has the text of each file by its path in `src`."""
+    found = []
+    for path, source in sorted(sources.items()):
+        if pathlib.PurePath(path).name == "tests.rs":
+            continue
+        module = pathlib.PurePath(path).parts[0].removesuffix(".rs")
+        if module not in may_use:
+            found.append(f"app/src/{path}: say in tools/check-edges.py what the module may use")
+            continue
+        for used in sorted(used_modules(source) & may_use.keys() - may_use[module] - {module}):
+            found.append(f"app/src/{path}: {module} may not use {used}")
+    try:
+        graphlib.TopologicalSorter(may_use).prepare()
+    except graphlib.CycleError as error:
+        found.append(f"the modules of app go in a circle: {' -> '.join(error.args[1])}")
     return found
 
 
@@ -141,6 +202,27 @@ def check_itself():
     for what, metadata in bad.items():
         assert problems(metadata, lambda p: False), f"not caught: {what}"
     assert problems(sample(("mitra-parse", [])), lambda p: True), "not caught: parse may touch files"
+    check_itself_on_modules()
+
+
+def check_itself_on_modules():
+    may_use = {"render": set(), "live": {"render"}, "commands": {"live", "render"}}
+    tests = "#[cfg(test)]\nmod tests {\n    use crate::commands::run;\n}\n"
+    good = {
+        "render/mod.rs": f"//! For crate::live.\nuse crate::render::style;\n{tests}",
+        "live.rs": "use crate::{render::{style, text}};\n",
+        "commands/tests.rs": "use crate::weather;\n",
+    }
+    assert module_problems(good, may_use) == [], module_problems(good, may_use)
+    bad = {
+        "a low module uses a high one": {"render/text.rs": "use crate::live::State;\n"},
+        "by its path": {"live.rs": "fn f() { crate::commands::run() }\n"},
+        "in a group": {"live.rs": "use crate::{\n    render::{a, b},\n    commands,\n};\n"},
+        "a module without a rule": {"weather.rs": ""},
+    }
+    for what, sources in bad.items():
+        assert module_problems(sources, may_use), f"not caught: {what}"
+    assert module_problems({}, {"a": {"b"}, "b": {"a"}}), "not caught: a circle"
 
 
 def main():
@@ -151,6 +233,9 @@ def main():
     found = problems(
         json.loads(output.stdout), lambda p: pathlib.Path(p["manifest_path"]).with_name("clippy.toml").exists()
     )
+    root = pathlib.Path(__file__).resolve().parent.parent / "crates/app/src"
+    sources = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.rs")}
+    found += module_problems(sources, APP_MAY_USE)
     for problem in found:
         print(f"check-edges: {problem}", file=sys.stderr)
     return 1 if found else 0

@@ -5,26 +5,6 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-const PROGRAMS: &[&str] = &[
-    "tasks",
-    "block",
-    "events",
-    "net",
-    "dns",
-    "capture_offcpu",
-    "capture_oncpu",
-    "capture_faults",
-    "capture_growth",
-    "capture_cache",
-    "capture_lookups",
-    "capture_syscalls",
-    "capture_runqlat",
-    "capture_locks",
-    "capture_fork",
-    "capture_trace",
-];
-const HEADERS: &[&str] =
-    &["kernel.h", "record.h", "clock.h", "net.h", "capture.h", "chain.h", "calls.h", "names.h"];
 const INSTALL: &str = "apt-get install clang libbpf-dev";
 
 fn main() {
@@ -33,17 +13,20 @@ fn main() {
         return;
     }
     println!("cargo::rerun-if-env-changed=CLANG");
-    for header in HEADERS {
-        println!("cargo::rerun-if-changed=bpf/{header}");
-    }
+    // The folder has headers too.
+    println!("cargo::rerun-if-changed=bpf");
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for program in PROGRAMS {
-        println!("cargo::rerun-if-changed=bpf/{program}.bpf.c");
-        if let Err(why) = compile(program, &out_dir) {
-            eprintln!("{why}");
-            exit(1);
-        }
+    if let Err(why) = programs().and_then(|names| names.iter().try_for_each(|name| compile(name, &out_dir))) {
+        eprintln!("{why}");
+        exit(1);
     }
+}
+
+/// The names of `bpf/*.bpf.c`.
+fn programs() -> Result<Vec<String>, String> {
+    let entries = std::fs::read_dir("bpf").map_err(|error| format!("cannot list bpf: {error}"))?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names.filter_map(|name| name.strip_suffix(".bpf.c").map(str::to_owned)).collect())
 }
 
 fn compile(program: &str, out_dir: &Path) -> Result<(), String> {

@@ -1,12 +1,12 @@
-//! What parses other people's files does it without privileges: once they are found, this process gives up all that it does
-//! not need to read them and to write what was asked for.
+//! Parses foreign files without privileges: once they are open, this process gives up everything that
+//! it does not need to read them and to write its output.
 
 use std::path::{Path, PathBuf};
 
 use mitra_confine::{Needs, give_up};
 
 use crate::evidence::Opened;
-use crate::recorder::log;
+use crate::log::log;
 
 /// Gives up for good what is not needed to read what was opened below `paths`. Below `write` files are still written.
 ///

@@ -1,27 +1,27 @@
 //! The one binary: `mitra`.
 
-mod changes;
 mod cli;
 mod commands;
 mod confined;
+mod diagnosis;
 mod errors;
 mod escalation;
 mod evidence;
-mod footing;
 mod import;
 mod live;
+mod log;
 mod notify;
-mod place;
+mod priority;
 mod progress;
-mod quotes;
 mod recorder;
+mod recording;
+mod redact;
 mod render;
 mod scheduled_jobs;
 mod signals;
 mod supervised;
 mod tui;
-mod when;
-mod withheld;
+mod values;
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The service manager's notification socket, spoken by hand: see sd_notify(3).
+//! The notification socket of the service manager: see sd_notify(3).
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -8,24 +8,23 @@ use std::time::{Duration, Instant};
 
 use crate::recorder::Health;
 
-/// The service manager, if there is one.
+/// The connection to the service manager, if there is one.
 pub struct Notify {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     last_ping: Instant,
-    /// What was said last of how it does.
+    /// The status while all is well.
     status: String,
     trouble: Option<String>,
 }
 
 impl Notify {
-    /// Looks at `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
-    #[must_use]
+    /// Reads `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
     pub fn from_env() -> Self {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|name| connect(&name));
         let watchdog =
             std::env::var("WATCHDOG_USEC").ok().and_then(|us| us.parse().ok()).map(Duration::from_micros);
-        // The variable may be meant for a parent.
+        // The variable may be meant for a parent process.
         let mine = std::env::var("WATCHDOG_PID").map_or(true, |pid| pid == std::process::id().to_string());
         Notify {
             socket,
@@ -38,12 +37,12 @@ impl Notify {
 
     fn send(&self, message: &str) {
         if let Some((socket, address)) = &self.socket {
-            // A service manager that does not listen is no reason to stop recording.
+            // A service manager that does not listen does not stop the recording.
             _ = socket.send_to_addr(message.as_bytes(), address);
         }
     }
 
-    /// The recorder is at work. A watchdog that expects a sign sooner than a sample can come is asked for patience.
+    /// Reports readiness. A watchdog interval that is shorter than three samples is extended.
     pub fn ready(&mut self, status: &str, interval: Duration) {
         let patience = interval.saturating_mul(3);
         let longer = match self.watchdog {
@@ -57,11 +56,11 @@ impl Notify {
         self.send(&format!("READY=1\nSTATUS={}{longer}", self.status));
     }
 
-    /// How the recorder does after a sample.
+    /// Reports the state after a sample.
     ///
-    /// The watchdog is for a recorder that is broken: it hears nothing while no samples are taken, and the service manager
-    /// starts another one. A disk that takes nothing is no reason for that: another recorder would find the same disk, and
-    /// what waits in memory for it would be lost. It is said in the status instead, in `mitra status` and in the recording.
+    /// Without samples the watchdog gets no ping, and the service manager restarts the recorder. A disk
+    /// that takes nothing is only reported: a new recorder would find the same disk and lose the frames
+    /// that wait in memory.
     pub fn note(&mut self, health: &Health) {
         let trouble = match health {
             Health::Well => None,
@@ -85,13 +84,12 @@ impl Notify {
         }
     }
 
-    /// The recorder is about to end.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
 }
 
-/// A line of the protocol ends where a line of the text does.
+/// A line break would end the message.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

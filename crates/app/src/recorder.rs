@@ -1,4 +1,4 @@
-//! The recording loop: tick, sample, append. It stops when it is told to and for nothing else.
+//! The recording loop: tick, sample, append, until it is told to stop.
 
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
@@ -18,26 +18,26 @@ use rustix::process::geteuid;
 use crate::cli::SamplingArgs;
 use crate::errors::usage;
 use crate::escalation::{Escalation, settings};
-use crate::render::style::{clean, clean_lines};
+use crate::log::log;
+use crate::render::style::clean;
 use crate::render::units;
 
-/// The same trouble is not told more often than this.
+/// The same trouble is logged at most this often.
 const COMPLAINT_EVERY: Duration = Duration::from_secs(60);
 
-/// What cannot be seen shows in the first samples. What goes missing later is recorded only: whoever reads what is said here
-/// may be stuck with the machine, and the recorder must not wait for them.
+/// Samples whose missing sources are printed. Later ones are only recorded: the reader of standard output
+/// may hang with the machine, and the recorder must not wait for it.
 const NAMING_SAMPLES: u8 = 10;
 
-/// What is kept in memory while the disk takes nothing: an hour at 2 KB a second.
+/// Frames in memory while the disk takes nothing: an hour at 2 KB a second.
 const BEHIND_BYTES: usize = 8 << 20;
 
-/// More that happened than this is logged only.
+/// Further messages about the recording are only logged.
 const NEWS_MAX: usize = 16;
 
-/// By this abstract name recorders see each other.
+/// Abstract socket by which recorders see each other.
 const NAME: &str = "mitra-recorder";
 
-/// A sampler and the archive that it fills.
 pub struct Recorder {
     dir: PathBuf,
     interval: Duration,
@@ -45,44 +45,44 @@ pub struct Recorder {
     writer: Writer,
     frame: Frame,
     clock: Clock,
-    /// Holds the name by which another recorder sees this one.
+    /// Holds [`NAME`].
     _alone: Option<UnixListener>,
-    /// What there is to say of another one.
+    /// The message about another recorder.
     other: Option<String>,
-    /// What goes into the next frame.
+    /// Messages for the next frame.
     news: Vec<String>,
     trouble: Trouble,
-    /// What the disk has not taken yet.
+    /// The disk is behind.
     waiting: Trouble,
     /// Samples since the start that are not in the archive.
     lost: u64,
     escalation: Escalation,
-    /// Samples in which what cannot be seen is still named.
+    /// Samples left whose missing sources are printed.
     naming: u8,
 }
 
-/// How the recorder does after a sample.
+/// The state after a sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// The archive has the sample.
     Well,
-    /// It was taken, and waits, or finds no room any more, because the disk takes nothing.
+    /// The sample waits in memory, or was refused, because the disk takes nothing.
     DiskBehind(String),
-    /// None was taken. If that goes on, another recorder may do better.
+    /// No sample was taken. Another recorder may do better.
     Broken(String),
 }
 
-/// Samples that could not be taken or written, and what was said about it.
+/// Lost samples, and when they were last logged.
 #[derive(Default)]
 struct Trouble {
     lost: u64,
-    /// Errors after which it is not known by itself what the disk has.
+    /// Disk errors after which the state of the disk is unknown.
     doubts: u64,
     told: Option<Instant>,
 }
 
 impl Recorder {
-    /// Opens the sources and the archive, which is locked from then on.
+    /// Opens the sources and the archive, which stays locked.
     pub fn open(dir: &Path, args: &SamplingArgs) -> Result<Self> {
         mitra_collect::check_interval(args.interval).map_err(|e| usage(e.to_string()))?;
         let rules = settings::load_or_complain(args.config.as_ref())?;
@@ -130,8 +130,7 @@ impl Recorder {
         })
     }
 
-    /// One line: what it does.
-    #[must_use]
+    /// The first line of output.
     pub fn describe(&self) -> String {
         let host = self.sampler.host();
         let missing = self.sampler.unavailable();
@@ -149,8 +148,8 @@ impl Recorder {
         )
     }
 
-    /// Records until `stop` is set, then closes the archive. `each` hears after each sample how it went. When nothing can
-    /// be written any more, whatever happens, that is an error: another process can.
+    /// Records until `stop` is set, then closes the archive. `each` gets the state after each sample. A
+    /// writer that has died is an error: another process can still record.
     pub fn run(mut self, stop: &AtomicBool, mut each: impl FnMut(Health)) -> Result<()> {
         let mut ticker = Ticker::new(self.interval, self.clock.clone());
         while !stop.load(Ordering::Relaxed) {
@@ -212,7 +211,7 @@ impl Recorder {
         }
     }
 
-    /// What happened to the recording stands in it, as soon as a frame can be written: a gap explains itself then.
+    /// Adds messages about the recording to the frame, so that the archive explains its own gaps.
     fn add_news(&mut self) {
         for line in self.writer.take_news() {
             log(&line);
@@ -232,11 +231,11 @@ impl Recorder {
         }));
     }
 
-    /// Says what cannot be seen, and why: a service has other privileges than whoever asks `mitra doctor`.
+    /// Prints the missing sources: the service has other privileges than `mitra doctor` run by hand.
     fn name_missing(&self) {
         for event in &self.frame.events {
             if let EventKind::Unavailable { source, why } = &event.kind {
-                // Whoever closed standard output still wants the recording.
+                // A closed standard output does not stop the recording.
                 _ = writeln!(std::io::stdout(), "not available: {}", clean(&format!("{source}: {why}")));
             }
         }
@@ -256,12 +255,12 @@ impl Trouble {
         }
     }
 
-    /// What is said when the disk has taken all that was kept for it.
+    /// The message when the disk has taken everything.
     fn caught_up(&self) -> &'static str {
         match (self.lost, self.doubts) {
             (0, 0) => "the archive is written again; nothing was lost",
             (_, 0) => "all that was kept has been written",
-            // What came of it has been told, file by file.
+            // What was lost has been logged, file by file.
             _ => "the archive is written again",
         }
     }
@@ -277,11 +276,11 @@ impl Trouble {
     }
 }
 
-/// Takes the name by which recorders of this machine see each other. Two are legitimate, in a test say, and each costs what
-/// one costs; somebody has to know.
+/// Takes the name by which recorders of this machine see each other, or returns a message. A second
+/// recorder is legitimate, in a test say, but doubles the cost.
 ///
-/// A name in the kernel goes when its process does, whatever files or mounts a recorder sees. Anybody may take it: a
-/// process that could not record for others is not believed.
+/// The kernel frees an abstract name when its process ends, whatever files the process sees. Anybody can
+/// take it, so only root's or the own user's process is believed.
 fn another() -> (Option<UnixListener>, Option<String>) {
     let Ok(name) = SocketAddr::from_abstract_name(NAME) else { return (None, None) };
     match UnixListener::bind_addr(&name) {
@@ -298,7 +297,7 @@ fn another() -> (Option<UnixListener>, Option<String>) {
     }
 }
 
-/// Who has the name. Nobody is waited for, whoever it is.
+/// The process that has the name. Never blocks.
 fn holder() -> rustix::io::Result<UCred> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -313,11 +312,6 @@ fn every(interval: Duration) -> String {
     } else {
         format!("{} ms", interval.as_millis())
     }
-}
-
-/// A line of log. Standard error may be closed; that stops no recorder.
-pub fn log(line: &str) {
-    _ = writeln!(std::io::stderr(), "mitra: {}", clean_lines(line));
 }
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! SIGINT and SIGTERM ask for an orderly end; SIGPIPE ends whatever writes into a closed pipe.
+//! Signal handlers: SIGINT and SIGTERM request an orderly end, SIGPIPE ends the program.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set once somebody asked the program to stop.
+/// Set by a request to stop.
 pub static STOP: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_signal(_: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
-/// What becomes of a program whose terminal goes away.
+/// What SIGHUP does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hangup {
-    /// It goes on: a recorder outlives the terminal that it was started from.
+    /// Ignores SIGHUP, so that the recorder survives its terminal.
     Ignore,
-    /// It stops: there is nobody to show anything to.
+    /// Stops like SIGINT, because nobody sees the output.
     Stop,
 }
 
-/// From now on SIGINT and SIGTERM set [`STOP`] and interrupt the sleep of the thread that they reach.
+/// From now on SIGINT and SIGTERM set [`STOP`] and interrupt the sleep of their thread.
 pub fn catch_stop(hangup: Hangup) -> io::Result<()> {
     handle(libc::SIGINT, on_signal as extern "C" fn(libc::c_int) as usize)?;
     handle(libc::SIGTERM, on_signal as extern "C" fn(libc::c_int) as usize)?;
@@ -29,7 +29,7 @@ pub fn catch_stop(hangup: Hangup) -> io::Result<()> {
     }
 }
 
-/// From now on the same signals end the program at once, whatever it waits for.
+/// From now on these signals end the program at once.
 pub fn let_go() -> io::Result<()> {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP]
         .into_iter()
@@ -49,8 +49,8 @@ fn handle(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
     }
 }
 
-/// Gives SIGPIPE back its usual meaning, so that `mitra dump | head` ends without a word. Commands that run until
-/// they are stopped leave it ignored, as Rust's start-up code does.
+/// Restores the default of SIGPIPE, so that `mitra dump | head` ends silently. Commands that run until
+/// they are stopped keep Rust's SIG_IGN.
 pub fn die_on_closed_pipe() {
     // SAFETY: SIG_DFL is a valid disposition and no other thread runs yet.
     unsafe {

@@ -13,6 +13,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use mitra_model::capture::{CaptureRow, Ended, TOPS_MAX};
 use mitra_model::{Captured, Event, EventKind, Span};
 use rustix::fs::OFlags;
@@ -340,54 +343,28 @@ fn create(temporary: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// The time in a name, in UTC.
+const TIME: &str = "%Y%m%dT%H%M%S.%3f";
+const TIME_LENGTH: usize = "20261121T163200.123".len();
+
 /// `20261121T163200.123Z-offcpu`.
 pub(crate) fn stem(captured: &Captured) -> String {
     let ms = captured.since_real.div_euclid(1_000_000);
-    let (days, ms) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    let time = Timestamp::from_millisecond(ms).unwrap_or_default().strftime(TIME);
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let kind: String = captured.kind.chars().filter(|c| plain(*c)).collect();
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}.{:03}Z-{kind}", ms % 1000)
+    format!("{time}Z-{kind}")
 }
 
-/// The time and the kind that a name says.
+/// The time and the kind in a name.
 pub(crate) fn parse(name: &str) -> Option<(i64, &str)> {
     let (time, rest) = name.strip_suffix(ENDING)?.split_once("Z-")?;
     let kind = rest.split('.').next()?;
-    if time.len() != 19 || !time.is_ascii() || time.get(8..9) != Some("T") || time.get(15..16) != Some(".") {
+    if time.len() != TIME_LENGTH {
         return None;
     }
-    let number = |from: usize, until: usize| {
-        let digits = time.get(from..until).filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
-        digits.parse::<i64>().ok()
-    };
-    let days = days(number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    let seconds = number(9, 11)? * 3600 + number(11, 13)? * 60 + number(13, 15)?;
-    let ms = days.checked_mul(86_400_000)?.checked_add(seconds * 1000 + number(16, 19)?)?;
-    Some((ms.checked_mul(1_000_000)?, kind))
-}
-
-/// The day of a calendar date, counted from 1970-01-01. Years begin in March here, so that the day which only some
-/// years have is the last one.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-/// The reverse of [`days`].
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+    let time = DateTime::strptime(TIME, time).ok()?.to_zoned(TimeZone::UTC).ok()?;
+    Some((i64::try_from(time.timestamp().as_nanosecond()).ok()?, kind))
 }
 
 #[cfg(test)]
@@ -417,9 +394,11 @@ mod tests {
         {
             assert_eq!(parse(bad), None, "{bad}");
         }
-        for day in (-200_000..200_000).step_by(37) {
-            let (year, month, of_month) = civil(day);
-            assert_eq!(days(year, month, of_month), day);
+        // Nanoseconds reach from 1677 to 2262.
+        for day in (-106_000..106_000).step_by(37) {
+            let ns = day * 86_400_000_000_000;
+            let name = format!("{}{ENDING}", stem(&captured(ns)));
+            assert_eq!(parse(&name), Some((ns, "offcpu")), "{name}");
         }
     }
 

@@ -7,9 +7,8 @@ use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 use mitra_diagnose::geometry::Level;
 
-use crate::commands::xfs_geometry;
+use crate::values::size::{MkfsSize, mkfs_bytes, mkfs_size};
 
-/// `mitra doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Print JSON
@@ -17,7 +16,6 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// `mitra conditions`.
 #[derive(Debug, Args)]
 pub struct ConditionsArgs {
     /// Show the manual page of this one
@@ -31,7 +29,6 @@ pub struct ConditionsArgs {
     pub json: bool,
 }
 
-/// How to show the mechanism graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GraphFormat {
     /// Lines: what each condition can cause
@@ -40,33 +37,31 @@ pub enum GraphFormat {
     Dot,
 }
 
-/// `mitra xfs-geometry`.
 #[derive(Debug, Args)]
 pub struct XfsGeometryArgs {
     /// raid0, raid1, raid5, raid6 or raid10
-    #[arg(long, value_name = "LEVEL", value_parser = xfs_geometry::level)]
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
     pub level: Level,
     /// Disks of the array, without spares
     #[arg(long, value_name = "N")]
     pub disks: u64,
     /// The chunk: bytes on one disk before the next comes; k, m, g are powers of 1024. Not needed for raid1
-    #[arg(long, value_name = "SIZE", value_parser = xfs_geometry::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = mkfs_bytes)]
     pub stripe_unit: Option<u64>,
     /// Size of the device, as 12t or in blocks as 2925527040b: then the size of the allocation groups is worked out
-    #[arg(long, value_name = "SIZE", value_parser = xfs_geometry::size)]
-    pub size: Option<xfs_geometry::Size>,
+    #[arg(long, value_name = "SIZE", value_parser = mkfs_size)]
+    pub size: Option<MkfsSize>,
     /// Number of allocation groups [default: what mkfs.xfs chooses]
     #[arg(long, value_name = "N", requires = "size")]
     pub ag_count: Option<u64>,
     /// Bytes of a block of the file system
-    #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = xfs_geometry::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = mkfs_bytes)]
     pub block_size: u64,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// `mitra metrics`.
 #[derive(Debug, Args)]
 pub struct MetricsArgs {
     /// Names with * and ?
@@ -80,7 +75,6 @@ pub struct MetricsArgs {
     pub markdown: bool,
 }
 
-/// `mitra completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// Which shell
@@ -88,7 +82,6 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// `mitra man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
     /// Write mitra.1 and one page for each command to this directory; without it, mitra.1 to standard output
@@ -96,7 +89,6 @@ pub struct ManArgs {
     pub out: Option<PathBuf>,
 }
 
-/// `mitra docs`.
 #[derive(Debug, Args)]
 pub struct DocsArgs {
     /// The directory
@@ -105,4 +97,29 @@ pub struct DocsArgs {
     /// Write nothing; fail if a file would change
     #[arg(long)]
     pub check: bool,
+}
+
+/// A level of RAID: `raid10` or `10`.
+fn level(text: &str) -> Result<Level, String> {
+    let text = text.to_ascii_lowercase();
+    Ok(match text.strip_prefix("raid").unwrap_or(&text).trim_start_matches('-') {
+        "0" => Level::Raid0,
+        "1" => Level::Raid1,
+        "5" => Level::Raid5,
+        "6" => Level::Raid6,
+        "10" | "1+0" => Level::Raid10,
+        _ => return Err("not a level that is known; want raid0, raid1, raid5, raid6 or raid10".to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels() {
+        assert_eq!(level("RAID10"), Ok(Level::Raid10));
+        assert_eq!(level("6"), Ok(Level::Raid6));
+        assert!(level("raid4").is_err() && level("").is_err());
+    }
 }

@@ -5,15 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{ArchiveArgs, RangeArgs};
-use crate::when::Range;
+use crate::values::time::TimeRange;
 
-/// `mitra explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// From where.
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// What [default: the last hour of the recording]
     #[command(flatten)]
     pub range: RangeArgs,
     /// The good side to compare with: a time as SINCE..UNTIL, or a file or folder of other tools' output [default: the
@@ -36,10 +33,8 @@ pub struct ExplainArgs {
     pub paths: Vec<PathBuf>,
 }
 
-/// `mitra compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Of times: from where.
     #[command(flatten)]
     pub archive: ArchiveArgs,
     /// What to compare, the usual or earlier side first: times of the archive as SINCE..UNTIL, or files and folders of
@@ -60,7 +55,6 @@ pub struct CompareArgs {
     pub date: Option<i64>,
 }
 
-/// `mitra import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// The archive to write, in a directory of its own: what holds a recording is refused
@@ -74,12 +68,10 @@ pub struct ImportArgs {
     pub paths: Vec<PathBuf>,
 }
 
-/// The good side: a time of the archive or a place of files.
+/// The good side: a time of the archive, or a file or folder.
 #[derive(Debug, Clone)]
 pub enum Baseline {
-    /// A time.
-    Range(Range),
-    /// A file or folder.
+    Range(TimeRange),
     Path(PathBuf),
 }
 
@@ -87,7 +79,7 @@ impl std::str::FromStr for Baseline {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.parse::<Range>() {
+        match text.parse::<TimeRange>() {
             Ok(range) => Ok(Baseline::Range(range)),
             Err(_) if std::path::Path::new(text).exists() => Ok(Baseline::Path(text.into())),
             Err(error) => Err(format!("{error}, and there is no file or folder of that name")),
@@ -95,7 +87,7 @@ impl std::str::FromStr for Baseline {
     }
 }
 
-/// A date in days since 1970.
+/// Days since 1970.
 fn date(text: &str) -> Result<i64, String> {
     mitra_parse::text::clock::date(text.as_bytes()).ok_or_else(|| "not a date; want 2026-11-21".to_owned())
 }

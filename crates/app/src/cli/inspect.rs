@@ -6,10 +6,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::ArchiveArgs;
-use super::shared::share;
-use crate::when::duration;
+use crate::values::size::share;
+use crate::values::time::duration;
 
-/// `mitra inspect`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "It only reads: the process is not stopped, nothing is put into it, and pages that are not in memory are left \
@@ -21,7 +20,6 @@ use crate::when::duration;
                         mitra inspect diff monday.json friday.json"
 )]
 pub struct InspectArgs {
-    /// What to look at.
     #[command(subcommand)]
     pub command: InspectCommand,
 }
@@ -37,7 +35,6 @@ pub enum InspectCommand {
     Diff(InspectDiffArgs),
 }
 
-/// `mitra inspect memory`.
 #[derive(Debug, Args)]
 pub struct InspectMemoryArgs {
     /// The process
@@ -52,7 +49,6 @@ pub struct InspectMemoryArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// The recording that says what has been growing.
     #[command(flatten)]
     pub archive: ArchiveArgs,
 }
@@ -70,7 +66,6 @@ pub enum HeapPart {
     Runtime,
 }
 
-/// `mitra inspect heap`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Of strings only lengths, counts and hashes are shown and saved, unless --strings asks for them; of objects and chunks \
@@ -119,12 +114,10 @@ pub struct InspectHeapArgs {
     /// Print JSON, schema mitra.look/1; with --diff or --watch the growth and the verdict
     #[arg(long)]
     pub json: bool,
-    /// The recording that says what became of the memory between two looks.
     #[command(flatten)]
     pub archive: ArchiveArgs,
 }
 
-/// `mitra inspect diff`.
 #[derive(Debug, Args)]
 pub struct InspectDiffArgs {
     /// The looks, made by: mitra inspect heap PID --save FILE. Three or more tell a leak from a warm-up

@@ -1,6 +1,7 @@
 //! Every flag of every command, in one place: help, manual, completions and `docs/commands.md` come from here.
 
 mod about;
+mod archive;
 mod explain;
 mod inspect;
 mod probes;
@@ -8,15 +9,16 @@ mod record;
 mod rules;
 mod search;
 mod shared;
-mod values;
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, Parser, Subcommand};
 
+use crate::values::time::TimeRange;
 pub use about::{
     CompletionsArgs, ConditionsArgs, DocsArgs, DoctorArgs, GraphFormat, ManArgs, MetricsArgs, XfsGeometryArgs,
 };
+pub use archive::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
 pub use explain::{Baseline, CompareArgs, ExplainArgs, ImportArgs};
 pub use inspect::{
     HeapPart, InspectArgs, InspectCommand, InspectDiffArgs, InspectHeapArgs, InspectMemoryArgs,
@@ -24,12 +26,8 @@ pub use inspect::{
 pub use probes::{ArmedArgs, CaptureArgs};
 pub use record::{LiveArgs, RecordArgs, SamplingArgs};
 pub use rules::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs, RulesTestArgs};
-pub use search::{DiffArgs, IndexArgs, IndexPlaceArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
+pub use search::{DiffArgs, IndexArgs, IndexLocationArgs, OutliersArgs, ScopeArgs, SearchArgs, ShowArgs};
 pub use shared::{ArchiveArgs, RangeArgs, SelectArgs};
-pub use values::{DumpArgs, DumpFormat, ExportArgs, StatusArgs};
-
-use crate::render::style::Color;
-use crate::when::Range;
 
 /// Why was this machine slow? Mitra records it at one-second resolution and names the root cause.
 #[derive(Debug, Parser)]
@@ -37,7 +35,6 @@ use crate::when::Range;
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n\
                         Times: now, -2h, -1h30m, 14:03, 2026-11-21 14:03, RFC 3339, @epoch.")]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
     /// Colours: auto (on a terminal, NO_COLOR respected), always or never
@@ -49,11 +46,11 @@ pub struct Cli {
         value_name = "WHEN",
         hide_possible_values = true
     )]
-    pub color: Color,
+    pub color: ColorChoice,
 }
 
-/// The arguments of this process. A range that begins with a dash, `-2h..-1h`, would be taken for a flag where it stands
-/// by itself: it gets a space in front, which the parser of times passes over.
+/// The arguments of this process. Clap would take a range that begins with a dash, `-2h..-1h`, for a
+/// flag: it gets a space in front, which the parser of times ignores.
 pub fn arguments(given: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     given.map(|argument| match argument.to_str() {
         Some(text) if is_range(text) => format!(" {text}").into(),
@@ -63,10 +60,9 @@ pub fn arguments(given: impl Iterator<Item = OsString>) -> impl Iterator<Item = 
 
 fn is_range(text: &str) -> bool {
     let digit = text.strip_prefix('-').and_then(|rest| rest.chars().next());
-    digit.is_some_and(|c| c.is_ascii_digit()) && text.parse::<Range>().is_ok()
+    digit.is_some_and(|c| c.is_ascii_digit()) && text.parse::<TimeRange>().is_ok()
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Record this machine into an archive until stopped
@@ -129,7 +125,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::when::When;
+    use crate::values::time::TimeExpr;
 
     #[test]
     fn flags_are_consistent() {
@@ -143,7 +139,7 @@ mod tests {
         let Command::Compare(args) = cli.command else { panic!("not compare") };
         assert!(args.all && args.sides.len() == 2);
         let Baseline::Range(range) = &args.sides[0] else { panic!("not a range") };
-        assert_eq!(range.since, When::Ago(7_200_000_000_000));
+        assert_eq!(range.since, TimeExpr::Ago(7_200_000_000_000));
         assert!(!is_range("-h") && !is_range("--all") && !is_range("-2h"));
     }
 
@@ -151,6 +147,6 @@ mod tests {
     fn a_time_may_begin_with_a_dash() {
         let cli = Cli::try_parse_from(["mitra", "explain", "--since", "-2h", "--until", "-1h"]).unwrap();
         let Command::Explain(args) = cli.command else { panic!("not explain") };
-        assert_eq!(args.range.since, Some(When::Ago(7_200_000_000_000)));
+        assert_eq!(args.range.since, Some(TimeExpr::Ago(7_200_000_000_000)));
     }
 }

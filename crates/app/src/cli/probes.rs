@@ -6,10 +6,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::ArchiveArgs;
-use super::shared::share;
-use crate::when::duration;
+use crate::values::size::share;
+use crate::values::time::duration;
 
-/// `mitra capture`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Needs root, or CAP_BPF and CAP_PERFMON; sockets in one's own network namespace need neither. It needs \
@@ -70,7 +69,6 @@ pub struct CaptureArgs {
     /// Write the stacks as a flame graph, one page for a browser; - is standard output, and then only the page
     #[arg(long, value_name = "FILE")]
     pub flame: Option<PathBuf>,
-    /// Where it is kept: in the folder captures of the archive.
     #[command(flatten)]
     pub archive: ArchiveArgs,
     /// Do not keep it
@@ -78,10 +76,8 @@ pub struct CaptureArgs {
     pub no_archive: bool,
 }
 
-/// `mitra armed`.
 #[derive(Debug, Clone, Args)]
 pub struct ArmedArgs {
-    /// Where to.
     #[command(flatten)]
     pub archive: ArchiveArgs,
     /// Who or what wants it

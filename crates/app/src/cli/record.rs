@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::ArchiveArgs;
-use super::shared::share;
-use crate::when::{duration, size};
+use crate::values::size::{share, size};
+use crate::values::time::duration;
 
 /// How to record.
 #[derive(Debug, Clone, Args)]
@@ -38,24 +38,18 @@ pub struct SamplingArgs {
     pub memory_budget: u64,
 }
 
-/// `mitra record`.
 #[derive(Debug, Args)]
 pub struct RecordArgs {
-    /// Where to.
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// How.
     #[command(flatten)]
     pub sampling: SamplingArgs,
 }
 
-/// `mitra live`.
 #[derive(Debug, Args)]
 pub struct LiveArgs {
-    /// Where to, or what a recorder is already writing to.
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// How.
     #[command(flatten)]
     pub sampling: SamplingArgs,
     /// Print incidents as plain lines even on a terminal

@@ -6,15 +6,12 @@ use clap::{Args, Subcommand};
 
 use super::{ArchiveArgs, RangeArgs};
 
-/// `mitra rules`.
 #[derive(Debug, Args)]
 pub struct RulesArgs {
-    /// What to do with them.
     #[command(subcommand)]
     pub command: RulesCommand,
 }
 
-/// What to do with the rules.
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
     /// Say whether the configuration file makes sense
@@ -33,7 +30,6 @@ pub struct ConfigArgs {
     pub config: Option<PathBuf>,
 }
 
-/// `mitra rules check`.
 #[derive(Debug, Args)]
 pub struct RulesCheckArgs {
     /// The file [default: /etc/mitra/mitra.toml, if it is there]
@@ -41,10 +37,8 @@ pub struct RulesCheckArgs {
     pub file: Option<PathBuf>,
 }
 
-/// `mitra rules list`.
 #[derive(Debug, Args)]
 pub struct RulesListArgs {
-    /// From where.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Show only this one, with all that is known of it
@@ -55,16 +49,12 @@ pub struct RulesListArgs {
     pub json: bool,
 }
 
-/// `mitra rules test`.
 #[derive(Debug, Args)]
 pub struct RulesTestArgs {
-    /// On which recording.
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// On which part [default: everything]
     #[command(flatten)]
     pub range: RangeArgs,
-    /// The rules.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Only this rule

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::when::When;
+use crate::values::time::TimeExpr;
 
 /// Where documents are.
 #[derive(Debug, Clone, Args)]
-pub struct IndexPlaceArgs {
+pub struct IndexLocationArgs {
     /// The configuration of the indexer, which says where documents are [default: /etc/mitra/index.yaml, where it is]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -47,21 +47,19 @@ pub struct ScopeArgs {
     pub on: Option<String>,
     /// On the days from here on: a day, or a time as 14:03, -7d, RFC 3339, @epoch
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
-    pub since: Option<When>,
+    pub since: Option<TimeExpr>,
     /// On the days until here, the last one included [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "at")]
-    pub until: Option<When>,
+    pub until: Option<TimeExpr>,
     /// As it was at this time
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub at: Option<When>,
+    pub at: Option<TimeExpr>,
 }
 
-/// `mitra index`.
 #[derive(Debug, Args)]
 pub struct IndexArgs {
-    /// Where to.
     #[command(flatten)]
-    pub place: IndexPlaceArgs,
+    pub location: IndexLocationArgs,
     /// Go on at the configured frequency, and when files change, until stopped
     #[arg(long, conflicts_with = "dry_run")]
     pub service: bool,
@@ -79,7 +77,6 @@ pub struct IndexArgs {
     pub json: bool,
 }
 
-/// `mitra search`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Queries, as in Lucene: words of the content; field:word, field:\"a phrase\", field:wild*, \
@@ -95,10 +92,8 @@ pub struct SearchArgs {
     /// What to look for [default: all documents]
     #[arg(value_name = "QUERY")]
     pub query: Option<String>,
-    /// Where.
     #[command(flatten)]
-    pub place: IndexPlaceArgs,
-    /// When.
+    pub location: IndexLocationArgs,
     #[command(flatten)]
     pub scope: ScopeArgs,
     /// Only what changed, appeared or went then: on the day, or between --since and --until
@@ -136,7 +131,6 @@ pub struct SearchArgs {
     pub json: bool,
 }
 
-/// `mitra show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
     /// The host
@@ -145,10 +139,8 @@ pub struct ShowArgs {
     /// The file, or what a collector says: @sysctl, @packages/dpkg, …
     #[arg(value_name = "FILE")]
     pub file: String,
-    /// Where.
     #[command(flatten)]
-    pub place: IndexPlaceArgs,
-    /// When.
+    pub location: IndexLocationArgs,
     #[command(flatten)]
     pub scope: ScopeArgs,
     /// Also what is known of it: size, owner, times, fields
@@ -159,7 +151,6 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
-/// `mitra diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
     /// The host, or two hosts with --file
@@ -171,30 +162,26 @@ pub struct DiffArgs {
     /// Compare this file of two hosts
     #[arg(long, value_name = "FILE", conflicts_with = "since")]
     pub file: Option<String>,
-    /// Where.
     #[command(flatten)]
-    pub place: IndexPlaceArgs,
+    pub location: IndexLocationArgs,
     /// As it was then [default: a day before the other side]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub since: Option<When>,
+    pub since: Option<TimeExpr>,
     /// As it was then [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub until: Option<When>,
+    pub until: Option<TimeExpr>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// `mitra outliers`.
 #[derive(Debug, Args)]
 pub struct OutliersArgs {
     /// Only in documents that match
     #[arg(value_name = "QUERY")]
     pub query: Option<String>,
-    /// Where.
     #[command(flatten)]
-    pub place: IndexPlaceArgs,
-    /// When.
+    pub location: IndexLocationArgs,
     #[command(flatten)]
     pub scope: ScopeArgs,
     /// Compare only hosts that have the same value of this field: os.version

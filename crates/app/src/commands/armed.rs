@@ -1,16 +1,15 @@
-//! `mitra armed`: probes for a recorder, in a process of their own. See `escalation`.
+//! `mitra armed`: runs probes for a recorder, in a process of their own. See `escalation`.
 
 use anyhow::Result;
 
 use crate::cli::ArmedArgs;
 
-/// Arms, waits, stores what was seen, and prints an event for each probe.
+/// Runs the probes, stores what they recorded, and prints an event for each.
 #[cfg(not(feature = "bpf"))]
 pub fn run(_: &ArmedArgs) -> Result<()> {
     Err(anyhow::anyhow!(crate::errors::NO_BPF))
 }
 
-/// Arms, waits, stores what was seen, and prints an event for each probe.
 #[cfg(feature = "bpf")]
 pub fn run(args: &ArmedArgs) -> Result<()> {
     bpf::run(args)
@@ -32,46 +31,46 @@ mod bpf {
     use crate::cli::ArmedArgs;
     use crate::commands::learner::Learner;
     use crate::commands::print;
-    use crate::commands::unnamed::Unnamed;
+    use crate::commands::symbolize::Unsymbolized;
     use crate::escalation::probes;
-    use crate::place;
+    use crate::recording;
     use crate::signals::{self, Hangup, STOP};
 
-    /// Between two looks at what is armed. Programs that end within it leave addresses without names.
-    const LOOK: Duration = Duration::from_millis(100);
+    /// Between two polls of the probes. Processes that end within it leave addresses without names.
+    const POLL_EVERY: Duration = Duration::from_millis(100);
 
     pub fn run(args: &ArmedArgs) -> Result<()> {
         signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
-        let dir = place::archive_dir(&args.archive)?;
-        let mut watch = Watch {
+        let dir = recording::archive_dir(&args.archive)?;
+        let mut running = Running {
             dir,
-            armed: Vec::new(),
+            probes: Vec::new(),
             stored: Vec::new(),
             symbols: Symbols::new(),
             learner: Learner::default(),
-            looks: 0,
+            polls: 0,
         };
-        let mut looks = Vec::new();
+        let mut heaps = Vec::new();
         for text in &args.probes {
             if Probe::parse(text).is_some_and(|probe| probe.kind == heap::KIND) {
                 let args = args.clone();
-                looks.push(std::thread::spawn(move || look(&args)));
+                heaps.push(std::thread::spawn(move || heap(&args)));
                 continue;
             }
-            // What cannot be armed keeps nothing else from being armed.
+            // A probe that is refused does not prevent the others.
             match arm(args, text) {
-                Ok(one) => watch.armed.push(one),
+                Ok(one) => running.probes.push(one),
                 Err(error) => say_unavailable(text, &error)?,
             }
         }
-        let result = watch.until_all_have_ended();
-        looks.into_iter().fold(result, |result, look| {
-            result.and(look.join().unwrap_or_else(|_| Err(anyhow!("the look into the heap failed"))))
+        let result = running.until_all_have_ended();
+        heaps.into_iter().fold(result, |result, heap| {
+            result.and(heap.join().unwrap_or_else(|_| Err(anyhow!("the look into the heap failed"))))
         })
     }
 
-    /// Looks into the heap of the process that is meant, once.
-    fn look(args: &ArmedArgs) -> Result<()> {
+    /// Reads the heap of the process once.
+    fn heap(args: &ArmedArgs) -> Result<()> {
         let Some(pid) = args.pid else {
             return say_unavailable(heap::KIND, &anyhow!("it is of one process"));
         };
@@ -79,7 +78,7 @@ mod bpf {
             Ok(captured) => captured,
             Err(error) => return say_unavailable(heap::KIND, &error),
         };
-        let dir = place::archive_dir(&args.archive)?;
+        let dir = recording::archive_dir(&args.archive)?;
         let file = mitra_archive::store_capture(&dir, &captured).context("what the look found is lost")?;
         say(&captured.event(Some(file)))
     }
@@ -88,71 +87,71 @@ mod bpf {
         STOP.load(Ordering::Relaxed)
     }
 
-    /// The probes, and what is known of the programs that they see.
-    struct Watch {
+    /// The probes, and the symbols of the processes that they see.
+    struct Running {
         dir: PathBuf,
-        armed: Vec<Armed>,
-        /// With the names of their files.
-        stored: Vec<(String, Unnamed)>,
+        probes: Vec<Armed>,
+        /// Stored captures that still need symbols, by file name.
+        stored: Vec<(String, Unsymbolized)>,
         symbols: Symbols,
         learner: Learner,
-        looks: u32,
+        polls: u32,
     }
 
-    impl Watch {
-        /// Stores each as soon as it has ended, and all at once when the recorder ends: what is not stored is lost. Names
-        /// come last.
+    impl Running {
+        /// Stores each capture as soon as it ends, and all of them when the recorder ends. Symbols come
+        /// last, because looking them up may take long.
         fn until_all_have_ended(&mut self) -> Result<()> {
             let mut result = Ok(());
             loop {
-                for one in self.look() {
-                    // One that cannot be stored is no reason to lose the others.
+                for one in self.ended() {
+                    // An error must not lose the other captures.
                     result = result.and(self.store(one));
                 }
-                if self.armed.is_empty() {
+                if self.probes.is_empty() {
                     break;
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_EVERY);
             }
             for (file, one) in std::mem::take(&mut self.stored) {
-                result = result.and(self.name(file, one));
+                result = result.and(self.symbolize(file, one));
             }
             result
         }
 
-        /// Those that have ended.
-        fn look(&mut self) -> Vec<Armed> {
-            self.looks += 1;
-            let is_next_second = self.looks.is_multiple_of(10);
+        /// Polls the probes and takes those that have ended.
+        fn ended(&mut self) -> Vec<Armed> {
+            self.polls += 1;
+            let is_next_second = self.polls.is_multiple_of(10);
             let (symbols, learner) = (&mut self.symbols, &mut self.learner);
             let has_ended = |one: &mut Armed| {
                 let has_ended = one.poll().is_some();
                 let images = one.take_images();
-                // New programs at once; each second those of before again, which have loaded libraries since.
+                // Known processes are read again each second, because they load libraries.
                 if !images.is_empty() || is_next_second {
                     one.charge(|| symbols.remember(&images));
                 }
-                learner.look(one);
+                learner.poll(one);
                 has_ended || is_stopped()
             };
-            self.armed.extract_if(.., has_ended).collect()
+            self.probes.extract_if(.., has_ended).collect()
         }
 
         fn store(&mut self, one: Armed) -> Result<()> {
-            let unnamed = Unnamed::new(one.finish(), &mut self.symbols);
-            let stored = mitra_archive::store_capture(&self.dir, &unnamed.captured);
+            let unsymbolized = Unsymbolized::new(one.finish(), &mut self.symbols);
+            let stored = mitra_archive::store_capture(&self.dir, &unsymbolized.captured);
             let file = stored.context("what the probes saw is lost")?;
-            if !unnamed.has_stacks() || is_stopped() {
-                return say(&unnamed.captured.event(Some(file)));
+            if !unsymbolized.has_stacks() || is_stopped() {
+                return say(&unsymbolized.captured.event(Some(file)));
             }
-            self.stored.push((file, unnamed));
+            self.stored.push((file, unsymbolized));
             Ok(())
         }
 
-        /// Gives what was stored the names that it lacks. It is told of once that is done, or cannot be.
-        fn name(&mut self, file: String, mut one: Unnamed) -> Result<()> {
-            // Whoever is to end has no time to open the files of programs.
-            let Some(named) = one.named(&mut self.symbols, is_stopped) else {
+        /// Adds symbols to a stored capture, then prints its event.
+        fn symbolize(&mut self, file: String, mut one: Unsymbolized) -> Result<()> {
+            // Opening programs' files may take longer than a stopping recorder waits.
+            let Some(named) = one.symbolized(&mut self.symbols, is_stopped) else {
                 return say(&one.captured.event(Some(file)));
             };
             let replaced = mitra_archive::replace_capture(&self.dir, &file, &named);

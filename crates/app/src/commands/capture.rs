@@ -1,4 +1,4 @@
-//! `mitra capture`: armed probes, by hand.
+//! `mitra capture`: runs a probe, or shows a capture.
 
 use std::path::Path;
 
@@ -9,11 +9,10 @@ use super::show::Page;
 use super::{print, print_json};
 use crate::cli::CaptureArgs;
 use crate::errors::usage;
-use crate::place;
+use crate::recording;
 use crate::render::style::Style;
 use crate::render::{capture as render, html};
 
-/// Captures and prints, or reads one that was kept, or lists the kinds.
 pub fn run(args: &CaptureArgs, style: &Style) -> Result<()> {
     if args.list {
         return probes::list(args, style);
@@ -27,13 +26,13 @@ pub fn run(args: &CaptureArgs, style: &Style) -> Result<()> {
     show(args, &captured, file.as_deref(), style)
 }
 
-/// The capture that is meant: a file, the name of one in the archive, or the latest.
+/// Finds the capture: a file, the beginning of a name in the archive, or `latest`.
 fn kept(args: &CaptureArgs, which: &str) -> Result<(Captured, String)> {
     let path = Path::new(which).to_path_buf();
     let path = if which != "latest" && path.is_file() {
         path
     } else {
-        let dir = place::readable_dir(&args.archive)?;
+        let dir = recording::readable_dir(&args.archive)?;
         let mut files = mitra_archive::captures(&dir)?;
         files.retain(|file| args.kind.as_ref().is_none_or(|kind| *kind == file.kind));
         let found = match which {
@@ -59,7 +58,7 @@ fn show(args: &CaptureArgs, captured: &Captured, file: Option<&str>, style: &Sty
         }
     }
     match (args.json, printed) {
-        // Standard output has one thing on it.
+        // Standard output carries one thing only.
         (_, true) => Ok(()),
         (true, false) => print_json(captured),
         (false, false) => print(&render::text(captured, file, args.rows, style)),
@@ -80,22 +79,20 @@ mod probes {
 
     use super::*;
     use crate::commands::learner::Learner;
-    use crate::commands::unnamed::Unnamed;
-    use crate::render::table::{Align, Table};
+    use crate::commands::symbolize::Unsymbolized;
+    use crate::render::table::Table;
     use crate::render::units;
     use crate::signals::{self, Hangup, STOP};
 
-    /// Between two looks. Programs that begin and end within it leave addresses without names.
-    const LOOK_EVERY: Duration = Duration::from_millis(50);
-    /// As long as there are stacks that the probes cannot follow.
+    /// Between two polls. Processes that begin and end within it leave addresses without names.
+    const POLL_EVERY: Duration = Duration::from_millis(50);
+    /// While there are stacks that the BPF programs cannot unwind yet.
     const LEARN_EVERY: Duration = Duration::from_millis(5);
-    /// Between two lines of progress.
-    const TELL_EVERY: Duration = Duration::from_secs(1);
+    const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-    /// What goes on, on a terminal.
+    /// Overwrites the progress line, if standard error is a terminal.
     fn progress(line: &str) {
         if std::io::stderr().is_terminal() {
-            // A terminal that went away is no reason to stop.
             _ = write!(std::io::stderr(), "\r\x1b[K{line}");
         }
     }
@@ -104,11 +101,7 @@ mod probes {
         if args.json {
             return print_json(&kinds().iter().map(|kind| as_json(kind)).collect::<Vec<_>>());
         }
-        let mut table = Table::new(&[
-            ("KIND", Align::Left),
-            ("ATTACHES TO", Align::Left),
-            ("WHAT IT SHOWS; WHAT IT COSTS", Align::Left),
-        ]);
+        let mut table = Table::of("KIND|ATTACHES TO|WHAT IT SHOWS; WHAT IT COSTS");
         for kind in kinds() {
             let mut what = format!("{}. Cost: {}. Linux {}.", kind.help, kind.cost, kind.since);
             what.push_str(&format!(" Narrowed by --{}.", kind.filters.join(", --")));
@@ -136,7 +129,7 @@ mod probes {
         })
     }
 
-    /// What was seen, and the file that has it.
+    /// The capture, and the file that has it.
     pub fn capture(args: &CaptureArgs) -> Result<(Captured, Option<String>)> {
         let request = request(args)?;
         signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
@@ -148,27 +141,27 @@ mod probes {
         let armed = armed.inspect_err(|_| progress(""))?;
         let mut symbols = Symbols::new();
         let raw = until_it_ends(armed, &request, &mut symbols);
-        let mut unnamed = Unnamed::new(raw, &mut symbols);
-        let kept = keep(args, &unnamed.captured);
-        // A file that is on a server that has gone is waited for; whoever does not want to has what was kept.
+        let mut unsymbolized = Unsymbolized::new(raw, &mut symbols);
+        let kept = keep(args, &unsymbolized.captured);
+        // A file on a dead server may block for ever: Ctrl-C kills from here on, and the capture is kept.
         signals::let_go().context("cannot give signals back")?;
         progress("naming …; Ctrl-C leaves it without names");
-        let named = unnamed.named(&mut symbols, || false);
+        let named = unsymbolized.symbolized(&mut symbols, || false);
         progress("");
         if let (Some(named), Some((dir, name))) = (&named, &kept) {
             mitra_archive::replace_capture(dir, name, named)
                 .unwrap_or_else(|error| complain(&format!("the capture is kept without names: {error:#}")));
         }
         let file = kept.map(|(dir, name)| mitra_archive::capture_path(&dir, &name).display().to_string());
-        Ok((named.unwrap_or(unnamed.captured), file))
+        Ok((named.unwrap_or(unsymbolized.captured), file))
     }
 
-    /// Puts it into the archive, and says under which name. A capture that cannot be kept is shown all the same.
+    /// Stores the capture and returns its name. If that fails it is shown all the same.
     fn keep(args: &CaptureArgs, captured: &Captured) -> Option<(PathBuf, String)> {
         if args.no_archive {
             return None;
         }
-        let kept = place::archive_dir(&args.archive).and_then(|dir| {
+        let kept = recording::archive_dir(&args.archive).and_then(|dir| {
             let name = mitra_archive::store_capture(&dir, captured)?;
             Ok((dir, name))
         });
@@ -204,12 +197,12 @@ mod probes {
         Ok(request)
     }
 
-    /// Watches until it is over, or somebody interrupts; what was seen until then is whole.
+    /// Polls until it ends or is interrupted; what was recorded until then is complete.
     fn until_it_ends(mut armed: Armed, request: &Request, symbols: &mut Symbols) -> Raw {
         let (mut told, mut learner) = (Instant::now(), Learner::default());
         while armed.poll().is_none() && !STOP.load(std::sync::atomic::Ordering::Relaxed) {
             remember(symbols, &mut armed);
-            if told.elapsed() >= TELL_EVERY {
+            if told.elapsed() >= PROGRESS_EVERY {
                 told = Instant::now();
                 let (events, lasted) = armed.progress();
                 progress(&format!(
@@ -220,15 +213,15 @@ mod probes {
                     units::grouped(events as f64)
                 ));
             }
-            let has_learned = learner.look(&mut armed);
-            std::thread::sleep(if has_learned { LEARN_EVERY } else { LOOK_EVERY });
+            let has_learned = learner.poll(&mut armed);
+            std::thread::sleep(if has_learned { LEARN_EVERY } else { POLL_EVERY });
         }
         remember(symbols, &mut armed);
-        learner.look(&mut armed);
+        learner.poll(&mut armed);
         armed.finish()
     }
 
-    /// Reads where programs are mapped that have been seen, on the account of the capture.
+    /// Reads the mappings of new processes. The CPU time counts as the capture's.
     fn remember(symbols: &mut Symbols, armed: &mut Armed) {
         let images = armed.take_images();
         armed.charge(|| symbols.remember(&images));

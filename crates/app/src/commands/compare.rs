@@ -1,30 +1,28 @@
-//! `mitra compare`: what differs between two or more sides.
+//! `mitra compare`: the differences between two or more sides.
 
 use std::collections::VecDeque;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use mitra_archive::{Query, Reader};
+use mitra_archive::Query;
 use mitra_diagnose::compare::{Input, compare};
+use mitra_model::Span;
 use mitra_model::compare::{Compared, Side};
 use mitra_model::report::{Moment, Window};
-use mitra_model::{Entity, Metric, Span, columns};
 
 use super::{print, print_json, show};
 use crate::cli::{Baseline, CompareArgs};
 use crate::confined;
 use crate::errors::usage;
-use crate::evidence::{self, Loaded, Opened};
-use crate::place;
+use crate::evidence::{self, Loaded, Opened, quotes};
 use crate::progress::Progress;
-use crate::quotes;
+use crate::recording::{Recording, all_metrics, not_recorded};
 use crate::render::style::Style;
 use crate::render::{self, html};
-use crate::when::Here;
+use crate::values::time::LocalClock;
 
-/// Compares and prints.
 pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
-    let here = Here::system();
+    let here = LocalClock::system();
     let mut files = open(args)?;
     let page = args.html.as_deref().map(show::Page::open).transpose()?;
     let paths = paths(args);
@@ -32,25 +30,25 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
         confined::before_reading(&files.iter().collect::<Vec<_>>(), &paths, &[]);
     }
     let progress = Progress::new("reading and comparing");
-    let mut archive: Option<Reader> = None;
+    let mut archive: Option<Recording> = None;
     let mut inputs: Vec<Input> = Vec::new();
     let mut opened: Vec<Loaded> = Vec::new();
     for side in &args.sides {
         inputs.push(match side {
             Baseline::Range(range) => {
                 let span = range.resolve(&here).ok_or_else(|| usage("a range ends before it begins"))?;
-                let reader = match archive.take() {
-                    Some(reader) => reader,
-                    None => place::open(&args.archive)?.1,
+                let recording = match archive.take() {
+                    Some(recording) => recording,
+                    None => Recording::open(&args.archive)?,
                 };
-                let input = of_archive(&reader, span, style)?;
-                archive = Some(reader);
+                let input = of_archive(&recording, span, style)?;
+                archive = Some(recording);
                 input
             }
             Baseline::Path(path) => {
                 let mut loaded = files.pop_front().context("a side was not opened")?.read(args.date);
                 let name = path.display().to_string();
-                // The sides were named by hand: a folder called `baseline` is no good side of another one here.
+                // Sides are named by hand: a folder called `baseline` is no good side of another one here.
                 let good = loaded.good.take();
                 if good.is_some() && loaded.set.span().is_some() {
                     return Err(usage(format!(
@@ -79,18 +77,13 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
     output(args, page.as_ref(), &compared, style)
 }
 
-/// The sides that are files.
 fn paths(args: &CompareArgs) -> Vec<&Path> {
-    let sides = args.sides.iter();
-    sides
-        .filter_map(|side| match side {
-            Baseline::Path(path) => Some(path.as_path()),
-            Baseline::Range(_) => None,
-        })
-        .collect()
+    fn path(side: &Baseline) -> Option<&Path> {
+        if let Baseline::Path(path) = side { Some(path) } else { None }
+    }
+    args.sides.iter().filter_map(path).collect()
 }
 
-/// Opens them, in their order.
 fn open(args: &CompareArgs) -> Result<VecDeque<Opened>> {
     paths(args).into_iter().map(|path| evidence::open(&[path.to_owned()], None)).collect()
 }
@@ -104,26 +97,14 @@ fn output(args: &CompareArgs, page: Option<&show::Page>, compared: &Compared, st
     if args.json { print_json(compared) } else { print(&render::compare::text(compared, style)) }
 }
 
-/// A stretch of the archive with everything in it.
-fn of_archive(reader: &Reader, span: Span, style: &Style) -> Result<Input> {
-    let known = reader.span().ok_or_else(|| anyhow!("the archive is empty"))?;
-    if span.intersect(known).is_none() {
-        return Err(anyhow!(
-            "nothing was recorded between {} and {}; the recording holds {} to {}",
-            style.date_clock(span.since),
-            style.date_clock(span.until),
-            style.date_clock(known.since),
-            style.date_clock(known.until)
-        ));
+/// A range of the archive with all metrics.
+fn of_archive(recording: &Recording, span: Span, style: &Style) -> Result<Input> {
+    if span.intersect(recording.span).is_none() {
+        return Err(anyhow!(not_recorded(span, recording.span, style)));
     }
-    let metrics: Vec<&'static Metric> = Entity::ALL.into_iter().flat_map(columns).copied().collect();
-    let query = Query { moving_only: true, ..Query::new(span, metrics) };
-    let set = reader.read(&query).context("cannot read the archive")?;
-    let window = Some(Window { since: Moment(span.since), until: Moment(span.until) });
-    let name = name_of(span, style);
-    Ok(Input { side: Side { name, source: "archive".into(), window, ..Side::default() }, set })
-}
-
-fn name_of(span: Span, style: &Style) -> String {
-    render::sources::range(Window { since: Moment(span.since), until: Moment(span.until) }, style)
+    let query = Query { moving_only: true, ..Query::new(span, all_metrics().collect()) };
+    let set = recording.reader.read(&query).context("cannot read the archive")?;
+    let window = Window { since: Moment(span.since), until: Moment(span.until) };
+    let name = render::sources::range(window, style);
+    Ok(Input { side: Side { name, source: "archive".into(), window: Some(window), ..Side::default() }, set })
 }

@@ -6,7 +6,6 @@ use clap::CommandFactory;
 use crate::cli::{Cli, CompletionsArgs};
 use crate::commands::print;
 
-/// Prints the completions of a shell.
 pub fn run(args: &CompletionsArgs) -> Result<()> {
     let mut out = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "mitra", &mut out);

@@ -1,4 +1,4 @@
-//! `mitra conditions`: what Mitra can tell, the manual page of each, and which can cause which.
+//! `mitra conditions`: the list, the manual page of each, and the mechanism graph.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use mitra_diagnose::{Condition, Edge, Role};
 use serde_json::{Value, json};
 
 use crate::cli::{ConditionsArgs, GraphFormat};
+use crate::commands::docs::{filled, rows};
 use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::render::style::{Ink, Style};
-use crate::render::table::{Align, Table};
+use crate::render::table::Table;
 
-/// Prints the list, one manual page, or the graph.
 pub fn run(args: &ConditionsArgs, style: &Style) -> Result<()> {
     let all = mitra_diagnose::conditions();
     if let Some(format) = args.graph {
@@ -32,12 +32,7 @@ pub fn run(args: &ConditionsArgs, style: &Style) -> Result<()> {
     if args.json {
         return print_json(&all.iter().map(as_json).collect::<Vec<_>>());
     }
-    let mut table = Table::new(&[
-        ("CONDITION", Align::Left),
-        ("AREA", Align::Left),
-        ("PART", Align::Left),
-        ("WHAT IT IS", Align::Left),
-    ]);
+    let mut table = Table::of("CONDITION|AREA|PART|WHAT IT IS");
     for c in all {
         table.row([c.id, c.area, role(c.role), c.title].map(str::to_owned));
     }
@@ -124,33 +119,30 @@ fn dot() -> String {
 }
 
 /// `docs/conditions.md`.
-#[must_use]
 pub fn markdown() -> String {
-    let mut out = String::from(
-        "# Conditions\n\n\
-         The states of a machine that Mitra can tell. This page is written by `make docs` from the comments at the top\n\
-         of the files in `crates/diagnose/src/conditions`.\n\n\
-         | condition | area | part | what it is |\n|---|---|---|---|\n",
-    );
-    for c in mitra_diagnose::conditions() {
-        _ = writeln!(out, "| [`{0}`](#{0}) | {1} | {2} | {3} |", c.id, c.area, role(c.role), c.title);
-    }
-    for c in mitra_diagnose::conditions() {
-        _ = write!(out, "\n## {}\n\n{}\n", c.id, c.manual().trim_end());
-        let list = |out: &mut String, head: &str, edges: Vec<String>| {
-            if !edges.is_empty() {
-                _ = write!(out, "\n{head}\n\n{}\n", edges.join("\n"));
-            }
-        };
-        let from = edges_from(c.id).map(|e| format!("- `{}`: {}", e.effect, e.because)).collect();
-        list(&mut out, "It can cause:", from);
-        let to = edges_to(c.id).map(|e| format!("- `{}`: {}", e.cause, e.because)).collect();
-        list(&mut out, "It can be caused by:", to);
-        let needs: Vec<String> = c.needs.iter().map(|m| format!("`{m}`")).collect();
-        if !needs.is_empty() {
-            _ = write!(out, "\nIt looks at {}.\n", needs.join(", "));
+    let all = mitra_diagnose::conditions();
+    let row =
+        |c: &Condition| format!("| [`{0}`](#{0}) | {1} | {2} | {3} |", c.id, c.area, role(c.role), c.title);
+    filled(
+        include_str!("docs/conditions.md"),
+        &[("conditions", &rows(all, row)), ("sections", &rows(all, section))],
+    )
+}
+
+fn section(c: &Condition) -> String {
+    let mut out = format!("\n## {}\n\n{}\n", c.id, c.manual().trim_end());
+    let mut list = |head: &str, edges: Vec<String>| {
+        if !edges.is_empty() {
+            _ = write!(out, "\n{head}\n\n{}\n", edges.join("\n"));
         }
+    };
+    list("It can cause:", edges_from(c.id).map(|e| format!("- `{}`: {}", e.effect, e.because)).collect());
+    list("It can be caused by:", edges_to(c.id).map(|e| format!("- `{}`: {}", e.cause, e.because)).collect());
+    let needs: Vec<String> = c.needs.iter().map(|m| format!("`{m}`")).collect();
+    if !needs.is_empty() {
+        _ = write!(out, "\nIt looks at {}.\n", needs.join(", "));
     }
+    out.truncate(out.trim_end().len());
     out
 }
 

@@ -11,7 +11,6 @@ use crate::commands::{print, print_json};
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style};
 
-/// Looks and prints. What is missing is an answer, not a failure.
 pub fn run(args: &DoctorArgs, style: &Style) -> Result<()> {
     let abilities = mitra_collect::doctor(Path::new("/"));
     if args.json {

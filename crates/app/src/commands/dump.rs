@@ -4,7 +4,7 @@ use std::io::{BufWriter, IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use mitra_archive::{Query, Reader};
+use mitra_archive::Query;
 use mitra_model::time::SECOND;
 use mitra_model::{Axis, Entity, Kind, Metric, Series, SeriesSet, Span, TextSeries, lookup};
 use serde_json::json;
@@ -12,21 +12,20 @@ use serde_json::json;
 use crate::cli::{DumpArgs, DumpFormat};
 use crate::commands::{print, select};
 use crate::errors::usage;
-use crate::place;
 use crate::progress::Progress;
+use crate::recording::{Recording, chunks};
 use crate::render::style::{Style, clean, clean_json, rfc3339};
-use crate::render::table::{Align, Table};
+use crate::render::table::Table;
 use crate::render::units;
-use crate::when::Here;
 
-/// What is shown when no time is said.
+/// Without --since.
 const USUAL_NS: i64 = 60 * SECOND;
-/// So much is read at once: the length of a segment, or less where each task has a column.
+/// Read at a time: the length of a segment, or less where each task has a column.
 const CHUNK_NS: i64 = 600 * SECOND;
 const CHUNK_TASKS_NS: i64 = 60 * SECOND;
-/// More columns than this nobody reads as a table.
+/// Wider tables are refused.
 const TABLE_COLUMNS_MAX: usize = 40;
-/// What a table shows when no metric is named: the line of vmstat, more or less.
+/// Without --metric: roughly the columns of vmstat.
 const TABLE_METRICS: &[&str] = &[
     "tasks.running",
     "tasks.uninterruptible",
@@ -43,7 +42,6 @@ const TABLE_METRICS: &[&str] = &[
     "tasks.run_delay",
 ];
 
-/// Prints what was asked for.
 pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
     let format = if args.json { DumpFormat::Json } else { args.format };
     let unnamed = args.select.metric.is_empty() && args.select.entity.is_empty();
@@ -52,13 +50,9 @@ pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
     } else {
         select::metrics(&args.select)?
     };
-    let (dir, reader) = place::open(&args.archive)?;
-    let known = reader.span().ok_or_else(|| anyhow!("{}: the archive is empty", dir.display()))?;
-    let span = place::span(&args.range, known, USUAL_NS, &Here::system())?;
-    let span = span
-        .intersect(known)
-        .ok_or_else(|| anyhow!("{}: nothing was recorded in that time", dir.display()))?;
-    let dump = Dump { reader: &reader, metrics, args, style };
+    let recording = Recording::open(&args.archive)?;
+    let span = recording.recorded(&args.range, USUAL_NS)?;
+    let dump = Dump { recording: &recording, metrics, args, style };
     let progress = Progress::new("reading");
     if args.list {
         let text = dump.list(span, format)?;
@@ -70,7 +64,7 @@ pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
         DumpFormat::Table => dump.table(span, &mut out)?,
         DumpFormat::Csv => {
             writeln!(out, "time,metric,entity,row,value")?;
-            // Programs get what was recorded; a terminal would do what it says.
+            // Programs get names as recorded; a terminal would execute their escape sequences.
             let is_shown = std::io::stdout().is_terminal();
             dump.each(span, &mut |t, column, value| csv_line(&mut out, t, column, value, is_shown))?;
         }
@@ -80,13 +74,13 @@ pub fn run(args: &DumpArgs, style: &Style) -> Result<()> {
 }
 
 struct Dump<'a> {
-    reader: &'a Reader,
+    recording: &'a Recording,
     metrics: Vec<&'static Metric>,
     args: &'a DumpArgs,
     style: &'a Style,
 }
 
-/// One metric of one thing in what was read.
+/// One metric of one entity.
 struct Column<'a> {
     metric: &'static Metric,
     row: &'a str,
@@ -98,7 +92,6 @@ enum Values<'a> {
     Texts(&'a TextSeries),
 }
 
-/// One value.
 enum Value<'a> {
     Number(f64),
     Text(&'a str),
@@ -106,14 +99,12 @@ enum Value<'a> {
 
 impl Dump<'_> {
     fn read(&self, span: Span) -> Result<SeriesSet> {
-        let select = self.args.select.clone();
         let query = Query {
-            rows: (!select.row.is_empty())
-                .then(|| -> mitra_archive::RowFilter { Arc::new(move |_, name| select::row(&select, name)) }),
+            rows: select::row_filter(&self.args.select),
             raw: self.args.raw,
             ..Query::new(span, self.metrics.clone())
         };
-        Ok(self.reader.read(&query)?)
+        Ok(self.recording.reader.read(&query)?)
     }
 
     fn columns<'s>(&self, set: &'s SeriesSet) -> Vec<Column<'s>> {
@@ -133,7 +124,7 @@ impl Dump<'_> {
         columns
     }
 
-    /// Every value, by time and then by metric; texts when they change.
+    /// Every value, by time and then by metric; texts where they change.
     fn each(
         &self,
         span: Span,
@@ -141,22 +132,17 @@ impl Dump<'_> {
     ) -> Result<()> {
         let tasks = self.metrics.iter().any(|m| m.entity == Entity::Task);
         let chunk_ns = if tasks { CHUNK_TASKS_NS } else { CHUNK_NS };
-        let mut since = span.since;
-        while since < span.until {
-            let until = since.saturating_add(chunk_ns).min(span.until);
-            let set = self.read(Span { since, until })?;
-            for_each_value(&self.columns(&set), since == span.since, Span { since, until }, emit)
+        for part in chunks(span, chunk_ns) {
+            let set = self.read(part)?;
+            for_each_value(&self.columns(&set), part.since == span.since, part, emit)
                 .context("cannot write to standard output")?;
-            since = until;
         }
         Ok(())
     }
 
     fn table(&self, span: Span, out: &mut dyn Write) -> Result<()> {
-        let mut chunk = span.since;
         let mut heads: Vec<(String, usize)> = Vec::new();
-        while chunk < span.until {
-            let part = Span { since: chunk, until: chunk.saturating_add(CHUNK_NS).min(span.until) };
+        for part in chunks(span, CHUNK_NS) {
             let set = self.read(part)?;
             let columns = self.columns(&set);
             if columns.len() > TABLE_COLUMNS_MAX {
@@ -166,7 +152,7 @@ impl Dump<'_> {
                 )));
             }
             let now: Vec<(String, usize)> = columns.iter().map(head).collect();
-            // Things come and go: a new heading says so.
+            // Entities come and go: then there is a new heading.
             if now != heads && !now.is_empty() {
                 heads = now;
                 let line: String = heads.iter().map(|(head, width)| format!("  {head:>width$}")).collect();
@@ -179,7 +165,6 @@ impl Dump<'_> {
                 }
                 writeln!(out)?;
             }
-            chunk = part.until;
         }
         if heads.is_empty() {
             return Err(anyhow!("nothing of that was recorded in that time"));
@@ -226,13 +211,7 @@ impl Dump<'_> {
             });
             return Ok(lines.collect());
         }
-        let mut table = Table::new(&[
-            ("METRIC", Align::Left),
-            ("OF", Align::Left),
-            ("ROWS", Align::Right),
-            ("UNIT", Align::Left),
-            ("LAST OF THE FIRST", Align::Left),
-        ]);
+        let mut table = Table::of("METRIC|OF|>ROWS|UNIT|LAST OF THE FIRST");
         for (m, count, last) in rows {
             table.row([m.name.to_owned(), m.entity.to_string(), count.to_string(), m.unit_label(), last]);
         }
@@ -240,7 +219,7 @@ impl Dump<'_> {
     }
 }
 
-/// The heading of a column and how wide it is.
+/// The heading of a column, and its width.
 fn head(column: &Column<'_>) -> (String, usize) {
     let head = if column.row.is_empty() {
         column.metric.name.to_owned()
@@ -252,7 +231,7 @@ fn head(column: &Column<'_>) -> (String, usize) {
     (head, width)
 }
 
-/// Every moment at which one of the columns has a sample.
+/// Every time at which one of the columns has a sample.
 fn moments(columns: &[Column<'_>], span: Span) -> Vec<i64> {
     let mut axes: Vec<&Arc<Axis>> = Vec::new();
     let mut all: Vec<i64> = Vec::new();
@@ -274,7 +253,7 @@ fn moments(columns: &[Column<'_>], span: Span) -> Vec<i64> {
     all
 }
 
-/// Hands out the values of a chunk by time. A text that held before the chunk is told in the first one only.
+/// Emits the values of a chunk by time. A text from before the chunk is emitted in the first one only.
 fn for_each_value(
     columns: &[Column<'_>],
     first_chunk: bool,

@@ -1,14 +1,13 @@
 //! `mitra export`: an archive as Parquet, one row for each value.
 //!
-//! Columns: `time` (microseconds, UTC), `metric`, `entity`, `row`, `value` (base units, as `mitra dump` shows) and
-//! `text`. What was not measured has no row. The archive is read a stretch at a time, so memory does not grow with
-//! the length of the recording.
+//! Columns: `time` (microseconds, UTC), `metric`, `entity`, `row`, `value` (base units, as `mitra dump`
+//! shows) and `text`. What was not measured has no row.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use mitra_archive::{Query, Reader};
 use mitra_model::{Entity, Metric, SeriesSet, Span};
 use parquet::basic::Compression;
@@ -20,9 +19,8 @@ use parquet::schema::parser::parse_message_type;
 use crate::cli::{ExportArgs, SelectArgs};
 use crate::commands::select;
 use crate::errors::usage;
-use crate::place;
 use crate::progress::Progress;
-use crate::when::Here;
+use crate::recording::{Recording, chunks};
 
 const SCHEMA: &str = "message mitra {
     required int64 time (TIMESTAMP(MICROS, true));
@@ -32,27 +30,22 @@ const SCHEMA: &str = "message mitra {
     optional double value;
     optional binary text (STRING);
 }";
-/// So much time is read at once: the length of a segment.
+/// Read at a time: the length of a segment.
 const CHUNK_NS: i64 = 600 * mitra_model::time::SECOND;
-/// So many metrics of tasks are read at once: there may be thousands of tasks.
+/// Metrics of tasks that are read at a time: there may be thousands of tasks.
 const TASK_METRICS_AT_ONCE: usize = 4;
-/// Values in a row group: some tens of MB of memory, and large enough for a reader to skip by statistics.
+/// Tens of MB of memory, and large enough for a reader to skip by statistics.
 const ROW_GROUP_ROWS: usize = 256 * 1024;
 
-/// Writes the file.
 pub fn run(args: &ExportArgs) -> Result<()> {
     let metrics = select::metrics(&args.select)?;
-    let (dir, reader) = place::open(&args.archive)?;
-    let known = reader.span().ok_or_else(|| anyhow!("{}: the archive is empty", dir.display()))?;
-    let span = place::span(&args.range, known, i64::MAX, &Here::system())?;
-    let span = span
-        .intersect(known)
-        .ok_or_else(|| anyhow!("{}: nothing was recorded in that time", dir.display()))?;
-    let path = target(&args.parquet, &reader)?;
+    let recording = Recording::open(&args.archive)?;
+    let span = recording.recorded(&args.range, i64::MAX)?;
+    let path = target(&args.parquet, &recording.reader)?;
     let progress = Progress::new("exporting");
-    // A half-written file must not be taken for a whole one.
+    // A partial file must not look complete.
     let unfinished = path.with_extension("parquet.tmp");
-    let rows = write(&unfinished, &reader, span, &metrics, &args.select).inspect_err(|_| {
+    let rows = write(&unfinished, &recording.reader, span, &metrics, &args.select).inspect_err(|_| {
         _ = std::fs::remove_file(&unfinished);
     })?;
     std::fs::rename(&unfinished, &path).with_context(|| format!("{}: cannot write", path.display()))?;
@@ -62,7 +55,7 @@ pub fn run(args: &ExportArgs) -> Result<()> {
 
 fn target(path: &Path, reader: &Reader) -> Result<PathBuf> {
     if path.is_dir() {
-        // The name is the recording's, and leads nowhere else.
+        // A host name from the archive must not escape the directory.
         let host = reader.host().hostname.replace(|c: char| c == '/' || c.is_control(), "_");
         return Ok(path.join(format!("{}.parquet", if host.is_empty() { "mitra" } else { &host })));
     }
@@ -92,20 +85,11 @@ fn write(
         rows: Rows::default(),
         written: 0,
     };
-    let mut since = span.since;
-    while since < span.until {
-        let part = Span { since, until: since.saturating_add(CHUNK_NS).min(span.until) };
+    for part in chunks(span, CHUNK_NS) {
         for batch in batches(metrics) {
-            let filter = select.clone();
-            let query = Query {
-                rows: (!filter.row.is_empty()).then(|| -> mitra_archive::RowFilter {
-                    Arc::new(move |_, name| select::row(&filter, name))
-                }),
-                ..Query::new(part, batch)
-            };
+            let query = Query { rows: select::row_filter(select), ..Query::new(part, batch) };
             sink.take(&reader.read(&query)?, part)?;
         }
-        since = part.until;
     }
     sink.flush()?;
     sink.writer.close()?;
@@ -123,7 +107,7 @@ fn batches(metrics: &[&'static Metric]) -> Vec<Vec<&'static Metric>> {
     batches
 }
 
-/// Values that wait to be written, column by column.
+/// Values to be written, by column.
 #[derive(Default)]
 struct Rows {
     time: Vec<i64>,

@@ -16,12 +16,11 @@ use crate::render::style::{Style, clean};
 use crate::render::units;
 use crate::{confined, evidence};
 
-/// What was not imported, by name; the others are only counted.
+/// Metrics that are named one by one; the others are counted.
 const NAMED_MAX: usize = 12;
-/// Nothing is too old for an archive that somebody made on purpose.
+/// Imported data do not expire.
 const FOR_EVER: Duration = Duration::from_secs(1000 * 365 * 86_400);
 
-/// Reads the files and writes the archive.
 pub fn run(args: &ImportArgs) -> Result<()> {
     let dir = &args.archive;
     refuse_recorded(dir)?;
@@ -40,7 +39,7 @@ pub fn run(args: &ImportArgs) -> Result<()> {
     report(dir, &done)
 }
 
-/// Makes the directory, below which files are written later, as a recorder does.
+/// Makes the directory with the modes that a recorder uses.
 fn make(dir: &Path) -> Result<()> {
     let made = DirBuilder::new().mode(0o750).recursive(true).create(dir);
     made.with_context(|| format!("cannot make the archive {}", dir.display()))
@@ -49,7 +48,7 @@ fn make(dir: &Path) -> Result<()> {
 fn write(dir: &Path, sets: &[&SeriesSet]) -> Result<Imported> {
     let mut host = sets.first().map(|set| set.host.clone()).unwrap_or_default();
     host.more.insert(import::MARK.to_owned(), format!("mitra {}", env!("CARGO_PKG_VERSION")));
-    // The files are still there if the power fails: it is enough to sync what is finished.
+    // The sources still exist after a power failure: syncing finished files is enough.
     let options =
         Options { max_bytes: u64::MAX / 4, max_age: FOR_EVER, sync_every: FOR_EVER, ..Options::default() };
     let mut writer = Writer::open(dir, &host, options)
@@ -60,7 +59,7 @@ fn write(dir: &Path, sets: &[&SeriesSet]) -> Result<Imported> {
     Ok(done)
 }
 
-/// Frames go in order of time, and what a recorder writes and what was imported are different machines as often as not.
+/// Frames are written in order of time, and a recording and imports may be of different machines.
 fn refuse_recorded(dir: &Path) -> Result<()> {
     if !dir.is_dir() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Between the probes and the files of programs: stacks that the kernel could not follow are followed here, and from then
-//! on it can. The same with the functions of an interpreter.
+//! Unwinds user stacks that the BPF programs could not, and teaches them the rules, so that they can
+//! from then on. The same for the functions of an interpreter.
 
 use std::time::{Duration, Instant};
 
@@ -7,32 +7,31 @@ use mitra_collect::capture::Armed;
 use mitra_inspect::Unwinder;
 use mitra_inspect::python::Functions;
 
-/// Threads that began since are looked for again so often: it takes some milliseconds.
+/// How often threads that began since are looked for: it takes some milliseconds.
 const THREADS_EVERY: Duration = Duration::from_secs(2);
-/// An interpreter that changed while it was looked at is looked at again.
+/// When an interpreter changed while it was read.
 const AGAIN: Duration = Duration::from_millis(100);
-/// So often; one that is never understood is of a build that is not known.
+/// Attempts before a build of an interpreter counts as unknown.
 const TRIES: u32 = 10;
 
-/// Follows the stacks of a capture.
 #[derive(Default)]
 pub struct Learner {
-    /// Of one process: kinds that follow stacks so watch one.
+    /// Of one process: kinds that use it watch just one.
     unwinder: Option<(u32, Unwinder)>,
     interpreter: Option<Interpreter>,
 }
 
 struct Interpreter {
     pid: u32,
-    /// `None`: there is none.
+    /// `None` if the process has no interpreter that is known.
     functions: Option<Functions>,
     next: Instant,
     tries: u32,
 }
 
 impl Learner {
-    /// Follows what the probes ask for, on the account of the capture. Says whether there was anything.
-    pub fn look(&mut self, armed: &mut Armed) -> bool {
+    /// Does what the probes ask for, on the CPU account of the capture. Returns whether there was anything.
+    pub fn poll(&mut self, armed: &mut Armed) -> bool {
         self.follow_functions(armed);
         let copies = armed.take_copies();
         let followed = armed.charge(|| {
@@ -52,7 +51,7 @@ impl Learner {
         !copies.is_empty()
     }
 
-    /// Tells which functions an interpreter's threads are in, at first and from time to time.
+    /// Tells the probes which functions the interpreter's threads are in, from time to time.
     fn follow_functions(&mut self, armed: &mut Armed) {
         let Some(pid) = armed.interprets() else { return };
         let of_process = self.interpreter.as_ref().filter(|known| known.pid == pid);

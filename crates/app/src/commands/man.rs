@@ -1,12 +1,10 @@
 //! `mitra man`: manual pages from the flags.
-
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 
 use crate::cli::{Cli, ManArgs};
 use crate::commands::print;
 
-/// Prints mitra.1, or writes all pages to a directory.
 pub fn run(args: &ManArgs) -> Result<()> {
     let Some(dir) = &args.out else {
         let mut page = Vec::new();

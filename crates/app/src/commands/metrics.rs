@@ -1,22 +1,21 @@
 //! `mitra metrics`: the table of everything that is measured.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 use mitra_model::{Entity, Kind, Metric, columns};
 use serde_json::json;
 
 use crate::cli::MetricsArgs;
+use crate::commands::docs::{cell, filled, rows};
 use crate::commands::select::glob;
 use crate::commands::{print, print_json};
 use crate::errors::usage;
+use crate::recording::all_metrics;
 use crate::render::style::Style;
-use crate::render::table::{Align, Table};
+use crate::render::table::Table;
 
-/// Prints the table, or the rows that were named.
 pub fn run(args: &MetricsArgs, style: &Style) -> Result<()> {
     let wanted = |m: &&Metric| args.names.is_empty() || args.names.iter().any(|name| glob(name, m.name));
-    let metrics: Vec<&Metric> = all().filter(wanted).collect();
+    let metrics: Vec<&Metric> = all_metrics().filter(wanted).collect();
     if metrics.is_empty() {
         return Err(usage(format!("no metric is called {}", args.names.join(" or "))));
     }
@@ -26,13 +25,7 @@ pub fn run(args: &MetricsArgs, style: &Style) -> Result<()> {
     if args.json {
         return print_json(&metrics.iter().map(|m| as_json(m)).collect::<Vec<_>>());
     }
-    let mut table = Table::new(&[
-        ("METRIC", Align::Left),
-        ("OF", Align::Left),
-        ("KIND", Align::Left),
-        ("UNIT", Align::Left),
-        ("WHAT IT MEANS", Align::Left),
-    ]);
+    let mut table = Table::of("METRIC|OF|KIND|UNIT|WHAT IT MEANS");
     for m in metrics {
         table.row([
             m.name.to_owned(),
@@ -43,10 +36,6 @@ pub fn run(args: &MetricsArgs, style: &Style) -> Result<()> {
         ]);
     }
     print(&table.render(style))
-}
-
-fn all() -> impl Iterator<Item = &'static Metric> {
-    Entity::ALL.into_iter().flat_map(|entity| columns(entity).iter().copied())
 }
 
 fn kind(metric: &Metric) -> &'static str {
@@ -66,35 +55,15 @@ fn as_json(m: &Metric) -> serde_json::Value {
 }
 
 /// `docs/metrics.md`.
-#[must_use]
 pub fn markdown() -> String {
-    let mut out = String::from(
-        "# Metrics\n\n\
-         Everything that Mitra measures. This page is written by `make docs` from the table in `crates/model`.\n\n\
-         Values are shown in base units: a counter is its rate per second, times are seconds, sizes are bytes\n\
-         (pages only where the kernel itself means pages). A value that was not measured is left out; it is never 0.\n",
-    );
-    for entity in Entity::ALL {
-        // A page about 12 kinds of things is easier to find one's way in than one about one thing at a time.
-        _ = write!(
-            out,
-            "\n## {entity}\n\n| metric | kind | unit | source | kernel | meaning |\n|---|---|---|---|---|---|\n"
-        );
-        for m in columns(entity) {
-            let cell = |text: &str| text.replace('|', "\\|");
-            _ = writeln!(
-                out,
-                "| `{}` | {} | {} | {} | {} | {} |",
-                m.name,
-                kind(m),
-                m.unit_label(),
-                cell(m.source),
-                m.since,
-                cell(m.help)
-            );
-        }
-    }
-    out
+    let row = |m: &&Metric| {
+        let (kind, unit) = (kind(m), m.unit_label());
+        format!("| `{}` | {kind} | {unit} | {} | {} | {} |", m.name, cell(m.source), m.since, cell(m.help))
+    };
+    const HEAD: &str = "| metric | kind | unit | source | kernel | meaning |\n|---|---|---|---|---|---|";
+    let table = |entity| format!("\n## {entity}\n\n{HEAD}\n{}", rows(columns(entity), row));
+    let entities: String = Entity::ALL.into_iter().map(table).collect();
+    filled(include_str!("docs/metrics.md"), &[("entities", &entities)])
 }
 
 #[cfg(test)]
@@ -105,7 +74,7 @@ mod tests {
     #[test]
     fn the_readme_counts_them() {
         let readme = include_str!("../../../../README.md");
-        let metrics = format!(" `metrics` ({} of them)", units::grouped(all().count() as f64));
+        let metrics = format!(" `metrics` ({} of them)", units::grouped(all_metrics().count() as f64));
         assert!(readme.contains(&metrics), "{metrics}");
     }
 }

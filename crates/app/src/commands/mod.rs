@@ -14,6 +14,7 @@ mod import;
 mod inspect;
 #[cfg(feature = "bpf")]
 mod learner;
+mod live;
 mod man;
 mod metrics;
 mod record;
@@ -23,8 +24,8 @@ mod show;
 mod state;
 mod status;
 #[cfg(feature = "bpf")]
-mod unnamed;
-pub mod xfs_geometry;
+mod symbolize;
+mod xfs_geometry;
 
 use std::io::Write;
 
@@ -33,11 +34,6 @@ use serde::Serialize;
 
 use crate::cli::{Cli, Command};
 use crate::render::style::{Style, clean_json};
-
-pub use explain::{explain, title};
-#[cfg(feature = "bpf")]
-pub use inspect::withhold;
-pub use inspect::{Grown, Recorded};
 
 /// Runs the command that was asked for.
 pub fn run(cli: Cli) -> Result<()> {
@@ -49,7 +45,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Inspect(args) => inspect::run(&args, &style),
         Command::Compare(args) => compare::run(&args, &style),
         Command::Import(args) => import::run(&args),
-        Command::Live(args) => crate::live::run(&args, cli.color),
+        Command::Live(args) => live::run(&args, cli.color),
         Command::Index(args) => state::index::run(&args, &style),
         Command::Search(args) => state::search::run(&args, &style),
         Command::Show(args) => state::show::run(&args, &style),

@@ -5,22 +5,22 @@ use std::io::Write;
 use anyhow::{Context, Result};
 
 use crate::cli::RecordArgs;
-use crate::footing;
 use crate::notify::Notify;
-use crate::place;
 use crate::recorder::Recorder;
 use crate::signals::{self, Hangup, STOP};
+use crate::{priority, recording};
 
 /// Records until SIGINT or SIGTERM.
 pub fn run(args: &RecordArgs) -> Result<()> {
     signals::catch_stop(Hangup::Ignore).context("cannot set signal handlers")?;
     let mut notify = Notify::from_env();
-    // A service manager has a list of the calls that are needed; without one at least those go that change the machine.
+    // A service manager filters by a list of allowed calls; without one, at least refuse those that
+    // change the machine.
     let unfiltered =
         if mitra_confine::has_seccomp() { Ok(()) } else { mitra_confine::refuse_to_change_the_machine() };
-    let dir = place::archive_dir(&args.archive)?;
+    let dir = recording::archive_dir(&args.archive)?;
     let recorder = Recorder::open(&dir, &args.sampling)?;
-    let refused = footing::secure();
+    let refused = priority::raise();
     let mut line = recorder.describe();
     if !refused.is_empty() {
         line.push_str(&format!("; should the machine be in trouble: {}", refused.join(", ")));
@@ -28,7 +28,7 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     if let Err(why) = unfiltered {
         line.push_str(&format!("; its system calls are not filtered: {why}"));
     }
-    // Whoever closed standard output still wants the recording.
+    // A closed standard output does not stop the recording.
     _ = writeln!(std::io::stdout(), "{line}");
     notify.ready(&line, args.sampling.interval);
     let result = recorder.run(&STOP, |health| notify.note(&health));

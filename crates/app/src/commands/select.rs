@@ -1,17 +1,20 @@
-//! Which metrics of which things: names with `*` and `?`.
+//! Selection of metrics and rows by names with `*` and `?`.
+
+use std::sync::Arc;
 
 use anyhow::Result;
-use mitra_model::{Entity, Metric, columns};
+use mitra_archive::RowFilter;
+use mitra_model::{Entity, Metric};
 
 use crate::cli::SelectArgs;
 use crate::errors::usage;
+use crate::recording::all_metrics;
 
-/// Whether a name fits a pattern, in which `*` stands for any text and `?` for one character.
-#[must_use]
+/// Whether a name matches a pattern of `*` (any text) and `?` (one character).
 pub fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // Where to go on when it does not fit: the last star, and how much of the name it has taken.
+    // Where to go on after a mismatch: the last star, and how much of the name it has taken.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -34,7 +37,7 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// The metrics that were named; all of them when none was.
+/// The selected metrics; without a selection all of them.
 pub fn metrics(args: &SelectArgs) -> Result<Vec<&'static Metric>> {
     let mut entities = Vec::new();
     for name in &args.entity {
@@ -44,7 +47,7 @@ pub fn metrics(args: &SelectArgs) -> Result<Vec<&'static Metric>> {
         entities.push(entity);
     }
     for name in &args.metric {
-        if !all().any(|m| glob(name, m.name)) {
+        if !all_metrics().any(|m| glob(name, m.name)) {
             return Err(usage(format!("no metric is called '{name}'; see: mitra metrics")));
         }
     }
@@ -52,7 +55,7 @@ pub fn metrics(args: &SelectArgs) -> Result<Vec<&'static Metric>> {
         (args.metric.is_empty() || args.metric.iter().any(|name| glob(name, m.name)))
             && (entities.is_empty() || entities.contains(&m.entity))
     };
-    let list: Vec<&'static Metric> = all().filter(wanted).collect();
+    let list: Vec<&'static Metric> = all_metrics().filter(wanted).collect();
     if list.is_empty() {
         return Err(usage(format!(
             "no metric of {} is called {}",
@@ -63,12 +66,13 @@ pub fn metrics(args: &SelectArgs) -> Result<Vec<&'static Metric>> {
     Ok(list)
 }
 
-fn all() -> impl Iterator<Item = &'static Metric> {
-    Entity::ALL.into_iter().flat_map(|entity| columns(entity).iter().copied())
+/// Reads the selected rows only; `None` if all are selected.
+pub fn row_filter(args: &SelectArgs) -> Option<RowFilter> {
+    let args = args.clone();
+    (!args.row.is_empty()).then(|| -> RowFilter { Arc::new(move |_, name| row(&args, name)) })
 }
 
-/// Whether a thing was asked for. A task, `4242@81230000000`, goes by its thread id too.
-#[must_use]
+/// Whether a row is selected. A task, `4242@81230000000`, is also selected by its thread id.
 pub fn row(args: &SelectArgs, name: &str) -> bool {
     let short = name.split_once('@').map_or(name, |(id, _)| id);
     args.row.is_empty() || args.row.iter().any(|pattern| glob(pattern, name) || glob(pattern, short))

@@ -1,4 +1,4 @@
-//! How a report leaves: as text or JSON on standard output, and as a page for a browser.
+//! Outputs a report: as text or JSON on standard output, and as an HTML page.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -11,11 +11,12 @@ use mitra_model::report::Report;
 use mitra_model::time::SECOND;
 use mitra_model::{Metric, SeriesSet, Span, lookup};
 
-use super::{print, print_json, title};
+use super::{print, print_json};
+use crate::diagnosis::title;
 use crate::render::style::Style;
 use crate::render::{html, text};
 
-/// A page for a browser: its file, opened before anything is read that others wrote.
+/// An HTML page. Its file is opened before any foreign file is read.
 pub struct Page {
     path: PathBuf,
     /// `None` is standard output.
@@ -23,7 +24,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Opens the file, which keeps what it holds until the page is written.
+    /// Opens the file. It keeps its content until the page is written.
     pub fn open(path: &Path) -> Result<Page> {
         let open = || File::options().write(true).create(true).truncate(false).open(path);
         let file = if is_stdout(path) { None } else { Some(open()) };
@@ -31,17 +32,17 @@ impl Page {
         Ok(Page { path: path.to_owned(), file })
     }
 
-    /// Writes it; tells whether there is room for nothing else where it went.
+    /// Writes it; returns whether it went to standard output, which then takes nothing else.
     pub fn write(&self, page: &str) -> Result<bool> {
         let Some(mut file) = self.file.as_ref() else { return print(page).map(|()| true) };
-        // What is no plain file (a pipe, a terminal) cannot be cut off and need not be.
+        // A pipe or a terminal cannot be truncated and need not be.
         let cut = if file.metadata().is_ok_and(|meta| meta.is_file()) { file.set_len(0) } else { Ok(()) };
         let written = cut.and_then(|()| file.write_all(page.as_bytes()));
         written.map(|()| false).with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
-/// Prints the report, and writes the page where one is asked for. `sets` hold the series that the page draws.
+/// Prints the report, and writes the page if there is one. The page draws the series of `sets`.
 pub fn report(
     report: &Report,
     json: bool,
@@ -57,12 +58,11 @@ pub fn report(
     if json { print_json(report) } else { print(&text::report(report, style, &title)) }
 }
 
-/// Whether standard output is meant.
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// What the page draws of an archive: the numbers of the chains, around the incidents.
+/// The series that the page draws: the metrics of the chains, around the incidents.
 pub fn drawn(reader: &Reader, report: &Report) -> Result<SeriesSet> {
     const BEFORE: i64 = 600 * SECOND;
     let names: BTreeSet<&str> = report

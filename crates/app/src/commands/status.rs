@@ -1,4 +1,4 @@
-//! `mitra status`: what an archive holds and what it costs.
+//! `mitra status`: what an archive holds, and its size.
 
 use std::path::Path;
 
@@ -11,23 +11,24 @@ use serde_json::{Value, json};
 
 use crate::cli::StatusArgs;
 use crate::commands::{print, print_json};
-use crate::place;
 use crate::progress::Progress;
+use crate::recording;
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style, rfc3339};
 use crate::render::units;
-use crate::when::Here;
+use crate::values::time::LocalClock;
 
-/// Gaps and parts that are worth a line each.
+/// Gaps, parts and events that get a line each.
 const LINES_MAX: usize = 8;
-/// A recording whose last sample is older is not going on.
+/// Of the labels.
+const WIDTH: usize = 9;
+/// A recording whose last sample is older has stopped.
 const ALIVE_S: f64 = 15.0;
-/// What was armed before that is not lately.
+/// How far back suspicions and captures are listed.
 const LATELY_NS: i64 = 86_400 * SECOND;
 
-/// Looks and prints.
 pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
-    let (dir, reader) = place::open(&args.archive)?;
+    let (dir, reader) = recording::open(&args.archive)?;
     let status = {
         let _progress = Progress::new("reading");
         reader.status().with_context(|| format!("cannot read the archive {}", dir.display()))?
@@ -41,7 +42,7 @@ pub fn run(args: &StatusArgs, style: &Style) -> Result<()> {
     }
 }
 
-/// What was suspected and armed in the last day of the recording.
+/// Suspicions and captures in the last day of the recording.
 fn lately(reader: &Reader, status: &Status) -> Result<Vec<Event>> {
     let Some(span) = status.span else { return Ok(Vec::new()) };
     let since = span.until.saturating_sub(LATELY_NS).max(span.since);
@@ -51,7 +52,7 @@ fn lately(reader: &Reader, status: &Status) -> Result<Vec<Event>> {
     Ok(set.events.into_iter().filter(is_meant).collect())
 }
 
-/// What an event of escalation says, in a line.
+/// One line for a suspicion or a capture.
 fn in_words(kind: &EventKind) -> Option<String> {
     match kind {
         EventKind::Suspicion { rule, text, armed, .. } if armed.is_empty() => Some(format!("{rule}: {text}")),
@@ -99,127 +100,99 @@ fn as_json(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event]) -> Va
 
 fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &Style) -> String {
     let mut page = Page::new(style);
-    let width = 9;
-    page.labelled(0, "Archive", width, Some(Ink::Strong), &dir.display().to_string());
-    let cpus = format!("{} CPUs, {}", host.cpus, mitra_diagnose::words::bytes(host.memory_bytes as f64));
-    page.labelled(
-        0,
-        "Machine",
-        width,
-        Some(Ink::Strong),
-        &format!("{}, kernel {}, {cpus}", known(&host.hostname), known(&host.kernel)),
+    let bytes = |b: u64| mitra_diagnose::words::bytes(b as f64);
+    let mut line = |label: &str, text: &str| page.labelled(0, label, WIDTH, Some(Ink::Strong), text);
+    line("Archive", &dir.display().to_string());
+    let cpus = format!("{} CPUs, {}", host.cpus, bytes(host.memory_bytes));
+    line("Machine", &format!("{}, kernel {}, {cpus}", known(&host.hostname), known(&host.kernel)));
+    line(
+        "Recorded",
+        &status.span.map_or_else(|| "nothing yet".to_owned(), |span| recorded(span, status, style)),
     );
-    match status.span {
-        None => page.labelled(0, "Recorded", width, Some(Ink::Strong), "nothing yet"),
-        Some(span) => {
-            let age_s = seconds_between(span.until, Here::system().now);
-            let state = match &status.recording {
-                // What frames say is late by what waits for the disk; a recorder that is there and adds none is in trouble.
-                Some(_) if age_s < ALIVE_S => "going on".to_owned(),
-                Some(recording) => format!(
-                    "and nothing for {}, though the recorder{} runs",
-                    units::length(age_s),
-                    recording.pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
-                ),
-                None => "ended".to_owned(),
-            };
-            page.labelled(
-                0,
-                "Recorded",
-                width,
-                Some(Ink::Strong),
-                &format!(
-                    "{} to {} {} ({}, {} samples), {state}",
-                    style.date_clock(span.since),
-                    style.date_clock(span.until),
-                    style.zone_name(span.until),
-                    units::length(span.seconds()),
-                    units::grouped(status.frames as f64)
-                ),
-            );
-        }
-    }
     let rate = status.bytes_per_second.map_or_else(
         || "no sealed segment yet".to_owned(),
         |rate| format!("{} bytes per second sealed", units::grouped(rate)),
     );
-    let bytes = |b: u64| mitra_diagnose::words::bytes(b as f64);
-    page.labelled(
-        0,
-        "Size",
-        width,
-        Some(Ink::Strong),
-        &format!(
-            "{} in {} segments, {} in the open log; {rate}",
-            bytes(status.sealed_bytes),
-            status.segments,
-            bytes(status.log_bytes)
-        ),
-    );
+    let (sealed, log) = (bytes(status.sealed_bytes), bytes(status.log_bytes));
+    line("Size", &format!("{sealed} in {} segments, {log} in the open log; {rate}", status.segments));
     if status.captures > 0 {
-        let text = format!("{} of armed probes, {}", status.captures, bytes(status.capture_bytes));
-        page.labelled(0, "Captures", width, Some(Ink::Strong), &text);
+        line("Captures", &format!("{} of armed probes, {}", status.captures, bytes(status.capture_bytes)));
     }
     let parts: Vec<String> =
         status.parts.iter().take(LINES_MAX).map(|p| format!("{} {}", p.name, bytes(p.bytes))).collect();
     if !parts.is_empty() {
-        page.labelled(0, "Largest", width, Some(Ink::Strong), &parts.join(", "));
+        line("Largest", &parts.join(", "));
     }
-    escalation(&mut page, lately, width);
-    troubles(&mut page, status, width);
+    escalation(&mut page, lately);
+    troubles(&mut page, status);
     page.finish()
 }
 
-/// The newest matter most.
-fn escalation(page: &mut Page<'_>, lately: &[Event], width: usize) {
+/// From when to when, and whether it goes on.
+fn recorded(span: Span, status: &Status, style: &Style) -> String {
+    let age_s = seconds_between(span.until, LocalClock::system().now);
+    let state = match &status.recording {
+        // Frames that wait for the disk are not in the archive yet. A recorder that adds none is in trouble.
+        Some(_) if age_s < ALIVE_S => "going on".to_owned(),
+        Some(recording) => format!(
+            "and nothing for {}, though the recorder{} runs",
+            units::length(age_s),
+            recording.pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+        ),
+        None => "ended".to_owned(),
+    };
+    format!(
+        "{} to {} {} ({}, {} samples), {state}",
+        style.date_clock(span.since),
+        style.date_clock(span.until),
+        style.zone_name(span.until),
+        units::length(span.seconds()),
+        units::grouped(status.frames as f64)
+    )
+}
+
+/// The newest first.
+fn escalation(page: &mut Page<'_>, lately: &[Event]) {
     let style = page.style;
     for event in lately.iter().rev().take(LINES_MAX) {
         let head = if matches!(event.kind, EventKind::Suspicion { .. }) { "Suspected" } else { "Captured" };
         let text = in_words(&event.kind).unwrap_or_default();
-        page.labelled(0, head, width, Some(Ink::Warn), &format!("{} {text}", style.date_clock(event.real)));
+        page.labelled(0, head, WIDTH, Some(Ink::Warn), &format!("{} {text}", style.date_clock(event.real)));
     }
     if lately.len() > LINES_MAX {
-        page.labelled(0, "", width, None, &format!("and {} before, within a day", lately.len() - LINES_MAX));
+        page.labelled(0, "", WIDTH, None, &format!("and {} before, within a day", lately.len() - LINES_MAX));
     }
 }
 
-fn troubles(page: &mut Page<'_>, status: &Status, width: usize) {
+fn troubles(page: &mut Page<'_>, status: &Status) {
     let style = page.style;
+    let mut line = |label: &str, ink: Ink, text: &str| page.labelled(0, label, WIDTH, Some(ink), text);
     if let Some(trouble) = status.recording.as_ref().and_then(|recording| recording.trouble.as_deref()) {
-        page.labelled(0, "Trouble", width, Some(Ink::Bad), trouble);
+        line("Trouble", Ink::Bad, trouble);
     }
     if status.gaps.is_empty() {
-        page.labelled(0, "Gaps", width, Some(Ink::Good), "none");
+        line("Gaps", Ink::Good, "none");
     }
-    // The newest gaps matter most.
+    // The newest first.
     for gap in status.gaps.iter().rev().take(LINES_MAX) {
-        let text = format!(
-            "{} for {}: {}",
-            style.date_clock(gap.span.since),
-            units::length(gap.span.seconds()),
-            gap.why
-        );
-        page.labelled(0, "Gap", width, Some(Ink::Warn), &text);
+        let (since, length) = (style.date_clock(gap.span.since), units::length(gap.span.seconds()));
+        line("Gap", Ink::Warn, &format!("{since} for {length}: {}", gap.why));
     }
     if status.gaps.len() > LINES_MAX {
-        page.labelled(0, "", width, None, &format!("and {} earlier gaps", status.gaps.len() - LINES_MAX));
+        page.labelled(0, "", WIDTH, None, &format!("and {} earlier gaps", status.gaps.len() - LINES_MAX));
     }
+    let mut line = |label: &str, ink: Ink, text: &str| page.labelled(0, label, WIDTH, Some(ink), text);
     if status.sheds > 0 {
-        page.labelled(
-            0,
-            "Shed",
-            width,
-            Some(Ink::Warn),
-            &format!("detail was left out {} times to stay inside the budget", status.sheds),
-        );
+        let text = format!("detail was left out {} times to stay inside the budget", status.sheds);
+        line("Shed", Ink::Warn, &text);
     }
     for skipped in status.skipped.iter().take(LINES_MAX) {
         let text = format!("{} at byte {}: {}", skipped.file.display(), skipped.offset, skipped.why);
-        page.labelled(0, "Damaged", width, Some(Ink::Bad), &text);
+        line("Damaged", Ink::Bad, &text);
     }
 }
 
-/// What was imported does not always say where it comes from.
+/// Imported data do not always name their host.
 fn known(text: &str) -> &str {
     if text.is_empty() { "unknown" } else { text }
 }

@@ -1,4 +1,4 @@
-//! `mitra xfs-geometry`: the layout of XFS on a RAID, with every number in the unit that its option takes.
+//! `mitra xfs-geometry`: the layout of XFS on a RAID, each number in the unit of its option.
 
 use anyhow::Result;
 use mitra_diagnose::geometry::{Array, Geometry, Groups, Level, SECTOR_BYTES, Stripe, geometry};
@@ -9,67 +9,14 @@ use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style};
-use crate::render::table::{Align, Table};
+use crate::render::table::Table;
+use crate::values::size::MkfsSize;
 
-/// A size as mkfs.xfs takes it: a number with `b` counts blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Size {
-    /// Bytes.
-    Bytes(u64),
-    /// Blocks of the file system.
-    Blocks(u64),
-}
-
-/// A level of RAID: `raid10` or `10`.
-pub fn level(text: &str) -> Result<Level, String> {
-    let text = text.to_ascii_lowercase();
-    Ok(match text.strip_prefix("raid").unwrap_or(&text).trim_start_matches('-') {
-        "0" => Level::Raid0,
-        "1" => Level::Raid1,
-        "5" => Level::Raid5,
-        "6" => Level::Raid6,
-        "10" | "1+0" => Level::Raid10,
-        _ => return Err("not a level that is known; want raid0, raid1, raid5, raid6 or raid10".to_owned()),
-    })
-}
-
-/// A size with the suffixes of mkfs.xfs: `k`, `m`, `g`, `t`, `p` are powers of 1024, `s` counts sectors of 512 bytes,
-/// `b` blocks of the file system.
-pub fn size(text: &str) -> Result<Size, String> {
-    let bad =
-        || "not a size; want bytes, or a whole number with k, m, g, t, s (sectors) or b (blocks)".to_owned();
-    let text = text.trim().to_ascii_lowercase();
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| bad())?;
-    let factor = match unit {
-        "" => 1,
-        "b" => return Ok(Size::Blocks(number)),
-        "s" => SECTOR_BYTES,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "p" | "pib" => 1 << 50,
-        _ => return Err(bad()),
-    };
-    number.checked_mul(factor).map(Size::Bytes).ok_or_else(bad)
-}
-
-/// The same where blocks make no sense yet.
-pub fn bytes(text: &str) -> Result<u64, String> {
-    match size(text)? {
-        Size::Bytes(bytes) => Ok(bytes),
-        Size::Blocks(_) => Err("not a size in bytes; want 256k".to_owned()),
-    }
-}
-
-/// Prints the layout.
 pub fn run(args: &XfsGeometryArgs, style: &Style) -> Result<()> {
     let size = match args.size {
         None => None,
-        Some(Size::Bytes(bytes)) => Some(bytes),
-        Some(Size::Blocks(blocks)) => {
+        Some(MkfsSize::Bytes(bytes)) => Some(bytes),
+        Some(MkfsSize::Blocks(blocks)) => {
             let bytes = blocks.checked_mul(args.block_size);
             Some(bytes.ok_or_else(|| usage(format!("{blocks} blocks are more than can be counted")))?)
         }
@@ -107,7 +54,7 @@ fn command(layout: &Geometry) -> String {
     words.join(" ")
 }
 
-/// Bytes with the suffix `k` where they are whole KiB.
+/// With the suffix `k` if it is whole KiB.
 fn short(bytes: u64) -> String {
     if bytes.is_multiple_of(1024) { format!("{}k", bytes / 1024) } else { bytes.to_string() }
 }
@@ -167,13 +114,8 @@ fn append(page: &mut Page<'_>, table: &Table) {
 
 /// Every size in every unit.
 fn sizes(page: &mut Page<'_>, layout: &Geometry, stripe: Stripe) {
-    let blocks = format!("BLOCKS OF {}", layout.block_bytes);
-    let mut table = Table::new(&[
-        ("SIZE", Align::Left),
-        ("BYTES", Align::Right),
-        ("SECTORS OF 512", Align::Right),
-        (&blocks, Align::Right),
-    ]);
+    let heads = format!("SIZE|>BYTES|>SECTORS OF 512|>BLOCKS OF {}", layout.block_bytes);
+    let mut table = Table::of(&heads);
     let mut row = |name: &str, bytes: u64| {
         let cells = [bytes, bytes / SECTOR_BYTES, bytes / layout.block_bytes].map(|n| n.to_string());
         table.row(std::iter::once(name.to_owned()).chain(cells));
@@ -186,14 +128,9 @@ fn sizes(page: &mut Page<'_>, layout: &Geometry, stripe: Stripe) {
     append(page, &table);
 }
 
-/// Which option takes which unit, and what is printed for it.
+/// Which option takes which unit, and what the tools print for it.
 fn options(page: &mut Page<'_>, layout: &Geometry, stripe: Stripe) {
-    let mut table = Table::new(&[
-        ("OPTION", Align::Left),
-        ("TAKES", Align::Left),
-        ("VALUE", Align::Left),
-        ("mkfs.xfs AND xfs_info PRINT", Align::Left),
-    ]);
+    let mut table = Table::of("OPTION|TAKES|VALUE|mkfs.xfs AND xfs_info PRINT");
     let sunit = format!("sunit={} (blocks)", stripe.unit_blocks());
     let swidth = format!("swidth={} (blocks)", stripe.width_blocks());
     let mut row = |cells: [&str; 4]| table.row(cells.map(str::to_owned));
@@ -210,7 +147,7 @@ fn options(page: &mut Page<'_>, layout: &Geometry, stripe: Stripe) {
     append(page, &table);
 }
 
-/// What the groups do to the disks.
+/// How the allocation groups spread over the disks.
 fn advice(layout: &Geometry, groups: Groups) -> String {
     let count = groups.ag_count;
     let Some(stripe) = layout.stripe else {
@@ -238,25 +175,6 @@ fn advice(layout: &Geometry, groups: Groups) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_those_of_mkfs() {
-        assert_eq!(size("256k"), Ok(Size::Bytes(262_144)));
-        assert_eq!(size("12T"), Ok(Size::Bytes(12 << 40)));
-        assert_eq!(size("2925527040b"), Ok(Size::Blocks(2_925_527_040)));
-        assert_eq!(size("8s"), Ok(Size::Bytes(4096)));
-        for bad in ["", "k", "1.5g", "-1", "12x", "99999999999p"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-        assert!(bytes("64b").is_err());
-    }
-
-    #[test]
-    fn levels() {
-        assert_eq!(level("RAID10"), Ok(Level::Raid10));
-        assert_eq!(level("6"), Ok(Level::Raid6));
-        assert!(level("raid4").is_err() && level("").is_err());
-    }
 
     #[test]
     fn the_page() {

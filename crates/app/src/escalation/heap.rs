@@ -1,7 +1,7 @@
-//! `heap`: the look into a process that grows, as a rule arms it. No probe of the kernel: the memory of the process is read from
-//! outside, once, by a process of its own with a low priority, and within a budget of CPU time.
+//! The capture `heap`: the heap of a growing process, as a rule takes it. No BPF program: another
+//! process reads the memory once, from outside, with low priority and within a budget of CPU time.
 //!
-//! What is kept of it are counts and sizes, names of types and of variables. The texts of strings are not: nobody asked for them.
+//! It keeps counts and sizes, names of types and variables, but no texts of strings.
 
 use std::sync::atomic::Ordering;
 
@@ -14,18 +14,18 @@ use mitra_inspect::{Allowance, Composition, Target};
 use mitra_model::capture::heap::{self, HeapRow};
 use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA, TOPS_MAX};
 
-use crate::commands::withhold;
+use crate::redact;
 use crate::signals::STOP;
 
-/// CPU seconds that a look may take: a thousandth of the hour in which there is at most one. Then it ends with what it has found:
-/// that is a gigabyte or so of strings in each second, or two million objects of an interpreter.
+/// CPU seconds per look: a thousandth of the hour in which there is at most one. It is enough for a
+/// gigabyte of strings per second, or two million objects of an interpreter.
 const CPU_S: f64 = 3.6;
 /// Types and strings that are kept.
 const KINDS: usize = 4;
-/// Types of which it is said who holds them.
+/// Types whose holders are looked up.
 const HELD: usize = 2;
 
-/// Looks into a process. `began` says when the one that is meant started.
+/// Reads a process. `began` are the start ticks of the one that is meant: ids are reused.
 pub fn capture(pid: u32, began: Option<u64>, why: &str) -> Result<Captured> {
     capture_within(CPU_S, pid, began, why)
 }
@@ -67,19 +67,19 @@ fn capture_within(cpu_s: f64, pid: u32, began: Option<u64>, why: &str) -> Result
     Ok(captured)
 }
 
-/// Who holds the types that hold most; that takes a while where there are many objects, so only where they matter.
+/// Finds the holders of the largest types. That takes long with many objects, so only these.
 fn hold(target: &mut Target, look: &mut Look) {
     let Some(python) = &look.python else { return };
     let types: Vec<String> = python.types.iter().take(HELD).map(|of| of.name.clone()).collect();
     if let Err(error) = look::hold(target, &types, look) {
         look.doubts.push(format!("who holds the objects: {error}"));
     }
-    // What stands where names do may still be a secret.
-    withhold(look);
+    // Names may contain secrets.
+    redact::look(look);
 }
 
-/// Keeps what was found: as rows for the diagnosis, and as tables for people. Of a part of a heap nothing follows for the whole, so
-/// that it has no rows, and its tables say what they are.
+/// Keeps what was found as rows for the diagnosis and as tables for people. A partly walked heap has no
+/// rows, because nothing follows from it for the whole, and its tables say so.
 fn keep(look: &Look, captured: &mut Captured) {
     let mut add = |row: HeapRow<'_>, count: u64, amount: u64| {
         heap::add(captured, look.pid, &look.comm, row, count, amount)
@@ -96,10 +96,10 @@ fn keep(look: &Look, captured: &mut Captured) {
     captured.tables = tables.filter(|table| !table.rows.is_empty()).collect();
 }
 
-/// Takes a row, with a count and an amount.
+/// Takes a row, its count and its amount.
 type Add<'a> = dyn FnMut(HeapRow<'_>, u64, u64) + 'a;
 
-/// The parts of the C heap, and the sizes of chunks that hold most.
+/// The parts of the C heap, and the chunk sizes with most bytes.
 fn keep_c_heap(c_heap: &CHeap, memory: &mut CaptureTable, add: &mut Add<'_>) -> CaptureTable {
     let mut table = table("chunks in use", c_heap.is_stopped, &[("size", "B"), COUNT, BYTES]);
     let add: &mut Add<'_> = if c_heap.is_stopped { &mut |_, _, _| {} } else { add };
@@ -122,7 +122,7 @@ fn keep_c_heap(c_heap: &CHeap, memory: &mut CaptureTable, add: &mut Add<'_>) -> 
     table
 }
 
-/// The objects of the run time, the types that hold most, and who holds those.
+/// The objects of the runtime, the largest types, and their holders.
 fn keep_python(
     look: &Look,
     python: &PythonHeap,
@@ -150,7 +150,7 @@ fn keep_python(
     table
 }
 
-/// The strings that hold most, and the libraries that they point to.
+/// The largest strings, and the libraries that they point to.
 fn keep_strings(look: &Look, add: &mut Add<'_>) -> CaptureTable {
     let mut table = table("strings", false, &[("known by", ""), COUNT, BYTES, ("library", "")]);
     for text in texts(look) {
@@ -164,11 +164,11 @@ fn keep_strings(look: &Look, add: &mut Add<'_>) -> CaptureTable {
     table
 }
 
-/// Columns that all tables have.
+/// Columns of all tables.
 const COUNT: (&str, &str) = ("count", "1");
 const BYTES: (&str, &str) = ("bytes", "B");
 
-/// An empty table; one of a part of a heap says so.
+/// An empty table, marked if it is of a part of the heap.
 fn table(name: &str, is_part: bool, columns: &[(&'static str, &'static str)]) -> CaptureTable {
     let part = if is_part { " (of the part that was walked)" } else { "" };
     let column = |(name, unit): &(&'static str, &'static str)| CaptureColumn {
@@ -192,12 +192,12 @@ fn anonymous(look: &Look) -> Option<u64> {
     look.composition.as_ref().and_then(Composition::anonymous_bytes)
 }
 
-/// The C heap, where it was walked, to its end or not.
+/// The C heap, if any arena was walked.
 fn walked(look: &Look) -> Option<&CHeap> {
     look.c_heap.as_ref().filter(|c_heap| !c_heap.arenas.is_empty())
 }
 
-/// The sizes of chunks that hold most.
+/// The chunk sizes with most bytes.
 fn chunks(c_heap: &CHeap) -> Vec<&SizeClass> {
     let mut classes: Vec<&SizeClass> = c_heap.sizes.iter().filter(|class| class.in_use_bytes > 0).collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.in_use_bytes));
@@ -205,13 +205,13 @@ fn chunks(c_heap: &CHeap) -> Vec<&SizeClass> {
     classes
 }
 
-/// Who holds most of the objects of a type.
+/// The holder of most objects of a type.
 fn holder<'a>(look: &'a Look, type_name: &str) -> Option<&'a Holder> {
     let held = look.holders.iter().flat_map(|held| &held.types).filter(|held| held.type_name == type_name);
     held.flat_map(|held| &held.holders).max_by_key(|holder| holder.objects)
 }
 
-/// Strings, without their texts.
+/// Strings without their texts.
 struct Text<'a> {
     name: String,
     count: u64,
@@ -219,9 +219,9 @@ struct Text<'a> {
     library: Option<&'a str>,
 }
 
-/// The strings that hold most: equal ones, and such as are the same but for the numbers in them.
+/// The largest strings: equal ones, and those that differ in numbers only.
 fn texts(look: &Look) -> Vec<Text<'_>> {
-    // Of a part of the memory nothing follows for the whole.
+    // Nothing follows from a part of the memory.
     let Some(census) = look.strings.as_ref().filter(|census| !census.is_stopped) else { return Vec::new() };
     let library = |id: &str| look.hints.iter().find(|hint| hint.id == id).map(|hint| hint.library.as_str());
     let equal = census.entries.iter().map(|entry| Text {

@@ -1,8 +1,9 @@
-//! A program that runs beside the recorder: bounded in time and output, in a group of its own, without a shell.
+//! A program that runs beside the recorder: bounded in time and output, in its own process group,
+//! without a shell.
 //!
-//! A thread waits for it, so that the recorder never does. It inherits no file but its own output and nothing of the
-//! environment; neither the recorder's place on the CPU nor its protection from the OOM killer. Where a control group is
-//! delegated to the recorder it has one of its own: should it need more memory than it may have, it is ended alone.
+//! A thread waits for it, so that the recorder never does. It inherits no file but its output, no
+//! environment, and neither the recorder's priority nor its protection from the OOM killer. If systemd
+//! delegated a cgroup, each program has its own below it, so that only it is killed for its memory.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,40 +17,40 @@ use mitra_confine::{Child as Confined, Group, Groups, Limits, Privileges, Resour
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::recorder::log;
+use crate::log::log;
 
-/// What finds programs that a command starts by name itself.
+/// For programs that a command starts by name.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Between two looks at the clock and the stop flag.
-const LOOK: Duration = Duration::from_millis(100);
-/// After a polite end is asked for, until it is made: probes store what they saw.
+/// Between two checks of the time and the stop flag.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+/// From SIGTERM to SIGKILL: probes store what they recorded.
 const GRACE: Duration = Duration::from_secs(2);
 /// The thread only reads and waits.
 const STACK_BYTES: usize = 256 * 1024;
-/// What others do comes first.
+/// Other processes come first.
 const NICE: libc::c_int = 5;
-/// What one may take. Symbols of large programs take some hundred megabytes.
+/// Symbols of large programs take some hundred megabytes.
 const LIMITS: Limits = Limits { memory_bytes: 1 << 30, tasks: 256, cpu_weight: 20 };
 
-/// Where children live: in groups of their own, if there are such.
-pub struct Place {
+/// The cgroups of jobs, if there are any.
+pub struct JobCgroups {
     groups: Option<Groups>,
-    /// Why there are none, until it was told.
+    /// Why there are none, until it was logged.
     lacks: Mutex<Option<String>>,
 }
 
-impl Place {
-    /// Groups below the one that the service manager delegated, if it did.
-    pub fn find() -> Place {
+impl JobCgroups {
+    /// Below the cgroup that the service manager delegated, if it did.
+    pub fn find() -> Self {
         match Groups::find() {
-            Ok(groups) => Place { groups: Some(groups), lacks: Mutex::default() },
-            Err(why) => Place { groups: None, lacks: Mutex::new(Some(why)) },
+            Ok(groups) => JobCgroups { groups: Some(groups), lacks: Mutex::default() },
+            Err(why) => JobCgroups { groups: None, lacks: Mutex::new(Some(why)) },
         }
     }
 
-    /// Nobody is started here.
-    pub fn none() -> Place {
-        Place { groups: None, lacks: Mutex::default() }
+    /// For a recorder that starts nothing.
+    pub fn none() -> Self {
+        JobCgroups { groups: None, lacks: Mutex::default() }
     }
 
     fn group(&self) -> Option<Group> {
@@ -60,8 +61,8 @@ impl Place {
         })
     }
 
-    /// Says once that there are none.
-    fn complain(&self) {
+    /// Logs once that there are none.
+    fn log_missing(&self) {
         if let Some(why) = self.lacks.lock().unwrap_or_else(PoisonError::into_inner).take() {
             log(&format!(
                 "what rules start has no control group of its own: {why}; it may take 1 GiB of memory"
@@ -70,48 +71,40 @@ impl Place {
     }
 }
 
-/// What is to be run.
 pub struct Job {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// When it is ended.
     pub timeout: Duration,
-    /// How much of what it prints is kept.
+    /// Bytes of its output that are kept.
     pub output_bytes: usize,
-    /// What it keeps of the recorder's privileges.
+    /// Which of the recorder's privileges it keeps.
     pub privileges: Privileges,
 }
 
-/// What came of it.
 pub struct Outcome {
-    /// For how long it ran.
     pub seconds: f64,
-    /// What it printed on both outputs.
+    /// Standard output and standard error.
     pub output: Vec<u8>,
     /// Whether it printed more than is kept.
     pub is_cut: bool,
-    /// How it ended.
     pub end: End,
 }
 
-/// How a program ended.
 pub enum End {
-    /// By itself.
     Exited(ExitStatus),
-    /// Its time was over.
     TimedOut,
     /// The recorder ended.
     Stopped,
-    /// It reached the limit of its memory.
+    /// It reached its memory limit.
     OutOfMemory,
-    /// It was ended, and did not end: it waits in the kernel.
+    /// It was killed and is still there: it waits in the kernel.
     Left(u32),
     /// It could not be started, or not be waited for.
     Failed(io::Error),
 }
 
 impl End {
-    /// In words, and whether that is what was wanted.
+    /// In words, and whether that is success.
     pub fn words(&self) -> (String, bool) {
         match self {
             End::Exited(status) => match (status.code(), status.signal()) {
@@ -137,25 +130,25 @@ impl End {
     }
 }
 
-/// Runs a job on a thread of its own and hands the outcome to `done` there.
+/// Runs a job on a new thread, which then calls `done`.
 pub fn start(
     job: Job,
-    place: Arc<Place>,
+    cgroups: Arc<JobCgroups>,
     stop: Arc<AtomicBool>,
     done: impl FnOnce(Outcome) + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
     let thread = std::thread::Builder::new().name("mitra-job".into()).stack_size(STACK_BYTES);
-    thread.spawn(move || done(run(&job, &place, &stop)))
+    thread.spawn(move || done(run(&job, &cgroups, &stop)))
 }
 
-fn run(job: &Job, place: &Place, stop: &AtomicBool) -> Outcome {
+fn run(job: &Job, cgroups: &JobCgroups, stop: &AtomicBool) -> Outcome {
     let began = Instant::now();
     let mut outcome = Outcome { seconds: 0.0, output: Vec::new(), is_cut: false, end: End::Stopped };
     // SAFETY: on Linux this sets the nice value of the calling thread, which what it starts inherits.
     _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
-    place.complain();
-    // What is left in it is ended when this function ends.
-    let group = place.group();
+    cgroups.log_missing();
+    // Dropping the group kills what is left in it.
+    let group = cgroups.group();
     outcome.end = match spawn(job, group.as_ref()) {
         Ok((child, output)) => watch(job, stop, child, output, &mut outcome),
         Err(error) => End::Failed(error),
@@ -182,7 +175,7 @@ fn spawn(job: &Job, group: Option<&Group>) -> io::Result<(Child, OwnedFd)> {
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer);
-    // Where no control group counts it.
+    // Without a cgroup, its own limit of data bounds the memory.
     let bounds = [(Resource::Data, LIMITS.memory_bytes)];
     let bounds = if group.is_some() { &[][..] } else { &bounds[..] };
     let confined = Confined { privileges: job.privileges, bounds, group };
@@ -191,7 +184,7 @@ fn spawn(job: &Job, group: Option<&Group>) -> io::Result<(Child, OwnedFd)> {
     Ok((child, reader.into()))
 }
 
-/// Reads what it prints until it has ended, or ends it.
+/// Reads the output until the program ends, or ends it.
 fn watch(job: &Job, stop: &AtomicBool, mut child: Child, output: OwnedFd, outcome: &mut Outcome) -> End {
     let began = Instant::now();
     let mut reader = Some(std::fs::File::from(output));
@@ -203,7 +196,7 @@ fn watch(job: &Job, stop: &AtomicBool, mut child: Child, output: OwnedFd, outcom
         }
         match child.try_wait() {
             Ok(Some(status)) => {
-                // What it started may go on printing; what was printed until now counts.
+                // Its children may go on printing; what was printed until now counts.
                 if let Some(open) = &mut reader {
                     drain(open, job, outcome);
                 }
@@ -214,7 +207,7 @@ fn watch(job: &Job, stop: &AtomicBool, mut child: Child, output: OwnedFd, outcom
             Err(error) => early = Some(End::Failed(error)),
         }
         if reader.is_none() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_EVERY);
         }
         if began.elapsed() >= job.timeout {
             early = early.or(Some(End::TimedOut));
@@ -225,7 +218,7 @@ fn watch(job: &Job, stop: &AtomicBool, mut child: Child, output: OwnedFd, outcom
     end_group(&child, Signal::TERM);
     let asked = Instant::now();
     while asked.elapsed() < GRACE && matches!(child.try_wait(), Ok(None)) {
-        std::thread::sleep(LOOK / 4);
+        std::thread::sleep(POLL_EVERY / 4);
     }
     end_group(&child, Signal::KILL);
     let is_left = reap(&mut child, GRACE).is_none();
@@ -233,17 +226,17 @@ fn watch(job: &Job, stop: &AtomicBool, mut child: Child, output: OwnedFd, outcom
         drain(open, job, outcome);
     }
     if is_left {
-        // Its place is free again: what waits in the kernel for ever must not keep others from being started.
+        // A program that waits in the kernel for ever must not block others from being started.
         return End::Left(child.id());
     }
     early.unwrap_or(End::Stopped)
 }
 
-/// Waits for a moment, or until something may be read.
+/// Waits for output, for a bounded time.
 fn wait(reader: &std::fs::File) {
     let mut files = [PollFd::new(reader, PollFlags::IN)];
-    let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-    // An interrupted wait was long enough, and other errors show when it is read.
+    let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: POLL_EVERY.subsec_nanos().into() };
+    // Errors show when it is read.
     _ = poll(&mut files, Some(&timeout));
 }
 
@@ -252,7 +245,7 @@ fn is_ready(reader: &std::fs::File) -> bool {
     matches!(poll(&mut files, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(n) if n > 0)
 }
 
-/// Takes what waits; false at its end.
+/// Reads once; false at the end.
 fn read(reader: &mut std::fs::File, job: &Job, outcome: &mut Outcome) -> bool {
     if !is_ready(reader) {
         return true;
@@ -270,7 +263,7 @@ fn read(reader: &mut std::fs::File, job: &Job, outcome: &mut Outcome) -> bool {
     }
 }
 
-/// Takes what waits now, and does not wait for more. Bounded: somebody may print without end.
+/// Reads what is there, without waiting for more. Bounded: a program may print without end.
 fn drain(reader: &mut std::fs::File, job: &Job, outcome: &mut Outcome) {
     for _ in 0..=(job.output_bytes / 8192) {
         if !is_ready(reader) || !read(reader, job, outcome) {
@@ -279,8 +272,8 @@ fn drain(reader: &mut std::fs::File, job: &Job, outcome: &mut Outcome) {
     }
 }
 
-/// The group has the number of its leader, which is not waited for yet or has just been: nobody else can have it while a
-/// member lives.
+/// The group has the id of its leader, which was not waited for yet or has just been: no other
+/// process can have that id while a member lives.
 fn end_group(child: &Child, signal: Signal) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         _ = kill_process_group(pid, signal);
@@ -295,7 +288,7 @@ mod tests {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
         let timeout = Duration::from_millis(timeout_ms);
         let job = Job { argv, timeout, output_bytes, privileges: Privileges::None };
-        run(&job, &Place::none(), &AtomicBool::new(false))
+        run(&job, &JobCgroups::none(), &AtomicBool::new(false))
     }
 
     fn text(outcome: &Outcome) -> &str {
@@ -344,7 +337,7 @@ mod tests {
         // What is killed on a busy machine needs a moment to be gone.
         while is_left() {
             assert!(began.elapsed() < Duration::from_secs(10), "a sleep is left");
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_EVERY);
         }
         let done = outcome(&["/bin/sh", "-c", "while :; do echo 0123456789; done"], 300, 1000);
         assert!(done.is_cut && done.output.len() == 1000);

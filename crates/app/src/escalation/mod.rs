@@ -1,8 +1,9 @@
-//! Escalation: the rules are evaluated on each sample, and what holds arms probes or runs a command, for a bounded time.
+//! Escalation: evaluates the rules on each sample. A rule that holds runs probes or a command, for a
+//! bounded time.
 //!
-//! The recorder waits for none of it. Probes are armed by another process, `mitra armed`: it parses the kernel's type
-//! information and reads symbols, which takes memory and time that a recorder must not take. It stores what the probes
-//! saw in the archive and prints one event for each, which becomes part of the next frame.
+//! The recorder never waits for them. Another process, `mitra armed`, runs the probes, because parsing
+//! BTF and reading symbols takes memory and time that a recorder must not take. It stores the captures in
+//! the archive and prints one event for each, which becomes part of the next frame.
 
 #[cfg(feature = "bpf")]
 pub mod heap;
@@ -24,39 +25,36 @@ use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, S
 use mitra_model::{Event, EventKind, Frame, HostInfo, Span, Stamp, Strings};
 use mitra_rules::{Busy, Config, Decision, Details, News, Policy, Rule, Verdict, Watcher, Wish, in_words};
 
-use crate::recorder::log;
-use crate::withheld;
-use job::{End, Job, Outcome, Place};
+use crate::log::log;
+use crate::redact;
+use job::{End, Job, JobCgroups, Outcome};
 pub use plan::Plan;
 
-/// Loading and attaching, symbols and writing, on a machine in trouble.
+/// Time for loading, symbols and writing on a machine in trouble, beyond the rule's own seconds.
 const BEYOND: Duration = Duration::from_secs(60);
-/// Events of probes are a few kilobytes each.
+/// A few kilobytes per event.
 const EVENTS_BYTES: usize = 1 << 20;
-/// At the end the recorder waits this long at most for what it started: a job is ended within two seconds.
+/// How long the recorder waits at its end: a job ends within two seconds.
 const END_LOOKS: u32 = 60;
 const END_LOOK: Duration = Duration::from_millis(50);
-/// Of the limits of the policy.
+/// The period of the policy's limits.
 const HOUR_NS: i64 = 3600 * mitra_model::time::SECOND;
 /// Lines of a command's output that are stored.
 const LINES_MAX: usize = 20_000;
 
-/// What the rules make the recorder do.
 pub struct Escalation {
     rules: Vec<Rule>,
     watcher: Watcher,
     policy: Policy,
-    /// Whether anything is armed or run.
+    /// Whether probes and commands may run at all.
     is_armed: bool,
-    /// The kinds of probes that this program has.
+    /// The kinds of probes of this build.
     kinds: Vec<&'static str>,
     dir: PathBuf,
     host: HostInfo,
-    /// Probes, and those that store what probes saw.
     probes: Vec<JoinHandle<()>>,
     commands: Vec<JoinHandle<()>>,
-    /// Where they live.
-    place: Arc<Place>,
+    cgroups: Arc<JobCgroups>,
     stop: Arc<AtomicBool>,
     sender: Sender<Event>,
     receiver: Receiver<Event>,
@@ -64,9 +62,7 @@ pub struct Escalation {
 }
 
 impl Escalation {
-    /// With these rules, for an archive. `can_arm` is false where the user wants nothing armed or run, `has_bpf` where
-    /// there are no probes.
-    #[must_use]
+    /// `can_arm` is false if the user wants nothing to run, `has_bpf` if there are no probes.
     pub fn new(config: Config, host: &HostInfo, dir: &Path, can_arm: bool, has_bpf: bool) -> Escalation {
         let Config { rules, budget_s, arm } = config;
         let programs = rules
@@ -82,7 +78,7 @@ impl Escalation {
             watcher,
             policy,
             is_armed,
-            place: Arc::new(if is_armed { Place::find() } else { Place::none() }),
+            cgroups: Arc::new(if is_armed { JobCgroups::find() } else { JobCgroups::none() }),
             kinds: probes::all().into_iter().map(|(kind, _)| kind).filter(|_| has_bpf).collect(),
             dir: dir.to_path_buf(),
             host: host.clone(),
@@ -95,11 +91,11 @@ impl Escalation {
         }
     }
 
-    /// Counts what recorders before this one started within the last hour: a new one begins no new hour.
+    /// Counts what earlier recorders started within the last hour: a restart begins no new hour.
     pub fn remember(&mut self, now: Stamp) {
         let span = Span { since: now.real.saturating_sub(HOUR_NS), until: now.real };
         let since = UNIX_EPOCH + Duration::from_nanos(span.since.try_into().unwrap_or(0));
-        // What cannot be read was told by whoever opened the archive to write.
+        // A log that cannot be read was reported when the archive was opened.
         let read = Reader::open_since(&self.dir, since).and_then(|reader| reader.events(span));
         for event in read.unwrap_or_default() {
             let EventKind::Suspicion { rule, armed, .. } = &event.kind else { continue };
@@ -118,7 +114,7 @@ impl Escalation {
         }
     }
 
-    /// Evaluates the rules on a sample, starts what they want, and adds to the sample's events what came of it.
+    /// Evaluates the rules on a sample, starts what they want, and adds events to the sample.
     pub fn look(&mut self, frame: &mut Frame, strings: &Strings) {
         frame.events.extend(self.receiver.try_iter());
         self.probes.retain(|thread| !thread.is_finished());
@@ -139,7 +135,7 @@ impl Escalation {
     fn say_unknown(&self, rule: usize, missing: &[&str], frame: &mut Frame) {
         let Some(rule) = self.rules.get(rule) else { return };
         let why = format!("the rule cannot be told: {} is not measured here", missing.join(", "));
-        // That a kernel lacks what a built-in rule looks at is told by the source itself.
+        // A missing source of a built-in rule is reported by the source itself.
         if !rule.is_builtin {
             log(&format!("{}: {why}", rule.name));
             let kind = EventKind::Unavailable { source: format!("rule.{}", rule.name), why };
@@ -168,13 +164,13 @@ impl Escalation {
         match decision.command {
             Some(Verdict::Go) if plan.has_command => {
                 let started = self.run_command(rule, details, frame.time);
-                let what = vec![withheld::text(&rule.command.join(" "))];
+                let what = vec![redact::text(&rule.command.join(" "))];
                 note(&mut self.commands, started, what, &mut armed, &mut text);
             }
             Some(refused) if plan.has_command => {
                 text = format!("{text}; the command was not run: {}", refused.why_no_command());
             }
-            // Of a rule that starts nothing.
+            // A rule that starts nothing.
             Some(Verdict::TooOften) => text = format!("{text}; that was often enough to be told in an hour"),
             _ => {}
         }
@@ -186,7 +182,7 @@ impl Escalation {
     fn arm(&self, rule: &Rule, probes: &[String], details: &Details) -> Result<JoinHandle<()>, String> {
         let dir = self.dir.to_str().ok_or("the archive's path is no text")?;
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        // The program that runs, even if another one has taken its place on the disk.
+        // This binary, even if its file was replaced.
         let mut argv = words(&["/proc/self/exe", "armed", "--archive", dir]);
         argv.extend(words(&[
             "--why",
@@ -208,12 +204,12 @@ impl Escalation {
         let (why, kinds) = (format!("rule {}", rule.name), probes.join(", "));
         let done = move |outcome: Outcome| {
             for event in events_of(&outcome, &kinds, &why) {
-                // The recorder has ended; the capture's file tells the same.
+                // If the recorder has ended, the capture's file still has it.
                 _ = sender.send(event);
             }
         };
         let job = Job { argv, timeout, output_bytes: EVENTS_BYTES, privileges: Privileges::Kept };
-        job::start(job, Arc::clone(&self.place), Arc::clone(&self.stop), done)
+        job::start(job, Arc::clone(&self.cgroups), Arc::clone(&self.stop), done)
             .map_err(|error| error.to_string())
     }
 
@@ -235,11 +231,11 @@ impl Escalation {
             }
             _ = sender.send(captured.event(file.ok()));
         };
-        job::start(job, Arc::clone(&self.place), Arc::clone(&self.stop), done)
+        job::start(job, Arc::clone(&self.cgroups), Arc::clone(&self.stop), done)
             .map_err(|error| error.to_string())
     }
 
-    /// Ends what is running, and waits for it for a bounded time.
+    /// Stops what is running, and waits for it for a bounded time.
     pub fn finish(self) {
         self.stop.store(true, Ordering::Relaxed);
         for _ in 0..END_LOOKS {
@@ -251,12 +247,12 @@ impl Escalation {
     }
 }
 
-/// Nanoseconds since boot as `/proc/PID/stat` prints them: in whole ticks (`nsec_to_clock_t` in kernel/time/).
+/// Nanoseconds since boot in the clock ticks of `/proc/PID/stat` (`nsec_to_clock_t` in kernel/time/).
 fn ticks(ns: u64) -> u64 {
     ns / (1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// Takes down what was started, or why it was not.
+/// Notes what was started, or why it was not.
 fn note(
     running: &mut Vec<JoinHandle<()>>,
     started: Result<JoinHandle<()>, String>,
@@ -277,7 +273,7 @@ fn event(now: Stamp, kind: EventKind) -> Event {
     Event { real: now.real, mono: Some(now.mono), place: None, kind }
 }
 
-/// What `mitra armed` says: an event on each line, and words when something went wrong.
+/// Parses the output of `mitra armed`: an event per line, and error messages.
 fn events_of(outcome: &Outcome, kinds: &str, why: &str) -> Vec<Event> {
     let mut events = Vec::new();
     let mut said = Vec::new();
@@ -301,7 +297,7 @@ fn events_of(outcome: &Outcome, kinds: &str, why: &str) -> Vec<Event> {
     events
 }
 
-/// What could not be armed, in words: whoever looks after the recorder reads them in its log as well.
+/// The probes that could not run, for the recorder's log.
 fn unavailable(events: &[Event], why: &str) -> Vec<String> {
     let words = |event: &Event| match &event.kind {
         EventKind::Unavailable { source, why: reason } => {
@@ -312,11 +308,11 @@ fn unavailable(events: &[Event], why: &str) -> Vec<String> {
     events.iter().filter_map(words).collect()
 }
 
-/// The output of a command in the form that all captures have, so that it is stored, listed, shown and dropped like them.
+/// The output of a command as a capture, so that it is stored, listed, shown and expired like one.
 fn command_output(argv: &[String], why: &str, host: &HostInfo, began: Stamp, outcome: &Outcome) -> Captured {
     let (words, is_fine) = outcome.end.words();
-    // As a whole: a private key has many lines.
-    let text = withheld::text(&String::from_utf8_lossy(&outcome.output));
+    // As a whole, because a private key has many lines.
+    let text = redact::text(&String::from_utf8_lossy(&outcome.output));
     let mut rows: Vec<Vec<Cell>> = text.lines().take(LINES_MAX).map(|line| vec![Cell::text(line)]).collect();
     let left_out = text.lines().count().saturating_sub(rows.len()) as u64;
     rows.shrink_to_fit();
@@ -347,7 +343,7 @@ fn command_output(argv: &[String], why: &str, host: &HostInfo, began: Stamp, out
         tables: vec![CaptureTable { name: "output".to_owned(), columns: vec![column], rows, left_out }],
         ..Captured::default()
     };
-    withheld::in_capture(&mut captured);
+    redact::capture(&mut captured);
     captured
 }
 
@@ -358,7 +354,7 @@ mod tests {
 
     use super::*;
 
-    /// One that fails and is started again and again keeps to its limits.
+    /// A recorder that fails and restarts repeatedly keeps to the limits.
     #[test]
     fn a_recorder_that_begins_anew_begins_no_new_hour() {
         let dir = tempfile::tempdir().unwrap();
@@ -426,7 +422,7 @@ mod tests {
         assert!(!format!("{:?}", captured.event(None)).contains("hunter"));
     }
 
-    /// What a recorder says and starts in so many seconds of frames in which its rules hold.
+    /// The suspicions of a number of seconds in which the rules hold.
     fn said(rules: Vec<Rule>, seconds: i64) -> Vec<(i64, String, String)> {
         let dir = tempfile::tempdir().unwrap();
         let config = Config { rules, ..Config::default() };
@@ -469,7 +465,7 @@ mod tests {
         assert_eq!(of("runs")[0], (0, "/bin/sleep 30"));
         let [(0, refused)] = of("waits")[..] else { panic!("{said:?}") };
         assert!(refused.ends_with("; the command was not run: another command is running"), "{refused}");
-        // One that starts nothing is told, at most so often in an hour, and blames nobody.
+        // A rule that starts nothing is reported at most so often in an hour.
         let notes = of("notes");
         assert_eq!(notes.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [0, 60], "{said:?}");
         assert!(!notes[0].1.contains(';') && notes[1].1.contains("often enough to be told"), "{notes:?}");

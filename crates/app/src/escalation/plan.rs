@@ -1,19 +1,18 @@
-//! What a rule starts when it holds: the same for a recorder and for who wants to know what one would have done.
+//! What a rule starts when it holds, for the recorder and for `mitra rules test`.
 
 use mitra_rules::{Rule, Wish};
 
-/// What a rule starts.
 pub struct Plan {
-    /// The probes that can be armed, with their options.
+    /// The available probes, with their options.
     pub probes: Vec<String>,
-    /// For how long; 0 without any.
+    /// Run time of the probes; 0 without any.
     pub seconds: f64,
-    /// Whether its command is run.
+    /// Whether its command runs.
     pub has_command: bool,
 }
 
 impl Plan {
-    /// What is left of a rule's wishes where there are only these kinds of probes, and nothing at all unless `can_act`.
+    /// What is left of a rule with these kinds of probes; nothing unless `can_act`.
     pub fn of(rule: &Rule, kinds: &[&str], can_act: bool) -> Plan {
         let known = rule.arm.iter().filter(|probe| can_act && kinds.contains(&probe.kind.as_str()));
         let probes: Vec<String> = known.map(ToString::to_string).collect();
@@ -21,7 +20,7 @@ impl Plan {
         Plan { probes, seconds, has_command: can_act && !rule.command.is_empty() }
     }
 
-    /// For whoever decides whether it may.
+    /// For the policy.
     pub fn wish(&self) -> Wish {
         Wish { seconds: self.seconds, has_command: self.has_command }
     }

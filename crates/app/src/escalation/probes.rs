@@ -1,4 +1,4 @@
-//! Probes as rules name them: which there are, what may be said to each, and what is asked for by that.
+//! Probes as rules name them: the kinds, their options, and the request for each.
 
 use std::time::Duration;
 
@@ -7,19 +7,15 @@ use mitra_collect::capture::{Request, kind, kinds};
 use mitra_model::capture::heap;
 use mitra_rules::Probe;
 
-use crate::when::duration;
+use crate::values::time::duration;
 
-/// Only waits that nothing can interrupt, where the kind knows of it. An option without a value.
+/// Only uninterruptible waits. An option without a value.
 const D_ONLY: &str = "d-only";
-/// Only what lasts at least so long, where the kind knows of it.
+/// Only what lasts at least this long.
 const MIN: &str = "min";
-/// Kinds that watch one process: a rule that arms one has to say which.
-const OF_ONE_PROCESS: &[&str] = &["growth", "trace", heap::KIND];
 
-/// The kinds of probes with what a rule may say to each; none where this program has none. Whose events count is the matter
-/// of `pid-of`.
+/// The kinds of probes with the options that a rule may set; none without BPF. `pid-of` selects the process.
 #[cfg(feature = "bpf")]
-#[must_use]
 pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
     let options = |kind: &mitra_collect::capture::Kind| {
         let filters = [D_ONLY, MIN].into_iter().filter(|name| kind.filters.contains(name));
@@ -29,23 +25,31 @@ pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
     kinds().iter().map(|kind| (kind.name, options(kind))).chain(own).collect()
 }
 
-/// The kinds of probes with their options; none where this program has none.
 #[cfg(not(feature = "bpf"))]
-#[must_use]
 pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
     Vec::new()
 }
 
-/// Why a rule cannot arm this probe on any machine. `is_of_pid` tells whether the rule says whose process is meant.
+/// Why no machine can run this probe. `is_of_pid` tells whether the rule selects a process.
 pub fn check(probe: &Probe, is_of_pid: bool) -> Result<(), String> {
     usual(probe)?;
-    if OF_ONE_PROCESS.contains(&probe.kind.as_str()) && !is_of_pid {
+    if is_of_one_process(&probe.kind) && !is_of_pid {
         return Err(format!("{} is of one process: say which by pid-of", probe.kind));
     }
     by_kind(probe)
 }
 
-/// What kinds have in common, and what options look like.
+#[cfg(feature = "bpf")]
+fn is_of_one_process(name: &str) -> bool {
+    name == heap::KIND || kind(name).is_some_and(|kind| kind.one_process)
+}
+
+#[cfg(not(feature = "bpf"))]
+fn is_of_one_process(name: &str) -> bool {
+    name == heap::KIND
+}
+
+/// The options of all kinds, and the form of the others.
 fn usual(probe: &Probe) -> Result<(Duration, bool), String> {
     let (mut min, mut d_only) = (Duration::ZERO, false);
     for (name, value) in &probe.options {
@@ -61,7 +65,7 @@ fn usual(probe: &Probe) -> Result<(Duration, bool), String> {
     Ok((min, d_only))
 }
 
-/// What a kind has to say to its own options. Which process is meant is told when it is armed.
+/// Asks the kind whether its options are valid. The process is known only when the probe runs.
 #[cfg(feature = "bpf")]
 fn by_kind(probe: &Probe) -> Result<(), String> {
     let mut request = request(probe, 1.0, "")?;
@@ -69,13 +73,12 @@ fn by_kind(probe: &Probe) -> Result<(), String> {
     kind(&probe.kind).map_or(Ok(()), |kind| kind.check(&request))
 }
 
-/// Only a program that has probes knows what they take.
 #[cfg(not(feature = "bpf"))]
 fn by_kind(_: &Probe) -> Result<(), String> {
     Ok(())
 }
 
-/// What is asked for by a probe, of everybody.
+/// The request for a probe, of all processes.
 #[cfg(feature = "bpf")]
 pub fn request(probe: &Probe, seconds: f64, why: &str) -> Result<Request, String> {
     let mut request = Request::new(&probe.kind, seconds, why);
@@ -101,6 +104,7 @@ mod tests {
             ("offcpu min", "min wants a value"),
             ("offcpu d-only=yes", "d-only has no value"),
             ("faults every", "every wants a value"),
+            #[cfg(feature = "bpf")]
             ("trace calls=5", "trace is of one process: say which by pid-of"),
             ("heap", "heap is of one process: say which by pid-of"),
         ] {
@@ -122,14 +126,5 @@ mod tests {
         let request = request(&probe, 3.0, "a test").unwrap();
         assert_eq!((request.min, request.d_only, request.seconds), (Duration::from_millis(2), true, 3.0));
         assert_eq!(request.options.into_iter().collect::<Vec<_>>(), [("every".to_owned(), "7".to_owned())]);
-    }
-
-    #[cfg(feature = "bpf")]
-    #[test]
-    fn kinds_that_want_a_process_are_known() {
-        for kind in kinds() {
-            let of_everybody = kind.check(&Request::new(kind.name, 1.0, ""));
-            assert_eq!(of_everybody.is_err(), OF_ONE_PROCESS.contains(&kind.name), "{}", kind.name);
-        }
     }
 }

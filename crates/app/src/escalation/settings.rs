@@ -1,4 +1,4 @@
-//! Where the rules come from: `/etc/mitra/mitra.toml`, or the file that was named, and the built-in ones.
+//! Where the rules come from: `/etc/mitra/mitra.toml` or the named file, and the built-in ones.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,19 +10,18 @@ use mitra_rules::{Config, Known};
 
 use super::probes;
 use crate::errors::usage;
-use crate::recorder::log;
+use crate::log::log;
 
-/// The configuration file where none is named.
 pub const FILE: &str = "/etc/mitra/mitra.toml";
-/// A file that is larger is none.
+/// A larger file is refused.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What the file says. One that is named has to be there.
+/// Reads the file. A named file must exist.
 pub fn load(named: Option<&Path>) -> Result<Config> {
     read(named).map(|(config, _)| config)
 }
 
-/// What the file says, and why a recorder of root would not take it from there although whoever asks may.
+/// Also returns why a recorder that runs as root would refuse the file.
 pub fn read(named: Option<&Path>) -> Result<(Config, Option<String>)> {
     let path = named.unwrap_or(Path::new(FILE));
     let mut file = match File::open(path) {
@@ -52,7 +51,7 @@ pub fn read(named: Option<&Path>) -> Result<(Config, Option<String>)> {
     }
 }
 
-/// Who else could have written it.
+/// Who else could have written the file.
 fn untrusted(meta: &std::fs::Metadata) -> Option<&'static str> {
     match meta.mode() {
         _ if meta.uid() != 0 => Some("it does not belong to root"),
@@ -62,7 +61,7 @@ fn untrusted(meta: &std::fs::Metadata) -> Option<&'static str> {
     }
 }
 
-/// Checks a text. What it names has to be known.
+/// Parses and checks a text.
 pub fn parse(name: &str, text: &str) -> Result<Config> {
     let probes = probes::all();
     let probes: Vec<(&str, &[&str])> =
@@ -72,8 +71,8 @@ pub fn parse(name: &str, text: &str) -> Result<Config> {
     mitra_rules::config::read(name, text, &known).map_err(|error| usage(error.to_string()))
 }
 
-/// For the recorder, which records whatever the file says. Where the file that nobody named cannot be used, what it
-/// forbids is not known: nothing is armed or run then, and that is told.
+/// For the recorder, which records whatever the file says. If the default file cannot be used, what it
+/// forbids is unknown: then nothing runs, and that is logged.
 pub fn load_or_complain(named: Option<&PathBuf>) -> Result<Config> {
     let loaded = load(named.map(PathBuf::as_path));
     if named.is_some() { loaded } else { Ok(loaded.unwrap_or_else(|error| complain(&error))) }
@@ -99,7 +98,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_used_arms_nothing() {
         assert!(!load_text("[escalation]\narm = false\n").unwrap().arm);
-        // A slip of the pen must not allow what the file forbids.
+        // A typo must not allow what the file forbids.
         let error = load_text("[escalation]\narm = false\nof = []\n").unwrap_err();
         let config = complain(&error);
         assert!(!config.arm && config.rules.iter().all(|rule| rule.is_builtin));
@@ -127,6 +126,8 @@ mod tests {
     fn what_can_never_be_armed_is_a_mistake_with_its_place() {
         for (arm, says) in [
             ("offcpu min=5sec", "mitra.toml:4:8: min=5sec: not a length of time"),
+            ("heap", "mitra.toml:4:8: heap is of one process"),
+            #[cfg(feature = "bpf")]
             ("trace", "mitra.toml:4:8: trace is of one process"),
         ] {
             let text = format!("[[rule]]\nname = \"a\"\nwhen = 'sys.forks > 1'\narm = [\"{arm}\"]\n");

@@ -1,8 +1,8 @@
-//! Finds and opens files of evidence, before anything in them is read.
+//! Finds and opens evidence files before anything in them is read.
 //!
-//! A folder of evidence comes from somebody else. Nothing in it may lead out of it: names are opened one after the other below
-//! the descriptor of their folder, links only where they stay inside, and only regular files are opened. Each is opened once;
-//! all reading is done by that descriptor. A path that stands on the command line is the wish of whoever wrote it, links included.
+//! Evidence comes from strangers. No name may lead out of its folder: names are opened one by one below
+//! the folder's descriptor, links only where they stay inside, and only regular files are opened, once
+//! each. All reads use that descriptor. Paths on the command line are followed, links included.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,56 +19,53 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::is_good_name;
 use crate::errors::usage;
 
-/// Names below one call's paths; a folder with more is not evidence of one case.
+/// Names below all paths of one call.
 pub const NAMES_MAX: usize = 20_000;
-/// How deep folders are walked.
+/// Depth of folders.
 const DEPTH_MAX: usize = 16;
-/// Descriptors that are left to everything else. Beyond the limit of the process files are opened when they are read.
+/// Descriptors left for everything else. Further files are reopened when they are read.
 const SPARE: usize = 64;
 
-/// One name that was found.
-pub struct Found {
-    /// What reports call it.
+/// A file or folder that was found.
+pub struct EvidenceEntry {
+    /// Its name in reports.
     pub name: String,
-    /// Where it lies, for people.
+    /// Its path, for people.
     pub path: PathBuf,
-    /// Whether it is of the good side.
+    /// Whether it belongs to the good side.
     pub good: bool,
-    /// What is there.
-    pub what: What,
+    pub content: Content,
 }
 
-/// What is behind a name.
-pub enum What {
-    /// A file to be read.
-    File(Handle),
-    /// What is not read, and why.
-    Not(String),
+pub enum Content {
+    File(FileHandle),
+    /// Why it is not read.
+    Skipped(String),
 }
 
-/// Which file it is, whatever its name.
+/// Device and inode.
 type Id = (u64, u64);
 
 /// A regular file, opened when it was found.
-pub struct Handle {
-    place: Place,
+pub struct FileHandle {
+    descriptor: Descriptor,
     id: Id,
-    /// How long it was then. What is written to it later is not read.
+    /// Its size then. What is appended later is not read.
     pub size: u64,
 }
 
-enum Place {
+enum Descriptor {
     Open(Arc<File>),
-    /// More files than may be open: opened below its folder again, if it is the same one then.
-    Below(Arc<OwnedFd>, PathBuf),
+    /// Beyond the limit of open files: reopened below its folder, if it is still the same file.
+    Reopen(Arc<OwnedFd>, PathBuf),
 }
 
-impl Handle {
-    /// The file. Its position is shared: it is read by offsets.
+impl FileHandle {
+    /// The file. Its offset is shared: read it by position.
     pub fn file(&self) -> io::Result<Arc<File>> {
-        match &self.place {
-            Place::Open(file) => Ok(Arc::clone(file)),
-            Place::Below(root, path) => {
+        match &self.descriptor {
+            Descriptor::Open(file) => Ok(Arc::clone(file)),
+            Descriptor::Reopen(root, path) => {
                 let fd = openat2(root, path.as_path(), READ, Mode::empty(), INSIDE)?;
                 let stat = fstat(&fd)?;
                 if id(&stat) != self.id || kind(&stat) != FileType::RegularFile {
@@ -80,20 +77,20 @@ impl Handle {
     }
 }
 
-/// To look what it is: nothing happens to what is opened like that.
-const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-/// To read, without waiting for the other end of a pipe.
+/// Opens a name without side effects on what is behind it.
+const STAT: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+/// Opens for reading, without blocking on a pipe.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 /// A path that stays below where it begins, links included.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// Finds what is below the paths, and below `good`, which may lie inside of one of them.
-pub fn find(paths: &[PathBuf], good: Option<&Path>) -> Result<Vec<Found>> {
+/// Finds what is below the paths, and below `good`, which may lie inside one of them.
+pub fn find(paths: &[PathBuf], good: Option<&Path>) -> Result<Vec<EvidenceEntry>> {
     find_with(room(), paths, good)
 }
 
-/// As [`find`], with so many files kept open.
-pub(super) fn find_with(room: usize, paths: &[PathBuf], good: Option<&Path>) -> Result<Vec<Found>> {
+/// As [`find`], with at most `room` files kept open.
+pub(super) fn find_with(room: usize, paths: &[PathBuf], good: Option<&Path>) -> Result<Vec<EvidenceEntry>> {
     let good = good.map(|path| Root::open(path).map(|root| (path, root))).transpose()?;
     let skip = good.as_ref().map(|(_, root)| root.id);
     let mut walk = Walk { found: Vec::new(), names: 0, room, skip };
@@ -109,7 +106,7 @@ pub(super) fn find_with(room: usize, paths: &[PathBuf], good: Option<&Path>) -> 
     Ok(walk.found)
 }
 
-/// How many files may be kept open. The limit is raised as far as this process may.
+/// How many files may be kept open. Raises the limit as far as allowed.
 fn room() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = (NAMES_MAX + SPARE) as u64;
@@ -124,7 +121,7 @@ fn room() -> usize {
     usize::try_from(now).unwrap_or(NAMES_MAX).saturating_sub(SPARE)
 }
 
-/// What stands on the command line.
+/// A path of the command line.
 struct Root {
     fd: OwnedFd,
     kind: FileType,
@@ -135,7 +132,7 @@ struct Root {
 impl Root {
     fn open(path: &Path) -> Result<Root> {
         let cannot = |e: Errno| usage(format!("cannot read {}: {}", path.display(), io::Error::from(e)));
-        let looked = openat(CWD, path, LOOK, Mode::empty()).map_err(cannot)?;
+        let looked = openat(CWD, path, STAT, Mode::empty()).map_err(cannot)?;
         let before = fstat(&looked).map_err(cannot)?;
         let more = match kind(&before) {
             FileType::Directory => OFlags::DIRECTORY,
@@ -152,19 +149,18 @@ impl Root {
 }
 
 struct Walk {
-    found: Vec<Found>,
+    found: Vec<EvidenceEntry>,
     names: usize,
     room: usize,
-    /// The good side, which is no part of the other one.
+    /// The good side. It is walked on its own.
     skip: Option<Id>,
 }
 
-/// Where the walk is.
-struct At<'a> {
-    /// What was asked for.
+struct Folder<'a> {
+    /// The path of the command line.
     root: &'a Path,
     root_fd: &'a Arc<OwnedFd>,
-    /// From there on.
+    /// From the root on.
     path: PathBuf,
     depth: usize,
     good: bool,
@@ -177,43 +173,43 @@ impl Walk {
         }
         let name = path.file_name().unwrap_or(path.as_os_str());
         if root.kind != FileType::Directory {
-            let what = match root.kind {
-                FileType::RegularFile => What::File(Handle {
-                    place: Place::Open(Arc::new(File::from(root.fd))),
+            let content = match root.kind {
+                FileType::RegularFile => Content::File(FileHandle {
+                    descriptor: Descriptor::Open(Arc::new(File::from(root.fd))),
                     id: root.id,
                     size: root.size,
                 }),
-                kind => What::Not(not_regular(kind).to_owned()),
+                kind => Content::Skipped(not_regular(kind).to_owned()),
             };
             let name = name.to_string_lossy().into_owned();
-            return self.push(path, Found { name, path: path.to_owned(), good, what });
+            return self.push(path, EvidenceEntry { name, path: path.to_owned(), good, content });
         }
         let good = good || is_good_name(&name.to_string_lossy());
         let root_fd = Arc::new(root.fd);
-        self.folder(&root_fd, &At { root: path, root_fd: &root_fd, path: PathBuf::new(), depth: 0, good })
+        self.folder(&root_fd, &Folder { root: path, root_fd: &root_fd, path: PathBuf::new(), depth: 0, good })
     }
 
-    /// Everything in a folder, in order of the names.
-    fn folder(&mut self, fd: &OwnedFd, at: &At<'_>) -> Result<()> {
+    /// Walks a folder in the order of its names.
+    fn folder(&mut self, fd: &OwnedFd, at: &Folder<'_>) -> Result<()> {
         let names = match self.names(fd, at)? {
             Ok(names) => names,
             Err(error) if at.depth == 0 => {
                 return Err(usage(format!("cannot list {}: {error}", at.root.display())));
             }
             Err(error) => {
-                return self.not(at, at.path.clone(), at.good, format!("cannot be listed: {error}"));
+                return self.skip(at, at.path.clone(), format!("cannot be listed: {error}"));
             }
         };
         for name in names {
             let path = at.path.join(&name);
             let looked =
-                openat(fd, name.as_path(), LOOK | OFlags::NOFOLLOW, Mode::empty()).and_then(|fd| fstat(&fd));
+                openat(fd, name.as_path(), STAT | OFlags::NOFOLLOW, Mode::empty()).and_then(|fd| fstat(&fd));
             let stat = match looked {
                 Ok(stat) => stat,
-                // It was there a moment ago.
+                // It was removed since.
                 Err(Errno::NOENT) => continue,
                 Err(error) => {
-                    self.not(at, path, at.good, cannot(error))?;
+                    self.skip(at, path, cannot(error))?;
                     continue;
                 }
             };
@@ -222,15 +218,16 @@ impl Walk {
             }
             match kind(&stat) {
                 FileType::Directory if at.depth + 1 >= DEPTH_MAX => {
-                    self.not(at, path, at.good, format!("a folder below {DEPTH_MAX} others: not read"))?;
+                    self.skip(at, path, format!("a folder below {DEPTH_MAX} others: not read"))?;
                 }
                 FileType::Directory => {
                     let good = at.good || is_good_name(&name.to_string_lossy());
                     let flags = READ | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-                    let inner = At { root: at.root, root_fd: at.root_fd, path, depth: at.depth + 1, good };
+                    let inner =
+                        Folder { root: at.root, root_fd: at.root_fd, path, depth: at.depth + 1, good };
                     match openat(fd, name.as_path(), flags, Mode::empty()) {
                         Ok(fd) => self.folder(&fd, &inner)?,
-                        Err(error) => self.not(at, inner.path, good, cannot(error))?,
+                        Err(error) => self.skip(&inner, inner.path.clone(), cannot(error))?,
                     }
                 }
                 FileType::Symlink => self.link(at, path)?,
@@ -238,14 +235,14 @@ impl Walk {
                     let opened = || openat(fd, name.as_path(), READ | OFlags::NOFOLLOW, Mode::empty());
                     self.file(at, path, &stat, &opened)?;
                 }
-                kind => self.not(at, path, at.good, not_regular(kind).to_owned())?,
+                kind => self.skip(at, path, not_regular(kind).to_owned())?,
             }
         }
         Ok(())
     }
 
-    /// The names in a folder; as many as are read at all.
-    fn names(&mut self, fd: &OwnedFd, at: &At<'_>) -> Result<io::Result<Vec<PathBuf>>> {
+    /// The names in a folder, up to [`NAMES_MAX`] in all.
+    fn names(&mut self, fd: &OwnedFd, at: &Folder<'_>) -> Result<io::Result<Vec<PathBuf>>> {
         let mut dir = match Dir::read_from(fd) {
             Ok(dir) => dir,
             Err(error) => return Ok(Err(error.into())),
@@ -270,22 +267,17 @@ impl Walk {
         Ok(Ok(names))
     }
 
-    /// A link to a file inside is the file; all others are named and left alone.
-    fn link(&mut self, at: &At<'_>, path: PathBuf) -> Result<()> {
-        let looked = openat2(at.root_fd, path.as_path(), LOOK, Mode::empty(), INSIDE);
+    /// A link to a file inside is read as that file; others are only named.
+    fn link(&mut self, at: &Folder<'_>, path: PathBuf) -> Result<()> {
+        let looked = openat2(at.root_fd, path.as_path(), STAT, Mode::empty(), INSIDE);
         let stat = match looked.and_then(|fd| fstat(&fd)) {
             Ok(stat) => stat,
             Err(Errno::XDEV) => {
-                return self.not(
-                    at,
-                    path,
-                    at.good,
-                    "a link that leads out of the folder: not followed".into(),
-                );
+                return self.skip(at, path, "a link that leads out of the folder: not followed".into());
             }
             Err(error) => {
                 let why = format!("a link: not followed: {}", io::Error::from(error));
-                return self.not(at, path, at.good, why);
+                return self.skip(at, path, why);
             }
         };
         match kind(&stat) {
@@ -294,45 +286,45 @@ impl Walk {
                 let opened = || openat2(at.root_fd, inside.as_path(), READ, Mode::empty(), INSIDE);
                 self.file(at, path, &stat, &opened)
             }
-            // It may lead round in a circle, and what it points to is read where it lies.
-            FileType::Directory => self.not(at, path, at.good, "a link to a folder: not followed".to_owned()),
-            kind => self.not(at, path, at.good, not_regular(kind).to_owned()),
+            // It may be a cycle, and its target is read where it lies.
+            FileType::Directory => self.skip(at, path, "a link to a folder: not followed".to_owned()),
+            kind => self.skip(at, path, not_regular(kind).to_owned()),
         }
     }
 
     fn file(
         &mut self,
-        at: &At<'_>,
+        at: &Folder<'_>,
         path: PathBuf,
         before: &Stat,
         open: &dyn Fn() -> Result<OwnedFd, Errno>,
     ) -> Result<()> {
         let (fd, stat) = match open().and_then(|fd| fstat(&fd).map(|stat| (fd, stat))) {
             Ok(opened) => opened,
-            Err(error) => return self.not(at, path, at.good, cannot(error)),
+            Err(error) => return self.skip(at, path, cannot(error)),
         };
         if id(&stat) != id(before) || kind(&stat) != FileType::RegularFile {
-            return self.not(at, path, at.good, "it was replaced meanwhile: not read".to_owned());
+            return self.skip(at, path, "it was replaced meanwhile: not read".to_owned());
         }
-        let place = if self.room > 0 {
+        let descriptor = if self.room > 0 {
             self.room -= 1;
-            Place::Open(Arc::new(File::from(fd)))
+            Descriptor::Open(Arc::new(File::from(fd)))
         } else {
-            Place::Below(Arc::clone(at.root_fd), path.clone())
+            Descriptor::Reopen(Arc::clone(at.root_fd), path.clone())
         };
-        self.add(at, path, at.good, What::File(Handle { place, id: id(&stat), size: size(&stat) }))
+        self.add(at, path, Content::File(FileHandle { descriptor, id: id(&stat), size: size(&stat) }))
     }
 
-    fn not(&mut self, at: &At<'_>, path: PathBuf, good: bool, why: String) -> Result<()> {
-        self.add(at, path, good, What::Not(why))
+    fn skip(&mut self, at: &Folder<'_>, path: PathBuf, why: String) -> Result<()> {
+        self.add(at, path, Content::Skipped(why))
     }
 
-    fn add(&mut self, at: &At<'_>, path: PathBuf, good: bool, what: What) -> Result<()> {
+    fn add(&mut self, at: &Folder<'_>, path: PathBuf, content: Content) -> Result<()> {
         let name = path.to_string_lossy().into_owned();
-        self.push(at.root, Found { name, path: at.root.join(&path), good, what })
+        self.push(at.root, EvidenceEntry { name, path: at.root.join(&path), good: at.good, content })
     }
 
-    fn push(&mut self, root: &Path, found: Found) -> Result<()> {
+    fn push(&mut self, root: &Path, found: EvidenceEntry) -> Result<()> {
         if self.found.len() >= NAMES_MAX {
             return Err(too_many(root));
         }
@@ -370,9 +362,9 @@ fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// Files of the same name below several paths are called by their whole paths; names that look the same although they are not,
-/// because they are no UTF-8, get a number.
-fn make_unique(found: &mut [Found]) {
+/// Entries of the same name below several paths get their whole paths. Names that are no UTF-8 and
+/// look the same get a number.
+fn make_unique(found: &mut [EvidenceEntry]) {
     let mut count: HashMap<String, usize> = HashMap::new();
     for one in found.iter() {
         *count.entry(one.name.clone()).or_default() += 1;

@@ -1,4 +1,4 @@
-//! Reads what was opened, within bounds: how much of a file, of what it is when it is unpacked, and of all files together.
+//! Reads opened files within bounds: per file, per unpacked file, and for all files together.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,37 +10,33 @@ use mitra_parse::text;
 use rustix::fs::{SeekFrom, seek};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::find::Handle;
+use super::find::FileHandle;
 
-/// What is read of one file, packed or not.
+/// Bytes of one file, packed or not.
 const FILE_MAX: u64 = 16 << 30;
-/// What is read of all files together.
+/// Bytes of all files together.
 const ALL_MAX: u64 = 64 << 30;
-/// What is read of a file of the kernel, which says that it is empty.
+/// Bytes of a file of procfs or sysfs, whose size is 0.
 const UNSIZED_MAX: u64 = 64 << 20;
-/// Text that tools print becomes a tenth of its size, the most monotonous one a hundredth; gzip can do a thousandth, of nothing.
+/// Gzip ratio. Tool output reaches 10, monotonous output 100, zeros 1000.
 const RATIO_MAX: u64 = 300;
-/// Up to here the ratio says nothing.
+/// Below this many bytes the ratio is not checked.
 const RATIO_FROM: u64 = 256 << 20;
-/// Seconds of the processor that reading all files may take; that is hours of any log.
+/// CPU seconds for all files; a day of logs takes far less.
 const SECONDS_MAX: i64 = 1800;
-/// What is read of a file before it is decided what it is.
+/// Bytes that decide what a file is.
 const HEAD_BYTES: usize = 4096;
 
-/// What a file is by its first bytes.
+/// What a file is, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Lines.
     Text,
-    /// Lines that were packed.
     Gzip,
-    /// What sadc writes.
+    /// Written by sadc.
     Sysstat,
-    /// Packed by something else.
+    /// By another packer.
     Packed(&'static str),
-    /// Something else.
     Binary,
-    /// Nothing.
     Empty,
 }
 
@@ -55,12 +51,12 @@ impl Kind {
     }
 }
 
-/// How others begin that pack one file.
+/// Magic numbers of other packers.
 const PACKED: &[(&[u8], &str)] =
     &[(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
 
-/// Looks at the first bytes.
-pub fn kind(handle: &Handle) -> io::Result<Kind> {
+/// Classifies a file by its first bytes.
+pub fn kind(handle: &FileHandle) -> io::Result<Kind> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     Bytes { file: handle.file()?, at: 0, end: HEAD_BYTES as u64 }.read_to_end(&mut head)?;
     let packed = PACKED.iter().find(|(start, _)| head.starts_with(start));
@@ -79,8 +75,8 @@ pub fn kind(handle: &Handle) -> io::Result<Kind> {
     })
 }
 
-/// The text of a file from its beginning; nothing where it is not text.
-pub fn text(kind: Kind, handle: &Handle) -> io::Result<Option<Box<dyn Read>>> {
+/// The text of a file; `None` if it is not text.
+pub fn text(kind: Kind, handle: &FileHandle) -> io::Result<Option<Box<dyn Read>>> {
     Ok(match kind {
         Kind::Text => Some(bytes(handle)?),
         Kind::Gzip => {
@@ -91,8 +87,8 @@ pub fn text(kind: Kind, handle: &Handle) -> io::Result<Option<Box<dyn Read>>> {
     })
 }
 
-/// The bytes of a file as it was when it was opened; what is missing of that is said by an error at the end.
-fn bytes(handle: &Handle) -> io::Result<Box<dyn Read>> {
+/// The file as long as it was when it was opened. Cutting it ends in an error.
+fn bytes(handle: &FileHandle) -> io::Result<Box<dyn Read>> {
     let file = handle.file()?;
     let hole = seek(&file, SeekFrom::Hole(0)).ok().filter(|hole| *hole < handle.size);
     let (end, why) = match hole {
@@ -104,7 +100,7 @@ fn bytes(handle: &Handle) -> io::Result<Box<dyn Read>> {
     Ok(Box::new(Cut { inner: Bytes { file, at: 0, end: u64::MAX }, left: end, why }))
 }
 
-/// Reads by offsets, so that whoever shares the descriptor begins at the beginning.
+/// Reads by position, so that a shared descriptor is read from its beginning.
 pub struct Bytes {
     pub file: Arc<File>,
     pub at: u64,
@@ -120,7 +116,7 @@ impl Read for Bytes {
     }
 }
 
-/// Ends in an error where there is more than may be read.
+/// Ends in an error if there is more than `left`.
 pub struct Cut<R> {
     pub inner: R,
     pub left: u64,
@@ -142,41 +138,40 @@ impl<R: Read> Read for Cut<R> {
     }
 }
 
-/// What may be read of all files together.
-pub struct Left {
+/// What may still be read of all files together.
+pub struct ReadBudget {
     bytes: u64,
     until: i64,
 }
 
-impl Left {
-    /// From now on.
-    pub fn all() -> Left {
-        Left { bytes: ALL_MAX, until: cpu_seconds() + SECONDS_MAX }
+impl ReadBudget {
+    pub fn start() -> Self {
+        ReadBudget { bytes: ALL_MAX, until: cpu_seconds() + SECONDS_MAX }
     }
 }
 
-/// Counts what is read of all files.
+/// Charges what is read to the budget.
 pub struct Counted<'a> {
     pub inner: &'a mut dyn Read,
-    pub left: &'a mut Left,
+    pub budget: &'a mut ReadBudget,
 }
 
 impl Read for Counted<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if cpu_seconds() > self.left.until {
+        if cpu_seconds() > self.budget.until {
             return Err(io::Error::other(
                 "all files together take longer than half an hour: the rest was not read",
             ));
         }
         let why = "all files together have more than 64 GiB";
-        let mut cut = Cut { inner: &mut *self.inner, left: self.left.bytes, why };
+        let mut cut = Cut { inner: &mut *self.inner, left: self.budget.bytes, why };
         let length = cut.read(out);
-        self.left.bytes = cut.left;
+        self.budget.bytes = cut.left;
         length
     }
 }
 
-/// The packed side, which is where time passes in what unpacks to nothing.
+/// The packed side. Data that unpack to nothing take their time here.
 struct Packed {
     inner: Box<dyn Read>,
     taken: u64,
@@ -194,7 +189,7 @@ impl Read for Packed {
     }
 }
 
-/// The other side.
+/// The unpacked side.
 struct Unpacked {
     inner: MultiGzDecoder<Packed>,
     made: u64,
@@ -217,7 +212,7 @@ impl Read for Unpacked {
     }
 }
 
-/// Of this thread: a machine that is busy otherwise changes nothing.
+/// Of this thread, so that other load does not count.
 fn cpu_seconds() -> i64 {
     clock_gettime(ClockId::ThreadCPUTime).tv_sec
 }

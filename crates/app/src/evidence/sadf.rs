@@ -1,8 +1,9 @@
-//! Binary files of sadc, by way of the sadf that is installed: only that knows its own versions.
+//! Reads binary files of sadc with the installed sadf, because only it knows its versions.
 //!
-//! It is a program in C that reads a file of a stranger, and old ones are known to go wrong on such files. So it is the machine's
-//! own and no other, it gets a copy of the file and nothing else of this process, as nobody where this is root, and has bounds for
-//! its time, its memory and what it prints. It is started when its file is opened, and waits in its pipe until it is read.
+//! sadf is a C program that reads a stranger's file, and old versions crash on some. So it must be the
+//! machine's own; it gets a sealed copy of the file and nothing else of this process, runs as nobody if
+//! this is root, and has limits for time, memory and output. It is started when its file is opened, and
+//! blocks on its pipe until it is read.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -17,89 +18,85 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::geteuid;
 
-use super::find::Handle;
-use super::read::{Counted, Cut, Left};
+use super::find::FileHandle;
+use super::read::{Counted, Cut, ReadBudget};
 
-/// The program. What a path in the environment leads to may be anybody's.
+/// A path from the environment could lead to anybody's program.
 const PROGRAM: &str = "/usr/bin/sadf";
-/// What the file is called there.
+/// The input, as sadf sees it.
 const INPUT: &str = "/proc/self/fd/0";
-/// Whoever has no rights.
 const NOBODY: u32 = 65_534;
-/// Its address space.
+/// RLIMIT_AS.
 const MEMORY_MAX: u64 = 1 << 30;
-/// Its time on a processor, in seconds.
+/// RLIMIT_CPU, in seconds.
 const CPU_MAX: u64 = 120;
-/// Files that it may have open.
+/// RLIMIT_NOFILE.
 const FILES_OPEN_MAX: u64 = 16;
-/// For one that was killed to be gone.
+/// After SIGKILL.
 const REST: Duration = Duration::from_secs(2);
-/// How long it is waited for, all in all.
+/// How long its output is waited for, in all.
 const WAIT_MAX: Duration = Duration::from_secs(120);
-/// What it may write to a file: its complaints.
+/// RLIMIT_FSIZE, which bounds standard error.
 const COMPLAINTS_MAX: u64 = 64 << 10;
-/// What it may print.
+/// Bytes of standard output.
 const OUTPUT_MAX: u64 = 4 << 30;
-/// Files that are handed to it in one call, and their bytes: each is in memory as a copy.
+/// Files per call, and their bytes: each is copied into memory.
 const FILES_MAX: usize = 64;
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What may still be handed to it.
-pub struct Room {
+/// What may still be handed to sadf.
+pub struct Budget {
     files: usize,
     bytes: u64,
 }
 
-impl Default for Room {
+impl Default for Budget {
     fn default() -> Self {
-        Room { files: FILES_MAX, bytes: BYTES_MAX }
+        Budget { files: FILES_MAX, bytes: BYTES_MAX }
     }
 }
 
-/// One that runs.
 pub struct Sadf {
     child: Child,
     output: Option<ChildStdout>,
-    complaints: File,
+    stderr: File,
 }
 
 impl Sadf {
-    /// Starts it on a file; otherwise why not.
-    pub fn start(handle: &Handle, name: &str, room: &mut Room) -> Result<Sadf, String> {
+    /// Starts sadf on a file, or returns why not.
+    pub fn start(handle: &FileHandle, name: &str, budget: &mut Budget) -> Result<Sadf, String> {
         if !is_of_the_machine() {
             return Err(format!(
                 "a binary file of sysstat, and there is no {PROGRAM} here to read it; install it (apt-get install \
                  sysstat), or run on the host that wrote it: sadf -d -U FILE -- -A > FILE.txt"
             ));
         }
-        if room.files == 0 || room.bytes < handle.size {
+        if budget.files == 0 || budget.bytes < handle.size {
             return Err(format!(
                 "a binary file of sysstat, of which no more than {FILES_MAX} and 1 GiB are read at a time"
             ));
         }
-        room.files -= 1;
-        room.bytes -= handle.size;
+        budget.files -= 1;
+        budget.bytes -= handle.size;
         start(handle)
             .map_err(|error| format!("a binary file of sysstat; sadf cannot be run: {error}: {name}"))
     }
 
-    /// Its process, as long as this lives.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Reads what it prints.
-    pub fn read(mut self, name: &str, import: &mut Import, left: &mut Left) {
+    pub fn read(mut self, name: &str, import: &mut Import, budget: &mut ReadBudget) {
         let read = match self.output.take() {
             Some(pipe) => {
                 let output = Output { pipe, patience: WAIT_MAX };
                 let mut output = Cut { inner: output, left: OUTPUT_MAX, why: "sadf prints more than 4 GiB" };
-                text::read(&mut Counted { inner: &mut output, left }, name, import)
+                text::read(&mut Counted { inner: &mut output, budget }, name, import)
             }
             None => Ok(()),
         };
         import.format("sysstat binary, read by sadf");
-        // Nobody reads any more: whatever it still wants to print ends it.
+        // Its pipe is closed now, which ends it if it still writes.
         let ended = self.end(read.is_ok());
         let said = self.complaints();
         match (read, ended) {
@@ -112,7 +109,7 @@ impl Sadf {
         }
     }
 
-    /// Whether it ended well.
+    /// Whether it exited successfully.
     fn end(&mut self, patience: bool) -> bool {
         let until = Instant::now() + Duration::from_secs(10);
         while patience && Instant::now() < until {
@@ -127,8 +124,8 @@ impl Sadf {
 
     fn complaints(&mut self) -> String {
         let mut said = Vec::new();
-        _ = self.complaints.seek(SeekFrom::Start(0));
-        _ = (&mut self.complaints).take(4096).read_to_end(&mut said);
+        _ = self.stderr.seek(SeekFrom::Start(0));
+        _ = (&mut self.stderr).take(4096).read_to_end(&mut said);
         String::from_utf8_lossy(&said).into_owned()
     }
 }
@@ -141,17 +138,17 @@ impl Drop for Sadf {
     }
 }
 
-/// Whether the program is root's and nobody else's to change.
+/// Whether only root can change the program.
 fn is_of_the_machine() -> bool {
     fs::metadata(PROGRAM).is_ok_and(|meta| meta.is_file() && meta.uid() == 0 && meta.mode() & 0o022 == 0)
 }
 
-fn start(handle: &Handle) -> io::Result<Sadf> {
+fn start(handle: &FileHandle) -> io::Result<Sadf> {
     run(PROGRAM, &["-d", "-U", INPUT, "--", "-A"], copy(handle)?)
 }
 
 fn run(program: &str, arguments: &[&str], input: File) -> io::Result<Sadf> {
-    let complaints = memory(c"complaints")?;
+    let stderr = memory(c"complaints")?;
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -160,7 +157,7 @@ fn run(program: &str, arguments: &[&str], input: File) -> io::Result<Sadf> {
         .current_dir("/")
         .stdin(Stdio::from(input))
         .stdout(Stdio::piped())
-        .stderr(Stdio::from(complaints.try_clone()?));
+        .stderr(Stdio::from(stderr.try_clone()?));
     let user = geteuid().is_root().then_some((NOBODY, NOBODY));
     let bounds = &[
         (Resource::As, MEMORY_MAX),
@@ -175,11 +172,11 @@ fn run(program: &str, arguments: &[&str], input: File) -> io::Result<Sadf> {
     )?;
     let mut child = command.spawn()?;
     let output = child.stdout.take();
-    Ok(Sadf { child, output, complaints })
+    Ok(Sadf { child, output, stderr })
 }
 
-/// The file in memory, where nobody may read it too and nobody can change it.
-fn copy(handle: &Handle) -> io::Result<File> {
+/// A sealed copy in memory, readable as nobody.
+fn copy(handle: &FileHandle) -> io::Result<File> {
     let mut copy = memory(c"sa")?;
     let from = handle.file()?;
     let mut from = super::read::Bytes { file: from, at: 0, end: handle.size };
@@ -194,10 +191,10 @@ fn memory(name: &CStr) -> io::Result<File> {
     Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
 }
 
-/// What it prints, as long as it prints.
+/// The pipe, with a limit on waiting.
 struct Output {
     pipe: ChildStdout,
-    /// How long it may still be waited for.
+    /// Time left to wait.
     patience: Duration,
 }
 

@@ -16,7 +16,7 @@ fn load(paths: &[PathBuf], good: Option<&Path>, date: Option<i64>) -> Result<Loa
     Ok(open(paths, good)?.read(date))
 }
 
-/// A folder with a secret beside a folder of evidence.
+/// A secret file beside a folder of evidence.
 struct Setup {
     dir: tempfile::TempDir,
     case: PathBuf,
@@ -60,7 +60,7 @@ impl Loaded {
     }
 }
 
-/// `/proc/loadavg` with as many lines as are wanted of it.
+/// Lines that no format recognises.
 fn lines(n: usize) -> String {
     "strange words\n".repeat(n)
 }
@@ -159,7 +159,7 @@ fn a_file_is_opened_once_whatever_becomes_of_its_name() {
         }
         let paths = std::slice::from_ref(&s.case);
         let found = find::find_with(room, paths, None).unwrap();
-        let opened = look(paths, None, found).unwrap();
+        let opened = prepare(paths, None, found).unwrap();
         // One becomes a link, one another file, and one grows.
         fs::remove_file(s.case.join("a.txt")).unwrap();
         symlink("../secret", s.case.join("a.txt")).unwrap();

@@ -1,4 +1,4 @@
-//! The recorder as a process of its own: its cost stays its own, and it is bounded by its own budget.
+//! The recorder as a process of its own: its cost stays its own, and its budget bounds it.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -17,16 +17,14 @@ use crate::live::{Shared, lock};
 /// Closing the archive takes far less, even on a busy machine.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A running recorder.
 pub struct Child {
     process: Mutex<std::process::Child>,
 }
 
-/// What came of starting one.
 pub enum Start {
-    /// It records; the line says what.
+    /// With the line that the recorder printed.
     Recording(Child, String),
-    /// It ended at once; this is what it said.
+    /// The recorder ended at once; this is what it printed.
     Refused(String),
 }
 
@@ -50,7 +48,7 @@ impl Child {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C is for the screen, which then ends the recorder in order.
+            // Ctrl-C is for the screen, which then stops the recorder.
             .process_group(0);
         // SAFETY: between fork and exec only one system call is made, which allocates nothing.
         unsafe {
@@ -69,7 +67,7 @@ impl Child {
             return Ok(Start::Refused(said.trim().trim_start_matches("mitra: ").to_owned()));
         }
         let state = Shared::clone(state);
-        // It ends when the recorder closes its standard error.
+        // The thread ends when the recorder closes its standard error.
         std::thread::Builder::new().name("recorder".into()).spawn(move || {
             for said in BufReader::new(stderr).lines().map_while(Result::ok) {
                 lock(&state).trouble = Some(said);
@@ -78,13 +76,13 @@ impl Child {
         Ok(Start::Recording(Child { process: Mutex::new(process) }, line.trim_end().to_owned()))
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if it has ended.
     pub fn ended(&self) -> Option<String> {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         process.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
-    /// Ends it in order.
+    /// Asks it to stop, and kills it if it does not.
     pub fn stop(self) -> Result<()> {
         let mut process = self.process.into_inner().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
@@ -93,7 +91,7 @@ impl Child {
             if start.elapsed() > STOP_PATIENCE {
                 process.kill().context("cannot end the recorder")?;
             } else if let Some(pid) = pid {
-                // It may have ended in between, which is just as well.
+                // It may have ended in between.
                 _ = kill_process(pid, Signal::TERM);
             }
             std::thread::sleep(Duration::from_millis(50));

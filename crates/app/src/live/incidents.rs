@@ -1,62 +1,55 @@
-//! Which incident of one report is which of the next: each is explained again and again while it lasts.
+//! Matches the incidents of one report with those of the next, because each is explained repeatedly.
 
 use std::sync::Arc;
 
 use mitra_model::report::{Incident, Moment, Report};
 use mitra_model::time::SECOND;
 
-use crate::commands;
+use crate::diagnosis;
 use crate::render::style::Style;
 use crate::render::text;
 
-/// As many incidents are kept.
+/// Older incidents are dropped.
 const KEPT_MAX: usize = 100;
-/// Two looks at the same beginning differ by less.
+/// Onsets of one incident in two explanations differ by less.
 const SAME_ONSET_NS: i64 = 5 * SECOND;
 
-/// An incident and the report that explains it best.
+/// An incident and the latest report that contains it.
 #[derive(Debug, Clone)]
-pub struct Seen {
-    /// It.
+pub struct TrackedIncident {
     pub incident: Incident,
-    /// Where it stands, for what else the report has to say.
     pub report: Arc<Report>,
 }
 
-impl Seen {
-    /// It in one sentence.
-    #[must_use]
+impl TrackedIncident {
+    /// The verdict in one sentence.
     pub fn verdict(&self, style: &Style) -> String {
-        text::verdict(&self.incident, self.report.window.until, style, &commands::title)
+        text::verdict(&self.incident, self.report.window.until, style, &diagnosis::title)
     }
 }
 
-/// What is new about an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It began.
     New,
-    /// Its cause is another one than it seemed.
+    /// The root cause changed.
     Revised,
-    /// It is over.
     Ended,
 }
 
-/// All incidents so far, in order of their beginning.
+/// All incidents so far, ordered by onset.
 #[derive(Debug, Default)]
 pub struct Tracker {
-    /// Them.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<TrackedIncident>,
 }
 
 impl Tracker {
-    /// Takes in a report and says what changed.
-    pub fn update(&mut self, report: &Arc<Report>) -> Vec<(Change, Seen)> {
+    /// Takes in a report and returns what changed.
+    pub fn update(&mut self, report: &Arc<Report>) -> Vec<(Change, TrackedIncident)> {
         let mut changes = Vec::new();
         for incident in &report.incidents {
             let known = self.seen.iter().position(|seen| is_same(&seen.incident, incident, report));
             let Some(i) = known else {
-                let seen = Seen { incident: incident.clone(), report: Arc::clone(report) };
+                let seen = TrackedIncident { incident: incident.clone(), report: Arc::clone(report) };
                 changes.push((Change::New, seen.clone()));
                 self.seen.push(seen);
                 continue;
@@ -64,7 +57,7 @@ impl Tracker {
             let seen = &mut self.seen[i];
             let old = std::mem::replace(&mut seen.incident, incident.clone());
             seen.report = Arc::clone(report);
-            // The window has moved on past the beginning; the beginning has not moved.
+            // The window may have moved past the onset.
             seen.incident.onset = old.onset.min(incident.onset);
             if old.root_cause.condition != incident.root_cause.condition {
                 changes.push((Change::Revised, seen.clone()));
@@ -88,7 +81,7 @@ impl Tracker {
     }
 }
 
-/// Whether two descriptions are of one incident: they overlap in time, or begin together.
+/// Whether two descriptions are of one incident: they overlap, or begin together.
 fn is_same(old: &Incident, new: &Incident, report: &Report) -> bool {
     let end =
         |incident: &Incident| incident.end.unwrap_or(Moment(report.window.until.0.max(incident.onset.0)));
@@ -118,7 +111,7 @@ mod tests {
         Arc::new(report)
     }
 
-    fn said(changes: &[(Change, Seen)]) -> Vec<(Change, i64)> {
+    fn said(changes: &[(Change, TrackedIncident)]) -> Vec<(Change, i64)> {
         changes.iter().map(|(change, seen)| (*change, seen.incident.onset.0 / SECOND)).collect()
     }
 

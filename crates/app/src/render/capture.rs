@@ -1,11 +1,11 @@
-//! A capture as people read it, and as other tools do.
+//! A capture as text for people, and as folded stacks for other tools.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use mitra_diagnose::words;
 use mitra_model::Captured;
-use mitra_model::capture::{CaptureColumn, CaptureHistogram, CaptureTable, Cell, Profile};
+use mitra_model::capture::{CaptureHistogram, CaptureTable, Cell, Profile};
 use mitra_model::must_escape;
 
 use crate::render::page::Page;
@@ -13,13 +13,11 @@ use crate::render::style::{Ink, Style, clean};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 
-/// So many of the heaviest stacks are shown whole.
+/// Heaviest stacks that are shown in full.
 const STACKS: usize = 3;
-/// The longest bar of a distribution.
+/// Length of the longest bar of a histogram.
 const BAR: usize = 40;
 
-/// Everything that fits on a screen or two.
-#[must_use]
 pub fn text(captured: &Captured, file: Option<&str>, rows_max: usize, style: &Style) -> String {
     let mut page = Page::new(style);
     page.heading(&headline(captured));
@@ -58,7 +56,6 @@ fn headline(captured: &Captured) -> String {
     )
 }
 
-/// What it took, in words.
 fn cost(captured: &Captured) -> String {
     let seconds = |ns: u64| words::seconds(ns as f64 * 1e-9);
     let mut text = match (captured.cost_ns, captured.cost_share()) {
@@ -85,15 +82,17 @@ fn cost(captured: &Captured) -> String {
     text
 }
 
-/// A hundredth of a percent is a lot for a probe.
+/// A hundredth of a percent matters for a probe.
 fn percent(share: f64) -> String {
     if share < 0.01 { format!("{:.2} %", share * 100.0) } else { format!("{:.1} %", share * 100.0) }
 }
 
 fn table_text(table: &CaptureTable, rows_max: usize, style: &Style) -> String {
-    let heads: Vec<(String, Align)> = table.columns.iter().map(head).collect();
-    let heads: Vec<(&str, Align)> = heads.iter().map(|(name, align)| (name.as_str(), *align)).collect();
-    let mut text = Table::new(&heads);
+    let heads = table.columns.iter().map(|column| {
+        let is_text = column.unit.is_empty() && column.name != "pid";
+        (column.name.to_uppercase(), if is_text { Align::Left } else { Align::Right })
+    });
+    let mut text = Table::with(heads);
     for row in table.rows.iter().take(rows_max) {
         let unit = |i: usize| table.columns.get(i).map_or("", |column| column.unit.as_ref());
         text.row(row.iter().enumerate().map(|(i, cell)| cell_text(cell, unit(i))));
@@ -109,11 +108,6 @@ fn table_text(table: &CaptureTable, rows_max: usize, style: &Style) -> String {
     out
 }
 
-fn head(column: &CaptureColumn) -> (String, Align) {
-    let is_text = column.unit.is_empty() && column.name != "pid";
-    (column.name.to_uppercase(), if is_text { Align::Left } else { Align::Right })
-}
-
 fn cell_text(cell: &Cell, unit: &str) -> String {
     match cell {
         Cell::Unknown(()) => "-".to_owned(),
@@ -122,7 +116,7 @@ fn cell_text(cell: &Cell, unit: &str) -> String {
             "s" => words::seconds(*value),
             "B" => words::bytes(*value),
             "1" => units::grouped(*value),
-            // The number of a process, or of an inode, is a name.
+            // Ids of processes and inodes are names.
             "" => format!("{value}"),
             other => format!("{} {other}", units::number(*value)),
         },
@@ -179,9 +173,8 @@ fn heaviest(profile: &Profile, style: &Style) -> String {
     if text.trim().is_empty() { String::new() } else { format!("\n{text}") }
 }
 
-/// Stacks as the tools that draw flame graphs read them: `comm;root;…;leaf weight`, one on each line. Seconds are written
-/// in microseconds, because those tools want whole numbers.
-#[must_use]
+/// Folded stacks, the input of flame graph tools: `comm;root;…;leaf weight`, one per line. Seconds become
+/// microseconds, because those tools want whole numbers.
 pub fn folded(profile: &Profile) -> String {
     let scale = if profile.unit == "s" { 1e6 } else { 1.0 };
     let mut lines: BTreeMap<String, f64> = BTreeMap::new();
@@ -202,7 +195,7 @@ pub fn folded(profile: &Profile) -> String {
     out
 }
 
-/// A semicolon would begin another frame, and a line break another stack.
+/// `;` separates frames and a line break separates stacks.
 fn frame_text(frame: &str) -> String {
     frame.chars().map(|c| if c == ';' || must_escape(c) { ':' } else { c }).collect()
 }

@@ -1,19 +1,19 @@
-//! What was changed before an incident, for people.
+//! What changed before an incident.
 
 use mitra_model::Change;
 use mitra_model::report::{Incident, Moment};
 
 use crate::render::html::escape;
+use crate::render::html::sections::enclosed;
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style};
 use crate::render::units;
 
-/// More is in `--json`.
+/// `--json` has more.
 const SHOWN_MAX: usize = 8;
-/// Lines of a difference that are worth reading at once.
+/// Lines of a diff that are shown.
 const DIFF_MAX: usize = 12;
 
-/// The section of the report in text.
 pub fn text(page: &mut Page<'_>, incident: &Incident) {
     if incident.changes.is_empty() {
         return;
@@ -26,28 +26,18 @@ pub fn text(page: &mut Page<'_>, incident: &Incident) {
             page.verbatim(6, Ink::Faint, line);
         }
     }
-    if let Some(more) = incident.changes.len().checked_sub(SHOWN_MAX).filter(|n| *n > 0) {
-        page.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see --json"));
-    }
+    page.more(incident.changes.len(), SHOWN_MAX);
 }
 
-/// The section of the page.
 pub fn html(incident: &Incident, style: &Style) -> String {
-    if incident.changes.is_empty() {
-        return String::new();
-    }
-    let mut html = "<h2>What was changed before</h2>\n<dl>\n".to_owned();
-    for change in &incident.changes {
+    let item = |change: &Change| {
+        let lines = diff(change).collect::<Vec<_>>().join("\n");
+        let diff = enclosed("<pre>", [escape(&lines).into_owned()], "</pre>");
         let when = when(change, incident.onset, style);
-        html.push_str(&format!("<dt>{}</dt><dd>{}", escape(&when), escape(&what(change))));
-        let lines: Vec<&str> = diff(change).collect();
-        if !lines.is_empty() {
-            html.push_str(&format!("<pre>{}</pre>", escape(&lines.join("\n"))));
-        }
-        html.push_str("</dd>\n");
-    }
-    html.push_str("</dl>\n");
-    html
+        format!("<dt>{}</dt><dd>{}{diff}</dd>\n", escape(&when), escape(&what(change)))
+    };
+    let changes = incident.changes.iter().map(item);
+    enclosed("<h2>What was changed before</h2>\n<dl>\n", changes, "</dl>\n")
 }
 
 fn what(change: &Change) -> String {

@@ -1,25 +1,23 @@
-//! Two sides against each other, for people.
+//! A comparison of two sides as text.
 
 use mitra_model::compare::{Compared, Difference, Level, Pair};
 
 use crate::render::page::Page;
-use crate::render::proof::Shown;
+use crate::render::proof::ShownLines;
 use crate::render::sources;
 use crate::render::style::{Ink, Style};
-use crate::render::table::{Align, Table};
+use crate::render::table::Table;
 use crate::render::units;
 
-/// Differences that are listed; the others are in `--json`.
+/// Listed differences; `--json` has the others.
 const LISTED_MAX: usize = 40;
-/// Metrics that only one side has.
+/// Listed metrics that only one side has.
 const ONLY_MAX: usize = 12;
 
-/// The whole comparison.
-#[must_use]
 pub fn text(compared: &Compared, style: &Style) -> String {
     let mut page = Page::new(style);
     if let Some(runs) = &compared.runs {
-        sources::comparison(&mut page, runs, &mut Shown::default());
+        sources::comparison(&mut page, runs, &mut ShownLines::default());
     }
     for pair in &compared.pairs {
         one(&mut page, pair);
@@ -38,13 +36,7 @@ fn one(page: &mut Page<'_>, pair: &Pair) {
     page.labelled(2, "B", 1, Some(Ink::Faint), &pair.b);
     if !pair.differences.is_empty() {
         page.gap();
-        let mut table = Table::new(&[
-            ("what", Align::Left),
-            ("A", Align::Right),
-            ("B", Align::Right),
-            ("B to A", Align::Right),
-            ("how sure", Align::Left),
-        ]);
+        let mut table = Table::of("what|>A|>B|>B to A|how sure");
         for difference in pair.differences.iter().take(LISTED_MAX) {
             table.row([
                 name(difference),
@@ -54,16 +46,13 @@ fn one(page: &mut Page<'_>, pair: &Pair) {
                 sureness(difference),
             ]);
         }
-        for line in table.render(page.style).lines() {
-            page.line(format!("  {line}"));
-        }
+        page.lines(2, &table.render(page.style));
     }
     page.gap();
     page.paragraph(2, 2, Some(Ink::Faint), &rest(pair));
 }
 
 /// `12 things differ surely; most of all disk.read_bytes sda: 1.2 MB/s → 710 MB/s`.
-#[must_use]
 pub fn headline(pair: &Pair) -> String {
     let sure = pair.differences.iter().filter(|d| d.sure).count();
     let first = pair.differences.first().filter(|d| d.sure);
@@ -82,8 +71,6 @@ pub fn headline(pair: &Pair) -> String {
     }
 }
 
-/// The metric and the thing.
-#[must_use]
 pub fn name(difference: &Difference) -> String {
     if difference.entity.is_empty() {
         difference.metric.clone()
@@ -92,8 +79,7 @@ pub fn name(difference: &Difference) -> String {
     }
 }
 
-/// `710 ±12.0 MB/s`: the median and how far values stray.
-#[must_use]
+/// `710 ±12.0 MB/s`: the median and the spread.
 pub fn level(level: &Level, unit: &str) -> String {
     let median = units::value(level.median, unit);
     if level.samples == 1 || level.spread == 0.0 {
@@ -106,8 +92,7 @@ pub fn level(level: &Level, unit: &str) -> String {
     }
 }
 
-/// `2.1 times`, `-12 %`, or the shift where the first side is zero.
-#[must_use]
+/// `2.1 times`, `-12 %`, or the shift if the first side is zero.
 pub fn change(difference: &Difference) -> String {
     match difference.ratio {
         Some(ratio) if ratio >= 10.0 => format!("{} times", units::grouped(ratio)),
@@ -120,8 +105,7 @@ pub fn change(difference: &Difference) -> String {
     }
 }
 
-/// How sure, and what must be known beside it.
-#[must_use]
+/// How certain the difference is, with its note.
 pub fn sureness(difference: &Difference) -> String {
     let mut parts = Vec::new();
     if difference.p.is_some() {
@@ -145,7 +129,6 @@ pub fn sureness(difference: &Difference) -> String {
 }
 
 /// What is not listed.
-#[must_use]
 pub fn rest(pair: &Pair) -> String {
     let mut parts = Vec::new();
     if let Some(more) = pair.differences.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {
@@ -205,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Made up: one comparison with everything in it.
+    /// Made up: a comparison with every feature.
     pub fn example() -> Compared {
         Compared {
             pairs: vec![Pair {

@@ -11,8 +11,6 @@ mod files;
 
 pub use files::{files, runs};
 
-use crate::live::{CauseLine, Machine, ProcessLine, Snapshot};
-
 /// 2026-11-21T03:42:07Z.
 const ONSET: i64 = 1_795_232_527 * SECOND;
 
@@ -211,55 +209,5 @@ pub fn quiet() -> Report {
             by_process: vec![ProcessShare { name: "make".into(), pid: 77, seconds: 9.0 }],
         },
         ..flood()
-    }
-}
-
-/// The same moment on the screen.
-pub fn snapshot() -> Snapshot {
-    let wave = |scale: f64| (0..60).map(|i| scale * f64::from(i % 12) / 12.0).collect::<Vec<f64>>();
-    let cause = |name: &str, scale: f64| CauseLine { cause: name.to_owned(), history: wave(scale) };
-    let process = |pid: u32, name: &str, lost: f64, cpu: f64| ProcessLine {
-        pid,
-        name: name.to_owned(),
-        lost,
-        cpu,
-        read: cpu * 1e8,
-        written: 0.0,
-        rss: Some(4.2e8),
-    };
-    Snapshot {
-        at: ONSET + 60 * SECOND,
-        lost: wave(6.5),
-        causes: vec![
-            cause("refault", 5.0),
-            cause("block-io", 1.5),
-            cause("run-queue", 0.2),
-            cause("lock", 0.01),
-        ],
-        machine: Machine {
-            cpus: 2,
-            user: Some(0.12),
-            system: Some(0.31),
-            iowait: Some(0.44),
-            steal: Some(0.0),
-            load: Some(14.2),
-            memory: Some(25.3e9),
-            available: Some(3.1e9),
-            cached: Some(21.0e9),
-            read: Some(7.1e8),
-            written: Some(1.2e5),
-            pressure: [Some(0.05), Some(0.64), None],
-            tasks: Some(1_204.0),
-            running: Some(2.0),
-            blocked: Some(14.0),
-            own_cpu: Some(0.0031),
-            own_rss: Some(15.1e6),
-            own_written: Some(412.0),
-        },
-        processes: vec![
-            process(4242, "java", 5.2, 0.31),
-            process(991, "nginx\x1b[2J", 0.9, 0.02),
-            process(8123, "dd", 0.1, 0.55),
-        ],
     }
 }

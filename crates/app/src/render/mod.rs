@@ -1,4 +1,4 @@
-//! How things look on standard output.
+//! How output looks: text, tables, HTML.
 
 pub mod capture;
 pub mod changed;

@@ -1,17 +1,13 @@
-//! A text that is built from wrapped, indented, coloured lines.
+//! Text made of wrapped, indented, coloured lines.
 
 use crate::render::style::{Ink, Style, clean, wrap};
 
-/// Lines in the making.
 pub struct Page<'a> {
-    /// How it is going to look.
     pub style: &'a Style,
     lines: Vec<String>,
 }
 
 impl<'a> Page<'a> {
-    /// An empty page.
-    #[must_use]
     pub fn new(style: &'a Style) -> Self {
         Page { style, lines: Vec::new() }
     }
@@ -23,13 +19,12 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// A heading.
     pub fn heading(&mut self, text: &str) {
         self.gap();
         self.lines.push(self.style.paint(Ink::Strong, &clean(text)));
     }
 
-    /// A paragraph: the first line begins at `first` columns, the others at `rest`.
+    /// A paragraph. Its first line is indented by `first` columns, the others by `rest`.
     pub fn paragraph(&mut self, first: usize, rest: usize, ink: Option<Ink>, text: &str) {
         let text = clean(text);
         let width = self.style.width.saturating_sub(first.max(rest)).max(20);
@@ -40,7 +35,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// A word in a column of its own and a paragraph beside it; below it where the word is too long.
+    /// A label in its own column with a paragraph beside it, or below it if the label is too long.
     pub fn labelled(&mut self, indent: usize, label: &str, label_width: usize, ink: Option<Ink>, text: &str) {
         let (label, text) = (clean(label), clean(text));
         let at = indent + label_width + 2;
@@ -58,12 +53,12 @@ impl<'a> Page<'a> {
         self.lines.extend(rest.map(|line| format!("{:at$}{line}", "")));
     }
 
-    /// A line as it is: a command to be copied may not be broken.
+    /// An unbroken line: commands are copied.
     pub fn verbatim(&mut self, indent: usize, ink: Ink, text: &str) {
         self.lines.push(format!("{:indent$}{}", "", self.style.paint(ink, &clean(text))));
     }
 
-    /// A line of a file beside its place: as it stands where there is room, otherwise broken between words.
+    /// A line of a file beside its place, unbroken if there is room.
     pub fn quoted(&mut self, indent: usize, place: &str, place_width: usize, text: &str) {
         let text = expanded(text);
         let text = clean(text.trim_end());
@@ -85,8 +80,19 @@ impl<'a> Page<'a> {
         self.lines.push(line);
     }
 
-    /// The text, with a line end at its end.
-    #[must_use]
+    /// The lines of a table.
+    pub fn lines(&mut self, indent: usize, text: &str) {
+        self.lines.extend(text.lines().map(|line| format!("{:indent$}{line}", "")));
+    }
+
+    /// Says how many entries were not shown.
+    pub fn more(&mut self, total: usize, shown: usize) {
+        if let Some(more) = total.checked_sub(shown).filter(|n| *n > 0) {
+            self.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see --json"));
+        }
+    }
+
+    /// The text, with a final line break.
     pub fn finish(self) -> String {
         let mut text = self.lines.join("\n");
         text.truncate(text.trim_end_matches('\n').len());
@@ -95,7 +101,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// With spaces for tabs, so that columns stay columns.
+/// Tabs become spaces, so that columns stay aligned.
 fn expanded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! The numbers of a report, and the lines of files that say so.
+//! Evidence: numbers, and the quoted lines that contain them.
 
 use std::collections::HashSet;
 
@@ -10,23 +10,23 @@ use crate::render::style::{Ink, Style, UNKNOWN};
 use crate::render::text::Title;
 use crate::render::units;
 
-/// How many numbers prove one link.
+/// Numbers per link.
 const EVIDENCE_MAX: usize = 4;
-/// How many lines of files are shown for one link.
+/// Quoted lines per link.
 const LINES_MAX: usize = 8;
-/// Where the numbers stand below the name of a link, at least.
+/// Minimum width of the times before the numbers.
 const HEAD_MIN: usize = 16;
 
-/// The lines that were shown: the next time their place is enough.
+/// Quoted lines that were shown already: later only their place is.
 #[derive(Default)]
-pub struct Shown(HashSet<(String, u32)>);
+pub struct ShownLines(HashSet<(String, u32)>);
 
-/// The chain, from the root on. What the verdict above it has said is not said again.
+/// The chain, from the root cause on. A statement is left out if the verdict has `said` it.
 pub fn chain(
     page: &mut Page<'_>,
     links: &[Link],
     said: &str,
-    shown: &mut Shown,
+    shown: &mut ShownLines,
     style: &Style,
     title: Title<'_>,
 ) {
@@ -47,8 +47,8 @@ pub fn chain(
     }
 }
 
-/// When each link began. Where some have a date and others only a time of day, the date is written: without it the two
-/// would look like times of one clock.
+/// The onset of each link. If only some have a date, the date is shown, so that times of different days
+/// do not look like one clock.
 pub fn clocks(links: &[Link], style: &Style) -> Vec<String> {
     let mut eras = links.iter().filter(|l| l.onset.is_known()).map(|l| Era::of(l.onset.0));
     let first = eras.next();
@@ -57,7 +57,7 @@ pub fn clocks(links: &[Link], style: &Style) -> Vec<String> {
     links.iter().map(clock).collect()
 }
 
-/// `03:42:15    +8 s`; a lag to something on another clock is none.
+/// `03:42:15    +8 s`. Onsets of different clocks have no lag.
 fn head(link: &Link, clock: String) -> String {
     if clock == UNKNOWN || !link.lag_s.is_finite() || link.lag_s.abs() < 0.5 {
         return clock;
@@ -65,8 +65,8 @@ fn head(link: &Link, clock: String) -> String {
     format!("{clock}  {:>6}", format!("{:+.0} s", link.lag_s))
 }
 
-/// Numbers, each with the places that say so, and below them the lines of these places.
-pub fn evidence(page: &mut Page<'_>, indent: usize, list: &[Evidence], shown: &mut Shown) {
+/// Numbers with the places of their lines, then the lines.
+pub fn evidence(page: &mut Page<'_>, indent: usize, list: &[Evidence], shown: &mut ShownLines) {
     let list = list.get(..EVIDENCE_MAX).unwrap_or(list);
     let names: Vec<String> = list.iter().map(name).collect();
     let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).min(40);
@@ -78,12 +78,12 @@ pub fn evidence(page: &mut Page<'_>, indent: usize, list: &[Evidence], shown: &m
     quotes(page, indent + 2, list.iter().flat_map(|e| &e.quotes), shown);
 }
 
-/// The lines themselves, in the order of the files, each once in a report.
+/// Quoted lines in the order of the files, each once per report.
 pub fn quotes<'q>(
     page: &mut Page<'_>,
     indent: usize,
     quotes: impl Iterator<Item = &'q Quote>,
-    shown: &mut Shown,
+    shown: &mut ShownLines,
 ) {
     let mut lines: Vec<(&str, u32, &str)> = quotes
         .filter_map(|q| Some((q.file.as_str(), q.line, q.text.as_deref()?)))
@@ -117,7 +117,6 @@ pub fn places(quotes: &[Quote]) -> String {
     text
 }
 
-/// The metric and the thing.
 pub fn name(evidence: &Evidence) -> String {
     if evidence.entity.is_empty() {
         evidence.metric.clone()

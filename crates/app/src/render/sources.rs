@@ -1,38 +1,37 @@
-//! What a report was made from: the stretch of time, the files that were read, the runs that were compared.
+//! The sources of a report: time range, files, benchmark runs.
 
 use mitra_model::Era;
 use mitra_model::report::{Comparison, FileRead, Moment, Report, RunResult, Window};
 
 use crate::render::page::Page;
-use crate::render::proof::{self, Shown};
+use crate::render::proof::{self, ShownLines};
 use crate::render::style::{Ink, Style};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 
-/// Files that are listed; the others are in `--json`.
+/// Listed files; `--json` has the others.
 const FILES_MAX: usize = 60;
-/// Runs whose lines are quoted.
+/// Runs with quoted lines.
 const RUNS_QUOTED_MAX: usize = 6;
 
-/// What a column of the comparison holds: its head, the metrics that may stand in it, and how they look.
-pub const COLUMNS: [(&str, &[&str], Look); 12] = [
-    ("requests/s", &["run.requests_per_s"], Look::Rate),
-    ("transactions/s", &["run.transactions_per_s"], Look::Rate),
-    ("events/s", &["run.events_per_s"], Look::Rate),
-    ("reads/s", &["run.read_iops"], Look::Rate),
-    ("writes/s", &["run.write_iops"], Look::Rate),
-    ("p50", &["run.latency_p50"], Look::Seconds),
-    ("p75", &["run.latency_p75"], Look::Seconds),
-    ("p90", &["run.latency_p90"], Look::Seconds),
-    ("p99", &["run.latency_p99"], Look::Seconds),
-    ("max", &["run.latency_max"], Look::Seconds),
-    ("errors", &["run.errors", "run.non_2xx"], Look::Count),
-    ("time-outs", &["run.timeouts"], Look::Count),
+/// Columns of a comparison: head, metrics, format.
+pub const COLUMNS: [(&str, &[&str], ColumnFormat); 12] = [
+    ("requests/s", &["run.requests_per_s"], ColumnFormat::Rate),
+    ("transactions/s", &["run.transactions_per_s"], ColumnFormat::Rate),
+    ("events/s", &["run.events_per_s"], ColumnFormat::Rate),
+    ("reads/s", &["run.read_iops"], ColumnFormat::Rate),
+    ("writes/s", &["run.write_iops"], ColumnFormat::Rate),
+    ("p50", &["run.latency_p50"], ColumnFormat::Seconds),
+    ("p75", &["run.latency_p75"], ColumnFormat::Seconds),
+    ("p90", &["run.latency_p90"], ColumnFormat::Seconds),
+    ("p99", &["run.latency_p99"], ColumnFormat::Seconds),
+    ("max", &["run.latency_max"], ColumnFormat::Seconds),
+    ("errors", &["run.errors", "run.non_2xx"], ColumnFormat::Count),
+    ("time-outs", &["run.timeouts"], ColumnFormat::Count),
 ];
 
-/// How the numbers of a column look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum ColumnFormat {
     /// `4,907.53`.
     Rate,
     /// `96.5 ms`.
@@ -41,23 +40,21 @@ pub enum Look {
     Count,
 }
 
-/// A number as its column shows it; several metrics of one column are added up.
-#[must_use]
-pub fn cell(run: &RunResult, metrics: &[&str], look: Look) -> Option<String> {
+/// A cell; several metrics are added up.
+pub fn cell(run: &RunResult, metrics: &[&str], look: ColumnFormat) -> Option<String> {
     let there: Vec<f64> = metrics.iter().filter_map(|m| run.values.get(*m).copied()).collect();
     if there.is_empty() {
         return None;
     }
     let value: f64 = there.iter().sum();
     Some(match look {
-        Look::Rate => units::exact(value),
-        Look::Seconds => units::value(value, "s"),
-        Look::Count => units::grouped(value),
+        ColumnFormat::Rate => units::exact(value),
+        ColumnFormat::Seconds => units::value(value, "s"),
+        ColumnFormat::Count => units::grouped(value),
     })
 }
 
-/// Runs side by side.
-pub fn comparison(page: &mut Page<'_>, comparison: &Comparison, shown: &mut Shown) {
+pub fn comparison(page: &mut Page<'_>, comparison: &Comparison, shown: &mut ShownLines) {
     page.gap();
     page.paragraph(0, 2, Some(Ink::Strong), &comparison.statement);
     let columns: Vec<_> = COLUMNS
@@ -71,9 +68,7 @@ pub fn comparison(page: &mut Page<'_>, comparison: &Comparison, shown: &mut Show
         let cells = columns.iter().map(|(_, m, look)| cell(run, m, *look).unwrap_or_else(|| "-".into()));
         table.row(std::iter::once(run.name.clone()).chain(cells));
     }
-    for line in table.render(page.style).lines() {
-        page.line(format!("  {line}"));
-    }
+    page.lines(2, &table.render(page.style));
     for remark in &comparison.remarks {
         page.paragraph(2, 4, None, &format!("- {remark}"));
     }
@@ -81,7 +76,7 @@ pub fn comparison(page: &mut Page<'_>, comparison: &Comparison, shown: &mut Show
     proof::quotes(page, 2, quotes, shown);
 }
 
-/// The files, and what was made of each.
+/// The files, and what was read of each.
 pub fn files(page: &mut Page<'_>, files: &[FileRead]) {
     if files.is_empty() {
         return;
@@ -99,13 +94,10 @@ pub fn files(page: &mut Page<'_>, files: &[FileRead]) {
             page.quoted(width + 6, &format!("line {line}"), 0, &text);
         }
     }
-    if let Some(more) = files.len().checked_sub(FILES_MAX).filter(|n| *n > 0) {
-        page.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see --json"));
-    }
+    page.more(files.len(), FILES_MAX);
 }
 
 /// `sar -B, sar -r; 1,440 lines, 3 of them make no sense; no date`.
-#[must_use]
 pub fn made_of(file: &FileRead) -> String {
     let mut parts =
         vec![if file.formats.is_empty() { "not recognised".to_owned() } else { file.formats.join(", ") }];
@@ -123,15 +115,13 @@ pub fn made_of(file: &FileRead) -> String {
     parts.join("; ")
 }
 
-/// Whether it says when: files may have no time at all, or several that cannot be put in one order.
-#[must_use]
+/// Whether the window is a range of one clock: files may have no times, or several clocks.
 pub fn is_known(window: Window) -> bool {
     let (Moment(since), Moment(until)) = (window.since, window.until);
     window != Window::default() && Era::of(since) == Era::of(until) && window.since.is_known()
 }
 
 /// `2026-11-21 03:40:00 to 03:50:00 UTC`, as far as the times are known.
-#[must_use]
 pub fn range(window: Window, style: &Style) -> String {
     let (Moment(since), Moment(until)) = (window.since, window.until);
     if !is_known(window) {
@@ -149,7 +139,7 @@ pub fn range(window: Window, style: &Style) -> String {
     }
 }
 
-/// Gaps and what the recorder could not see.
+/// Gaps and unavailable sources.
 pub fn recorder(page: &mut Page<'_>, report: &Report, style: &Style) {
     const GAPS_MAX: usize = 3;
     let state = &report.recorder;

@@ -1,66 +1,34 @@
-//! How text looks: colours where they are wanted, width, the local clock.
+//! Colours, width and time zone of text.
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
-use clap::ValueEnum;
+use clap::ColorChoice;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
 use mitra_model::{Era, must_escape};
 
-/// The width of text that does not go to a terminal.
+/// Columns of output that does not go to a terminal.
 const WIDTH_PIPED: usize = 100;
-/// Longer lines are hard to read, however wide the terminal is.
+/// Longer lines are hard to read.
 const WIDTH_MAX: usize = 120;
-/// Narrower than this nothing can be laid out.
 const WIDTH_MIN: usize = 40;
 
-/// What is shown in place of a time that is not known.
+/// Shown for unknown times.
 pub const UNKNOWN: &str = "time unknown";
 
-/// When to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Color {
-    /// On a terminal, unless NO_COLOR is set or TERM is dumb.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
-}
-
-impl Color {
-    /// Whether output that goes to a terminal, or does not, gets colours. See <https://no-color.org>.
-    #[must_use]
-    pub fn wanted(self, terminal: bool) -> bool {
-        match self {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => {
-                let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-                terminal && !no_color && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
-            }
-        }
-    }
-}
-
-/// What a piece of text is, so that a colour can be chosen in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
-    /// The verdict, headings.
+    /// Verdicts and headings.
     Strong,
-    /// What can be skipped.
+    /// Less important.
     Faint,
-    /// Trouble.
     Bad,
-    /// Worth a look.
     Warn,
-    /// Healthy.
     Good,
-    /// Something to type.
+    /// To be typed.
     Command,
 }
 
@@ -77,44 +45,37 @@ impl Ink {
     }
 }
 
-/// How a command writes to its standard output.
+/// How text is written to standard output.
 #[derive(Debug, Clone)]
 pub struct Style {
-    /// Whether to use colours.
     pub color: bool,
-    /// Columns to fill.
+    /// Columns.
     pub width: usize,
-    /// The zone that times are shown in.
+    /// Of displayed times.
     pub zone: TimeZone,
-    /// Whether its name is shown: files of other tools seldom say in which zone their clock was.
+    /// Whether it is named: files of other tools seldom name theirs.
     pub names_zone: bool,
 }
 
 impl Style {
-    /// The style for standard output.
-    #[must_use]
-    pub fn stdout(color: Color) -> Self {
+    pub fn stdout(color: ColorChoice) -> Self {
         let out = std::io::stdout();
         let terminal = out.is_terminal();
         let columns = rustix::termios::tcgetwinsize(&out).map_or(0, |size| usize::from(size.ws_col));
         let width = if terminal && columns > 0 { columns.clamp(WIDTH_MIN, WIDTH_MAX) } else { WIDTH_PIPED };
-        Style { color: color.wanted(terminal), width, zone: TimeZone::system(), names_zone: true }
+        Style { color: wants_color(color, terminal), width, zone: TimeZone::system(), names_zone: true }
     }
 
     /// Without colours, in UTC.
-    #[must_use]
     pub fn plain(width: usize) -> Self {
         Style { color: false, width, zone: TimeZone::UTC, names_zone: true }
     }
 
-    /// The same with times as they stand in files that do not name their zone.
-    #[must_use]
+    /// With times as they stand in files that do not name their zone.
     pub fn as_written(&self) -> Self {
         Style { zone: TimeZone::UTC, names_zone: false, ..self.clone() }
     }
 
-    /// The text in its colour.
-    #[must_use]
     pub fn paint(&self, ink: Ink, text: &str) -> String {
         if self.color && !text.is_empty() {
             format!("\x1b[{}m{text}\x1b[0m", ink.code())
@@ -123,15 +84,13 @@ impl Style {
         }
     }
 
-    /// `03:42:07` on the local clock. A time of day without a date is shown as it is, a time since boot as
-    /// `+6972247.491 s`, and where no time is known [`UNKNOWN`].
-    #[must_use]
+    /// `03:42:07` in local time. Times of day without a date are unchanged, times since boot are
+    /// `+6972247.491 s`, unknown ones [`UNKNOWN`].
     pub fn clock(&self, ns: i64) -> String {
         self.undated(ns).unwrap_or_else(|| self.format(ns, "%H:%M:%S"))
     }
 
-    /// `2026-11-21 03:42:07` on the local clock; without a date as [`Style::clock`].
-    #[must_use]
+    /// `2026-11-21 03:42:07` in local time; without a date as [`Style::clock`].
     pub fn date_clock(&self, ns: i64) -> String {
         self.undated(ns).unwrap_or_else(|| self.format(ns, "%Y-%m-%d %H:%M:%S"))
     }
@@ -145,14 +104,12 @@ impl Style {
         }
     }
 
-    /// The name of the zone at that moment: `CET`, `UTC`; nothing where the zone is not known.
-    #[must_use]
+    /// `CET`, `UTC`; empty if the zone is unknown.
     pub fn zone_name(&self, ns: i64) -> String {
         if self.names_zone { self.format(ns, "%Z") } else { String::new() }
     }
 
-    /// A mark on an axis of time whose marks are so many seconds apart.
-    #[must_use]
+    /// The label of a tick on an axis with ticks `step_s` apart.
     pub fn tick(&self, ns: i64, step_s: i64) -> String {
         match (Era::of(ns), step_s) {
             (Era::Dated, 86_400..) => self.format(ns, "%b %d"),
@@ -163,8 +120,7 @@ impl Style {
         }
     }
 
-    /// How far the local clock is ahead of UTC at that moment.
-    #[must_use]
+    /// How far local time is ahead of UTC at that moment.
     pub fn offset_ns(&self, ns: i64) -> i64 {
         Timestamp::from_nanosecond(i128::from(ns))
             .map_or(0, |t| i64::from(t.to_zoned(self.zone.clone()).offset().seconds()) * SECOND)
@@ -176,16 +132,26 @@ impl Style {
     }
 }
 
-/// A moment for programs: RFC 3339 in UTC to the millisecond.
-#[must_use]
+/// Whether to use colours. See <https://no-color.org>.
+fn wants_color(choice: ColorChoice, terminal: bool) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => {
+            let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+            terminal && !no_color && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+        }
+    }
+}
+
+/// RFC 3339 in UTC with milliseconds.
 pub fn rfc3339(ns: i64) -> String {
     Timestamp::from_nanosecond(i128::from(ns.div_euclid(SECOND / 1000)) * 1_000_000)
         .map_or_else(|_| "?".to_owned(), |t| t.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string())
 }
 
-/// Names of processes, files and groups come from whoever made them and may hold anything, escape sequences for
-/// the terminal included: each character that [`must_escape`] is shown as `?`.
-#[must_use]
+/// Replaces each character that [`must_escape`] by `?`: names of processes, files and cgroups may contain
+/// escape sequences.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().any(must_escape) {
         Cow::Owned(text.chars().map(|c| if must_escape(c) { '?' } else { c }).collect())
@@ -194,16 +160,14 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same for what has lines and tabs of its own: messages.
-#[must_use]
+/// The same for text with lines and tabs.
 pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if must_escape(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
 }
 
-/// JSON in which each character that [`must_escape`] is an escape: to programs it is the same, and on a terminal nothing happens.
-#[must_use]
+/// Escapes each character that [`must_escape`] in JSON: programs read the same, terminals do nothing.
 pub fn clean_json(json: &str) -> Cow<'_, str> {
-    // Between values there are line breaks; within them JSON escapes those itself.
+    // Line breaks separate values. Inside of strings JSON escapes them itself.
     let is_bad = |c: char| c != '\n' && must_escape(c);
     if !json.chars().any(is_bad) {
         return Cow::Borrowed(json);
@@ -219,8 +183,7 @@ pub fn clean_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Breaks a text into lines of at most `width` columns. A word that is longer stays whole.
-#[must_use]
+/// Breaks a text into lines of at most `width` columns. Longer words stay whole.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -264,7 +227,7 @@ mod tests {
 
     #[test]
     fn no_text_looks_like_another_one() {
-        // The example of the Trojan Source paper, a name with nothing in it, and a tag that nobody sees.
+        // The example of the Trojan Source paper, an invisible name, and an invisible tag.
         assert_eq!(clean("\u{202e}\u{2066}// only admins\u{2069} \u{2066}"), "??// only admins? ?");
         assert_eq!(clean("ro\u{200b}ot\u{feff}\u{e0041}"), "ro?ot??");
         for c in [
@@ -291,7 +254,8 @@ mod tests {
 
     #[test]
     fn colours_follow_the_choice() {
-        assert!(Color::Always.wanted(false) && !Color::Never.wanted(true) && !Color::Auto.wanted(false));
+        assert!(wants_color(ColorChoice::Always, false));
+        assert!(!wants_color(ColorChoice::Never, true) && !wants_color(ColorChoice::Auto, false));
         assert_eq!(Style::plain(80).paint(Ink::Bad, "x"), "x");
         let style = Style { color: true, ..Style::plain(80) };
         assert_eq!(style.paint(Ink::Bad, "x"), "\x1b[1;31mx\x1b[0m");

@@ -1,17 +1,16 @@
-//! Columns of text.
+//! Tables of text.
 
 use crate::render::style::{Ink, Style, clean};
 
-/// Where the cells of a column stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Text.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// A table with a heading; columns are as wide as their widest cell.
+/// A table with a heading. Columns are as wide as their widest cell.
 pub struct Table {
     heads: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
@@ -19,21 +18,28 @@ pub struct Table {
 
 impl Table {
     /// A table without rows.
-    #[must_use]
     pub fn new(heads: &[(&str, Align)]) -> Self {
-        Table {
-            heads: heads.iter().map(|(head, align)| (clean(head).into_owned(), *align)).collect(),
-            rows: Vec::new(),
-        }
+        Table::with(heads.iter().map(|(head, align)| ((*head).to_owned(), *align)))
     }
 
-    /// Adds a row.
+    /// The same from `NAME|>NUMBER|TEXT`, where `>` aligns a column to the right.
+    pub fn of(heads: &str) -> Self {
+        Table::with(heads.split('|').map(|head| match head.strip_prefix('>') {
+            Some(head) => (head.to_owned(), Align::Right),
+            None => (head.to_owned(), Align::Left),
+        }))
+    }
+
+    pub fn with(heads: impl IntoIterator<Item = (String, Align)>) -> Self {
+        let heads = heads.into_iter().map(|(head, align)| (clean(&head).into_owned(), align));
+        Table { heads: heads.collect(), rows: Vec::new() }
+    }
+
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(|cell| clean(&cell).into_owned()).collect());
     }
 
-    /// The lines, with a heading. The last column is not padded, and is broken where the line would be too long.
-    #[must_use]
+    /// The text. The last column is not padded, and is wrapped if the line would be too long.
     pub fn render(&self, style: &Style) -> String {
         let mut widths: Vec<usize> = self.heads.iter().map(|(head, _)| head.chars().count()).collect();
         for row in &self.rows {
@@ -84,7 +90,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_the_last_one_is_broken() {
-        let mut table = Table::new(&[("NAME", Align::Left), ("N", Align::Right), ("WHY", Align::Left)]);
+        let mut table = Table::of("NAME|>N|WHY");
         table.row(["a".into(), "7".into(), "short".into()]);
         table.row(["bcdef".into(), "1200".into(), "a reason that is longer than the line would be".into()]);
         let text = table.render(&Style::plain(40));

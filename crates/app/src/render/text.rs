@@ -1,29 +1,27 @@
-//! The report for people: what a tired person reads in twenty seconds, the verdict first.
+//! The report as text, the verdict first.
 
 use mitra_model::Era;
 use mitra_model::report::{Advice, Culprit, Incident, Ledger, Moment, Remedy, Report, Root, Unknown, Window};
 
 use crate::render::changed;
 use crate::render::page::Page;
-use crate::render::proof::{self, Shown};
+use crate::render::proof::{self, ShownLines};
 use crate::render::sources::{self, range};
 use crate::render::style::{Ink, Style, UNKNOWN};
 use crate::render::units;
 
-/// Finds the plain words for the id of a condition.
+/// The title of a condition by its id.
 pub type Title<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
-/// How many of the things that were ruled out are worth reading; the others are in `--json`.
+/// Shown conditions that were ruled out; `--json` has the others.
 const RULED_OUT_MAX: usize = 6;
-/// Advice that is worth reading; the rest is in `--json`.
+/// Shown advice; `--json` has the others.
 const ADVICE_MAX: usize = 8;
 
-/// The whole report.
-#[must_use]
 pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
     let style = &clock_of(report, style);
     let mut page = Page::new(style);
-    let mut shown = Shown::default();
+    let mut shown = ShownLines::default();
     if report.incidents.is_empty() {
         quiet(&mut page, report, &mut shown, title);
         return page.finish();
@@ -53,14 +51,12 @@ pub fn report(report: &Report, style: &Style, title: Title<'_>) -> String {
     page.finish()
 }
 
-/// Files seldom name a time zone: their clock is shown as it is.
-#[must_use]
+/// Files seldom name a time zone, so their times are shown unchanged.
 pub fn clock_of(report: &Report, style: &Style) -> Style {
     if report.source == "files" { style.as_written() } else { style.clone() }
 }
 
-/// One sentence: when, what and who in plain words, what it cost. `until` is how far it was looked at.
-#[must_use]
+/// One sentence: when, what and who in plain words, and the cost. `until` is the end of the window.
 pub fn verdict(incident: &Incident, until: Moment, style: &Style, title: Title<'_>) -> String {
     let root = &incident.root_cause;
     let what = if root.statement.is_empty() {
@@ -88,14 +84,14 @@ pub fn verdict(incident: &Incident, until: Moment, style: &Style, title: Title<'
     if onset == UNKNOWN { format!("{what}{cost}.") } else { format!("{onset}  {what}{cost}.") }
 }
 
-/// How long something took, where both ends are on one clock.
+/// The length of an interval whose ends are on one clock.
 fn length_between(from: Moment, to: Moment) -> Option<String> {
     let same = Era::of(from.0) == Era::of(to.0) && from.is_known();
     // One moment has no length.
     (same && to.0 > from.0).then(|| units::length(seconds(from, to)))
 }
 
-fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, shown: &mut Shown, title: Title<'_>) {
+fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, shown: &mut ShownLines, title: Title<'_>) {
     let style = page.style;
     let root = &incident.root_cause;
     page.paragraph(0, 2, Some(Ink::Bad), &verdict(incident, until, style, title));
@@ -136,7 +132,7 @@ fn one(page: &mut Page<'_>, incident: &Incident, until: Moment, shown: &mut Show
     reasons(page, incident);
 }
 
-/// The condition, and how sure it is.
+/// The condition and the confidence.
 fn about(root: &Root, title: Title<'_>) -> String {
     let mut parts = vec![match title(&root.condition) {
         Some(words) => format!("{}: {words}", root.condition),
@@ -175,8 +171,8 @@ fn next(page: &mut Page<'_>, incident: &Incident) {
     }
 }
 
-/// What could be better although nothing went wrong.
-fn advice(page: &mut Page<'_>, list: &[Advice], shown: &mut Shown) {
+/// Advice without an incident.
+fn advice(page: &mut Page<'_>, list: &[Advice], shown: &mut ShownLines) {
     if !list.is_empty() {
         page.heading("What could be better");
     }
@@ -188,9 +184,7 @@ fn advice(page: &mut Page<'_>, list: &[Advice], shown: &mut Shown) {
         proof::evidence(page, 4, &advice.evidence, shown);
         remedies(page, 4, &advice.remedies);
     }
-    if let Some(more) = list.len().checked_sub(ADVICE_MAX).filter(|n| *n > 0) {
-        page.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see --json"));
-    }
+    page.more(list.len(), ADVICE_MAX);
 }
 
 fn reasons(page: &mut Page<'_>, incident: &Incident) {
@@ -202,9 +196,7 @@ fn reasons(page: &mut Page<'_>, incident: &Incident) {
     for ruled_out in incident.ruled_out.iter().take(RULED_OUT_MAX) {
         page.labelled(2, &ruled_out.condition, width, None, &ruled_out.because);
     }
-    if let Some(more) = incident.ruled_out.len().checked_sub(RULED_OUT_MAX).filter(|n| *n > 0) {
-        page.paragraph(2, 2, Some(Ink::Faint), &format!("and {more} more: see --json"));
-    }
+    page.more(incident.ruled_out.len(), RULED_OUT_MAX);
     unknown(page, &incident.unknown);
 }
 
@@ -218,7 +210,7 @@ fn unknown(page: &mut Page<'_>, list: &[Unknown]) {
     }
 }
 
-/// What holds for the whole window, after the incidents.
+/// What applies to the whole window, after the incidents.
 fn whole(page: &mut Page<'_>, report: &Report) {
     let style = page.style;
     page.gap();
@@ -259,8 +251,8 @@ fn ledger(page: &mut Page<'_>, ledger: &Ledger, window: Window) {
     }
 }
 
-/// Nothing went wrong: one sentence, what else there is to say, and what the recorder did not see.
-fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut Shown, title: Title<'_>) {
+/// Without incidents: one sentence, advice, and what was not seen.
+fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut ShownLines, title: Title<'_>) {
     let style = page.style;
     if let Some(comparison) = &report.comparison {
         sources::comparison(page, comparison, shown);
@@ -278,12 +270,11 @@ fn quiet(page: &mut Page<'_>, report: &Report, shown: &mut Shown, title: Title<'
     sources::recorder(page, report, style);
 }
 
-/// The sentence where states were seen and nothing that could have brought them about.
+/// The sentence if conditions were active but no root cause was found.
 const NO_CAUSE: &str =
     "No cause can be named by what was read: see below what was seen, and what it would take.";
 
-/// The sentence that stands in place of a verdict.
-#[must_use]
+/// The sentence in place of a verdict.
 pub fn nothing_wrong(report: &Report, style: &Style) -> String {
     let files = report.source == "files";
     if !report.observed.is_empty() {
@@ -313,7 +304,7 @@ pub fn nothing_wrong(report: &Report, style: &Style) -> String {
     text
 }
 
-/// Lost time as the end of a sentence. Files hardly ever hold it, so nobody misses it there.
+/// Lost time as the end of a sentence. Files hardly ever have it, so its absence is not mentioned.
 fn lost(ledger: &Ledger, files: bool) -> String {
     let Some(lost) = ledger.lost_task_seconds else {
         return if files { String::new() } else { "; lost time could not be measured".to_owned() };
@@ -328,7 +319,7 @@ fn lost(ledger: &Ledger, files: bool) -> String {
     text
 }
 
-/// `dd (8123)`, or whatever else is named.
+/// `dd (8123)`, or the first other name.
 fn who(culprit: &Culprit) -> Option<String> {
     if let Some(process) = &culprit.process {
         return Some(culprit.pid.map_or_else(|| process.clone(), |pid| format!("{process} ({pid})")));

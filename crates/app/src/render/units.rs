@@ -1,9 +1,8 @@
-//! Values with the unit that the report and the metric table give them, short enough to be read at a glance.
+//! Values with units, short enough to read at a glance.
 
 use mitra_diagnose::words;
 
 /// A value in base units: `710 MB/s`, `85.3 k/s`, `3.2 ms`, `0.31 s/s`.
-#[must_use]
 pub fn value(value: f64, unit: &str) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -22,12 +21,11 @@ pub fn value(value: f64, unit: &str) -> String {
 }
 
 /// A number without a unit: `0.25`, `12`, `85.3 k`.
-#[must_use]
 pub fn number(value: f64) -> String {
     if value.fract() != 0.0 && value.abs() < 10.0 { ratio(value) } else { words::count(value) }
 }
 
-/// Two significant digits below ten: the accounting behind it is no better.
+/// Two significant digits below ten: the accounting is no more precise.
 fn ratio(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -37,8 +35,7 @@ fn ratio(value: f64) -> String {
     }
 }
 
-/// Lost time: task-seconds are not seconds on the clock, so the word is written out.
-#[must_use]
+/// Task-seconds are not seconds on the clock, so the word is written out.
 pub fn task_seconds(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} task-seconds"),
@@ -47,7 +44,6 @@ pub fn task_seconds(seconds: f64) -> String {
 }
 
 /// `12,345`: whole, with a comma for each thousand.
-#[must_use]
 pub fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::new();
@@ -61,7 +57,6 @@ pub fn grouped(value: f64) -> String {
 }
 
 /// `4,907.53`, `1,700`: with two decimals where there are any.
-#[must_use]
 pub fn exact(value: f64) -> String {
     let hundredths = (value.abs() * 100.0).round();
     let (whole, decimals) = ((hundredths / 100.0).trunc(), hundredths % 100.0);
@@ -74,7 +69,6 @@ pub fn exact(value: f64) -> String {
 }
 
 /// A length of time on the clock: `47 s`, `7 min 53 s`, `2 h 5 min`, `3 d 4 h`.
-#[must_use]
 pub fn length(seconds: f64) -> String {
     let s = seconds.max(0.0).round() as u64;
     let two = |a: u64, unit_a: &str, b: u64, unit_b: &str| {

@@ -8,10 +8,10 @@ use ratatui::widgets::Paragraph;
 
 use mitra_diagnose::words;
 
-use crate::live::{HISTORY, ProcessLine, Seen, Snapshot};
+use super::theme::Theme;
+use super::{Screen, ScreenData, Sort, View};
+use crate::live::{HISTORY, ProcessLine, Snapshot, TrackedIncident};
 use crate::render::style::{Style, clean, wrap};
-use crate::tui::look::Look;
-use crate::tui::{Screen, Shown, Sort, View};
 
 const HELP: &[(&str, &str)] = &[
     ("enter, tab", "open and close the full report of the chosen incident"),
@@ -23,49 +23,48 @@ const HELP: &[(&str, &str)] = &[
     ("q, esc", "back, and from the overview: quit"),
 ];
 
-/// Draws everything.
-pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &Shown<'_>, look: Look, style: &Style) {
+pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, shown: &ScreenData<'_>, theme: Theme, style: &Style) {
     let [title, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
             .areas(frame.area());
-    frame.render_widget(title_line(shown, look, style, title.width), title);
+    frame.render_widget(title_line(shown, theme, style, title.width), title);
     match screen.view {
-        View::Overview => overview(frame, body, screen, shown, look, style),
-        View::Report => report(frame, body, screen, shown, look),
-        View::Help => help(frame, body, look),
+        View::Overview => overview(frame, body, screen, shown, theme, style),
+        View::Report => report(frame, body, screen, shown, theme),
+        View::Help => help(frame, body, theme),
     }
-    frame.render_widget(foot_line(screen, shown, look), foot);
+    frame.render_widget(foot_line(screen, shown, theme), foot);
 }
 
-fn title_line<'a>(shown: &'a Shown<'_>, look: Look, style: &Style, width: u16) -> Line<'a> {
+fn title_line<'a>(shown: &'a ScreenData<'_>, theme: Theme, style: &Style, width: u16) -> Line<'a> {
     let clock = shown.snapshot.as_ref().map_or_else(|| "--:--:--".to_owned(), |s| style.clock(s.at));
     let room = usize::from(width).saturating_sub(clock.chars().count() + 9);
     let headline: String = clean(shown.headline).chars().take(room).collect();
     Line::from(vec![
-        Span::styled(" mitra  ", look.heading()),
+        Span::styled(" mitra  ", theme.heading()),
         Span::raw(clock),
-        Span::styled(format!(" {headline}"), look.faint()),
+        Span::styled(format!(" {headline}"), theme.faint()),
     ])
 }
 
-fn foot_line<'a>(screen: &Screen, shown: &'a Shown<'_>, look: Look) -> Line<'a> {
+fn foot_line<'a>(screen: &Screen, shown: &'a ScreenData<'_>, theme: Theme) -> Line<'a> {
     if let Some(trouble) = &shown.trouble {
-        return Line::styled(format!(" {}", clean(trouble)), look.bad());
+        return Line::styled(format!(" {}", clean(trouble)), theme.bad());
     }
     let keys = match screen.view {
         View::Overview => " q quit  ? help  enter report  up/down choose  s sort",
         View::Report => " q back  up/down scroll  space page  ? help",
         View::Help => " any key: back",
     };
-    Line::styled(keys, look.faint())
+    Line::styled(keys, theme.faint())
 }
 
 fn overview(
     frame: &mut Frame<'_>,
     area: Rect,
     screen: &Screen,
-    shown: &Shown<'_>,
-    look: Look,
+    shown: &ScreenData<'_>,
+    theme: Theme,
     style: &Style,
 ) {
     let Some(snapshot) = &shown.snapshot else {
@@ -77,30 +76,30 @@ fn overview(
     let [machine_area, lost_area, rest] =
         Layout::vertical([Constraint::Length(2), Constraint::Length(cause_lines + 2), Constraint::Min(0)])
             .areas(area);
-    frame.render_widget(Paragraph::new(machine(snapshot, look)), machine_area);
+    frame.render_widget(Paragraph::new(machine(snapshot, theme)), machine_area);
     frame.render_widget(
-        Paragraph::new(losses(snapshot, look, usize::from(cause_lines), lost_area.width)),
+        Paragraph::new(losses(snapshot, theme, usize::from(cause_lines), lost_area.width)),
         lost_area,
     );
     let [process_area, incident_area] =
         Layout::vertical([Constraint::Ratio(1, 2), Constraint::Ratio(1, 2)]).areas(rest);
-    frame.render_widget(Paragraph::new(processes(snapshot, screen.sort, look, process_area)), process_area);
-    frame.render_widget(Paragraph::new(incidents(shown, screen, look, style, incident_area)), incident_area);
+    frame.render_widget(Paragraph::new(processes(snapshot, screen.sort, theme, process_area)), process_area);
+    frame.render_widget(Paragraph::new(incidents(shown, screen, theme, style, incident_area)), incident_area);
 }
 
-/// The parts of a line: words, which are faint, and numbers.
+/// The parts of a line: faint labels and values.
 struct Parts {
-    look: Look,
+    theme: Theme,
     spans: Vec<Span<'static>>,
 }
 
 impl Parts {
-    fn new(look: Look) -> Self {
-        Parts { look, spans: vec![Span::raw(" ")] }
+    fn new(theme: Theme) -> Self {
+        Parts { theme, spans: vec![Span::raw(" ")] }
     }
 
     fn word(mut self, word: &str) -> Self {
-        self.spans.push(Span::styled(format!("{word} "), self.look.faint()));
+        self.spans.push(Span::styled(format!("{word} "), self.theme.faint()));
         self
     }
 
@@ -110,7 +109,7 @@ impl Parts {
     }
 
     fn share(self, share: Option<f64>, worrying: f64) -> Self {
-        let ink = share.map_or(Ink::new(), |s| self.look.share(s, worrying));
+        let ink = share.map_or(Ink::new(), |s| self.theme.share(s, worrying));
         self.value(share.map(|s| format!("{:.0} %", s * 100.0)), ink)
     }
 
@@ -119,7 +118,7 @@ impl Parts {
     }
 }
 
-fn machine(snapshot: &Snapshot, look: Look) -> Vec<Line<'static>> {
+fn machine(snapshot: &Snapshot, theme: Theme) -> Vec<Line<'static>> {
     let m = &snapshot.machine;
     let plain = Ink::new();
     let bytes = |value: Option<f64>| value.map(words::bytes);
@@ -128,7 +127,7 @@ fn machine(snapshot: &Snapshot, look: Look) -> Vec<Line<'static>> {
     let used = m.memory.zip(m.available).map(|(all, free)| words::percent((all - free) / all));
     let [cpu, io, memory] = m.pressure;
     vec![
-        Parts::new(look)
+        Parts::new(theme)
             .word(&format!("{} cpu user", m.cpus))
             .share(m.user, 0.95)
             .word("sys")
@@ -142,7 +141,7 @@ fn machine(snapshot: &Snapshot, look: Look) -> Vec<Line<'static>> {
             .word("cache")
             .value(bytes(m.cached), plain)
             .line(),
-        Parts::new(look)
+        Parts::new(theme)
             .word("waits cpu")
             .share(cpu, 0.8)
             .word("io")
@@ -156,7 +155,7 @@ fn machine(snapshot: &Snapshot, look: Look) -> Vec<Line<'static>> {
             .word("| R")
             .value(count(m.running), plain)
             .word("D")
-            .value(count(m.blocked), m.blocked.map_or(plain, |d| look.share(d, 4.0)))
+            .value(count(m.blocked), m.blocked.map_or(plain, |d| theme.share(d, 4.0)))
             .word("load")
             .value(m.load.map(|l| format!("{l:.1}")), plain)
             .word("tasks")
@@ -165,7 +164,7 @@ fn machine(snapshot: &Snapshot, look: Look) -> Vec<Line<'static>> {
     ]
 }
 
-fn losses(snapshot: &Snapshot, look: Look, lines: usize, width: u16) -> Vec<Line<'static>> {
+fn losses(snapshot: &Snapshot, theme: Theme, lines: usize, width: u16) -> Vec<Line<'static>> {
     let m = &snapshot.machine;
     let own = [
         m.own_cpu.map(|cpu| format!("{:.1} ms/s", cpu * 1000.0)),
@@ -177,37 +176,37 @@ fn losses(snapshot: &Snapshot, look: Look, lines: usize, width: u16) -> Vec<Line
     let head = " LOST  task-seconds/s, last minute";
     let fill = usize::from(width).saturating_sub(head.chars().count() + own.chars().count() + 1);
     let mut out = vec![Line::from(vec![
-        Span::styled(head, look.heading()),
-        Span::styled(format!("{:fill$}{own}", ""), look.faint()),
+        Span::styled(head, theme.heading()),
+        Span::styled(format!("{:fill$}{own}", ""), theme.faint()),
     ])];
     let columns = usize::from(width).saturating_sub(26).min(HISTORY);
-    // One scale for all, so that heights can be compared.
+    // One scale for all lines, so that heights compare.
     let most = snapshot.lost.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
-    out.push(loss_line("all", &snapshot.lost, most, columns, look));
+    out.push(loss_line("all", &snapshot.lost, most, columns, theme));
     for cause in snapshot.causes.iter().take(lines) {
         let most = most.max(cause.history.iter().copied().fold(0.0, f64::max));
-        out.push(loss_line(&cause.cause, &cause.history, most, columns, look));
+        out.push(loss_line(&cause.cause, &cause.history, most, columns, theme));
     }
     out
 }
 
-fn loss_line(name: &str, history: &[f64], most: f64, columns: usize, look: Look) -> Line<'static> {
-    // The mean of the last samples: a number that changes each second cannot be read.
+fn loss_line(name: &str, history: &[f64], most: f64, columns: usize, theme: Theme) -> Line<'static> {
+    // The mean of the last samples, because a number that changes each second cannot be read.
     let recent: Vec<f64> = history.iter().rev().take(5).copied().filter(|v| v.is_finite()).collect();
     let now = if recent.is_empty() { f64::NAN } else { recent.iter().sum::<f64>() / recent.len() as f64 };
     let number = if now.is_finite() { format!("{now:>7.2}") } else { format!("{:>7}", "-") };
     Line::from(vec![
         Span::raw(format!("  {name:<14}")),
-        Span::styled(number, look.share(now, 2.0)),
+        Span::styled(number, theme.share(now, 2.0)),
         Span::raw("  "),
-        Span::styled(sparkline(history, most, columns), look.warn()),
+        Span::styled(sparkline(history, most, columns), theme.warn()),
     ])
 }
 
-/// The newest values as bars, the last one at the right end; nothing where nothing was measured.
+/// The newest values as bars, the last one at the right end; blank where nothing was measured.
 fn sparkline(values: &[f64], most: f64, columns: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    // Below a fiftieth of a task-second per second a full bar would alarm over nothing.
+    // Below a fiftieth of a task-second per second full bars would alarm for nothing.
     let most = most.max(0.02);
     let from = values.len().saturating_sub(columns);
     let bars: String = values[from..]
@@ -223,7 +222,7 @@ fn sparkline(values: &[f64], most: f64, columns: usize) -> String {
     format!("{bars:>columns$}")
 }
 
-fn processes(snapshot: &Snapshot, sort: Sort, look: Look, area: Rect) -> Vec<Line<'static>> {
+fn processes(snapshot: &Snapshot, sort: Sort, theme: Theme, area: Rect) -> Vec<Line<'static>> {
     let mut list: Vec<&ProcessLine> = snapshot.processes.iter().collect();
     match sort {
         Sort::Lost => {}
@@ -240,14 +239,14 @@ fn processes(snapshot: &Snapshot, sort: Sort, look: Look, area: Rect) -> Vec<Lin
     let title = format!(" PROCESSES by {by}");
     let mut out = vec![Line::styled(
         format!("{title:<28}{:>7}{:>7}{:>11}{:>11}{:>10}", "LOST", "CPU", "READ", "WRITE", "RSS"),
-        look.heading(),
+        theme.heading(),
     )];
     for p in list.iter().take(usize::from(area.height).saturating_sub(1)) {
         let name: String = clean(&p.name).chars().take(16).collect();
         let rate = |v: f64| if v > 0.0 { format!("{}/s", words::bytes(v)) } else { "-".to_owned() };
         out.push(Line::from(vec![
             Span::raw(format!(" {:>8}  {name:<17}", p.pid)),
-            Span::styled(format!("{:>7.2}", p.lost), look.share(p.lost, 1.0)),
+            Span::styled(format!("{:>7.2}", p.lost), theme.share(p.lost, 1.0)),
             Span::raw(format!("{:>7}", format!("{:.0} %", p.cpu * 100.0))),
             Span::raw(format!("{:>11}{:>11}", rate(p.read), rate(p.written))),
             Span::raw(format!("{:>10}", p.rss.map_or_else(|| "-".to_owned(), words::bytes))),
@@ -257,9 +256,9 @@ fn processes(snapshot: &Snapshot, sort: Sort, look: Look, area: Rect) -> Vec<Lin
 }
 
 fn incidents(
-    shown: &Shown<'_>,
+    shown: &ScreenData<'_>,
     screen: &Screen,
-    look: Look,
+    theme: Theme,
     style: &Style,
     area: Rect,
 ) -> Vec<Line<'static>> {
@@ -268,23 +267,23 @@ fn incidents(
         0 => " INCIDENTS".to_owned(),
         n => format!(" INCIDENTS  {n} seen, {lasting} going on"),
     };
-    let mut out = vec![Line::styled(title, look.heading())];
+    let mut out = vec![Line::styled(title, theme.heading())];
     if shown.incidents.is_empty() {
         out.push(match &shown.healthy {
-            None => Line::styled("  looking", look.faint()),
-            Some(fine) if fine.is_empty() => Line::styled("  none", look.good()),
-            Some(fine) => Line::styled(format!("  none; {} fine", fine.join(", ")), look.good()),
+            None => Line::styled("  looking", theme.faint()),
+            Some(fine) if fine.is_empty() => Line::styled("  none", theme.good()),
+            Some(fine) => Line::styled(format!("  none; {} fine", fine.join(", ")), theme.good()),
         });
     }
     let width = usize::from(area.width).saturating_sub(5).max(20);
     for (i, seen) in shown.incidents.iter().enumerate() {
         let mut lines = wrap(&clean(&seen.verdict(style)), width);
-        // The chosen one is shown whole, the others in brief.
+        // The chosen one is shown in full.
         if i != screen.chosen && lines.len() > 1 {
             lines.truncate(1);
             lines[0].push_str(" …");
         }
-        let mut ink = if is_lasting(seen) { look.bad() } else { Ink::new() };
+        let mut ink = if is_lasting(seen) { theme.bad() } else { Ink::new() };
         let mark = if i == screen.chosen { "> " } else { "  " };
         if i == screen.chosen {
             ink = ink.add_modifier(Modifier::BOLD);
@@ -297,19 +296,19 @@ fn incidents(
     out
 }
 
-fn is_lasting(seen: &Seen) -> bool {
+fn is_lasting(seen: &TrackedIncident) -> bool {
     seen.incident.end.is_none()
 }
 
-fn report(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &Shown<'_>, look: Look) {
+fn report(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &ScreenData<'_>, theme: Theme) {
     let text = shown.report.clone().unwrap_or_else(|| "waiting for the first report".to_owned());
     let lines: Vec<Line<'_>> = text
         .lines()
         .enumerate()
         .map(|(i, line)| {
             let ink = match line.chars().next() {
-                _ if i == 0 => look.bad(),
-                Some(c) if c.is_alphabetic() => look.heading(),
+                _ if i == 0 => theme.bad(),
+                Some(c) if c.is_alphabetic() => theme.heading(),
                 _ => Ink::new(),
             };
             Line::styled(format!(" {line}"), ink)
@@ -321,10 +320,10 @@ fn report(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &Shown<
     frame.render_widget(Paragraph::new(lines).scroll((scroll, 0)), area);
 }
 
-fn help(frame: &mut Frame<'_>, area: Rect, look: Look) {
-    let mut lines = vec![Line::raw(""), Line::styled("  Keys", look.heading()), Line::raw("")];
+fn help(frame: &mut Frame<'_>, area: Rect, theme: Theme) {
+    let mut lines = vec![Line::raw(""), Line::styled("  Keys", theme.heading()), Line::raw("")];
     for (key, what) in HELP {
-        lines.push(Line::from(vec![Span::styled(format!("  {key:<14}"), look.warn()), Span::raw(*what)]));
+        lines.push(Line::from(vec![Span::styled(format!("  {key:<14}"), theme.warn()), Span::raw(*what)]));
     }
     lines.push(Line::raw(""));
     let about = "Lost time is time that tasks wanted to run and could not: they waited for a CPU, for a device, for a \
@@ -343,28 +342,28 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::commands;
-    use crate::live::Tracker;
+    use crate::diagnosis;
+    use crate::live::{self, Tracker};
     use crate::render::{examples, text};
     use std::sync::Arc;
 
-    fn screen_text(width: u16, height: u16, screen: &mut Screen, shown: &Shown<'_>) -> String {
+    fn screen_text(width: u16, height: u16, screen: &mut Screen, shown: &ScreenData<'_>) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        let look = Look { color: false };
-        terminal.draw(|frame| draw(frame, screen, shown, look, &Style::plain(80))).unwrap();
+        let theme = Theme { color: false };
+        terminal.draw(|frame| draw(frame, screen, shown, theme, &Style::plain(80))).unwrap();
         let buffer = terminal.backend().buffer();
         let line =
             |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
         (0..height).map(line).collect::<Vec<_>>().join("\n")
     }
 
-    fn shown() -> Shown<'static> {
+    fn shown() -> ScreenData<'static> {
         let mut tracker = Tracker::default();
         let report = Arc::new(examples::flood());
         tracker.update(&report);
-        Shown {
+        ScreenData {
             headline: "recording web-17 (2 CPUs, 25.3 GB) every 1.0 s to /var/lib/mitra",
-            snapshot: Some(Arc::new(examples::snapshot())),
+            snapshot: Some(Arc::new(live::example())),
             incidents: tracker.seen,
             report: None,
             healthy: Some(vec!["swap".to_owned()]),
@@ -380,8 +379,8 @@ mod tests {
     #[test]
     fn the_report_scrolls() {
         let mut screen = Screen { view: View::Report, scroll: 1000, ..Screen::default() };
-        let report = text::report(&examples::flood(), &Style::plain(79), &commands::title);
-        let shown = Shown { report: Some(report.clone()), ..shown() };
+        let report = text::report(&examples::flood(), &Style::plain(79), &diagnosis::title);
+        let shown = ScreenData { report: Some(report.clone()), ..shown() };
         let text = screen_text(80, 24, &mut screen, &shown);
         assert_eq!(screen.scroll, report.lines().count() - 22);
         assert!(text.contains(report.lines().last().unwrap()), "{text}");

@@ -1,7 +1,7 @@
 //! The screen of `mitra live`.
 
 mod draw;
-mod look;
+mod theme;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -13,39 +13,34 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::commands;
-use crate::live::{Child, Seen, Shared, Snapshot, lock};
+use crate::diagnosis::title;
+use crate::live::{Child, Shared, Snapshot, TrackedIncident, lock};
 use crate::render::style::Style;
 use crate::render::text;
 use crate::signals::STOP;
-use look::Look;
+use theme::Theme;
 
-/// How long the screen waits for a key before it draws again.
+/// How long to wait for a key before drawing again.
 const FRAME: Duration = Duration::from_millis(250);
 
-/// What is on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
-    /// The overview.
     #[default]
     Overview,
     /// The full report of the chosen incident, or of the last minutes.
     Report,
-    /// The keys.
     Help,
 }
 
-/// How the processes are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sort {
-    /// By lost time and CPU.
+    /// Lost time and CPU.
     #[default]
     Lost,
-    /// By CPU.
     Cpu,
-    /// By bytes read and written.
+    /// Bytes read and written.
     Io,
-    /// By resident memory.
+    /// Resident memory.
     Memory,
 }
 
@@ -63,40 +58,35 @@ impl Sort {
 /// What the user has chosen.
 #[derive(Debug, Default)]
 pub struct Screen {
-    /// What is shown.
     pub view: View,
-    /// How processes are sorted.
     pub sort: Sort,
-    /// The chosen incident, counted from the newest.
+    /// Index of the incident, from the newest.
     pub chosen: usize,
-    /// The first line of the report that is shown.
+    /// First line of the report on the screen.
     pub scroll: usize,
-    /// How many lines the report has, and how many of them fit.
+    /// Lines of the report, and how many of them fit.
     pub report_lines: (usize, usize),
 }
 
-/// What there is to show.
-pub struct Shown<'a> {
-    /// What is being done.
+pub struct ScreenData<'a> {
     pub headline: &'a str,
-    /// The numbers, once there are some.
     pub snapshot: Option<Arc<Snapshot>>,
-    /// Incidents, newest first.
-    pub incidents: Vec<Seen>,
-    /// The latest report, as text, when its view is open.
+    /// Newest first.
+    pub incidents: Vec<TrackedIncident>,
+    /// The report as text, if its view is open.
     pub report: Option<String>,
-    /// Areas that are fine, once that has been looked at.
+    /// Healthy areas, once a report exists.
     pub healthy: Option<Vec<String>>,
     /// What does not work.
     pub trouble: Option<String>,
 }
 
-/// Shows and obeys until the user has enough. The terminal is restored whatever happens: on an orderly end, on a
-/// panic by ratatui's hook, on a signal because that only sets [`STOP`].
+/// Draws and handles keys until the user quits. The terminal is restored on every end: an orderly one, a
+/// panic (by ratatui's hook), and a signal, which only sets [`STOP`].
 pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style) -> Result<()> {
-    let look = Look { color: style.color };
+    let theme = Theme { color: style.color };
     let mut terminal = ratatui::try_init().context("cannot use this terminal; try --plain")?;
-    // Ratatui's hook gives the terminal back. The other threads catch their panics, and must not draw over it.
+    // Other threads catch their panics, so the hook must not restore the terminal for them.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if std::thread::current().name() == Some("main") {
@@ -114,7 +104,7 @@ pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style)
             let shown = gather(headline, state, &screen, width, style);
             screen.chosen = screen.chosen.min(shown.incidents.len().saturating_sub(1));
             terminal
-                .draw(|frame| draw::draw(frame, &mut screen, &shown, look, style))
+                .draw(|frame| draw::draw(frame, &mut screen, &shown, theme, style))
                 .context("cannot draw")?;
             if !key_waits().context("cannot read the keyboard")? {
                 continue;
@@ -132,7 +122,7 @@ pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style)
     result
 }
 
-/// Waits for a key. A terminal that went away is noticed here, because crossterm would try to read it for ever.
+/// Waits for a key. Crossterm would read a closed terminal for ever, so this checks for one.
 fn key_waits() -> std::io::Result<bool> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
@@ -151,11 +141,17 @@ fn key_waits() -> std::io::Result<bool> {
     event::poll(Duration::ZERO)
 }
 
-fn gather<'a>(headline: &'a str, state: &Shared, screen: &Screen, width: usize, style: &Style) -> Shown<'a> {
+fn gather<'a>(
+    headline: &'a str,
+    state: &Shared,
+    screen: &Screen,
+    width: usize,
+    style: &Style,
+) -> ScreenData<'a> {
     let (mut shown, report) = {
         let state = lock(state);
-        let incidents: Vec<Seen> = state.tracker.seen.iter().rev().cloned().collect();
-        let shown = Shown {
+        let incidents: Vec<TrackedIncident> = state.tracker.seen.iter().rev().cloned().collect();
+        let shown = ScreenData {
             headline,
             snapshot: state.snapshot.clone(),
             incidents,
@@ -171,15 +167,15 @@ fn gather<'a>(headline: &'a str, state: &Shared, screen: &Screen, width: usize, 
             Some(seen) => {
                 let mut report = seen.report.as_ref().clone();
                 report.incidents = vec![seen.incident.clone()];
-                Some(text::report(&report, &style, &commands::title))
+                Some(text::report(&report, &style, &title))
             }
-            None => report.map(|report| text::report(&report, &style, &commands::title)),
+            None => report.map(|report| text::report(&report, &style, &title)),
         };
     }
     shown
 }
 
-/// Does what the key says; true when that is to stop.
+/// Handles a key; true to quit.
 fn obey(screen: &mut Screen, key: KeyEvent) -> bool {
     if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
         return true;

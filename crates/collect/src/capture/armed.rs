@@ -126,7 +126,7 @@ impl Capture {
         };
         let process = check(kind, request)?;
         let mut config = Config::of(request).map_err(Refused::NotThere)?;
-        (kind.configure)(request, &mut config).map_err(Refused::BadRequest)?;
+        kind.configured(request, &mut config).map_err(Refused::BadRequest)?;
         if !kind.object.is_empty() {
             privileged()?;
         }

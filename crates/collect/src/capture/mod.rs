@@ -4,8 +4,8 @@
 //! ends the capture once its time, its events or its cost are used up. [`Armed::finish`] detaches them and returns
 //! what they saw. Dropping an [`Armed`] detaches as well.
 //!
-//! A new kind is one file in `kinds/`, one in `bpf/`, and a line in `kinds/mod.rs` and in `build.rs`; CONTRIBUTING.md has the
-//! steps.
+//! A new kind is one file in `bpf/`, one in `kinds/`, and its lines in `kinds/mod.rs`; CONTRIBUTING.md has
+//! the steps.
 
 mod armed;
 mod calls;
@@ -58,6 +58,8 @@ pub struct Kind {
     /// What it can be narrowed to, by options that kinds have in common: `pid`, `comm`, `cgroup`, `min`, `d-only`. Others
     /// are refused: a capture must not say that it was of what nobody looked at.
     pub filters: &'static [&'static str],
+    /// Whether it records one process only, so that `pid` is required.
+    pub one_process: bool,
     /// The source file, whose leading comment is the manual page.
     source: &'static str,
     /// The compiled programs.
@@ -77,7 +79,14 @@ impl Kind {
 
     /// Why what is asked for can be armed on no machine, if it cannot. An error is the user's.
     pub fn check(&self, request: &Request) -> Result<(), String> {
-        (self.configure)(request, &mut Config::default())
+        self.configured(request, &mut Config::default())
+    }
+
+    fn configured(&self, request: &Request, config: &mut Config) -> Result<(), String> {
+        if self.one_process && request.pid.is_none() {
+            return Err(format!("{} is of one process: say which by --pid", self.name));
+        }
+        (self.configure)(request, config)
     }
 
     /// The manual page: what it answers, and what it does not see.

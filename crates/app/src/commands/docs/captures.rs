@@ -5,36 +5,14 @@ use std::fmt::Write;
 use mitra_collect::capture::{COST_BUDGET, EVENTS_MAX, Kind, SECONDS_MAX, kinds};
 use mitra_model::capture::Ended;
 
-use super::cell;
+use super::{cell, filled, rows};
 use crate::render::units;
 
-/// The page.
-#[must_use]
 pub fn page() -> String {
-    let mut out = String::from(
-        "# Captures\n\n\
-         Probes that cost too much to run always. `mitra capture KIND` arms one by hand, a rule of\n\
-         [the recorder](rules.md) on suspicion; always for a bounded time, a bounded number of events and a bounded cost.\n\
-         This page is written by `make docs` from the comments at the top of the files in\n\
-         `crates/collect/src/capture/kinds`. `mitra doctor` says which of them a machine allows.\n\n\
-         | kind | what it shows | cost | Linux |\n|---|---|---|---|\n",
-    );
-    for kind in kinds() {
-        _ = writeln!(
-            out,
-            "| [`{0}`](#{0}) | {1} | {2} | {3} |",
-            kind.name,
-            cell(kind.help),
-            cell(kind.cost),
-            cell(kind.since)
-        );
-    }
-    _ = write!(
-        out,
-        "\nCosts were measured on Linux 6.18 in a virtual machine; every capture says its own. The versions are those of the\n\
-         tracepoints and helpers that a kind uses; what a kernel lacks of a kind is left out and named in the notes.\n\n\
-         ## How a capture ends\n\n"
-    );
+    let row = |kind: &&Kind| {
+        let texts = [kind.help, kind.cost, kind.since].map(cell).join(" | ");
+        format!("| [`{0}`](#{0}) | {texts} |", kind.name)
+    };
     let bounds = [
         (Ended::Time, format!("`--seconds`, {} at most", units::length(SECONDS_MAX))),
         (Ended::Events, format!("`--events`, {} unless said", units::grouped(EVENTS_MAX as f64))),
@@ -50,36 +28,34 @@ pub fn page() -> String {
         (Ended::Gone, "of `--pid`".to_owned()),
         (Ended::Failed("…".to_owned()), "what it saw until then is kept".to_owned()),
     ];
-    for (ended, bound) in bounds {
-        _ = writeln!(out, "- {}: {bound}", ended.words());
-    }
-    out.push_str(
-        "\nWhat it saw until then is whole. Nothing stays in the kernel. Events for which there was no room are counted as lost.\n\
-         Each kind says by what it can be narrowed: `--pid`, `--comm`, `--cgroup` (version 2; with the groups below it), `--min`.\n\
-         It is kept in the folder `captures` of the archive and printed with `--show`; `--json` is schema `mitra.capture/1`,\n\
-         `--folded` and `--flame` draw the stacks.\n",
-    );
-    kinds().iter().for_each(|kind| section(&mut out, kind));
-    out
+    let sections: String = kinds().iter().map(|kind| section(kind)).collect();
+    filled(
+        include_str!("captures.md"),
+        &[
+            ("kinds", &rows(kinds(), row)),
+            ("ends", &rows(&bounds, |(ended, bound)| format!("- {}: {bound}", ended.words()))),
+            ("sections", &sections),
+        ],
+    )
 }
 
-fn section(out: &mut String, kind: &Kind) {
+fn section(kind: &Kind) -> String {
     let attaches: Vec<String> = kind.attaches.iter().map(|one| format!("`{one}`")).collect();
-    _ = write!(out, "\n## {}\n\n{}\n", kind.name, kind.manual().trim_end());
+    let mut out = format!("\n## {}\n\n{}\n", kind.name, kind.manual().trim_end());
     _ = write!(out, "\nIt attaches to {}. ", attaches.join(", "));
     _ = writeln!(out, "Cost: {}. Linux {}.", kind.cost, kind.since);
     let filters: Vec<String> = kind.filters.iter().map(|name| format!("`--{name}`")).collect();
     _ = writeln!(out, "Narrowed by {}.\n", filters.join(", "));
     _ = writeln!(out, "| column | unit | meaning |\n|---|---|---|");
-    for (name, unit, help) in kind.columns {
-        _ = writeln!(out, "| {} | {} | {} |", cell(name), unit_name(unit), cell(help));
-    }
+    let column = |(name, unit, help): &(&str, &str, &str)| {
+        format!("| {} | {} | {} |", cell(name), unit_name(unit), cell(help))
+    };
+    out.push_str(&rows(kind.columns, column));
     if !kind.options.is_empty() {
         out.push('\n');
     }
-    for (name, help) in kind.options {
-        _ = writeln!(out, "- `--option {name}=…`: {help}");
-    }
+    out.push_str(&rows(kind.options, |(name, help)| format!("- `--option {name}=…`: {help}")));
+    out
 }
 
 fn unit_name(unit: &str) -> &str {

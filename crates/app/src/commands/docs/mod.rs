@@ -5,8 +5,6 @@ mod captures;
 mod rules;
 mod search;
 
-use std::fmt::Write;
-
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use mitra_parse::text::FAMILIES;
@@ -14,10 +12,10 @@ use mitra_parse::text::FAMILIES;
 use crate::cli::{Cli, DocsArgs};
 use crate::commands::{conditions, metrics};
 
-/// The pages: file name and text.
+/// File names and texts.
 fn pages() -> Vec<(&'static str, String)> {
     vec![
-        // A build without probes leaves their page as it is.
+        // A build without probes leaves their page unchanged.
         #[cfg(feature = "bpf")]
         ("captures.md", captures::page()),
         ("commands.md", commands()),
@@ -32,11 +30,25 @@ fn pages() -> Vec<(&'static str, String)> {
 }
 
 /// A text in a cell of a table.
-fn cell(text: &str) -> String {
+pub fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// Writes the pages, or checks that they are as they would be written.
+/// A line for each item.
+pub fn rows<T>(items: &[T], row: impl Fn(&T) -> String) -> String {
+    items.iter().map(|item| row(item) + "\n").collect()
+}
+
+/// A page with texts in place of its `{{markers}}`.
+pub fn filled(page: &str, texts: &[(&str, &str)]) -> String {
+    let mut page = page.to_owned();
+    for (marker, text) in texts {
+        page = page.replace(&format!("{{{{{marker}}}}}"), text);
+    }
+    page
+}
+
+/// Writes the pages, or checks that they are up to date.
 pub fn run(args: &DocsArgs) -> Result<()> {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("{}: cannot create", args.dir.display()))?;
     let mut stale = Vec::new();
@@ -54,51 +66,33 @@ pub fn run(args: &DocsArgs) -> Result<()> {
     if stale.is_empty() { Ok(()) } else { bail!("not up to date, run make docs: {}", stale.join(", ")) }
 }
 
-/// `docs/commands.md`, from the flags.
+/// From the flags.
 fn commands() -> String {
-    let mut out = String::from(
-        "# Commands\n\n\
-         This page is written by `make docs` from the flags in `crates/app/src/cli`.\n\n\
-         Every command exits with 0 when done, 1 when it failed, 2 when it was used wrongly and 130 when it was interrupted\n\
-         before it was done. Times are `now`, `-2h`, `-1h30m`, `14:03`, `2026-11-21 14:03` (both on the local clock),\n\
-         RFC 3339 or `@epoch`. Colours appear on a terminal only and respect `NO_COLOR`.\n",
-    );
     let mut root = Cli::command().term_width(100);
     root.build();
-    for command in root.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
-        section(&mut out, command, "mitra");
-    }
-    out
+    filled(include_str!("commands.md"), &[("commands", &sections(&root, "mitra"))])
 }
 
-/// What a command says of itself, and each command below it.
-fn section(out: &mut String, command: &clap::Command, above: &str) {
-    let name = format!("{above} {}", command.get_name());
-    let help = command.clone().term_width(100).bin_name(&name).render_help().to_string();
-    let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
-    _ = write!(out, "\n## {name}\n\n```text\n{}\n```\n", help.join("\n"));
-    for below in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
-        section(out, below, &name);
-    }
+/// The help of the commands below one.
+fn sections(command: &clap::Command, above: &str) -> String {
+    let section = |command: &clap::Command| {
+        let name = format!("{above} {}", command.get_name());
+        let help = command.clone().term_width(100).bin_name(&name).render_help().to_string();
+        let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+        format!("\n## {name}\n\n```text\n{}\n```\n{}", help.join("\n"), sections(command, &name))
+    };
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+    shown.map(section).collect()
 }
 
-/// `docs/formats.md`, from the lists of what is read.
+/// From the lists of what is read.
 fn formats() -> String {
-    let mut out = String::from(
-        "# Formats\n\n\
-         The output of other tools that Mitra reads. This page is written by `make docs` from the lists in\n\
-         `crates/parse/src/text`.\n\n\
-         Give files or folders to `mitra explain`, `mitra compare` or `mitra import`. The content says what a file is,\n\
-         not its name; one file may hold the output of several tools with prompts and time stamps between them. A line\n\
-         that nothing recognises is counted, and the first of each file is shown.\n",
-    );
-    for family in FAMILIES {
-        _ = write!(out, "\n## {}\n\n{}\n\n| format | what is read |\n|---|---|\n", family.name, family.what);
-        for format in family.formats {
-            _ = writeln!(out, "| {} | {} |", cell(format.name), cell(format.what));
-        }
-    }
-    out
+    let family = |family: &mitra_parse::text::Family| {
+        let formats = rows(family.formats, |one| format!("| {} | {} |", cell(one.name), cell(one.what)));
+        format!("\n## {}\n\n{}\n\n| format | what is read |\n|---|---|\n{formats}", family.name, family.what)
+    };
+    let families: String = FAMILIES.iter().map(family).collect();
+    filled(include_str!("formats.md"), &[("families", &families)])
 }
 
 #[cfg(test)]

@@ -3,16 +3,17 @@
 use std::fmt::Write;
 
 use mitra_rules::ast::{Function, GroupBy, Measures, UNITS};
+use mitra_rules::builtin::{self, Suspicion};
 use mitra_rules::keys::keys;
+use mitra_rules::parser;
 use mitra_rules::rule::PLACEHOLDERS;
-use mitra_rules::{builtin, parser};
 
-use super::cell;
+use super::{cell, filled, rows};
 use crate::render::units;
 
-/// The example of the configuration file, as it is installed.
+/// The configuration file as it is installed.
 const EXAMPLE: &str = include_str!("../../../../../packaging/mitra.toml");
-/// Conditions that show the language. A test reads them.
+/// A test parses these conditions.
 const EXAMPLES: &[(&str, &str)] = &[
     ("sys.forks > 500/s for 3s", "more than 500 processes are made each second, for three seconds"),
     (
@@ -32,59 +33,34 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("bytes(vm.pgsteal_file) > 500MB/s", "pages, as bytes"),
 ];
 
-/// The page.
-#[must_use]
 pub fn page() -> String {
-    let mut out = String::from(
-        "# Rules\n\n\
-         With each sample the recorder asks rules: conditions over what it measures. One that holds is recorded, and may arm\n\
-         [probes](captures.md) or run a command, for a bounded time. This page is written by `make docs` from the tables in\n\
-         `crates/rules/src`.\n\n\
-         `mitra rules check FILE` says where a mistake is, `mitra rules list` what holds on this machine, `mitra rules test` when\n\
-         rules would have held in a recording or in other tools' output, and what they would have done.\n",
-    );
-    language(&mut out);
-    configuration(&mut out);
-    suspicions(&mut out);
-    out
-}
-
-fn language(out: &mut String) {
-    out.push_str(
-        "\n## The language\n\n\
-         Metrics are those of [metrics.md](metrics.md). Counters mean their rate per second, times of tasks and devices the share\n\
-         of the time. A metric of many things is asked for each row of it; `{…}` selects rows, by name or by a text or number of\n\
-         the row. What was not measured is neither true nor false, and the rule is then said to be untellable. Bytes are not\n\
-         compared with seconds: that is a mistake, and it is shown where.\n\n\
-         | condition | meaning |\n|---|---|\n",
-    );
-    for (condition, meaning) in EXAMPLES {
-        _ = writeln!(out, "| `{condition}` | {meaning} |");
-    }
-    _ = write!(out, "\n```text\n{}```\n", parser::grammar());
     let measures = [Measures::Share, Measures::Bytes, Measures::Time, Measures::Pages];
-    let units: Vec<String> = measures
-        .into_iter()
-        .map(|measures| {
-            let names: Vec<&str> = UNITS.iter().filter(|u| u.measures == measures).map(|u| u.name).collect();
-            names.join(" ")
-        })
-        .collect();
-    _ = writeln!(out, "\nUnits: {}; any of them `/s`.\n", units.join(", "));
-    out.push_str("| function | what it is |\n|---|---|\n");
-    for (name, function) in Function::ALL {
-        _ = writeln!(out, "| `{name}` | {} |", function.help());
-    }
+    let units = measures.map(|measures| {
+        let names: Vec<&str> = UNITS.iter().filter(|u| u.measures == measures).map(|u| u.name).collect();
+        names.join(" ")
+    });
     let groups: Vec<String> = GroupBy::ALL.iter().map(|(name, _)| format!("`by {name}`")).collect();
-    _ = writeln!(out, "\nFunctions over rows put tasks together {}.", groups.join(", "));
+    let why = |one: &Suspicion| format!("\n### {}\n\n```text\n{}\n```\n\n{}", one.name, one.when, one.why);
+    filled(
+        include_str!("rules.md"),
+        &[
+            ("examples", &rows(EXAMPLES, |(condition, meaning)| format!("| `{condition}` | {meaning} |"))),
+            ("grammar", &parser::grammar()),
+            ("units", &units.join(", ")),
+            ("functions", &rows(Function::ALL, |(name, one)| format!("| `{name}` | {} |", one.help()))),
+            ("groups", &groups.join(", ")),
+            ("keys", &configuration()),
+            ("placeholders", &rows(PLACEHOLDERS, |(name, help)| format!("| `{name}` | {help} |"))),
+            ("file", EXAMPLE),
+            ("suspicions", &rows(builtin::SUSPICIONS, suspicion)),
+            ("whys", &rows(builtin::SUSPICIONS, why)),
+        ],
+    )
 }
 
-fn configuration(out: &mut String) {
-    out.push_str(
-        "\n## The file\n\n\
-         `/etc/mitra/mitra.toml`, or `--config FILE`. It is optional, and read when the recorder starts. A file whose commands would\n\
-         run as root has to belong to root and be writable by nobody else.\n",
-    );
+/// The keys of the file, one table after the other.
+fn configuration() -> String {
+    let mut out = String::new();
     let mut table = "";
     for key in keys() {
         if key.table != table {
@@ -94,50 +70,24 @@ fn configuration(out: &mut String) {
         }
         _ = writeln!(out, "| `{}` | {} | {} |", key.name, cell(&key.help), cell(&key.usual));
     }
-    out.push_str(
-        "\nProbes of one rule are armed at a time, and one command is run at a time; neither waits for the other.\n",
-    );
-    out.push_str(
-        "\nIn a command these are arguments by themselves. What the machine says and what could be taken for a flag is handed to no\n\
-         program.\n\n| placeholder | what it stands for |\n|---|---|\n",
-    );
-    for (name, help) in PLACEHOLDERS {
-        _ = writeln!(out, "| `{name}` | {help} |");
-    }
-    _ = write!(out, "\n```toml\n{EXAMPLE}```\n");
+    out
 }
 
-fn suspicions(out: &mut String) {
-    out.push_str(
-        "\n## Built-in suspicions\n\n\
-         A suspicion is not a verdict: it may be wrong, and then it has cost a few seconds of a probe. Its thresholds are lower than\n\
-         those of the [diagnosis](conditions.md), and above what healthy machines do under load. At most one is armed at a time, the\n\
-         first of this list wins.\n\n\
-         | suspicion | suspects | arms | for | rests |\n|---|---|---|---|---|\n",
-    );
-    for one in builtin::SUSPICIONS {
-        let probes: Vec<String> = one
-            .arm
-            .iter()
-            .map(|probe| {
-                let kind = probe.split(' ').next().unwrap_or(probe);
-                format!("[`{probe}`](captures.md#{kind})")
-            })
-            .collect();
-        let whose = if one.pid_of.is_empty() { "" } else { ", of the culprit" };
-        _ = writeln!(
-            out,
-            "| [`{0}`](#{0}) | [`{1}`](conditions.md#{1}) | {2}{whose} | {3} | {4} |",
-            one.name,
-            one.suspects,
-            probes.join(", "),
-            units::length(one.seconds),
-            units::length(one.cool_down_s)
-        );
-    }
-    for one in builtin::SUSPICIONS {
-        _ = write!(out, "\n### {}\n\n```text\n{}\n```\n\n{}\n", one.name, one.when, one.why);
-    }
+fn suspicion(one: &Suspicion) -> String {
+    let probe = |probe: &&str| {
+        let kind = probe.split(' ').next().unwrap_or(probe);
+        format!("[`{probe}`](captures.md#{kind})")
+    };
+    let probes: Vec<String> = one.arm.iter().map(probe).collect();
+    let whose = if one.pid_of.is_empty() { "" } else { ", of the culprit" };
+    format!(
+        "| [`{0}`](#{0}) | [`{1}`](conditions.md#{1}) | {2}{whose} | {3} | {4} |",
+        one.name,
+        one.suspects,
+        probes.join(", "),
+        units::length(one.seconds),
+        units::length(one.cool_down_s)
+    )
 }
 
 #[cfg(test)]
@@ -152,7 +102,7 @@ mod tests {
             }
         }
         crate::escalation::settings::parse("packaging/mitra.toml", EXAMPLE).unwrap();
-        // What stands in comments is shown too: it has to be right as well.
+        // The rule in the comments has to be valid too.
         let whole: String = EXAMPLE
             .lines()
             .skip_while(|line| !line.starts_with("# [[rule]]"))
@@ -167,7 +117,7 @@ mod tests {
         let readme = include_str!("../../../../../README.md");
         let suspicions = format!(" {} built-in suspicions ", builtin::SUSPICIONS.len());
         assert!(readme.contains(&suspicions), "{suspicions}");
-        // The look into a heap is what rules arm; by hand it is `mitra inspect`.
+        // `heap` is run by rules only; by hand it is `mitra inspect`.
         let probes = crate::escalation::probes::all().len().saturating_sub(1);
         assert!(probes == 0 || readme.contains(&format!(" {probes} probes by hand ")), "{probes}");
     }

@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 use mitra_inspect::{Allowance, Look, Target, look, verdict};
 use mitra_model::Span;
 
-use super::{diff, open, recorded, withhold};
+use super::{diff, open, recorded};
 use crate::cli::{HeapPart, InspectHeapArgs};
 use crate::commands::{print, print_json};
 use crate::errors::{Interrupted, usage};
+use crate::redact;
 use crate::render::inspect::heap as render;
 use crate::render::style::Style;
 use crate::signals::{self, Hangup, STOP};
@@ -90,7 +91,7 @@ fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Resu
     let taken = look::take(target, &options, &mut |what, share| line.tell(what, share));
     drop(line);
     let mut look = taken?;
-    withhold(&mut look);
+    redact::look(&mut look);
     Ok(look)
 }
 
@@ -107,7 +108,7 @@ fn held(args: &InspectHeapArgs, target: &mut Target, looks: &mut [Look], levels:
     if let Err(error) = look::hold(target, &[name.to_owned()], last) {
         last.doubts.push(format!("who holds the objects is not known: {error}"));
     }
-    withhold(last);
+    redact::look(last);
 }
 
 fn save(args: &InspectHeapArgs, look: &Look) -> Result<()> {

@@ -10,9 +10,6 @@ use std::path::Path;
 
 use anyhow::Result;
 use mitra_inspect::{Error, Look, Target};
-use mitra_search::secrets::Policy;
-
-pub use recorded::{Grown, Recorded};
 
 use crate::cli::{InspectArgs, InspectCommand};
 use crate::errors::usage;
@@ -40,12 +37,6 @@ fn read(path: &Path) -> Result<Look> {
         Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => usage(error.to_string()),
         _ => error.into(),
     })
-}
-
-/// Withholds what looks like a secret.
-pub fn withhold(look: &mut Look) {
-    let policy = Policy::default();
-    look.map_texts(&mut |text, is_cut| policy.clean_memory(text, is_cut));
 }
 
 /// As low as a look may go without standing still on a busy machine.

@@ -6,10 +6,10 @@ use mitra_archive::Query;
 use mitra_inspect::verdict::Level;
 use mitra_model::time::SECOND;
 use mitra_model::{Metric, Series, SeriesSet, Span, lookup};
-use serde::Serialize;
 
 use crate::cli::ArchiveArgs;
-use crate::place;
+use crate::recording;
+use crate::render::inspect::growth::{Growth, MemoryHistory};
 
 /// What is read of a process.
 const METRICS: [(&str, &str); 4] = [
@@ -28,48 +28,16 @@ const LEFT: f64 = 0.05;
 /// A last third at less than a quarter of the mean pace levels off.
 const LEVELS_OFF: f64 = 0.25;
 
-/// A size that grew.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Grown {
-    /// The metric.
-    pub metric: &'static str,
-    /// What it is, in words.
-    pub what: &'static str,
-    /// Since when, in nanoseconds since 1970 UTC.
-    pub since_ns: i64,
-    /// Until when there are values.
-    pub until_ns: i64,
-    /// Bytes then.
-    pub from_bytes: f64,
-    /// Bytes now.
-    pub to_bytes: f64,
-    /// Bytes an hour in between.
-    pub bytes_per_hour: f64,
-    /// Whether it levels off.
-    pub levels_off: bool,
-}
-
-/// What a recording says.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Recorded {
-    /// From when on the process was recorded.
-    pub since_ns: i64,
-    /// Until when.
-    pub until_ns: i64,
-    /// What grew, the fastest first.
-    pub grown: Vec<Grown>,
-}
-
 /// What has grown of a process. `Err` says why nothing is known.
-pub fn of(archive: &ArchiveArgs, pid: u32, start_ticks: u64) -> Result<Recorded, String> {
+pub fn of(archive: &ArchiveArgs, pid: u32, start_ticks: u64) -> Result<MemoryHistory, String> {
     let (set, row) = read(archive, pid, start_ticks, None)?;
     let bytes = |metric: &str| set.get(metric, &row);
     let span = METRICS.iter().find_map(|(metric, _)| whole(bytes(metric)?));
     let span = span.ok_or("the recording has no sizes of the process")?;
-    let mut grown: Vec<Grown> =
+    let mut grown: Vec<Growth> =
         METRICS.iter().filter_map(|(metric, what)| growth(metric, what, bytes(metric)?)).collect();
     grown.sort_by(|a, b| b.bytes_per_hour.total_cmp(&a.bytes_per_hour));
-    Ok(Recorded { since_ns: span.since, until_ns: span.until, grown })
+    Ok(MemoryHistory { since_ns: span.since, until_ns: span.until, grown })
 }
 
 /// The sizes of a process' own memory between two moments.
@@ -96,7 +64,7 @@ fn read(
     start_ticks: u64,
     span: Option<Span>,
 ) -> Result<(SeriesSet, String), String> {
-    let (_, reader) = place::open(archive).map_err(|error| format!("{error:#}"))?;
+    let (_, reader) = recording::open(archive).map_err(|error| format!("{error:#}"))?;
     let here = rustix::system::uname();
     if here.nodename().to_string_lossy() != reader.host().hostname {
         return Err(format!("the recording is of another machine, {}", reader.host().hostname));
@@ -134,7 +102,7 @@ fn whole(series: &Series) -> Option<Span> {
     Some(Span { since: first, until: times.last().unwrap_or(first) })
 }
 
-fn growth(metric: &'static str, what: &'static str, series: &Series) -> Option<Grown> {
+fn growth(metric: &'static str, what: &'static str, series: &Series) -> Option<Growth> {
     let samples: Vec<(i64, f64)> = series
         .samples(Span::ALL)
         .filter(|(_, _, value)| value.is_finite())
@@ -157,7 +125,7 @@ fn growth(metric: &'static str, what: &'static str, series: &Series) -> Option<G
     let third = until - (until - since) / 3;
     let (at, value) = *samples.iter().find(|(t, _)| *t >= third)?;
     let lately = (to - value) / (until.saturating_sub(at) as f64 / SECOND as f64);
-    Some(Grown {
+    Some(Growth {
         metric,
         what,
         since_ns: since,

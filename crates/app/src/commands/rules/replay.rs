@@ -1,6 +1,6 @@
-//! What a recorder would have done: the same rules, limits and budget, over what was recorded.
+//! What a recorder would have done: the same rules, limits and budget, over a recording.
 //!
-//! How long a command takes is not known here: each is taken to end at once, so that none waits for another.
+//! The run time of commands is not known: each is assumed to end at once, so that none waits for another.
 
 use mitra_model::time::SECOND;
 use mitra_model::{Frame, SeriesSet, Span, Stamp, Strings};
@@ -8,50 +8,46 @@ use mitra_rules::{Busy, Config, Details, News, Policy, Rule, Verdict, Watcher};
 
 use crate::escalation::{Plan, probes};
 
-/// Stretches that are kept; a rule that holds more often is no rule.
+/// Rules that hold more often are cut off.
 const STRETCHES_MAX: usize = 100_000;
 
 /// A stretch in which a rule held, and when it would have acted.
 pub struct Stretch {
-    /// The rule's position.
+    /// Index of the rule.
     pub rule: usize,
     /// When it had held for long enough.
     pub fired: i64,
-    /// The last moment of it.
+    /// The last moment at which it held.
     pub until: i64,
-    /// Of which row, and by which numbers when it fired.
+    /// The row, and the numbers when it fired.
     pub details: Details,
-    /// When it would have acted.
     pub acts: Vec<Act>,
     /// The command that would have been run, or why none.
     pub command: Option<Result<Vec<String>, String>>,
 }
 
-/// A moment in which a rule acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Act {
-    /// When.
     pub at: i64,
-    /// Whether it arms its probes.
+    /// Whether it runs its probes.
     pub arms: bool,
     /// Whether it runs its command.
     pub runs: bool,
 }
 
-/// What came out.
 #[derive(Default)]
 pub struct Tested {
     /// What each rule would have started.
     pub plans: Vec<Plan>,
-    /// The stretches, by time.
+    /// Ordered by time.
     pub stretches: Vec<Stretch>,
-    /// Rules that cannot be told, and the metrics that are missing.
+    /// Rules that cannot be evaluated, with the missing metrics.
     pub cannot_tell: Vec<(usize, Vec<&'static str>)>,
-    /// Stretches beyond those that are kept.
+    /// Stretches beyond [`STRETCHES_MAX`].
     pub left_out: usize,
 }
 
-/// What a recorder with this configuration keeps to.
+/// The limits of a recorder with this configuration.
 struct Limits {
     policy: Policy,
     armed_until_s: f64,
@@ -63,7 +59,7 @@ impl Limits {
         Limits { policy: Policy::new(of_rules, config.budget_s), armed_until_s: f64::NEG_INFINITY }
     }
 
-    /// What a rule that holds does now, if anything: a rule that starts nothing says that it holds.
+    /// What a rule that holds does now. A rule that starts nothing is only recorded.
     fn act(&mut self, rule: usize, plan: &Plan, at: i64, now_s: f64) -> Option<Act> {
         if !self.policy.wants(rule, now_s) {
             return None;
@@ -84,7 +80,7 @@ fn plans(config: &Config) -> Vec<Plan> {
     config.rules.iter().map(|rule| Plan::of(rule, &kinds, config.arm)).collect()
 }
 
-/// Seconds that do not go back, whatever was done to the clock on the wall.
+/// Seconds that never go back, whatever is done to the wall clock.
 #[derive(Default)]
 struct Steady {
     last: Option<Stamp>,
@@ -95,7 +91,7 @@ impl Steady {
     fn at(&mut self, time: Stamp) -> f64 {
         if let Some(last) = self.last.replace(time) {
             let of_one_boot = time.mono.saturating_sub(last.mono);
-            // Between two boots the clock on the wall is the only one that went on.
+            // Between two boots only the wall clock goes on.
             let ns = if of_one_boot > 0 { of_one_boot } else { time.real.saturating_sub(last.real) };
             self.now_s += ns.max(0) as f64 * 1e-9;
         }
@@ -103,19 +99,18 @@ impl Steady {
     }
 }
 
-/// A recorder's part, frame by frame.
+/// A recorder's evaluation, frame by frame.
 pub struct Replay<'a> {
     rules: &'a [Rule],
     watcher: Watcher,
     limits: Limits,
     clock: Steady,
-    /// For each rule the stretch that goes on.
+    /// For each rule the stretch that still holds.
     going_on: Vec<Option<usize>>,
     tested: Tested,
 }
 
 impl<'a> Replay<'a> {
-    /// Before the first frame.
     pub fn new(config: &'a Config, page_bytes: f64) -> Self {
         let programs = config
             .rules
@@ -131,7 +126,6 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Takes the next frame.
     pub fn look(&mut self, frame: &Frame, strings: &Strings) {
         let (t, now_s) = (frame.time.real, self.clock.at(frame.time));
         let mut held = vec![false; self.rules.len()];
@@ -178,18 +172,17 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// After the last frame.
     pub fn finish(self) -> Tested {
         self.tested
     }
 }
 
-/// The same of other tools' output, which tells no more than when a stretch begins.
+/// The same over other tools' output, which tells only when a stretch begins.
 pub fn on_series(config: &Config, set: &SeriesSet) -> Tested {
     let mut tested = Tested { plans: plans(config), ..Tested::default() };
     for (number, rule) in config.rules.iter().enumerate() {
         let found = mitra_rules::series::replay(&rule.program, set, Span::ALL);
-        // What is not there matters only where nothing was found without it.
+        // Missing metrics matter only if nothing was found without them.
         if found.stretches.is_empty() && !found.missing.is_empty() {
             tested.cannot_tell.push((number, found.missing));
         }

@@ -1,6 +1,6 @@
-//! `mitra rules test`: when rules would have held in what was recorded, and what a recorder would have done.
+//! `mitra rules test`: when rules would have held, and what a recorder would have done.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use mitra_model::Era;
 use mitra_model::series::seconds_between;
 use mitra_rules::{Config, Rule, in_words};
@@ -12,14 +12,12 @@ use crate::cli::RulesTestArgs;
 use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::escalation::{Plan, settings};
-use crate::place;
 use crate::progress::Progress;
+use crate::recording::Recording;
 use crate::render::style::{Ink, Style, clean, rfc3339};
 use crate::render::units;
-use crate::when::Here;
 use crate::{confined, evidence};
 
-/// Evaluates and prints.
 pub fn run(args: &RulesTestArgs, style: &Style) -> Result<()> {
     let config = config(args)?;
     let tested = if args.paths.is_empty() {
@@ -37,7 +35,7 @@ pub fn run(args: &RulesTestArgs, style: &Style) -> Result<()> {
     if args.json { print_json(&as_json(rules, &tested)) } else { print(&as_text(rules, &tested, style)) }
 }
 
-/// What the file says, of the rules that are meant.
+/// The configuration, with the selected rules only.
 fn config(args: &RulesTestArgs) -> Result<Config> {
     let Some(when) = &args.when else {
         let config = settings::load(args.config.config.as_deref())?;
@@ -49,17 +47,16 @@ fn config(args: &RulesTestArgs) -> Result<Config> {
     Ok(Config { rules: vec![rule], ..Config::default() })
 }
 
-/// As the recorder would have seen it, frame by frame.
+/// Frame by frame, as the recorder would have evaluated it.
 fn on_archive(args: &RulesTestArgs, config: &Config) -> Result<Tested> {
-    let (dir, reader) = place::open(&args.archive)?;
-    let known = reader.span().ok_or_else(|| anyhow!("{}: the archive is empty", dir.display()))?;
-    let whole = known.until.saturating_sub(known.since);
-    let span = place::span(&args.range, known, whole, &Here::system())?;
+    let recording = Recording::open(&args.archive)?;
+    let span = recording.range(&args.range, i64::MAX)?;
+    let reader = &recording.reader;
     let page_bytes = if reader.host().page_bytes == 0 { 4096.0 } else { reader.host().page_bytes as f64 };
     let mut replay = Replay::new(config, page_bytes);
     let _progress = Progress::new("reading");
     let walked = reader.frames(span, &mut |frame, strings| replay.look(frame, strings));
-    walked.with_context(|| format!("cannot read the archive {}", dir.display()))?;
+    walked.with_context(|| format!("cannot read the archive {}", recording.dir.display()))?;
     Ok(replay.finish())
 }
 
@@ -143,7 +140,7 @@ fn as_text(rules: &[Rule], tested: &Tested, style: &Style) -> String {
     out
 }
 
-/// What a rule would have done in a stretch.
+/// What the rule would have done in a stretch.
 fn action(rule: &Rule, plan: &Plan, stretch: &Stretch) -> String {
     if stretch.acts.is_empty() {
         return "would have done nothing: it had acted not long before, other probes were armed, or their time for this \

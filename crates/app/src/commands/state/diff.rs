@@ -1,23 +1,22 @@
-//! `mitra diff`: what changed in a file of a host between two times, or what differs between two hosts.
+//! `mitra diff`: what changed in a file of a host between two times, or differs between two hosts.
 
 use anyhow::{Result, bail};
 use mitra_search::answers;
 use mitra_search::{Backend, Document, Scope};
 use serde_json::json;
 
-use super::{place, print};
+use super::{location, print};
 use crate::cli::DiffArgs;
 use crate::commands::{print as out, print_json};
 use crate::render::style::{Ink, Style, clean_lines};
-use crate::when::Here;
+use crate::values::time::LocalClock;
 
-/// Without a time it is what changed in a day.
+/// Without --since: a day.
 const USUAL_NS: i64 = 86_400_000_000_000;
 
-/// Fetches both sides and prints what differs.
 pub fn run(args: &DiffArgs, style: &Style) -> Result<()> {
-    let here = Here::system();
-    let backend = place::open(&args.place)?;
+    let here = LocalClock::system();
+    let backend = location::open(&args.location)?;
     let until = args.until.as_ref().map_or(here.now, |when| when.resolve(&here));
     let (a, b) = match &args.file {
         Some(file) => {

@@ -1,4 +1,4 @@
-//! Questions about hosts: which have it, which do not, and what value.
+//! Questions about hosts: which have a document, which do not, and their values.
 
 use std::collections::BTreeSet;
 
@@ -10,35 +10,42 @@ use mitra_search::fields;
 use mitra_search::{Backend, Query, Scope};
 use serde_json::json;
 
-use super::{place, print};
+use super::{location, print};
 use crate::cli::SearchArgs;
 use crate::commands::{print as out, print_json};
 use crate::errors::usage;
 use crate::render::style::{Style, clean};
-use crate::render::table::{Align, Table};
-use crate::when::Here;
+use crate::render::table::Table;
+use crate::values::time::LocalClock;
 
-/// A value that fewer hosts have is an odd one.
+/// A value of fewer hosts is odd.
 const ODD_SHARE: f64 = 0.05;
-/// Hosts that are named beside a value; the others are in `--json`.
+/// Hosts that are named beside a value; `--json` has all.
 const NAMED_MAX: usize = 10;
 
-/// The hosts that have what is asked for and have not what must be missing.
-pub fn run(backend: &Backend, query: &Query, scope: Scope, args: &SearchArgs, here: &Here) -> Result<()> {
-    place::say_if_one_host(backend)?;
+/// The hosts that have what is asked for and lack what must be missing.
+pub fn run(
+    backend: &Backend,
+    query: &Query,
+    scope: Scope,
+    args: &SearchArgs,
+    here: &LocalClock,
+) -> Result<()> {
+    location::say_if_one_host(backend)?;
     let mut hosts = backend.hosts(query, scope)?;
     for text in &args.hosts_with {
-        let with = backend.hosts(&place::query(Some(text), args.all_words, here)?, scope)?;
+        let with = backend.hosts(&location::query(Some(text), args.all_words, here)?, scope)?;
         hosts.retain(|host| with.contains(host));
     }
     let mut unknown = BTreeSet::new();
     for text in &args.hosts_without {
-        let without = place::query(Some(text), args.all_words, here)?;
+        let without = location::query(Some(text), args.all_words, here)?;
         let have = backend.hosts(&without, scope)?;
         hosts.retain(|host| !have.contains(host));
-        // Of a host that nobody asked for its packages it is not known that one is missing.
+        // If a kind was never collected on a host, nothing is known to be missing there.
         for kind in kinds(&without) {
-            let asked = backend.hosts(&place::query(Some(&format!("kind:{kind}")), false, here)?, scope)?;
+            let asked =
+                backend.hosts(&location::query(Some(&format!("kind:{kind}")), false, here)?, scope)?;
             unknown.extend(hosts.iter().filter(|host| !asked.contains(*host)).cloned());
         }
     }
@@ -65,7 +72,7 @@ pub fn run(backend: &Backend, query: &Query, scope: Scope, args: &SearchArgs, he
     out(&hosts.iter().map(|host| format!("{}\n", clean(host))).collect::<String>())
 }
 
-/// The kinds of documents that have the fields that a query names, where those are facts of one kind.
+/// The kinds whose facts a query names.
 fn kinds(query: &Query) -> BTreeSet<&'static str> {
     query.fields.iter().filter_map(|field| fields::kind_of(field)).map(|kind| kind.name()).collect()
 }
@@ -84,7 +91,7 @@ pub fn values(
     if known.kind == fields::Type::Text {
         return Err(usage(format!("{field} is text: it has words, and no values")));
     }
-    place::say_if_one_host(backend)?;
+    location::say_if_one_host(backend)?;
     let mut held = backend.values(fields::resolve(field), query, scope)?;
     let all: BTreeSet<&String> = held.iter().flat_map(|h| &h.hosts).collect();
     let total = all.len();
@@ -107,12 +114,7 @@ pub fn values(
         eprintln!("mitra: no document has {field}");
         return Ok(());
     }
-    let mut table = Table::new(&[
-        ("VALUE", Align::Left),
-        ("HOSTS", Align::Right),
-        ("SHARE", Align::Right),
-        ("WHO", Align::Left),
-    ]);
+    let mut table = Table::of("VALUE|>HOSTS|>SHARE|WHO");
     for one in held.iter().take(args.limit) {
         let who = if is_odd(one) || total <= NAMED_MAX { named(&one.hosts) } else { String::new() };
         let share = 100.0 * one.hosts.len() as f64 / total.max(1) as f64;
@@ -130,7 +132,7 @@ pub fn values(
     out(&text)
 }
 
-/// Less than a twentieth of the hosts, or, where there are few, one alone.
+/// Less than a twentieth of the hosts, or a single one among few.
 fn held_by_few(hosts: usize, total: usize) -> bool {
     total > 2 && ((hosts as f64) < ODD_SHARE * total as f64 || (hosts == 1 && total < 20))
 }

@@ -9,36 +9,36 @@ use mitra_model::time::SECOND;
 use mitra_search::document::{Facts, Value};
 use mitra_search::{Document, Kind};
 
-use crate::commands;
+use crate::diagnosis;
 use crate::render::style::Style;
 use crate::render::text;
 
-/// Columns of the text: nobody's terminal is known.
+/// Documents have no terminal.
 const WIDTH: usize = 100;
 
-/// Between two explanations: each reads what was recorded since.
+/// Each explanation reads what was recorded since the last one.
 const EVERY_NS: i64 = 3600 * SECOND;
-/// The end of what was recorded may be in the middle of an incident.
+/// An incident this close to the end may still go on.
 const SETTLED_NS: i64 = 60 * SECOND;
-/// An incident that goes on is waited for so long, and said as it is then.
+/// An incident that lasts longer is stored as it is then.
 const LASTS_NS_MAX: i64 = 24 * EVERY_NS;
 
-/// Explains a recording once an hour, for an indexer that goes on.
+/// Explains a recording once an hour, for an indexer that runs as a service.
 pub struct Explained {
     archive: PathBuf,
     host: String,
-    /// All before was told.
+    /// Incidents before this were stored.
     told_ns: i64,
     next_ns: i64,
 }
 
 impl Explained {
-    /// Of the recording in a folder, from a moment on. The documents have the indexer's name of the host.
+    /// `host` is the indexer's name of the host. Incidents from `from_ns` on are told.
     pub fn new(archive: PathBuf, host: String, from_ns: i64) -> Self {
         Self { archive, host, told_ns: from_ns, next_ns: from_ns }
     }
 
-    /// The incidents that are over and were not told yet; nothing where it is not time yet or nothing is recorded.
+    /// Incidents that have ended and were not returned yet; none before the next hour.
     pub fn ask(&mut self, now_ns: i64) -> Result<Vec<Document>, String> {
         if now_ns < self.next_ns || !self.archive.is_dir() {
             return Ok(Vec::new());
@@ -51,7 +51,7 @@ impl Explained {
         if window.until - window.since < SETTLED_NS {
             return Ok(Vec::new());
         }
-        let mut report = commands::explain(&reader, window, None).map_err(said)?;
+        let mut report = diagnosis::explain(&reader, window, None).map_err(said)?;
         report.host.clone_from(&self.host);
         let settled = window.until - SETTLED_NS;
         let is_over = |incident: &Incident| {
@@ -59,14 +59,13 @@ impl Explained {
         };
         let open = report.incidents.iter().filter(|i| !is_over(i)).map(|i| i.onset.0).min();
         report.incidents.retain(is_over);
-        // What goes on is looked at from its beginning the next time; what it was told of then is the same document.
+        // The next window begins before open incidents; their documents keep their names.
         self.told_ns = open.map_or(settled, |onset| (onset - SETTLED_NS).min(settled)).max(self.told_ns);
         Ok(documents(&report))
     }
 }
 
-/// One document for each incident of a report. Its name is when it began and what it was, so that the same incident found again
-/// is the same document.
+/// One document for each incident. Its name is onset and root cause, so that an incident keeps its document.
 pub fn documents(report: &Report) -> Vec<Document> {
     let known = report.incidents.iter().filter(|incident| incident.onset.is_known());
     known.map(|incident| document(report, incident)).collect()
@@ -75,7 +74,7 @@ pub fn documents(report: &Report) -> Vec<Document> {
 fn document(report: &Report, incident: &Incident) -> Document {
     let root = &incident.root_cause;
     let one = Report { incidents: vec![incident.clone()], ..report.clone() };
-    Document { content: Some(text::report(&one, &Style::plain(WIDTH), &commands::title)), facts: facts(incident), since_ns: incident.onset.0, ..Document::new(report.host.clone(), format!("@incident/{}-{}", incident.onset, root.condition), Kind::Incident) }
+    Document { content: Some(text::report(&one, &Style::plain(WIDTH), &diagnosis::title)), facts: facts(incident), since_ns: incident.onset.0, ..Document::new(report.host.clone(), format!("@incident/{}-{}", incident.onset, root.condition), Kind::Incident) }
 }
 
 fn facts(incident: &Incident) -> Facts {

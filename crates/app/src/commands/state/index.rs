@@ -1,4 +1,4 @@
-//! `mitra index`: what this machine has, read into the index.
+//! `mitra index`: reads this machine into the index.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,42 +14,41 @@ use mitra_search::{Day, Error, embedded};
 use serde_json::json;
 
 use super::incidents::Explained;
-use super::place::{self, Place};
+use super::location::{self, Location};
 use crate::cli::{ArchiveArgs, IndexArgs};
 use crate::commands::{print as out, print_json};
 use crate::progress::Progress;
 use crate::render::style::{Style, clean};
-use crate::render::table::{Align, Table};
+use crate::render::table::Table;
 use crate::render::units;
 use crate::signals::{self, Hangup, STOP};
 
-/// What is read where no configuration says it: the one that is shipped.
+/// The configuration that is shipped, where there is none.
 const SHIPPED: &str = include_str!("../../../../../packaging/index.yaml");
-/// How long one pass by hand waits for a cluster; what it did not take waits on disk for the next.
+/// How long one pass by hand waits for a cluster. What it did not take stays on disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Names that are listed one by one.
 const NAMED_MAX: usize = 20;
 
-/// Reads once, goes on, or says what would be read.
 pub fn run(args: &IndexArgs, style: &Style) -> Result<()> {
-    let (config, place) = place::find(&args.place)?;
+    let (config, location) = location::find(&args.location)?;
     let mut config = config.map_or_else(|| Config::parse(Path::new("packaging/index.yaml"), SHIPPED), Ok)?;
     config.host = args.host.clone().or(config.host);
     if args.dry_run {
         return dry_run(config, args.json, style);
     }
-    match place {
-        Place::Embedded(dir) => {
+    match location {
+        Location::Embedded(dir) => {
             make_dir(&dir)?;
             let sink = embedded::Writer::open(&dir)?;
             config.store = Some(dir);
             config.opensearch = None;
             go(args, config, Box::new(sink), style)
         }
-        Place::OpenSearch(settings) => {
+        Location::OpenSearch(settings) => {
             let spool = match &args.spool {
                 Some(dir) => dir.clone(),
-                None => config.store.clone().map_or_else(place::usual_dir, Ok)?.join("spool"),
+                None => config.store.clone().map_or_else(location::usual_dir, Ok)?.join("spool"),
             };
             make_dir(&spool)?;
             let cluster = Cluster::connect(*settings)?;
@@ -62,7 +61,7 @@ pub fn run(args: &IndexArgs, style: &Style) -> Result<()> {
             let mut sink = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
             sink.flush(PATIENCE).context("what the cluster has not taken waits on disk for the next time")?;
             sink.messages().iter().for_each(|line| eprintln!("mitra: {}", clean(line)));
-            // Who indexes by hand searches next.
+            // Whoever indexes by hand searches next.
             Ok(sink.cluster().refresh()?)
         }
     }
@@ -73,11 +72,11 @@ fn make_dir(dir: &Path) -> Result<()> {
 }
 
 fn go(args: &IndexArgs, mut config: Config, sink: Box<dyn Sink>, style: &Style) -> Result<()> {
-    // Who looks once sees what was found; a log would say it a second time.
+    // Files that were read once are reported; a log would repeat them.
     if !args.service && config.log.file.is_none() {
         config.log.level = config.log.level.min(Level::Warning);
     }
-    let archive = crate::place::readable_dir(&ArchiveArgs { archive: None })?;
+    let archive = crate::recording::readable_dir(&ArchiveArgs { archive: None })?;
     let mut indexer = Indexer::new(config, sink, Clock::Real)?;
     if args.service {
         let mut explained = Explained::new(archive, indexer.host().to_owned(), Clock::Real.now_ns());
@@ -94,7 +93,7 @@ fn go(args: &IndexArgs, mut config: Config, sink: Box<dyn Sink>, style: &Style) 
     if args.json { print_json(&as_json(&host, &report)) } else { out(&in_words(&host, &report, style)) }
 }
 
-/// A sink that is asked for more when the indexer is done with it.
+/// A sink that is still used when the indexer is done with it.
 struct Shared(Arc<Mutex<ClusterWriter>>);
 
 impl Shared {
@@ -135,7 +134,7 @@ struct Would {
     keys: Vec<String>,
 }
 
-/// Takes everything and keeps what there is to say about it.
+/// Stores nothing and keeps what there is to report.
 #[derive(Default)]
 struct Dry(Arc<Mutex<Vec<Would>>>);
 
@@ -163,7 +162,7 @@ impl Sink for Dry {
 }
 
 fn dry_run(mut config: Config, json: bool, style: &Style) -> Result<()> {
-    // Nothing is written, no log either.
+    // Nothing is written, not even a log.
     config.log.file = None;
     config.log.level = Level::Error;
     config.retention_days = None;
@@ -184,7 +183,7 @@ fn dry_run(mut config: Config, json: bool, style: &Style) -> Result<()> {
             &json!({ "host": indexer.host(), "documents": documents, "errors": report.errors, "refused": report.refused }),
         );
     }
-    let mut table = Table::new(&[("BYTES", Align::Right), ("WITHHELD", Align::Left), ("WHAT", Align::Left)]);
+    let mut table = Table::of(">BYTES|WITHHELD|WHAT");
     for one in would.iter() {
         let withheld = if one.withheld == 0 {
             String::new()
@@ -224,7 +223,7 @@ fn in_words(host: &str, report: &PassReport, style: &Style) -> String {
         text.push_str(&format!("withheld in {} of them: {}\n", withheld.len(), reasons.join(", ")));
     }
     for (what, list) in [("not read", &report.errors), ("no answer", &report.refused)] {
-        let mut table = Table::new(&[("NAME", Align::Left), ("WHY", Align::Left)]);
+        let mut table = Table::of("NAME|WHY");
         list.iter().take(NAMED_MAX).for_each(|(name, why)| table.row([name.clone(), why.clone()]));
         if !list.is_empty() {
             text.push_str(&format!("\n{what}: {}\n{}", list.len(), table.render(style)));

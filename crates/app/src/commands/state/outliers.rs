@@ -1,4 +1,4 @@
-//! `mitra outliers`: which hosts differ from their peers, and in what.
+//! `mitra outliers`: hosts that differ from their peers.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,20 @@ use mitra_search::answers::outliers::{HOSTS_MIN, Outlier, Outliers};
 use mitra_search::{Backend, Query, Scope, fields};
 use serde_json::json;
 
-use super::place;
+use super::location;
 use crate::cli::OutliersArgs;
 use crate::commands::{print as out, print_json};
 use crate::errors::usage;
 use crate::progress::Progress;
 use crate::render::style::Style;
-use crate::render::table::{Align, Table};
-use crate::when::Here;
+use crate::render::table::Table;
+use crate::values::time::LocalClock;
 
-/// Reads all documents and prints what stands out.
 pub fn run(args: &OutliersArgs, style: &Style) -> Result<()> {
-    let here = Here::system();
-    let query = place::query(args.query.as_deref(), false, &here)?;
-    let backend = place::open(&args.place)?;
-    let scope = place::scope(&args.scope, false, &backend, &here)?;
+    let here = LocalClock::system();
+    let query = location::query(args.query.as_deref(), false, &here)?;
+    let backend = location::open(&args.location)?;
+    let scope = location::scope(&args.scope, false, &backend, &here)?;
     let (list, hosts) = {
         let _progress = Progress::new("comparing hosts");
         gather(&backend, &query, scope, args.by.as_deref())?
@@ -41,13 +40,7 @@ pub fn run(args: &OutliersArgs, style: &Style) -> Result<()> {
         eprintln!("mitra: {hosts} hosts, and none differs from the others in anything that most agree on");
         return Ok(());
     }
-    let mut table = Table::new(&[
-        ("HOST", Align::Left),
-        ("WHAT", Align::Left),
-        ("HAS", Align::Left),
-        ("OTHERS", Align::Right),
-        ("HAVE", Align::Left),
-    ]);
+    let mut table = Table::of("HOST|WHAT|HAS|>OTHERS|HAVE");
     let words = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
     for one in list.iter().take(args.limit) {
         let others = format!("{} of {}", one.common_hosts, one.hosts);

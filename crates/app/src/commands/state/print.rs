@@ -1,4 +1,4 @@
-//! Documents for people and programs.
+//! Documents as text and as JSON.
 
 use mitra_search::answers::changes::in_words;
 use mitra_search::backend::Hit;
@@ -6,17 +6,13 @@ use mitra_search::{Document, document_id};
 use serde_json::{Value, json};
 
 use crate::render::style::Style;
-use crate::render::table::{Align, Table};
+use crate::render::table::Table;
 use crate::render::units;
 
-/// What was found, as a table. The day has a column where there are several.
+/// A table of hits. The day has a column where there are several.
 pub fn table(hits: &[Hit], several_days: bool, style: &Style) -> String {
-    let mut heads = vec![("HOST", Align::Left)];
-    if several_days {
-        heads.push(("DAY", Align::Left));
-    }
-    heads.extend([("SIZE", Align::Right), ("CHANGED", Align::Left), ("FILE", Align::Left)]);
-    let mut table = Table::new(&heads);
+    let heads = if several_days { "HOST|DAY|>SIZE|CHANGED|FILE" } else { "HOST|>SIZE|CHANGED|FILE" };
+    let mut table = Table::of(heads);
     for hit in hits {
         let mut row = vec![hit.host.clone()];
         if several_days {
@@ -30,7 +26,6 @@ pub fn table(hits: &[Hit], several_days: bool, style: &Style) -> String {
     table.render(style)
 }
 
-/// What was found, for programs.
 pub fn hit(hit: &Hit) -> Value {
     json!({
         "id": document_id(&hit.host, &hit.filename),
@@ -48,7 +43,7 @@ pub fn time(ns: i64) -> String {
     mitra_model::report::Moment(ns).to_string()
 }
 
-/// What is known of a document beside its content.
+/// The metadata of a document.
 pub fn facts(document: &Document, style: &Style) -> String {
     let mut lines = vec![("since".to_owned(), style.date_clock(document.since_ns))];
     if let Some(stat) = &document.stat {
@@ -78,7 +73,7 @@ pub fn facts(document: &Document, style: &Style) -> String {
         lines.push(("withheld".to_owned(), text));
     }
     lines.extend(document.facts.iter().map(|(name, values)| (name.clone(), in_words(values))));
-    let mut table = Table::new(&[("FIELD", Align::Left), ("VALUE", Align::Left)]);
+    let mut table = Table::of("FIELD|VALUE");
     lines.into_iter().for_each(|(name, value)| table.row([name, value]));
     table.render(style)
 }

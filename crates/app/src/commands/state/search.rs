@@ -4,22 +4,21 @@ use anyhow::Result;
 use mitra_search::{Backend, Scope};
 use serde_json::json;
 
-use super::{hosts, place, print, show};
+use super::{hosts, location, print, show};
 use crate::cli::SearchArgs;
 use crate::commands::{print as out, print_json};
 use crate::errors::usage;
 use crate::render::style::Style;
-use crate::when::Here;
+use crate::values::time::LocalClock;
 
-/// Asks and prints.
 pub fn run(args: &SearchArgs, style: &Style) -> Result<()> {
-    let here = Here::system();
-    let query = place::query(args.query.as_deref(), args.all_words, &here)?;
+    let here = LocalClock::system();
+    let query = location::query(args.query.as_deref(), args.all_words, &here)?;
     if args.explain_query {
         return out(&format!("{}\n", query.set));
     }
-    let backend = place::open(&args.place)?;
-    let scope = place::scope(&args.scope, args.changed, &backend, &here)?;
+    let backend = location::open(&args.location)?;
+    let scope = location::scope(&args.scope, args.changed, &backend, &here)?;
     if let [host, file] = args.id.as_slice() {
         return show::document(&backend, host, file, scope, true, args.json, style);
     }

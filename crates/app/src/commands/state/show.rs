@@ -1,23 +1,22 @@
-//! `mitra show`: what a file of a host said.
+//! `mitra show`: the content of a file of a host.
 
 use anyhow::{Result, bail};
 use mitra_search::{Backend, Scope};
 
-use super::{place, print};
+use super::{location, print};
 use crate::cli::ShowArgs;
 use crate::commands::{print as out, print_json};
 use crate::render::style::{Style, clean_lines};
-use crate::when::Here;
+use crate::values::time::LocalClock;
 
-/// Fetches and prints.
 pub fn run(args: &ShowArgs, style: &Style) -> Result<()> {
-    let here = Here::system();
-    let backend = place::open(&args.place)?;
-    let scope = place::scope(&args.scope, false, &backend, &here)?;
+    let here = LocalClock::system();
+    let backend = location::open(&args.location)?;
+    let scope = location::scope(&args.scope, false, &backend, &here)?;
     document(&backend, &args.host, &args.file, scope, args.facts, args.json, style)
 }
 
-/// Prints one document: its content, with what is known of it where that is asked for.
+/// Prints the content of a document, and its metadata if asked for.
 pub fn document(
     backend: &Backend,
     host: &str,

@@ -1,25 +1,25 @@
-//! How it came about, drawn: boxes from the root down to what somebody notices.
+//! The causal chain of an incident as SVG: boxes from the root cause down to the symptoms.
 
 use std::collections::HashMap;
 
 use mitra_diagnose::{Role, conditions, graph};
 use mitra_model::report::Incident;
 
-use super::escape;
+use super::svg;
 use crate::render::proof;
 use crate::render::style::{Style, UNKNOWN};
 use crate::render::text::Title;
 
-/// The width of the drawing, in its own units.
+/// Width of the SVG, in its own units.
 pub const WIDTH: usize = 900;
 const BOX_WIDTH: usize = 216;
 const BOX_HEIGHT: usize = 72;
 const ROW_HEIGHT: usize = 106;
 /// Boxes side by side.
 const ACROSS: usize = 4;
-/// Letters in a line of a box.
+/// Characters in a line of a box.
 const LETTERS: usize = 32;
-/// Lines of plain words in a box.
+/// Lines of the title in a box.
 const LINES: usize = 2;
 
 struct Node<'a> {
@@ -30,8 +30,7 @@ struct Node<'a> {
     y: usize,
 }
 
-/// The drawing; nothing where there is nothing to connect.
-#[must_use]
+/// Empty if there is nothing to connect.
 pub fn chain(incident: &Incident, style: &Style, title: Title<'_>) -> String {
     let mut nodes = nodes(incident, style);
     if nodes.len() < 2 {
@@ -57,7 +56,7 @@ pub fn chain(incident: &Incident, style: &Style, title: Title<'_>) -> String {
     svg
 }
 
-/// The links of the chain in their order, then the symptoms that are no links.
+/// The links in their order, then the symptoms that are no links.
 fn nodes<'a>(incident: &'a Incident, style: &Style) -> Vec<Node<'a>> {
     let node = |id: &'a str, when: String| Node { id, when, depth: 0, x: 0, y: 0 };
     let mut nodes: Vec<Node<'a>> = Vec::new();
@@ -81,7 +80,7 @@ fn nodes<'a>(incident: &'a Incident, style: &Style) -> Vec<Node<'a>> {
     nodes
 }
 
-/// Which brings about which, without the short cuts: where A leads to B and B to C, A to C goes without saying.
+/// The edges of the graph without shortcuts: no A → C where A → B → C.
 fn arrows(nodes: &[Node<'_>]) -> Vec<(usize, usize)> {
     let at: HashMap<&str, usize> = nodes.iter().enumerate().map(|(i, n)| (n.id, i)).collect();
     let edge = |cause: &str, effect: &str| Some((*at.get(cause)?, *at.get(effect)?));
@@ -105,7 +104,7 @@ fn arrows(nodes: &[Node<'_>]) -> Vec<(usize, usize)> {
     all.iter().copied().filter(|(from, to)| !leads(*from, *to)).collect()
 }
 
-/// The depth of each: one more than that of its deepest cause. The graph has no cycles.
+/// Depth: one more than the deepest cause. The graph has no cycles.
 fn layer(nodes: &mut [Node<'_>], arrows: &[(usize, usize)]) {
     for _ in 0..nodes.len() {
         let mut moved = false;
@@ -120,7 +119,7 @@ fn layer(nodes: &mut [Node<'_>], arrows: &[(usize, usize)]) {
             break;
         }
     }
-    // What nothing in the picture explains, and is not the root, stands beside the last links.
+    // Unconnected nodes other than the root stand beside the last links.
     let last = nodes.iter().map(|n| n.depth).max().unwrap_or(0).max(1);
     for (i, node) in nodes.iter_mut().enumerate() {
         let linked = arrows.iter().any(|(from, to)| *from == i || *to == i);
@@ -130,7 +129,7 @@ fn layer(nodes: &mut [Node<'_>], arrows: &[(usize, usize)]) {
     }
 }
 
-/// Gives each its place; returns the height of all.
+/// Sets the positions and returns the total height.
 fn place(nodes: &mut [Node<'_>]) -> usize {
     let deepest = nodes.iter().map(|n| n.depth).max().unwrap_or(0);
     let mut y = 6;
@@ -179,35 +178,22 @@ fn class(id: &str, incident: &Incident) -> &'static str {
 }
 
 fn boxed(node: &Node<'_>, class: &str, title: Title<'_>) -> String {
-    let Node { x, y, .. } = node;
-    let mut svg = format!(
-        "<rect class=\"box{class}\" x=\"{x}\" y=\"{y}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"6\"/>\
-         <text class=\"strong\" x=\"{}\" y=\"{}\">{}</text>",
-        x + 9,
-        y + 18,
-        escape(&cut(node.id, LETTERS - 3))
+    let (x, y) = (node.x, node.y);
+    let at = |dx: usize, dy: usize| ((x + dx) as f64, (y + dy) as f64);
+    let mut out = format!(
+        "<rect class=\"box{class}\" x=\"{x}\" y=\"{y}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"6\"/>"
     );
-    if !node.when.is_empty() {
-        svg.push_str(&format!(
-            "<text class=\"faint\" text-anchor=\"end\" x=\"{}\" y=\"{}\">{}</text>",
-            x + BOX_WIDTH - 8,
-            y + BOX_HEIGHT - 8,
-            escape(&node.when)
-        ));
-    }
-    let words = title(node.id).unwrap_or_default();
-    let lines = crate::render::style::wrap(words, LETTERS);
+    out.push_str(&svg::text("strong", "start", at(9, 18), &cut(node.id, LETTERS - 3)));
+    out.push_str(&svg::text("faint", "end", at(BOX_WIDTH - 8, BOX_HEIGHT - 8), &node.when));
+    let lines = crate::render::style::wrap(title(node.id).unwrap_or_default(), LETTERS);
     for (i, line) in lines.iter().take(LINES).enumerate() {
         let more = i + 1 == LINES && lines.len() > LINES;
         let line = if more { format!("{} …", cut(line, LETTERS - 2)) } else { line.clone() };
-        let y = y + 34 + 15 * i;
-        svg.push_str(&format!("<text class=\"faint\" x=\"{}\" y=\"{y}\">{}</text>", x + 9, escape(&line)));
+        out.push_str(&svg::text("faint", "start", at(9, 34 + 15 * i), &line));
     }
-    svg.push('\n');
-    svg
+    out
 }
 
-/// At most so many letters.
 fn cut(text: &str, letters: usize) -> String {
     match text.char_indices().nth(letters) {
         Some(_) => text.chars().take(letters.saturating_sub(1)).chain(['…']).collect(),

@@ -1,23 +1,21 @@
-//! Two sides against each other, drawn: where the values of either lie.
+//! A comparison as HTML: box plots of both sides.
 
 use std::fmt::Write;
 
 use mitra_model::compare::{Compared, Difference, Level, Pair};
 
 use super::sections::files;
-use super::{document, escape, runs};
+use super::{document, escape, runs, svg};
 use crate::render::compare::{change, headline, level, name, rest, sureness};
 use crate::render::style::Style;
 use crate::render::units;
 
-/// Differences that are drawn and listed.
+/// Differences that are drawn.
 const SHOWN_MAX: usize = 60;
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 46.0;
 const MARGIN: f64 = 8.0;
 
-/// The whole page.
-#[must_use]
 pub fn page(compared: &Compared, _style: &Style) -> String {
     let title = match (&compared.runs, compared.pairs.first()) {
         (Some(runs), _) => runs.statement.clone(),
@@ -73,7 +71,7 @@ fn row(difference: &Difference) -> String {
     )
 }
 
-/// Both sides on one scale; a logarithmic one where they are far apart and nothing is zero.
+/// Box plots of both sides on one scale, logarithmic if they are far apart and not zero.
 fn boxes(difference: &Difference) -> String {
     let (a, b) = (&difference.a, &difference.b);
     let (low, high) = (a.min.min(b.min), a.max.max(b.max));
@@ -87,34 +85,27 @@ fn boxes(difference: &Difference) -> String {
     };
     let unit = &difference.unit;
     let scale = if logarithmic { " (logarithmic)" } else { "" };
-    let mut svg =
-        format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"values of both sides\">");
+    let mut svg = svg::open(WIDTH, HEIGHT, "values of both sides");
     side(&mut svg, a, 9.0, "bar", &place);
     side(&mut svg, b, 23.0, "side-1", &place);
-    _ = write!(
-        svg,
-        "<text class=\"faint\" x=\"{MARGIN}\" y=\"43\">{}</text><text class=\"faint\" text-anchor=\"end\" x=\"{}\" \
-         y=\"43\">{}{scale}</text></svg>",
-        escape(&units::value(low, unit)),
-        WIDTH - MARGIN,
-        escape(&units::value(high, unit))
-    );
+    svg.push_str(&svg::text("faint", "start", (MARGIN, 43.0), &units::value(low, unit)));
+    let high = format!("{}{scale}", units::value(high, unit));
+    svg.push_str(&svg::text("faint", "end", (WIDTH - MARGIN, 43.0), &high));
+    svg.push_str("</svg>");
     svg
 }
 
 fn side(svg: &mut String, level: &Level, y: f64, class: &str, place: &dyn Fn(f64) -> f64) {
     let (min, q1, q3, max) = (place(level.min), place(level.q1), place(level.q3), place(level.max));
     let middle = place(level.median);
+    svg.push_str(&svg::line(&format!("whisker {class}"), (min, y), (max, y)));
     _ = write!(
         svg,
-        "<line class=\"whisker {class}\" x1=\"{min:.1}\" x2=\"{max:.1}\" y1=\"{y}\" y2=\"{y}\"/>\
-         <rect class=\"{class}\" fill-opacity=\".45\" x=\"{q1:.1}\" y=\"{}\" width=\"{:.1}\" height=\"10\"/>\
-         <line class=\"whisker median {class}\" x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{}\" y2=\"{}\"/>",
+        "<rect class=\"{class}\" fill-opacity=\".45\" x=\"{q1:.1}\" y=\"{}\" width=\"{:.1}\" height=\"10\"/>",
         y - 5.0,
-        (q3 - q1).max(1.0),
-        y - 6.0,
-        y + 6.0
+        (q3 - q1).max(1.0)
     );
+    svg.push_str(&svg::line(&format!("whisker median {class}"), (middle, y - 6.0), (middle, y + 6.0)));
 }
 
 #[cfg(test)]

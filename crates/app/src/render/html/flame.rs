@@ -1,5 +1,4 @@
-//! Stacks as a flame graph: one page with everything in it. It needs a script of its own to zoom and to search; nothing is
-//! loaded.
+//! Stacks as a flame graph in one self-contained page. Its script zooms and searches; nothing is loaded.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +11,9 @@ use crate::render::style::{Style, clean};
 
 const STYLE: &str = include_str!("flame.css");
 const SCRIPT: &str = include_str!("flame.js");
-/// A frame of less than this share is not drawn: a screen has no room for it.
+/// Narrower frames are invisible.
 const SHARE_MIN: f64 = 1e-5;
-/// Deeper than the kernel takes stacks.
+/// More than the kernel records.
 const DEPTH_MAX: usize = 300;
 
 #[derive(Default)]
@@ -23,8 +22,6 @@ struct Node {
     children: BTreeMap<u32, Node>,
 }
 
-/// The page.
-#[must_use]
 pub fn page(captured: &Captured, profile: &Profile, style: &Style) -> String {
     let mut names = profile.names.clone();
     let root = tree(profile, &mut names);
@@ -59,7 +56,7 @@ pub fn page(captured: &Captured, profile: &Profile, style: &Style) -> String {
     )
 }
 
-/// All stacks as one tree, the names of threads below the root.
+/// All stacks as one tree, with the thread names below the root.
 fn tree(profile: &Profile, names: &mut Vec<String>) -> Node {
     let mut root = Node::default();
     let mut comms: BTreeMap<&str, u32> = BTreeMap::new();
@@ -85,7 +82,7 @@ fn node(from: &Node, name: u32, weight_min: f64) -> Value {
     json!([name, from.weight, children])
 }
 
-/// JSON that cannot end the element it stands in.
+/// JSON that cannot end its script element.
 fn inert(data: &Value) -> String {
     data.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }

@@ -1,11 +1,12 @@
-//! The report as one page for a browser: everything is in the file, nothing is loaded, no script runs.
+//! The report as one self-contained HTML page: nothing is loaded, no script runs.
 
 pub mod chain;
 pub mod compare;
 pub mod flame;
 pub mod plot;
 mod runs;
-mod sections;
+pub mod sections;
+mod svg;
 
 use std::borrow::Cow;
 
@@ -17,13 +18,12 @@ use crate::render::changed;
 use crate::render::sources;
 use crate::render::style::Style;
 use crate::render::text::{self, Title};
-use sections::{advice, command, evidence, files, ledger, list, paragraphs, remedies, unknown};
+use crate::render::units;
+use sections::{advice, command, enclosed, evidence, files, ledger, list, remedies, terms, unknown};
 
-/// How the page looks.
 const STYLE: &str = include_str!("style.css");
 
-/// The whole page. `sets` hold the series that are drawn, the incident's own first.
-#[must_use]
+/// The page. `sets` hold the series that are drawn.
 pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<'_>) -> String {
     let style = &text::clock_of(report, style);
     let name = match report.incidents.first() {
@@ -62,8 +62,6 @@ pub fn report(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<
     document(&name, &body)
 }
 
-/// A finished page.
-#[must_use]
 pub fn document(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -74,8 +72,7 @@ pub fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// Text as HTML shows it, in an element and in a quoted attribute; what deceives is shown as `\u{fffd}`.
-#[must_use]
+/// Escapes text for elements and quoted attributes. Deceptive characters become U+FFFD.
 pub fn escape(text: &str) -> Cow<'_, str> {
     let special =
         |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'') || (must_escape(c) && !matches!(c, '\n' | '\t'));
@@ -123,13 +120,9 @@ fn incident(
     let mut html = format!("<h1 class=\"verdict\">{}</h1>\n{}", escape(&verdict), facts(root, title));
     html.push_str(&list("remarks", &root.remarks));
     let drawing = chain::chain(incident, style, title);
-    if !drawing.is_empty() {
-        html.push_str(&format!("<h2>How it came about</h2>\n<figure>{drawing}</figure>\n"));
-    }
+    html.push_str(&enclosed("<h2>How it came about</h2>\n<figure>", [drawing], "</figure>\n"));
     let plots = plot::incident(report, incident, sets, style);
-    if !plots.is_empty() {
-        html.push_str(&format!("<h2>The numbers over time</h2>\n{plots}"));
-    }
+    html.push_str(&enclosed("<h2>The numbers over time</h2>\n", [plots], ""));
     html.push_str("<h2>The evidence</h2>\n");
     for link in &incident.chain {
         html.push_str(&evidence(link, &root.statement, style, title));
@@ -143,21 +136,18 @@ fn incident(
     }
     html.push_str(&changed::html(incident, style));
     html.push_str(&remedies("What to do", &incident.remedies));
-    if !incident.next.is_empty() {
-        html.push_str("<h2>What to measure next</h2>\n<ul class=\"plain\">\n");
-        for next in &incident.next {
-            html.push_str(&format!("<li>{}{}</li>\n", escape(&next.measure), command(&next.command)));
-        }
-        html.push_str("</ul>\n");
-    }
-    let ruled_out: Vec<(&str, &str)> =
-        incident.ruled_out.iter().map(|r| (r.condition.as_str(), r.because.as_str())).collect();
-    html.push_str(&paragraphs("What it is not", &ruled_out));
+    let next = incident.next.iter();
+    let next = next.map(|next| format!("<li>{}{}</li>\n", escape(&next.measure), command(&next.command)));
+    let head = "<h2>What to measure next</h2>\n<ul class=\"plain\">\n";
+    html.push_str(&enclosed(head, next, "</ul>\n"));
+    let ruled_out = incident.ruled_out.iter();
+    let ruled_out = ruled_out.map(|r| (r.condition.as_str(), escape(&r.because).into_owned()));
+    html.push_str(&terms("What it is not", ruled_out));
     html.push_str(&unknown(&incident.unknown));
     html
 }
 
-/// What was seen without a cause that could be named.
+/// Conditions that are active without a cause that can be named.
 fn observed(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<'_>) -> String {
     if report.observed.is_empty() {
         return String::new();
@@ -165,10 +155,7 @@ fn observed(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<'_
     let onset = Moment(Era::Fact.zero());
     let seen = Incident { onset, chain: report.observed.clone(), ..Incident::default() };
     let mut html = "<h2>What was seen</h2>\n".to_owned();
-    let drawing = chain::chain(&seen, style, title);
-    if !drawing.is_empty() {
-        html.push_str(&format!("<figure>{drawing}</figure>\n"));
-    }
+    html.push_str(&enclosed("<figure>", [chain::chain(&seen, style, title)], "</figure>\n"));
     html.push_str(&plot::incident(report, &seen, sets, style));
     for link in &report.observed {
         html.push_str(&evidence(link, "", style, title));
@@ -176,7 +163,7 @@ fn observed(report: &Report, sets: &[&SeriesSet], style: &Style, title: Title<'_
     html
 }
 
-/// The condition, the culprit, how sure it is.
+/// The condition, the culprit, the confidence.
 fn facts(root: &Root, title: Title<'_>) -> String {
     let mut facts = vec![match title(&root.condition) {
         Some(words) => format!("<b>{}</b>: {}", escape(&root.condition), escape(words)),
@@ -192,33 +179,23 @@ fn facts(root: &Root, title: Title<'_>) -> String {
     format!("<ul class=\"facts\"><li>{}</li></ul>\n", facts.join("</li><li>"))
 }
 
-/// What holds for the whole window.
+/// What applies to the whole window.
 fn whole(report: &Report, style: &Style) -> String {
     let mut html = ledger(&report.ledger, report.window);
     html.push_str(&unknown(&report.unknown));
-    if !report.healthy.is_empty() {
-        html.push_str(&format!(
-            "<h2>Checked and healthy</h2>\n<p class=\"good\">{}</p>\n",
-            escape(&report.healthy.join(", "))
-        ));
+    let healthy = escape(&report.healthy.join(", ")).into_owned();
+    html.push_str(&enclosed("<h2>Checked and healthy</h2>\n<p class=\"good\">", [healthy], "</p>\n"));
+    let mut unseen = Vec::new();
+    for gap in &report.recorder.gaps {
+        let length = units::length(mitra_model::series::seconds_between(gap.since.0, gap.until.0));
+        let why = format!("nothing for {length} ({})", escape(&gap.why));
+        unseen.push((style.date_clock(gap.since.0), why));
     }
-    let state = &report.recorder;
-    if !state.gaps.is_empty() || !state.unavailable.is_empty() {
-        html.push_str("<h2>What was not seen</h2>\n<dl>\n");
-        for gap in &state.gaps {
-            let length = mitra_model::series::seconds_between(gap.since.0, gap.until.0);
-            html.push_str(&format!(
-                "<dt>{}</dt><dd>nothing for {} ({})</dd>\n",
-                escape(&style.date_clock(gap.since.0)),
-                crate::render::units::length(length),
-                escape(&gap.why)
-            ));
-        }
-        for source in &state.unavailable {
-            html.push_str(&format!("<dt>{}</dt><dd>{}</dd>\n", escape(&source.source), escape(&source.why)));
-        }
-        html.push_str("</dl>\n");
+    for source in &report.recorder.unavailable {
+        unseen.push((source.source.clone(), escape(&source.why).into_owned()));
     }
+    let unseen = unseen.iter().map(|(term, html)| (term.as_str(), html.clone()));
+    html.push_str(&terms("What was not seen", unseen));
     html.push_str(&files(&report.files));
     html
 }

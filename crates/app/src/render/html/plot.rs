@@ -1,4 +1,4 @@
-//! The numbers of an incident over time, one below the other on one axis.
+//! The metrics of an incident over time as SVG, one panel each on a common axis.
 
 use std::fmt::Write;
 
@@ -6,37 +6,37 @@ use mitra_model::report::{Evidence, Incident, Report};
 use mitra_model::time::SECOND;
 use mitra_model::{Entity, Era, Series, SeriesSet, Span, lookup};
 
-use super::escape;
+use super::{escape, svg};
 use crate::render::proof;
 use crate::render::style::Style;
 use crate::render::units;
 
-/// Panels of one incident.
+/// Per incident.
 const PANELS_MAX: usize = 14;
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 92.0;
 const RIGHT: f64 = 10.0;
 const PANEL: f64 = 96.0;
-/// Room above the line of a panel for its title.
+/// Height of a panel's title.
 const TITLE: f64 = 22.0;
 const AXIS: f64 = 26.0;
-/// A break in the line: more than so many usual steps without a sample.
+/// The line breaks where samples are further apart than this many usual steps.
 const HOLE: f64 = 3.5;
-/// Fewer samples than this are marked one by one.
+/// Fewer samples are marked by dots.
 const DOTS_MAX: usize = 80;
-/// What is shown around an incident at least, on either side, in samples.
+/// Samples shown before and after an incident, at least.
 const STEPS_AROUND: i64 = 30;
 
-/// One metric of one thing.
+/// One metric of one entity.
 struct Panel<'a> {
     evidence: &'a Evidence,
     condition: &'a str,
     onset: i64,
-    /// Time, covered seconds, value.
+    /// Time, interval in seconds, value.
     samples: Vec<(i64, f64, f64)>,
 }
 
-/// A range of an axis and how its ends are written.
+/// The range of an axis.
 struct Scale {
     low: f64,
     high: f64,
@@ -50,8 +50,7 @@ impl Scale {
     }
 }
 
-/// The drawings of an incident: one for each kind of time that its numbers have.
-#[must_use]
+/// One figure for each kind of time.
 pub fn incident(report: &Report, incident: &Incident, sets: &[&SeriesSet], style: &Style) -> String {
     let panels = panels(incident, sets);
     let mut html = String::new();
@@ -59,7 +58,7 @@ pub fn incident(report: &Report, incident: &Incident, sets: &[&SeriesSet], style
         let mut list: Vec<&Panel<'_>> =
             panels.iter().filter(|p| p.samples.first().is_some_and(|s| Era::of(s.0) == era)).collect();
         if let Some(shown) = range(report, incident, &list) {
-            // A single point is no line; its number is in the table.
+            // A single sample makes no line; the table has its number.
             let inside = |s: &&(i64, f64, f64)| shown.since <= s.0 && s.0 <= shown.until;
             list.retain(|p| p.samples.iter().filter(inside).nth(1).is_some());
             list.truncate(PANELS_MAX);
@@ -101,7 +100,7 @@ fn panels<'a>(incident: &'a Incident, sets: &[&SeriesSet]) -> Vec<Panel<'a>> {
     panels
 }
 
-/// The series of a thing by the name that the report gives it; a task goes by `name (pid)` or its name.
+/// The series of an entity by its name in the report; of a task `name (pid)` or its name.
 fn find<'a>(set: &'a SeriesSet, metric: &str, thing: &str) -> Option<&'a Series> {
     let known = lookup(metric)?;
     if let Some(series) = set.get(known.name, thing) {
@@ -122,7 +121,7 @@ fn find<'a>(set: &'a SeriesSet, metric: &str, thing: &str) -> Option<&'a Series>
         .max_by(|a, b| a.max(Span::ALL).unwrap_or(f64::MIN).total_cmp(&b.max(Span::ALL).unwrap_or(f64::MIN)))
 }
 
-/// The samples of a series, apart for each kind of time.
+/// The samples by kind of time.
 fn by_era(series: &Series) -> Vec<Vec<(i64, f64, f64)>> {
     let mut parts: Vec<Vec<(i64, f64, f64)>> = Vec::new();
     for sample in series.samples(Span::ALL) {
@@ -136,8 +135,7 @@ fn by_era(series: &Series) -> Vec<Vec<(i64, f64, f64)>> {
     parts
 }
 
-/// The stretch that is shown: from the first onset to the end, with as much again on either side, as far as there are
-/// samples.
+/// The time range of the figure: the incident with as much again on either side, if there are samples.
 fn range(report: &Report, incident: &Incident, panels: &[&Panel<'_>]) -> Option<Span> {
     let first = panels.iter().filter_map(|p| p.samples.first()).map(|s| s.0).min()?;
     let last = panels.iter().filter_map(|p| p.samples.last()).map(|s| s.0).max()?;
@@ -156,7 +154,7 @@ fn range(report: &Report, incident: &Incident, panels: &[&Panel<'_>]) -> Option<
     (shown.since < shown.until).then_some(shown)
 }
 
-/// The median time between two samples.
+/// The median distance of samples.
 fn usual_step(panels: &[&Panel<'_>]) -> i64 {
     let gap = |w: &[(i64, f64, f64)]| Some(w.last()?.0 - w.first()?.0);
     let mut steps: Vec<i64> = panels.iter().flat_map(|p| p.samples.windows(2).filter_map(gap)).collect();
@@ -168,7 +166,7 @@ fn figure(panels: &[&Panel<'_>], shown: Span, incident: &Incident, style: &Style
     let height = panels.len() as f64 * PANEL + AXIS;
     let x = Scale { low: 0.0, high: (shown.until - shown.since) as f64 };
     let at = |t: i64| x.place(t.saturating_sub(shown.since) as f64, LEFT, WIDTH - RIGHT);
-    let mut svg = open(height, "The numbers of the incident over time");
+    let mut svg = svg::open(WIDTH, height, "The numbers of the incident over time");
     let era = Era::of(shown.since);
     if Era::of(incident.onset.0) == era {
         let from = at(incident.onset.0.clamp(shown.since, shown.until));
@@ -184,14 +182,8 @@ fn figure(panels: &[&Panel<'_>], shown: Span, incident: &Incident, style: &Style
     }
     for (t, label) in ticks(shown, style) {
         let x = at(t);
-        _ = writeln!(
-            svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\"/>\
-             <text class=\"faint\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-            height - AXIS,
-            height - 8.0,
-            escape(&label)
-        );
+        svg.push_str(&svg::line("grid", (x, 0.0), (x, height - AXIS)));
+        svg.push_str(&svg::text("faint", "middle", (x, height - 8.0), &label));
     }
     for (i, panel) in panels.iter().enumerate() {
         let inside: Vec<(f64, f64, f64)> = panel
@@ -204,12 +196,7 @@ fn figure(panels: &[&Panel<'_>], shown: Span, incident: &Incident, style: &Style
         draw(&mut svg, panel, &inside, top);
         if Era::of(panel.onset) == era && shown.since <= panel.onset && panel.onset <= shown.until {
             let x = at(panel.onset);
-            _ = writeln!(
-                svg,
-                "<line class=\"onset\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
-                top + TITLE - 4.0,
-                top + PANEL
-            );
+            svg.push_str(&svg::line("onset", (x, top + TITLE - 4.0), (x, top + PANEL)));
         }
     }
     svg.push_str("</svg>\n");
@@ -222,10 +209,10 @@ fn figure(panels: &[&Panel<'_>], shown: Span, incident: &Incident, style: &Style
     caption(&format!("Red: when each began;{shaded} dashed: the usual level. {what}"), &svg)
 }
 
-/// Sequences without times: each has an axis of its own.
+/// Sequences without times, each with its own axis.
 fn sequence_figure(panels: &[&Panel<'_>]) -> String {
     let height = panels.len() as f64 * (PANEL + AXIS);
-    let mut svg = open(height, "Numbers without times, sample by sample");
+    let mut svg = svg::open(WIDTH, height, "Numbers without times, sample by sample");
     for (i, panel) in panels.iter().enumerate() {
         let top = i as f64 * (PANEL + AXIS);
         let x = Scale { low: 0.0, high: panel.samples.len().saturating_sub(1) as f64 };
@@ -241,55 +228,36 @@ fn sequence_figure(panels: &[&Panel<'_>]) -> String {
             (LEFT, "start", "sample 1".to_owned()),
             (WIDTH - RIGHT, "end", format!("sample {}", panel.samples.len())),
         ] {
-            _ = writeln!(
-                svg,
-                "<text class=\"faint\" text-anchor=\"{anchor}\" x=\"{x}\" y=\"{:.1}\">{label}</text>",
-                top + PANEL + 15.0
-            );
+            svg.push_str(&svg::text("faint", anchor, (x, top + PANEL + 15.0), &label));
         }
     }
     svg.push_str("</svg>\n");
     caption("Samples whose times are not known, in their order; dashed: the usual level.", &svg)
 }
 
-fn open(height: f64, label: &str) -> String {
-    format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{label}\">\n")
-}
-
 fn caption(text: &str, svg: &str) -> String {
     format!("<figure><figcaption>{}</figcaption>\n{svg}</figure>\n", escape(text.trim_end()))
 }
 
-/// One panel: title, scale, usual level, line. Samples are place, width of the interval, value.
+/// One panel: title, scale, baseline, line. Samples are x, width of the interval, value.
 fn draw(svg: &mut String, panel: &Panel<'_>, samples: &[(f64, f64, f64)], top: f64) {
     let (from, to) = (top + PANEL - 8.0, top + TITLE);
     let evidence = panel.evidence;
     let scale = value_scale(samples.iter().map(|s| s.2).chain(evidence.before));
     let y = |value: f64| scale.place(value, from, to);
     let unit = &evidence.unit;
-    _ = writeln!(
-        svg,
-        "<text class=\"strong\" x=\"{LEFT}\" y=\"{:.1}\">{} <tspan class=\"faint\" font-weight=\"400\">{}</tspan></text>\
-         <text class=\"faint\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\
-         <text class=\"faint\" text-anchor=\"end\" x=\"{:.1}\" y=\"{from:.1}\">{}</text>\
-         <line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{from:.1}\" y2=\"{from:.1}\"/>",
+    let title = format!(
+        "<text class=\"strong\" x=\"{LEFT}\" y=\"{:.1}\">{} <tspan class=\"faint\" font-weight=\"400\">{}</tspan></text>\n",
         top + 14.0,
         escape(&proof::name(evidence)),
         escape(panel.condition),
-        LEFT - 6.0,
-        to + 8.0,
-        escape(&units::value(scale.high, unit)),
-        LEFT - 6.0,
-        escape(&units::value(scale.low, unit)),
-        WIDTH - RIGHT,
     );
+    svg.push_str(&title);
+    svg.push_str(&svg::text("faint", "end", (LEFT - 6.0, to + 8.0), &units::value(scale.high, unit)));
+    svg.push_str(&svg::text("faint", "end", (LEFT - 6.0, from), &units::value(scale.low, unit)));
+    svg.push_str(&svg::line("grid", (LEFT, from), (WIDTH - RIGHT, from)));
     if let Some(before) = evidence.before.filter(|b| b.is_finite()) {
-        let y = y(before);
-        _ = writeln!(
-            svg,
-            "<line class=\"before\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>",
-            WIDTH - RIGHT
-        );
+        svg.push_str(&svg::line("before", (LEFT, y(before)), (WIDTH - RIGHT, y(before))));
     }
     let points = thin(samples);
     svg.push_str("<path class=\"series\" d=\"");
@@ -308,7 +276,7 @@ fn draw(svg: &mut String, panel: &Panel<'_>, samples: &[(f64, f64, f64)], top: f
     }
 }
 
-/// From zero, unless all values are far away from it.
+/// From zero, unless all values are far from it.
 fn value_scale(values: impl Iterator<Item = f64>) -> Scale {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     for value in values.filter(|v| v.is_finite()) {
@@ -327,7 +295,7 @@ fn value_scale(values: impl Iterator<Item = f64>) -> Scale {
     if low == high { Scale { low, high: low + 1.0 } } else { Scale { low, high } }
 }
 
-/// For each column of the picture the smallest and the largest value: more cannot be seen.
+/// The minimum and maximum of each pixel column.
 fn thin(samples: &[(f64, f64, f64)]) -> Vec<(f64, f64, f64)> {
     if (samples.len() as f64) < WIDTH {
         return samples.to_vec();
@@ -347,7 +315,7 @@ fn thin(samples: &[(f64, f64, f64)]) -> Vec<(f64, f64, f64)> {
     out
 }
 
-/// Round times, at most eight, with their names.
+/// At most eight round times, with labels.
 fn ticks(shown: Span, style: &Style) -> Vec<(i64, String)> {
     const STEPS_S: [i64; 18] =
         [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];

@@ -1,21 +1,21 @@
-//! Runs of benchmarks side by side, as a table and drawn.
+//! Runs of benchmarks as a table and as bars.
 
 use std::fmt::Write;
 
 use mitra_model::report::{Comparison, RunResult};
 
-use super::escape;
 use super::sections::{list, quotes};
-use crate::render::sources::{COLUMNS, Look, cell};
+use super::{escape, svg};
+use crate::render::sources::{COLUMNS, ColumnFormat, cell};
 use crate::render::units;
 
 const WIDTH: f64 = 900.0;
 const NAMES: f64 = 190.0;
 const VALUES: f64 = 110.0;
 const ROW: f64 = 24.0;
-/// Rows that are drawn.
+/// Drawn rows.
 const ROWS_MAX: usize = 40;
-/// Percentiles, from the median to the worst.
+/// From the median to the worst.
 const LATENCY: [(&str, &str); 5] = [
     ("run.latency_p50", "p50"),
     ("run.latency_p75", "p75"),
@@ -24,13 +24,11 @@ const LATENCY: [(&str, &str); 5] = [
     ("run.latency_max", "max"),
 ];
 
-/// The runs.
-#[must_use]
 pub fn comparison(comparison: &Comparison) -> String {
     let mut html = format!("<h1>{}</h1>\n", escape(&comparison.statement));
     html.push_str(&list("remarks", &comparison.remarks));
     if let Some((head, metrics, _)) = COLUMNS.into_iter().find(|(_, metrics, look)| {
-        *look == Look::Rate && comparison.runs.iter().all(|r| cell(r, metrics, *look).is_some())
+        *look == ColumnFormat::Rate && comparison.runs.iter().all(|r| cell(r, metrics, *look).is_some())
     }) {
         let value = |run: &RunResult| metrics.iter().filter_map(|m| run.values.get(*m)).sum::<f64>();
         let rows: Vec<(String, f64, String)> =
@@ -65,48 +63,39 @@ fn table(comparison: &Comparison) -> String {
     html
 }
 
-/// Horizontal bars: name, length, what is written at the end.
-#[must_use]
+/// Horizontal bars: name, length, label.
 pub fn bars(rows: &[(String, f64, String)]) -> String {
     let rows = rows.get(..ROWS_MAX).unwrap_or(rows);
     let most = rows.iter().map(|r| r.1).fold(0.0, f64::max);
     let height = rows.len() as f64 * ROW + 4.0;
-    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"bars\">\n");
+    let mut svg = svg::open(WIDTH, height, "bars");
     for (i, (name, value, label)) in rows.iter().enumerate() {
         let y = i as f64 * ROW;
         let length = if most > 0.0 { value / most * (WIDTH - NAMES - VALUES) } else { 0.0 };
+        svg.push_str(&row_name(name, y));
         _ = writeln!(
             svg,
-            "{}<rect class=\"bar\" x=\"{NAMES}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\" rx=\"2\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            row_name(name, y),
+            "<rect class=\"bar\" x=\"{NAMES}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\" rx=\"2\"/>",
             y + 5.0,
-            length.max(1.0),
-            NAMES + length + 8.0,
-            y + 16.0,
-            escape(label)
+            length.max(1.0)
         );
+        svg.push_str(&svg::text("", "start", (NAMES + length + 8.0, y + 16.0), label));
     }
     svg.push_str("</svg>");
     svg
 }
 
-/// The name of a row, cut where it is too long for its column.
+/// The name of a row, cut if it is too long.
 pub fn row_name(name: &str, y: f64) -> String {
     const LETTERS: usize = 28;
     let short = match name.char_indices().nth(LETTERS) {
         Some(_) => name.chars().take(LETTERS - 1).chain(['…']).collect(),
         None => name.to_owned(),
     };
-    format!(
-        "<text text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{}</text>",
-        NAMES - 10.0,
-        y + 16.0,
-        escape(&short)
-    )
+    svg::text("", "end", (NAMES - 10.0, y + 16.0), &short)
 }
 
-/// The latency of each run from the median to the worst, on one logarithmic axis.
+/// The latency percentiles of each run on one logarithmic axis.
 fn latencies(runs: &[RunResult]) -> String {
     let of = |run: &RunResult| -> Vec<(f64, &str)> {
         let get = |(metric, label): &(&str, &'static str)| Some((*run.values.get(*metric)?, *label));
@@ -125,30 +114,17 @@ fn latencies(runs: &[RunResult]) -> String {
     let at = |value: f64| NAMES + (value / low).ln() / (high / low).ln() * (WIDTH - NAMES - 20.0);
     let rows = runs.get(..ROWS_MAX).unwrap_or(runs);
     let height = rows.len() as f64 * ROW + 26.0;
-    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"latency\">\n");
+    let mut svg = svg::open(WIDTH, height, "latency");
     for value in decades(low, high) {
-        _ = writeln!(
-            svg,
-            "<line class=\"grid\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"0\" y2=\"{1:.1}\"/>\
-             <text class=\"faint\" text-anchor=\"middle\" x=\"{0:.1}\" y=\"{2:.1}\">{3}</text>",
-            at(value),
-            height - 22.0,
-            height - 8.0,
-            escape(&units::value(value, "s"))
-        );
+        svg.push_str(&svg::line("grid", (at(value), 0.0), (at(value), height - 22.0)));
+        svg.push_str(&svg::text("faint", "middle", (at(value), height - 8.0), &units::value(value, "s")));
     }
     for (i, run) in rows.iter().enumerate() {
         let y = i as f64 * ROW;
         let points = of(run);
         svg.push_str(&row_name(&run.name, y));
         if let (Some(first), Some(last)) = (points.first(), points.last()) {
-            _ = write!(
-                svg,
-                "<line class=\"whisker\" x1=\"{0:.1}\" x2=\"{2:.1}\" y1=\"{1:.1}\" y2=\"{1:.1}\"/>",
-                at(first.0),
-                y + 12.0,
-                at(last.0)
-            );
+            svg.push_str(&svg::line("whisker", (at(first.0), y + 12.0), (at(last.0), y + 12.0)));
         }
         for (value, label) in points {
             let r = if label == "p50" { 5.0 } else { 3.0 };
@@ -169,7 +145,7 @@ fn latencies(runs: &[RunResult]) -> String {
     )
 }
 
-/// Round values between two, a few of them.
+/// A few round values between two.
 fn decades(low: f64, high: f64) -> Vec<f64> {
     let mut marks = Vec::new();
     let mut power = low.log10().floor() as i32;

@@ -1,4 +1,4 @@
-//! The parts of the page that are lists and tables.
+//! Lists and tables of the HTML page.
 
 use mitra_model::report::{Advice, Evidence, FileRead, Ledger, Link, Quote, Remedy, Unknown, Window};
 
@@ -9,47 +9,32 @@ use crate::render::style::Style;
 use crate::render::text::{self, Title};
 use crate::render::units;
 
-/// A list of short sentences; nothing where there are none.
+/// Elements between two tags; nothing if there are none.
+pub fn enclosed(open: &str, items: impl IntoIterator<Item = String>, close: &str) -> String {
+    let items: String = items.into_iter().collect();
+    if items.is_empty() { items } else { format!("{open}{items}{close}") }
+}
+
 pub fn list(class: &str, items: &[String]) -> String {
-    if items.is_empty() {
-        return String::new();
-    }
     let items: Vec<String> = items.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
-    format!("<ul class=\"{class}\">{}</ul>\n", items.join("\n"))
+    enclosed(&format!("<ul class=\"{class}\">"), [items.join("\n")], "</ul>\n")
 }
 
-/// Names with what is to be said of each, below a heading.
-pub fn paragraphs(heading: &str, items: &[(&str, &str)]) -> String {
-    if items.is_empty() {
-        return String::new();
-    }
-    let mut html = format!("<h2>{heading}</h2>\n<dl>\n");
-    for (name, what) in items {
-        html.push_str(&format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(what)));
-    }
-    html.push_str("</dl>\n");
-    html
+/// Terms with explanations in HTML, below a heading.
+pub fn terms<'a>(heading: &str, items: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let items = items.into_iter().map(|(term, html)| format!("<dt>{}</dt><dd>{html}</dd>\n", escape(term)));
+    enclosed(&format!("<h2>{heading}</h2>\n<dl>\n"), items, "</dl>\n")
 }
 
-/// What could not be told, and what would tell it.
 pub fn unknown(list: &[Unknown]) -> String {
-    if list.is_empty() {
-        return String::new();
-    }
-    let mut html = "<h2>What could not be told</h2>\n<dl>\n".to_owned();
-    for one in list {
-        html.push_str(&format!(
-            "<dt>{}</dt><dd>needs {}{}</dd>\n",
-            escape(&one.condition),
-            escape(&one.needs),
-            one.command.as_deref().map_or_else(String::new, command)
-        ));
-    }
-    html.push_str("</dl>\n");
-    html
+    let needs = |one: &Unknown| {
+        let command = one.command.as_deref().map_or_else(String::new, command);
+        format!("needs {}{command}", escape(&one.needs))
+    };
+    terms("What could not be told", list.iter().map(|one| (one.condition.as_str(), needs(one))))
 }
 
-/// One link: its numbers and the lines that say so. What was `said` above is not said again.
+/// A link: its numbers and their lines. The statement is left out if it was `said` already.
 pub fn evidence(link: &Link, said: &str, style: &Style, title: Title<'_>) -> String {
     let when = style.clock(link.onset.0);
     let words = title(&link.condition).map_or_else(String::new, |words| format!(": {words}"));
@@ -101,7 +86,7 @@ fn numbers(list: &[Evidence]) -> String {
     html
 }
 
-/// The lines themselves with their numbers, file by file.
+/// Quoted lines with their numbers, by file.
 pub fn quotes<'q>(quotes: impl Iterator<Item = &'q Quote>) -> String {
     let mut lines: Vec<(&str, u32, &str)> =
         quotes.filter_map(|q| Some((q.file.as_str(), q.line, q.text.as_deref()?))).collect();
@@ -119,54 +104,39 @@ pub fn quotes<'q>(quotes: impl Iterator<Item = &'q Quote>) -> String {
     html
 }
 
-/// What to do. One click on a command selects all of it.
+/// Remedies. A click on a command selects it.
 pub fn remedies(heading: &str, remedies: &[Remedy]) -> String {
-    if remedies.is_empty() {
-        return String::new();
-    }
-    let mut html = format!("<h2>{heading}</h2>\n<ol class=\"steps\">\n");
-    for remedy in remedies {
-        html.push_str(&format!("<li>{}{}", escape(&remedy.action), command(&remedy.command)));
-        for (label, text) in [("Verify", &remedy.verify), ("Risk", &remedy.risk)] {
-            if !text.is_empty() {
-                html.push_str(&format!("<p><span class=\"faint\">{label}:</span> {}</p>", escape(text)));
-            }
-        }
-        html.push_str("</li>\n");
-    }
-    html.push_str("</ol>\n");
-    html
+    let heading = enclosed("<h2>", [heading.to_owned()], "</h2>\n");
+    let item = |remedy: &Remedy| {
+        let remarks = [("Verify", &remedy.verify), ("Risk", &remedy.risk)].map(|(label, text)| {
+            let open = format!("<p><span class=\"faint\">{label}:</span> ");
+            enclosed(&open, [escape(text).into_owned()], "</p>")
+        });
+        format!("<li>{}{}{}</li>\n", escape(&remedy.action), command(&remedy.command), remarks.concat())
+    };
+    enclosed(&format!("{heading}<ol class=\"steps\">\n"), remedies.iter().map(item), "</ol>\n")
 }
 
-/// A command to be copied.
 pub fn command(command: &str) -> String {
-    if command.is_empty() {
-        return String::new();
-    }
-    format!("<pre class=\"command\">{}</pre>", escape(command))
+    enclosed("<pre class=\"command\">", [escape(command).into_owned()], "</pre>")
 }
 
-/// What could be better although nothing went wrong.
-pub fn advice(list_of: &[Advice]) -> String {
-    if list_of.is_empty() {
-        return String::new();
-    }
-    let mut html = "<h2>What could be better</h2>\n".to_owned();
-    for advice in list_of {
-        html.push_str(&format!(
-            "<section class=\"proof\"><h3>{}</h3>\n<p class=\"kicker\">{}</p>\n",
+/// Advice without an incident.
+pub fn advice(all: &[Advice]) -> String {
+    let section = |advice: &Advice| {
+        format!(
+            "<section class=\"proof\"><h3>{}</h3>\n<p class=\"kicker\">{}</p>\n{}{}{}</section>\n",
             escape(&advice.statement),
-            escape(&advice.condition)
-        ));
-        html.push_str(&list("remarks", &advice.remarks));
-        html.push_str(&numbers(&advice.evidence));
-        html.push_str(&remedies("", &advice.remedies).replacen("<h2></h2>\n", "", 1));
-        html.push_str("</section>\n");
-    }
-    html
+            escape(&advice.condition),
+            list("remarks", &advice.remarks),
+            numbers(&advice.evidence),
+            remedies("", &advice.remedies)
+        )
+    };
+    enclosed("<h2>What could be better</h2>\n", all.iter().map(section), "")
 }
 
-/// Where time was lost.
+/// Lost time.
 pub fn ledger(ledger: &Ledger, window: Window) -> String {
     if ledger.by_cause.is_empty() && ledger.by_process.is_empty() {
         return String::new();
@@ -192,24 +162,16 @@ pub fn ledger(ledger: &Ledger, window: Window) -> String {
     html
 }
 
-/// The files, and what was made of each.
+/// The files, and what was read of each.
 pub fn files(files: &[FileRead]) -> String {
-    if files.is_empty() {
-        return String::new();
-    }
-    let mut html = "<h2>Files read</h2>\n<div class=\"scroll\"><table><tr><th>file</th><th>holds</th>\
-                    <th>first line that made no sense</th></tr>\n"
-        .to_owned();
-    for file in files {
+    let row = |file: &FileRead| {
         let first = file.first_unread.as_ref().map_or_else(String::new, |(line, text)| {
             format!("<span class=\"place\">{line}</span> <code>{}</code>", escape(text))
         });
-        html.push_str(&format!(
-            "<tr><td><code>{}</code></td><td>{}</td><td>{first}</td></tr>\n",
-            escape(&file.file),
-            escape(&sources::made_of(file))
-        ));
-    }
-    html.push_str("</table></div>\n");
-    html
+        let (name, what) = (escape(&file.file), sources::made_of(file));
+        format!("<tr><td><code>{name}</code></td><td>{}</td><td>{first}</td></tr>\n", escape(&what))
+    };
+    let head = "<h2>Files read</h2>\n<div class=\"scroll\"><table><tr><th>file</th><th>holds</th>\
+                <th>first line that made no sense</th></tr>\n";
+    enclosed(head, files.iter().map(row), "</table></div>\n")
 }

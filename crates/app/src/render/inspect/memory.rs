@@ -3,8 +3,8 @@
 use mitra_diagnose::words;
 use mitra_inspect::composition::{Composition, How, Part, Piece, SmapsTime};
 
+use super::growth::{Growth, MemoryHistory};
 use super::{bytes, many, per_hour, shortened};
-use crate::commands::Recorded;
 use crate::render::page::Page;
 use crate::render::style::{Ink, Style};
 use crate::render::table::{Align, Table};
@@ -19,7 +19,7 @@ pub fn text(
     comm: &str,
     pid: u32,
     composition: &Composition,
-    recorded: &Result<Recorded, String>,
+    recorded: &Result<MemoryHistory, String>,
     rows: usize,
     style: &Style,
 ) -> String {
@@ -92,7 +92,7 @@ pub fn smaps_takes(time: &SmapsTime) -> String {
 }
 
 /// What has been growing, and since when.
-fn growing(recorded: &Result<Recorded, String>, style: &Style) -> Vec<String> {
+fn growing(recorded: &Result<MemoryHistory, String>, style: &Style) -> Vec<String> {
     let recorded = match recorded {
         Ok(recorded) => recorded,
         Err(why) => return vec![format!("What has been growing is not known: {why}.")],
@@ -103,7 +103,7 @@ fn growing(recorded: &Result<Recorded, String>, style: &Style) -> Vec<String> {
             style.date_clock(recorded.since_ns)
         )];
     }
-    let line = |grown: &crate::commands::Grown| {
+    let line = |grown: &Growth| {
         format!(
             "Growing: {}, {} since {} (from {} to {}){}.",
             grown.what,

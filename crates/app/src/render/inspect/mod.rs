@@ -1,6 +1,7 @@
 //! Looks into the memory of a process, as people read them.
 
 pub mod diff;
+pub mod growth;
 pub mod heap;
 pub mod memory;
 

@@ -27,6 +27,7 @@ pub(super) static KIND: Kind = Kind {
     columns: COLUMNS,
     options: &[],
     filters: BY_TASK,
+    one_process: false,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_syscalls.bpf.o")),
     source: include_str!("errors.rs"),
     configure: as_all,

@@ -41,6 +41,7 @@ pub(super) static KIND: Kind = Kind {
     ],
     options: &[("every", "look at each N-th fault only, and count it N times")],
     filters: BY_TASK,
+    one_process: false,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_faults.bpf.o")),
     source: include_str!("faults.rs"),
     configure,

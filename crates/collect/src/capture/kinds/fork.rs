@@ -31,6 +31,7 @@ pub(super) static KIND: Kind = Kind {
     columns: CALL_COLUMNS,
     options: &[],
     filters: BY_TASK_AND_TIME,
+    one_process: false,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_fork.bpf.o")),
     source: include_str!("fork.rs"),
     configure: as_all,

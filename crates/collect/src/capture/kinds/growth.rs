@@ -68,6 +68,7 @@ pub(super) static KIND: Kind = Kind {
     ],
     options: &[("every", "take the stack of one change in N, by chance, and count it N times")],
     filters: BY_TASK,
+    one_process: true,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_growth.bpf.o")),
     source: include_str!("growth.rs"),
     configure,
@@ -100,9 +101,6 @@ fn every(request: &Request) -> Result<u32, String> {
 }
 
 fn configure(request: &Request, config: &mut Config) -> Result<(), String> {
-    if request.pid.is_none() {
-        return Err("growth is of one process: say which by --pid".to_owned());
-    }
     config.number = every(request)?;
     config.arg = rustix::param::page_size() as u64;
     Ok(())

@@ -43,6 +43,7 @@ pub(super) static KIND: Kind = Kind {
     columns: KERNEL_COLUMNS,
     options: &[],
     filters: BY_TASK_AND_TIME,
+    one_process: false,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_locks.bpf.o")),
     source: include_str!("locks.rs"),
     configure: as_all,

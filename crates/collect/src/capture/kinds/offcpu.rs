@@ -38,6 +38,7 @@ pub(super) static KIND: Kind = Kind {
     ],
     options: &[],
     filters: &["pid", "comm", "cgroup", "min", "d-only"],
+    one_process: false,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_offcpu.bpf.o")),
     source: include_str!("offcpu.rs"),
     configure,

@@ -34,6 +34,7 @@ pub(super) static KIND: Kind = Kind {
     ],
     options: &[],
     filters: BY_TASK,
+    one_process: false,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_oncpu.bpf.o")),
     source: include_str!("oncpu.rs"),
     configure: as_all,

@@ -37,6 +37,7 @@ pub(super) static KIND: Kind = Kind {
     columns: COLUMNS,
     options: &[],
     filters: &["pid", "comm"],
+    one_process: false,
     object: &[],
     source: include_str!("sockets.rs"),
     configure: as_all,

@@ -36,6 +36,7 @@ pub(super) static KIND: Kind = Kind {
     columns: COLUMNS,
     options: &[("calls", "how many calls to take, 1000 unless said, at most 20000")],
     filters: BY_TASK_AND_TIME,
+    one_process: true,
     object: include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture_trace.bpf.o")),
     source: include_str!("trace.rs"),
     configure,
@@ -58,9 +59,6 @@ const THREADS_MAX: usize = 1024;
 const RING_RECORDS_MAX: usize = 1024 * 1024 / (size_of::<Rec>() + 8);
 
 fn configure(request: &Request, config: &mut Config) -> Result<(), String> {
-    if request.pid.is_none() {
-        return Err("a trace is of one process: say which by --pid".to_owned());
-    }
     config.number = calls_wanted(request)?;
     Ok(())
 }

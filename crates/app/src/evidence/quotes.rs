@@ -5,25 +5,25 @@ use std::io::{BufRead, BufReader, Read};
 
 use mitra_model::report::{Comparison, Evidence, Quote, Report};
 
-use crate::withheld;
+use crate::redact;
 
-/// What is shown of a line, in characters.
+/// Characters that are shown of a line.
 const SHOWN_MAX: usize = 300;
-/// What is kept of a line, in bytes, before it is decoded: four for each character.
+/// Bytes that are read of a line: four per character.
 const LINE_BYTES_MAX: u64 = 4 * SHOWN_MAX as u64;
 
-/// Finds a file by the name that a report gives it.
+/// Opens a file by its name in reports.
 type Open<'a> = &'a mut dyn FnMut(&str) -> Option<Box<dyn Read>>;
-/// Does something with every quote.
+/// Calls a function for every quote.
 type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut Quote));
 
-/// Fills in the text of every quoted line. `open` finds a file by the name that the report gives it; one that cannot
-/// be opened or read any more leaves its quotes without text. Every file is read once, up to the last line wanted.
+/// Fills in the text of every quoted line. Quotes of files that cannot be read stay without text. Every
+/// file is read once, up to the last wanted line.
 pub fn fill_quotes(report: &mut Report, open: Open<'_>) {
     fill(&mut |then| each(report, then), open);
 }
 
-/// The same for runs of benchmarks alone.
+/// The same for the runs of a comparison only.
 pub fn fill_runs(comparison: &mut Comparison, open: Open<'_>) {
     fill(&mut |then| each_of_runs(comparison, then), open);
 }
@@ -49,7 +49,6 @@ fn fill(each: Each<'_>, open: Open<'_>) {
     });
 }
 
-/// Every quote of the report.
 fn each(report: &mut Report, then: &mut dyn FnMut(&mut Quote)) {
     let chains = report.incidents.iter_mut().flat_map(|i| &mut i.chain).chain(&mut report.observed);
     let of_chains = chains.flat_map(|link| &mut link.evidence);
@@ -63,7 +62,7 @@ fn each_of_runs(comparison: &mut Comparison, then: &mut dyn FnMut(&mut Quote)) {
     comparison.runs.iter_mut().flat_map(|run| &mut run.quotes).for_each(then);
 }
 
-/// The wanted lines of a file. What cannot be read ends it.
+/// The wanted lines. A read error ends the file.
 fn read(input: Box<dyn Read>, wanted: &BTreeSet<u32>) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     let mut input = BufReader::with_capacity(1 << 16, input);
@@ -90,10 +89,10 @@ fn read(input: Box<dyn Read>, wanted: &BTreeSet<u32>) -> Vec<(u32, String)> {
     found
 }
 
-/// The line as text, without its end and without secrets, cut where it is long.
+/// The line without its end and without secrets, cut if it is long.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let text = withheld::text(text.trim_end_matches(['\n', '\r']));
+    let text = redact::text(text.trim_end_matches(['\n', '\r']));
     match text.char_indices().nth(SHOWN_MAX) {
         Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
         None => text,

@@ -1,4 +1,4 @@
-//! The numbers of the moment: where time is being lost, what the machine does, who does it.
+//! The current state of the machine: where time is lost, what it does, which processes do it.
 
 use anyhow::Result;
 use mitra_archive::{Query, Reader};
@@ -6,14 +6,14 @@ use mitra_diagnose::{ledger, process};
 use mitra_model::time::SECOND;
 use mitra_model::{Metric, SeriesSet, Span, lookup};
 
-/// Seconds of history on the screen.
+/// Samples of history on the screen.
 pub const HISTORY: usize = 60;
-/// Numbers that should not flicker are means over this many seconds.
+/// Numbers that should not flicker are means over this long.
 const RECENT_NS: i64 = 5 * SECOND;
-/// Samples may be this far apart and still be the moment's.
+/// A recording with a longer interval is averaged over this many seconds.
 const STEP_S_MAX: f64 = 60.0;
 
-/// What the machine line needs.
+/// For the line about the machine.
 const MACHINE: &[&str] = &[
     "sys.cpu_user",
     "sys.cpu_nice",
@@ -36,7 +36,7 @@ const MACHINE: &[&str] = &[
     "mitra.rss",
     "mitra.written_bytes",
 ];
-/// What the table of processes needs.
+/// For the table of processes.
 const PROCESSES: &[&str] = &[
     "task.comm",
     "task.tgid",
@@ -52,85 +52,67 @@ const PROCESSES: &[&str] = &[
     "task.rss_shmem",
 ];
 
-/// The machine at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// When, in nanoseconds since 1970.
+    /// Nanoseconds since 1970.
     pub at: i64,
     /// Task-seconds lost per second, oldest first; `NaN` where unknown.
     pub lost: Vec<f64>,
-    /// The same by cause, most first.
+    /// The same by cause, largest first.
     pub causes: Vec<CauseLine>,
-    /// The machine as a whole.
     pub machine: Machine,
-    /// Who loses or uses most.
+    /// By lost time and CPU.
     pub processes: Vec<ProcessLine>,
 }
 
-/// One cause of waiting.
 #[derive(Debug, Clone)]
 pub struct CauseLine {
-    /// Its name in the ledger.
+    /// As in the ledger.
     pub cause: String,
     /// Task-seconds per second, oldest first.
     pub history: Vec<f64>,
 }
 
-/// The machine as a whole; what could not be measured is absent.
+/// The machine as a whole; `None` where it was not measured.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
-    /// CPUs.
     pub cpus: u32,
-    /// Share of CPU time in user mode.
+    /// Shares of all CPU time. `system` includes interrupts.
     pub user: Option<f64>,
-    /// … in the kernel, interrupts included.
     pub system: Option<f64>,
-    /// … idle while a task waited for a device.
     pub iowait: Option<f64>,
-    /// … taken by the hypervisor.
     pub steal: Option<f64>,
-    /// Load average of a minute.
+    /// Of one minute.
     pub load: Option<f64>,
     /// Bytes of memory.
     pub memory: Option<f64>,
-    /// Bytes that could be had without swapping.
     pub available: Option<f64>,
-    /// Bytes of page cache.
     pub cached: Option<f64>,
-    /// Bytes read from devices per second.
+    /// Bytes per second of all block devices.
     pub read: Option<f64>,
-    /// Bytes written to devices per second.
     pub written: Option<f64>,
-    /// Share of time in which some task waited for a CPU, a device, memory.
+    /// PSI "some" of cpu, io and memory.
     pub pressure: [Option<f64>; 3],
-    /// Tasks.
     pub tasks: Option<f64>,
-    /// Tasks that run or want to.
     pub running: Option<f64>,
     /// Tasks in D state.
     pub blocked: Option<f64>,
-    /// CPU seconds per second of the recorder.
+    /// The recorder's own CPU seconds per second, resident bytes and written bytes per second.
     pub own_cpu: Option<f64>,
-    /// Its resident bytes.
     pub own_rss: Option<f64>,
-    /// Bytes it writes per second.
     pub own_written: Option<f64>,
 }
 
-/// One process.
 #[derive(Debug, Clone)]
 pub struct ProcessLine {
-    /// Its id.
     pub pid: u32,
-    /// Its name.
     pub name: String,
     /// Task-seconds lost per second.
     pub lost: f64,
     /// CPUs used.
     pub cpu: f64,
-    /// Bytes read from devices per second.
+    /// Bytes per second of block devices.
     pub read: f64,
-    /// Bytes written per second.
     pub written: f64,
     /// Resident bytes.
     pub rss: Option<f64>,
@@ -140,7 +122,7 @@ fn metrics(names: &[&str]) -> Vec<&'static Metric> {
     names.iter().filter_map(|name| lookup(name)).collect()
 }
 
-/// Reads the moment; `None` while there is nothing to read.
+/// Reads the current state; `None` while the archive is empty.
 pub fn snapshot(reader: &Reader) -> Result<Option<Snapshot>> {
     let Some(known) = reader.span() else { return Ok(None) };
     let until = known.until;
@@ -161,7 +143,7 @@ pub fn snapshot(reader: &Reader) -> Result<Option<Snapshot>> {
     }))
 }
 
-/// The ledger, one sample after the other: the newest [`HISTORY`] samples of the last minute.
+/// The ledger of each of the newest [`HISTORY`] samples of the last minute.
 fn losses(set: &SeriesSet, minute: Span) -> (Vec<f64>, Vec<CauseLine>) {
     let Some(clock) = set.system("sys.cpu_idle").or_else(|| set.system("mem.total")) else {
         return (Vec::new(), Vec::new());
@@ -219,7 +201,7 @@ fn machine(set: &SeriesSet, recent: Span) -> Machine {
     }
 }
 
-/// Everybody who loses or uses something; the screen shows as many as fit.
+/// All processes that lose or use something; the screen shows as many as fit.
 fn processes(set: &SeriesSet, recent: Span, page_bytes: f64) -> Vec<ProcessLine> {
     let seconds = set
         .each("task.tgid")
@@ -247,4 +229,55 @@ fn processes(set: &SeriesSet, recent: Span, page_bytes: f64) -> Vec<ProcessLine>
         .collect();
     lines.sort_by(|a, b| (b.lost + b.cpu).total_cmp(&(a.lost + a.cpu)));
     lines
+}
+
+/// Made up: a machine in trouble.
+#[cfg(test)]
+pub fn example() -> Snapshot {
+    let wave = |scale: f64| (0..60).map(|i| scale * f64::from(i % 12) / 12.0).collect::<Vec<f64>>();
+    let cause = |name: &str, scale: f64| CauseLine { cause: name.to_owned(), history: wave(scale) };
+    let process = |pid: u32, name: &str, lost: f64, cpu: f64| ProcessLine {
+        pid,
+        name: name.to_owned(),
+        lost,
+        cpu,
+        read: cpu * 1e8,
+        written: 0.0,
+        rss: Some(4.2e8),
+    };
+    Snapshot {
+        at: 1_795_232_587 * SECOND,
+        lost: wave(6.5),
+        causes: vec![
+            cause("refault", 5.0),
+            cause("block-io", 1.5),
+            cause("run-queue", 0.2),
+            cause("lock", 0.01),
+        ],
+        machine: Machine {
+            cpus: 2,
+            user: Some(0.12),
+            system: Some(0.31),
+            iowait: Some(0.44),
+            steal: Some(0.0),
+            load: Some(14.2),
+            memory: Some(25.3e9),
+            available: Some(3.1e9),
+            cached: Some(21.0e9),
+            read: Some(7.1e8),
+            written: Some(1.2e5),
+            pressure: [Some(0.05), Some(0.64), None],
+            tasks: Some(1_204.0),
+            running: Some(2.0),
+            blocked: Some(14.0),
+            own_cpu: Some(0.0031),
+            own_rss: Some(15.1e6),
+            own_written: Some(412.0),
+        },
+        processes: vec![
+            process(4242, "java", 5.2, 0.31),
+            process(991, "nginx\x1b[2J", 0.9, 0.02),
+            process(8123, "dd", 0.1, 0.55),
+        ],
+    }
 }

@@ -1,4 +1,4 @@
-//! Where documents are, and which state of them is meant.
+//! Where the index is, and which state of it is meant.
 
 use std::path::{Path, PathBuf};
 
@@ -10,48 +10,45 @@ use mitra_search::opensearch::{Cluster, Settings};
 use mitra_search::query::{Query, Settings as Reading};
 use mitra_search::{Backend, Day, Scope};
 
-use crate::cli::{ArchiveArgs, IndexPlaceArgs, ScopeArgs};
+use crate::cli::{ArchiveArgs, IndexLocationArgs, ScopeArgs};
 use crate::errors::usage;
-use crate::place;
+use crate::recording;
 use crate::render::style::clean;
-use crate::when::Here;
+use crate::values::time::{LocalClock, TimeExpr};
 
-/// What a machine has when nobody says otherwise.
 const SYSTEM_CONFIG: &str = "/etc/mitra/index.yaml";
 
-/// Where documents are.
 #[derive(Debug)]
-pub enum Place {
-    /// In a folder.
+pub enum Location {
+    /// The folder of an embedded index.
     Embedded(PathBuf),
-    /// In a cluster.
     OpenSearch(Box<Settings>),
 }
 
-/// The configuration that is meant, and where documents are: by a flag, by the configuration, or the usual place.
-pub fn find(args: &IndexPlaceArgs) -> Result<(Option<Config>, Place)> {
+/// The configuration, and where the index is: by a flag, by the configuration, or the default.
+pub fn find(args: &IndexLocationArgs) -> Result<(Option<Config>, Location)> {
     let given = args.config.as_deref();
     let usual = Some(Path::new(SYSTEM_CONFIG)).filter(|path| path.exists());
     let config = given.or(usual).map(Config::load).transpose()?;
-    let place = if let Some(dir) = &args.store {
-        Place::Embedded(
+    let location = if let Some(dir) = &args.store {
+        Location::Embedded(
             std::path::absolute(dir).with_context(|| format!("cannot tell where {} is", dir.display()))?,
         )
     } else if !args.opensearch.is_empty() {
-        Place::OpenSearch(Box::new(settings(args)))
+        Location::OpenSearch(Box::new(settings(args)))
     } else {
         match &config {
             Some(Config { opensearch: Some(cluster), prefix, .. }) => {
-                Place::OpenSearch(Box::new(of_config(cluster, prefix)))
+                Location::OpenSearch(Box::new(of_config(cluster, prefix)))
             }
-            Some(Config { store: Some(dir), .. }) => Place::Embedded(dir.clone()),
-            _ => Place::Embedded(usual_dir()?),
+            Some(Config { store: Some(dir), .. }) => Location::Embedded(dir.clone()),
+            _ => Location::Embedded(usual_dir()?),
         }
     };
-    Ok((config, place))
+    Ok((config, location))
 }
 
-fn settings(args: &IndexPlaceArgs) -> Settings {
+fn settings(args: &IndexLocationArgs) -> Settings {
     let mut settings = Settings { nodes: args.opensearch.clone(), ..Settings::default() };
     if let Some(prefix) = &args.prefix {
         settings.prefix.clone_from(prefix);
@@ -77,25 +74,24 @@ fn of_config(cluster: &OpenSearchConfig, prefix: &str) -> Settings {
     }
 }
 
-/// Beside the recording.
+/// Beside the archive.
 pub fn usual_dir() -> Result<PathBuf> {
-    Ok(place::readable_dir(&ArchiveArgs { archive: None })?.join("index"))
+    Ok(recording::readable_dir(&ArchiveArgs { archive: None })?.join("index"))
 }
 
-/// Opens what is meant for questions.
-pub fn open(args: &IndexPlaceArgs) -> Result<Backend> {
+pub fn open(args: &IndexLocationArgs) -> Result<Backend> {
     match find(args)?.1 {
-        Place::Embedded(dir) => {
+        Location::Embedded(dir) => {
             if !dir.is_dir() {
                 anyhow::bail!("{}: no index here; make one with: mitra index --store {0}", dir.display());
             }
             Ok(Backend::Embedded(Index::open(&dir)?))
         }
-        Place::OpenSearch(settings) => Ok(Backend::OpenSearch(Cluster::connect(*settings)?)),
+        Location::OpenSearch(settings) => Ok(Backend::OpenSearch(Cluster::connect(*settings)?)),
     }
 }
 
-/// Says it where a question about hosts is asked of an index that knows one.
+/// Tells whoever asks about hosts that this index has one.
 pub fn say_if_one_host(backend: &Backend) -> Result<()> {
     let all = Scope::Days { first: Day(i32::MIN), last: Day(i32::MAX) };
     if let Backend::Embedded(index) = backend
@@ -109,8 +105,8 @@ pub fn say_if_one_host(backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-/// A day as people say it.
-fn day(text: &str, here: &Here) -> Result<Day> {
+/// `today`, `yesterday` or a date.
+fn day(text: &str, here: &LocalClock) -> Result<Day> {
     match text {
         "today" => Ok(Day::of(here.now)),
         "yesterday" => Ok(Day::of(here.now).before()),
@@ -118,10 +114,9 @@ fn day(text: &str, here: &Here) -> Result<Day> {
     }
 }
 
-/// The state that is meant. Without a word it is today's, or that of the last day of which anything is known; then that is
-/// said.
-pub fn scope(args: &ScopeArgs, changed: bool, backend: &Backend, here: &Here) -> Result<Scope> {
-    let moment = |when: &crate::when::When| when.resolve(here);
+/// The state that is meant. By default today's, or that of the last day with documents, which is reported.
+pub fn scope(args: &ScopeArgs, changed: bool, backend: &Backend, here: &LocalClock) -> Result<Scope> {
+    let moment = |time: &TimeExpr| time.resolve(here);
     if let Some(at) = &args.at {
         return Ok(Scope::At { ns: moment(at) });
     }
@@ -157,8 +152,8 @@ pub fn scope(args: &ScopeArgs, changed: bool, backend: &Backend, here: &Here) ->
     }
 }
 
-/// A query, or all documents; its warnings go to standard error.
-pub fn query(text: Option<&str>, all_words: bool, here: &Here) -> Result<Query> {
+/// The query, or all documents. Warnings go to standard error.
+pub fn query(text: Option<&str>, all_words: bool, here: &LocalClock) -> Result<Query> {
     let Some(text) = text else { return Ok(Query::all()) };
     let query = match Query::parse(text, Reading { now_ns: here.now, all_words }) {
         Ok(query) => query,

@@ -1,9 +1,8 @@
-//! Points in time, lengths of time and sizes as people type them.
+//! Moments, ranges and lengths of time as people type them.
 //!
 //! One parser for every command: `now`, `-2h`, `-1h30m`, `14:03`, `14:03:07`, `2026-11-21`,
 //! `2026-11-21 14:03`, `2026-11-21T14:03:07+01:00`, `@1795232527` and `@1795232527.25`.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,67 +12,56 @@ use jiff::{Timestamp, Zoned};
 use mitra_model::Span;
 use mitra_model::time::SECOND;
 
-/// What is accepted, for help texts and errors.
-pub const TIME_FORMS: &str = "14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch";
+/// The accepted forms, for errors.
+const TIME_FORMS: &str = "14:03, -2h, 2026-11-21 14:03, RFC 3339 or @epoch";
 
 /// A moment as it was typed. What it means may depend on the current time and the local zone.
 #[derive(Debug, Clone, PartialEq)]
-pub enum When {
-    /// `now`.
+pub enum TimeExpr {
     Now,
     /// `-2h`: nanoseconds before now.
     Ago(i64),
-    /// `14:03`: the last time that the clock on the wall showed it.
+    /// `14:03`: the latest such moment that is not in the future.
     Clock(Time),
     /// A date and time of the local zone.
     Local(DateTime),
-    /// A moment that needs no zone, in nanoseconds since 1970 UTC.
+    /// Nanoseconds since 1970 UTC.
     At(i64),
 }
 
-/// Why a text is no time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadTime;
+impl FromStr for TimeExpr {
+    type Err = String;
 
-impl fmt::Display for BadTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a time; want {TIME_FORMS}")
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse(text.trim()).ok_or_else(|| format!("not a time; want {TIME_FORMS}"))
     }
 }
 
-impl std::error::Error for BadTime {}
-
-impl FromStr for When {
-    type Err = BadTime;
-
-    fn from_str(text: &str) -> Result<Self, BadTime> {
-        let text = text.trim();
-        if text == "now" {
-            return Ok(When::Now);
-        }
-        if let Some(ago) = text.strip_prefix('-') {
-            let ago = duration(ago).map_err(|_| BadTime)?;
-            return i64::try_from(ago.as_nanos()).map(When::Ago).map_err(|_| BadTime);
-        }
-        if let Some(epoch) = text.strip_prefix('@') {
-            return epoch_ns(epoch).map(When::At).ok_or(BadTime);
-        }
-        if let Some(time) = clock(text) {
-            return Ok(When::Clock(time));
-        }
-        if let Ok(moment) = text.parse::<Timestamp>() {
-            return nanoseconds(moment).map(When::At).ok_or(BadTime);
-        }
-        if let Some((date, time)) = text.split_once([' ', 'T'])
-            && let (Ok(date), Some(time)) = (date.parse::<Date>(), clock(time))
-        {
-            return Ok(When::Local(date.to_datetime(time)));
-        }
-        text.parse::<Date>().map(|date| When::Local(date.to_datetime(Time::midnight()))).map_err(|_| BadTime)
+fn parse(text: &str) -> Option<TimeExpr> {
+    if text == "now" {
+        return Some(TimeExpr::Now);
     }
+    if let Some(ago) = text.strip_prefix('-') {
+        return i64::try_from(duration(ago).ok()?.as_nanos()).ok().map(TimeExpr::Ago);
+    }
+    if let Some(epoch) = text.strip_prefix('@') {
+        return epoch_ns(epoch).map(TimeExpr::At);
+    }
+    if let Some(time) = clock(text) {
+        return Some(TimeExpr::Clock(time));
+    }
+    if let Ok(moment) = text.parse::<Timestamp>() {
+        return nanoseconds(moment).map(TimeExpr::At);
+    }
+    if let Some((date, time)) = text.split_once([' ', 'T'])
+        && let (Ok(date), Some(time)) = (date.parse::<Date>(), clock(time))
+    {
+        return Some(TimeExpr::Local(date.to_datetime(time)));
+    }
+    text.parse::<Date>().ok().map(|date| TimeExpr::Local(date.to_datetime(Time::midnight())))
 }
 
-/// `14:03` or `14:03:07`, with a fraction or without; nothing shorter, nothing longer.
+/// `14:03` or `14:03:07`, with or without a fraction. Jiff alone would also read `14`.
 fn clock(text: &str) -> Option<Time> {
     let bytes = text.as_bytes();
     let two_digits = |at: usize| bytes.get(at..at + 2).is_some_and(|d| d.iter().all(u8::is_ascii_digit));
@@ -100,24 +88,20 @@ fn nanoseconds(moment: Timestamp) -> Option<i64> {
     i64::try_from(moment.as_nanosecond()).ok()
 }
 
-/// The current time and the zone of the clock on the wall.
+/// The current time and the local zone.
 #[derive(Debug, Clone)]
-pub struct Here {
+pub struct LocalClock {
     /// Nanoseconds since 1970 UTC.
     pub now: i64,
-    /// The local zone.
     pub zone: TimeZone,
 }
 
-impl Here {
-    /// This machine, now.
-    #[must_use]
+impl LocalClock {
     pub fn system() -> Self {
-        Here { now: nanoseconds(Timestamp::now()).unwrap_or(i64::MAX), zone: TimeZone::system() }
+        LocalClock { now: nanoseconds(Timestamp::now()).unwrap_or(i64::MAX), zone: TimeZone::system() }
     }
 
-    /// By how many seconds the clock on the wall is ahead of UTC at a moment.
-    #[must_use]
+    /// How far local time is ahead of UTC at a moment, in seconds.
     pub fn offset_s(&self, ns: i64) -> i32 {
         Timestamp::from_nanosecond(i128::from(ns)).map_or(0, |t| self.zone.to_offset(t).seconds())
     }
@@ -131,16 +115,15 @@ impl Here {
     }
 }
 
-impl When {
-    /// The moment that is meant: of a time of day, the last one.
-    #[must_use]
-    pub fn resolve(&self, here: &Here) -> i64 {
+impl TimeExpr {
+    /// The moment: of a time of day, the latest one that is not in the future.
+    pub fn resolve(&self, here: &LocalClock) -> i64 {
         let moment = match self {
-            When::Now => Some(here.now),
-            When::Ago(ns) => Some(here.now.saturating_sub(*ns)),
-            When::At(ns) => Some(*ns),
-            When::Local(local) => here.local(*local),
-            When::Clock(time) => here.zoned().and_then(|now| {
+            TimeExpr::Now => Some(here.now),
+            TimeExpr::Ago(ns) => Some(here.now.saturating_sub(*ns)),
+            TimeExpr::At(ns) => Some(*ns),
+            TimeExpr::Local(local) => here.local(*local),
+            TimeExpr::Clock(time) => here.zoned().and_then(|now| {
                 let today = here.local(now.date().to_datetime(*time))?;
                 if today <= here.now {
                     return Some(today);
@@ -151,15 +134,14 @@ impl When {
         moment.unwrap_or(here.now)
     }
 
-    /// The moment that is meant by the end of a range: of a time of day, the first one after its beginning.
-    #[must_use]
-    pub fn resolve_after(&self, since: i64, here: &Here) -> i64 {
+    /// The moment as the end of a range: of a time of day, the first one after the beginning.
+    pub fn resolve_after(&self, since: i64, here: &LocalClock) -> i64 {
         let moment = self.resolve(here);
-        if !matches!(self, When::Clock(_)) || moment > since {
+        if !matches!(self, TimeExpr::Clock(_)) || moment > since {
             return moment;
         }
-        let When::Clock(time) = self else { return moment };
-        let start = Here { now: since, zone: here.zone.clone() };
+        let TimeExpr::Clock(time) = self else { return moment };
+        let start = LocalClock { now: since, zone: here.zone.clone() };
         let first = start.zoned().and_then(|begin| {
             let same_day = here.local(begin.date().to_datetime(*time))?;
             if same_day > since {
@@ -173,36 +155,33 @@ impl When {
 
 /// A range as it is typed: `SINCE..UNTIL`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Range {
-    /// Its beginning.
-    pub since: When,
-    /// Its end.
-    pub until: When,
+pub struct TimeRange {
+    pub since: TimeExpr,
+    pub until: TimeExpr,
 }
 
-impl FromStr for Range {
+impl FromStr for TimeRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (since, until) = text
             .split_once("..")
             .ok_or_else(|| format!("not a range; want SINCE..UNTIL, each of them {TIME_FORMS}"))?;
-        let parse = |t: &str| t.parse::<When>().map_err(|e| format!("'{t}' is {e}"));
-        Ok(Range { since: parse(since)?, until: parse(until)? })
+        let parse = |t: &str| t.parse::<TimeExpr>().map_err(|e| format!("'{t}' is {e}"));
+        Ok(TimeRange { since: parse(since)?, until: parse(until)? })
     }
 }
 
-impl Range {
-    /// The span that is meant; `None` when it is empty.
-    #[must_use]
-    pub fn resolve(&self, here: &Here) -> Option<Span> {
+impl TimeRange {
+    /// `None` if it ends before it begins.
+    pub fn resolve(&self, here: &LocalClock) -> Option<Span> {
         let since = self.since.resolve(here);
         let until = self.until.resolve_after(since, here);
         (since < until).then_some(Span { since, until })
     }
 }
 
-/// A length of time: `100ms`, `1s`, `1h30m`, `7d`. A number without a unit is not taken for anything.
+/// A length of time: `100ms`, `1s`, `1h30m`, `7d`. A number without a unit is refused.
 pub fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 7] = [
         ("ms", 1_000_000),
@@ -232,41 +211,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(total_ns))
 }
 
-/// A size: `500M`, `2G`, `1.5G` in powers of 1,000, `64MiB` in powers of 1,024, or bytes.
-pub fn size(text: &str) -> Result<u64, String> {
-    let bad = || "not a size; want bytes, 500M, 2G or 1GiB".to_owned();
-    let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: f64 = number.parse().map_err(|_| bad())?;
-    let unit = unit.trim().to_ascii_lowercase();
-    let factor: f64 = match unit.trim_end_matches('b') {
-        "" => 1.0,
-        "k" => 1e3,
-        "m" => 1e6,
-        "g" => 1e9,
-        "t" => 1e12,
-        "ki" => 1024.0,
-        "mi" => 1024.0 * 1024.0,
-        "gi" => 1024.0 * 1024.0 * 1024.0,
-        "ti" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(bad()),
-    };
-    let bytes = number * factor;
-    if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(bad()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// 2026-11-21 10:30:00 in Berlin, which is UTC+1 in winter.
-    fn berlin() -> Here {
-        Here { now: 1_795_253_400 * SECOND, zone: TimeZone::fixed(jiff::tz::offset(1)) }
+    fn berlin() -> LocalClock {
+        LocalClock { now: 1_795_253_400 * SECOND, zone: TimeZone::fixed(jiff::tz::offset(1)) }
     }
 
     fn at(text: &str) -> i64 {
-        text.parse::<When>().unwrap().resolve(&berlin())
+        text.parse::<TimeExpr>().unwrap().resolve(&berlin())
     }
 
     fn utc(text: &str) -> i64 {
@@ -298,14 +253,14 @@ mod tests {
 
     #[test]
     fn an_end_comes_after_its_beginning() {
-        let range = |text: &str| text.parse::<Range>().unwrap().resolve(&berlin());
+        let range = |text: &str| text.parse::<TimeRange>().unwrap().resolve(&berlin());
         let span = |since: &str, until: &str| Some(Span { since: utc(since), until: utc(until) });
         assert_eq!(range("23:50..00:10"), span("2026-11-20T22:50:00Z", "2026-11-20T23:10:00Z"));
         assert_eq!(range("10:00..11:00"), span("2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z"));
         assert_eq!(range("-2h..-1h"), span("2026-11-21T07:30:00Z", "2026-11-21T08:30:00Z"));
         assert_eq!(range("2026-11-19 14:00..14:30"), span("2026-11-19T13:00:00Z", "2026-11-20T13:30:00Z"));
         assert_eq!(range("-1h..-2h"), None);
-        assert!("-2h".parse::<Range>().is_err());
+        assert!("-2h".parse::<TimeRange>().is_err());
     }
 
     #[test]
@@ -325,25 +280,18 @@ mod tests {
             "-2",
             "-2y",
         ] {
-            assert!(bad.parse::<When>().is_err(), "{bad}");
+            assert!(bad.parse::<TimeExpr>().is_err(), "{bad}");
         }
-        assert!(BadTime.to_string().contains("-2h"));
+        assert!("x".parse::<TimeExpr>().unwrap_err().contains("-2h"));
     }
 
     #[test]
-    fn lengths_and_sizes() {
+    fn lengths() {
         assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("7d"), Ok(Duration::from_secs(604_800)));
         for bad in ["", "5", "s", "5 parsecs", "99999999999999w"] {
             assert!(duration(bad).is_err(), "{bad}");
-        }
-        assert_eq!(size("1500"), Ok(1500));
-        assert_eq!(size("2G"), Ok(2_000_000_000));
-        assert_eq!(size("1.5 GB"), Ok(1_500_000_000));
-        assert_eq!(size("64MiB"), Ok(67_108_864));
-        for bad in ["", "G", "1X", "-1", "1e99T"] {
-            assert!(size(bad).is_err(), "{bad}");
         }
     }
 }

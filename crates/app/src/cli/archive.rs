@@ -17,16 +17,12 @@ pub enum DumpFormat {
     Json,
 }
 
-/// `mitra dump`.
 #[derive(Debug, Args)]
 pub struct DumpArgs {
-    /// From where.
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// When [default: the last minute of the recording]
     #[command(flatten)]
     pub range: RangeArgs,
-    /// What.
     #[command(flatten)]
     pub select: SelectArgs,
     /// How to print: table, csv (a line for each value) or json (an object on a line for each value)
@@ -43,10 +39,8 @@ pub struct DumpArgs {
     pub list: bool,
 }
 
-/// `mitra status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Of which.
     #[command(flatten)]
     pub archive: ArchiveArgs,
     /// Print JSON
@@ -54,16 +48,12 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// `mitra export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// From where.
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// When [default: everything]
     #[command(flatten)]
     pub range: RangeArgs,
-    /// What.
     #[command(flatten)]
     pub select: SelectArgs,
     /// Write Parquet to this file, or to a file in this directory

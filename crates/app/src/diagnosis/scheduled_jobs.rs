@@ -1,4 +1,4 @@
-//! What was due by crontabs and timers of this machine, for the diagnosis of a recording of this machine.
+//! When crontabs and systemd timers of this machine were due during a window.
 
 use std::path::Path;
 
@@ -7,22 +7,22 @@ use mitra_search::collectors::schedule::{Schedule, schedules};
 use mitra_search::collectors::{Cache, Source};
 use mitra_search::secrets::Policy;
 
-use crate::when::Here;
+use crate::values::time::LocalClock;
 
-/// What starts more often in a window is a loop.
+/// More starts than this in a window are a loop, not a schedule.
 const DUE_MAX: usize = 2_000;
-/// A time that is drawn from an hour is no time.
+/// A longer `RandomizedDelaySec=` says nothing about when a job ran.
 const DELAY_MAX_S: u64 = 60;
-/// Jobs of a rhythm began before the window.
+/// How far before the window periodic jobs are looked for.
 const BACK_NS: i64 = 3_600_000_000_000;
 
-/// What is due in a window, by the files as they are now. Of another machine nothing is known.
+/// Timetables by the files as they are now; none if the recording is of another machine.
 pub fn of_this_machine(hostname: &str, window: Span) -> Vec<ScheduledJob> {
     let uname = rustix::system::uname();
     if uname.nodename().to_string_lossy() != hostname {
         return Vec::new();
     }
-    let here = Here::system();
+    let here = LocalClock::system();
     let offset_s = here.offset_s(window.since);
     let cache = Cache::default();
     let source = Source { root: Path::new("/"), now_ns: here.now, cache: &cache };
@@ -41,16 +41,9 @@ pub fn of_this_machine(hostname: &str, window: Span) -> Vec<ScheduledJob> {
 }
 
 fn due(schedule: &Schedule, window: Span, offset_s: i32) -> Vec<i64> {
-    let mut list = Vec::new();
-    let mut at = window.since.saturating_sub(BACK_NS);
-    while list.len() < DUE_MAX {
-        match schedule.next_after(at, offset_s) {
-            Some(next) if next > at && next <= window.until => {
-                list.push(next);
-                at = next;
-            }
-            _ => return list,
-        }
-    }
-    Vec::new()
+    let next = |at: &i64| schedule.next_after(*at, offset_s).filter(|next| next > at);
+    let first = next(&window.since.saturating_sub(BACK_NS));
+    let due: Vec<i64> =
+        std::iter::successors(first, next).take_while(|next| *next <= window.until).take(DUE_MAX).collect();
+    if due.len() < DUE_MAX { due } else { Vec::new() }
 }

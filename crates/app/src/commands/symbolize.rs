@@ -1,45 +1,45 @@
-//! What probes saw, before the functions of programs have names. For these the files of programs are opened, which takes
-//! for ever where a server has gone: so it is kept without them first.
+//! Stored captures without symbols. Looking symbols up opens the programs' files, which blocks for
+//! ever if a file server is dead, so captures are stored without them first.
 
 use mitra_collect::capture::resolve;
 use mitra_inspect::Symbols;
 use mitra_model::capture::{Captured, Raw, RawStack};
 
-use crate::withheld;
+use crate::redact;
 
-/// Said of what was kept and not named since.
+/// Added to captures that stay without symbols.
 const NOTE: &str = "it was ended from outside: addresses of programs were not looked up";
 
-pub struct Unnamed {
-    /// With names of the kernel's functions alone.
+pub struct Unsymbolized {
+    /// With symbols of the kernel only.
     pub captured: Captured,
     raw: Option<Raw>,
 }
 
-impl Unnamed {
+impl Unsymbolized {
     pub fn new(raw: Raw, symbols: &mut Symbols) -> Self {
         let mut captured = resolve(raw.clone(), &mut |stack| kernel_names(symbols, stack));
         captured.notes.extend(symbols.notes());
-        withheld::in_capture(&mut captured);
+        redact::capture(&mut captured);
         let has_stacks = captured.profile.is_some();
         captured.notes.extend(has_stacks.then(|| NOTE.to_owned()));
         Self { captured, raw: has_stacks.then_some(raw) }
     }
 
-    /// Whether anything in it has a name to be looked up.
+    /// Whether there are symbols to look up.
     pub fn has_stacks(&self) -> bool {
         self.raw.is_some()
     }
 
-    /// The same with all names; nothing, if there is none to look up or no time for it.
-    pub fn named(&mut self, symbols: &mut Symbols, is_stopped: impl Fn() -> bool) -> Option<Captured> {
+    /// The capture with all symbols; `None` if there are none to look up, or it was stopped.
+    pub fn symbolized(&mut self, symbols: &mut Symbols, is_stopped: impl Fn() -> bool) -> Option<Captured> {
         let name = &mut |stack: &RawStack| if is_stopped() { Vec::new() } else { symbols.names(stack) };
         let mut captured = resolve(self.raw.take()?, name);
         if is_stopped() {
             return None;
         }
         captured.notes.extend(symbols.notes());
-        withheld::in_capture(&mut captured);
+        redact::capture(&mut captured);
         let costs = captured.cost_naming_ns.zip(self.captured.cost_naming_ns);
         captured.cost_naming_ns = costs.map(|(user, kernel)| user.saturating_add(kernel));
         Some(captured)

@@ -1,4 +1,4 @@
-//! `mitra rules`: what they are, whether the file makes sense, and when they would have held.
+//! `mitra rules`: checks, lists and tests the rules.
 
 mod replay;
 mod test;
@@ -13,12 +13,11 @@ use crate::cli::{RulesArgs, RulesCheckArgs, RulesCommand, RulesListArgs};
 use crate::commands::{print, print_json};
 use crate::errors::usage;
 use crate::escalation::settings;
-use crate::recorder::log;
+use crate::log::log;
 use crate::render::style::{Ink, Style, clean};
-use crate::render::table::{Align, Table};
+use crate::render::table::Table;
 use crate::render::units;
 
-/// Does what was asked for.
 pub fn run(args: &RulesArgs, style: &Style) -> Result<()> {
     match &args.command {
         RulesCommand::Check(args) => check(args),
@@ -43,7 +42,7 @@ fn check(args: &RulesCheckArgs) -> Result<()> {
     print(&format!("{}: {own} rules of its own, {} built-in\n", path.display(), config.rules.len() - own))
 }
 
-/// The built-in rules that the file leaves no time for. Its own would be mistakes, and no second at all is meant.
+/// Built-in rules that the budget of the file never allows. Own rules would be errors; 0 is meant.
 fn beyond_budget(config: &Config) -> Option<String> {
     let is_meant = config.arm && config.budget_s > 0.0;
     let is_beyond = |rule: &&Rule| is_meant && !rule.arm.is_empty() && rule.seconds > config.budget_s;
@@ -60,12 +59,7 @@ fn list(args: &RulesListArgs, style: &Style) -> Result<()> {
     if let (Some(_), [rule]) = (&args.name, rules.as_slice()) {
         return print(&page(rule, style));
     }
-    let mut table = Table::new(&[
-        ("RULE", Align::Left),
-        ("FROM", Align::Left),
-        ("DOES", Align::Left),
-        ("WHEN", Align::Left),
-    ]);
+    let mut table = Table::of("RULE|FROM|DOES|WHEN");
     for rule in rules {
         let from = if rule.is_builtin { "Mitra" } else { "file" };
         table.row([rule.name.clone(), from.to_owned(), does(rule), rule.expression.to_string()]);

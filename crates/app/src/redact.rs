@@ -1,25 +1,25 @@
-//! Secrets stay out of what is kept of captures and commands, and of what reports quote.
+//! Removes secrets from captures, command output, and what reports quote.
 //!
-//! What processes and logs say is theirs: paths, arguments of calls and lines of foreign logs hold passwords and tokens as
-//! files do, and are looked at by the same policy as files that are indexed. Names of functions and the kernel's own words are none of
-//! it. It happens when a capture has ended or a report is made, never while something is sampled.
+//! Paths, syscall arguments and foreign logs contain passwords and tokens as files do, and go through the
+//! same policy as indexed files. Function names and the kernel's own words do not. It runs when a capture
+//! has ended or a report is made, never while sampling.
 
+use mitra_inspect::Look;
 use mitra_model::capture::{Captured, Cell};
 use mitra_model::{Event, EventKind};
 use mitra_search::secrets::Policy;
 
-/// Columns whose words are the kernel's, a compiler's or Mitra's own.
+/// Columns whose words come from the kernel, a compiler or Mitra.
 const PUBLIC: &[&str] = &["where", "state", "protocol", "error", "lock", "local", "remote", "device", "what"];
 
-/// A text without secrets.
 pub fn text(text: &str) -> String {
     Policy::default().clean_text(text).0
 }
 
-/// Takes the secrets out of what other tools' logs say happened.
-pub fn in_events(events: &mut [Event]) {
+/// Cleans the events of other tools' logs.
+pub fn events(list: &mut [Event]) {
     let policy = Policy::default();
-    for event in events {
+    for event in list {
         let text = match &mut event.kind {
             EventKind::KernelLog { text, .. }
             | EventKind::DeviceError { text, .. }
@@ -34,8 +34,8 @@ pub fn in_events(events: &mut [Event]) {
     }
 }
 
-/// Takes the secrets out of a capture.
-pub fn in_capture(captured: &mut Captured) {
+/// Cleans a capture, and notes how much was withheld.
+pub fn capture(captured: &mut Captured) {
     let policy = Policy::default();
     let clean = |text: &mut String| {
         let (cleaned, withheld) = policy.clean_text(text);
@@ -68,6 +68,12 @@ pub fn in_capture(captured: &mut Captured) {
     }
 }
 
+/// Cleans the texts of a look into a process.
+pub fn look(look: &mut Look) {
+    let policy = Policy::default();
+    look.map_texts(&mut |text, is_cut| policy.clean_memory(text, is_cut));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,7 +87,7 @@ mod tests {
             Event::at(0, EventKind::KernelLog { priority: 3, text: text.clone() }),
             Event::at(1, EventKind::DeviceError { what, device, text }),
         ];
-        in_events(&mut events);
+        self::events(&mut events);
         for event in &events {
             let said = format!("{event:?}");
             assert!(!said.contains("correct-horse") && said.contains("app[7]: started with"), "{said}");

@@ -1,0 +1,87 @@
+//! What changed on the machine before and during a window: sysctls, limits, files, packages.
+
+use anyhow::Result;
+use mitra_archive::{Query, Reader};
+use mitra_diagnose::changes;
+use mitra_model::report::Moment;
+use mitra_model::time::SECOND;
+use mitra_model::{Change, Metric, Span, ScheduledJob};
+use mitra_search::embedded::Index;
+
+use super::scheduled_jobs;
+use crate::recording::chunks;
+
+/// Read at a time: a day of every cgroup would not fit in memory.
+const CHUNK_NS: i64 = 3600 * SECOND;
+/// How far back cgroup limits are read. Sysctls are read as far back as a change is worth naming.
+const LIMITS_BACK_NS: i64 = 2 * 3600 * SECOND;
+
+#[derive(Debug, Default)]
+pub struct History {
+    /// Ordered by time.
+    pub changes: Vec<Change>,
+    /// From here on no change was missed: the beginning of the recording, or of what is read.
+    pub since: Option<i64>,
+    /// What crontabs and systemd timers had due.
+    pub scheduled_jobs: Vec<ScheduledJob>,
+    /// Why the index could not be read, where there is one.
+    pub index_error: Option<String>,
+}
+
+impl History {
+    /// As the diagnosis takes it.
+    pub fn borrowed(&self) -> mitra_diagnose::History<'_> {
+        mitra_diagnose::History { changes: &self.changes, since: self.since, scheduled_jobs: &self.scheduled_jobs }
+    }
+}
+
+/// Reads sysctls and cgroup limits from the recording and everything else from the index, from a
+/// day before the window on.
+pub fn read(reader: &Reader, window: Span) -> Result<History> {
+    let Some(all) = reader.span() else { return Ok(History::default()) };
+    let back = window.since.saturating_sub(changes::BACK_NS);
+    let since = back.max(all.since);
+    let mut recorded = Vec::new();
+    collect(reader, Span { since, until: window.until }, changes::settings, &mut recorded)?;
+    let limits = Span { since: window.since.saturating_sub(LIMITS_BACK_NS).max(since), until: window.until };
+    collect(reader, limits, changes::limits, &mut recorded)?;
+    recorded.sort_by_key(|c| c.at);
+    let (changes, index_error) = match indexed(reader, Span { since: back, until: window.until }) {
+        Ok(indexed) => (changes::together(recorded, indexed), None),
+        Err(error) => (recorded, Some(format!("{error:#}"))),
+    };
+    let scheduled_jobs = scheduled_jobs::of_this_machine(&reader.host().hostname, window);
+    Ok(History { changes, since: Some(since), scheduled_jobs, index_error })
+}
+
+/// Changes of files, packages and settings from the index beside the recording, if there is one.
+fn indexed(reader: &Reader, span: Span) -> Result<Vec<Change>> {
+    let dir = reader.dir().join("index");
+    if !dir.is_dir() {
+        return Ok(Vec::new());
+    }
+    let host = &reader.host().hostname;
+    let changed =
+        Index::open(&dir)?.changes(Some(host), &mitra_search::Query::all(), span.since, span.until)?;
+    Ok(mitra_search::answers::changes::of_machine(&changed))
+}
+
+/// Reads chunk by chunk. Each begins a little before the last one ended, so that no change falls
+/// between two; a change that both contain counts once.
+fn collect(
+    reader: &Reader,
+    span: Span,
+    metrics: fn() -> Vec<&'static Metric>,
+    found: &mut Vec<Change>,
+) -> Result<()> {
+    /// Two samples of sysctls, which are read every few seconds.
+    const OVERLAP_NS: i64 = 30 * SECOND;
+    for Span { since, until } in chunks(span, CHUNK_NS) {
+        let chunk = Span { since: since.saturating_sub(OVERLAP_NS), until };
+        let set = reader.read(&Query::new(chunk, metrics()))?;
+        let new = changes::of(&set).into_iter().filter(|c| c.at > Moment(since) || since == span.since);
+        found.extend(new);
+    }
+    changes::keep_last(found);
+    Ok(())
+}

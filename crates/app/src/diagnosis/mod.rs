@@ -1,0 +1,47 @@
+//! From an archive to a report.
+
+mod history;
+mod scheduled_jobs;
+
+use anyhow::Result;
+use mitra_archive::{Awake, Query, Reader};
+use mitra_diagnose::Request;
+use mitra_model::report::{Report, UnavailableSource};
+use mitra_model::{Entity, SeriesSet, Span};
+
+use crate::import;
+
+/// Explains a part of an archive.
+pub fn explain(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Report> {
+    if reader.host().more.contains_key(import::MARK) {
+        return imported(reader, window, baseline);
+    }
+    let scan = reader.read(&Query::new(window, mitra_diagnose::scan_metrics()))?;
+    let history = history::read(reader, window)?;
+    let request = Request { window, baseline, history: history.borrowed() };
+    let mut report = mitra_diagnose::explain(&request, &scan, &mut |span| detail(reader, span));
+    let index =
+        history.index_error.into_iter().map(|why| UnavailableSource { source: "index".to_owned(), why });
+    report.recorder.unavailable.extend(index);
+    Ok(report)
+}
+
+/// Explains imported data as files: it has neither lost time nor pressure, by which a recording is
+/// searched.
+fn imported(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Report> {
+    let all = || Entity::ALL.into_iter().flat_map(mitra_model::columns).copied().collect();
+    let set = reader.read(&Query::new(window, all()))?;
+    let good = baseline.map(|span| reader.read(&Query::new(span, all()))).transpose()?;
+    Ok(mitra_diagnose::explain_files(&set, good.as_ref(), Vec::new()))
+}
+
+/// The second pass: all metrics of the episodes, of tasks that were awake.
+fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
+    let awake = Awake { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
+    reader.read_awake(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
+}
+
+/// The title of a condition, in plain words.
+pub fn title(id: &str) -> Option<&'static str> {
+    mitra_diagnose::conditions().iter().find(|c| c.id == id).map(|c| c.title)
+}

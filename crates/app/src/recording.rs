@@ -1,0 +1,157 @@
+//! Where the archive is, and which part of it is meant.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use mitra_archive::Reader;
+use mitra_model::{Entity, Metric, Span, columns};
+
+use crate::cli::{ArchiveArgs, RangeArgs};
+use crate::errors::usage;
+use crate::render::style::Style;
+use crate::values::time::LocalClock;
+
+/// The archive of the system service.
+const SYSTEM_ARCHIVE: &str = "/var/lib/mitra";
+
+/// The archive to write to, as an absolute path: processes that the recorder starts run in another
+/// directory.
+pub fn archive_dir(args: &ArchiveArgs) -> Result<PathBuf> {
+    if let Some(dir) = &args.archive {
+        return std::path::absolute(dir).with_context(|| format!("cannot tell where {} is", dir.display()));
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(SYSTEM_ARCHIVE.into());
+    }
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("mitra"))
+        .ok_or_else(|| usage("neither XDG_STATE_HOME nor HOME says where the archive is; use --archive DIR"))
+}
+
+/// The archive to read. Without --archive, users read their own, or the system's if they have none.
+pub fn readable_dir(args: &ArchiveArgs) -> Result<PathBuf> {
+    let dir = archive_dir(args)?;
+    if args.archive.is_none() && !dir.exists() && Path::new(SYSTEM_ARCHIVE).is_dir() {
+        return Ok(SYSTEM_ARCHIVE.into());
+    }
+    Ok(dir)
+}
+
+/// Opens an archive, which may be empty.
+pub fn open(args: &ArchiveArgs) -> Result<(PathBuf, Reader)> {
+    let dir = readable_dir(args)?;
+    if !dir.is_dir() {
+        anyhow::bail!("{}: no archive here; record one with: mitra record --archive {0}", dir.display());
+    }
+    let reader = Reader::open(&dir).with_context(|| format!("cannot open the archive {}", dir.display()))?;
+    Ok((dir, reader))
+}
+
+/// An archive that has samples.
+pub struct Recording {
+    pub dir: PathBuf,
+    pub reader: Reader,
+    /// From the first to the last sample.
+    pub span: Span,
+}
+
+impl Recording {
+    pub fn open(args: &ArchiveArgs) -> Result<Self> {
+        let (dir, reader) = open(args)?;
+        let span = reader.span().ok_or_else(|| anyhow!("{}: the archive is empty", dir.display()))?;
+        Ok(Recording { dir, reader, span })
+    }
+
+    /// The range that is asked for: without `--since` the last `usual_ns` before its end.
+    pub fn range(&self, args: &RangeArgs, usual_ns: i64) -> Result<Span> {
+        resolve(args, self.span, usual_ns, &LocalClock::system())
+    }
+
+    /// The recorded part of that range.
+    pub fn recorded(&self, args: &RangeArgs, usual_ns: i64) -> Result<Span> {
+        let none = || anyhow!("{}: nothing was recorded in that time", self.dir.display());
+        self.range(args, usual_ns)?.intersect(self.span).ok_or_else(none)
+    }
+}
+
+/// What to say if nothing of `wanted` was recorded.
+pub fn not_recorded(wanted: Span, known: Span, style: &Style) -> String {
+    format!("nothing was recorded between {}", against(wanted, known, style))
+}
+
+fn against(wanted: Span, known: Span, style: &Style) -> String {
+    let [since, until, first, last] =
+        [wanted.since, wanted.until, known.since, known.until].map(|t| style.date_clock(t));
+    format!("{since} and {until}; the recording holds {first} to {last}")
+}
+
+fn resolve(args: &RangeArgs, known: Span, usual_ns: i64, here: &LocalClock) -> Result<Span> {
+    let since = args.since.as_ref().map(|time| time.resolve(here));
+    let until = match (&args.until, since) {
+        (Some(time), Some(since)) => time.resolve_after(since, here),
+        (Some(time), None) => time.resolve(here),
+        (None, _) => known.until,
+    };
+    let since = since.unwrap_or_else(|| until.saturating_sub(usual_ns).max(known.since));
+    if since >= until {
+        let style = Style { zone: here.zone.clone(), ..Style::plain(80) };
+        let times = against(Span { since, until }, known, &style);
+        return Err(usage(format!("nothing lies between {times} {}", style.zone_name(known.until))));
+    }
+    Ok(Span { since, until })
+}
+
+/// A span in pieces that are read one at a time, so that memory does not grow with its length.
+pub fn chunks(span: Span, chunk_ns: i64) -> impl Iterator<Item = Span> {
+    let part = move |since: i64| Span { since, until: since.saturating_add(chunk_ns).min(span.until) };
+    std::iter::successors(Some(part(span.since)), move |last| Some(part(last.until)))
+        .take_while(move |part| part.since < span.until)
+}
+
+/// Every metric of every entity.
+pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
+    Entity::ALL.into_iter().flat_map(|entity| columns(entity).iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+    use mitra_model::time::SECOND;
+
+    use super::*;
+    use crate::values::time::TimeExpr;
+
+    #[test]
+    fn an_archive_is_where_it_is_wherever_one_goes() {
+        let dir = archive_dir(&ArchiveArgs { archive: Some("some/where".into()) }).unwrap();
+        assert!(dir.is_absolute() && dir.ends_with("some/where"), "{}", dir.display());
+        let dir = archive_dir(&ArchiveArgs { archive: Some("/some/where".into()) }).unwrap();
+        assert_eq!(dir, Path::new("/some/where"));
+    }
+
+    #[test]
+    fn chunks_cover_a_span_without_gaps() {
+        let spans = |since, until| chunks(Span { since, until }, 10).map(|s| (s.since, s.until));
+        assert_eq!(spans(0, 25).collect::<Vec<_>>(), [(0, 10), (10, 20), (20, 25)]);
+        assert_eq!(spans(7, 7).count(), 0);
+    }
+
+    #[test]
+    fn times_are_told_as_they_are_typed() {
+        let hour = 3600 * SECOND;
+        let here = LocalClock { now: 500_000 * hour, zone: TimeZone::fixed(jiff::tz::offset(2)) };
+        let range = RangeArgs {
+            since: Some("@1800003600".parse().unwrap()),
+            until: Some(TimeExpr::At(500_000 * hour)),
+        };
+        let known = Span { since: 499_999 * hour, until: 500_000 * hour };
+        let said = resolve(&range, known, hour, &here).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "nothing lies between 2027-01-15 11:00:00 and 2027-01-15 10:00:00; the recording holds \
+             2027-01-15 09:00:00 to 2027-01-15 10:00:00 +02"
+        );
+    }
+}
