@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod report;
 pub mod series;
 pub mod strings;
+pub mod suspicion;
 pub mod time;
 pub mod timetable;
 
@@ -28,6 +29,7 @@ pub use kstack::{WaitKind, wait_kind};
 pub use metric::{Entity, Kernel, Kind, Metric, Unit, column, columns, lookup};
 pub use series::{Axis, Series, SeriesSet, TextSeries};
 pub use strings::{StrId, Strings};
+pub use suspicion::Suspicion;
 pub use time::{Era, Span, Stamp};
 pub use timetable::Timetable;
 

@@ -153,13 +153,3 @@ pub fn markdown() -> String {
     }
     out
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_readme_counts_them() {
-        let readme = include_str!("../../../../README.md");
-        let conditions = format!(" {} conditions (`mitra conditions`)", mitra_diagnose::conditions().len());
-        assert!(readme.contains(&conditions), "{conditions}");
-    }
-}

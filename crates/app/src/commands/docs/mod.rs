@@ -1,7 +1,8 @@
-//! `mitra docs`: the pages of `docs/` that the code writes.
+//! `mitra docs`: the pages of `docs/` that the code writes, and the numbers of the README.
 
 #[cfg(feature = "bpf")]
 mod captures;
+mod counts;
 mod rules;
 mod search;
 
@@ -36,7 +37,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// Writes the pages, or checks that they are as they would be written.
+/// Writes the pages, and what the README beside their folder counts; or checks that they are as they would be written.
 pub fn run(args: &DocsArgs) -> Result<()> {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("{}: cannot create", args.dir.display()))?;
     let mut stale = Vec::new();
@@ -49,6 +50,15 @@ pub fn run(args: &DocsArgs) -> Result<()> {
             stale.push(path.display().to_string());
         } else {
             std::fs::write(&path, text).with_context(|| format!("{}: cannot write", path.display()))?;
+        }
+    }
+    let readme = args.dir.join("../README.md");
+    if let Ok(old) = std::fs::read_to_string(&readme) {
+        let text = counts::filled(&old)?;
+        if text != old && args.check {
+            stale.push(readme.display().to_string());
+        } else if text != old {
+            std::fs::write(&readme, text).with_context(|| format!("{}: cannot write", readme.display()))?;
         }
     }
     if stale.is_empty() { Ok(()) } else { bail!("not up to date, run make docs: {}", stale.join(", ")) }
