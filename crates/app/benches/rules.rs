@@ -11,7 +11,6 @@ use mitra_rules::{Config, Watcher};
 
 const FRAMES: u32 = 300;
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 fn main() {
     for tasks in [100, 1_000, 10_000] {
         for is_busy in [false, true] {

@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn the_examples_are_conditions() {
         for (condition, _) in EXAMPLES {
-            if let Err(mistake) = mitra_rules::Rule::new("x", condition) {
+            if let Err(mistake) = Rule::new("x", condition) {
                 panic!("{mistake}\n{}", mistake.caret(condition));
             }
         }
