@@ -30,10 +30,11 @@ fn triggers(files: bool) -> impl Iterator<Item = &'static Trigger> {
     all.filter(move |trigger| files || !matches!(trigger, Trigger::Level(level) if level.is_of_files))
 }
 
-/// The metrics that the triggers of a recording need, in every network namespace.
+/// The metrics that the triggers of a recording need.
 pub fn metrics() -> impl Iterator<Item = &'static str> {
-    let own = || triggers(false).flat_map(|trigger| trigger.metrics().iter().copied());
-    own().chain(own().filter_map(network::elsewhere))
+    let of_each = triggers(false).filter(|t| matches!(t, Trigger::Level(level) if level.is_of_each));
+    let elsewhere = of_each.flat_map(Trigger::metrics).filter_map(|metric| network::elsewhere(metric));
+    triggers(false).flat_map(Trigger::metrics).copied().chain(elsewhere)
 }
 
 /// The stretches that are worth looking at, in order of time.

@@ -37,7 +37,17 @@ pub const CONDITION: Condition = Condition {
         "task.netns",
         "task.cpu_time",
     ],
-    triggers: &[signals(&["sock.tcp_tw", "sock.tcp_inuse", PORT_RANGE], nearly_all)],
+    triggers: &[signals(
+        &[
+            "sock.tcp_tw",
+            "sock.tcp_inuse",
+            PORT_RANGE,
+            "netns.sock_tcp_tw",
+            "netns.sock_tcp_inuse",
+            "netns.sysctl_net_ipv4_ip_local_port_range",
+        ],
+        nearly_all,
+    )],
     observe,
     settings: Settings::new("fewer ports are left", &[lowered(PORT_RANGE, Acts::Now)]),
     remedies: &[
