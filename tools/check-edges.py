@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Asserts which crate may use which, and which top module of `app`, so that data keeps flowing in one direction.
+"""Asserts which crate may use which, which top module of `app`, and which floor of the
+diagnosis, so that data keeps flowing in one direction.
 
-Reads `cargo metadata` and the sources of `app`; the rules are the tables below and are explained in
+Reads `cargo metadata` and the sources of `app` and `diagnose`; the rules are the tables below and are explained in
 ARCHITECTURE.md. A new crate or module is an error until its line is here. Before it looks at the workspace the
 script checks itself: each rule has a made-up workspace that breaks it and must be caught.
 """
@@ -170,6 +171,47 @@ def module_problems(sources, may_use):
     return found
 
 
+# The floors of the diagnosis. The engine asks the conditions; no condition uses another one; and what several of them need
+# knows neither.
+DIAGNOSE = pathlib.Path("crates/diagnose/src")
+ABOVE = "conditions|engine|graph|suspicions|explain|explain_files|episodes|ledger|compare|scan_metrics|detail_metrics"
+
+
+def floor_problems(sources):
+    """The broken rules of the diagnosis, as sentences. `sources` has the text of each file by its path below `src`."""
+    found = []
+    for path, text in sources.items():
+        if path in {"lib.rs", "conditions/mod.rs"} or path.startswith("engine/"):
+            continue
+        code = re.sub(r"//[^\n]*", "", text.split("#[cfg(test)]")[0])
+        used = re.findall(rf"\bcrate::({ABOVE})\b", code)
+        for group in re.findall(r"\bcrate::\{([^}]*)\}", code):
+            used += re.findall(rf"(?:^|,)\s*({ABOVE})\b", group)
+        if path.startswith("conditions/"):
+            used += re.findall(r"\bsuper::[\w:{]+", code)
+        found += [f"{DIAGNOSE / path}: uses {name}, which is above it or beside it" for name in sorted(set(used))]
+    return found
+
+
+def check_floors():
+    good = {
+        "lib.rs": "pub use conditions::all;",
+        "engine/graph.rs": "use crate::conditions;",
+        "conditions/disk/a.rs": "//! As crate::engine has it.\nuse crate::device;\n#[cfg(test)]\nmod tests { use super::*; }",
+        "device.rs": "use crate::signal::Signal;",
+    }
+    assert floor_problems(good) == []
+    bad = {
+        "a condition uses another one": ("conditions/disk/a.rs", "use super::b::is_full;"),
+        "a condition asks the list of conditions": ("conditions/disk/a.rs", "let all = crate::conditions::all();"),
+        "a condition uses the engine": ("conditions/disk/a.rs", "use crate::engine::graph;"),
+        "what is shared uses a condition": ("device.rs", "use crate::conditions::disk::a::is_full;"),
+        "what is shared uses the engine": ("device.rs", "use crate::{ledger, words};"),
+    }
+    for what, (path, text) in bad.items():
+        assert floor_problems({path: text}), f"not caught: {what}"
+
+
 def sample(*packages):
     """A made-up workspace: `(name, [(dependency, kind), …])`."""
     return {
@@ -227,6 +269,7 @@ def check_itself_on_modules():
 
 def main():
     check_itself()
+    check_floors()
     output = subprocess.run(
         ["cargo", "metadata", "--no-deps", "--format-version", "1", "--locked"], stdout=subprocess.PIPE, check=True
     )
@@ -236,6 +279,7 @@ def main():
     root = pathlib.Path(__file__).resolve().parent.parent / "crates/app/src"
     sources = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.rs")}
     found += module_problems(sources, APP_MAY_USE)
+    found += floor_problems({str(p.relative_to(DIAGNOSE)): p.read_text() for p in sorted(DIAGNOSE.rglob("*.rs"))})
     for problem in found:
         print(f"check-edges: {problem}", file=sys.stderr)
     return 1 if found else 0

@@ -64,7 +64,7 @@ seed inspect_parsers 1 $outputs/smaps
 seed inspect_parsers 5 $outputs/jvm
 seed inspect_parsers 6 $outputs/erlang
 
-sed -n 's/^ *when: "\(.*\)",$/\1/p' crates/rules/src/builtin.rs | lines rules 0
+sed -n 's/^ *when: "\(.*\)",$/\1/p' crates/diagnose/src/conditions/*/*.rs | lines rules 0
 printf '%s\n' 3s 1.5KiB 30% 2_000/s | lines rules 1
 seed rules 2 packaging/mitra.toml
 sed -n '/^```toml/,/^```/{/^```/d;p}' docs/rules.md | put rules 2

@@ -2,7 +2,7 @@
 
 use mitra_rules::{Config, Known, Mistake, compile, config, parse, parser};
 
-const KNOWN: Known<'_> = Known { probes: &[], check: |_, _| Ok(()), conditions: &[] };
+const KNOWN: Known<'_> = Known { probes: &[], check: |_, _| Ok(()), conditions: &[], suspicions: &[] };
 
 /// Reads the bytes as what the first of them says.
 pub fn run(bytes: &[u8]) {

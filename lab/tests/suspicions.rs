@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use mitra_archive::Reader;
+use mitra_diagnose::suspicions;
 use mitra_lab::record::Kind;
 use mitra_lab::score;
 use mitra_lab::ship::Shipped;
-use mitra_model::Span;
 use mitra_model::time::SECOND;
-use mitra_rules::builtin::{self, SUSPICIONS, Suspicion};
-use mitra_rules::{News, Watcher, in_words};
+use mitra_model::{Span, Suspicion};
+use mitra_rules::{News, Rule, Watcher, in_words};
 
 use support::{folders, shipped, with_each};
 
@@ -114,11 +114,10 @@ static HEARD: LazyLock<Vec<Heard>> = LazyLock::new(|| {
 fn heard(folder: &Path) -> Heard {
     let mut heard = Heard { shipped: shipped(folder), raised: Vec::new(), cannot_tell: Vec::new() };
     let reader = Reader::open(&folder.join("archive")).unwrap();
-    let programs: Vec<_> = builtin::rules().into_iter().map(|rule| (rule.program, None)).collect();
-    assert_eq!(programs.len(), SUSPICIONS.len());
+    let programs: Vec<_> = suspicions().iter().map(|s| (Rule::builtin(s).unwrap().program, None)).collect();
     let mut watcher = Watcher::new(programs, reader.host().page_bytes as f64);
     let mut look = |at_s: f64, number: usize, news: News| {
-        let rule = SUSPICIONS[number].name;
+        let rule = suspicions()[number].name;
         match news {
             News::Holds(details) if heard.raised.iter().all(|before| before.rule != rule) => {
                 heard.raised.push(Raised { rule, at_s, numbers: in_words(&details) });
@@ -182,7 +181,7 @@ fn wrong(suspicion: &Suspicion, unseen: Option<&Unseen>) -> Option<String> {
 
 #[test]
 fn each_suspicion_is_raised_where_it_is_right() {
-    for suspicion in SUSPICIONS {
+    for suspicion in suspicions() {
         let of: Vec<&str> = HEARD.iter().filter(|h| h.of(suspicion).is_some()).map(Heard::key).collect();
         let (shipped, right) = counts(suspicion);
         println!(
@@ -200,8 +199,8 @@ fn each_suspicion_is_raised_where_it_is_right() {
         }
     }
     let unseen = |name: &str| UNSEEN.iter().find(|(rule, _)| *rule == name).map(|(_, why)| why);
-    let mut found: Vec<String> = SUSPICIONS.iter().filter_map(|s| wrong(s, unseen(s.name))).collect();
-    let unknown = UNSEEN.iter().filter(|(rule, _)| SUSPICIONS.iter().all(|s| s.name != *rule));
+    let mut found: Vec<String> = suspicions().iter().filter_map(|s| wrong(s, unseen(s.name))).collect();
+    let unknown = UNSEEN.iter().filter(|(rule, _)| suspicions().iter().all(|s| s.name != *rule));
     found.extend(unknown.map(|(rule, _)| format!("{rule}: no such rule; strike it from UNSEEN")));
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

@@ -10,6 +10,8 @@ use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
 use mitra_model::{Change, ChangeKind, Entity, Metric, ScheduledJob, Series, SeriesSet, Span, lookup};
 
+use crate::condition::Condition;
+use crate::settings::Setting;
 use crate::words;
 
 /// How far back a change may lie to be listed with an incident: people ask what was done today.
@@ -177,29 +179,26 @@ pub fn keep_last(changes: &mut Vec<Change>) {
     changes.retain(|_| kept.pop().unwrap_or(true));
 }
 
-/// Limits by the condition that says that one was reached.
-const REACHED: &[(&str, &str)] = &[
-    ("cgroup-memory-limit", "memory."),
-    ("oom-kill", "memory."),
-    ("page-cache-thrash", "memory."),
-    ("swap-thrash", "memory."),
-    ("cpu-quota-throttled", "cpu."),
-    ("io-throttled", "io."),
-];
+/// Whether a change is one of a setting that can bring about a condition.
+pub(crate) fn is_fed_by(condition: &Condition, change: &Change) -> bool {
+    let is_it =
+        |setting: &Setting| setting.metric.strip_prefix("sysctl.").is_some_and(|name| name == change.name);
+    change.kind == ChangeKind::Sysctl && condition.settings.list.iter().any(is_it)
+}
 
 /// Whether a change is one of a limit that a condition says was reached: of the control group, or of one above it.
-pub(crate) fn is_reached(change: &Change, condition: &str, group: Option<&str>) -> bool {
+pub(crate) fn is_reached(change: &Change, condition: &Condition, group: Option<&str>) -> bool {
     let (Some(of), Some(group)) = (change.cgroup.as_deref(), group) else { return false };
     let is_above =
         group.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || of == "/");
-    is_above && REACHED.iter().any(|(id, file)| *id == condition && change.name.starts_with(file))
+    is_above && condition.cgroup_limit.is_some_and(|files| change.name.starts_with(files))
 }
 
 /// What is known of a setting that is named as the culprit, or of the limit that a control group was held at: since when it is
 /// what it is.
 pub(crate) fn remark(
     history: History<'_>,
-    condition: &str,
+    condition: &Condition,
     culprit: &mitra_model::report::Culprit,
     onset: i64,
 ) -> Option<String> {

@@ -1,9 +1,15 @@
 //! What a condition is and what observing it can give.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use mitra_model::report::{Culprit, Evidence, Next, Remedy};
+use mitra_model::{Span, Suspicion};
 
-use mitra_model::Span;
-
+use crate::advice::{Advice, Measure};
+use crate::process::{Process, Top};
+use crate::settings::{Feed, Settings};
+use crate::trigger::Trigger;
 use crate::view::View;
 
 /// What part a condition can play.
@@ -39,37 +45,129 @@ pub struct Condition {
     pub role: Role,
     /// What part of the machine it concerns, for lists.
     pub area: &'static str,
-    /// Every metric that it looks at: of a recording it is given no other. The first is the one that it is told by: what
-    /// does not have that one says nothing about it.
+    /// Every metric that `observe` reads: a recording gives it no other. Without the first one nobody had it in mind.
     pub needs: &'static [&'static str],
+    /// What makes a stretch of time worth a look. A root without any is found by a trigger of what it causes.
+    pub triggers: &'static [Trigger],
     /// Looks.
     pub observe: fn(&View<'_>) -> Observation,
+    /// Looks in place of `observe`, and after all others have.
+    pub observe_after: Option<fn(&View<'_>, &Others<'_>) -> Observation>,
+    /// What it can bring about.
+    pub causes: &'static [Effect],
+    /// Settings of the kernel whose change can bring it about.
+    pub settings: Settings,
+    /// How the files begin that hold the limit of a control group that it says was reached: `memory.`.
+    pub cgroup_limit: Option<&'static str>,
     /// What to do about it.
-    pub remedies: fn(&Finding) -> Vec<Remedy>,
+    pub remedies: &'static [Advice],
+    /// What to do about it where that depends on the finding.
+    pub remedies_of: fn(&Finding) -> Vec<Remedy>,
     /// What to measure to be surer.
-    pub next: fn(&Finding) -> Vec<Next>,
+    pub next: &'static [Measure],
+    /// What to measure where that depends on the finding.
+    pub next_of: fn(&Finding) -> Vec<Next>,
+    /// What the recorder suspects it by, and the probes that would tell.
+    pub suspicions: &'static [Suspicion],
     /// The source file, whose leading comment is the manual page.
     pub source: &'static str,
 }
 
 impl Condition {
+    /// A root cause that says nothing yet.
+    pub const ROOT: Condition = Condition {
+        id: "",
+        title: "",
+        role: Role::Root,
+        area: "",
+        needs: &[],
+        triggers: &[],
+        observe: |_| Observation::cannot_tell(""),
+        observe_after: None,
+        causes: &[],
+        settings: Settings::NONE,
+        cgroup_limit: None,
+        remedies: &[],
+        remedies_of: |_| Vec::new(),
+        next: &[],
+        next_of: |_| Vec::new(),
+        suspicions: &[],
+        source: "",
+    };
+    /// A mechanism that says nothing yet.
+    pub const MECHANISM: Condition = Condition { role: Role::Mechanism, ..Condition::ROOT };
+    /// A symptom that says nothing yet.
+    pub const SYMPTOM: Condition = Condition { role: Role::Symptom, ..Condition::ROOT };
+
     /// The manual page: the comment at the top of the condition's file.
     #[must_use]
     pub fn manual(&self) -> String {
         mitra_model::manual(self.source)
     }
+
+    /// What to do about a finding.
+    #[must_use]
+    pub fn remedies(&self, finding: &Finding) -> Vec<Remedy> {
+        let fixed = self.remedies.iter().map(|advice| advice.of(&finding.culprit));
+        fixed.chain((self.remedies_of)(finding)).collect()
+    }
+
+    /// What to measure to be surer of a finding.
+    #[must_use]
+    pub fn next(&self, finding: &Finding) -> Vec<Next> {
+        let fixed = self.next.iter().map(|measure| measure.of(&finding.culprit));
+        fixed.chain((self.next_of)(finding)).collect()
+    }
 }
 
-/// For conditions about which nothing is to be done by themselves: mechanisms and symptoms.
-#[must_use]
-pub fn no_remedies(_: &Finding) -> Vec<Remedy> {
-    Vec::new()
+/// A state that a condition can bring about.
+#[derive(Debug, Clone, Copy)]
+pub struct Effect {
+    /// The id of the state.
+    pub id: &'static str,
+    /// Why.
+    pub because: &'static str,
+    /// Whether the effect can be seen before the cause: true where both are two sides of one state, so that
+    /// timing says nothing.
+    pub any_order: bool,
+    /// Whether it holds only within one process: a busy thread keeps its own server from accepting and no other.
+    pub same_process: bool,
+    /// Whether it holds only in one place: the queue of one disk, or of one network namespace, is not that of another.
+    pub same_place: bool,
 }
 
-/// For conditions that leave nothing to measure.
+/// A state that follows.
 #[must_use]
-pub fn no_next(_: &Finding) -> Vec<Next> {
-    Vec::new()
+pub const fn effect(id: &'static str, because: &'static str) -> Effect {
+    Effect { id, because, any_order: false, same_process: false, same_place: false }
+}
+
+/// A coarser name of the same state; where both are active the cause is the better word.
+#[must_use]
+pub const fn explains(id: &'static str, because: &'static str) -> Effect {
+    Effect { any_order: true, ..effect(id, because) }
+}
+
+/// A state that follows only where both are the doing of one process.
+#[must_use]
+pub const fn within(id: &'static str, because: &'static str) -> Effect {
+    Effect { same_process: true, ..explains(id, because) }
+}
+
+impl Effect {
+    /// It follows only where both are in one place, or it is not known where they are.
+    #[must_use]
+    pub const fn here(self) -> Effect {
+        Effect { same_place: true, ..self }
+    }
+}
+
+/// What the other conditions are and say, for one that follows from them.
+pub struct Others<'a> {
+    /// Every setting with the states that its change can bring about.
+    pub feeds: &'static [Feed],
+    /// Those that are active, by id.
+    pub active: &'a BTreeMap<&'static str, &'a Finding>,
 }
 
 /// What observing a condition gave.
@@ -79,10 +177,59 @@ pub enum Observation {
     Active(Box<Finding>),
     /// It is not; the numbers that say so.
     Inactive(String),
-    /// It cannot be told; what would be needed.
-    CannotTell(String),
-    /// It cannot be told either, and something points to it; what would be needed.
-    Suspected(String),
+    /// It cannot be told.
+    CannotTell(Missing),
+    /// It cannot be told either, and something points to it.
+    Suspected(Missing),
+}
+
+impl Observation {
+    /// It is not in that state.
+    #[must_use]
+    pub fn inactive(because: impl Into<String>) -> Observation {
+        Observation::Inactive(because.into())
+    }
+
+    /// It cannot be told without what some words name, with the command or the file that has it.
+    #[must_use]
+    pub fn cannot_tell(words: impl Into<Cow<'static, str>>) -> Observation {
+        Observation::CannotTell(Missing::new(words))
+    }
+
+    /// It cannot be told without these metrics.
+    #[must_use]
+    pub fn needs(metrics: &'static [&'static str]) -> Observation {
+        Observation::CannotTell(Missing { words: metrics.join(", ").into(), metrics })
+    }
+
+    /// It cannot be told without these metrics, in words of its own.
+    #[must_use]
+    pub fn needs_as(words: impl Into<Cow<'static, str>>, metrics: &'static [&'static str]) -> Observation {
+        Observation::CannotTell(Missing { words: words.into(), metrics })
+    }
+
+    /// Something points to it, and it takes this to be told.
+    #[must_use]
+    pub fn suspected(words: impl Into<Cow<'static, str>>) -> Observation {
+        Observation::Suspected(Missing::new(words))
+    }
+}
+
+/// What it would take to tell.
+#[derive(Debug, Clone)]
+pub struct Missing {
+    /// In words.
+    pub words: Cow<'static, str>,
+    /// The metrics that were not recorded, where the words name no command that shows them.
+    pub metrics: &'static [&'static str],
+}
+
+impl Missing {
+    /// Words that say by themselves where it is to be had.
+    #[must_use]
+    pub fn new(words: impl Into<Cow<'static, str>>) -> Missing {
+        Missing { words: words.into(), metrics: &[] }
+    }
 }
 
 /// An active condition.
@@ -102,7 +249,7 @@ pub struct Finding {
     pub loss_s: Option<f64>,
     /// Whether it is no incident but something to do better.
     pub is_advice: bool,
-    /// The states that it can bring about, where this one reaches less far than the edges of its condition: a limit
+    /// The states that it can bring about, where this one reaches less far than the effects of its condition: a limit
     /// of dirty pages delays writers and no connection.
     pub governs: Option<&'static [&'static str]>,
     /// Causes that may be there and without which it would be there just as well.
@@ -117,4 +264,52 @@ pub struct Finding {
     pub remarks: Vec<String>,
     /// The numbers that prove it.
     pub evidence: Vec<Evidence>,
+}
+
+impl Finding {
+    /// The observation that the condition is active.
+    #[must_use]
+    pub fn active(self) -> Observation {
+        Observation::Active(Box::new(self))
+    }
+
+    /// It is the doing of a process.
+    pub fn blame(&mut self, process: &Process<'_>) {
+        self.blame_pid(process.comm, process.pid);
+        self.culprit.cgroup = process.cgroup.filter(|group| *group != "/").map(str::to_owned);
+    }
+
+    /// It is the doing of the processes of a name, most of all of their lead.
+    pub fn blame_top(&mut self, top: &Top<'_>) {
+        self.blame(&top.lead);
+    }
+
+    /// It is the doing of a process whose control group does not matter.
+    pub fn blame_pid(&mut self, comm: &str, pid: u32) {
+        self.culprit.process = Some(comm.to_owned());
+        self.culprit.pid = Some(pid);
+    }
+
+    /// Adds metrics of one thing, in the baseline and in a span, to the evidence; those that are not there add nothing.
+    pub fn prove(&mut self, view: &View<'_>, metrics: &[&str], row: &str, span: Span) {
+        self.evidence.extend(metrics.iter().filter_map(|metric| view.evidence(metric, row, span)));
+    }
+
+    /// The same, without those that were zero.
+    pub fn prove_nonzero(&mut self, view: &View<'_>, metrics: &[&str], row: &str, span: Span) {
+        let all = metrics.iter().filter_map(|metric| view.evidence(metric, row, span));
+        self.evidence.extend(all.filter(|evidence| evidence.during > 0.0));
+    }
+
+    /// The id of the process that did it, or `PID`, for commands.
+    #[must_use]
+    pub fn pid(&self) -> String {
+        self.culprit.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string())
+    }
+
+    /// The device that it is about, or `DEVICE`, for commands.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        self.culprit.device.as_deref().unwrap_or("DEVICE")
+    }
 }

@@ -6,7 +6,6 @@
 
 use mitra_model::{SeriesSet, Span};
 
-use crate::conditions::disk_saturated::{is_part_of, is_partition, is_stacked};
 use crate::signal::Signal;
 use crate::view::View;
 use crate::words;
@@ -87,6 +86,31 @@ fn of_each(view: &View<'_>, device: &str, part: impl Fn(f64, f64) -> f64) -> Opt
         _ => f64::NAN,
     });
     (!known.t.is_empty()).then_some(known)
+}
+
+/// Devices that stand on others: what they do shows on the one below as well.
+pub fn is_stacked(device: &str) -> bool {
+    ["loop", "dm-", "md", "drbd", "bcache"].iter().any(|prefix| device.starts_with(prefix))
+}
+
+/// Whether the row is a partition of another row: its requests are counted on the whole device too.
+pub fn is_partition(view: &View<'_>, device: &str) -> bool {
+    whole_of(device).is_some_and(|whole| view.set.get("disk.io_time", whole).is_some())
+}
+
+/// Whether one device is a partition of the other, by their names.
+pub fn is_part_of(device: &str, whole: &str) -> bool {
+    whole_of(device) == Some(whole)
+}
+
+/// The name that the whole device of a partition of this name has. The number of a partition follows the name at once, or
+/// after a `p` where the name itself ends with a digit (`disk_name` in block/): `sda1` of `sda`, `nvme0n1p1` of `nvme0n1`.
+fn whole_of(name: &str) -> Option<&str> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.is_empty() || stem.len() == name.len() {
+        return None;
+    }
+    Some(stem.strip_suffix('p').filter(|whole| whole.ends_with(|c: char| c.is_ascii_digit())).unwrap_or(stem))
 }
 
 /// The devices that do I/O in the window: whole ones, not their partitions.
@@ -261,5 +285,26 @@ mod tests {
             assert_eq!(is_one_place(&set, b, a), is_one, "{b} and {a}");
         }
         assert!(!is_part_of("loop10", "loop1") && is_part_of("nvme0n1p1", "nvme0n1"));
+    }
+
+    #[test]
+    fn a_number_behind_a_name_is_not_always_a_partition() {
+        for (name, whole) in [
+            ("sda1", Some("sda")),
+            ("sdp12", Some("sdp")),
+            ("nvme0n1p2", Some("nvme0n1")),
+            ("mmcblk0p1", Some("mmcblk0")),
+            ("loop1p1", Some("loop1")),
+            ("sda", None),
+            ("", None),
+            ("7", None),
+        ] {
+            assert_eq!(whole_of(name), whole, "{name}");
+        }
+        for (name, other) in
+            [("dm-10", "dm-1"), ("nvme0n10", "nvme0n1"), ("loop10", "loop1"), ("md12", "md1")]
+        {
+            assert_ne!(whole_of(name), Some(other));
+        }
     }
 }

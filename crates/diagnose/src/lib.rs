@@ -1,51 +1,52 @@
 //! From series to the root cause: conditions, the mechanism graph, the ledger of lost time, the report.
 //!
-//! Nothing here reads a file or knows where the numbers came from. The way through the crate:
+//! Nothing here reads a file or knows where the numbers came from. There are three floors:
 //!
-//! 1. [`episodes`] finds, from a few metrics of the whole machine, the stretches in which something may be wrong.
-//! 2. [`view`] shows one such stretch and the good time to compare it with.
-//! 3. Each of the [`conditions`] says of the view: active (since when, by which numbers, whose doing), not active
-//!    (and why not), or that it cannot tell.
-//! 4. [`graph`] knows which condition can cause which. [`explain`] keeps the active ones, drops what the timing
-//!    contradicts, and names the active conditions without an active cause.
-//! 5. [`ledger`] adds up the time that tasks lost.
+//! - [`engine`] finds the stretches in which something may be wrong ([`episodes`]), shows each with the good time to
+//!   compare it with to every condition, and makes a report of what these say ([`explain`]): it keeps the active ones,
+//!   drops what the timing contradicts, and names the active conditions without an active cause ([`graph`](mod@graph)).
+//!   [`ledger`] adds up the time that tasks lost.
+//! - [`conditions`](mod@conditions) say of a [`view`] whether they are active (since when, by which numbers, whose doing),
+//!   not active (and why not), or that they cannot tell. None of them uses another one.
+//! - Everything else is what several conditions need. It knows neither conditions nor the engine.
 
-pub mod areas;
+mod advice;
 mod captured;
-mod case;
 pub mod changes;
-pub mod compare;
 pub mod condition;
 pub mod conditions;
 mod deaths;
 pub mod device;
-pub mod episodes;
-pub mod explain;
+pub mod engine;
+mod faults;
+pub mod filesystems;
 pub mod geometry;
-pub mod graph;
 pub mod growth;
+mod hangs;
 pub mod heap;
-pub mod ledger;
-mod looked;
+mod heap_captures;
+mod kernel_log;
 pub mod lookups;
 pub mod network;
 pub mod page_cache;
-mod parts;
+mod prelude;
 pub mod process;
 pub mod quote;
+mod saturated;
+pub mod settings;
 pub mod signal;
 pub mod slabs;
-pub mod space;
 pub mod stats;
 pub mod tcp_limits;
-mod usual;
-mod verdict;
+pub mod trigger;
 pub mod view;
 pub mod words;
 
-pub use case::explain_files;
+pub use advice::{Advice, Measure};
 pub use changes::History;
-pub use condition::{Condition, Finding, Observation, Role};
+pub use condition::{Condition, Effect, Finding, Missing, Observation, Role};
 pub use conditions::all as conditions;
-pub use explain::{AWAKE, LEADER, Request, detail_metrics, explain, scan_metrics};
-pub use graph::{Edge, edges as graph};
+pub use engine::case::explain_files;
+pub use engine::explain::{AWAKE, LEADER, Request, detail_metrics, explain, scan_metrics};
+pub use engine::graph::{Edge, edges as graph, suspicions};
+pub use engine::{compare, episodes, ledger};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use mitra_model::{Series, SeriesSet, Span, WaitKind, time::SECOND, wait_kind};
 
 use crate::signal::Signal;
+use crate::view::View;
 
 /// A process with its threads.
 #[derive(Debug, Clone)]
@@ -136,6 +137,40 @@ impl<'a> Process<'a> {
             .map(|(_, (_, dt, _))| dt)
             .sum()
     }
+}
+
+/// Task-seconds per second in D state or, where that is known, waiting for I/O of user processes other than these, in the
+/// span and in the baseline.
+#[must_use]
+pub fn others_in_d_state(view: &View<'_>, these: &[u32], span: Span) -> (f64, f64) {
+    others(view, these, span, |p, set, span| p.uninterruptible_s(set, span))
+}
+
+/// The same without those that wait for a lock or for memory, as far as their stacks are known: these may have nothing to do
+/// with a device.
+#[must_use]
+pub fn others_waiting_for_io(view: &View<'_>, these: &[u32], span: Span) -> (f64, f64) {
+    others(view, these, span, |p, set, span| p.waiting_for_io_s(set, span))
+}
+
+fn others(
+    view: &View<'_>,
+    these: &[u32],
+    span: Span,
+    of: impl Fn(&Process<'_>, &SeriesSet, Span) -> f64,
+) -> (f64, f64) {
+    let total = |set: &SeriesSet, span: Span, processes: &[Process<'_>]| {
+        let seconds = (span.until - span.since) as f64 / 1e9;
+        let waited: f64 = processes
+            .iter()
+            .filter(|p| !p.kthread && !these.contains(&p.pid))
+            .map(|p| of(p, set, span).max(p.total(set, "task.blkio_delay", span)))
+            .sum();
+        if seconds > 0.0 { waited / seconds } else { 0.0 }
+    };
+    let now = total(view.set, span, view.processes());
+    let before = view.baseline.map_or(0.0, |b| total(view.base_set, b, &collect(view.base_set)));
+    (now, before)
 }
 
 /// The processes of one name that did most of something.

@@ -13,6 +13,12 @@ pub struct Signal {
     pub v: Vec<f64>,
 }
 
+/// One where something is so, and zero elsewhere.
+#[must_use]
+pub fn step(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
 /// A stretch in which a signal was high.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
@@ -161,6 +167,12 @@ impl Signal {
     #[must_use]
     pub fn max(&self) -> Option<f64> {
         self.v.iter().copied().max_by(f64::total_cmp)
+    }
+
+    /// The smallest value.
+    #[must_use]
+    pub fn min(&self) -> Option<f64> {
+        self.v.iter().copied().min_by(f64::total_cmp)
     }
 
     /// The values added up over time: of a rate, how many there were.

@@ -128,6 +128,12 @@ impl<'a> View<'a> {
         Signal::sum(metrics.iter().filter_map(|m| self.set.system(m)), self.window)
     }
 
+    /// Whether anything has the metric.
+    #[must_use]
+    pub fn has(&self, metric: &str) -> bool {
+        self.set.each(metric).next().is_some()
+    }
+
     /// Everything that has the metric.
     pub fn each(&self, metric: &str) -> impl Iterator<Item = (&'a str, &'a Series)> {
         self.set.each(metric)
@@ -340,9 +346,15 @@ impl<'a> View<'a> {
 
 /// A condition that is just one metric of the whole machine above a floor.
 #[must_use]
-pub fn observe_level(view: &View<'_>, metrics: &[&str], floor: f64, need_s: f64, what: &str) -> Observation {
+pub fn observe_level(
+    view: &View<'_>,
+    metrics: &'static [&'static str],
+    floor: f64,
+    need_s: f64,
+    what: &str,
+) -> Observation {
     let Some(signal) = view.system_sum(metrics) else {
-        return Observation::CannotTell(metrics.join(", "));
+        return Observation::needs(metrics);
     };
     match view.high_sum(metrics, floor, need_s) {
         Some(high) => {
@@ -351,7 +363,7 @@ pub fn observe_level(view: &View<'_>, metrics: &[&str], floor: f64, need_s: f64,
             finding.statement = format!("{what} {}", number(metrics, high.during));
             finding.evidence = metrics.iter().filter_map(|m| view.evidence(m, "", high.run.span())).collect();
             finding.evidence.retain(|e| e.during != 0.0);
-            Observation::Active(Box::new(finding))
+            finding.active()
         }
         None => {
             let peak = signal.max().unwrap_or(0.0);

@@ -64,9 +64,9 @@ pub fn between(from: i64, to: i64) -> f64 {
     to.saturating_sub(from) as f64 / SECOND as f64
 }
 
-/// The command that measures the first metric that a text names; `None` where the text names a command or a file itself.
+/// The command that measures the first of some metrics for which there is one.
 #[must_use]
-pub fn command_for(needs: &str) -> Option<&'static str> {
+pub fn command_for(metrics: &[&str]) -> Option<&'static str> {
     /// The longest prefix first.
     const COMMANDS: &[(&str, &str)] = &[
         ("vm.workingset", "grep workingset /proc/vmstat; sleep 10; grep workingset /proc/vmstat"),
@@ -91,15 +91,8 @@ pub fn command_for(needs: &str) -> Option<&'static str> {
         ("sys.", "sar -u ALL 1"),
         ("zone.", "cat /proc/zoneinfo"),
     ];
-    if ["sar ", "iostat", "pidstat", "strace", "/proc/", "slabtop", "numastat", "sysctl"]
-        .iter()
-        .any(|c| needs.contains(c))
-    {
-        return None;
-    }
-    let mut words = needs.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_')));
-    words.find_map(|word| {
-        COMMANDS.iter().find(|(prefix, _)| word.starts_with(prefix)).map(|(_, command)| *command)
+    metrics.iter().find_map(|metric| {
+        COMMANDS.iter().find(|(prefix, _)| metric.starts_with(prefix)).map(|(_, command)| *command)
     })
 }
 
@@ -109,10 +102,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_comes_with_its_command() {
-        assert_eq!(command_for("vm.pswpin, vm.pswpout"), Some("sar -W 1"));
-        assert_eq!(command_for("I/O of each process (task.read_bytes)"), Some("pidstat -durw 1"));
-        assert_eq!(command_for("how large it is: slabtop -o"), None);
-        assert_eq!(command_for("a census of the heap"), None);
+        assert_eq!(command_for(&["vm.pswpin", "vm.pswpout"]), Some("sar -W 1"));
+        assert_eq!(command_for(&["task.read_bytes"]), Some("pidstat -durw 1"));
+        assert_eq!(command_for(&["census.bytes", "mem.total"]), Some("cat /proc/meminfo"));
+        assert_eq!(command_for(&[]), None);
     }
 
     #[test]

@@ -21,7 +21,7 @@ fn every_condition_of_the_network_has_a_remedy_with_a_check() {
     let list: Vec<_> = mitra_diagnose::conditions().iter().filter(of_network).collect();
     assert!(list.len() >= 10);
     for condition in list {
-        let remedies = (condition.remedies)(&mitra_diagnose::Finding::default());
+        let remedies = condition.remedies(&mitra_diagnose::Finding::default());
         assert!(!remedies.is_empty(), "{}", condition.id);
         for remedy in remedies {
             assert!(!remedy.command.is_empty() && !remedy.verify.is_empty(), "{}: {remedy:?}", condition.id);

@@ -16,6 +16,7 @@ pub mod report;
 pub mod scheduled_job;
 pub mod series;
 pub mod strings;
+pub mod suspicion;
 pub mod time;
 
 pub use capture::{CaptureRow, Captured};
@@ -28,6 +29,7 @@ pub use metric::{Entity, Kernel, Kind, Metric, Unit, column, columns, lookup};
 pub use scheduled_job::ScheduledJob;
 pub use series::{Axis, Series, SeriesSet, TextSeries};
 pub use strings::{StrId, Strings};
+pub use suspicion::Suspicion;
 pub use time::{Era, Span, Stamp};
 
 /// The manual page of a condition or a kind of capture: the leading comment of its source file, without the marks.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use mitra_model::Suspicion;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -39,6 +40,8 @@ pub struct Known<'a> {
     pub check: fn(&Probe, bool) -> Result<(), String>,
     /// Ids of conditions; none where it is not to be checked.
     pub conditions: &'a [&'a str],
+    /// What the built-in rules are made of, in their order.
+    pub suspicions: &'a [Suspicion],
 }
 
 /// What the file says, with the built-in rules.
@@ -54,8 +57,20 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { rules: crate::builtin::rules(), budget_s: policy::BUDGET_S, arm: true }
+        Config { rules: Vec::new(), budget_s: policy::BUDGET_S, arm: true }
     }
+}
+
+impl Config {
+    /// The built-in rules alone.
+    #[must_use]
+    pub fn builtin(suspicions: &[Suspicion]) -> Config {
+        Config { rules: builtin(suspicions), ..Config::default() }
+    }
+}
+
+fn builtin(suspicions: &[Suspicion]) -> Vec<Rule> {
+    suspicions.iter().filter_map(|suspicion| Rule::builtin(suspicion).ok()).collect()
 }
 
 /// A mistake in the file.
@@ -184,7 +199,7 @@ impl Reader<'_> {
         if let Some(one) = file.rule.get(RULES_MAX) {
             return Err(self.error(one.span(), format!("more than {RULES_MAX} rules")));
         }
-        let mut builtin = crate::builtin::rules();
+        let mut builtin = builtin(self.known.suspicions);
         for name in &file.escalation.off {
             let before = builtin.len();
             builtin.retain(|rule| rule.name != *name.get_ref());
@@ -204,7 +219,7 @@ impl Reader<'_> {
             let is_named_so = |other: &Rule| other.name == rule.name;
             let taken = if rules.iter().any(is_named_so) {
                 Some(format!("there is another rule called {}", rule.name))
-            } else if crate::builtin::rules().iter().any(is_named_so) {
+            } else if self.known.suspicions.iter().any(|suspicion| suspicion.name == rule.name) {
                 Some("a built-in rule is called so, even where it is off; take another name".to_owned())
             } else {
                 None

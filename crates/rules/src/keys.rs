@@ -97,7 +97,7 @@ mod tests {
 
     /// The words between backquotes after "expected one of", as the reader of the file lists what it knows.
     fn known(text: &str) -> Vec<String> {
-        let known = config::Known { probes: &[], check: |_, _| Ok(()), conditions: &[] };
+        let known = config::Known { probes: &[], check: |_, _| Ok(()), conditions: &[], suspicions: &[] };
         let error = config::read("x", text, &known).unwrap_err();
         let (_, list) = error.message.split_once("expected one of").expect("a list");
         list.split('`').skip(1).step_by(2).map(str::to_owned).collect()

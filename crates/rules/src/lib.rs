@@ -1,4 +1,4 @@
-//! Rules over the metric table: the language, its evaluation, the built-in suspicions, and when they may act.
+//! Rules over the metric table: the language, its evaluation, built-in suspicions, and when they may act.
 //!
 //! A rule is an expression over metrics, `task.system_time{comm=haproxy} > 30% for 2s`, and what to do when it holds.
 //! [`parser`] reads it, [`compile`] looks its names up once, [`watch`] evaluates it on the frames of a recorder as they
@@ -6,7 +6,6 @@
 //! arms a probe or starts a program: that is the recorder's part.
 
 pub mod ast;
-pub mod builtin;
 pub mod compile;
 pub mod config;
 pub mod dimension;

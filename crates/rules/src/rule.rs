@@ -1,5 +1,7 @@
 //! A rule: a condition in the language, and what to do when it holds.
 
+use mitra_model::Suspicion;
+
 use crate::ast::Expression;
 use crate::compile::{self, Domain, Program};
 use crate::error::Mistake;
@@ -126,6 +128,21 @@ impl Rule {
             cool_down_s: COOL_DOWN_S,
             is_builtin: false,
         })
+    }
+
+    /// The rule of a suspicion that comes with Mitra.
+    pub fn builtin(suspicion: &Suspicion) -> Result<Rule, Mistake> {
+        let mut rule = Rule::new(suspicion.name, suspicion.when)?;
+        if suspicion.is_of_culprit {
+            rule.set_pid_of("culprit")?;
+        }
+        rule.suspects = Some(suspicion.suspects.to_owned());
+        rule.why = suspicion.why.to_owned();
+        rule.arm = suspicion.arm.iter().filter_map(|text| Probe::parse(text)).collect();
+        rule.seconds = suspicion.seconds;
+        rule.cool_down_s = suspicion.cool_down_s;
+        rule.is_builtin = true;
+        Ok(rule)
     }
 
     /// Sets whose process is meant: `culprit` is the row's own, anything else a number of each task or process, of which

@@ -1,5 +1,6 @@
 //! The configuration file: what it may say, and where a mistake is.
 
+use mitra_model::Suspicion;
 use mitra_rules::config::read;
 use mitra_rules::{Config, ConfigError, Known, Probe};
 
@@ -7,6 +8,10 @@ const KNOWN: Known<'_> = Known {
     probes: &[("offcpu", &["d-only", "min"]), ("oncpu", &[]), ("trace", &[])],
     check: of_one_process,
     conditions: &["io-throttled"],
+    suspicions: &[
+        Suspicion { name: "fork-rate", when: "sys.forks > 300/s", ..Suspicion::NONE },
+        Suspicion { name: "fault-rate", when: "vm.pgfault > 80000/s", ..Suspicion::NONE },
+    ],
 };
 
 fn of_one_process(probe: &Probe, is_of_pid: bool) -> Result<(), String> {
@@ -55,7 +60,7 @@ fn a_whole_file() {
     assert!(config.rules[1].actions().is_empty());
     assert_eq!((config.budget_s, config.arm), (60.0, true));
     // The built-in rules follow, without those that were switched off.
-    assert_eq!(config.rules.len(), 2 + Config::default().rules.len() - 1);
+    assert_eq!(config.rules.len(), 2 + KNOWN.suspicions.len() - 1);
     assert!(config.rules.iter().all(|rule| rule.name != "fork-rate"));
 }
 

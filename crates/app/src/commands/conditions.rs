@@ -145,13 +145,3 @@ fn section(c: &Condition) -> String {
     out.truncate(out.trim_end().len());
     out
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_readme_counts_them() {
-        let readme = include_str!("../../../../README.md");
-        let conditions = format!(" {} conditions (`mitra conditions`)", mitra_diagnose::conditions().len());
-        assert!(readme.contains(&conditions), "{conditions}");
-    }
-}

@@ -65,16 +65,3 @@ pub fn markdown() -> String {
     let entities: String = Entity::ALL.into_iter().map(table).collect();
     filled(include_str!("docs/metrics.md"), &[("entities", &entities)])
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::render::units;
-
-    #[test]
-    fn the_readme_counts_them() {
-        let readme = include_str!("../../../../README.md");
-        let metrics = format!(" `metrics` ({} of them)", units::grouped(all_metrics().count() as f64));
-        assert!(readme.contains(&metrics), "{metrics}");
-    }
-}

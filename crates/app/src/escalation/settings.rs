@@ -27,7 +27,7 @@ pub fn read(named: Option<&Path>) -> Result<(Config, Option<String>)> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
-            return Ok((Config::default(), None));
+            return Ok((builtin(), None));
         }
         Err(error) => return Err(error).with_context(|| format!("cannot open {}", path.display())),
     };
@@ -61,13 +61,19 @@ fn untrusted(meta: &std::fs::Metadata) -> Option<&'static str> {
     }
 }
 
+/// The built-in rules, which the conditions of the diagnosis name.
+pub fn builtin() -> Config {
+    Config::builtin(mitra_diagnose::suspicions())
+}
+
 /// Parses and checks a text.
 pub fn parse(name: &str, text: &str) -> Result<Config> {
     let probes = probes::all();
     let probes: Vec<(&str, &[&str])> =
         probes.iter().map(|(kind, options)| (*kind, options.as_slice())).collect();
     let conditions: Vec<&str> = mitra_diagnose::conditions().iter().map(|c| c.id).collect();
-    let known = Known { probes: &probes, check: probes::check, conditions: &conditions };
+    let suspicions = mitra_diagnose::suspicions();
+    let known = Known { probes: &probes, check: probes::check, conditions: &conditions, suspicions };
     mitra_rules::config::read(name, text, &known).map_err(|error| usage(error.to_string()))
 }
 
@@ -81,7 +87,7 @@ pub fn load_or_complain(named: Option<&PathBuf>) -> Result<Config> {
 fn complain(error: &anyhow::Error) -> Config {
     log(&format!("{error:#}"));
     log("only the built-in rules are evaluated, and nothing is armed until the file is right");
-    Config { arm: false, ..Config::default() }
+    Config { arm: false, ..builtin() }
 }
 
 #[cfg(test)]

@@ -1,80 +1,100 @@
 //! The conditions: one file each, whose leading comment is the manual page, and one line in the list below.
 
-mod active_file_eviction;
-mod allocator_carrier_misfit;
-mod anonymous_growth;
-mod cgroup_memory_limit;
-mod clock_step;
-mod compaction_stall;
-pub(crate) mod config_drift;
-mod conntrack_full;
-mod cpu_affinity_misplaced;
-mod cpu_hog;
-mod cpu_quota_throttled;
-mod cpu_saturated;
-mod cpu_steal;
-mod crash_loop;
-mod device_lost;
-mod direct_reclaim;
-mod dirty_writeback_stall;
-mod disk_hog;
-pub mod disk_saturated;
-mod fd_exhaustion;
-mod filesystem_full;
-mod fork_stall;
-mod fork_storm;
-mod free_memory_low;
-mod hardware_error;
-mod hung_task;
-mod inode_exhaustion;
-mod interrupt_imbalance;
-mod io_throttled;
-mod iowait_high;
-mod kswapd_scanning;
-mod listen_overflow;
-mod load_high;
-mod major_faults;
-mod mass_reclaim;
-mod memory_fragmentation;
-mod memory_leak_managed;
-mod memory_leak_native;
-mod minor_fault_storm;
-mod mirror_member_slow;
-mod mmap_lock_contention;
-mod nic_drops;
-mod numa_imbalance;
-mod oom_kill;
-mod page_cache_eviction;
-mod page_cache_thrash;
-mod port_exhaustion;
-mod pressure_cpu;
-mod pressure_io;
-mod pressure_memory;
-mod process_crash;
-mod qdisc_drops;
-mod refaults;
-mod resolver_slow;
-mod retransmit_storm;
-mod runqueue_saturation;
-mod runqueue_wait;
-mod scheduled_burst;
-mod scheduling_stall;
-mod session_drop;
-mod shmem_growth;
-mod single_thread_bottleneck;
-mod slab_dentry_bloat;
-mod slab_inode_bloat;
-mod slab_leak;
-mod slow_device;
-mod socket_buffer_overflow;
-pub mod streaming_read_flood;
-mod stripe_misaligned;
-mod swap_thrash;
-mod tasks_in_d_state;
-mod tcp_memory_pressure;
-mod tcp_orphan_pressure;
-mod thread_explosion;
-mod user_lock_contention;
+mod cpu {
+    pub(super) mod cpu_affinity_misplaced;
+    pub(super) mod cpu_hog;
+    pub(super) mod cpu_quota_throttled;
+    pub(super) mod cpu_saturated;
+    pub(super) mod cpu_steal;
+    pub(super) mod fork_storm;
+    pub(super) mod interrupt_imbalance;
+    pub(super) mod load_high;
+    pub(super) mod pressure_cpu;
+    pub(super) mod runqueue_saturation;
+    pub(super) mod runqueue_wait;
+    pub(super) mod scheduling_stall;
+    pub(super) mod single_thread_bottleneck;
+}
+mod disk {
+    pub(super) mod dirty_writeback_stall;
+    pub(super) mod disk_hog;
+    pub(super) mod disk_saturated;
+    pub(super) mod filesystem_full;
+    pub(super) mod inode_exhaustion;
+    pub(super) mod io_throttled;
+    pub(super) mod iowait_high;
+    pub(super) mod mirror_member_slow;
+    pub(super) mod pressure_io;
+    pub(super) mod slow_device;
+    pub(super) mod stripe_misaligned;
+    pub(super) mod tasks_in_d_state;
+}
+mod faults {
+    pub(super) mod allocator_carrier_misfit;
+    pub(super) mod fork_stall;
+    pub(super) mod minor_fault_storm;
+    pub(super) mod mmap_lock_contention;
+    pub(super) mod user_lock_contention;
+}
+mod growth {
+    pub(super) mod anonymous_growth;
+    pub(super) mod memory_leak_managed;
+    pub(super) mod memory_leak_native;
+    pub(super) mod shmem_growth;
+    pub(super) mod slab_dentry_bloat;
+    pub(super) mod slab_inode_bloat;
+    pub(super) mod slab_leak;
+}
+mod host {
+    pub(super) mod clock_step;
+    pub(super) mod config_drift;
+    pub(super) mod device_lost;
+    pub(super) mod hardware_error;
+    pub(super) mod scheduled_burst;
+}
+mod memory {
+    pub(super) mod cgroup_memory_limit;
+    pub(super) mod free_memory_low;
+    pub(super) mod oom_kill;
+    pub(super) mod pressure_memory;
+    pub(super) mod swap_thrash;
+}
+mod network {
+    pub(super) mod conntrack_full;
+    pub(super) mod listen_overflow;
+    pub(super) mod nic_drops;
+    pub(super) mod port_exhaustion;
+    pub(super) mod qdisc_drops;
+    pub(super) mod resolver_slow;
+    pub(super) mod retransmit_storm;
+    pub(super) mod session_drop;
+    pub(super) mod socket_buffer_overflow;
+    pub(super) mod tcp_memory_pressure;
+    pub(super) mod tcp_orphan_pressure;
+}
+mod page_cache {
+    pub(super) mod active_file_eviction;
+    pub(super) mod major_faults;
+    pub(super) mod page_cache_eviction;
+    pub(super) mod page_cache_thrash;
+    pub(super) mod refaults;
+    pub(super) mod streaming_read_flood;
+}
+mod process {
+    pub(super) mod crash_loop;
+    pub(super) mod fd_exhaustion;
+    pub(super) mod hung_task;
+    pub(super) mod process_crash;
+    pub(super) mod thread_explosion;
+}
+mod reclaim {
+    pub(super) mod compaction_stall;
+    pub(super) mod direct_reclaim;
+    pub(super) mod kswapd_scanning;
+    pub(super) mod mass_reclaim;
+    pub(super) mod memory_fragmentation;
+    pub(super) mod numa_imbalance;
+}
 
 use crate::condition::Condition;
 
@@ -82,98 +102,96 @@ use crate::condition::Condition;
 #[must_use]
 pub fn all() -> &'static [Condition] {
     static ALL: &[Condition] = &[
-        streaming_read_flood::CONDITION,
-        page_cache_thrash::CONDITION,
-        swap_thrash::CONDITION,
-        oom_kill::CONDITION,
-        cgroup_memory_limit::CONDITION,
-        disk_hog::CONDITION,
-        mirror_member_slow::CONDITION,
-        slow_device::CONDITION,
-        dirty_writeback_stall::CONDITION,
-        io_throttled::CONDITION,
-        filesystem_full::CONDITION,
-        inode_exhaustion::CONDITION,
-        cpu_hog::CONDITION,
-        cpu_affinity_misplaced::CONDITION,
-        single_thread_bottleneck::CONDITION,
-        runqueue_saturation::CONDITION,
-        cpu_quota_throttled::CONDITION,
-        fork_storm::CONDITION,
-        slab_dentry_bloat::CONDITION,
-        memory_leak_native::CONDITION,
-        anonymous_growth::CONDITION,
-        shmem_growth::CONDITION,
-        slab_inode_bloat::CONDITION,
-        slab_leak::CONDITION,
-        memory_fragmentation::CONDITION,
-        numa_imbalance::CONDITION,
-        user_lock_contention::CONDITION,
-        fork_stall::CONDITION,
-        memory_leak_managed::CONDITION,
-        allocator_carrier_misfit::CONDITION,
-        minor_fault_storm::CONDITION,
-        tcp_orphan_pressure::CONDITION,
-        tcp_memory_pressure::CONDITION,
-        qdisc_drops::CONDITION,
-        nic_drops::CONDITION,
-        conntrack_full::CONDITION,
-        listen_overflow::CONDITION,
-        socket_buffer_overflow::CONDITION,
-        port_exhaustion::CONDITION,
-        retransmit_storm::CONDITION,
-        resolver_slow::CONDITION,
-        process_crash::CONDITION,
-        crash_loop::CONDITION,
-        fd_exhaustion::CONDITION,
-        thread_explosion::CONDITION,
-        hung_task::CONDITION,
-        interrupt_imbalance::CONDITION,
-        cpu_steal::CONDITION,
-        clock_step::CONDITION,
-        config_drift::CONDITION,
-        scheduled_burst::CONDITION,
-        hardware_error::CONDITION,
-        device_lost::CONDITION,
-        stripe_misaligned::CONDITION,
-        free_memory_low::CONDITION,
-        kswapd_scanning::CONDITION,
-        mass_reclaim::CONDITION,
-        compaction_stall::CONDITION,
-        direct_reclaim::CONDITION,
-        page_cache_eviction::CONDITION,
-        active_file_eviction::CONDITION,
-        refaults::CONDITION,
-        major_faults::CONDITION,
-        mmap_lock_contention::CONDITION,
-        disk_saturated::CONDITION,
-        cpu_saturated::CONDITION,
-        runqueue_wait::CONDITION,
-        tasks_in_d_state::CONDITION,
-        pressure_cpu::CONDITION,
-        pressure_io::CONDITION,
-        pressure_memory::CONDITION,
-        iowait_high::CONDITION,
-        load_high::CONDITION,
-        scheduling_stall::CONDITION,
-        session_drop::CONDITION,
+        page_cache::streaming_read_flood::CONDITION,
+        page_cache::page_cache_thrash::CONDITION,
+        memory::swap_thrash::CONDITION,
+        memory::oom_kill::CONDITION,
+        memory::cgroup_memory_limit::CONDITION,
+        disk::disk_hog::CONDITION,
+        disk::mirror_member_slow::CONDITION,
+        disk::slow_device::CONDITION,
+        disk::dirty_writeback_stall::CONDITION,
+        disk::io_throttled::CONDITION,
+        disk::filesystem_full::CONDITION,
+        disk::inode_exhaustion::CONDITION,
+        cpu::cpu_hog::CONDITION,
+        cpu::cpu_affinity_misplaced::CONDITION,
+        cpu::single_thread_bottleneck::CONDITION,
+        cpu::runqueue_saturation::CONDITION,
+        cpu::cpu_quota_throttled::CONDITION,
+        cpu::fork_storm::CONDITION,
+        growth::slab_dentry_bloat::CONDITION,
+        growth::memory_leak_native::CONDITION,
+        growth::anonymous_growth::CONDITION,
+        growth::shmem_growth::CONDITION,
+        growth::slab_inode_bloat::CONDITION,
+        growth::slab_leak::CONDITION,
+        reclaim::memory_fragmentation::CONDITION,
+        reclaim::numa_imbalance::CONDITION,
+        faults::user_lock_contention::CONDITION,
+        faults::fork_stall::CONDITION,
+        growth::memory_leak_managed::CONDITION,
+        faults::allocator_carrier_misfit::CONDITION,
+        faults::minor_fault_storm::CONDITION,
+        network::tcp_orphan_pressure::CONDITION,
+        network::tcp_memory_pressure::CONDITION,
+        network::qdisc_drops::CONDITION,
+        network::nic_drops::CONDITION,
+        network::conntrack_full::CONDITION,
+        network::listen_overflow::CONDITION,
+        network::socket_buffer_overflow::CONDITION,
+        network::port_exhaustion::CONDITION,
+        network::retransmit_storm::CONDITION,
+        network::resolver_slow::CONDITION,
+        process::process_crash::CONDITION,
+        process::crash_loop::CONDITION,
+        process::fd_exhaustion::CONDITION,
+        process::thread_explosion::CONDITION,
+        process::hung_task::CONDITION,
+        cpu::interrupt_imbalance::CONDITION,
+        cpu::cpu_steal::CONDITION,
+        host::clock_step::CONDITION,
+        host::config_drift::CONDITION,
+        host::scheduled_burst::CONDITION,
+        host::hardware_error::CONDITION,
+        host::device_lost::CONDITION,
+        disk::stripe_misaligned::CONDITION,
+        memory::free_memory_low::CONDITION,
+        reclaim::kswapd_scanning::CONDITION,
+        reclaim::mass_reclaim::CONDITION,
+        reclaim::compaction_stall::CONDITION,
+        reclaim::direct_reclaim::CONDITION,
+        page_cache::page_cache_eviction::CONDITION,
+        page_cache::active_file_eviction::CONDITION,
+        page_cache::refaults::CONDITION,
+        page_cache::major_faults::CONDITION,
+        faults::mmap_lock_contention::CONDITION,
+        disk::disk_saturated::CONDITION,
+        cpu::cpu_saturated::CONDITION,
+        cpu::runqueue_wait::CONDITION,
+        disk::tasks_in_d_state::CONDITION,
+        cpu::pressure_cpu::CONDITION,
+        disk::pressure_io::CONDITION,
+        memory::pressure_memory::CONDITION,
+        disk::iowait_high::CONDITION,
+        cpu::load_high::CONDITION,
+        cpu::scheduling_stall::CONDITION,
+        network::session_drop::CONDITION,
     ];
     ALL
 }
 
-/// The condition of that id.
-#[must_use]
-pub fn get(id: &str) -> Option<&'static Condition> {
-    all().iter().find(|c| c.id == id)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::engine::explain;
+    use crate::trigger::Trigger;
 
     #[test]
     fn ids_are_unique_and_every_metric_exists() {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for condition in all() {
             assert!(seen.insert(condition.id), "{} stands twice", condition.id);
             assert!(condition.manual().len() > 80, "{} has no manual page", condition.id);
@@ -183,6 +201,31 @@ mod tests {
                     "{}: {metric} is not in the table",
                     condition.id
                 );
+            }
+        }
+    }
+
+    /// Metrics whose names stand by themselves in a condition's source: what `observe` reads of its own.
+    fn named(condition: &Condition) -> impl Iterator<Item = &'static str> {
+        let code = condition.source.split("#[cfg(test)]").next().unwrap_or_default();
+        code.split('"').filter(|text| mitra_model::lookup(text).is_some())
+    }
+
+    #[test]
+    fn what_a_condition_reads_is_in_its_needs() {
+        for condition in all() {
+            let triggers = condition.triggers.iter().flat_map(Trigger::metrics);
+            let settings = condition.settings.list.iter().map(|setting| &setting.metric);
+            let known: BTreeSet<&str> = condition
+                .needs
+                .iter()
+                .chain(triggers)
+                .chain(settings)
+                .chain(explain::IDENTITY)
+                .copied()
+                .collect();
+            for metric in named(condition) {
+                assert!(known.contains(metric), "{} reads {metric} and does not need it", condition.id);
             }
         }
     }

@@ -8,7 +8,7 @@ use mitra_model::report::Evidence;
 
 use super::{Eviction, Fall, Reader, ends_apart_s, flooding_device, victims};
 use crate::condition::{Finding, Observation};
-use crate::conditions::streaming_read_flood::{HARM_PAGES_S, SEQUENTIAL_BYTES};
+use crate::page_cache::returns::{HARM_PAGES_S, SEQUENTIAL_BYTES};
 use crate::view::View;
 use crate::{process, words};
 
@@ -17,17 +17,16 @@ pub fn observe(view: &View<'_>) -> Observation {
     let eviction = Eviction::of(view);
     let Some(flood) = flooding_device(view) else {
         return match view.each("disk.read_bytes").next() {
-            Some(_) => Observation::Inactive("no device was read much more than all others".to_owned()),
-            None if eviction.is_some() => Observation::CannotTell(
-                "reads of each process or device while pages were evicted: pidstat -d 1, iostat -x 1, sar -d"
-                    .to_owned(),
+            Some(_) => Observation::inactive("no device was read much more than all others"),
+            None if eviction.is_some() => Observation::cannot_tell(
+                "reads of each process or device while pages were evicted: pidstat -d 1, iostat -x 1, sar -d",
             ),
-            None => Observation::CannotTell("reads of each process (task.read_bytes)".to_owned()),
+            None => Observation::needs_as("reads of each process (task.read_bytes)", &["task.read_bytes"]),
         };
     };
     let Some(eviction) = eviction else {
-        return Observation::CannotTell(
-            "whether pages were evicted: sar -B 1 (pgscank/s, pgsteal/s), /proc/vmstat".to_owned(),
+        return Observation::cannot_tell(
+            "whether pages were evicted: sar -B 1 (pgscank/s, pgsteal/s), /proc/vmstat",
         );
     };
     if flood.request_bytes.is_some_and(|bytes| bytes < SEQUENTIAL_BYTES) {
@@ -50,9 +49,7 @@ pub fn observe(view: &View<'_>) -> Observation {
     if again.is_empty() && faults.is_none() {
         return match view.system("vm.pgmajfault") {
             Some(_) => Observation::Inactive(format!("{} was read and nobody else was hurt", flood.device)),
-            None => Observation::CannotTell(
-                "whether others had to fetch pages again: sar -B 1, sar -d 1".to_owned(),
-            ),
+            None => Observation::cannot_tell("whether others had to fetch pages again: sar -B 1, sar -d 1"),
         };
     }
     let tops = top_readers(view, &flood);
@@ -69,9 +66,7 @@ pub fn observe(view: &View<'_>) -> Observation {
         if let Some(rest) = finding.statement.strip_prefix(SOMEBODY) {
             finding.statement = format!("{}{rest}", top.words());
         }
-        finding.culprit.process = Some(top.comm.to_owned());
-        finding.culprit.pid = Some(top.pid());
-        finding.culprit.cgroup = top.lead.cgroup.filter(|c| *c != "/").map(str::to_owned);
+        finding.blame_top(top);
         finding.evidence.push(view.task_evidence(
             "task.read_bytes",
             &top.lead,
@@ -81,7 +76,7 @@ pub fn observe(view: &View<'_>) -> Observation {
         ));
         finding.confidence += 0.1;
     }
-    Observation::Active(Box::new(finding))
+    finding.active()
 }
 
 /// Who reads, as the statement has it where nobody knows.

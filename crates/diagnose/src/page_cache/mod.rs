@@ -2,12 +2,13 @@
 //! ratios, and what the block devices read.
 
 pub mod flood;
+pub mod returns;
 pub mod thrash;
 
 use mitra_model::report::Evidence;
 
-use crate::conditions::disk_saturated::{is_partition, is_stacked};
-use crate::conditions::streaming_read_flood::{EVICTION_PAGES_S, SEQUENTIAL_BYTES};
+use crate::device::{is_partition, is_stacked};
+use crate::page_cache::returns::{EVICTION_PAGES_S, SEQUENTIAL_BYTES};
 use crate::signal::Run;
 use crate::view::View;
 

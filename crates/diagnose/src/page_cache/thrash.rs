@@ -6,8 +6,8 @@
 
 use super::{Reader, readers};
 use crate::condition::{Finding, Observation};
-use crate::conditions::disk_saturated;
-use crate::conditions::streaming_read_flood::{EVICTION_PAGES_S, THRASH_PER_STEAL};
+use crate::page_cache::returns::{EVICTION_PAGES_S, THRASH_PER_STEAL};
+use crate::saturated;
 use crate::view::View;
 use crate::words;
 
@@ -21,8 +21,9 @@ const FITS: f64 = 0.95;
 /// Looks.
 pub fn observe(view: &View<'_>) -> Observation {
     let Some(misses) = view.system("cache.misses") else {
-        return Observation::CannotTell(
-            "vm.workingset_refault_file, or the hit ratio of the page cache (cachestat 1)".to_owned(),
+        return Observation::needs_as(
+            "vm.workingset_refault_file, or the hit ratio of the page cache (cachestat 1)",
+            &["vm.workingset_refault_file"],
         );
     };
     let Some(high) = view.high_signal(&misses, EVICTION_PAGES_S, 2.0, None) else {
@@ -32,14 +33,14 @@ pub fn observe(view: &View<'_>) -> Observation {
         ));
     };
     let Some(hits) = view.system("cache.hits") else {
-        return Observation::CannotTell("hits of the page cache (cachestat 1)".to_owned());
+        return Observation::cannot_tell("hits of the page cache (cachestat 1)");
     };
     let ratio = hits.zip(&misses, |hits, misses| hits / (hits + misses));
     // A case is all of its samples: the first one of a trace has often seen little.
     let span = if view.is_case { high.run.seen } else { high.run.span() };
     let within = ratio.within(span);
     let (Some(mean), Some(best)) = (within.mean(), within.max()) else {
-        return Observation::CannotTell("hits of the page cache (cachestat 1)".to_owned());
+        return Observation::cannot_tell("hits of the page cache (cachestat 1)");
     };
     let worst = within.v.iter().copied().fold(f64::INFINITY, f64::min);
     if mean > 1.0 - THRASH_PER_STEAL {
@@ -49,9 +50,7 @@ pub fn observe(view: &View<'_>) -> Observation {
         ));
     }
     let Some(full) = Full::of(view) else {
-        return Observation::CannotTell(
-            "how much of memory the page cache has: free -m, /proc/meminfo".to_owned(),
-        );
+        return Observation::cannot_tell("how much of memory the page cache has: free -m, /proc/meminfo");
     };
     if !full.is_full {
         return Observation::Inactive(format!(
@@ -70,19 +69,15 @@ pub fn observe(view: &View<'_>) -> Observation {
         words::percent(best),
         reader.as_ref().map(from).unwrap_or_default()
     );
-    for metric in ["cache.hit_ratio", "cache.misses", "cache.hits", "mem.cached"] {
-        finding.evidence.extend(view.evidence(metric, "", span));
-    }
+    finding.prove(view, &["cache.hit_ratio", "cache.misses", "cache.hits", "mem.cached"], "", span);
     for metric in ["mem.buff_cache", "mem.free", "mem.total"] {
         finding.evidence.extend(view.reading_evidence(metric, ""));
     }
     if let Some(reader) = &reader {
-        for metric in ["disk.reads", "disk.read_bytes"] {
-            finding.evidence.extend(view.evidence(metric, &reader.device, reader.run.span()));
-        }
+        finding.prove(view, &["disk.reads", "disk.read_bytes"], &reader.device, reader.run.span());
     }
     judge(view, &mut finding, reader.as_ref());
-    Observation::Active(Box::new(finding))
+    finding.active()
 }
 
 fn from(reader: &Reader) -> String {
@@ -115,9 +110,9 @@ fn judge(view: &View<'_>, finding: &mut Finding, reader: Option<&Reader>) {
         }
     };
     if let Some(reader) = reader
-        && let Some(disk) = disk_saturated::saturated(view).into_iter().find(|d| d.device == reader.device)
+        && let Some(disk) = saturated::all(view).into_iter().find(|d| d.device == reader.device)
     {
-        finding.remarks.extend(disk_saturated::finding(view, &disk).remarks);
+        finding.remarks.extend(saturated::finding(view, &disk).remarks);
         finding.confidence += 0.05;
     }
 }

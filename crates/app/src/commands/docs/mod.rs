@@ -1,7 +1,8 @@
-//! `mitra docs`: the pages of `docs/` that the code writes.
+//! `mitra docs`: the pages of `docs/` that the code writes, and the numbers of the README.
 
 #[cfg(feature = "bpf")]
 mod captures;
+mod counts;
 mod rules;
 mod search;
 
@@ -48,7 +49,7 @@ pub fn filled(page: &str, texts: &[(&str, &str)]) -> String {
     page
 }
 
-/// Writes the pages, or checks that they are up to date.
+/// Writes the pages and the counts of the README beside their folder, or checks that they are up to date.
 pub fn run(args: &DocsArgs) -> Result<()> {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("{}: cannot create", args.dir.display()))?;
     let mut stale = Vec::new();
@@ -61,6 +62,15 @@ pub fn run(args: &DocsArgs) -> Result<()> {
             stale.push(path.display().to_string());
         } else {
             std::fs::write(&path, text).with_context(|| format!("{}: cannot write", path.display()))?;
+        }
+    }
+    let readme = args.dir.join("../README.md");
+    if let Ok(old) = std::fs::read_to_string(&readme) {
+        let text = counts::filled(&old)?;
+        if text != old && args.check {
+            stale.push(readme.display().to_string());
+        } else if text != old {
+            std::fs::write(&readme, text).with_context(|| format!("{}: cannot write", readme.display()))?;
         }
     }
     if stale.is_empty() { Ok(()) } else { bail!("not up to date, run make docs: {}", stale.join(", ")) }

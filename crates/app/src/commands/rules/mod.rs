@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn built_in_rules_without_time_are_named() {
-        let with = |budget_s, arm| beyond_budget(&Config { budget_s, arm, ..Config::default() });
+        let with = |budget_s, arm| beyond_budget(&Config { budget_s, arm, ..settings::builtin() });
         let names = with(4.0, true).unwrap();
         assert!(names.contains("failing-lookups") && !names.contains("fork-rate"), "{names}");
         assert_eq!((with(5.0, true), with(0.0, true), with(4.0, false)), (None, None, None));

@@ -1,0 +1,151 @@
+//! One program takes most of the CPU and others wait for it.
+//!
+//! The program is one process with any number of threads, or a handful of processes of one name, about as many as
+//! there are CPUs; a crowd, of which each gets less than a third of a CPU, is `runqueue-saturation`. It must have lived for a while (a compiler that runs for two
+//! seconds is part of a job), no CPU may be idle, and others must lose time that they did not lose before.
+
+use crate::prelude::*;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "cpu-hog",
+    title: "one program takes the CPU from others",
+    area: "cpu",
+    needs: &[
+        "task.cpu_time",
+        "task.run_delay",
+        "task.ppid",
+        "sys.cpu_idle",
+        "sys.cpu_iowait",
+        "task.user_time",
+        "task.system_time",
+    ],
+    observe,
+    causes: &[
+        effect("cpu-saturated", "one program takes the CPUs"),
+        effect("runqueue-wait", "others wait while it runs"),
+        explains("runqueue-saturation", "the queue is long because one program takes the CPUs"),
+    ],
+    remedies: &[Advice {
+        action: "give it a lower weight, or a control group with a quota",
+        command: "renice -n 19 -p {pid}",
+        verify: "pidstat -u 1: the %wait of the others falls",
+        risk: "it takes longer",
+    }],
+    next: &[measure("what it computes", "perf record -g -p {pid} -- sleep 10")],
+    suspicions: &[Suspicion {
+        rank: 100,
+        name: "system-time-of-a-process",
+        when: "sys.cpu_system > 60% and sum(task.system_time{kthread=0}) by pid > 60% for 3s",
+        arm: &["oncpu", "syscalls"],
+        is_of_culprit: true,
+        why: "A process that spends most of a CPU inside the kernel does one thing there again and again, and only a profile \
+              says which.",
+        ..Suspicion::NONE
+    }],
+    source: include_str!("cpu_hog.rs"),
+    ..Condition::ROOT
+};
+
+/// More than all others together.
+const SHARE: f64 = 0.5;
+/// Of all CPUs together.
+const BUSY: f64 = 0.9;
+/// Others lose a tenth of a task's time more than before.
+const HARM: f64 = 0.1;
+/// Two wait for each one that runs: where `runqueue-saturation` begins.
+const CROWD_PER_CPU: f64 = 3.0;
+/// A choice: with less every step of a build would be named, with more nobody is told while it goes on for ten seconds.
+const LIVED_S: f64 = 6.0;
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(idle) = view.idle() else { return Observation::needs(&["sys.cpu_idle"]) };
+    if !view.has("task.cpu_time") {
+        return Observation::cannot_tell("CPU time of each process: pidstat -u 1");
+    }
+    if !view.has("task.run_delay") {
+        return Observation::cannot_tell("how long others waited: pidstat -u 1 with %wait");
+    }
+    let cpus = view.cpus();
+    let busy = idle.map(|idle| 1.0 - idle / cpus);
+    let Some(high) = view.high_signal(&busy, BUSY, 5.0, None) else {
+        return Observation::Inactive(format!(
+            "CPUs were idle: {} busy on average",
+            words::percent(busy.mean().unwrap_or(0.0))
+        ));
+    };
+    let span = high.run.span();
+    let lasting = |p: &Process<'_>| {
+        let signal = p.signal(view.set, "task.cpu_time", span).unwrap_or_default();
+        if signal.dt.iter().sum::<f64>() >= LIVED_S { signal.total() } else { 0.0 }
+    };
+    let tops = process::ranking(view.processes(), span, lasting);
+    let capacity = cpus * high.run.seconds();
+    let Some(top) = tops.first().filter(|t| t.total >= SHARE * capacity) else {
+        return Observation::inactive("no program that stayed took half of the CPU");
+    };
+    let single = top.lead_share >= 0.8;
+    if !single && top.processes as f64 > CROWD_PER_CPU * cpus {
+        return Observation::Inactive(format!(
+            "{} processes named {} share the CPU: a crowd",
+            top.processes, top.comm
+        ));
+    }
+    let (waited, before) = others(view, top, span);
+    if waited - before < HARM {
+        return Observation::Inactive(format!(
+            "{} took {} of the CPU and others waited {} of a task's time ({} before)",
+            top.comm,
+            words::percent(top.total / capacity),
+            words::percent(waited),
+            words::percent(before)
+        ));
+    }
+    let series = view
+        .processes()
+        .iter()
+        .filter(|p| top.members.contains(&p.pid))
+        .flat_map(|p| p.series(view.set, "task.cpu_time"));
+    let run = Signal::sum(series, view.window).and_then(|s| s.run(0.5 * top.rate, 3.0)).unwrap_or(high.run);
+    let mut finding = view.finding(&run);
+    finding.blame_top(top);
+    finding.statement = format!(
+        "{} took {} of all CPUs; other tasks waited {} of a task's time for one ({} before)",
+        top.words(),
+        words::percent(top.total / capacity),
+        words::percent(waited),
+        words::percent(before)
+    );
+    let before_s = base_cpu(view, top.comm);
+    finding.evidence.push(view.task_evidence("task.cpu_time", &top.lead, before_s, top.rate, span));
+    finding.evidence.push(view.evidence_of("task.run_delay", "others", Some(before), waited));
+    finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
+    finding.loss_s = Some((waited - before) * run.seconds());
+    finding.confidence = 0.5 + 0.5 * top.share;
+    finding.active()
+}
+
+/// Run-queue delay per second of user processes that are neither the program nor its parent, now and before.
+fn others(view: &View<'_>, hog: &Top<'_>, span: Span) -> (f64, f64) {
+    let rate = |set, span: Span, processes: &[Process<'_>]| {
+        let total: f64 = processes
+            .iter()
+            .filter(|p| !p.kthread && !hog.members.contains(&p.pid) && Some(p.pid) != hog.lead.ppid)
+            .map(|p| p.total(set, "task.run_delay", span))
+            .sum();
+        total / span.seconds().max(1e-9)
+    };
+    let before = view.baseline.map_or(0.0, |b| rate(view.base_set, b, &process::collect(view.base_set)));
+    (rate(view.set, span, view.processes()), before)
+}
+
+fn base_cpu(view: &View<'_>, comm: &str) -> Option<f64> {
+    let baseline = view.baseline?;
+    let processes = process::collect(view.base_set);
+    let total: f64 = processes
+        .iter()
+        .filter(|p| p.comm == comm)
+        .map(|p| p.total(view.base_set, "task.cpu_time", baseline))
+        .sum();
+    Some(total / baseline.seconds().max(1e-9))
+}

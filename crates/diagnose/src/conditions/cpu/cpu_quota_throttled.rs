@@ -1,0 +1,150 @@
+//! A control group has used up its CPU quota and its tasks stand still until the next period.
+//!
+//! The kernel counts their standing still as run-queue delay, so it looks like a busy machine; but CPUs idle. The
+//! group's own counters of throttled periods and time tell.
+
+use crate::prelude::*;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "cpu-quota-throttled",
+    title: "a control group is held back by its CPU quota",
+    area: "cpu",
+    needs: &[
+        "cgroup.throttled_time",
+        "cgroup.nr_throttled",
+        "cgroup.nr_periods",
+        "cgroup.cpu_quota",
+        "cgroup.cpu_period",
+        "cgroup.cpu_usage",
+        "cgroup.psi_cpu_full",
+        "task.run_delay",
+        "task.cpu_time",
+    ],
+    triggers: &[each_above(&["cgroup.throttled_time"], 0.05)],
+    observe,
+    causes: &[
+        effect("runqueue-wait", "a throttled task is runnable and may not run"),
+        within("listen-overflow", "a server that is throttled does not accept"),
+        within("socket-buffer-overflow", "a program that is throttled does not read"),
+    ],
+    cgroup_limit: Some("cpu."),
+    remedies: &[Advice {
+        action: "raise or lift the CPU quota of {cgroup:the group}; shares (cpu.weight) bound it only when others want the CPU",
+        command: "echo max > /sys/fs/cgroup{cgroup:the group}/cpu.max   (version 1: echo -1 > cpu/…/cpu.cfs_quota_us)",
+        verify: "nr_throttled in its cpu.stat stops growing",
+        risk: "it may take CPU from others",
+    }],
+    next_of: next,
+    source: include_str!("cpu_quota_throttled.rs"),
+    ..Condition::ROOT
+};
+
+/// Tasks of the group stand still for a tenth of the time: a request that needs several periods takes a tenth longer
+/// at the least, and the unlucky ones wait for most of a period.
+const THROTTLED: f64 = 0.1;
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("cgroup.throttled_time") {
+        if view.has("cgroup.cpu_usage") {
+            return Observation::inactive("no control group has a CPU quota");
+        }
+        return match waited_beside_idle(view) {
+            Some(text) => Observation::cannot_tell(format!(
+                "throttled_time in the cpu.stat of the control group, as {text}: cat /sys/fs/cgroup/GROUP/cpu.stat"
+            )),
+            None => Observation::needs_as(
+                "cgroup.throttled_time (the cpu controller)",
+                &["cgroup.throttled_time"],
+            ),
+        };
+    }
+    let mut best: Option<(&str, High)> = None;
+    for (name, series) in view.each("cgroup.throttled_time") {
+        let signal = Signal::of(series, view.window);
+        let threshold = view.threshold(THROTTLED, &view.base_values("cgroup.throttled_time", name));
+        let Some(high) =
+            view.high_signal(&signal, threshold, 3.0, view.before("cgroup.throttled_time", name))
+        else {
+            continue;
+        };
+        if best.as_ref().is_none_or(|(_, most)| high.during * high.run.high_s > most.during * most.run.high_s)
+        {
+            best = Some((name, high));
+        }
+    }
+    let Some((name, high)) = best else {
+        return Observation::inactive("no control group was throttled for a tenth of the time");
+    };
+    let span = high.run.span();
+    let mean = |metric: &str| view.set.get(metric, name).and_then(|s| s.mean(span));
+    let periods = mean("cgroup.nr_throttled")
+        .zip(mean("cgroup.nr_periods").filter(|p| *p > 0.0))
+        .map(|(throttled, periods)| throttled / periods);
+    let quota =
+        mean("cgroup.cpu_quota").zip(mean("cgroup.cpu_period").filter(|p| *p > 0.0)).map(|(q, p)| q / p);
+    let mut finding = view.finding(&high.run);
+    finding.culprit.cgroup = Some(name.to_owned());
+    let inside = |cgroup: Option<&str>| {
+        cgroup.is_some_and(|c| c == name || c.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')))
+    };
+    let tops = process::ranking(view.processes(), span, |p| {
+        if inside(p.cgroup) { p.total(view.set, "task.run_delay", span) } else { 0.0 }
+    });
+    if let Some(top) = tops.first() {
+        finding.blame_pid(top.comm, top.pid());
+        finding.evidence.push(view.task_evidence("task.run_delay", &top.lead, None, top.rate, span));
+    }
+    finding.statement = format!(
+        "{name} may use {} and was throttled in {} of its periods: its tasks stood still for {} s each second ({} before)",
+        quota.map_or_else(|| "a quota of CPU".to_owned(), |q| format!("{} of a CPU", words::percent(q))),
+        periods.map_or_else(|| "some".to_owned(), words::percent),
+        format_args!("{:.2}", high.during),
+        format_args!("{:.2}", high.before.unwrap_or(0.0)),
+    );
+    finding.prove(
+        view,
+        &[
+            "cgroup.throttled_time",
+            "cgroup.nr_throttled",
+            "cgroup.nr_periods",
+            "cgroup.cpu_quota",
+            "cgroup.psi_cpu_full",
+        ],
+        name,
+        span,
+    );
+    finding.loss_s = Some((high.during - high.before.unwrap_or(0.0)).max(0.0) * high.run.seconds());
+    finding.confidence = 0.7 + 0.3 * periods.unwrap_or(0.0).min(1.0);
+    finding.active()
+}
+
+/// What is to be seen of a quota without the counters of its group: a task that waits although a CPU is idle.
+fn waited_beside_idle(view: &View<'_>) -> Option<String> {
+    let idle = view.idle()?;
+    let waits = view
+        .processes()
+        .iter()
+        .filter(|p| !p.kthread)
+        .filter_map(|p| Some((p, p.signal(view.set, "task.run_delay", view.window)?)));
+    let (process, high) = waits
+        .filter_map(|(p, wait)| {
+            let lost = wait.zip(&idle, |wait, idle| if idle >= 1.0 { wait } else { 0.0 });
+            Some((p, view.high_signal(&lost, THROTTLED, 3.0, None)?))
+        })
+        .max_by(|a, b| (a.1.during * a.1.run.high_s).total_cmp(&(b.1.during * b.1.run.high_s)))?;
+    Some(format!(
+        "{} ({}) waited for {} of the time while a CPU was idle",
+        process.comm,
+        process.pid,
+        words::percent(high.during)
+    ))
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let group = finding.culprit.cgroup.as_deref().unwrap_or("");
+    vec![to_measure(
+        "who set the quota, a service file or a container's limit".to_owned(),
+        format!("systemctl show -p CPUQuotaPerSecUSec {}", group.rsplit('/').next().unwrap_or_default()),
+    )]
+}

@@ -1,0 +1,175 @@
+//! One thread is at the limit of a CPU while others idle: the program cannot use what the machine has.
+//!
+//! No run-queue delay, no pressure and an idle machine are how it looks from outside. Work queues inside the program,
+//! or in its socket. From 90 % on a queue makes waits ten times the service time (1/(1-utilisation)).
+//!
+//! A job that moves data to or from a device (gzip in a backup) or builds something up in memory (a compiler) is at the
+//! limit of a CPU too and makes progress that can be seen: that is work. A server that was there before and has come to
+//! its limit, or a thread that burns a CPU without any such progress, is a bottleneck.
+//!
+//! A tool that was not asked for threads prints processes: one that never exceeds a single CPU, and is at its limit, is
+//! taken for one thread with less certainty.
+
+use crate::prelude::*;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "single-thread-bottleneck",
+    title: "one thread is at the limit of a CPU while others idle",
+    area: "cpu",
+    needs: &[
+        "task.cpu_time",
+        "task.run_delay",
+        "task.read_bytes",
+        "task.write_bytes",
+        "task.minflt",
+        "task.majflt",
+        "task.ppid",
+        "sys.cpu_idle",
+        "sys.cpu_iowait",
+        "tasks.busiest",
+    ],
+    triggers: &[
+        // A thread near its limit: from 90 % on, queueing makes waits ten times the service time.
+        above(&["tasks.busiest"], 0.9),
+    ],
+    observe,
+    causes: &[
+        effect("runqueue-wait", "what shares the CPU with the busy thread waits"),
+        within("listen-overflow", "the thread that is busy is the one that accepts"),
+        within("socket-buffer-overflow", "the thread that is busy is the one that reads"),
+    ],
+    remedies: &[Advice {
+        action: "run several of {process:the program} (workers, shards), or make the hot path cheaper: more CPUs do not help",
+        command: "",
+        verify: "pidstat -t 1: no thread stays above 90 %",
+        risk: "",
+    }],
+    next: &[
+        measure("where the time goes", "perf record -g -p {pid} -- sleep 10"),
+        measure("each of its threads", "pidstat -t -p {pid} 1"),
+        measure("whether requests queue at its socket (Recv-Q)", "ss -ltnp"),
+    ],
+    source: include_str!("single_thread_bottleneck.rs"),
+    ..Condition::ROOT
+};
+
+/// Utilisation from which on waits are ten times the service time.
+const AT_LIMIT: f64 = 0.9;
+/// A thread with as much was not far from its limit before.
+const NEAR_LIMIT: f64 = 0.75;
+/// Half a CPU could have taken work.
+const SPARE: f64 = 0.5;
+/// Shorter is a burst.
+const NEED_S: f64 = 6.0;
+/// A job that moves a hundred kilobytes a second to or from a device, or touches half a megabyte of new memory a
+/// second, gets on.
+const PROGRESS_BYTES_S: f64 = 1e5;
+const PROGRESS_FAULTS_S: f64 = 128.0;
+
+struct Limit<'v, 'a> {
+    process: &'v Process<'a>,
+    row: &'a str,
+    run: Run,
+    used: f64,
+    before: Option<f64>,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.set.host.cpus == 0 {
+        return Observation::cannot_tell("how many CPUs the machine has: nproc");
+    }
+    if view.cpus() < 2.0 {
+        return Observation::inactive("the machine has one CPU");
+    }
+    let Some(idle) = view.idle() else { return Observation::needs(&["sys.cpu_idle"]) };
+    if !view.has("task.cpu_time") {
+        return Observation::needs_as("CPU time of each thread (task.cpu_time)", &["task.cpu_time"]);
+    }
+    let mut because = "no thread came near the limit of a CPU while another was idle".to_owned();
+    let mut best: Option<Limit<'_, '_>> = None;
+    for process in view.processes().iter().filter(|p| !p.kthread) {
+        for row in &process.rows {
+            match at_limit(view, process, row, &idle) {
+                Ok(Some(limit)) if best.as_ref().is_none_or(|b| limit.run.high_s > b.run.high_s) => {
+                    best = Some(limit)
+                }
+                Ok(_) => {}
+                Err(reason) => because = reason,
+            }
+        }
+    }
+    let Some(limit) = best else { return Observation::Inactive(because) };
+    let span = limit.run.span();
+    let mut finding = view.finding(&limit.run);
+    let process = limit.process;
+    finding.blame(process);
+    let spare = idle.within(span).mean().unwrap_or(0.0);
+    finding.statement = format!(
+        "one thread of {} ({}) used {} of a CPU{} while {spare:.1} CPUs were idle",
+        process.comm,
+        process.pid,
+        words::percent(limit.used),
+        limit.before.map(|b| format!(" ({} before)", words::percent(b))).unwrap_or_default(),
+    );
+    finding.evidence.push(view.task_evidence("task.cpu_time", process, limit.before, limit.used, span));
+    finding.evidence.extend(view.evidence("sys.cpu_idle", "", span));
+    finding.evidence.extend(view.evidence("task.run_delay", limit.row, span));
+    // That it rose to the limit says more than that it has been there ever since it came.
+    finding.confidence = if limit.before.is_some() { 0.9 } else { 0.75 };
+    if !knows_threads(view) {
+        finding.confidence *= 0.8;
+        finding.remarks.push(
+            "threads were not listed; it is taken for one because the process never used more than one CPU"
+                .to_owned(),
+        );
+    }
+    finding.active()
+}
+
+/// Whether threads were listed apart from their processes, by a recorder or by pidstat -t.
+fn knows_threads(view: &View<'_>) -> bool {
+    view.set.source != "files" || view.processes().iter().any(|p| p.rows.len() > 1)
+}
+
+/// Whether a thread is a bottleneck; an error is a reason why one at its limit is not.
+fn at_limit<'v, 'a>(
+    view: &'v View<'a>,
+    process: &'v Process<'a>,
+    row: &'a str,
+    idle: &Signal,
+) -> Result<Option<Limit<'v, 'a>>, String> {
+    let Some(series) = view.set.get("task.cpu_time", row) else { return Ok(None) };
+    if series.max(view.window).is_none_or(|most| most < AT_LIMIT) {
+        return Ok(None);
+    }
+    let used = Signal::of(series, view.window);
+    // Counters are read a few milliseconds apart; a tenth over one CPU is more than that makes.
+    if !knows_threads(view) && used.max().is_some_and(|most| most > 1.1) {
+        return Err(format!("{} ({}) works with several threads", process.comm, process.pid));
+    }
+    let alone = used.zip(idle, |used, idle| if idle >= SPARE { used } else { 0.0 });
+    let Some(run) = alone.run(AT_LIMIT, NEED_S) else { return Ok(None) };
+    let span = run.span();
+    let all = process.total(view.set, "task.cpu_time", span);
+    let mine = used.within(span).total();
+    let name = format!("{} ({})", process.comm, process.pid);
+    if mine < 0.75 * all {
+        return Err(format!("{name} works with several threads"));
+    }
+    let before = view.before("task.cpu_time", row);
+    if before.is_some_and(|b| b >= NEAR_LIMIT) {
+        return Err(format!("{name} used as much of a CPU before"));
+    }
+    let seconds = run.seconds().max(1e-9);
+    let rate = |metric: &str| process.total(view.set, metric, span) / seconds;
+    if rate("task.majflt") >= 100.0 {
+        return Err(format!("{name} waits for pages"));
+    }
+    let streams = rate("task.read_bytes") + rate("task.write_bytes") >= PROGRESS_BYTES_S;
+    let grows = rate("task.minflt") >= PROGRESS_FAULTS_S;
+    if before.is_none() && (streams || grows) {
+        return Err(format!("{name} is a job that makes progress"));
+    }
+    Ok(Some(Limit { process, row, run, used: used.within(span).mean().unwrap_or(0.0), before }))
+}

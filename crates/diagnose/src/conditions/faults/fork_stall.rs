@@ -1,0 +1,174 @@
+//! A process with much memory forks, and stands still while the kernel copies its page tables.
+//!
+//! Ten milliseconds for each gigabyte in small pages, during which none of its threads may fault; afterwards each page that it
+//! writes to is copied. Redis and other databases that fork for their snapshots know it as latency that comes at regular hours.
+
+use crate::captured;
+use crate::prelude::*;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "fork-stall",
+    title: "a large process stands still while it forks",
+    area: "faults and locks",
+    needs: &[
+        "call.time_max",
+        "call.calls",
+        "task.rss_anon",
+        "task.ppid",
+        "task.minflt",
+        "task.system_time",
+        "vm.pgfault",
+    ],
+    observe,
+    causes: &[
+        effect("mmap-lock-contention", "page tables are copied under the lock"),
+        explains("minor-fault-storm", "each page that is written to after the fork is copied by a fault"),
+        explains("single-thread-bottleneck", "the thread is busy with copying pages"),
+        within("scheduled-burst", "the work of the copies comes as often as it forks"),
+    ],
+    remedies: &[Advice {
+        action: "let the process have huge pages (fewer page tables to copy), or fork from a small helper",
+        command: "redis: latency monitor; echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        verify: "strace -T -e trace=clone -p PID: each fork below a tenth of a second",
+        risk: "huge pages are copied whole when they are written to after the fork",
+    }],
+    next: &[measure("how much memory the process has", "grep -E 'VmRSS|VmPTE' /proc/PID/status")],
+    source: include_str!("fork_stall.rs"),
+    ..Condition::ROOT
+};
+
+/// A tenth of a second.
+const LONG_S: f64 = 0.1;
+
+fn observe(view: &View<'_>) -> Observation {
+    const CALLS: &[&str] = &["clone", "clone3", "fork", "vfork"];
+    let is_fork = |row: &str| CALLS.contains(&row.rsplit('/').next().unwrap_or(row));
+    let mut longest: Option<(&str, f64)> = None;
+    let mut any = false;
+    for (row, series) in view.each("call.time_max").filter(|(row, _)| is_fork(row)) {
+        any = true;
+        if let Some(time) = series.max(view.window).filter(|t| longest.is_none_or(|(_, most)| *t > most)) {
+            longest = Some((row, time));
+        }
+    }
+    if !any && !view.is_case {
+        return live(view);
+    }
+    let Some((row, seconds)) = longest.filter(|(_, seconds)| *seconds >= LONG_S) else {
+        return if any {
+            Observation::Inactive(format!(
+                "a fork took {} at most",
+                words::seconds(longest.map_or(0.0, |l| l.1))
+            ))
+        } else {
+            Observation::cannot_tell("how long forks take: strace -f -T -e trace=clone,fork,clone3 -p PID")
+        };
+    };
+    let at = view.set.get("call.time_max", row).and_then(|s| s.axis.t.first().copied());
+    let mut finding = view.finding_at(at.unwrap_or(mitra_model::Era::Fact.zero()));
+    finding.culprit.process = row.split_once('/').map(|(program, _)| program.to_owned());
+    finding.statement = format!("a fork took {}", words::seconds(seconds));
+    finding.evidence.extend(view.reading_evidence("call.time_max", row));
+    finding.confidence = 0.8;
+    finding.active()
+}
+
+/// A quarter of a gigabyte: below, the copy takes two milliseconds.
+const LARGE: f64 = 256e6;
+/// A child that shares half of its parent's pages was forked and has not called exec.
+const SHARED: f64 = 0.5;
+/// Twenty megabytes a second are copied page by page.
+const COPIES_S: f64 = 5_000.0;
+/// A mean of fewer says little; a child that lives for two seconds is seen in as many.
+const LEAST_SAMPLES: usize = 2;
+/// As many times more than without a child.
+const MORE: f64 = 3.0;
+
+/// In a recording: a child appears that shares the pages of its large parent, and from then on the parent faults at what it
+/// writes to.
+fn live(view: &View<'_>) -> Observation {
+    let page = view.page_bytes();
+    let begin = view.set.span().map_or(i64::MIN, |s| s.since) + 2 * SECOND;
+    let mut because = "no large process forked".to_owned();
+    let mut best: Option<(f64, Finding)> = None;
+    for parent in view.processes().iter().filter(|p| !p.kthread) {
+        let held =
+            parent.series(view.set, "task.rss_anon").filter_map(|s| s.max(view.window)).fold(0.0, f64::max);
+        if held * page < LARGE {
+            continue;
+        }
+        let lived = children(view, parent, held, begin);
+        let Some(first) = lived.iter().map(|s| s.since).min() else { continue };
+        let Some(faults) = parent.signal(view.set, "task.minflt", Span::ALL) else { continue };
+        let with = |t: i64| lived.iter().any(|s| s.since <= t && t <= s.until);
+        let mean = |is_meant: &dyn Fn(i64) -> bool| {
+            let v: Vec<f64> =
+                faults.t.iter().zip(&faults.v).filter(|(t, _)| is_meant(**t)).map(|(_, v)| *v).collect();
+            (v.len() >= LEAST_SAMPLES).then(|| v.iter().sum::<f64>() / v.len() as f64)
+        };
+        let Some(during) = mean(&with) else { continue };
+        // After the child has ended each page that it shared costs the parent one more fault, though no copy.
+        let without = mean(&|t| t <= first).or_else(|| mean(&|t| !with(t))).unwrap_or(0.0);
+        let name = format!("{} ({})", parent.comm, parent.pid);
+        if during < COPIES_S || during < MORE * without {
+            because = format!("{name} forked and copied {} pages/s afterwards", words::count(during));
+            continue;
+        }
+        let mut finding = view.finding_at(first);
+        let last = lived.iter().map(|s| s.until).max().unwrap_or(first);
+        finding.end = (last + 10 * SECOND < view.window.until).then_some(last);
+        finding.seen = Some(view.window);
+        finding.blame(parent);
+        finding.statement = format!(
+            "{name} forked {} with {} in memory, {} of page tables to copy each time, and then copied {} pages/s that it wrote to \
+             ({} without a child)",
+            if lived.len() == 1 { "once".to_owned() } else { format!("{} times", lived.len()) },
+            words::bytes(held * page),
+            words::seconds(held * page * COPY_S_PER_BYTE),
+            words::count(during),
+            words::count(without)
+        );
+        let span = Span { since: first, until: last.saturating_add(1) };
+        finding.evidence.push(view.task_evidence("task.minflt", parent, Some(without), during, span));
+        let system = |span| parent.total(view.set, "task.system_time", span) / span.seconds().max(1e-9);
+        let before = view.baseline.map(&system);
+        finding.evidence.push(view.task_evidence("task.system_time", parent, before, system(span), span));
+        finding.confidence = 0.75;
+        for captured in captured::of_process(view, &["fork"], parent.pid, parent.comm) {
+            let mean = captured.row.amount / captured.row.count.max(1.0);
+            finding.statement = format!("{}; a fork took {}", finding.statement, words::seconds(mean));
+            finding.evidence.push(view.event_evidence(
+                "event.capture",
+                parent.comm,
+                mean,
+                "s",
+                captured.event,
+            ));
+            finding.confidence = 0.95;
+        }
+        if best.as_ref().is_none_or(|(b, _)| during > *b) {
+            best = Some((during, finding));
+        }
+    }
+    match best {
+        Some((_, finding)) => finding.active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// Ten milliseconds for a gigabyte in small pages.
+const COPY_S_PER_BYTE: f64 = 0.01 / 1e9;
+
+/// When children lived that share their parent's pages.
+fn children(view: &View<'_>, parent: &Process<'_>, held: f64, begin: i64) -> Vec<Span> {
+    let forked = view.processes().iter().filter(|p| p.ppid == Some(parent.pid)).filter_map(|child| {
+        let series = view.set.get("task.rss_anon", child.rows.first()?)?;
+        let samples: Vec<(i64, f64)> = series.samples(Span::ALL).map(|(t, _, v)| (t, v)).collect();
+        let (born, first) = *samples.first()?;
+        let last = samples.last()?.0;
+        (born > begin && first >= SHARED * held && view.window.contains(born))
+            .then(|| Span { since: born - SECOND, until: last + SECOND })
+    });
+    forked.collect()
+}

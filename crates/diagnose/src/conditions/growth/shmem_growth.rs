@@ -1,0 +1,120 @@
+//! Shared memory grows: files in tmpfs, `/dev/shm`, System V segments. It belongs to no process, so no process looks large.
+//!
+//! It cannot be reclaimed but by swapping, and stays after the last process that used it.
+
+use crate::growth::{self, Growth, Then};
+use crate::prelude::*;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "shmem-growth",
+    title: "shared memory and tmpfs grow until none is left",
+    area: "growth",
+    needs: &[
+        "mem.shmem",
+        "mem.available",
+        "fs.free_bytes",
+        "fs.type",
+        "task.wchar",
+        "task.rss_shmem",
+        "mem.free",
+        "mem.total",
+        "psi.memory_some",
+        "vm.pgscan_direct",
+        "vm.pswpout",
+        "vm.oom_kill",
+    ],
+    observe,
+    causes: &[
+        effect("page-cache-thrash", "the working set fitted before; what has grown takes its place"),
+        effect("free-memory-low", "shared memory leaves nothing free"),
+        effect("kswapd-scanning", "memory that cannot be dropped needs other pages to go"),
+        effect("direct-reclaim", "memory is wanted faster than kswapd frees it"),
+        effect("oom-kill", "memory runs out until the kernel kills"),
+        effect("page-cache-eviction", "pages of files go to make room"),
+        effect("swap-thrash", "what does not fit goes to swap and comes back"),
+        effect("pressure-memory", "whoever allocates waits"),
+    ],
+    remedies: &[Advice {
+        action: "remove what is not needed from tmpfs and shared memory, and bound what may be there",
+        command: "mount -o remount,size=BYTES /dev/shm",
+        verify: "grep Shmem: /proc/meminfo",
+        risk: "writers get ENOSPC at the bound",
+    }],
+    next: &[measure("where it is", "df -h -t tmpfs; ipcs -m; ls -lS /dev/shm | head")],
+    source: include_str!("shmem_growth.rs"),
+    ..Condition::ROOT
+};
+
+/// A tenth of memory.
+const GREW_SHARE: f64 = 0.1;
+
+fn observe(view: &View<'_>) -> Observation {
+    if view.system("mem.shmem").is_none() {
+        return Observation::cannot_tell("mem.shmem (Shmem of /proc/meminfo)");
+    }
+    if view.memory_bytes().is_none() {
+        return Observation::needs(&["mem.total"]);
+    }
+    let Some(growth) = growth::of(view, "mem.shmem", "").filter(|g| growth::matters(view, g, GREW_SHARE))
+    else {
+        return Observation::inactive(
+            "shared memory grew by less than a tenth of memory and a third of what was left",
+        );
+    };
+    let grew = format!(
+        "shared memory grew from {} to {}, {}/s",
+        words::bytes(growth.from),
+        words::bytes(growth.to),
+        words::bytes(growth.per_s)
+    );
+    if growth::settled(view, &growth) {
+        return Observation::Inactive(format!("{grew}, and levelled off"));
+    }
+    let is_short = growth::memory_short(view) == Some(true);
+    if !is_short && !growth::runs_out(view, &growth) {
+        return match growth.then {
+            Then::Unknown => {
+                Observation::cannot_tell(format!("whether it goes on: {grew} and there is still room"))
+            }
+            _ => Observation::Inactive(format!("{grew}; there was still room")),
+        };
+    }
+    let mut finding = view.finding(&growth.run);
+    let then = if is_short { "and memory ran short" } else { "half of what was to be had" };
+    finding.statement = format!("{grew}, {then}");
+    finding.evidence.extend(view.evidence("mem.shmem", "", growth.run.span()));
+    finding.confidence = 0.8;
+    name_the_place(view, &mut finding, &growth);
+    finding.active()
+}
+
+/// The tmpfs that filled and the process that wrote about as much as was added.
+fn name_the_place(view: &View<'_>, finding: &mut Finding, growth: &Growth) {
+    let grew = growth.to - growth.from;
+    let span = growth.run.span();
+    let is_tmpfs = |mount: &str| view.set.text("fs.type", mount).and_then(|t| t.last()) == Some("tmpfs");
+    let fell = view
+        .each("fs.free_bytes")
+        .filter(|(mount, _)| is_tmpfs(mount))
+        .filter_map(|(mount, s)| Some((mount, s.first(view.window)? - s.min(view.window)?)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((mount, bytes)) = fell.filter(|(_, bytes)| *bytes >= 0.5 * grew) {
+        finding.culprit.path = Some(mount.to_owned());
+        finding.statement = format!("{}; {mount} holds {} more", finding.statement, words::bytes(bytes));
+        finding.evidence.extend(view.evidence("fs.free_bytes", mount, span));
+        finding.confidence = 0.9;
+    }
+    let tops = process::ranking(view.processes(), span, |p| {
+        let mapped = p
+            .series(view.set, "task.rss_shmem")
+            .filter_map(|s| Some(s.max(view.window)? - s.first(view.window)?));
+        p.total(view.set, "task.wchar", span).max(mapped.sum())
+    });
+    if let Some(top) = tops.first().filter(|t| t.total >= 0.5 * grew && t.share >= 0.5) {
+        finding.blame_pid(top.comm, top.pid());
+        finding.statement =
+            format!("{}; {} wrote {}", finding.statement, top.words(), words::bytes(top.total));
+        finding.evidence.push(view.task_evidence("task.wchar", &top.lead, None, top.rate, span));
+    }
+}

@@ -1,0 +1,442 @@
+//! A name server answers late or not at all, and programs wait for their names.
+//!
+//! Programs look names up before they can do anything else, and most of them do nothing meanwhile. A server near by
+//! answers in a millisecond; one that gives no answer to a question costs five seconds for each attempt (`resolv.conf`:
+//! `timeout`, `attempts`). Not every question has to be slow: often it is just those for IPv6 addresses (AAAA) that a
+//! firewall loses, or those for a search domain that does not exist. No counter of the kernel shows any of it, and the
+//! machine looks idle.
+//!
+//! Where packets of the machine itself are lost (`qdisc-drops`, `conntrack-full`, `socket-buffer-overflow`) that is the
+//! root, and the server is not to blame.
+//!
+//! A program that looks names up for others asks servers all over the world, and some of them are always slow or gone: the
+//! servers that it asks are not judged, nor are those that carried no share of the questions before.
+
+use crate::network;
+use crate::prelude::*;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "resolver-slow",
+    title: "a name server answers late or not at all",
+    area: "network",
+    needs: NEEDS,
+    triggers: &[signals(
+        &["resolver.wait_time", "resolver.queries", "resolver.answers", "resolver.unanswered"],
+        are_slow,
+    )],
+    observe,
+    remedies_of: remedies,
+    next_of: next,
+    suspicions: &[Suspicion {
+        rank: 170,
+        name: "resolver-waits",
+        when: "sum(resolver.wait_time) > 50% or sum(resolver.unanswered) > 1/s for 2s",
+        arm: &["offcpu min=200ms"],
+        seconds: 5.0,
+        cool_down_s: 120.0,
+        why: "A name server in the same network answers in a millisecond. Half of a task's time spent waiting for answers is \
+              hundreds of queries, or one that times out.",
+        ..Suspicion::NONE
+    }],
+    source: include_str!("resolver_slow.rs"),
+    ..Condition::ROOT
+};
+
+const NEEDS: &[&str] = &[
+    "resolver.queries",
+    "resolver.answers",
+    "resolver.unanswered",
+    "resolver.wait_time",
+    "resolver.pid",
+    "resolver.comm",
+    "listener.pid",
+    "resolver.latency_le_128ms",
+    "resolver.latency_le_256ms",
+    "resolver.latency_le_512ms",
+    "resolver.latency_le_1s",
+    "resolver.latency_le_2s",
+    "resolver.latency_le_4s",
+    "resolver.latency_le_8s",
+    "resolver.latency_inf",
+];
+/// Answers that took longer than `RESOLVER_SLOW_S`, as far as the steps of the histogram allow: from 65 ms on.
+const LATE: &[&str] = NEEDS.split_at(7).1;
+
+/// Times slower than before: what was always far away did not change.
+const GROWTH: f64 = 3.0;
+/// One question in twenty that is never answered.
+const UNANSWERED: f64 = 0.05;
+/// In how many seconds at least.
+const NEED_S: f64 = 2.0;
+/// One datagram is lost now and then, and a second one with it where both kinds of address are asked for at once.
+const LEAST: f64 = 3.0;
+/// A program asks again after five seconds unless it is told otherwise, and has its answer within one more.
+const AGAIN_S: f64 = 5.0;
+const SILENT_S: f64 = 6.0;
+/// Answers that were to be expected in that time: by chance there is none in one case of twenty.
+const EXPECTED: f64 = 3.0;
+/// Of the questions of a namespace before: one in twenty is a server that programs rely on.
+const CARRIED: f64 = 0.05;
+/// Of fewer questions a share says nothing.
+const QUESTIONS: f64 = 20.0;
+/// Where name servers answer.
+const DNS_PORT: &str = ":53";
+
+/// What programs had of one server.
+struct Served<'a> {
+    row: &'a str,
+    high: High,
+    waited_s: f64,
+    queries: f64,
+    unanswered: f64,
+    before: Option<Usual>,
+}
+
+/// What they had of it before.
+struct Usual {
+    mean_s: f64,
+    unanswered: f64,
+    wait: f64,
+}
+
+impl Served<'_> {
+    /// How many were answered or given up.
+    fn ended(&self, view: &View<'_>) -> f64 {
+        let ended = resolver_ended(view.set, self.row, self.high.run.span());
+        ended.map_or(0.0, |signal| signal.total()).max(1.0)
+    }
+
+    fn mean_s(&self, view: &View<'_>) -> f64 {
+        self.waited_s / self.ended(view)
+    }
+
+    fn unanswered_share(&self, view: &View<'_>) -> f64 {
+        self.unanswered / self.ended(view)
+    }
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    let mut any = false;
+    let mut because = "programs hardly waited for name servers".to_owned();
+    let mut best: Option<Served<'_>> = None;
+    for (row, _) in view.each("resolver.wait_time") {
+        any = true;
+        let Some(one) = served(view, row) else { continue };
+        match fault(view, &one) {
+            Ok(()) if best.as_ref().is_none_or(|b| one.waited_s > b.waited_s) => best = Some(one),
+            Ok(()) => {}
+            Err(reason) => because = reason,
+        }
+    }
+    match best {
+        Some(worst) => finding(view, &worst).active(),
+        None if any => Observation::Inactive(because),
+        None => Observation::cannot_tell("times of DNS questions: tcpdump -ni any port 53"),
+    }
+}
+
+/// Whether it is the fault of a server that programs waited for it; an error is the reason why it is not.
+fn fault(view: &View<'_>, one: &Served<'_>) -> Result<(), String> {
+    let (mean, unanswered) = (one.mean_s(view), one.unanswered_share(view));
+    let before = one.before.as_ref();
+    let is_late = mean >= RESOLVER_SLOW_S && before.is_none_or(|b| mean >= GROWTH * b.mean_s);
+    let is_silent = unanswered >= UNANSWERED && before.is_none_or(|b| unanswered >= GROWTH * b.unanswered);
+    if !is_late && !is_silent {
+        return Err(format!(
+            "{} answered in {} in the mean{}, {} of the questions had no answer",
+            one.row,
+            words::seconds(mean),
+            before.map(|b| format!(" ({} before)", words::seconds(b.mean_s))).unwrap_or_default(),
+            words::percent(unanswered)
+        ));
+    }
+    let hurt = one.unanswered + late(view, one);
+    if hurt < LEAST && !fell_silent(view, one) {
+        return Err(format!("{:.0} questions to {} were late or had no answer", hurt.ceil(), one.row));
+    }
+    if !carried(view, one.row) {
+        return Err(format!("{} had hardly been asked before, and others had", one.row));
+    }
+    if asks_for_others(view, one) {
+        return Err(format!("{} is asked by a program that looks names up for others", one.row));
+    }
+    Ok(())
+}
+
+/// Whether a server that used to answer has not for longer than a program waits until it asks again, and one did ask again:
+/// a datagram that is lost makes one wait, and its second question is answered.
+fn fell_silent(view: &View<'_>, one: &Served<'_>) -> bool {
+    let Some(baseline) = view.baseline else { return false };
+    let usual = resolver_ended(view.base_set, one.row, baseline).and_then(|s| s.mean()).unwrap_or(0.0);
+    let of = |metric: &str| view.set.get(metric, one.row).map(|s| Signal::of(s, view.window));
+    let (Some(ended), Some(unanswered), Some(waits)) =
+        (resolver_ended(view.set, one.row, view.window), of("resolver.unanswered"), of("resolver.wait_time"))
+    else {
+        return false;
+    };
+    let answered = ended.zip(&unanswered, |ended, unanswered| ended - unanswered);
+    let (mut since, mut waited_s) = (view.window.since, 0.0);
+    for (i, t) in waits.t.iter().enumerate() {
+        let is_any = |ends: &Signal| ends.t.binary_search(t).is_ok_and(|at| ends.v[at] > 1e-6);
+        waited_s += waits.v[i] * waits.dt[i];
+        let silent_s = words::between(since, *t);
+        // Who gives up may ask for another name and be answered in the same second.
+        let is_silent = !is_any(&answered) || is_any(&unanswered);
+        if is_silent && silent_s >= SILENT_S && waited_s >= AGAIN_S && usual * silent_s >= EXPECTED {
+            return true;
+        }
+        if is_any(&answered) {
+            (since, waited_s) = (*t, 0.0);
+        }
+    }
+    false
+}
+
+/// How many answers came late. Where only the mean is known it may have been all of them.
+fn late(view: &View<'_>, one: &Served<'_>) -> f64 {
+    let span = one.high.run.span();
+    let counts = LATE.iter().filter_map(|metric| view.set.get(metric, one.row)?.total(span));
+    counts.reduce(|a, b| a + b).unwrap_or_else(|| one.ended(view) - one.unanswered)
+}
+
+/// Whether a server had its share of the questions of its namespace before, as far as there were any.
+fn carried(view: &View<'_>, row: &str) -> bool {
+    let Some(baseline) = view.baseline else { return true };
+    let (_, net) = network::device(row);
+    let (mut own, mut all) = (0.0, 0.0);
+    for (other, series) in view.base_set.each("resolver.queries") {
+        if network::device(other).1 == net {
+            let asked = series.total(baseline).unwrap_or(0.0);
+            all += asked;
+            own += if other == row { asked } else { 0.0 };
+        }
+    }
+    all < QUESTIONS || own >= CARRIED * all
+}
+
+/// Whether the program that waits for a server is itself one that others ask: it answers at the port of name servers.
+fn asks_for_others(view: &View<'_>, one: &Served<'_>) -> bool {
+    let span = one.high.run.span();
+    let Some(asker) = view.set.get("resolver.pid", one.row).and_then(|s| s.last(span)) else { return false };
+    view.each("listener.pid").any(|(row, series)| {
+        let (address, _) = network::device(row);
+        address.strip_suffix("/udp").unwrap_or(address).ends_with(DNS_PORT)
+            && series.last(Span::ALL) == Some(asker)
+    })
+}
+
+fn served<'a>(view: &View<'_>, row: &'a str) -> Option<Served<'a>> {
+    let signal = resolver_waits(view.set, row, view.window)?;
+    let base = view.baseline.and_then(|b| resolver_waits(view.base_set, row, b)).unwrap_or_default();
+    let high = view.high_signal(&signal, view.threshold(RESOLVER_WAIT, &base.v), NEED_S, base.mean())?;
+    let span = high.run.span();
+    let total = |metric: &str| view.set.get(metric, row).and_then(|s| s.total(span)).unwrap_or(0.0);
+    let waited_s = total("resolver.wait_time");
+    Some(Served {
+        row,
+        waited_s,
+        queries: total("resolver.queries"),
+        unanswered: total("resolver.unanswered"),
+        before: usual(view, row),
+        high,
+    })
+}
+
+fn usual(view: &View<'_>, row: &str) -> Option<Usual> {
+    let baseline: Span = view.baseline?;
+    let total = |metric: &str| view.base_set.get(metric, row).and_then(|s| s.total(baseline));
+    let unanswered = total("resolver.unanswered").unwrap_or(0.0);
+    let ended = resolver_ended(view.base_set, row, baseline)?.total();
+    if ended < 1.0 {
+        return None;
+    }
+    let waited = total("resolver.wait_time")?;
+    Some(Usual {
+        mean_s: waited / ended,
+        unanswered: unanswered / ended,
+        wait: waited / baseline.seconds().max(1.0),
+    })
+}
+
+fn finding(view: &View<'_>, worst: &Served<'_>) -> Finding {
+    let (row, span) = (worst.row, worst.high.run.span());
+    let (address, net) = network::device(row);
+    let mut finding = view.finding(&worst.high.run);
+    finding.netns = Some(net.id());
+    finding.culprit.address = Some(address.to_owned());
+    let before =
+        worst.before.as_ref().map(|b| format!(" ({} before)", words::seconds(b.mean_s))).unwrap_or_default();
+    let silence = if worst.unanswered >= 1.0 {
+        format!(
+            "; {} of {} questions had no answer",
+            words::count(worst.unanswered),
+            words::count(worst.queries.max(worst.unanswered))
+        )
+    } else {
+        String::new()
+    };
+    let is_any_ended = resolver_ended(view.set, row, span).is_some_and(|ended| ended.total() > 0.0);
+    let each = if is_any_ended {
+        format!("{} for each question in the mean{before}{silence}", words::seconds(worst.mean_s(view)))
+    } else {
+        format!("no answer has come{before}")
+    };
+    finding.statement = format!(
+        "programs waited {} for the name server {address}{}: {each}",
+        words::seconds(worst.waited_s),
+        net.place()
+    );
+    finding.prove_nonzero(
+        view,
+        &["resolver.wait_time", "resolver.queries", "resolver.answers", "resolver.unanswered"],
+        row,
+        span,
+    );
+    let usual = worst.before.as_ref().map_or(0.0, |b| b.wait);
+    finding.loss_s = Some((worst.waited_s - usual * worst.high.run.high_s).max(0.0));
+    let who = view.set.text("resolver.comm", row).and_then(|t| t.at(worst.high.run.end).or_else(|| t.last()));
+    if let Some(who) = who {
+        let pid = view.set.get("resolver.pid", row).and_then(|s| s.last(span)).filter(|p| *p >= 1.0);
+        let pid = pid.map(|p| format!(" ({p:.0})")).unwrap_or_default();
+        finding.remarks.push(format!("{who}{pid} waited most; it is a victim"));
+    }
+    finding.confidence = if worst.before.is_some() { 0.95 } else { 0.8 };
+    finding
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let address = finding.culprit.address.as_deref().unwrap_or("SERVER");
+    let server = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let verify = "getent ahosts NAME: as fast as before".to_owned();
+    vec![
+        Remedy {
+            action: "see which questions are slow: A, AAAA or those with a search domain appended".to_owned(),
+            command: format!("dig @{server} NAME A; dig @{server} NAME AAAA; dig @{server} NAME.SEARCHDOMAIN A"),
+            verify: verify.clone(),
+            risk: String::new(),
+        },
+        Remedy {
+            action: "until the server is well: another one first, a shorter time-out, no search domain".to_owned(),
+            command: "in /etc/resolv.conf: options timeout:1 attempts:2 rotate single-request; or nscd, systemd-resolved"
+                .to_owned(),
+            verify,
+            risk: "programs read the file when they start; without a search domain short names are not found".to_owned(),
+        },
+    ]
+}
+
+fn next(finding: &Finding) -> Vec<Next> {
+    let address = finding.culprit.address.as_deref().unwrap_or("SERVER");
+    let server = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    vec![to_measure(
+        "each question and its answer".to_owned(),
+        format!("tcpdump -ni any host {server} and port 53"),
+    )]
+}
+
+/// Of the time of one task: a twentieth is what somebody notices.
+const RESOLVER_WAIT: f64 = 0.05;
+/// A lookup from here on is felt: a page needs several, one after the other. A server on the other side of the earth
+/// hardly takes that long for a name that it knows.
+const RESOLVER_SLOW_S: f64 = 0.1;
+/// No resolver waits longer for one question: five seconds twice for each of three servers (`resolv.conf`).
+const RESOLVER_REACH_S: f64 = 30.0;
+
+/// Questions to a name server that came to an end, by an answer or by giving up. A library that asks for both kinds of
+/// address at once has two answers to what it waits for once.
+fn resolver_ended(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
+    let total = |metric: &str| set.get(metric, row).and_then(|s| s.total(Span::ALL));
+    let answers_each = total("resolver.queries")
+        .filter(|queries| *queries > 0.0)
+        .map_or(1.0, |queries| (total("resolver.answers").unwrap_or(0.0) / queries).max(1.0));
+    let answered = set.get("resolver.answers", row).map(|s| Signal::of(s, span).map(|n| n / answers_each));
+    let unanswered = set.get("resolver.unanswered", row).map(|s| Signal::of(s, span));
+    match (answered, unanswered) {
+        (Some(answered), Some(unanswered)) => Some(answered.zip(&unanswered, |a, b| a + b)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// How long each of the questions to a name server took that came to an end in a sample, in the mean, with what was waited
+/// since others did; until then what the next ones took; and at last what one that is still open has taken.
+fn resolver_mean(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
+    let waited = Signal::of(set.get("resolver.wait_time", row)?, span);
+    let ended = resolver_ended(set, row, span)?;
+    let mut mean = waited.zip(&ended, |_, ended| ended);
+    let mut open_s = 0.0;
+    for i in 0..mean.v.len() {
+        let in_sample = waited.t.binary_search(&mean.t[i]).map_or(0.0, |at| waited.v[at] * waited.dt[at]);
+        open_s += in_sample;
+        let questions = mean.v[i] * mean.dt[i];
+        mean.v[i] = if questions > 0.0 { std::mem::take(&mut open_s) / questions } else { -1.0 };
+    }
+    let mut next_s = open_s;
+    for value in mean.v.iter_mut().rev() {
+        match *value {
+            v if v < 0.0 => *value = next_s,
+            v => next_s = v,
+        }
+    }
+    Some(mean)
+}
+
+/// Task-seconds per second that programs waited for a name server. In older recordings the time is counted when a question
+/// comes to its end, which may be many seconds after it was asked: each sample's time is laid over the seconds before, as far
+/// back as its questions took in the mean.
+fn resolver_waits(set: &SeriesSet, row: &str, span: Span) -> Option<Signal> {
+    let counted = Signal::of(set.get("resolver.wait_time", row)?, span);
+    let ended = resolver_ended(set, row, span)?;
+    let mean = counted.zip(&ended, |waited, ended| if ended > 0.0 { waited / ended } else { 0.0 });
+    let mut waits = counted.clone();
+    for i in 0..counted.t.len() {
+        let reach_s = mean.t.binary_search(&counted.t[i]).map_or(0.0, |at| mean.v[at]).min(RESOLVER_REACH_S);
+        if counted.v[i] <= 0.0 || reach_s <= counted.dt[i] {
+            continue;
+        }
+        let since = counted.t[i] - (reach_s * SECOND as f64) as i64;
+        let first = counted.t.partition_point(|t| *t <= since);
+        let covered: f64 = counted.dt[first..=i].iter().sum();
+        let rate = counted.v[i] * counted.dt[i] / covered.max(counted.dt[i]);
+        waits.v[i] -= counted.v[i];
+        for value in &mut waits.v[first..=i] {
+            *value += rate;
+        }
+    }
+    Some(waits)
+}
+
+/// Of each name server: one where programs wait for it and its answers are late.
+fn are_slow(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let slow_of = |row: &str| {
+        let (waits, mean) = (resolver_waits(set, row, window)?, resolver_mean(set, row, window)?);
+        Some(waits.zip(&mean, |wait, mean| step(wait >= RESOLVER_WAIT && mean >= RESOLVER_SLOW_S)))
+    };
+    set.each("resolver.wait_time").filter_map(|(row, _)| slow_of(row)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mitra_model::{Axis, lookup};
+
+    use super::*;
+
+    #[test]
+    fn a_wait_is_laid_over_the_seconds_that_it_took() {
+        let axis =
+            Arc::new(Axis { t: (1..=8).map(|i| i * SECOND).collect(), dt: vec![1.0; 8], places: Vec::new() });
+        let mut set = SeriesSet::default();
+        for (metric, value) in [("resolver.wait_time", 5.0), ("resolver.unanswered", 1.0)] {
+            let mut values = vec![0.0; 8];
+            values[6] = value;
+            let series = Series { axis: Arc::clone(&axis), start: 0, values };
+            set.insert(lookup(metric).unwrap(), "10.0.0.1:53".into(), series);
+        }
+        let waits = resolver_waits(&set, "10.0.0.1:53", Span::ALL).unwrap();
+        assert_eq!(waits.v, [0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+        let high: f64 = are_slow(&set, Span::ALL).iter().map(Signal::total).sum();
+        assert_eq!(high, 5.0);
+    }
+}

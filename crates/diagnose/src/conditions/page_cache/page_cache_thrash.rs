@@ -1,0 +1,192 @@
+//! A working set of files that is read again and again does not fit into the memory that it may have.
+//!
+//! Each page that comes back pushes out another one that will be wanted soon, so nearly every page that is evicted
+//! comes back. The memory may be the machine's or a control group's: in a group the machine has free memory and
+//! neither kswapd nor direct reclaim move, only the group's own counters do. See `streaming-read-flood` for the
+//! look-alike. Refaults without any steal are somebody else's doing (DAMON, drop_caches).
+
+use crate::captured;
+use crate::page_cache;
+use crate::page_cache::returns::{EVICTION_PAGES_S, Return, busiest_reader_device};
+use crate::prelude::*;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "page-cache-thrash",
+    title: "a working set does not fit the page cache",
+    area: "page cache",
+    needs: &[
+        "vm.workingset_refault_file",
+        "vm.workingset_refault",
+        "vm.workingset_activate_file",
+        "vm.pgsteal_file",
+        "vm.pgsteal_anon",
+        "vm.pgsteal_kswapd",
+        "vm.pgsteal_direct",
+        "cgroup.refault_file",
+        "cgroup.memory_current",
+        "cgroup.memory_max",
+        "cgroup.memory_failcnt",
+        "task.read_bytes",
+        "disk.read_bytes",
+        "disk.reads",
+        "tasks.d_io",
+        "mem.cached",
+        "mem.buff_cache",
+        "mem.free",
+        "mem.total",
+        "cache.hits",
+        "cache.misses",
+        "cache.hit_ratio",
+    ],
+    observe,
+    causes: &[
+        effect("free-memory-low", "a working set that does not fit leaves nothing free"),
+        effect("kswapd-scanning", "each page that comes back needs another one to go"),
+        effect("page-cache-eviction", "each page that comes back pushes another one out"),
+        effect("direct-reclaim", "pages are wanted faster than kswapd frees them"),
+        explains("refaults", "the pages that were pushed out are read again"),
+        explains("disk-hog", "the reads that fill the device are the same pages again").here(),
+        explains("disk-saturated", "the same pages are read again and again").here(),
+        explains("cgroup-memory-limit", "the working set is what does not fit under the limit"),
+    ],
+    settings: Settings {
+        any_order: true,
+        ..Settings::new("what fitted before the change does not fit any more", settings::KEPT_FREE)
+    },
+    cgroup_limit: Some("memory."),
+    remedies_of: remedies,
+    next: &[measure("how large the files are that it reads", "ls -lL /proc/{pid}/fd")],
+    suspicions: &[
+        Suspicion {
+            rank: 110,
+            name: "page-cache-churn",
+            when: "(vm.pgscan_file > 10000/s or vm.pgscan_kswapd > 10000/s or vm.pgscan_direct > 10000/s) \
+               and (vm.workingset_refault_file > 1000/s or vm.workingset_refault > 1000/s or vm.pgmajfault > 200/s \
+               or psi.memory_some > 5%) for 2s",
+            arm: &["cache"],
+            why: "Reclaim passes over 40 MB each second, and somebody misses what went: pages come back, faults read from disk, \
+              or tasks wait for memory. Refaults without reclaim are none of it.",
+            ..Suspicion::NONE
+        },
+        Suspicion {
+            rank: 120,
+            name: "major-fault-rate",
+            when: "vm.pgmajfault > 200/s for 3s",
+            arm: &["cache", "faults"],
+            why: "Each is a task that waits for a read: 200 of a tenth of a millisecond to ten milliseconds are 2 to 200 % of a \
+              task's time. Healthy loads stay near 50.",
+            ..Suspicion::NONE
+        },
+    ],
+    source: include_str!("page_cache_thrash.rs"),
+    ..Condition::ROOT
+};
+
+/// As many as have to be evicted for it: four megabytes a second.
+const REFAULT_PAGES_S: f64 = EVICTION_PAGES_S;
+/// One program fetches half of what comes back.
+const SHARE: f64 = 0.5;
+
+fn observe(view: &View<'_>) -> Observation {
+    let Some(refault) = view.refault_file() else { return page_cache::thrash::observe(view) };
+    let Some(steal) = view.steal() else { return Observation::needs(&["vm.pgsteal_file"]) };
+    // Refaults count only as far as reclaim evicts at all.
+    let joint = refault.zip(&steal, |refault, steal| refault.min(2.0 * steal));
+    let before = view.before("vm.workingset_refault_file", "");
+    let threshold = view.threshold(REFAULT_PAGES_S, &view.base_values("vm.workingset_refault_file", ""));
+    let Some(high) = view.high_signal(&joint, threshold, 4.0, before) else {
+        return Observation::Inactive(format!(
+            "{} pages/s at most came back that reclaim had evicted",
+            words::count(joint.max().unwrap_or(0.0))
+        ));
+    };
+    let span = high.run.span();
+    let tops = process::ranking(view.processes(), span, |p| p.total(view.set, "task.read_bytes", span));
+    let reader = tops.first().filter(|t| t.share >= SHARE);
+    let Some(pages) = Return::of(view, span, reader) else {
+        return Observation::needs(&["vm.workingset_refault_file"]);
+    };
+    if !pages.is_thrash() {
+        return Observation::Inactive(format!(
+            "{:.2} of the evicted pages came back, by requests of {}, {} of them to others than who reads most: not its own again",
+            pages.per_steal,
+            words::bytes(pages.request_bytes.unwrap_or(0.0)),
+            words::percent(pages.by_others.min(1.0))
+        ));
+    }
+    let group = thrashing_group(view, span, high.during);
+    let mut finding = view.finding(&high.run);
+    if let Some(reader) = reader {
+        finding.blame_pid(reader.comm, reader.pid());
+        finding.evidence.push(view.task_evidence("task.read_bytes", &reader.lead, None, reader.rate, span));
+    }
+    finding.culprit.device = busiest_reader_device(view, span);
+    finding.culprit.cgroup.clone_from(&group.as_ref().map(|(name, _)| name.clone()));
+    let who = reader.map_or_else(|| "no single program".to_owned(), Top::words);
+    let place = match &group {
+        Some((name, Some(limit))) => format!("under the {} that {name} may have", words::bytes(*limit)),
+        Some((name, None)) => format!("in {name}"),
+        None => "in memory".to_owned(),
+    };
+    finding.statement = format!(
+        "{who} reads a working set that does not fit {place}: {} pages/s came back after eviction ({} before), {:.2} for each evicted",
+        words::count(high.during),
+        words::count(before.unwrap_or(0.0)),
+        pages.per_steal
+    );
+    finding.prove(
+        view,
+        &["vm.workingset_refault_file", "vm.pgsteal_file", "vm.workingset_activate_file"],
+        "",
+        span,
+    );
+    if let Some((name, _)) = &group {
+        finding.prove(
+            view,
+            &["cgroup.refault_file", "cgroup.memory_current", "cgroup.memory_failcnt"],
+            name,
+            span,
+        );
+    }
+    finding.loss_s = view.excess(&["tasks.d_io"], span);
+    finding.confidence = 0.5 * pages.per_steal.min(1.0) + 0.5 * reader.map_or(0.3, |r| r.share);
+    captured::name_file(view, &mut finding);
+    finding.active()
+}
+
+/// The smallest control group that has most of the refaults, with its limit, if it is at that limit.
+fn thrashing_group(view: &View<'_>, span: Span, refaults: f64) -> Option<(String, Option<f64>)> {
+    view.each("cgroup.refault_file")
+        .filter(|(name, series)| *name != "/" && series.mean(span).is_some_and(|rate| rate >= 0.5 * refaults))
+        .filter_map(|(name, _)| {
+            let limit = view.set.get("cgroup.memory_max", name).and_then(|s| s.last(span));
+            let used = view.set.get("cgroup.memory_current", name).and_then(|s| s.mean(span));
+            // Reclaim in the group starts when a charge would pass the limit, so it hovers just below.
+            limit.zip(used).is_some_and(|(limit, used)| used >= 0.9 * limit).then(|| (name.to_owned(), limit))
+        })
+        .max_by_key(|(name, _)| name.len())
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let mut list = Vec::new();
+    if let Some(group) = &finding.culprit.cgroup {
+        list.push(Remedy {
+            action: format!("raise the memory limit of {group} to its working set"),
+            command: format!(
+                "echo BYTES > /sys/fs/cgroup{group}/memory.max   (version 1: memory/…/memory.limit_in_bytes)"
+            ),
+            verify: "its workingset_refault_file stops growing".to_owned(),
+            risk: "the memory is taken from others".to_owned(),
+        });
+    }
+    list.push(Remedy {
+        action:
+            "give the working set more memory, or process it in parts that fit instead of in several passes"
+                .to_owned(),
+        command: String::new(),
+        verify: "grep workingset_refault_file /proc/vmstat: stops growing".to_owned(),
+        risk: String::new(),
+    });
+    list
+}

@@ -1,0 +1,207 @@
+//! A process has no file descriptor left: whatever it opens next fails.
+//!
+//! At the soft limit `open`, `socket` and `accept` return EMFILE. No counter of the kernel tells of it. A server that cannot
+//! accept leaves its connections in the queue until that overflows, and from outside looks as if it had stopped accepting:
+//! there the descriptors are few. A leak climbs to the limit and stays; a server that was given too low a limit touches it
+//! when work comes. Of the whole machine, `fs.file-max` is the same limit for all processes together (ENFILE).
+
+use crate::prelude::*;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "fd-exhaustion",
+    title: "a process has no file descriptors left",
+    area: "process",
+    needs: &[
+        "task.fds",
+        "task.fd_limit",
+        "task.comm",
+        "tasks.fds_fullest",
+        "files.nr",
+        "files.max",
+        "tcpext.ListenOverflows",
+    ],
+    triggers: &[above(&["tasks.fds_fullest"], FULL)],
+    observe,
+    causes: &[
+        within("listen-overflow", "a server without descriptors cannot accept"),
+        within("single-thread-bottleneck", "accept fails at once and is tried again at once"),
+        within("cpu-hog", "the CPU goes into calls that fail at once"),
+    ],
+    settings: Settings::new(
+        "the limit was lowered",
+        &[lowered("sysctl.fs.file-max", Acts::AtLevel("files.nr"))],
+    ),
+    remedies_of: remedies,
+    next: &[measure(
+        "what the descriptors are",
+        "ls -l /proc/{pid}/fd | awk '{print $NF}' | sed 's/[0-9]\\+/N/g' | sort | uniq -c | sort -rn | head",
+    )],
+    suspicions: &[Suspicion {
+        rank: 30,
+        name: "descriptors-near-limit",
+        when: "tasks.fds_fullest >= 95% and task.fds / task.fd_limit >= 95%",
+        arm: &["errors"],
+        is_of_culprit: true,
+        seconds: 5.0,
+        cool_down_s: 300.0,
+        why: "The last twentieth of a limit is used up by a leak or by the next burst, and then accept and open fail with \
+              EMFILE, which no counter of the kernel shows.",
+        ..Suspicion::NONE
+    }],
+    source: include_str!("fd_exhaustion.rs"),
+    ..Condition::ROOT
+};
+
+/// Descriptors are closed and opened between two samples, so a process at its limit is a little below it at most of them.
+pub const FULL: f64 = 0.98;
+/// A process that lived as near to its limit before is made so.
+const WAS_FULL: f64 = 0.95;
+/// Two samples.
+const NEED_S: f64 = 2.0;
+
+struct Full<'v, 'a> {
+    process: &'v Process<'a>,
+    row: &'a str,
+    run: Run,
+    limit: f64,
+    peak: f64,
+}
+
+fn observe(view: &View<'_>) -> Observation {
+    if let Some(finding) = whole_machine(view) {
+        return finding.active();
+    }
+    if !view.has("task.fds") {
+        return Observation::cannot_tell(
+            "open file descriptors and the limit of each process: ls /proc/PID/fd | wc -l; grep 'open files' /proc/PID/limits",
+        );
+    }
+    let mut best: Option<Full<'_, '_>> = None;
+    let mut nearest: Option<(f64, &Process<'_>)> = None;
+    for process in view.processes().iter().filter(|p| !p.kthread) {
+        let Some(row) = process.rows.first().copied() else { continue };
+        let Some((share, limit)) = share(view, row, view.window) else { continue };
+        let most = share.max().unwrap_or(0.0);
+        if nearest.is_none_or(|(n, _)| most > n) {
+            nearest = Some((most, process));
+        }
+        let before = view.baseline.and_then(|b| self::share(view, row, b)).and_then(|(s, _)| s.max());
+        if before.is_some_and(|before| before >= WAS_FULL) {
+            continue;
+        }
+        let Some(run) = share.run(FULL, NEED_S) else { continue };
+        let least = self::share(view, row, Span::ALL)
+            .map_or(0.0, |(s, _)| s.v.into_iter().fold(f64::INFINITY, f64::min));
+        // For as long as it is known it has been so; then somebody has to be seen to suffer.
+        if least >= WAS_FULL
+            && view.system("tcpext.ListenOverflows").and_then(|s| s.max()).is_none_or(|n| n <= 0.0)
+        {
+            continue;
+        }
+        let full = Full { process, row, run, limit, peak: most * limit };
+        if best.as_ref().is_none_or(|b| full.run.high_s > b.run.high_s) {
+            best = Some(full);
+        }
+    }
+    match (best, nearest) {
+        (Some(full), _) => finding(view, &full).active(),
+        (None, Some((most, process))) => Observation::Inactive(format!(
+            "no process came to its limit of descriptors: {} ({}) had {} of it",
+            process.comm,
+            process.pid,
+            words::percent(most)
+        )),
+        (None, None) => {
+            Observation::needs_as("the limits of descriptors (task.fd_limit)", &["task.fd_limit"])
+        }
+    }
+}
+
+/// Open descriptors of a process as a share of its limit, and the limit.
+fn share(view: &View<'_>, row: &str, span: Span) -> Option<(Signal, f64)> {
+    let limit = view.set.get("task.fd_limit", row)?.last(span).filter(|l| *l > 0.0)?;
+    let fds = Signal::of(view.set.get("task.fds", row)?, span);
+    (!fds.t.is_empty()).then(|| (fds.map(|n| n / limit), limit))
+}
+
+fn finding(view: &View<'_>, full: &Full<'_, '_>) -> Finding {
+    let mut finding = view.finding(&full.run);
+    let process = full.process;
+    finding.blame(process);
+    let series = view.set.get("task.fds", full.row);
+    let first = series.and_then(|s| s.first(Span::ALL));
+    let from = first.filter(|f| *f < 0.9 * full.peak);
+    let climbed = from.map(|f| format!(", up from {}", words::count(f))).unwrap_or_default();
+    finding.statement = format!(
+        "{} ({}) has {} file descriptors open{climbed} and may have {}: what it opens or accepts next fails",
+        process.comm,
+        process.pid,
+        words::count(full.peak),
+        words::count(full.limit)
+    );
+    let span = full.run.span();
+    finding.evidence.push(view.task_evidence("task.fds", process, from, full.peak, span));
+    finding.evidence.push(view.task_evidence("task.fd_limit", process, None, full.limit, span));
+    // A server in another network namespace is counted there.
+    let overflows = view.evidence("tcpext.ListenOverflows", "", span);
+    finding.evidence.extend(overflows.filter(|e| e.during > 0.0));
+    finding.confidence = if from.is_some() { 0.95 } else { 0.85 };
+    if from.is_some_and(|f| f < 0.5 * full.peak) {
+        finding.remarks.push(
+            "the number climbed and stayed: descriptors are opened and not closed; a higher limit only puts the moment off"
+                .to_owned(),
+        );
+    }
+    finding
+}
+
+/// The limit of the whole machine.
+fn whole_machine(view: &View<'_>) -> Option<Finding> {
+    let max = view.set.get("files.max", "")?.last(view.window).filter(|m| *m > 0.0)?;
+    let high = view.high("files.nr", "", FULL * max, NEED_S)?;
+    if high.before.is_some_and(|before| before >= WAS_FULL * max) {
+        return None;
+    }
+    let mut finding = view.finding(&high.run);
+    finding.statement = format!(
+        "{} of the {} files that the machine may have open are",
+        words::count(high.peak),
+        words::count(max)
+    );
+    finding.culprit.sysctl = Some("fs.file-max".to_owned());
+    finding.prove(view, &["files.nr", "files.max"], "", high.run.span());
+    let holders = view.processes().iter().filter_map(|p| {
+        let row = p.rows.first()?;
+        Some((p, view.set.get("task.fds", row)?.last(view.window)?))
+    });
+    if let Some((p, fds)) = holders.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        finding.blame_pid(p.comm, p.pid);
+        finding.statement =
+            format!("{}; {} ({}) holds most, {}", finding.statement, p.comm, p.pid, words::count(fds));
+    }
+    finding.confidence = 0.9;
+    Some(finding)
+}
+
+fn remedies(finding: &Finding) -> Vec<Remedy> {
+    let name = finding.culprit.process.as_deref().unwrap_or("the process");
+    let pid = finding.pid();
+    let soft = finding.evidence.iter().find(|e| e.metric == "task.fd_limit").map(|e| e.during);
+    let twice = soft.map_or_else(|| "NUMBER".to_owned(), |s| format!("{:.0}", 2.0 * s));
+    vec![
+        Remedy {
+            action: format!("give {name} room at once: raise its limit while it runs"),
+            command: format!("prlimit --pid {pid} --nofile={twice}"),
+            verify: format!("ls /proc/{pid}/fd | wc -l stays below the limit; nstat -z TcpExtListenOverflows stands still"),
+            risk: "where descriptors leak this only puts the moment off; above 1024 programs that use select() break"
+                .to_owned(),
+        },
+        Remedy {
+            action: format!("restart {name}, and have the leak closed where they come from"),
+            command: String::new(),
+            verify: format!("ls /proc/{pid}/fd | wc -l does not climb with the work done"),
+            risk: "what it has open is lost".to_owned(),
+        },
+    ]
+}

@@ -1,0 +1,195 @@
+//! A process has ever more threads, far beyond what its work needs.
+//!
+//! A thread for each request that never ends, a pool without a bound, a library that starts one per call. Each costs the kernel
+//! some 30 kB that it cannot take back, eight megabytes of address space, and a place in the run queue when they wake together;
+//! at `pids.max`, `RLIMIT_NPROC` or `kernel.threads-max` the next one fails. A program that starts with a large pool has them at
+//! once and then no more: that is its size, not an explosion.
+
+use crate::growth;
+use crate::prelude::*;
+
+/// The condition.
+pub const CONDITION: Condition = Condition {
+    id: "thread-explosion",
+    title: "a process has ever more threads",
+    area: "process",
+    needs: &[
+        "task.threads",
+        "task.comm",
+        "tasks.total",
+        "mem.kernel_stack",
+        "cgroup.pids_current",
+        "cgroup.pids_max",
+        "sysctl.kernel.threads-max",
+    ],
+    triggers: &[
+        // Threads and processes: twice as many, and more than any program starts with.
+        climbs(&["tasks.total"], |from, to| to - from >= LEAST && to >= 1.5 * from),
+        // There may be hundreds of control groups: of a day they are not read for this, only where everything is.
+        Trigger::Signals(Signals {
+            metrics: &[],
+            find: groups_without_room,
+            need_s: 2.0,
+            can_be_usual: true,
+        }),
+    ],
+    observe,
+    causes: &[
+        effect("runqueue-saturation", "threads that wake together queue for the CPUs"),
+        effect("cpu-saturated", "threads that wake together queue for the CPUs"),
+        effect("runqueue-wait", "threads that wake together queue for the CPUs"),
+        explains("cpu-hog", "the CPU goes into its threads"),
+        effect("free-memory-low", "each thread takes memory of the kernel"),
+        explains("slab-leak", "each thread takes objects of the kernel"),
+        explains("anonymous-growth", "each thread touches a stack of its own"),
+        explains("mmap-lock-contention", "each start of a thread maps a stack"),
+        explains("minor-fault-storm", "each thread touches a stack of its own"),
+    ],
+    remedies: &[
+        Advice {
+            action: "bound the threads of {process:the process}: a pool with a queue in place of a thread for each request",
+            command: "",
+            verify: "ps -o nlwp= -p {pid}: levels off",
+            risk: "requests queue when the pool is busy",
+        },
+        Advice {
+            action: "until then, a limit of its own is hit before the machine's",
+            command: "systemctl set-property UNIT TasksMax=NUMBER",
+            verify: "systemctl status UNIT: Tasks",
+            risk: "starting a thread fails at the limit",
+        },
+    ],
+    next: &[measure(
+        "what the threads wait for, and what they are called",
+        "ps -L -o comm=,wchan:32= -p {pid} | sort | uniq -c | sort -rn | head",
+    )],
+    source: include_str!("thread_explosion.rs"),
+    ..Condition::ROOT
+};
+
+/// A pool that is as large as this for each CPU serves nothing that runs; most servers have a few dozen in all.
+const PER_CPU: f64 = 32.0;
+/// On a small machine too: no ordinary program adds as many in a minute.
+const LEAST: f64 = 200.0;
+/// A program's threads at the start and under load differ by less.
+const GREW: f64 = 3.0;
+/// At a limit the number matters less: who brought half of it made the next one fail.
+const OF_LIMIT: f64 = 0.5;
+/// The limit is reached, give or take those that end at the moment.
+const AT_LIMIT: f64 = 0.98;
+
+fn observe(view: &View<'_>) -> Observation {
+    if !view.has("task.threads") {
+        return Observation::cannot_tell("threads of each process: ps -eo nlwp,pid,comm | sort -n");
+    }
+    let floor = LEAST.max(PER_CPU * view.cpus());
+    let mut because = "no process came to have many more threads".to_owned();
+    let mut best: Option<(f64, Finding)> = None;
+    for process in view.processes().iter().filter(|p| !p.kthread) {
+        let Some(row) = process.rows.first().copied() else { continue };
+        let Some(series) = view.set.get("task.threads", row) else { continue };
+        let signal = Signal::of(series, view.window);
+        let most = signal.max().unwrap_or(0.0);
+        if most < GREW {
+            continue;
+        }
+        let limit = limit(view, process.cgroup, most);
+        // What comes to a limit slowly may have begun long before anybody looked.
+        let long = Span { since: i64::MIN, until: view.window.until };
+        let signal = if limit.is_some() { Signal::of(series, long) } else { signal };
+        let before = view.before("task.threads", row).filter(|_| limit.is_none());
+        let least = before.or_else(|| signal.v.first().copied()).unwrap_or(1.0).max(1.0);
+        if most < GREW * least {
+            continue;
+        }
+        let needed = limit.as_ref().map_or(floor, |limit| floor.min(OF_LIMIT * limit.max));
+        if most - least < needed {
+            continue;
+        }
+        let name = format!("{} ({})", process.comm, process.pid);
+        let of_leader = |set: &SeriesSet, span: Span| {
+            let since = if limit.is_some() { i64::MIN } else { span.since };
+            Some(Signal::of(set.get("task.threads", row)?, Span { since, ..span }))
+        };
+        let Some(grown) =
+            growth::climb(view, of_leader).filter(|g| !jumped(&signal, g.run.span(), least, most))
+        else {
+            because = format!("{name} has {} threads since it started them at once", words::count(most));
+            continue;
+        };
+        if grown.levels_off && limit.is_none() {
+            because = format!("{name} went to {} threads and stayed there", words::count(most));
+            continue;
+        }
+        if best.as_ref().is_some_and(|(b, _)| *b >= most - least) {
+            continue;
+        }
+        let mut finding = view.finding(&grown.run);
+        finding.blame(process);
+        let at = limit.map(|l| format!(", which is the limit ({})", l.words)).unwrap_or_default();
+        finding.statement = format!(
+            "{name} went from {} to {} threads in {}{at}",
+            words::count(least),
+            words::count(most),
+            words::seconds(grown.run.seconds())
+        );
+        let span = grown.run.span();
+        finding.evidence.push(view.task_evidence("task.threads", process, Some(least), most, span));
+        finding.prove(view, &["tasks.total", "mem.kernel_stack", "tasks.run_delay"], "", span);
+        finding.loss_s = view.excess(&["tasks.run_delay"], span);
+        finding.confidence = if before.is_some() { 0.9 } else { 0.75 };
+        best = Some((most - least, finding));
+    }
+    match best {
+        Some((_, finding)) => finding.active(),
+        None => Observation::Inactive(because),
+    }
+}
+
+/// Whether most of the threads came within two samples.
+fn jumped(signal: &Signal, span: Span, least: f64, most: f64) -> bool {
+    let inside = signal.within(span).v;
+    let steps = inside.windows(3).map(|w| w[2] - w[0]);
+    steps.fold(0.0, f64::max) >= 0.75 * (most - least)
+}
+
+/// A limit of threads that was reached.
+struct Limit {
+    max: f64,
+    words: String,
+}
+
+/// The limit that a number of threads has come to: of its group, of one above it, or of the machine.
+fn limit(view: &View<'_>, cgroup: Option<&str>, threads: f64) -> Option<Limit> {
+    let largest = |metric: &str, row: &str| view.set.get(metric, row).and_then(|s| s.max(view.window));
+    let last = |metric: &str, row: &str| view.set.get(metric, row).and_then(|s| s.last(view.window));
+    let mut group = cgroup.unwrap_or("/");
+    loop {
+        let max = last("cgroup.pids_max", group).filter(|max| *max > 0.0);
+        let now = largest("cgroup.pids_current", group).unwrap_or(threads);
+        if let Some(max) = max.filter(|max| now >= AT_LIMIT * max) {
+            return Some(Limit { max, words: format!("pids.max {max:.0} of {group}") });
+        }
+        match group.rsplit_once('/') {
+            None | Some(("", "")) => break,
+            Some(("", _)) => group = "/",
+            Some((above, _)) => group = above,
+        }
+    }
+    let all = largest("tasks.total", "")?;
+    let max = last("sysctl.kernel.threads-max", "").filter(|max| *max > 0.0 && all >= AT_LIMIT * max)?;
+    Some(Limit { max, words: format!("kernel.threads-max {max:.0}") })
+}
+
+/// For each control group with a limit of tasks: one where it is at the limit.
+fn groups_without_room(set: &SeriesSet, window: Span) -> Vec<Signal> {
+    let limited = set
+        .each("cgroup.pids_max")
+        .filter_map(|(group, max)| Some((max, set.get("cgroup.pids_current", group)?)));
+    limited
+        .map(|(max, now)| {
+            let (now, max) = (Signal::of(now, window), Signal::of(max, window));
+            now.zip(&max, |now, max| step(max > 0.0 && now >= AT_LIMIT * max))
+        })
+        .collect()
+}

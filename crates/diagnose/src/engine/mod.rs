@@ -1,0 +1,12 @@
+//! From observations to a report: where to look, what follows from what, and what it cost.
+
+pub mod areas;
+pub mod case;
+pub mod compare;
+pub mod episodes;
+pub mod explain;
+pub mod graph;
+pub mod ledger;
+mod parts;
+mod usual;
+mod verdict;

@@ -1,0 +1,223 @@
+//! Which stretches of the episodes are looked at closely, what they are compared with, and how what goes on from one to the
+//! next becomes one incident.
+
+use mitra_model::report::{Culprit, Incident};
+use mitra_model::time::SECOND;
+use mitra_model::{SeriesSet, Span};
+
+use crate::engine::episodes::Episodes;
+use crate::engine::ledger;
+
+/// Parts that are looked at, the worst first. A range with more has its rest in the ledger only.
+const PARTS_MAX: usize = 24;
+/// Of these, so many at most because of what they are and not because of the time that was lost in them.
+const KEPT_MAX: usize = PARTS_MAX / 2;
+/// How long a part is at most: single tasks are read for it.
+pub(crate) const FOCUS_NS: i64 = 600 * SECOND;
+/// Quiet time that is compared with.
+pub(crate) const BASELINE_NS: i64 = 60 * SECOND;
+/// What is found at the end of one part and within so much of it at the beginning of the next one goes on.
+const JOIN_NS: i64 = 10 * SECOND;
+
+/// A stretch that is looked at closely: an episode, or a part of a long one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The stretch.
+    pub(crate) span: Span,
+    /// The episode that it belongs to.
+    pub(crate) episode: Span,
+    /// Whether the episode is how the machine is most of the time.
+    pub(crate) is_usual: bool,
+}
+
+impl Part {
+    /// An episode that is looked at as a whole.
+    pub(crate) fn whole(episode: Span) -> Part {
+        Part { span: episode, episode, is_usual: false }
+    }
+
+    /// Whether it is the last one of several.
+    fn is_last(&self) -> bool {
+        self.span.until == self.episode.until && self.span.since > self.episode.since
+    }
+
+    /// Whether another one begins where this one ends.
+    pub(crate) fn goes_on_in(&self, next: &Part) -> bool {
+        self.episode == next.episode && self.is_usual == next.is_usual && self.span.until == next.span.since
+    }
+}
+
+/// The parts of all episodes: consecutive ones, of equal length, where an episode is long.
+pub(crate) fn cut(found: &Episodes) -> Vec<Part> {
+    let of = |episode: &Span, is_usual: bool| {
+        let (episode, length) = (*episode, (episode.until - episode.since).max(0));
+        let n = ((length + FOCUS_NS - 1) / FOCUS_NS).max(1);
+        let step = length / n;
+        (0..n).map(move |i| {
+            let since = episode.since + i * step;
+            let until = if i + 1 == n { episode.until } else { since + step };
+            Part { span: Span { since, until }, episode, is_usual }
+        })
+    };
+    let news = found.news.iter().flat_map(|episode| of(episode, false));
+    news.chain(found.usual.iter().flat_map(|episode| of(episode, true))).collect()
+}
+
+/// The parts that touch the window, as many as may be looked at: the ends of long episodes and those in which something
+/// happened that is trouble by itself, and those with most lost time. In order of time, what is usual after all others.
+pub(crate) fn worst(
+    parts: Vec<Part>,
+    is_trouble: impl Fn(Span) -> bool,
+    scan: &SeriesSet,
+    window: Span,
+) -> Vec<Part> {
+    let mut list: Vec<Part> = parts.into_iter().filter(|p| p.span.intersect(window).is_some()).collect();
+    if list.len() > PARTS_MAX {
+        let (mut kept, mut rest): (Vec<Part>, Vec<Part>) =
+            list.into_iter().partition(|p| p.is_last() || is_trouble(p.span));
+        kept.sort_by_key(|p| (p.is_usual, -p.span.until));
+        rest.extend(kept.split_off(kept.len().min(KEPT_MAX)));
+        let lost = ledger::lost(scan, window);
+        let weight = |p: &Part| lost.as_ref().map_or(p.span.seconds(), |l| l.within(p.span).total());
+        rest.sort_by(|a, b| a.is_usual.cmp(&b.is_usual).then_with(|| weight(b).total_cmp(&weight(a))));
+        rest.truncate(PARTS_MAX - kept.len());
+        kept.extend(rest);
+        list = kept;
+    }
+    list.sort_by_key(|p| (p.is_usual, p.span.since));
+    list
+}
+
+/// Quiet time to compare with: right before, or else the nearest free stretch before, or else the window's own first
+/// seconds, or else after. Of samples that are `step_s` apart it takes three at least, and ten are wanted.
+pub(crate) fn quiet(episodes: &[Span], window: Span, known: Span, step_s: f64) -> Option<Span> {
+    let steps = |n: f64| (n * step_s * SECOND as f64) as i64;
+    let (least_ns, baseline_ns) = (steps(3.0).max(3 * SECOND), steps(10.0).max(BASELINE_NS));
+    let edge_ns = steps(1.0).max(2 * SECOND);
+    let is_free = |since: i64, until: i64| episodes.iter().all(|e| e.until <= since || e.since >= until);
+    let mut until = window.since;
+    for episode in episodes.iter().rev().filter(|e| e.since < window.since) {
+        // The triggers' own edges are no quiet time.
+        let free_from = episode.until + edge_ns;
+        if until - free_from >= least_ns {
+            return Some(Span { since: free_from.max(until - baseline_ns), until });
+        }
+        until = until.min(episode.since - edge_ns);
+        if window.since - until > baseline_ns {
+            break;
+        }
+    }
+    // A recording may have begun only seconds before the trouble: then the window's own first seconds serve too, up to the
+    // edge of the first trigger. The first sample of all has no rates yet, so that three of these take a second more.
+    let trigger = episodes.iter().map(|e| e.since).find(|since| *since >= window.since);
+    let untils = [Some(until), trigger.map(|t| t - edge_ns)];
+    for (least_ns, until) in
+        [least_ns + steps(1.0), least_ns].into_iter().flat_map(|l| untils.map(|u| (l, u)))
+    {
+        let Some(until) = until else { continue };
+        let since = known.since.max(until - baseline_ns);
+        if until - since >= least_ns && is_free(since, until) {
+            return Some(Span { since, until });
+        }
+    }
+    let since = window.until + edge_ns;
+    let next = episodes.iter().map(|e| e.since).find(|s| *s > window.until).unwrap_or(known.until);
+    let until = known.until.min(next).min(since + baseline_ns);
+    (until - since >= least_ns && is_free(since, until)).then_some(Span { since, until })
+}
+
+/// One incident of what was found again in several parts. The parts come in the order of [`worst`].
+pub(crate) fn join(found: Vec<(Part, Incident)>) -> Vec<Incident> {
+    let mut all: Vec<(Part, Incident)> = Vec::new();
+    for (part, incident) in found {
+        let known = all.iter_mut().rev().find(|(before, first)| {
+            if before.is_usual != part.is_usual {
+                return is_same_cause(first, &incident) && overlap(first, &incident);
+            }
+            before.episode == part.episode
+                && before.span.until <= part.span.since
+                && goes_on(first, &incident, part.span)
+        });
+        match known {
+            Some((before, first)) if before.is_usual == part.is_usual => extend(first, &incident),
+            Some(_) => {}
+            None => all.push((part, incident)),
+        }
+    }
+    all.into_iter().map(|(_, incident)| incident).collect()
+}
+
+/// Whether an incident of an earlier part is still going on as one of the next: the same cause, or what followed from it,
+/// where that was there when the part began.
+fn goes_on(first: &Incident, later: &Incident, part: Span) -> bool {
+    let follows = later.onset.0 <= part.since
+        && first.chain.iter().any(|link| link.condition == later.root_cause.condition);
+    first.end.is_none_or(|end| end.0 + JOIN_NS >= later.onset.0) && (follows || is_same_cause(first, later))
+}
+
+fn overlap(a: &Incident, b: &Incident) -> bool {
+    a.end.is_none_or(|end| end >= b.onset) && b.end.is_none_or(|end| end >= a.onset)
+}
+
+fn is_same_cause(a: &Incident, b: &Incident) -> bool {
+    let place = |c: &Culprit| (c.process.clone(), c.device.clone(), c.nic.clone(), c.path.clone());
+    let (a, b) = (&a.root_cause, &b.root_cause);
+    a.condition == b.condition && place(&a.culprit) == place(&b.culprit)
+}
+
+fn extend(first: &mut Incident, later: &Incident) {
+    first.end = first.end.zip(later.end).map(|(a, b)| a.max(b));
+    first.lost_task_seconds = match (first.lost_task_seconds, later.lost_task_seconds) {
+        (Some(a), Some(b)) => Some(((a + b) * 1000.0).round() / 1000.0),
+        (a, b) => a.or(b),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(since: i64, until: i64) -> Span {
+        Span { since: since * SECOND, until: until * SECOND }
+    }
+
+    #[test]
+    fn a_long_episode_is_cut_and_none_of_it_is_left_out() {
+        let found = Episodes { news: vec![span(0, 30), span(100, 1650)], usual: Vec::new() };
+        let parts = cut(&found);
+        let spans: Vec<Span> = parts.iter().map(|p| p.span).collect();
+        assert_eq!(spans.len(), 4, "{spans:?}");
+        assert_eq!((spans[0], spans[1].since, spans[3].until), (span(0, 30), 100 * SECOND, 1650 * SECOND));
+        assert!(parts[1].goes_on_in(&parts[2]) && parts[2].goes_on_in(&parts[3]) && parts[3].is_last());
+        assert!(spans.iter().all(|s| s.until - s.since <= FOCUS_NS));
+    }
+
+    #[test]
+    fn of_a_day_the_end_and_what_is_trouble_are_looked_at() {
+        let day = Episodes { news: vec![span(0, 86_400)], usual: Vec::new() };
+        let trouble = 40_000 * SECOND;
+        let set = SeriesSet::default();
+        let chosen = worst(cut(&day), |s| s.contains(trouble), &set, span(0, 90_000));
+        assert_eq!(chosen.len(), PARTS_MAX);
+        assert!(chosen.iter().any(|p| p.span.contains(trouble)));
+        assert!(chosen.last().is_some_and(Part::is_last));
+    }
+
+    #[test]
+    fn time_inside_an_episode_is_never_quiet() {
+        // The look at a part of an episode that fills the recording.
+        let all = [span(0, 1000)];
+        assert_eq!(quiet(&all, span(0, 300), span(0, 1000), 1.0), None);
+        assert_eq!(quiet(&all, span(300, 600), span(0, 1000), 1.0), None);
+        let after = quiet(&[span(0, 300)], span(0, 305), span(0, 1000), 1.0).unwrap();
+        assert!(after.since > 305 * SECOND && after.seconds() >= 50.0, "{after:?}");
+    }
+
+    #[test]
+    fn of_a_short_recording_the_seconds_before_the_trigger_serve() {
+        assert_eq!(quiet(&[span(9, 20)], span(4, 20), span(0, 20), 1.0), Some(span(0, 4)));
+        assert_eq!(quiet(&[span(8, 20)], span(3, 20), span(0, 20), 1.0), Some(span(0, 6)));
+        assert_eq!(quiet(&[span(7, 20)], span(2, 20), span(0, 20), 1.0), Some(span(0, 5)));
+        assert_eq!(quiet(&[span(4, 20)], span(0, 20), span(0, 20), 1.0), None);
+    }
+}

@@ -1,0 +1,381 @@
+//! From what every condition says to incidents: which active condition is the cause of which, what is ruled out, what
+//! is left to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mitra_model::report::{Advice, Incident, Link, Moment, Root, RuledOut, Unknown};
+use mitra_model::time::SECOND;
+use mitra_model::{Era, SeriesSet, Span};
+
+use crate::condition::{Condition, Finding, Missing, Observation, Others, Role};
+use crate::engine::{graph, ledger};
+use crate::view::View;
+use crate::{captured, changes, conditions, device, words};
+
+/// An active condition with its number in the list.
+struct Active {
+    condition: &'static Condition,
+    finding: Finding,
+}
+
+/// The state of every condition in a view.
+pub(crate) struct Observed {
+    active: BTreeMap<&'static str, Active>,
+    inactive: Vec<(&'static Condition, String)>,
+    unknown: Vec<(&'static Condition, Missing)>,
+    suspected: Vec<&'static str>,
+}
+
+/// Looks at every condition; at those that follow from others after these.
+pub(crate) fn observe(view: &View<'_>) -> Observed {
+    let all = conditions();
+    let mut said: Vec<Observation> = all.iter().map(|condition| (condition.observe)(view)).collect();
+    for (i, condition) in all.iter().enumerate() {
+        let Some(observe_after) = condition.observe_after else { continue };
+        let active = all.iter().zip(&said).filter_map(|(other, said)| match said {
+            Observation::Active(finding) => Some((other.id, &**finding)),
+            _ => None,
+        });
+        let others = Others { feeds: graph::feeds(), active: &active.collect() };
+        said[i] = observe_after(view, &others);
+    }
+    let mut observed = Observed {
+        active: BTreeMap::new(),
+        inactive: Vec::new(),
+        unknown: Vec::new(),
+        suspected: Vec::new(),
+    };
+    for (condition, said) in all.iter().zip(said) {
+        match said {
+            Observation::Active(mut finding) => {
+                captured::add_suspected(view, condition.id, &mut finding);
+                observed.active.insert(condition.id, Active { condition, finding: *finding });
+            }
+            Observation::Inactive(because) => observed.inactive.push((condition, because)),
+            Observation::CannotTell(missing) => observed.unknown.push((condition, missing)),
+            Observation::Suspected(missing) => {
+                observed.suspected.push(condition.id);
+                observed.unknown.push((condition, missing));
+            }
+        }
+    }
+    observed
+}
+
+impl Observed {
+    /// Ends what seems to last although the view, not the state, ended.
+    pub(crate) fn end_at(&mut self, end: i64) {
+        for one in self.active.values_mut() {
+            // What began in the seconds after an episode cannot have ended with it.
+            one.finding.end.get_or_insert(end.max(one.finding.onset));
+        }
+    }
+
+    /// The incidents that go on after `since`, each with the roots that overlap in time.
+    pub(crate) fn incidents(&self, view: &View<'_>, since: i64) -> Vec<Incident> {
+        let links = Links::new(&self.active, view.set);
+        let mut roots: Vec<&Active> = self
+            .active
+            .values()
+            .filter(|a| a.condition.role == Role::Root && !a.finding.is_advice)
+            .filter(|a| !links.caused_by_a_root(a.condition.id, &self.active))
+            // What was over before the window began is another window's incident.
+            .filter(|a| a.finding.end.is_none_or(|end| end > since))
+            .collect();
+        roots.sort_by_key(|a| a.finding.onset);
+        let mut groups: Vec<Vec<&Active>> = Vec::new();
+        for root in roots {
+            let joins = groups.last().is_some_and(|group| {
+                view.is_case
+                    || group.iter().any(|other| other.finding.end.is_none_or(|end| end > root.finding.onset))
+            });
+            match groups.last_mut() {
+                Some(group) if joins => group.push(root),
+                _ => groups.push(vec![root]),
+            }
+        }
+        groups.iter().map(|group| incident(view, group, self, &links)).collect()
+    }
+
+    /// What is no incident and could still be better.
+    pub(crate) fn advice(&self) -> Vec<Advice> {
+        let list = self.active.values().filter(|a| a.finding.is_advice);
+        list.map(|a| Advice {
+            condition: a.condition.id.to_owned(),
+            culprit: a.finding.culprit.clone(),
+            statement: a.finding.statement.clone(),
+            remarks: a.finding.remarks.clone(),
+            evidence: a.finding.evidence.clone(),
+            remedies: a.condition.remedies(&a.finding),
+        })
+        .collect()
+    }
+
+    /// Whether anything but a cause was seen, and what it would take to name the cause: links of the chain whose root
+    /// is missing, and the roots that cannot be told.
+    pub(crate) fn without_root(&self, view: &View<'_>) -> (Vec<Link>, Vec<Unknown>) {
+        let seen: Vec<&Active> = self.active.values().filter(|a| a.condition.role != Role::Root).collect();
+        let ids: BTreeSet<&str> = seen.iter().map(|a| a.condition.id).collect();
+        let links = seen.iter().map(|a| link(a, None)).collect();
+        if seen.is_empty() && view.is_case {
+            return (links, self.begun(view));
+        }
+        (links, self.untold(&ids))
+    }
+
+    /// The roots that cannot be told although what they are told by first was gathered: somebody had them in mind.
+    fn begun(&self, view: &View<'_>) -> Vec<Unknown> {
+        let is_there = |metric: &str| view.each(metric).next().is_some();
+        let list = self.unknown.iter().filter(|(c, _)| c.role == Role::Root);
+        list.filter(|(c, _)| c.needs.first().is_some_and(|m| is_there(m)) || self.suspected.contains(&c.id))
+            .take(UNTOLD_MAX)
+            .map(|(c, missing)| as_unknown(c, missing))
+            .collect()
+    }
+
+    /// The roots that cannot be told and that could bring about one of some conditions, the closest first.
+    fn untold(&self, ids: &BTreeSet<&str>) -> Vec<Unknown> {
+        let causes = causes_of(ids);
+        let mut list: Vec<(usize, Unknown)> = self
+            .unknown
+            .iter()
+            .filter(|(c, _)| c.role == Role::Root)
+            .filter_map(|(c, missing)| {
+                let steps = *causes.get(c.id)?;
+                Some((steps, as_unknown(c, missing)))
+            })
+            .collect();
+        list.sort_by_key(|(steps, _)| *steps);
+        list.truncate(UNTOLD_MAX);
+        list.into_iter().map(|(_, unknown)| unknown).collect()
+    }
+}
+
+fn as_unknown(condition: &Condition, missing: &Missing) -> Unknown {
+    let command = words::command_for(missing.metrics).map(str::to_owned);
+    Unknown { condition: condition.id.to_owned(), needs: missing.words.clone().into_owned(), command }
+}
+
+/// Roots that cannot be told are named up to this number: more is not read.
+const UNTOLD_MAX: usize = 8;
+
+/// Everything that can bring about one of some conditions, with the number of steps between.
+fn causes_of(ids: &BTreeSet<&str>) -> BTreeMap<&'static str, usize> {
+    let mut causes: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for steps in 1.. {
+        let more: Vec<&'static str> = graph::edges()
+            .iter()
+            .filter(|e| ids.contains(e.effect) || causes.contains_key(e.effect))
+            .map(|e| e.cause)
+            .filter(|c| !causes.contains_key(c))
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        causes.extend(more.into_iter().map(|c| (c, steps)));
+    }
+    causes
+}
+
+/// Whether the onsets of two conditions can be put in order. Two dates can; times without a date only where the samples
+/// that they were read from lie mostly beside each other; positions in sequences of two files never.
+fn is_ordered(a: &Finding, b: &Finding) -> bool {
+    let era = Era::of(a.onset);
+    if era != Era::of(b.onset) || !era.is_shared() {
+        return false;
+    }
+    let (Some(a), Some(b)) = (a.seen, b.seen) else { return era == Era::Dated };
+    let shorter = a.seconds().min(b.seconds());
+    era == Era::Dated || a.intersect(b).is_some_and(|both| 2.0 * both.seconds() >= shorter)
+}
+
+/// Whether both are known to be the doing of one process; by its name where an id is missing.
+fn is_same_process(a: &Finding, b: &Finding) -> bool {
+    match (a.culprit.pid, b.culprit.pid) {
+        (Some(a), Some(b)) => a == b,
+        _ => a.culprit.process.is_some() && a.culprit.process == b.culprit.process,
+    }
+}
+
+/// Whether the cause may reach where the effect is, for all that is known: it is on the same device, or in the same
+/// network namespace. What other namespaces send goes through the recorder's own.
+fn is_one_place(set: &SeriesSet, cause: &Finding, effect: &Finding) -> bool {
+    let disks = cause.culprit.device.as_ref().zip(effect.culprit.device.as_ref());
+    let nets = cause.netns.as_ref().zip(effect.netns.as_ref());
+    disks.is_none_or(|(a, b)| device::is_one_place(set, a, b))
+        && nets.is_none_or(|(cause, effect)| cause == effect || cause.is_empty())
+}
+
+fn link(a: &Active, root: Option<&Finding>) -> Link {
+    let lag = root
+        .filter(|root| is_ordered(root, &a.finding))
+        .map(|root| ((a.finding.onset - root.onset) as f64 / SECOND as f64 * 1000.0).round() / 1000.0);
+    Link {
+        condition: a.condition.id.to_owned(),
+        onset: Moment(a.finding.onset),
+        // Written as null: where the order is not known there is no lag.
+        lag_s: lag.unwrap_or(f64::NAN),
+        statement: a.finding.statement.clone(),
+        remarks: a.finding.remarks.clone(),
+        evidence: a.finding.evidence.clone(),
+    }
+}
+
+/// The edges between active conditions that the timing allows.
+struct Links {
+    next: BTreeMap<&'static str, Vec<&'static str>>,
+}
+
+impl Links {
+    fn new(active: &BTreeMap<&'static str, Active>, set: &SeriesSet) -> Links {
+        let mut next: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
+        for edge in graph::edges() {
+            let (Some(cause), Some(effect)) = (active.get(edge.cause), active.get(edge.effect)) else {
+                continue;
+            };
+            if edge.same_process && !is_same_process(&cause.finding, &effect.finding) {
+                continue;
+            }
+            if edge.same_place && !is_one_place(set, &cause.finding, &effect.finding) {
+                continue;
+            }
+            let is_out_of_reach = cause.finding.governs.is_some_and(|list| !list.contains(&edge.effect));
+            if is_out_of_reach || effect.finding.despite.contains(&edge.cause) {
+                continue;
+            }
+            let step_s = cause.finding.step_s.max(effect.finding.step_s).max(1.0);
+            // Three samples: counters of a node are folded once a second, and an onset is known to a sample.
+            let tolerance = (3.0 * step_s * SECOND as f64) as i64;
+            let ordered = is_ordered(&cause.finding, &effect.finding);
+            let overlap = cause.finding.end.is_none_or(|end| effect.finding.onset <= end + 10 * SECOND);
+            let follows = edge.any_order || effect.finding.onset >= cause.finding.onset - tolerance;
+            if !ordered || (overlap && follows) {
+                next.entry(edge.cause).or_default().push(edge.effect);
+            }
+        }
+        Links { next }
+    }
+
+    /// Everything that follows from a condition.
+    fn effects(&self, id: &str) -> BTreeSet<&'static str> {
+        let mut seen = BTreeSet::new();
+        let mut stack: Vec<&'static str> = self.next.get(id).into_iter().flatten().copied().collect();
+        while let Some(id) = stack.pop() {
+            if seen.insert(id) {
+                stack.extend(self.next.get(id).into_iter().flatten().copied());
+            }
+        }
+        seen
+    }
+
+    fn caused_by_a_root(&self, id: &str, active: &BTreeMap<&'static str, Active>) -> bool {
+        active
+            .values()
+            .filter(|a| a.condition.role == Role::Root && a.condition.id != id)
+            .any(|a| self.effects(a.condition.id).contains(id))
+    }
+}
+
+fn incident(view: &View<'_>, group: &[&Active], observed: &Observed, links: &Links) -> Incident {
+    let Observed { active, inactive, .. } = observed;
+    let onset = group.iter().map(|a| a.finding.onset).min().unwrap_or(view.window.since);
+    let end = group.iter().map(|a| a.finding.end).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))).flatten();
+    // What happens at one moment cost what was lost in its sample.
+    let step_s = group.iter().map(|a| a.finding.step_s).fold(1.0, f64::max);
+    let sample = onset.saturating_add((step_s * SECOND as f64) as i64);
+    let until = end.unwrap_or(view.window.until).max(sample).saturating_add(1);
+    let span = Span { since: onset + 1, until };
+    let lost = lost_above_baseline(view, span);
+    let share = |finding: &Finding| -> Option<f64> {
+        let (loss, lost) = (finding.loss_s?, lost?);
+        (lost > 0.0).then(|| (loss / lost).clamp(0.0, 1.0))
+    };
+    let mut ranked: Vec<&Active> = group.to_vec();
+    // A root that explains half of the lost time outranks one about whose loss nothing is known.
+    let weight = |a: &Active| a.finding.confidence * (0.2 + share(&a.finding).unwrap_or(0.3));
+    ranked.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    let root_remarks = |a: &Active| {
+        let known = changes::remark(view.history, a.condition, &a.finding.culprit, a.finding.onset);
+        // Of a change that is the cause everything is said already.
+        let known = known.filter(|_| a.condition.id != graph::CHANGE);
+        a.finding.remarks.iter().cloned().chain(known).collect()
+    };
+    let as_root = |a: &Active| Root {
+        condition: a.condition.id.to_owned(),
+        confidence: (a.finding.confidence.clamp(0.0, 1.0) * 100.0).round() / 100.0,
+        share: share(&a.finding).map(|s| (s * 100.0).round() / 100.0),
+        culprit: a.finding.culprit.clone(),
+        statement: a.finding.statement.clone(),
+        remarks: root_remarks(a),
+    };
+    let first = ranked[0];
+    let effects = links.effects(first.condition.id);
+    let mut chain_ids: Vec<&Active> = active
+        .values()
+        .filter(|a| a.condition.id == first.condition.id || effects.contains(a.condition.id))
+        .collect();
+    let position = |id: &str| conditions().iter().position(|c| c.id == id).unwrap_or(usize::MAX);
+    chain_ids.sort_by_key(|a| {
+        (
+            a.condition.id != first.condition.id,
+            a.condition.role as u8,
+            a.finding.onset,
+            position(a.condition.id),
+        )
+    });
+    let chain = chain_ids.iter().map(|a| link(a, Some(&first.finding))).collect();
+    let symptoms = active
+        .values()
+        .filter(|a| a.condition.role == Role::Symptom)
+        .filter(|a| {
+            let beside = a.finding.onset < span.until && a.finding.end.is_none_or(|end| end > onset);
+            beside || !is_ordered(&first.finding, &a.finding)
+        })
+        .map(|a| a.condition.id.to_owned())
+        .collect();
+    // Only what could have caused what is seen is worth ruling out.
+    let seen: BTreeSet<&str> = effects.iter().copied().collect();
+    let could: BTreeSet<&str> =
+        graph::edges().iter().filter(|e| seen.contains(e.effect)).map(|e| e.cause).collect();
+    let relevant = |c: &Condition| c.role == Role::Root && (could.contains(c.id) || seen.is_empty());
+    let mut ruled_out: Vec<RuledOut> = inactive
+        .iter()
+        .filter(|(c, _)| relevant(c))
+        .map(|(c, because)| RuledOut { condition: c.id.to_owned(), because: because.clone() })
+        .collect();
+    for a in active.values().filter(|a| a.condition.role == Role::Root && effects.contains(a.condition.id)) {
+        ruled_out.push(RuledOut {
+            condition: a.condition.id.to_owned(),
+            because: format!("it follows from {}", first.condition.id),
+        });
+    }
+    Incident {
+        // That of the root that is named: another one beside it may have begun earlier.
+        onset: Moment(first.finding.onset),
+        end: end.map(Moment),
+        lost_task_seconds: lost.map(|l| (l * 1000.0).round() / 1000.0),
+        symptoms,
+        root_cause: as_root(first),
+        other_roots: ranked[1..].iter().map(|a| as_root(a)).collect(),
+        chain,
+        ruled_out,
+        changes: changes::before(view.history.changes, first.finding.onset, first.finding.step_s, |change| {
+            active.values().any(|a| {
+                changes::is_fed_by(a.condition, change)
+                    || changes::is_reached(change, a.condition, a.finding.culprit.cgroup.as_deref())
+            })
+        }),
+        unknown: observed.untold(&effects.iter().copied().chain([first.condition.id]).collect()),
+        remedies: ranked.iter().flat_map(|a| a.condition.remedies(&a.finding)).collect(),
+        next: ranked.iter().flat_map(|a| a.condition.next(&a.finding)).collect(),
+    }
+}
+
+/// What the incident cost beyond what the baseline loses in the same time.
+fn lost_above_baseline(view: &View<'_>, span: Span) -> Option<f64> {
+    let lost = ledger::lost(view.set, span)?;
+    let before =
+        view.baseline.and_then(|b| ledger::lost(view.base_set, b)).and_then(|b| b.mean()).unwrap_or(0.0);
+    let seconds: f64 = lost.dt.iter().sum();
+    Some((lost.total() - before * seconds).max(0.0))
+}
