@@ -13,11 +13,14 @@ pub mod context;
 mod derive;
 pub mod heaps;
 pub mod import;
+mod json;
 pub mod lines;
+mod list;
 pub mod logs;
 pub mod net;
 pub mod number;
 mod place;
+mod prelude;
 pub mod procps;
 pub mod snapshots;
 pub mod sysstat;
@@ -40,6 +43,18 @@ pub struct Format {
     pub starts: fn(&mut Lines<'_>, &Context) -> bool,
     /// Reads from there on, up to a line that is not its own. It takes at least one line.
     pub read: fn(&mut Lines<'_>, &mut Import),
+}
+
+impl Format {
+    /// The name, what is read, how it begins and how it is read: see the fields.
+    pub const fn new(
+        name: &'static str,
+        what: &'static str,
+        starts: fn(&mut Lines<'_>, &Context) -> bool,
+        read: fn(&mut Lines<'_>, &mut Import),
+    ) -> Format {
+        Format { name, what, starts, read }
+    }
 }
 
 /// The formats of one kind of tools.

@@ -222,7 +222,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         }
         if !head(line, number, &mut screen, &mut held, import) {
             if is_header(line) {
-                screen.has_state = super::has_state(line);
+                screen.has_state = super::task_names::has_state(line);
                 screen.table = Some(Table::new(line, Style::Top, screen.threads, import));
             } else if !task(line, number, &mut screen, &mut held, import) {
                 if screen.table.is_none() {

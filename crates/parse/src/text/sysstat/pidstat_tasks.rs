@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::import::{Form, Import, When};
-use super::super::number::{text, words};
+use crate::text::prelude::*;
 
 /// Tasks that are remembered; a file with more is read more slowly.
 const TASKS_MAX: usize = 1 << 18;
