@@ -1,12 +1,12 @@
 //! What the file of nearly every format needs.
 
-pub(crate) use super::context::{self, Context};
-pub(crate) use super::import::{Column, DAY, Form, GroupId, Import, When};
-pub(crate) use super::lines::{Lines, Took};
-pub(crate) use super::list::{Pairs, find as find_pair, list, pairs};
-pub(crate) use super::number::{
+pub(in crate::text) use super::context::{self, Context};
+pub(in crate::text) use super::import::{Column, DAY, Form, GroupId, Import, When};
+pub(in crate::text) use super::lines::{Lines, Took};
+pub(in crate::text) use super::list::{Pairs, find as find_pair, list, pairs};
+pub(in crate::text) use super::number::{
     begins, behind, first, has, integer, leading, number, text, with_suffix, words,
 };
-pub(crate) use super::{Format, clock};
-pub(crate) use crate::find::find;
-pub(crate) use mitra_model::time::SECOND;
+pub(in crate::text) use super::{Format, clock};
+pub(in crate::text) use crate::find::find;
+pub(in crate::text) use mitra_model::time::SECOND;

@@ -67,7 +67,9 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             Some((b"Total", columns)) => {
                 let ms: Vec<Option<f64>> = words(columns).map(number).collect();
                 for (metric, ms) in TOTAL.iter().zip(ms.iter().filter(|_| ms.len() == TOTAL.len())) {
-                    metric.map(|metric| run.put(import, metric, n, ms.map(|ms| ms / 1000.0)));
+                    if let Some(metric) = metric {
+                        run.put(import, metric, n, ms.map(|ms| ms / 1000.0));
+                    }
                 }
             }
             _ if run.field(import, FIELDS, line, n) => {}

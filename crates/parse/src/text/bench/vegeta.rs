@@ -61,8 +61,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         let pairs = names.split(|b| *b == b',').zip(values.split(|b| *b == b','));
         for (name, value) in pairs.map(|(name, value)| (name.trim_ascii(), value.trim_ascii())) {
             let find = |table: &[(&str, &str, &'static str)]| {
-                let is = |(h, n, _): &&(&str, &str, &str)| h.as_bytes() == head && n.as_bytes() == name;
-                table.iter().find(is).map(|(.., metric)| *metric)
+                let field = table.iter().find(|(h, n, _)| h.as_bytes() == head && n.as_bytes() == name);
+                field.map(|(.., metric)| *metric)
             };
             if let Some(metric) = find(NUMBERS) {
                 run.put(import, metric, n, number(value));

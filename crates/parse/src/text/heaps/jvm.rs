@@ -13,30 +13,39 @@
 //!   0.00  51.69   8.05   4.22  35.10   2.98     33     0.037     0     0.000     -         -     0.037
 //! ```
 
+use crate::text::prelude::*;
 use mitra_model::Era;
-use mitra_model::time::SECOND;
 
-use super::super::context::Context;
-use super::super::import::{Column, Form, GroupId, Import, When};
-use super::super::lines::Lines;
-use super::super::number::{integer, leading, number, text, words};
 use super::python::{census, put};
-use crate::find::find;
+
+/// `jmap -histo`.
+pub const HISTOGRAM: Format = Format::new(
+    "jmap -histo",
+    "a Java heap by class, also from `jcmd PID GC.class_histogram`",
+    starts_histogram,
+    read_histogram,
+);
+/// `jcmd GC.heap_info`.
+pub const HEAP: Format =
+    Format::new("jcmd GC.heap_info", "the spaces of a Java heap", starts_heap, read_heap);
+/// `jstat`.
+pub const JSTAT: Format =
+    Format::new("jstat", "spaces and collections of a Java heap: `-gc`, `-gcutil`", starts_jstat, read_jstat);
 
 /// Classes of one histogram.
 const ROWS_MAX: u32 = 1_000_000;
 
 /// ` num     #instances         #bytes  class name`.
-pub fn starts_histogram(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn starts_histogram(lines: &mut Lines<'_>, _: &Context) -> bool {
     let heading = |l: &[u8]| {
         let mut w = words(l);
         w.next() == Some(b"num") && w.next() == Some(b"#instances") && w.next() == Some(b"#bytes")
     };
-    lines.peek().is_some_and(heading)
+    lines.at(heading)
 }
 
 /// Reads a histogram.
-pub fn read_histogram(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_histogram(lines: &mut Lines<'_>, import: &mut Import) {
     lines.advance();
     let group = census(import);
     for _ in 0..ROWS_MAX {
@@ -63,7 +72,7 @@ pub fn read_histogram(lines: &mut Lines<'_>, import: &mut Import) {
         }
         let line = line.trim_ascii();
         if !line.starts_with(b"---") && line != b"..." {
-            let more = lines.ahead(1).is_some_and(|l| {
+            let more = lines.soon(1, |l| {
                 words(l)
                     .next()
                     .is_some_and(|w| w == b"Total" || w.strip_suffix(b":").and_then(integer).is_some())
@@ -107,12 +116,12 @@ fn space(line: &[u8]) -> Option<(&[u8], Option<f64>, f64)> {
 }
 
 /// ` garbage-first heap   total 262144K, used 83447K [`.
-pub fn starts_heap(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|l| space(l).is_some())
+fn starts_heap(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|l| space(l).is_some())
 }
 
 /// Reads the spaces of one heap.
-pub fn read_heap(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_heap(lines: &mut Lines<'_>, import: &mut Import) {
     let when = import.now();
     let columns = ["allocator.used_bytes", "allocator.capacity_bytes"].into_iter();
     let group = import.group(columns.filter_map(|m| Column::new(m, Form::Level, 1.0)).collect());
@@ -122,9 +131,7 @@ pub fn read_heap(lines: &mut Lines<'_>, import: &mut Import) {
         if let Some((name, total, used)) = space(line) {
             let row = format!("java {}", text(name));
             let numbers = [used, total.unwrap_or(f64::NAN)];
-            for (slot, value) in import.row(group, row.as_bytes(), when, n).iter_mut().zip(numbers) {
-                *slot = value;
-            }
+            import.put(group, row.as_bytes(), when, n, &numbers);
         } else {
             let line = line.trim_ascii();
             let inside = line.starts_with(b"region size")
@@ -183,8 +190,8 @@ fn column(name: &[u8]) -> Option<(&'static str, &'static str, Form, f64)> {
 }
 
 /// The heading of `jstat -gc` or `-gcutil`.
-pub fn starts_jstat(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(is_jstat)
+fn starts_jstat(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(is_jstat)
 }
 
 fn is_jstat(line: &[u8]) -> bool {
@@ -199,7 +206,7 @@ fn is_jstat(line: &[u8]) -> bool {
 type Cells = Vec<Option<(&'static str, GroupId)>>;
 
 /// Reads a table; headings repeat with `-h`.
-pub fn read_jstat(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_jstat(lines: &mut Lines<'_>, import: &mut Import) {
     // The first row's place in the sequence, of a table without times.
     let interval = jstat_interval(&import.context);
     let mut cells: Cells = Vec::new();

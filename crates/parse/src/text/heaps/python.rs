@@ -9,11 +9,17 @@
 //! #1: /usr/lib/python3/json/decoder.py:353: size=4855 KiB, count=39328, average=126 B
 //! ```
 
-use super::super::context::Context;
-use super::super::import::{Column, Form, GroupId, Import};
-use super::super::lines::Lines;
-use super::super::number::{integer, leading, text, with_suffix, words};
-use crate::find::find;
+use crate::text::prelude::*;
+
+/// `guppy`.
+pub const GUPPY: Format = Format::new("guppy", "a Python heap by type, from guppy", starts_guppy, read_guppy);
+/// `tracemalloc`.
+pub const TRACEMALLOC: Format = Format::new(
+    "tracemalloc",
+    "a Python heap by line, from tracemalloc",
+    starts_tracemalloc,
+    read_tracemalloc,
+);
 
 /// Count and bytes of a kind.
 pub(super) fn census(import: &mut Import) -> GroupId {
@@ -24,15 +30,13 @@ pub(super) fn census(import: &mut Import) -> GroupId {
 /// One row of a census.
 pub(super) fn put(import: &mut Import, group: GroupId, row: &str, line: u32, numbers: [f64; 2], tool: &str) {
     let when = import.now();
-    for (slot, value) in import.row(group, row.as_bytes(), when, line).iter_mut().zip(numbers) {
-        *slot = value;
-    }
+    import.put(group, row.as_bytes(), when, line, &numbers);
     import.text("census.tool", row, when, tool);
 }
 
 /// `Partition of a set of N objects. Total size = M bytes.`
-pub fn starts_guppy(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|l| partition(l).is_some())
+fn starts_guppy(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|l| partition(l).is_some())
 }
 
 fn partition(line: &[u8]) -> Option<[f64; 2]> {
@@ -57,7 +61,7 @@ fn kind(line: &[u8]) -> Option<([f64; 2], &[u8])> {
 }
 
 /// Reads one partition.
-pub fn read_guppy(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_guppy(lines: &mut Lines<'_>, import: &mut Import) {
     let group = census(import);
     if let Some(total) = lines.peek().and_then(partition) {
         let n = lines.number();
@@ -73,7 +77,7 @@ pub fn read_guppy(lines: &mut Lines<'_>, import: &mut Import) {
         } else {
             let line = line.trim_ascii();
             let own = line.starts_with(b"Index ") || line.starts_with(b"<") || line == b"...";
-            let more = lines.ahead(1).is_some_and(|l| kind(l).is_some());
+            let more = lines.soon(1, |l| kind(l).is_some());
             if !own && !more {
                 return;
             }
@@ -86,8 +90,8 @@ pub fn read_guppy(lines: &mut Lines<'_>, import: &mut Import) {
 }
 
 /// `file.py:353: size=4855 KiB, count=39328, average=126 B`.
-pub fn starts_tracemalloc(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|l| traced(l).is_some())
+fn starts_tracemalloc(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|l| traced(l).is_some())
 }
 
 /// Where, count and bytes. A difference to another snapshot stands in brackets behind each, and is not kept.
@@ -112,7 +116,7 @@ fn traced(line: &[u8]) -> Option<(&[u8], [f64; 2])> {
 }
 
 /// Reads lines of a snapshot.
-pub fn read_tracemalloc(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_tracemalloc(lines: &mut Lines<'_>, import: &mut Import) {
     let group = census(import);
     loop {
         let n = lines.number();
@@ -121,7 +125,7 @@ pub fn read_tracemalloc(lines: &mut Lines<'_>, import: &mut Import) {
         put(import, group, &place, n, numbers, "tracemalloc");
         lines.advance();
         // The recipe of the manual prints the line of the source below.
-        while lines.peek().is_some_and(|l| l.starts_with(b"    ") && traced(l).is_none()) {
+        while lines.at(|l| l.starts_with(b"    ") && traced(l).is_none()) {
             lines.advance();
         }
     }

@@ -29,24 +29,19 @@ use times::Times;
 
 /// The formats, the most particular first.
 pub static FORMATS: &[Format] = &[
-    Format {
-        name: "kernel log",
-        what: "dmesg, syslog and journal: crashes, kills for lack of memory, stuck tasks, faults of devices",
-        starts: starts_kernel,
+    Format::new(
+        "kernel log",
+        "dmesg, syslog and journal: crashes, kills for lack of memory, stuck tasks, faults of devices",
+        starts_kernel,
         read,
-    },
-    Format {
-        name: "BIRD log",
-        what: "sessions of routing protocols that came and went",
-        starts: starts_bird,
+    ),
+    Format::new("BIRD log", "sessions of routing protocols that came and went", starts_bird, read),
+    Format::new(
+        "log",
+        "any log whose lines begin with a time, or are JSON: rates by program, bursts, silences, sessions",
+        starts_log,
         read,
-    },
-    Format {
-        name: "log",
-        what: "any log whose lines begin with a time, or are JSON: rates by program, bursts, silences, sessions",
-        starts: starts_log,
-        read,
-    },
+    ),
 ];
 
 /// Lines without a time that belong to the line before them, such as a stack trace. What is longer is something else.

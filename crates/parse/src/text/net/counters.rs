@@ -16,8 +16,14 @@ use mitra_model::lookup;
 
 use super::Out;
 use super::sentences::metric;
-use crate::text::number::{integer, number, text, words};
-use crate::text::{Context, Import, Lines};
+use crate::text::prelude::*;
+
+/// `netstat -s`.
+pub const NETSTAT: Format =
+    Format::new("netstat -s", "counters of protocols, of all versions of net-tools", netstat_starts, netstat);
+/// `nstat`.
+pub const NSTAT: Format =
+    Format::new("nstat", "counters of protocols by the kernel's names", nstat_starts, nstat);
 
 /// The titles of `netstat -s`, which no locale translates.
 const SECTIONS: &[&str] = &[
@@ -31,13 +37,13 @@ fn section(line: &[u8]) -> Option<&'static str> {
     SECTIONS.iter().copied().find(|s| s.as_bytes() == name)
 }
 
-pub(super) fn netstat_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn netstat_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let Some(area) = lines.peek().and_then(section) else { return false };
     let Some(next) = lines.ahead(1) else { return false };
     section(next).is_some() || next.starts_with(b"    ") || sentence(area, "", next).is_some()
 }
 
-pub(super) fn netstat(lines: &mut Lines<'_>, import: &mut Import) {
+fn netstat(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     let mut area = "";
     // Lines without a number are titles of histograms, in words of the locale; below both stand the same kinds.
@@ -110,12 +116,12 @@ fn nstat_line(line: &[u8]) -> Option<(&[u8], f64)> {
         .then_some((name, value))
 }
 
-pub(super) fn nstat_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn nstat_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let Some(line) = lines.peek() else { return false };
     line == b"#kernel" || nstat_line(line).is_some_and(|(name, _)| joined(name).is_some())
 }
 
-pub(super) fn nstat(lines: &mut Lines<'_>, import: &mut Import) {
+fn nstat(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     // Without -a the numbers are what came since the last call, whenever that was.
     let since_last = import.context.ran("nstat", None)

@@ -16,19 +16,24 @@
 //! Of a listening socket `Recv-Q` is how many connections wait to be accepted; `ss` shows in `Send-Q` how many may.
 
 use super::Out;
-use crate::text::number::{integer, words};
-use crate::text::{Context, Import, Lines};
+use crate::text::prelude::*;
 
-pub(super) fn summary_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let is_tcp = |line: &[u8]| line.starts_with(b"TCP:") && memchr::memmem::find(line, b"(estab ").is_some();
+/// `ss -s`.
+pub const SUMMARY: Format = Format::new("ss -s", "sockets by kind", summary_starts, summary);
+/// `ss`.
+pub const LIST: Format =
+    Format::new("ss", "sockets by state and their queues, from `ss` and `netstat -tan`", list_starts, list);
+
+fn summary_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    let is_tcp = |line: &[u8]| line.starts_with(b"TCP:") && has(line, b"(estab ");
     match lines.peek() {
-        Some(line) if line.starts_with(b"Total: ") => lines.ahead(1).is_some_and(is_tcp),
+        Some(line) if line.starts_with(b"Total: ") => lines.soon(1, is_tcp),
         Some(line) => is_tcp(line),
         None => false,
     }
 }
 
-pub(super) fn summary(lines: &mut Lines<'_>, import: &mut Import) {
+fn summary(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     let mut has_tcp = false;
     loop {
@@ -46,7 +51,7 @@ pub(super) fn summary(lines: &mut Lines<'_>, import: &mut Import) {
                 summary_of_tcp(&line, at, &mut out, import);
             }
             b"Transport" | b"RAW" | b"UDP" | b"TCP" | b"INET" | b"FRAG" | b"*" if has_tcp => {}
-            b"" if has_tcp && lines.ahead(1).is_some_and(|next| next.starts_with(b"Transport")) => {}
+            b"" if has_tcp && lines.soon(1, |next| next.starts_with(b"Transport")) => {}
             _ => break,
         }
         lines.advance();
@@ -152,8 +157,8 @@ fn socket(tool: Tool, line: &[u8]) -> Option<Option<Socket>> {
     Some(Some(Socket { state, recv_q, send_q }))
 }
 
-pub(super) fn list_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| heading(line).is_some() || is_title(line))
+fn list_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| heading(line).is_some() || is_title(line))
 }
 
 /// What `netstat` prints above its lists.
@@ -220,7 +225,7 @@ impl Counts {
     }
 }
 
-pub(super) fn list(lines: &mut Lines<'_>, import: &mut Import) {
+fn list(lines: &mut Lines<'_>, import: &mut Import) {
     let mut counts = Counts::default();
     let first = lines.number();
     let mut tool = None;
@@ -243,13 +248,13 @@ pub(super) fn list(lines: &mut Lines<'_>, import: &mut Import) {
                 Some(socket) => {
                     if let Some(socket) = socket {
                         counts.add(&socket, tool, at);
-                        if info(line).is_some() || memchr::memmem::find(line, b" rto:").is_some() {
+                        if info(line).is_some() || has(line, b" rto:") {
                             counts.retrans = Some(counts.retrans.unwrap_or(0) + info(line).unwrap_or(0));
                         }
                     }
                 }
                 None if line.starts_with(b"\t") || line.starts_with(b"  ") => {
-                    if memchr::memmem::find(line, b"rto:").is_some() || info(line).is_some() {
+                    if has(line, b"rto:") || info(line).is_some() {
                         let more = info(line).unwrap_or(0);
                         counts.retrans = Some(counts.retrans.unwrap_or(0).saturating_add(more));
                     }

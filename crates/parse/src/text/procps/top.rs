@@ -19,11 +19,7 @@
 //! Swap:  2097148k total,        0k used,  2097148k free,  9000000k cached
 //! ```
 
-use crate::find::find;
-use crate::text::clock;
-use crate::text::import::{Column, Form, GroupId, Import, When};
-use crate::text::number::{leading, words};
-use crate::text::{Context, Format, Lines};
+use crate::text::prelude::*;
 
 use super::common::loads;
 use super::task_names::is_header;
@@ -31,14 +27,13 @@ use super::tasks::{Style, Table, TaskRow};
 use super::uptime::put_loads;
 
 /// See the module.
-pub const FORMAT: Format =
-    Format { name: "top", what: "screens of `top -b` of procps 3.2 to 4", starts, read };
+pub const FORMAT: Format = Format::new("top", "screens of `top -b` of procps 3.2 to 4", starts, read);
 
 /// The shares of the first screen that are kept until it is known whether there is a second.
 const HELD_MAX: usize = 65_536;
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(is_head)
+    lines.at(is_head)
 }
 
 /// Whether a line belongs to the upper part of a screen.
@@ -70,7 +65,7 @@ fn tasks_line(line: &[u8]) -> Option<(bool, f64, f64)> {
     if !threads && !names.iter().any(|name| line.starts_with(name)) {
         return None;
     }
-    let mut numbers = words(line).filter_map(crate::text::number::number);
+    let mut numbers = words(line).filter_map(number);
     Some((threads, numbers.next()?, numbers.next()?))
 }
 
@@ -213,7 +208,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         if line.trim_ascii().is_empty() {
             let goes_on =
                 (1..=4).filter_map(|n| lines.ahead(n).map(|l| is_head(l) || is_header(l))).any(|own| own)
-                    || screen.table.is_none() && lines.ahead(1).is_some_and(is_header);
+                    || screen.table.is_none() && lines.soon(1, is_header);
             if !goes_on {
                 break;
             }
@@ -253,13 +248,9 @@ fn head(line: &[u8], number: u32, screen: &mut Screen, held: &mut Held, import: 
         // A stamp above the screen knows the date, too, but only that of the first one.
         screen.at = import.context.stamp.filter(|_| screen.n == 1).unwrap_or(When::Clock(clock));
         if let Some(When::At(t)) = import.context.stamp.filter(|_| screen.n > 1) {
-            let day = t.div_euclid(crate::text::import::DAY) * crate::text::import::DAY;
+            let day = t.div_euclid(DAY) * DAY;
             let later = day + clock;
-            screen.at = When::At(if later + 3600 * mitra_model::time::SECOND < t {
-                later + crate::text::import::DAY
-            } else {
-                later
-            });
+            screen.at = When::At(if later + 3600 * SECOND < t { later + DAY } else { later });
         }
         put_loads(import, screen.at, number, values);
     } else if let Some((threads, all, running)) = tasks_line(line) {
@@ -309,9 +300,7 @@ fn task_group(import: &mut Import) -> GroupId {
 
 fn task_cpu(row: &str, at: When, number: u32, percent: f64, import: &mut Import) {
     let group = task_group(import);
-    if let Some(slot) = import.row(group, row.as_bytes(), at, number).first_mut() {
-        *slot = percent;
-    }
+    import.put(group, row.as_bytes(), at, number, &[percent]);
 }
 
 /// The end of a screen: where it lists all tasks, those in D state are counted.

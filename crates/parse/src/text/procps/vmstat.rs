@@ -9,21 +9,13 @@
 //! The names are translated with the locale, their order is the same everywhere. `us` contains the nice time and `sy`
 //! that of interrupts.
 
-use crate::find::find;
-use crate::text::clock;
-use crate::text::import::{Column, Form, GroupId, Import, When};
-use crate::text::number::{number, words};
-use crate::text::{Context, Format, Lines};
+use crate::text::prelude::*;
 
 use super::common::{PAGE, is_header, when};
 
 /// See the module.
-pub const FORMAT: Format = Format {
-    name: "vmstat",
-    what: "run queue, memory, swapping, blocks, CPU time: `-w -t -a -n -y -S`",
-    starts,
-    read,
-};
+pub const FORMAT: Format =
+    Format::new("vmstat", "run queue, memory, swapping, blocks, CPU time: `-w -t -a -n -y -S`", starts, read);
 
 /// The order of the columns wherever names are not English.
 const ORDER: [&[u8]; 18] = [

@@ -16,6 +16,7 @@ use super::columns::{self, Kind};
 use super::iostat_reports::Reports;
 use super::plan::{COLUMNS_MAX, Cells, Plan};
 use crate::text::clock::{time_of_day, with_half};
+use crate::text::number::number as number_of;
 use crate::text::prelude::*;
 
 /// See the module.
@@ -169,7 +170,7 @@ impl Reader {
             let name_last = kind == Header::Disk { name_last: true };
             let names = if name_last { names.split_last() } else { names.split_first() };
             let rows = if kind == Header::Cpu { Kind::Cpu } else { Kind::Disk };
-            let plan = Plan::of(rows, names.map_or(&[], |(_, names)| names), import);
+            let plan = Plan::of(rows, names.map_or(&[][..], |(_, names)| names), import);
             self.tables.push(Table { header: line.to_vec(), kind, indent: indent(line), plan, report: 0 });
             self.tables.len() - 1
         });
@@ -215,7 +216,7 @@ impl Reader {
             return false;
         }
         let name = name.strip_prefix(b"/dev/").unwrap_or(name);
-        if self::number(name).is_some() {
+        if number_of(name).is_some() {
             return false;
         }
         // Where the name is alone or last, numbers are indented.

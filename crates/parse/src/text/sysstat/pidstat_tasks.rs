@@ -77,8 +77,7 @@ fn comm(command: &[u8]) -> &[u8] {
     if name.starts_with(b"/") {
         return first.rsplit(|b| *b == b'/').next().filter(|n| !n.is_empty()).unwrap_or(first);
     }
-    let is_line =
-        first.len() < name.len() && (name.len() > COMM_MAX || memchr::memmem::find(name, b" -").is_some());
+    let is_line = first.len() < name.len() && (name.len() > COMM_MAX || has(name, b" -"));
     if !is_line {
         return name;
     }

@@ -77,7 +77,7 @@ fn stamped(line: &[u8], separator: u8) -> Option<(Stamp<'_>, &[u8])> {
 }
 
 fn starts_semicolons(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| header(line.trim_ascii()).is_some())
+    lines.at(|line| header(line.trim_ascii()).is_some())
 }
 
 fn read_semicolons(lines: &mut Lines<'_>, import: &mut Import) {

@@ -39,7 +39,7 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     // A header whose time was cut off: the row below it still has one.
     let row = lines.ahead(1).and_then(|row| clock(row.trim_ascii()));
     row.is_some_and(|(_, rest)| is_row(rest, None))
-        && lines.peek().is_some_and(|line| is_header(line.trim_ascii()) && words(line).count() >= 2)
+        && lines.at(|line| is_header(line.trim_ascii()) && words(line).count() >= 2)
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {

@@ -7,25 +7,16 @@
 //!           <idle>-0       [000] 1234567.890123: irq_handler_entry: irq=24 name=virtio
 //! ```
 
-use mitra_model::time::SECOND;
-
-use crate::text::import::Import;
-use crate::text::lines::{AHEAD_MAX, Lines};
-use crate::text::number::{integer, words};
-use crate::text::{Context, Format};
+use crate::text::prelude::*;
 
 use super::tally::{Clock, Tally};
 
 /// See the module.
-pub(super) const FORMAT: Format = Format {
-    name: "ftrace",
-    what: "how often each trace event came, also from `trace-cmd report`",
-    starts,
-    read,
-};
+pub(super) const FORMAT: Format =
+    Format::new("ftrace", "how often each trace event came, also from `trace-cmd report`", starts, read);
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| line.starts_with(b"# tracer: ") || event(line).is_some())
+    lines.at(|line| line.starts_with(b"# tracer: ") || event(line).is_some())
 }
 
 /// The time in nanoseconds and the name of the event.

@@ -16,33 +16,30 @@
 
 use std::collections::HashMap;
 
-use crate::text::import::{Column, Form, Import, When};
-use crate::text::lines::Lines;
-use crate::text::number::{hexadecimal, integer, words};
-use crate::text::{Context, Format};
+use crate::text::prelude::*;
 
 use super::ftrace::seconds;
 
 /// See the module.
 pub(super) const FORMATS: [Format; 3] = [
-    Format {
-        name: "perf script",
-        what: "samples by stack",
-        starts: |l, _| l.peek().is_some_and(|l| header(l).is_some()),
-        read: script,
-    },
-    Format {
-        name: "folded stacks",
-        what: "stacks on one line with a count, as for flame graphs",
-        starts: folded_starts,
-        read: folded,
-    },
-    Format {
-        name: "BPF stacks",
-        what: "stacks of `offcputime` and `profile` of bcc",
-        starts: |l, _| l.peek().is_some_and(|l| banner(l).is_some()),
-        read: long,
-    },
+    Format::new(
+        "perf script",
+        "samples by stack",
+        |l, _| l.peek().is_some_and(|l| header(l).is_some()),
+        script,
+    ),
+    Format::new(
+        "folded stacks",
+        "stacks on one line with a count, as for flame graphs",
+        folded_starts,
+        folded,
+    ),
+    Format::new(
+        "BPF stacks",
+        "stacks of `offcputime` and `profile` of bcc",
+        |l, _| l.peek().is_some_and(|l| banner(l).is_some()),
+        long,
+    ),
 ];
 
 /// Different stacks that are kept; the samples of the rest are counted together.
@@ -88,9 +85,7 @@ impl Stacks {
         }
         let other = (self.other > 0.0).then_some((OTHER, self.other, 0));
         for (stack, n, line) in self.list.iter().map(|(s, n, l)| (&**s, *n, *l)).chain(other) {
-            if let Some(slot) = import.row(group, stack, When::Fact, line).first_mut() {
-                *slot = if slot.is_finite() { *slot + n } else { n };
-            }
+            import.put(group, stack, When::Fact, line, &[if slot.is_finite() { *slot + n } else { n }]);
         }
     }
 }
@@ -164,7 +159,7 @@ fn script(lines: &mut Lines<'_>, import: &mut Import) {
             continue;
         }
         let Some((name, rest)) = header(line) else {
-            if line.trim_ascii().is_empty() && lines.ahead(1).is_some_and(|l| header(l).is_some()) {
+            if line.trim_ascii().is_empty() && lines.soon(1, |l| header(l).is_some()) {
                 lines.advance();
                 continue;
             }
@@ -250,7 +245,7 @@ fn banner(line: &[u8]) -> Option<bool> {
     if line.starts_with(b"Tracing off-CPU time (us)") {
         return Some(true);
     }
-    (line.starts_with(b"Sampling at ") && memchr::memmem::find(line, b" stack").is_some()).then_some(false)
+    (line.starts_with(b"Sampling at ") && has(line, b" stack")).then_some(false)
 }
 
 /// The task in `    -                sleep (4711)`.
@@ -265,10 +260,10 @@ fn task(line: &[u8]) -> Option<&[u8]> {
 fn long(lines: &mut Lines<'_>, import: &mut Import) {
     let off_cpu = lines.peek().and_then(banner).unwrap_or(false);
     lines.advance();
-    while lines.peek().is_some_and(|l| matches!(l.trim_ascii(), b"" | b"^C")) {
+    while lines.at(|l| matches!(l.trim_ascii(), b"" | b"^C")) {
         lines.advance();
     }
-    if lines.peek().is_some_and(|l| folded_line(l).is_some()) {
+    if lines.at(|l| folded_line(l).is_some()) {
         return folded_as(lines, import, Some(off_cpu));
     }
     let mut stacks = Stacks::default();

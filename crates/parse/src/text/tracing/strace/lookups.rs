@@ -1,7 +1,6 @@
 //! Names that were looked up and did not exist, by directory.
 
-use crate::text::import::{Column, Form, Import, When};
-use crate::text::number::text;
+use crate::text::prelude::*;
 
 use crate::text::tracing::tally::{Clock, NAMES_MAX, Tally, hash};
 
@@ -104,9 +103,7 @@ impl Lookups {
         let Some(unique) = Column::new("lookup.unique", Form::Level, 1.0) else { return };
         let group = import.group(vec![unique]);
         for ((name, _, line), dir) in totals.into_iter().zip(self.dirs) {
-            if let Some(slot) = import.row(group, &name, When::Fact, line).first_mut() {
-                *slot = slot.max(dir.names.estimate());
-            }
+            import.put(group, &name, When::Fact, line, &[slot.max(dir.names.estimate())]);
             let row = text(&name);
             if let Some((pattern, _)) = dir.patterns.iter().max_by_key(|p| p.1) {
                 import.text("lookup.pattern", &row, When::Fact, &text(pattern));

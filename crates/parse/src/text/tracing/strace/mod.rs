@@ -11,10 +11,8 @@ mod names;
 mod pauses;
 mod table;
 
-use crate::text::import::{Column, DAY, Form, Import, When};
-use crate::text::lines::{AHEAD_MAX, Lines};
+use crate::text::prelude::*;
 use crate::text::tracing::tally::{Clock, Tally};
-use crate::text::{Context, Format, context};
 
 use line::{Body, End, Head, Outcome, Stamp};
 use lookups::Lookups;
@@ -26,17 +24,13 @@ const METRICS: &[&str] = &["call.calls", "call.errors", "call.time"];
 
 /// A table, and a log of calls.
 pub(super) const TABLE: Format =
-    Format { name: "strace -c", what: "the table of system calls", starts: table::starts, read: table::read };
+    Format::new("strace -c", "the table of system calls", table::starts, table::read);
 /// See [`TABLE`].
-pub(super) const LOG: Format = Format {
-    name: "strace",
-    what: "each call: times, errors, pauses, names that do not exist",
-    starts,
-    read,
-};
+pub(super) const LOG: Format =
+    Format::new("strace", "each call: times, errors, pauses, names that do not exist", starts, read);
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(begins)
+    lines.at(begins)
 }
 
 /// Whether a line is strace's beyond doubt: the name of a system call, and a time, a thread or a result.
@@ -74,7 +68,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     }
     let totals = log.finish(import);
     // `-C` repeats in a table what the lines said; only the times are new.
-    if lines.peek().is_some_and(table::is_header) {
+    if lines.at(table::is_header) {
         import.format(TABLE.name);
         table::read_after(lines, import, &totals);
     }
@@ -184,7 +178,7 @@ impl Log {
         if self.clock.is_none() {
             self.clock = Some(clock);
             self.last = if clock == Clock::Begin { 0 } else { ns };
-            self.threads.blur = if head.fine { 0 } else { mitra_model::time::SECOND };
+            self.threads.blur = if head.fine { 0 } else { SECOND };
         }
         if self.clock != Some(clock) {
             return None;
@@ -250,7 +244,7 @@ impl Log {
         }
         let Some(thread) = self.threads.of(head.pid) else { return };
         if !head.comm.is_empty() && thread.comm.as_bytes() != head.comm {
-            thread.comm = crate::text::number::text(head.comm);
+            thread.comm = text(head.comm);
         }
         thread.pending = None;
         if outcome.end == End::Cut {
@@ -324,11 +318,10 @@ impl Log {
             }
         } else if role == Role::Exec && outcome.error.is_empty() && outcome.end == End::Done {
             let name = path.and_then(|p| p.rsplit(|b| *b == b'/').next()).unwrap_or_default();
-            thread.comm = crate::text::number::text(name.get(..15).unwrap_or(name));
+            thread.comm = text(name.get(..15).unwrap_or(name));
         } else if role == Role::Fork && !thread.comm.is_empty() {
             let comm = thread.comm.clone();
-            let child =
-                crate::text::number::words(outcome.value).next().and_then(crate::text::number::integer);
+            let child = words(outcome.value).next().and_then(integer);
             if let Some(child) = child.and_then(|c| u32::try_from(c).ok()).filter(|c| *c > 0) {
                 self.threads.born(child, comm);
             }
@@ -346,9 +339,7 @@ impl Log {
         if let Some(longest) = Column::new("call.time_max", Form::Level, 1e-9).filter(|_| timed) {
             let group = import.group(vec![longest]);
             for (name, sums, line) in &totals {
-                if let Some(slot) = import.row(group, name, When::Fact, *line).first_mut() {
-                    *slot = slot.max(sums.max_ns as f64);
-                }
+                import.put(group, name, When::Fact, *line, &[slot.max(sums.max_ns as f64)]);
             }
         }
         self.lookups.finish(import);
@@ -363,9 +354,7 @@ fn asked(outcome: &Outcome<'_>) -> Wait {
     let args = outcome.args;
     let at_once = matches!(outcome.error, b"EAGAIN" | b"EWOULDBLOCK" | b"EINPROGRESS")
         || args.ends_with(b", 0)")
-        || args
-            .get(args.len().saturating_sub(64)..)
-            .is_some_and(|tail| memchr::memmem::find(tail, b"MSG_DONTWAIT").is_some());
+        || args.get(args.len().saturating_sub(64)..).is_some_and(|tail| has(tail, b"MSG_DONTWAIT"));
     // With `-y` a read names its file; disks take their time, but nobody is asked to wait.
     let file = args.get(..16).is_some_and(|a| a.windows(2).any(|w| w == b"</"))
         && !line::base(args).starts_with(b"/dev/");

@@ -8,11 +8,7 @@
 //! 100.00    0.003180                  6647      6643 total
 //! ```
 
-use crate::find::find;
-use crate::text::import::{Column, Form, GroupId, Import, When};
-use crate::text::lines::Lines;
-use crate::text::number::{integer, number, words};
-use crate::text::{Context, context};
+use crate::text::prelude::*;
 
 use super::METRICS;
 
@@ -59,7 +55,7 @@ pub(super) fn is_header(line: &[u8]) -> bool {
 }
 
 pub(super) fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(is_header)
+    lines.at(is_header)
 }
 
 pub(super) fn read(lines: &mut Lines<'_>, import: &mut Import) {
