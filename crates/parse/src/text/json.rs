@@ -96,7 +96,7 @@ pub fn each_value(
     let last_line = lines.number().saturating_add(LINES_MAX);
     lines.each(import, |lines, n, import| {
         let mut good = true;
-        let cut = |text: &[u8]| super::number::text(text.get(..TEXT_MAX).unwrap_or(text));
+        let cut = |shown: &[u8]| text(shown.get(..TEXT_MAX).unwrap_or(shown));
         tokens(lines.line(), |token| {
             let value_text;
             let value = match token {

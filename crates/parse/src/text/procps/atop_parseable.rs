@@ -146,7 +146,7 @@ fn one(row: &AtopLine<'_>, import: &mut Import) -> bool {
         b"PSI" if words.first() == Some(&&b"y"[..]) => fields(How::Count, 1e-6, PSI).collect(),
         b"LVM" | b"MDD" | b"DSK" | b"NET" => {
             let Some(first) = words.first() else { return false };
-            name = first;
+            name = *first;
             match *first {
                 _ if label != b"NET" => fields(How::Count, 1.0, DISK)
                     .chain(fields(How::Count, 1e-3, DISK_TIME))

@@ -238,7 +238,7 @@ impl Reader {
             b"intr" if !is_array => {
                 let number = object.value(b"value").unwrap_or(f64::NAN);
                 if let Some(cpu) = self.levels.iter_mut().rev().find(|level| !level.is_array) {
-                    cpu.object.push(&[&object.name, &b"/s"[..]].concat(), number, object.line);
+                    cpu.object.push(&[&object.name[..], b"/s"].concat(), number, object.line);
                 }
             }
             b"statistics" if !is_array => {

@@ -85,7 +85,9 @@ impl Stacks {
         }
         let other = (self.other > 0.0).then_some((OTHER, self.other, 0));
         for (stack, n, line) in self.list.iter().map(|(s, n, l)| (&**s, *n, *l)).chain(other) {
-            import.put(group, stack, When::Fact, line, &[if slot.is_finite() { *slot + n } else { n }]);
+            if let Some(slot) = import.row(group, stack, When::Fact, line).first_mut() {
+                *slot = if slot.is_finite() { *slot + n } else { n };
+            }
         }
     }
 }

@@ -103,7 +103,9 @@ impl Lookups {
         let Some(unique) = Column::new("lookup.unique", Form::Level, 1.0) else { return };
         let group = import.group(vec![unique]);
         for ((name, _, line), dir) in totals.into_iter().zip(self.dirs) {
-            import.put(group, &name, When::Fact, line, &[slot.max(dir.names.estimate())]);
+            if let Some(slot) = import.row(group, &name, When::Fact, line).first_mut() {
+                *slot = slot.max(dir.names.estimate());
+            }
             let row = text(&name);
             if let Some((pattern, _)) = dir.patterns.iter().max_by_key(|p| p.1) {
                 import.text("lookup.pattern", &row, When::Fact, &text(pattern));

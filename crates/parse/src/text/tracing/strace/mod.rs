@@ -339,7 +339,9 @@ impl Log {
         if let Some(longest) = Column::new("call.time_max", Form::Level, 1e-9).filter(|_| timed) {
             let group = import.group(vec![longest]);
             for (name, sums, line) in &totals {
-                import.put(group, name, When::Fact, *line, &[slot.max(sums.max_ns as f64)]);
+                if let Some(slot) = import.row(group, name, When::Fact, *line).first_mut() {
+                    *slot = slot.max(sums.max_ns as f64);
+                }
             }
         }
         self.lookups.finish(import);
