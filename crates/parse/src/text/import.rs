@@ -216,7 +216,7 @@ impl Import {
         }
     }
 
-    pub(super) fn lines(&mut self, lines: u64) {
+    pub(super) fn line_count(&mut self, lines: u64) {
         self.current().lines = lines;
     }
 

@@ -7,6 +7,7 @@
 //! To add a format: one file with a `starts` and a `read`, a line in the list of its [`Family`], a folder of real
 //! outputs below `tests/outputs/`, a rejecting test. Formats never panic, index or unwrap on input.
 
+mod axis;
 pub mod bench;
 pub mod clock;
 pub mod context;
@@ -19,7 +20,6 @@ mod list;
 pub mod logs;
 pub mod net;
 pub mod number;
-mod place;
 mod prelude;
 pub mod procps;
 pub mod snapshots;
@@ -28,10 +28,10 @@ pub mod tracing;
 
 use std::io::{self, Read};
 
+pub use axis::Imported;
 pub use context::Context;
 pub use import::{Column, Form, GroupId, Import, When};
 pub use lines::Lines;
-pub use place::Imported;
 
 /// One kind of output.
 pub struct Format {
@@ -149,7 +149,7 @@ pub fn read_as(
             lines.advance();
         }
     }
-    import.lines(u64::from(lines.number()) - 1);
+    import.line_count(u64::from(lines.number()) - 1);
     match lines.take_error() {
         Some(error) => Err(error),
         None => Ok(()),

@@ -105,20 +105,10 @@ const STOPPED: &[u8] = b"Total time for which application threads were stopped: 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     // What the collection before accounts for, until all threads are said to have stood.
     let mut collected = 0.0;
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
         let Some(entry) = unified(line).or_else(|| classic(line)) else {
-            let own = is_detail(line);
-            let mut more = || lines.soon(4, is_log);
-            if !own && !more() {
-                return;
-            }
-            if !own && let Some(line) = lines.peek() {
-                import.unread(n, line);
-            }
-            lines.advance();
-            continue;
+            return if is_detail(line) { Took::Yes } else { Took::unread_if(lines.soon(4, is_log)) };
         };
         let when = entry.when.or_else(|| entry.uptime.map(|s| in_sequence(import, s)));
         let when = when.unwrap_or_else(|| import.now());
@@ -130,31 +120,21 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             collected += seconds;
             pause(import, when, n, seconds, &call);
         } else if has(said, b"GCLocker") || has(said, b"GC locker") {
-            let shown = text(said.get(..CALL_MAX).unwrap_or(said));
-            import.note(format!("line {n}: {shown}"));
+            import.note(format!("line {n}: {}", text(said.get(..CALL_MAX).unwrap_or(said))));
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// Lines of a log of JDK 8 that go with the one above, the header of the log, details of G1.
 fn is_detail(line: &[u8]) -> bool {
-    const HEADS: [&[u8]; 12] = [
-        b"[",
-        b"Heap",
-        b"{Heap before",
-        b"}",
-        b"OpenJDK ",
-        b"Java HotSpot",
-        b"Memory: ",
-        b"CommandLine flags:",
-        b"Application time:",
-        b"PSYoungGen",
-        b"ParOldGen",
-        b"Desired survivor size",
-    ];
+    const HEADS: &[&[u8]] = list!(
+        "[|Heap|{Heap before|}|OpenJDK |Java HotSpot|Memory: |CommandLine flags:|Application time:|PSYoungGen|\
+         ParOldGen|Desired survivor size",
+        b'|'
+    );
     let line = line.trim_ascii();
-    line.is_empty() || HEADS.iter().any(|h| line.starts_with(h))
+    line.is_empty() || begins(line, HEADS)
 }
 
 /// How long all threads stood.

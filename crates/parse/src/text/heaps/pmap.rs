@@ -137,19 +137,17 @@ fn is_total(line: &[u8]) -> bool {
 fn read_wide(lines: &mut Lines<'_>, import: &mut Import, pid: Option<u32>, columns: &[Option<Column>]) {
     let when = import.now();
     let group = import.group(columns.iter().copied().flatten().collect());
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
         let cells: Vec<&[u8]> = words(line).take(columns.len()).collect();
         let start = cells.first().filter(|_| cells.len() == columns.len()).and_then(|a| hexadecimal(a));
         let Some(start) = start else {
             let trimmed = line.trim_ascii();
             let own = trimmed.starts_with(b"===") || trimmed.ends_with(b"KB");
             if own {
-                lines.advance();
-                continue;
+                return Took::Yes;
             }
-            return;
+            return Took::No;
         };
         let mut rest = words(line);
         let numbers: Vec<f64> = columns
@@ -164,6 +162,6 @@ fn read_wide(lines: &mut Lines<'_>, import: &mut Import, pid: Option<u32>, colum
         let row = row_name(pid, 0, format!("{start:08x}-{end:08x}").as_bytes(), name.as_bytes());
         import.put(group, row.as_bytes(), when, n, &numbers);
         import.text("mapping.name", &row, when, &name);
-        lines.advance();
-    }
+        Took::Yes
+    });
 }

@@ -23,8 +23,7 @@ pub const TRACEMALLOC: Format = Format::new(
 
 /// Count and bytes of a kind.
 pub(super) fn census(import: &mut Import) -> GroupId {
-    let columns = ["census.count", "census.bytes"].into_iter();
-    import.group(columns.filter_map(|m| Column::new(m, Form::Level, 1.0)).collect())
+    import.columns(&["census.count", "census.bytes"], Form::Level)
 }
 
 /// One row of a census.
@@ -68,25 +67,17 @@ fn read_guppy(lines: &mut Lines<'_>, import: &mut Import) {
         put(import, group, "(all)", n, total, "guppy");
     }
     lines.advance();
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
-        if let Some((numbers, name)) = kind(line) {
-            let name = text(name);
-            put(import, group, &name, n, numbers, "guppy");
-        } else {
-            let line = line.trim_ascii();
-            let own = line.starts_with(b"Index ") || line.starts_with(b"<") || line == b"...";
-            let more = lines.soon(1, |l| kind(l).is_some());
-            if !own && !more {
-                return;
-            }
-            if !own && let Some(line) = lines.peek() {
-                import.unread(n, line);
-            }
+    lines.each(import, |lines, n, import| {
+        if let Some((numbers, name)) = kind(lines.line()) {
+            put(import, group, &text(name), n, numbers, "guppy");
+            return Took::Yes;
         }
-        lines.advance();
-    }
+        let line = lines.line().trim_ascii();
+        if begins(line, &[b"Index ", b"<"]) || line == b"..." {
+            return Took::Yes;
+        }
+        Took::unread_if(lines.soon(1, |line| kind(line).is_some()))
+    });
 }
 
 /// `file.py:353: size=4855 KiB, count=39328, average=126 B`.

@@ -134,9 +134,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut processes = 1_u32;
     let mut last_start = 0;
     let mut row = String::new();
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
         if let Some(next) = file_line(line) {
             processes += u32::from(!row.is_empty());
             (pid, last_start) = (next, 0);
@@ -158,14 +157,12 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         } else if !line.trim_ascii().is_empty() {
             let more = lines.soon(3, |l| field(l).is_some());
             if !more || row.is_empty() {
-                return;
+                return Took::No;
             }
-            if let Some(line) = lines.peek() {
-                import.unread(n, line);
-            }
+            return Took::Unread;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// `4242:016c7000-e488f000 [heap]`.

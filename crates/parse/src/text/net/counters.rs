@@ -48,9 +48,8 @@ fn netstat(lines: &mut Lines<'_>, import: &mut Import) {
     let mut area = "";
     // Lines without a number are titles of histograms, in words of the locale; below both stand the same kinds.
     let mut direction = "";
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         if let Some(name) = section(line) {
             (area, direction) = (name, "");
         } else if let Some((name, value)) = sentence(area, direction, line) {
@@ -62,10 +61,10 @@ fn netstat(lines: &mut Lines<'_>, import: &mut Import) {
                 direction = if direction.is_empty() { "In" } else { "Out" };
             }
         } else {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// The metric and the number of a line, the metric empty where the table has none.
@@ -130,15 +129,14 @@ fn nstat(lines: &mut Lines<'_>, import: &mut Import) {
     if since_last {
         import.note("nstat without -a shows increases since its last call, at an unknown time: left out");
     }
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         if line != b"#kernel" {
-            let Some((name, value)) = nstat_line(line) else { break };
+            let Some((name, value)) = nstat_line(line) else { return Took::No };
             if let Some(metric) = joined(name).filter(|_| !since_last) {
                 out.put(import, &metric, b"", at, value);
             }
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }

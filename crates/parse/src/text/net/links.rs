@@ -278,11 +278,10 @@ fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
     lines.advance();
     let mut largest: Option<(f64, u32)> = None;
     let mut queues: Option<(f64, u32)> = None;
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, _| {
+        let line = lines.line();
         let Some(colon) = line.iter().rposition(|b| *b == b':').filter(|_| line.starts_with(b" ")) else {
-            break;
+            return Took::No;
         };
         let key = text(line.get(..colon).unwrap_or_default().trim_ascii());
         match integer(line.get(colon + 1..).unwrap_or_default().trim_ascii()) {
@@ -298,8 +297,8 @@ fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
             }
             _ => {}
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     let found = match (largest, queues) {
         (Some(a), Some(b)) => Some(if b.0 > a.0 { b } else { a }),
         (a, b) => a.or(b),

@@ -44,9 +44,8 @@ fn qdisc(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     // What stands below the root is in its numbers already.
     let mut device: Option<Vec<u8>> = None;
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         let line = line.to_vec();
         if let Some((name, is_root)) = qdisc_header(&line) {
             device = is_root.then(|| name.to_vec());
@@ -58,10 +57,10 @@ fn qdisc(lines: &mut Lines<'_>, import: &mut Import) {
                 qdisc_line(trimmed, device, at, &mut out, import);
             }
         } else {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 fn qdisc_line(line: &[u8], device: &[u8], at: u32, out: &mut Out, import: &mut Import) {

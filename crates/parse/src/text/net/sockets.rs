@@ -36,9 +36,8 @@ fn summary_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 fn summary(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     let mut has_tcp = false;
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         let line = line.to_vec();
         let first = words(&line).next().unwrap_or_default();
         match first {
@@ -52,10 +51,10 @@ fn summary(lines: &mut Lines<'_>, import: &mut Import) {
             }
             b"Transport" | b"RAW" | b"UDP" | b"TCP" | b"INET" | b"FRAG" | b"*" if has_tcp => {}
             b"" if has_tcp && lines.soon(1, |next| next.starts_with(b"Transport")) => {}
-            _ => break,
+            _ => return Took::No,
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 fn put_if(out: &mut Out, import: &mut Import, metric: &str, at: u32, value: Option<u64>, line: &[u8]) {
@@ -230,9 +229,8 @@ fn list(lines: &mut Lines<'_>, import: &mut Import) {
     let first = lines.number();
     let mut tool = None;
     let mut is_unix = false;
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, _| {
+        let line = lines.line();
         if is_title(line) {
             is_unix = line.starts_with(b"Active UNIX");
         } else if is_unix && (line.starts_with(b"Proto ") || line.starts_with(b"unix ")) {
@@ -241,7 +239,7 @@ fn list(lines: &mut Lines<'_>, import: &mut Import) {
         } else if line.trim_ascii().is_empty() {
             // `ss -m` leaves the line of memory blank below a socket that has none.
             if !line.starts_with(b"\t") {
-                break;
+                return Took::No;
             }
         } else if let Some(tool) = tool {
             match socket(tool, line) {
@@ -259,13 +257,13 @@ fn list(lines: &mut Lines<'_>, import: &mut Import) {
                         counts.retrans = Some(counts.retrans.unwrap_or(0).saturating_add(more));
                     }
                 }
-                None => break,
+                None => return Took::No,
             }
         } else {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     if lines.number() > first {
         counts.put(first, import);
     }

@@ -30,7 +30,7 @@ pub const MOUNT: Format =
 pub const LSBLK: Format = Format::new("lsblk", "disks: rotating or not, scheduler", lsblk_starts, lsblk);
 
 /// A row of `df`: what is mounted, its type where shown, size, used, available, mount point.
-struct Row<'a> {
+struct DfRow<'a> {
     device: &'a [u8],
     kind: Option<&'a [u8]>,
     numbers: [&'a [u8]; 3],
@@ -43,7 +43,7 @@ fn is_amount(word: &[u8]) -> bool {
 }
 
 /// The row after a name of a device that may stand on the line before.
-fn row<'a>(line: &'a [u8], before: Option<&'a [u8]>) -> Option<Row<'a>> {
+fn row<'a>(line: &'a [u8], before: Option<&'a [u8]>) -> Option<DfRow<'a>> {
     let mut list = words(line);
     let device = match before {
         Some(device) => device,
@@ -55,7 +55,7 @@ fn row<'a>(line: &'a [u8], before: Option<&'a [u8]>) -> Option<Row<'a>> {
     let share = list.next()?;
     let is_share = share == b"-" || share.strip_suffix(b"%").and_then(integer).is_some();
     let point = list.rest();
-    (is_share && numbers.iter().all(|n| is_amount(n)) && point.starts_with(b"/")).then_some(Row {
+    (is_share && numbers.iter().all(|n| is_amount(n)) && point.starts_with(b"/")).then_some(DfRow {
         device,
         kind,
         numbers,
@@ -141,7 +141,7 @@ fn df(lines: &mut Lines<'_>, import: &mut Import) {
     }
 }
 
-fn df_row(row: &Row<'_>, amounts: Amounts, at: u32, sink: &mut Sink, import: &mut Import) {
+fn df_row(row: &DfRow<'_>, amounts: Amounts, at: u32, sink: &mut Sink, import: &mut Import) {
     let amount = |word: &[u8]| match amounts {
         Amounts::Inodes => with_suffix(word),
         Amounts::Blocks(bytes) => Some(leading(word).filter(|(_, rest)| rest.is_empty())?.0 * bytes),

@@ -75,23 +75,22 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut sink = Sink::default();
     let mut nodes: Option<(Vec<String>, bool)> = None;
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         if let Some(found) = heading(line) {
             nodes = Some(found);
         } else if line.trim_ascii().is_empty() {
             if !lines.soon(1, is_title) {
-                break;
+                return Took::No;
             }
         } else if !(is_title(line) || is_complaint(line) || line.trim_ascii().starts_with(b"---")) {
-            let Some((nodes, in_mib)) = &nodes else { break };
+            let Some((nodes, in_mib)) = &nodes else { return Took::No };
             if !row(line, nodes, *in_mib, at, &mut sink, import) {
-                break;
+                return Took::No;
             }
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// Whether the line has a number for each node.

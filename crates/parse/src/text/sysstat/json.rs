@@ -101,7 +101,7 @@ pub(super) fn starts(lines: &mut Lines<'_>) -> bool {
 /// Whether one of the words is in the next lines.
 pub(super) fn names(lines: &mut Lines<'_>, wanted: &[&[u8]]) -> bool {
     let is = |line: &[u8]| wanted.iter().any(|word| has(line, word));
-    lines.at(is) || lines.soon(crate::text::lines::AHEAD_MAX, is)
+    lines.at(is) || lines.soon(AHEAD_MAX, is)
 }
 
 /// Gives each report to `take`, up to the end of the JSON or to where its brackets are damaged, which `tool` notes. A

@@ -74,9 +74,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut group = import.group(values(&cells));
     lines.advance();
     let mut step = 0;
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if let Some(again) = columns(line, interval) {
             group = import.group(values(&again));
             cells = again;
@@ -87,14 +86,12 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         } else if line.first().is_some_and(|b| b.is_ascii_digit() || *b == b' ')
             && lines.soon(1, |next| row(&cells, next, 0).is_some())
         {
-            if let Some(line) = lines.peek() {
-                import.unread(number, line);
-            }
+            return Took::Unread;
         } else if !super::is_pause(lines) {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// The time of a row; `None` when the line is none.

@@ -92,16 +92,15 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         disks: Vec::new(),
         clock: Clock::Begin,
     };
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if !reader.line(line, number, import) && heading(line) != Some(tool) && !super::is_pause(lines) {
             let again = lines.soon(1, |l| reader.is_row(l));
-            let Some(line) = lines.peek().filter(|l| again && !l.is_empty()) else { break };
+            let Some(line) = lines.peek().filter(|l| again && !l.is_empty()) else { return Took::No };
             import.unread(number, line);
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     reader.finish(import);
     import.context.interval_s = interval;
 }

@@ -217,9 +217,8 @@ fn switches(stack: &[u8]) -> bool {
 
 fn folded_as(lines: &mut Lines<'_>, import: &mut Import, off_cpu: Option<bool>) {
     let mut stacks = Stacks::default();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, _| {
+        let line = lines.line();
         if let Some((stack, n)) = folded_line(line) {
             let from = stack.iter().enumerate().rev().filter(|(_, b)| **b == b';').nth(FRAMES_MAX);
             let stack = from.and_then(|(at, _)| stack.get(at + 1..)).unwrap_or(stack);
@@ -227,12 +226,12 @@ fn folded_as(lines: &mut Lines<'_>, import: &mut Import, off_cpu: Option<bool>) 
             stacks.switches += u64::from(switches(stack));
             stacks.add(stack, n, number);
         } else if line.is_empty() || lines.ahead(1).is_none_or(|l| folded_line(l).is_none()) {
-            break;
-        } else if let Some(line) = lines.peek() {
-            import.unread(number, line);
+            return Took::No;
+        } else {
+            return Took::Unread;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     // A sample is hardly ever taken inside the switch; time off the CPU always begins there.
     let off_cpu = off_cpu.unwrap_or(stacks.switches * 10 >= stacks.lines * 9);
     if off_cpu {
@@ -271,9 +270,8 @@ fn long(lines: &mut Lines<'_>, import: &mut Import) {
     let mut stacks = Stacks::default();
     let mut frames: Vec<Box<[u8]>> = Vec::new();
     let (mut comm, mut key) = (Vec::new(), Vec::new());
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, _| {
+        let line = lines.line();
         if let Some(name) = task(line) {
             comm.clear();
             comm.extend_from_slice(name);
@@ -291,10 +289,10 @@ fn long(lines: &mut Lines<'_>, import: &mut Import) {
                 frames.push(symbol.into());
             }
         } else if !line.is_empty() {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     if off_cpu {
         stacks.finish("path.time", 1e-6, import);
     } else {

@@ -48,24 +48,23 @@ fn begins(line: &[u8]) -> bool {
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut log = Log::new();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if !log.line(line, number, import) {
             if context::take(line, import) || table::is_header(line) {
-                break;
+                return Took::No;
             }
             // The traced program's own words stand between, and stacks of `-k`.
             let own = line.is_empty() || line.starts_with(b" > ") || log.rest(line, number);
             if !own && !(1..AHEAD_MAX).any(|n| lines.ahead(n).is_some_and(begins)) {
-                break;
+                return Took::No;
             }
             if let Some(line) = lines.peek().filter(|_| !own) {
                 import.unread(number, line);
             }
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     let totals = log.finish(import);
     // `-C` repeats in a table what the lines said; only the times are new.
     if lines.at(table::is_header) {
@@ -76,14 +75,14 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
 
 /// What is known of a call by its name.
 #[derive(Clone, Copy)]
-struct Known {
+struct CallTraits {
     wait: Wait,
     role: Role,
 }
 
 struct Log {
     calls: Tally,
-    known: Vec<Known>,
+    traits: Vec<CallTraits>,
     lookups: Lookups,
     threads: Threads,
     clock: Option<Clock>,
@@ -99,7 +98,7 @@ impl Log {
     fn new() -> Self {
         Log {
             calls: Tally::new(METRICS),
-            known: Vec::new(),
+            traits: Vec::new(),
             lookups: Lookups::new(),
             threads: Threads::new(),
             clock: None,
@@ -223,16 +222,16 @@ impl Log {
             return None;
         }
         let at = self.calls.find(key);
-        if at >= self.known.len() {
-            self.known.push(Known { wait: names::wait(name), role: names::role(name) });
+        if at >= self.traits.len() {
+            self.traits.push(CallTraits { wait: names::wait(name), role: names::role(name) });
         }
         Some(at)
     }
 
     #[inline]
     fn called(&mut self, head: &Head<'_>, call: usize, t: Option<i64>, outcome: &Outcome<'_>, line: u32) {
-        let plain = Known { wait: Wait::Asks, role: Role::Plain };
-        let known = self.known.get(call).copied().unwrap_or(plain);
+        let plain = CallTraits { wait: Wait::Asks, role: Role::Plain };
+        let traits = self.traits.get(call).copied().unwrap_or(plain);
         let failed = !outcome.error.is_empty();
         let sums = self.calls.count(call, line);
         sums.n += 1;
@@ -248,26 +247,26 @@ impl Log {
         }
         thread.pending = None;
         if outcome.end == End::Cut {
-            self.broken = Some((head.pid, known.role));
+            self.broken = Some((head.pid, traits.role));
         }
         if outcome.end == End::Unfinished {
             thread.pending = Some(Pending { call, t, line });
             thread.path.clear();
-            if known.role != Role::Plain
+            if traits.role != Role::Plain
                 && let Some(path) = line::path(outcome.args)
             {
                 thread.path.extend_from_slice(path);
             }
-        } else if known.role != Role::Plain {
-            let path = if failed || known.role == Role::Exec { line::path(outcome.args) } else { None };
-            self.looked_up(known.role, line::base(outcome.args), path, outcome, line);
+        } else if traits.role != Role::Plain {
+            let path = if failed || traits.role == Role::Exec { line::path(outcome.args) } else { None };
+            self.looked_up(traits.role, line::base(outcome.args), path, outcome, line);
         }
         if let Some(t) = t {
             self.threads.begins(t);
             // Where the length of the call is known nothing has to be guessed.
             let guess =
-                known.wait == Wait::Asks && (outcome.took.is_none() || outcome.took > Some(PAUSE_MIN));
-            let wait = if guess { asked(outcome) } else { known.wait };
+                traits.wait == Wait::Asks && (outcome.took.is_none() || outcome.took > Some(PAUSE_MIN));
+            let wait = if guess { asked(outcome) } else { traits.wait };
             if let Some(took) = outcome.took {
                 self.threads.took(call, wait, t, took, line);
             }
@@ -282,8 +281,8 @@ impl Log {
 
     /// The rest of a call that began before.
     fn resumed(&mut self, head: &Head<'_>, call: usize, t: Option<i64>, outcome: &Outcome<'_>, line: u32) {
-        let plain = Known { wait: Wait::Asks, role: Role::Plain };
-        let known = self.known.get(call).copied().unwrap_or(plain);
+        let plain = CallTraits { wait: Wait::Asks, role: Role::Plain };
+        let traits = self.traits.get(call).copied().unwrap_or(plain);
         let Some(thread) = self.threads.of(head.pid) else { return };
         let pending = thread.pending.take().filter(|p| p.call == call);
         let path = std::mem::take(&mut thread.path);
@@ -296,15 +295,15 @@ impl Log {
             sums.max_ns = sums.max_ns.max(took as u64);
             self.calls.timed();
         }
-        if known.role != Role::Plain && pending.is_some() {
-            self.looked_up(known.role, b"", Some(&path), outcome, line);
+        if traits.role != Role::Plain && pending.is_some() {
+            self.looked_up(traits.role, b"", Some(&path), outcome, line);
         }
         let Some(t) = t else { return };
         if let Some(Pending { t: Some(began), line, .. }) = pending {
-            self.threads.took(call, known.wait, began, t - began, line);
+            self.threads.took(call, traits.wait, began, t - began, line);
         }
         if let Some(thread) = self.threads.of(head.pid) {
-            thread.last = Some(Last { call, wait: known.wait, t, ended: true, line });
+            thread.last = Some(Last { call, wait: traits.wait, t, ended: true, line });
             thread.path = path;
         }
     }
