@@ -53,16 +53,16 @@ done
 # The byte in front says that the file has no date.
 outputs=crates/parse/tests/outputs
 cases=crates/app/tests/cases
-seed text_sysstat 0 $outputs/{sar,iostat,mpstat,pidstat,cifsiostat} $cases
-seed text_procfs 0 $outputs/{procps,snapshots,net,status} $cases
-seed text_tracing 0 $outputs/{strace,perf,bpf} $cases
-seed text_logs 0 $outputs/{dmesg,journal,bird} $cases
-seed text_heaps 0 $outputs/{ab,erlang,fio,guppy,hey,jvm,mkfs,pgbench,pmap,redis-benchmark,smaps,strings,sysbench,tracemalloc,vegeta,wrk} $cases
+seed text_sysstat 0 $outputs/sysstat $cases
+seed text_procfs 0 $outputs/{procps,snapshots,net} $cases
+seed text_tracing 0 $outputs/tracing $cases
+seed text_logs 0 $outputs/logs $cases
+seed text_heaps 0 $outputs/{heaps,bench} $cases
 
 # The byte in front is the parser's number.
-seed inspect_parsers 1 $outputs/smaps
-seed inspect_parsers 5 $outputs/jvm
-seed inspect_parsers 6 $outputs/erlang
+seed inspect_parsers 1 $outputs/heaps/smaps
+seed inspect_parsers 5 $outputs/heaps/jvm
+seed inspect_parsers 6 $outputs/heaps/erlang
 
 sed -n 's/^ *when: "\(.*\)",$/\1/p' crates/diagnose/src/conditions/*/*.rs | lines rules 0
 printf '%s\n' 3s 1.5KiB 30% 2_000/s | lines rules 1

@@ -29,7 +29,7 @@ def calls():
     """Calls of real programs, without their times and process ids."""
     found = []
     front = re.compile(r"^(?:\d+ +)?(?:\[pid +\d+\] )?\d\d:\d\d:\d\d\.\d+ (\w+\(.*\) += .*)$")
-    for file in sorted((FIXTURES / "strace").rglob("*")):
+    for file in sorted((FIXTURES / "tracing/strace").rglob("*")):
         if file.is_file():
             text = file.read_text(errors="replace")
             found += [m[1] for m in map(front.match, text.splitlines()) if m and len(m[1]) < 200]
@@ -59,7 +59,7 @@ def strace(out, lines, pids):
 
 def sar(out, size):
     """A real `sar -A` of 14 seconds, again and again."""
-    body = (FIXTURES / "sar/sar-A-C.txt").read_text().splitlines(keepends=True)[2:]
+    body = (FIXTURES / "sysstat/sar/sar-A-C.txt").read_text().splitlines(keepends=True)[2:]
     body = [re.split(r"^13:30:(\d\d)", line) for line in body]
     second = 0
     while out.tell() < size:

@@ -20,7 +20,7 @@ const OUTPUTS: [(&str, &str); 5] = [
 fn main() {
     let megabytes = std::env::args().filter_map(|a| a.parse::<usize>().ok()).next().unwrap_or(200);
     for (file, name) in OUTPUTS {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outputs").join(file);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outputs/sysstat").join(file);
         let Ok(sample) = std::fs::read_to_string(&path) else { continue };
         let input = repeated(&sample, megabytes << 20);
         let mut import = Import::new(None);

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use mitra_parse::text::{self, Import};
 
-const SAR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outputs/sar/sar-A-C.txt");
+const SAR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outputs/sysstat/sar/sar-A-C.txt");
 
 fn main() {
     let megabytes = std::env::args().skip(1).find_map(|a| a.parse::<usize>().ok()).unwrap_or(200);

@@ -11,6 +11,7 @@ use mitra_model::time::SECOND;
 
 use super::clock;
 use super::import::{DAY, Import, When};
+use super::list::list;
 use super::number::{number, text, words};
 
 /// What a file has said so far.
@@ -26,8 +27,6 @@ pub struct Context {
     pub interval_s: Option<f64>,
     /// The words of the command whose output follows, without the path of the program: `iostat`, `-xz`, `1`.
     pub command: Vec<String>,
-    /// How many CPUs the header says there are.
-    pub cpus: Option<u32>,
     /// Whether the sampler that runs since the last header or prompt has printed a report: the first one of `iostat`
     /// is of the time since boot.
     pub underway: bool,
@@ -82,7 +81,6 @@ fn sysstat_header(line: &[u8], import: &mut Import) -> bool {
         if word.starts_with(b"CPU") {
             let cpus = last.and_then(|c: &[u8]| number(c.strip_prefix(b"(").unwrap_or(c)));
             if let Some(cpus) = cpus.filter(|c| (1.0..=65_536.0).contains(c)) {
-                import.context.cpus = Some(cpus as u32);
                 import.host.cpus = import.host.cpus.max(cpus as u32);
             }
         }
@@ -92,70 +90,17 @@ fn sysstat_header(line: &[u8], import: &mut Import) -> bool {
 }
 
 /// Programs whose last whole number is an interval, or whose last two are interval and count.
-const SAMPLERS: &[&str] =
-    &["iostat", "vmstat", "mpstat", "pidstat", "sar", "cachestat", "nfsiostat", "cifsiostat"];
+const SAMPLERS: &[&[u8]] = list!("iostat vmstat mpstat pidstat sar cachestat nfsiostat cifsiostat");
 
 /// `$ vmstat 1`, `# iostat -xz 1`, `root@host:~# free -m`, `[me@host ~]$ top -b`.
 fn prompt(line: &[u8], import: &mut Import) -> bool {
-    const NAMES: &[&str] = &[
-        "iostat",
-        "vmstat",
-        "mpstat",
-        "pidstat",
-        "sar",
-        "sadf",
-        "cachestat",
-        "free",
-        "top",
-        "ps",
-        "df",
-        "mount",
-        "lsblk",
-        "ip",
-        "ifconfig",
-        "tc",
-        "conntrack",
-        "ethtool",
-        "netstat",
-        "nstat",
-        "ss",
-        "sysctl",
-        "cat",
-        "grep",
-        "slabtop",
-        "numastat",
-        "uptime",
-        "strace",
-        "perf",
-        "biolatency",
-        "bitesize",
-        "biosnoop",
-        "runqlat",
-        "dmesg",
-        "journalctl",
-        "atop",
-        "uname",
-        "date",
-        "head",
-        "tail",
-        "watch",
-        "mkfs.xfs",
-        "wrk",
-        "fio",
-        "sysbench",
-        "ab",
-        "hey",
-        "vegeta",
-        "bpftrace",
-        "offcputime",
-        "execsnoop",
-        "opensnoop",
-        "tcpretrans",
-        "smem",
-        "pmap",
-        "jstat",
-        "jcmd",
-    ];
+    const NAMES: &[&[u8]] = list!(
+        "iostat vmstat mpstat pidstat sar sadf cachestat free top ps df mount lsblk ip ifconfig tc
+         conntrack ethtool netstat nstat ss sysctl cat grep slabtop numastat uptime strace perf
+         biolatency bitesize biosnoop runqlat dmesg journalctl atop uname date head tail watch mkfs.xfs
+         wrk fio sysbench ab hey vegeta bpftrace offcputime execsnoop opensnoop tcpretrans smem pmap
+         jstat jcmd"
+    );
     let Some(after) = behind_mark(line.trim_ascii()) else { return false };
     let mut list = words(after);
     let mut program = list.next();
@@ -165,14 +110,14 @@ fn prompt(line: &[u8], import: &mut Import) -> bool {
     let Some(program) = program else { return false };
     let name = program.rsplit(|b| *b == b'/').next().unwrap_or(program);
     let name = name.strip_suffix(b"-bpfcc").unwrap_or(name);
-    if !NAMES.iter().any(|known| known.as_bytes() == name) {
+    if !NAMES.contains(&name) {
         return false;
     }
     let command: Vec<String> = std::iter::once(name).chain(list).map(text).collect();
     import.context.interval_s = None;
     import.context.underway = false;
     import.context.blank_lines = None;
-    if SAMPLERS.iter().any(|sampler| sampler.as_bytes() == name) {
+    if SAMPLERS.contains(&name) {
         let numbers: Vec<f64> =
             command.iter().skip(1).rev().map_while(|w| number(w.as_bytes())).filter(|n| *n > 0.0).collect();
         import.context.interval_s = match numbers.as_slice() {

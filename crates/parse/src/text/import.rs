@@ -216,7 +216,7 @@ impl Import {
         }
     }
 
-    pub(super) fn lines(&mut self, lines: u64) {
+    pub(super) fn line_count(&mut self, lines: u64) {
         self.current().lines = lines;
     }
 
@@ -318,13 +318,23 @@ impl Import {
         &mut track.values[start..]
     }
 
+    /// The group of rows with columns of one form, in base units.
+    pub fn columns(&mut self, metrics: &[&str], form: Form) -> GroupId {
+        self.group(metrics.iter().filter_map(|metric| Column::new(metric, form, 1.0)).collect())
+    }
+
+    /// As [`Import::row`], with its numbers.
+    pub fn put(&mut self, group: GroupId, row: &[u8], when: When, line: u32, values: &[f64]) {
+        for (slot, value) in self.row(group, row, when, line).iter_mut().zip(values) {
+            *slot = *value;
+        }
+    }
+
     /// A single number of a single metric: for files of one number on a line.
     pub fn value(&mut self, metric: &str, row: &str, form: Form, when: When, line: u32, value: f64) {
         let Some(column) = Column::new(metric, form, 1.0) else { return };
         let group = self.group(vec![column]);
-        if let Some(slot) = self.row(group, row.as_bytes(), when, line).first_mut() {
-            *slot = value;
-        }
+        self.put(group, row.as_bytes(), when, line, &[value]);
     }
 
     /// A text of a thing, such as the command of a task.

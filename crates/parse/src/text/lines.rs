@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use super::Import;
+
 /// A line longer than this is cut; the rest of it is passed over.
 pub const LINE_MAX: usize = 64 * 1024;
 /// How many lines ahead may be looked at.
@@ -10,6 +12,27 @@ pub const AHEAD_MAX: usize = 32;
 const CHUNK: usize = 256 * 1024;
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What a reader made of the line at the cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Took {
+    /// It is the reader's own.
+    Yes,
+    /// It is the reader's own, and its last.
+    Last,
+    /// It belongs to the output and makes no sense.
+    Unread,
+    /// It is of something else.
+    No,
+}
+
+impl Took {
+    /// A line that is not understood: damage where the output goes on behind it.
+    #[must_use]
+    pub fn unread_if(goes_on: bool) -> Took {
+        if goes_on { Took::Unread } else { Took::No }
+    }
+}
 
 /// A cursor over lines. A line is shown without its newline and without a carriage return before it.
 pub struct Lines<'a> {
@@ -68,6 +91,43 @@ impl<'a> Lines<'a> {
             None => self.find_current()?,
         };
         Some(trimmed(self.buffer.get(self.at..end)?))
+    }
+
+    /// The line at the cursor, empty at the end.
+    #[inline]
+    pub fn line(&mut self) -> &[u8] {
+        self.peek().unwrap_or_default()
+    }
+
+    /// Whether the line at the cursor is such a one.
+    pub fn at(&mut self, is: impl FnOnce(&[u8]) -> bool) -> bool {
+        self.peek().is_some_and(is)
+    }
+
+    /// Whether one of the `n` lines behind the one at the cursor is such a one.
+    pub fn soon(&mut self, n: usize, is: impl Fn(&[u8]) -> bool) -> bool {
+        (1..=n).any(|n| self.ahead(n).is_some_and(&is))
+    }
+
+    /// Gives the lines one by one to a reader, with their numbers, up to one that is not its own.
+    pub fn each(
+        &mut self,
+        import: &mut Import,
+        mut take: impl FnMut(&mut Lines<'a>, u32, &mut Import) -> Took,
+    ) {
+        while self.peek().is_some() {
+            let number = self.number;
+            let took = take(self, number, import);
+            match took {
+                Took::No => return,
+                Took::Unread => import.unread(number, self.line()),
+                Took::Yes | Took::Last => {}
+            }
+            self.advance();
+            if took == Took::Last {
+                return;
+            }
+        }
     }
 
     /// Goes to the next line.

@@ -7,17 +7,20 @@
 //! To add a format: one file with a `starts` and a `read`, a line in the list of its [`Family`], a folder of real
 //! outputs below `tests/outputs/`, a rejecting test. Formats never panic, index or unwrap on input.
 
+mod axis;
 pub mod bench;
 pub mod clock;
 pub mod context;
 mod derive;
 pub mod heaps;
 pub mod import;
+mod json;
 pub mod lines;
+mod list;
 pub mod logs;
 pub mod net;
 pub mod number;
-mod place;
+mod prelude;
 pub mod procps;
 pub mod snapshots;
 pub mod sysstat;
@@ -25,10 +28,10 @@ pub mod tracing;
 
 use std::io::{self, Read};
 
+pub use axis::Imported;
 pub use context::Context;
 pub use import::{Column, Form, GroupId, Import, When};
 pub use lines::Lines;
-pub use place::Imported;
 
 /// One kind of output.
 pub struct Format {
@@ -40,6 +43,18 @@ pub struct Format {
     pub starts: fn(&mut Lines<'_>, &Context) -> bool,
     /// Reads from there on, up to a line that is not its own. It takes at least one line.
     pub read: fn(&mut Lines<'_>, &mut Import),
+}
+
+impl Format {
+    /// The name, what is read, how it begins and how it is read: see the fields.
+    pub const fn new(
+        name: &'static str,
+        what: &'static str,
+        starts: fn(&mut Lines<'_>, &Context) -> bool,
+        read: fn(&mut Lines<'_>, &mut Import),
+    ) -> Format {
+        Format { name, what, starts, read }
+    }
 }
 
 /// The formats of one kind of tools.
@@ -134,7 +149,7 @@ pub fn read_as(
             lines.advance();
         }
     }
-    import.lines(u64::from(lines.number()) - 1);
+    import.line_count(u64::from(lines.number()) - 1);
     match lines.take_error() {
         Some(error) => Err(error),
         None => Ok(()),

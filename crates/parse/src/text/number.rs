@@ -129,6 +129,30 @@ pub fn hexadecimal(word: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |value, byte| Some(value << 4 | u64::from(char::from(*byte).to_digit(16)?)))
 }
 
+/// The number that a text begins with, blanks apart.
+#[must_use]
+pub fn first(text: &[u8]) -> Option<f64> {
+    leading(text.trim_ascii_start()).map(|(value, _)| value)
+}
+
+/// Whether some bytes are in a text.
+#[must_use]
+pub fn has(text: &[u8], what: &[u8]) -> bool {
+    memchr::memmem::find(text, what).is_some()
+}
+
+/// What stands behind the first occurrence of some bytes.
+#[must_use]
+pub fn behind<'a>(text: &'a [u8], what: &[u8]) -> Option<&'a [u8]> {
+    text.get(memchr::memmem::find(text, what)? + what.len()..)
+}
+
+/// Whether a text begins with one of these.
+#[must_use]
+pub fn begins(text: &[u8], heads: &[&[u8]]) -> bool {
+    heads.iter().any(|head| text.starts_with(head))
+}
+
 /// The words of a line, separated by spaces and tabs.
 #[inline]
 pub fn words(line: &[u8]) -> Words<'_> {

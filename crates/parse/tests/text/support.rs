@@ -15,9 +15,11 @@ pub const RECORDED: i64 = 20_778;
 /// A day in nanoseconds.
 pub const DAY: i64 = 86_400 * SECOND;
 
-/// The path of what a tool really printed.
+/// The path of what a tool really printed, below the folder of the tool's family.
 pub fn output(path: impl AsRef<Path>) -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outputs")).join(path)
+    let outputs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outputs"));
+    let of_families = text::FAMILIES.iter().map(|family| outputs.join(family.name).join(&path));
+    of_families.into_iter().find(|path| path.exists()).unwrap_or_else(|| outputs.join(&path))
 }
 
 /// The path of published evidence of an incident.

@@ -13,15 +13,35 @@
 
 use mitra_model::EventKind;
 
-use super::super::context::Context;
-use super::super::import::Import;
-use super::super::lines::Lines;
-use super::super::number::{integer, text, words};
-use super::run::{Took, each_line};
+use super::run::DAMAGE_MAX;
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format =
+    Format::new("mkfs.xfs", "the layout of a filesystem, also from `xfs_info`", starts, read);
+
+/// The numbers that are kept, by section; a name without its section is a later one's.
+const KEYS: [(Section, &[u8]); 7] = [
+    (Section::Meta, b"agcount"),
+    (Section::Meta, b"agsize"),
+    (Section::Meta, b"sectsz"),
+    (Section::Data, b"bsize"),
+    (Section::Data, b"blocks"),
+    (Section::Data, b"sunit"),
+    (Section::Data, b"swidth"),
+];
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Section {
+    #[default]
+    Meta,
+    Data,
+    Other,
+}
 
 /// `meta-data=`, or the warning that mkfs.xfs prints before it.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|l| is_meta(l) || is_warning(l))
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| is_meta(line) || is_warning(line))
 }
 
 fn is_meta(line: &[u8]) -> bool {
@@ -29,8 +49,7 @@ fn is_meta(line: &[u8]) -> bool {
 }
 
 fn is_warning(line: &[u8]) -> bool {
-    let line = line.trim_ascii();
-    line.starts_with(b"Warning: AG size is a multiple of stripe width")
+    line.trim_ascii().starts_with(b"Warning: AG size is a multiple of stripe width")
 }
 
 /// The number of `key=` on a line.
@@ -45,58 +64,40 @@ fn field(line: &[u8], key: &[u8]) -> Option<u64> {
 struct Layout {
     line: u32,
     device: String,
-    ag_count: Option<u64>,
-    ag_blocks: Option<u64>,
-    sector_bytes: Option<u64>,
-    block_bytes: Option<u64>,
-    data_blocks: Option<u64>,
-    stripe_unit: Option<u64>,
-    stripe_width: Option<u64>,
+    /// As [`KEYS`].
+    values: [Option<u64>; KEYS.len()],
     section: Section,
 }
 
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Section {
-    #[default]
-    Meta,
-    Data,
-    Other,
-}
-
 /// Reads one layout, with the warning about it.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
+    let more: &[&[u8]] = &[b"problems by aligning all AGs", b"an AG size that is one stripe unit"];
     let mut layout = Layout::default();
-    each_line(
-        lines,
-        import,
-        |l| l.trim_ascii_start().starts_with(b"=") || is_meta(l),
-        |line, n, import| {
-            if is_warning(line) {
-                let ag = "every allocation group begins on the same disk of the stripe";
-                import
-                    .note(format!("mkfs.xfs warns that the AG size is a multiple of the stripe width: {ag}"));
-                return Took::Yes;
-            }
-            if line.trim_ascii_start().starts_with(b"problems by aligning all AGs")
-                || line.trim_ascii_start().starts_with(b"an AG size that is one stripe unit")
-            {
-                return Took::Yes;
-            }
-            if is_meta(line) && layout.line != 0 {
-                // The next layout.
-                return Took::Stop;
-            }
-            layout.take(line, n)
-        },
-    );
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
+        if is_warning(line) {
+            import.note(
+                "mkfs.xfs warns that the AG size is a multiple of the stripe width: every allocation group begins on the same disk of the stripe",
+            );
+        } else if is_meta(line) && layout.line != 0 {
+            return Took::No;
+        } else if !(line.trim_ascii().is_empty()
+            || begins(line.trim_ascii_start(), more)
+            || layout.take(line, n))
+        {
+            let known = |line: &[u8]| line.trim_ascii_start().starts_with(b"=") || is_meta(line);
+            return Took::unread_if(lines.soon(DAMAGE_MAX, known));
+        }
+        Took::Yes
+    });
     layout.finish(import);
 }
 
 impl Layout {
-    fn take(&mut self, line: &[u8], n: u32) -> Took {
-        let Some(at) = line.iter().position(|b| *b == b'=') else { return Took::No };
-        let head = line.get(..at).unwrap_or_default().trim_ascii();
-        self.section = match head {
+    /// Takes a line. Whether it is one of a layout.
+    fn take(&mut self, line: &[u8], n: u32) -> bool {
+        let Some(at) = line.iter().position(|b| *b == b'=') else { return false };
+        self.section = match line.get(..at).unwrap_or_default().trim_ascii() {
             b"meta-data" if is_meta(line) => {
                 self.line = n;
                 self.device = text(line.get(at + 1..).and_then(|r| words(r).next()).unwrap_or_default());
@@ -105,50 +106,38 @@ impl Layout {
             b"data" => Section::Data,
             b"naming" | b"log" | b"realtime" | b"external" => Section::Other,
             b"" if self.line != 0 => self.section,
-            _ => return Took::No,
+            _ => return false,
         };
-        let first = |slot: &mut Option<u64>, key: &[u8]| *slot = slot.or_else(|| field(line, key));
-        match self.section {
-            Section::Meta => {
-                first(&mut self.ag_count, b"agcount");
-                first(&mut self.ag_blocks, b"agsize");
-                first(&mut self.sector_bytes, b"sectsz");
+        for ((section, key), value) in KEYS.iter().zip(&mut self.values) {
+            if *section == self.section {
+                *value = value.or_else(|| field(line, key));
             }
-            Section::Data => {
-                first(&mut self.block_bytes, b"bsize");
-                first(&mut self.data_blocks, b"blocks");
-                first(&mut self.stripe_unit, b"sunit");
-                first(&mut self.stripe_width, b"swidth");
-            }
-            Section::Other => {}
         }
-        Took::Yes
+        true
     }
 
     /// The layout as an event, if its essential numbers are there.
     fn finish(self, import: &mut Import) {
+        let [ag_count, ag_blocks, sector_bytes, block_bytes, data_blocks, stripe_unit, stripe_width] =
+            self.values;
         let (Some(ag_count), Some(ag_blocks), Some(block_bytes), Some(data_blocks)) =
-            (self.ag_count, self.ag_blocks, self.block_bytes, self.data_blocks)
+            (ag_count, ag_blocks, block_bytes, data_blocks)
         else {
             if self.line != 0 {
                 import.note(format!("line {}: the layout of {} is not complete", self.line, self.device));
             }
             return;
         };
-        let when = import.now();
-        import.event(
-            when,
-            self.line,
-            EventKind::Geometry {
-                device: self.device,
-                ag_count,
-                ag_blocks,
-                block_bytes,
-                stripe_unit_blocks: self.stripe_unit.unwrap_or(0),
-                stripe_width_blocks: self.stripe_width.unwrap_or(0),
-                sector_bytes: self.sector_bytes.unwrap_or(512),
-                data_blocks,
-            },
-        );
+        let geometry = EventKind::Geometry {
+            device: self.device,
+            ag_count,
+            ag_blocks,
+            block_bytes,
+            stripe_unit_blocks: stripe_unit.unwrap_or(0),
+            stripe_width_blocks: stripe_width.unwrap_or(0),
+            sector_bytes: sector_bytes.unwrap_or(512),
+            data_blocks,
+        };
+        import.event(import.now(), self.line, geometry);
     }
 }

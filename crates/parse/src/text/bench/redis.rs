@@ -17,12 +17,28 @@
 //! The progress that it prints to a terminal ends with a carriage return, so a line may hold several states: the text
 //! after the last one counts.
 
-use super::super::context::Context;
-use super::super::import::Import;
-use super::super::lines::Lines;
-use super::super::number::{leading, number, text, words};
-use super::run::{Run, Took, after, each_line, first};
-use crate::find::find;
+use super::run::{Run, Shape, pair, report};
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format = Format::new("redis-benchmark", "quiet, long and `--csv`", starts, read);
+
+/// The summary of the latency in its order, in milliseconds, and what `--csv` calls it.
+const LATENCIES: [(&str, &str); 6] = [
+    ("run.latency_mean", "avg_latency_ms"),
+    ("run.latency_min", "min_latency_ms"),
+    ("run.latency_p50", "p50_latency_ms"),
+    ("run.latency_p95", "p95_latency_ms"),
+    ("run.latency_p99", "p99_latency_ms"),
+    ("run.latency_max", "max_latency_ms"),
+];
+/// Lines by which the middle of a test is known.
+const KNOWN: &[&[u8]] = list!(
+    "keep alive:|host configuration|multi-thread:|threads:|Latency by percentile|Cumulative distribution|Summary:|\
+     throughput summary|latency summary|avg ",
+    b'|'
+);
+const SHAPE: Shape = Shape { head: |line| title(shown(line)).is_some(), known };
 
 /// The text after the progress.
 fn shown(line: &[u8]) -> &[u8] {
@@ -31,15 +47,9 @@ fn shown(line: &[u8]) -> &[u8] {
 }
 
 /// `====== GET ======`, the quiet form, or the header of `--csv`.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let Some(line) = lines.peek() else { return false };
-    if quiet(shown(line)).is_some() || is_csv_header(line) {
-        return true;
-    }
-    title(shown(line)).is_some()
-        && (1..=3).any(|n| {
-            lines.ahead(n).is_some_and(|l| memchr::memmem::find(l, b"requests completed in").is_some())
-        })
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| quiet(shown(line)).is_some() || is_csv_header(line))
+        || lines.at(SHAPE.head) && lines.soon(3, |line| has(line, b"requests completed in"))
 }
 
 /// The name of the test between its bars.
@@ -53,8 +63,7 @@ fn quiet(line: &[u8]) -> Option<(&[u8], f64, Option<f64>)> {
     let rest = line.get(at + 20..)?;
     let head = line.get(..at)?;
     let colon = memchr::memmem::rfind(head, b": ")?;
-    let rate = number(head.get(colon + 2..)?)?;
-    let name = head.get(..colon)?;
+    let (name, rate) = (head.get(..colon)?, number(head.get(colon + 2..)?)?);
     if name.is_empty() || name == b"throughput summary" {
         return None;
     }
@@ -67,13 +76,12 @@ fn is_csv_header(line: &[u8]) -> bool {
 }
 
 /// Reads one test, or all of a table.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let n = lines.number();
-    let Some(line) = lines.peek() else { return };
-    if is_csv_header(line) {
+    if lines.at(is_csv_header) {
         return csv(lines, import);
     }
-    let line = shown(line);
+    let line = shown(lines.line());
     if let Some((name, rate, p50)) = quiet(line) {
         let run = Run::begin(import, "redis-benchmark", Some(&text(name)));
         run.put(import, "run.requests_per_s", n, Some(rate));
@@ -81,44 +89,27 @@ pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
         lines.advance();
         return;
     }
-    let job = title(line).map(text).unwrap_or_default();
-    let run = Run::begin(import, "redis-benchmark", Some(&job));
-    lines.advance();
+    let run = Run::begin(import, "redis-benchmark", Some(&title(line).map(text).unwrap_or_default()));
     let mut summary = false;
-    each_line(lines, import, known, |line, n, import| {
-        let line = shown(line);
-        if title(line).is_some() {
-            return Took::Stop;
-        }
-        take(line, n, import, &run, &mut summary)
-    });
+    report(lines, import, &SHAPE, |line, n, import| take(shown(line), n, import, &run, &mut summary));
 }
 
 fn take(line: &[u8], n: u32, import: &mut Import, run: &Run, summary: &mut bool) -> Took {
-    if *summary {
-        let ms: Vec<f64> = words(line).map_while(number).collect();
-        if let [avg, min, p50, p95, p99, max] = ms.as_slice() {
-            for (metric, ms) in [
-                ("run.latency_mean", avg),
-                ("run.latency_min", min),
-                ("run.latency_p50", p50),
-                ("run.latency_p95", p95),
-                ("run.latency_p99", p99),
-                ("run.latency_max", max),
-            ] {
-                run.put(import, metric, n, Some(ms / 1000.0));
-            }
-            return Took::Last;
+    let ms: Vec<f64> = words(line).map_while(number).take(7).collect();
+    if *summary && ms.len() == LATENCIES.len() {
+        for ((metric, _), ms) in LATENCIES.iter().zip(ms) {
+            run.put(import, metric, n, Some(ms / 1000.0));
         }
+        return Took::Last;
     }
     let mut w = words(line);
     let (head, second) = (w.next().unwrap_or_default(), w.next().unwrap_or_default());
-    if memchr::memmem::find(line, b"requests completed in").is_some() {
+    if has(line, b"requests completed in") {
         run.put(import, "run.requests", n, number(head));
         run.put(import, "run.duration", n, w.nth(2).and_then(number));
     } else if second == b"parallel" {
         run.put(import, "run.connections", n, number(head));
-    } else if let Some(rate) = after(line, b"throughput summary") {
+    } else if let Some((b"throughput summary", rate)) = pair(line) {
         run.put(import, "run.requests_per_s", n, first(rate));
     } else if line.ends_with(b"requests per second") {
         // The last line of a test before version 6.
@@ -126,7 +117,7 @@ fn take(line: &[u8], n: u32, import: &mut Import, run: &Run, summary: &mut bool)
         return Took::Last;
     } else if line.starts_with(b"latency summary") {
         *summary = true;
-    } else if !known(line) {
+    } else if title(line).is_none() {
         return Took::No;
     }
     Took::Yes
@@ -137,53 +128,32 @@ fn csv(lines: &mut Lines<'_>, import: &mut Import) {
     let cells = |line: &[u8]| -> Vec<String> {
         line.split(|b| *b == b',').map(|c| text(c).trim_matches('"').to_owned()).collect()
     };
-    let Some(header) = lines.peek().map(cells) else { return };
+    let header = cells(lines.line());
     lines.advance();
-    loop {
-        let n = lines.number();
-        let Some(row) = lines.peek().filter(|l| l.starts_with(b"\"")).map(cells) else { return };
-        if row.len() == header.len()
-            && let Some(name) = row.first()
-        {
-            let run = Run::begin(import, "redis-benchmark", Some(name));
-            for (key, cell) in header.iter().zip(&row) {
-                let (metric, unit) = match key.as_str() {
-                    "rps" => ("run.requests_per_s", 1.0),
-                    "avg_latency_ms" => ("run.latency_mean", 1e-3),
-                    "min_latency_ms" => ("run.latency_min", 1e-3),
-                    "p50_latency_ms" => ("run.latency_p50", 1e-3),
-                    "p95_latency_ms" => ("run.latency_p95", 1e-3),
-                    "p99_latency_ms" => ("run.latency_p99", 1e-3),
-                    "max_latency_ms" => ("run.latency_max", 1e-3),
-                    _ => continue,
-                };
-                run.put(import, metric, n, number(cell.as_bytes()).map(|v| v * unit));
-            }
-        } else if let Some(line) = lines.peek() {
-            import.unread(n, line);
+    lines.each(import, |lines, n, import| {
+        let row = cells(lines.line());
+        let Some(name) = row.first().filter(|_| lines.at(|line| line.starts_with(b"\""))) else {
+            return Took::No;
+        };
+        if row.len() != header.len() {
+            return Took::Unread;
         }
-        lines.advance();
-    }
+        let run = Run::begin(import, "redis-benchmark", Some(name));
+        for (key, value) in header.iter().zip(row.iter().map(|cell| number(cell.as_bytes()))) {
+            if key == "rps" {
+                run.put(import, "run.requests_per_s", n, value);
+            } else if let Some((metric, _)) = LATENCIES.iter().find(|(_, name)| name == key) {
+                run.put(import, metric, n, value.map(|ms| ms / 1000.0));
+            }
+        }
+        Took::Yes
+    });
 }
 
-/// Lines by which the middle of a test is known.
 fn known(line: &[u8]) -> bool {
-    const HEADS: [&[u8]; 10] = [
-        b"keep alive:",
-        b"host configuration",
-        b"multi-thread:",
-        b"threads:",
-        b"Latency by percentile",
-        b"Cumulative distribution",
-        b"Summary:",
-        b"throughput summary",
-        b"latency summary",
-        b"avg ",
-    ];
-    let line = line.trim_ascii();
-    HEADS.iter().any(|h| line.starts_with(h))
-        || line.ends_with(b"bytes payload")
-        || line.ends_with(b"parallel clients")
-        || line.ends_with(b"requests per second")
+    begins(line, KNOWN)
+        || [&b"bytes payload"[..], b"parallel clients", b"requests per second"]
+            .iter()
+            .any(|end| line.ends_with(end))
         || leading(line).is_some_and(|(_, rest)| rest.starts_with(b"% <= "))
 }

@@ -1,15 +1,16 @@
 //! One run of a benchmark as rows of [`mitra_model::Entity::Run`], and the units that benchmarks print.
 
-use super::super::import::{Form, Import, When};
-use super::super::lines::Lines;
-use super::super::number::{leading, text};
+use crate::text::prelude::*;
 
 /// How many lines after one that makes no sense are looked at for more of the same output.
-const DAMAGE_MAX: usize = 4;
+pub const DAMAGE_MAX: usize = 4;
 /// A name of a job that is longer than this is cut.
 const NAME_MAX: usize = 120;
 /// Names of one file that are remembered.
 const RUNS_MAX: usize = 1000;
+
+/// A line `KEY: VALUE` or `KEY = VALUE` of a report: the key, the metric, and how the value is read.
+pub type Field = (&'static str, &'static str, fn(&[u8]) -> Option<f64>);
 
 /// The run that is being read.
 pub struct Run {
@@ -56,6 +57,16 @@ impl Run {
         import.text("run.tool", &self.row, self.when, tool);
     }
 
+    /// Puts the value of a line that the table has. Whether it has it.
+    pub fn field(&self, import: &mut Import, fields: &[Field], line: &[u8], n: u32) -> bool {
+        let Some((key, value)) = pair(line) else { return false };
+        let field = fields.iter().find(|(name, ..)| name.as_bytes() == key);
+        if let Some((_, metric, read)) = field {
+            self.put(import, metric, n, read(value));
+        }
+        field.is_some()
+    }
+
     /// A percentile of the latency in seconds, if it is one of those that are kept.
     pub fn percentile(&self, import: &mut Import, percent: f64, line: u32, seconds: Option<f64>) {
         const KEPT: [(f64, &str); 7] = [
@@ -94,48 +105,42 @@ fn stem(path: &str) -> &str {
     }
 }
 
-/// What was made of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Took {
-    /// It belongs to the run.
-    Yes,
-    /// It belongs to the run, and nothing comes after it.
-    Last,
-    /// It is of something else, or damaged.
-    No,
-    /// It begins something else.
-    Stop,
+/// The key and the value of `KEY: VALUE` or `KEY = VALUE`.
+pub fn pair(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = line.iter().position(|b| matches!(b, b':' | b'='))?;
+    Some((line.get(..at)?.trim_ascii(), line.get(at + 1..)?.trim_ascii()))
 }
 
-/// Reads lines up to the last one or to the first that is not of the run. A line that makes no sense is damage where
-/// `known` tells that more of the run follows within a few lines.
-pub fn each_line(
+/// The key of the line that begins a run, and of every other line of a report, by which its middle is known.
+pub struct Shape {
+    /// Whether the line begins a report: a second one ends the first.
+    pub head: fn(&[u8]) -> bool,
+    /// Whether the line is one of a report: a line that makes no sense is damage where such a one follows soon.
+    pub known: fn(&[u8]) -> bool,
+}
+
+/// Reads the lines of one report, without the blanks around them.
+pub fn report(
     lines: &mut Lines<'_>,
     import: &mut Import,
-    known: fn(&[u8]) -> bool,
+    shape: &Shape,
     mut take: impl FnMut(&[u8], u32, &mut Import) -> Took,
 ) {
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { return };
-        let took = if line.trim_ascii().is_empty() { Took::Yes } else { take(line, number, import) };
-        if took == Took::Stop {
-            return;
+    let first_line = lines.number();
+    lines.each(import, |lines, n, import| {
+        let line = lines.line().trim_ascii();
+        if line.is_empty() {
+            return Took::Yes;
         }
-        if took == Took::No {
-            let more = (1..=DAMAGE_MAX).any(|n| lines.ahead(n).is_some_and(known));
-            if !more {
-                return;
-            }
-            if let Some(line) = lines.peek() {
-                import.unread(number, line);
-            }
+        if n != first_line && (shape.head)(line) {
+            return Took::No;
         }
-        lines.advance();
-        if took == Took::Last {
-            return;
+        match take(line, n, import) {
+            Took::No if (shape.known)(lines.line().trim_ascii()) => Took::Yes,
+            Took::No => Took::unread_if(lines.soon(DAMAGE_MAX, |line| (shape.known)(line.trim_ascii()))),
+            took => took,
         }
-    }
+    });
 }
 
 /// A time with its unit, in seconds: `103.07ms`, `1.76s`, `2.00m`, `1.5h`, `843µs`, `12.5 secs`, and what Go prints,
@@ -167,17 +172,6 @@ pub fn unit_seconds(unit: &[u8]) -> Option<f64> {
         b"h" => 3600.0,
         _ => return None,
     })
-}
-
-/// What follows `key` on a line that begins with it, blanks and a colon apart.
-pub fn after<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    let rest = line.trim_ascii().strip_prefix(key)?.trim_ascii_start();
-    Some(rest.strip_prefix(b":").unwrap_or(rest).trim_ascii())
-}
-
-/// The number that a text begins with.
-pub fn first(text: &[u8]) -> Option<f64> {
-    leading(text.trim_ascii_start()).map(|(value, _)| value)
 }
 
 #[cfg(test)]

@@ -13,79 +13,70 @@
 //!
 //! The words in brackets say what the numbers are; versions differ in them.
 
-use super::super::context::Context;
-use super::super::import::Import;
-use super::super::lines::Lines;
-use super::super::number::{number, words};
-use super::run::{Run, Took, each_line, seconds};
+use super::run::{Run, Shape, report, seconds};
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format = Format::new("vegeta", "the text of `vegeta report`", starts, read);
+
+/// The heads of all lines.
+const HEADS: &[&[u8]] = list!("Requests|Duration|Latencies|Bytes In|Bytes Out|Success|Status Codes", b'|');
+/// The head of a line, a word in its brackets, the metric. Of the requests what came back well in a second; old
+/// versions print the rate of asking only.
+const NUMBERS: &[(&str, &str, &str)] =
+    &[("Requests", "total", "run.requests"), ("Requests", "throughput", "run.requests_per_s")];
+/// The same of times.
+const TIMES: &[(&str, &str, &str)] = &[
+    ("Duration", "total", "run.duration"),
+    ("Latencies", "min", "run.latency_min"),
+    ("Latencies", "mean", "run.latency_mean"),
+    ("Latencies", "max", "run.latency_max"),
+];
+const SHAPE: Shape = Shape {
+    head: |line| fields(line).is_some_and(|(head, ..)| head == b"Requests"),
+    known: |line| fields(line).is_some(),
+};
 
 /// `Requests [total, rate`.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|l| {
-        fields(l).is_some_and(|(head, names, _)| head == b"Requests" && names.starts_with(b"total"))
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| {
+        fields(line).is_some_and(|(head, names, _)| head == b"Requests" && names.starts_with(b"total"))
     })
 }
 
 /// Head, the words in brackets, what follows.
 fn fields(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let open = memchr::memchr(b'[', line)?;
-    let close = memchr::memchr(b']', line)?;
-    Some((line.get(..open)?.trim_ascii(), line.get(open + 1..close)?, line.get(close + 1..)?.trim_ascii()))
+    let (open, close) = (memchr::memchr(b'[', line)?, memchr::memchr(b']', line)?);
+    let head = line.get(..open)?.trim_ascii();
+    HEADS.contains(&head).then_some((head, line.get(open + 1..close)?, line.get(close + 1..)?.trim_ascii()))
 }
 
-/// Reads one report.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let run = Run::begin(import, "vegeta", None);
-    let first_line = lines.number();
-    each_line(
-        lines,
-        import,
-        |l| fields(l).is_some_and(|(head, ..)| is_head(head)),
-        |line, n, import| {
-            if line.starts_with(b"Error Set:") {
-                return Took::Last;
-            }
-            let Some((head, names, values)) = fields(line).filter(|(head, ..)| is_head(head)) else {
-                return Took::No;
+    report(lines, import, &SHAPE, |line, n, import| {
+        if line.starts_with(b"Error Set:") {
+            return Took::Last;
+        }
+        let Some((head, names, values)) = fields(line) else { return Took::No };
+        let pairs = names.split(|b| *b == b',').zip(values.split(|b| *b == b','));
+        for (name, value) in pairs.map(|(name, value)| (name.trim_ascii(), value.trim_ascii())) {
+            let find = |table: &[(&str, &str, &'static str)]| {
+                let field = table.iter().find(|(h, n, _)| h.as_bytes() == head && n.as_bytes() == name);
+                field.map(|(.., metric)| *metric)
             };
-            if head == b"Requests" && n != first_line {
-                return Took::Stop;
-            }
-            let pairs = names.split(|b| *b == b',').zip(values.split(|b| *b == b','));
-            for (name, value) in pairs.map(|(n, v)| (n.trim_ascii(), v.trim_ascii())) {
-                put(import, &run, head, name, value, n);
-            }
-            if head == b"Status Codes" {
-                statuses(import, &run, values, n);
-            }
-            Took::Yes
-        },
-    );
-}
-
-fn is_head(head: &[u8]) -> bool {
-    matches!(
-        head,
-        b"Requests" | b"Duration" | b"Latencies" | b"Bytes In" | b"Bytes Out" | b"Success" | b"Status Codes"
-    )
-}
-
-fn put(import: &mut Import, run: &Run, head: &[u8], name: &[u8], value: &[u8], n: u32) {
-    match (head, name) {
-        (b"Requests", b"total") => run.put(import, "run.requests", n, number(value)),
-        // What came back well in a second; old versions print the rate of asking only.
-        (b"Requests", b"throughput") => run.put(import, "run.requests_per_s", n, number(value)),
-        (b"Duration", b"total") => run.put(import, "run.duration", n, seconds(value)),
-        (b"Latencies", b"min") => run.put(import, "run.latency_min", n, seconds(value)),
-        (b"Latencies", b"mean") => run.put(import, "run.latency_mean", n, seconds(value)),
-        (b"Latencies", b"max") => run.put(import, "run.latency_max", n, seconds(value)),
-        (b"Latencies", percent) => {
-            if let Some(percent) = number(percent) {
+            if let Some(metric) = find(NUMBERS) {
+                run.put(import, metric, n, number(value));
+            } else if let Some(metric) = find(TIMES) {
+                run.put(import, metric, n, seconds(value));
+            } else if let Some(percent) = number(name).filter(|_| head == b"Latencies") {
                 run.percentile(import, percent, n, seconds(value));
             }
         }
-        _ => {}
-    }
+        if head == b"Status Codes" {
+            statuses(import, &run, values, n);
+        }
+        Took::Yes
+    });
 }
 
 /// `0:2  200:495  503:3`; 0 are those without an answer.

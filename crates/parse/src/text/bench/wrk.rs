@@ -16,15 +16,28 @@
 //! Transfer/sec:     56.79KB
 //! ```
 
-use super::super::context::Context;
-use super::super::import::Import;
-use super::super::lines::Lines;
-use super::super::number::{leading, number, with_suffix, words};
-use super::run::{Run, Took, after, each_line, first, seconds};
+use super::run::{Field, Run, Shape, pair, report, seconds};
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format = Format::new("wrk", "`wrk` and `wrk2`, with and without `--latency`", starts, read);
+
+const FIELDS: &[Field] = &[
+    ("Non-2xx or 3xx responses", "run.non_2xx", number),
+    ("Requests/sec", "run.requests_per_s", number),
+    ("Transfer/sec", "run.bytes_per_s", with_suffix),
+];
+/// Lines by which the middle of a run is known.
+const KNOWN: &[&[u8]] = list!(
+    "Thread Stats|Thread calibration|Initialised|Latency|Req/Sec|Socket errors:|Non-2xx|Requests/sec:|\
+     Transfer/sec:|Detailed Percentile|#[|-----|Value",
+    b'|'
+);
+const SHAPE: Shape = Shape { head: |line| target(line).is_some(), known };
 
 /// `Running 2m test @ URL`.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| target(line).is_some())
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| target(line).is_some())
 }
 
 fn target(line: &[u8]) -> Option<&[u8]> {
@@ -36,19 +49,14 @@ fn target(line: &[u8]) -> Option<&[u8]> {
     fits.then(|| w.rest().trim_ascii()).filter(|t| !t.is_empty())
 }
 
-/// Reads one run.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let run = Run::begin(import, "wrk", None);
-    if let Some(target) = lines.peek().and_then(target) {
-        run.target(import, target);
-    }
-    lines.advance();
     // wrk2 prints every step of its distribution, then the summary.
     let mut spectrum = false;
-    each_line(lines, import, known, |line, n, import| {
-        let line = line.trim_ascii();
-        if target(line).is_some() {
-            return Took::Stop;
+    report(lines, import, &SHAPE, |line, n, import| {
+        if let Some(target) = target(line) {
+            run.target(import, target);
+            return Took::Yes;
         }
         if line.starts_with(b"Detailed Percentile") {
             spectrum = true;
@@ -67,7 +75,6 @@ fn take(line: &[u8], n: u32, import: &mut Import, run: &Run) -> Took {
     let mut w = words(line);
     let (head, second) = (w.next().unwrap_or_default(), w.next().unwrap_or_default());
     if head == b"Latency" && second != b"Distribution" {
-        // Average, deviation, greatest.
         run.put(import, "run.latency_mean", n, seconds(second));
         run.put(import, "run.latency_stdev", n, w.next().and_then(seconds));
         run.put(import, "run.latency_max", n, w.next().and_then(seconds));
@@ -78,19 +85,14 @@ fn take(line: &[u8], n: u32, import: &mut Import, run: &Run) -> Took {
         run.put(import, "run.connections", n, w.nth(1).and_then(number));
     } else if second == b"requests" && w.next() == Some(b"in") {
         run.put(import, "run.requests", n, number(head));
-        let took = w.next().map(|t| t.strip_suffix(b",").unwrap_or(t));
+        let took = w.next().map(|took| took.strip_suffix(b",").unwrap_or(took));
         run.put(import, "run.duration", n, took.and_then(seconds));
-    } else if let Some(errors) = after(line, b"Socket errors") {
+    } else if let Some((b"Socket errors", errors)) = pair(line) {
         socket_errors(errors, n, import, run);
-    } else if let Some(count) = after(line, b"Non-2xx or 3xx responses") {
-        run.put(import, "run.non_2xx", n, number(count));
-    } else if head == b"Requests/sec:" {
-        run.put(import, "run.requests_per_s", n, number(second));
-    } else if head == b"Transfer/sec:" {
-        run.put(import, "run.bytes_per_s", n, with_suffix(second));
-        return Took::Last;
-    } else if !known(line) {
+    } else if !run.field(import, FIELDS, line, n) {
         return Took::No;
+    } else if head == b"Transfer/sec:" {
+        return Took::Last;
     }
     Took::Yes
 }
@@ -110,25 +112,8 @@ fn socket_errors(list: &[u8], n: u32, import: &mut Import, run: &Run) {
     run.put(import, "run.errors", n, errors);
 }
 
-/// Lines by which the middle of a run is known.
 fn known(line: &[u8]) -> bool {
-    const HEADS: [&[u8]; 13] = [
-        b"Thread Stats",
-        b"Thread calibration",
-        b"Initialised",
-        b"Latency",
-        b"Req/Sec",
-        b"Socket errors:",
-        b"Non-2xx",
-        b"Requests/sec:",
-        b"Transfer/sec:",
-        b"Detailed Percentile",
-        b"#[",
-        b"-----",
-        b"Value",
-    ];
-    let line = line.trim_ascii();
-    let is_percentile =
-        || leading(line).is_some_and(|(_, rest)| rest.first() == Some(&b'%') && first(&rest[1..]).is_some());
-    HEADS.iter().any(|h| line.starts_with(h)) || is_percentile()
+    let percentile =
+        leading(line).and_then(|(_, rest)| rest.strip_prefix(b"%")).is_some_and(|rest| first(rest).is_some());
+    begins(line, KNOWN) || percentile
 }

@@ -21,29 +21,31 @@
 //! not repeat what it was asked for, the allocator is in its blocks or in the prompt. Three numbers are the current
 //! value, the greatest since the last look, and the greatest ever: the first one counts.
 
-use super::super::context::Context;
-use super::super::import::{Form, Import, When};
-use super::super::lines::Lines;
-use super::super::number::text;
 use super::terms::{Frame, Terms, Token, Value};
-use crate::find::find;
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format = Format::new(
+    "Erlang allocators",
+    "allocators of the Erlang VM: `recon_alloc`, `erlang:system_info`",
+    starts,
+    read,
+);
 
 /// A term that is longer than this is not one.
 const LINES_MAX: u32 = 100_000;
 
 /// A prompt with one of the calls, or the beginning of a term that has an allocator in it.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let Some(line) = lines.peek() else { return false };
     // Asked for every line that nobody reads: most are turned away by a byte.
     let bracket = matches!(line.trim_ascii_start().first(), Some(b'[' | b'{' | b'.' | b':' | b'e' | b'r'));
     if !bracket && memchr::memchr(b'>', line).is_none() {
         return false;
     }
-    lines.peek().is_some_and(|l| call(l).is_some() || is_key(l))
-        || (lines.peek().is_some_and(is_memory)
-            && lines.ahead(1).is_some_and(|l| memchr::memmem::find(l, b"processes").is_some()))
-        || (lines.peek().is_some_and(|l| matches!(l.trim_ascii(), b"[" | b"..." | b"[..."))
-            && (1..=3).any(|n| lines.ahead(n).is_some_and(is_key)))
+    lines.at(|l| call(l).is_some() || is_key(l))
+        || (lines.at(is_memory) && lines.soon(1, |l| has(l, b"processes")))
+        || (lines.at(|l| matches!(l.trim_ascii(), b"[" | b"..." | b"[...")) && lines.soon(3, is_key))
 }
 
 /// The allocator that a call asks for, if it names one.
@@ -60,7 +62,7 @@ fn call(line: &[u8]) -> Option<Option<String>> {
         return None;
     }
     let line = line.trim_ascii();
-    let found = CALLS.iter().find(|c| memchr::memmem::find(line, c).is_some())?;
+    let found = CALLS.iter().find(|c| has(line, c))?;
     // A shell: the prompt ends with `>`.
     let prompt = memchr::memchr(b'>', line).is_some_and(|at| at < 60);
     let head = line.trim_ascii_start();
@@ -114,14 +116,12 @@ fn goes_on(line: &[u8], depth: usize) -> bool {
     let bracket = line.iter().any(|b| matches!(b, b'{' | b'}' | b'[' | b']'));
     let cut = matches!(line, b"..." | b"(...)" | b"[...]");
     let atom = line.ends_with(b",") && line.len() < 60 && !line.contains(&b' ');
-    let keyword = matches!(line.first(), Some(b'a'..=b'z'))
-        && memchr::memmem::find(line, b": ").is_some()
-        && line.ends_with(b",");
+    let keyword = matches!(line.first(), Some(b'a'..=b'z')) && has(line, b": ") && line.ends_with(b",");
     cut || bracket || (depth > 0 && (atom || keyword))
 }
 
 /// Reads one or several terms.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut state = State { when: import.now(), named: None, key: None, section: None, of_memory: false };
     let mut terms = Terms::default();
     let first = lines.number();
@@ -134,13 +134,13 @@ pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
                 return;
             }
             state.named = named;
-            state.of_memory = memchr::memmem::find(line, b"memory").is_some();
+            state.of_memory = has(line, b"memory");
             // The answer of `erl` without a terminal stands behind the prompt.
             lines.advance();
             continue;
         }
         if line.trim_ascii().is_empty() {
-            let more = (1..=2).any(|i| lines.ahead(i).is_some_and(|l| goes_on(l, terms.depth())));
+            let more = lines.soon(2, |l| goes_on(l, terms.depth()));
             if !more || terms.depth() == 0 {
                 return;
             }

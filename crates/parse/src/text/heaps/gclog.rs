@@ -13,13 +13,16 @@
 
 use mitra_model::EventKind;
 
-use super::super::clock;
-use super::super::context::Context;
-use super::super::import::{Import, When};
-use super::super::lines::Lines;
-use super::super::number::{leading, text};
 use super::jvm::in_sequence;
-use crate::find::find;
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format = Format::new(
+    "JVM garbage collection log",
+    "pauses and heap sizes, of JDK 8 and of the unified log",
+    starts,
+    read,
+);
 
 /// Shorter pauses are what a collector is for.
 const PAUSE_MIN_S: f64 = 0.1;
@@ -36,11 +39,10 @@ struct Entry<'a> {
 }
 
 /// A line of one of the two logs.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     // JDK 8 says first who it is.
     let banner = |l: &[u8]| l.starts_with(b"OpenJDK ") || l.starts_with(b"Java HotSpot");
-    lines.peek().is_some_and(is_log)
-        || (lines.peek().is_some_and(banner) && (1..=4).any(|n| lines.ahead(n).is_some_and(is_log)))
+    lines.at(is_log) || (lines.at(banner) && lines.soon(4, is_log))
 }
 
 fn is_log(line: &[u8]) -> bool {
@@ -92,7 +94,7 @@ fn classic(line: &[u8]) -> Option<Entry<'_>> {
         rest = after;
     }
     let known = (rest.starts_with(b"[GC") || rest.starts_with(b"[Full GC") || rest.starts_with(b"[CMS"))
-        && memchr::memmem::find(rest, b" secs]").is_some();
+        && has(rest, b" secs]");
     let stopped = rest.starts_with(STOPPED);
     (known || stopped).then_some(Entry { when, uptime, text: rest })
 }
@@ -100,61 +102,39 @@ fn classic(line: &[u8]) -> Option<Entry<'_>> {
 const STOPPED: &[u8] = b"Total time for which application threads were stopped: ";
 
 /// Reads a log.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     // What the collection before accounts for, until all threads are said to have stood.
     let mut collected = 0.0;
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
         let Some(entry) = unified(line).or_else(|| classic(line)) else {
-            let own = is_detail(line);
-            let mut more = || (1..=4).any(|i| lines.ahead(i).is_some_and(is_log));
-            if !own && !more() {
-                return;
-            }
-            if !own && let Some(line) = lines.peek() {
-                import.unread(n, line);
-            }
-            lines.advance();
-            continue;
+            return if is_detail(line) { Took::Yes } else { Took::unread_if(lines.soon(4, is_log)) };
         };
         let when = entry.when.or_else(|| entry.uptime.map(|s| in_sequence(import, s)));
         let when = when.unwrap_or_else(|| import.now());
-        let text = entry.text;
-        if let Some(seconds) = stopped(text) {
+        let said = entry.text;
+        if let Some(seconds) = stopped(said) {
             pause(import, when, n, seconds - collected, "stopped at a safepoint beside the collection");
             collected = 0.0;
-        } else if let Some((call, seconds)) = collection(text) {
+        } else if let Some((call, seconds)) = collection(said) {
             collected += seconds;
             pause(import, when, n, seconds, &call);
-        } else if memchr::memmem::find(text, b"GCLocker").is_some()
-            || memchr::memmem::find(text, b"GC locker").is_some()
-        {
-            let shown = super::super::number::text(text.get(..text.len().min(CALL_MAX)).unwrap_or(text));
-            import.note(format!("line {n}: {shown}"));
+        } else if has(said, b"GCLocker") || has(said, b"GC locker") {
+            import.note(format!("line {n}: {}", text(said.get(..CALL_MAX).unwrap_or(said))));
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// Lines of a log of JDK 8 that go with the one above, the header of the log, details of G1.
 fn is_detail(line: &[u8]) -> bool {
-    const HEADS: [&[u8]; 12] = [
-        b"[",
-        b"Heap",
-        b"{Heap before",
-        b"}",
-        b"OpenJDK ",
-        b"Java HotSpot",
-        b"Memory: ",
-        b"CommandLine flags:",
-        b"Application time:",
-        b"PSYoungGen",
-        b"ParOldGen",
-        b"Desired survivor size",
-    ];
+    const HEADS: &[&[u8]] = list!(
+        "[|Heap|{Heap before|}|OpenJDK |Java HotSpot|Memory: |CommandLine flags:|Application time:|PSYoungGen|\
+         ParOldGen|Desired survivor size",
+        b'|'
+    );
     let line = line.trim_ascii();
-    line.is_empty() || HEADS.iter().any(|h| line.starts_with(h))
+    line.is_empty() || begins(line, HEADS)
 }
 
 /// How long all threads stood.

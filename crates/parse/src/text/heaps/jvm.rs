@@ -13,70 +13,64 @@
 //!   0.00  51.69   8.05   4.22  35.10   2.98     33     0.037     0     0.000     -         -     0.037
 //! ```
 
+use crate::text::prelude::*;
 use mitra_model::Era;
-use mitra_model::time::SECOND;
 
-use super::super::context::Context;
-use super::super::import::{Column, Form, GroupId, Import, When};
-use super::super::lines::Lines;
-use super::super::number::{integer, leading, number, text, words};
 use super::python::{census, put};
-use crate::find::find;
+
+/// `jmap -histo`.
+pub const HISTOGRAM: Format = Format::new(
+    "jmap -histo",
+    "a Java heap by class, also from `jcmd PID GC.class_histogram`",
+    starts_histogram,
+    read_histogram,
+);
+/// `jcmd GC.heap_info`.
+pub const HEAP: Format =
+    Format::new("jcmd GC.heap_info", "the spaces of a Java heap", starts_heap, read_heap);
+/// `jstat`.
+pub const JSTAT: Format =
+    Format::new("jstat", "spaces and collections of a Java heap: `-gc`, `-gcutil`", starts_jstat, read_jstat);
 
 /// Classes of one histogram.
 const ROWS_MAX: u32 = 1_000_000;
 
 /// ` num     #instances         #bytes  class name`.
-pub fn starts_histogram(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn starts_histogram(lines: &mut Lines<'_>, _: &Context) -> bool {
     let heading = |l: &[u8]| {
         let mut w = words(l);
         w.next() == Some(b"num") && w.next() == Some(b"#instances") && w.next() == Some(b"#bytes")
     };
-    lines.peek().is_some_and(heading)
+    lines.at(heading)
 }
 
 /// Reads a histogram.
-pub fn read_histogram(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_histogram(lines: &mut Lines<'_>, import: &mut Import) {
     lines.advance();
     let group = census(import);
-    for _ in 0..ROWS_MAX {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
+    let last = lines.number().saturating_add(ROWS_MAX);
+    let is_rank = |word: &[u8]| word.strip_suffix(b":").and_then(integer).is_some();
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
         let mut w = words(line);
         let head = w.next().unwrap_or_default();
         let numbers = [w.next().and_then(integer), w.next().and_then(integer)];
         if let [Some(count), Some(bytes)] = numbers {
-            let numbers = [count as f64, bytes as f64];
-            if head == b"Total" {
-                put(import, group, "(all)", n, numbers, "jmap");
-                lines.advance();
-                return;
-            }
-            let rank = head.strip_suffix(b":").and_then(integer);
             // The module behind the class says nothing about the kind.
-            let name = text(words(w.rest()).next().unwrap_or_default());
-            if rank.is_some() && !name.is_empty() {
-                put(import, group, &name, n, numbers, "jmap");
-                lines.advance();
-                continue;
+            let class = text(w.next().unwrap_or_default());
+            let name = if head == b"Total" { "(all)" } else { class.as_str() };
+            if head == b"Total" || is_rank(head) && !name.is_empty() {
+                put(import, group, name, n, [count as f64, bytes as f64], "jmap");
+                return if head == b"Total" || n >= last { Took::Last } else { Took::Yes };
             }
         }
         let line = line.trim_ascii();
-        if !line.starts_with(b"---") && line != b"..." {
-            let more = lines.ahead(1).is_some_and(|l| {
-                words(l)
-                    .next()
-                    .is_some_and(|w| w == b"Total" || w.strip_suffix(b":").and_then(integer).is_some())
-            });
-            if !more {
-                return;
-            }
-            if let Some(line) = lines.peek() {
-                import.unread(n, line);
-            }
+        if line.starts_with(b"---") || line == b"..." {
+            return Took::Yes;
         }
-        lines.advance();
-    }
+        let is_row = |line: &[u8]| words(line).next().is_some_and(|w| w == b"Total" || is_rank(w));
+        Took::unread_if(lines.soon(1, is_row))
+    });
 }
 
 /// A line of `GC.heap_info`: the space, its bytes in all where they are said, the bytes in use.
@@ -107,84 +101,57 @@ fn space(line: &[u8]) -> Option<(&[u8], Option<f64>, f64)> {
 }
 
 /// ` garbage-first heap   total 262144K, used 83447K [`.
-pub fn starts_heap(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|l| space(l).is_some())
+fn starts_heap(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|l| space(l).is_some())
 }
 
 /// Reads the spaces of one heap.
-pub fn read_heap(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_heap(lines: &mut Lines<'_>, import: &mut Import) {
+    let inside: &[&[u8]] =
+        list!("region size|eden space|from space|to   space|to space|the space|object space", b'|');
     let when = import.now();
-    let columns = ["allocator.used_bytes", "allocator.capacity_bytes"].into_iter();
-    let group = import.group(columns.filter_map(|m| Column::new(m, Form::Level, 1.0)).collect());
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
+    let group = import.columns(&["allocator.used_bytes", "allocator.capacity_bytes"], Form::Level);
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
         if let Some((name, total, used)) = space(line) {
             let row = format!("java {}", text(name));
-            let numbers = [used, total.unwrap_or(f64::NAN)];
-            for (slot, value) in import.row(group, row.as_bytes(), when, n).iter_mut().zip(numbers) {
-                *slot = value;
-            }
-        } else {
-            let line = line.trim_ascii();
-            let inside = line.starts_with(b"region size")
-                || [
-                    &b"eden space"[..],
-                    b"from space",
-                    b"to   space",
-                    b"to space",
-                    b"the space",
-                    b"object space",
-                ]
-                .iter()
-                .any(|s| line.starts_with(s));
-            if !inside {
-                return;
-            }
+            import.put(group, row.as_bytes(), when, n, &[used, total.unwrap_or(f64::NAN)]);
+        } else if !begins(line.trim_ascii(), inside) {
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
-/// A column of `jstat`: row, metric, form and factor.
-fn column(name: &[u8]) -> Option<(&'static str, &'static str, Form, f64)> {
-    let used = |row, factor| Some((row, "allocator.used_bytes", Form::Level, factor));
-    let size = |row| Some((row, "allocator.capacity_bytes", Form::Level, 1024.0));
-    let share = |row| Some((row, "allocator.used_share", Form::Level, 0.01));
-    let count = |row| Some((row, "allocator.collections", Form::Total, 1.0));
-    let time = |row| Some((row, "allocator.collection_time", Form::Total, 1.0));
-    match name {
-        b"S0" => share("java survivor 0"),
-        b"S1" => share("java survivor 1"),
-        b"E" => share("java eden"),
-        b"O" => share("java old"),
-        b"M" => share("java metaspace"),
-        b"CCS" => share("java class space"),
-        b"S0C" => size("java survivor 0"),
-        b"S1C" => size("java survivor 1"),
-        b"EC" => size("java eden"),
-        b"OC" => size("java old"),
-        b"MC" => size("java metaspace"),
-        b"CCSC" => size("java class space"),
-        b"S0U" => used("java survivor 0", 1024.0),
-        b"S1U" => used("java survivor 1", 1024.0),
-        b"EU" => used("java eden", 1024.0),
-        b"OU" => used("java old", 1024.0),
-        b"MU" => used("java metaspace", 1024.0),
-        b"CCSU" => used("java class space", 1024.0),
-        b"YGC" => count("java young"),
-        b"FGC" => count("java full"),
-        b"CGC" => count("java concurrent"),
-        b"YGCT" => time("java young"),
-        b"FGCT" => time("java full"),
-        b"CGCT" => time("java concurrent"),
-        _ => None,
-    }
+/// Columns of `jstat`, `_` for a blank in the name of the row `java …`: how full a space is, in percent.
+const SHARES: Pairs = pairs!("S0 survivor_0  S1 survivor_1  E eden  O old  M metaspace  CCS class_space");
+/// Its size, in KiB.
+const SIZES: Pairs =
+    pairs!("S0C survivor_0  S1C survivor_1  EC eden  OC old  MC metaspace  CCSC class_space");
+/// What is used of it, in KiB.
+const USED: Pairs = pairs!("S0U survivor_0  S1U survivor_1  EU eden  OU old  MU metaspace  CCSU class_space");
+/// Collections, and their seconds.
+const COUNTS: Pairs = pairs!("YGC young  FGC full  CGC concurrent");
+const TIMES: Pairs = pairs!("YGCT young  FGCT full  CGCT concurrent");
+
+/// A column of `jstat`: its row, and what it is.
+fn column(name: &[u8]) -> Option<(String, Column)> {
+    let tables = [
+        (SHARES, "allocator.used_share", Form::Level, 0.01),
+        (SIZES, "allocator.capacity_bytes", Form::Level, 1024.0),
+        (USED, "allocator.used_bytes", Form::Level, 1024.0),
+        (COUNTS, "allocator.collections", Form::Total, 1.0),
+        (TIMES, "allocator.collection_time", Form::Total, 1.0),
+    ];
+    tables.into_iter().find_map(|(table, metric, form, factor)| {
+        let row = format!("java {}", find_pair(table, name)?.replace('_', " "));
+        Some((row, Column::new(metric, form, factor)?))
+    })
 }
 
 /// The heading of `jstat -gc` or `-gcutil`.
-pub fn starts_jstat(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(is_jstat)
+fn starts_jstat(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(is_jstat)
 }
 
 fn is_jstat(line: &[u8]) -> bool {
@@ -196,49 +163,34 @@ fn is_jstat(line: &[u8]) -> bool {
     has(b"YGC") && has(b"YGCT") && has(b"FGC") && has(b"GCT")
 }
 
-type Cells = Vec<Option<(&'static str, GroupId)>>;
-
 /// Reads a table; headings repeat with `-h`.
-pub fn read_jstat(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_jstat(lines: &mut Lines<'_>, import: &mut Import) {
     // The first row's place in the sequence, of a table without times.
     let interval = jstat_interval(&import.context);
-    let mut cells: Cells = Vec::new();
-    let mut stamped = false;
-    let mut step = 0;
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
+    let mut cells: Vec<Option<(String, GroupId)>> = Vec::new();
+    let (mut stamped, mut step) = (false, 0);
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
         if is_jstat(line) {
             stamped = words(line).next() == Some(b"Timestamp");
-            let mut next = Cells::new();
-            for name in words(line) {
-                next.push(column(name).and_then(|(row, metric, form, factor)| {
-                    let column = Column::new(metric, form, factor)?;
-                    Some((row, import.group(vec![column])))
-                }));
-            }
-            cells = next;
-        } else if words(line).count() == cells.len()
-            && words(line).all(|w| number(w).is_some() || matches!(w, b"-" | b"\xe2\x80\x90"))
-        {
-            let since_start = words(line).next().and_then(number).filter(|_| stamped);
-            let when = match since_start {
-                Some(s) => in_sequence(import, s),
-                None => in_sequence(import, f64::from(step) * interval),
-            };
-            step += 1;
-            for (cell, word) in cells.iter().zip(words(line)) {
-                if let (Some((row, group)), Some(value)) = (cell, number(word))
-                    && let Some(slot) = import.row(*group, row.as_bytes(), when, n).first_mut()
-                {
-                    *slot = value;
-                }
-            }
-        } else {
-            return;
+            let mut cell = |name: &[u8]| column(name).map(|(row, column)| (row, import.group(vec![column])));
+            cells = words(line).map(&mut cell).collect();
+            return Took::Yes;
         }
-        lines.advance();
-    }
+        let is_cell = |w: &[u8]| number(w).is_some() || matches!(w, b"-" | b"\xe2\x80\x90");
+        if words(line).count() != cells.len() || !words(line).all(is_cell) {
+            return Took::No;
+        }
+        let since_start = words(line).next().and_then(number).filter(|_| stamped);
+        let when = in_sequence(import, since_start.unwrap_or(f64::from(step) * interval));
+        step += 1;
+        for (cell, word) in cells.iter().zip(words(line)) {
+            if let (Some((row, group)), Some(value)) = (cell, number(word)) {
+                import.put(*group, row.as_bytes(), when, n, &[value]);
+            }
+        }
+        Took::Yes
+    });
 }
 
 /// A moment so many seconds after the beginning of the file's own sequence: the clock of a JVM begins with it.

@@ -11,16 +11,15 @@
 //!
 //! `-X` has the fields of smaps as columns, under their own names in every locale.
 
-use super::super::context::Context;
-use super::super::import::{Column, Form, Import};
-use super::super::lines::Lines;
-use super::super::number::{hexadecimal, integer, number, text, words};
 use super::smaps::row_name;
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format = Format::new("pmap", "mappings of a process: plain, `-x`, `-X`", starts, read);
 
 /// `31007:   sleep 100`, and a mapping or a heading below.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|l| process(l).is_some())
-        && (1..=2).any(|n| lines.ahead(n).is_some_and(|l| mapping(l).is_some() || wide(l).is_some()))
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|l| process(l).is_some()) && lines.soon(2, |l| mapping(l).is_some() || wide(l).is_some())
 }
 
 fn process(line: &[u8]) -> Option<u32> {
@@ -84,7 +83,7 @@ fn wide(line: &[u8]) -> Option<Vec<Option<Column>>> {
 }
 
 /// Reads one process.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let pid = lines.peek().and_then(process);
     lines.advance();
     let when = import.now();
@@ -108,9 +107,7 @@ pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
                 None => (size, [m.kib as f64, f64::NAN]),
             };
             let name = text(m.name);
-            for (slot, value) in import.row(group, row.as_bytes(), when, n).iter_mut().zip(numbers) {
-                *slot = value;
-            }
+            import.put(group, row.as_bytes(), when, n, &numbers);
             import.text("mapping.name", &row, when, &name);
         } else if is_total(line) {
             lines.advance();
@@ -118,7 +115,7 @@ pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
         } else {
             // The heading and the line before the total.
             let ruled = line.trim_ascii().starts_with(b"---");
-            let heads = (1..=1).any(|i| lines.ahead(i).is_some_and(|l| mapping(l).is_some()));
+            let heads = lines.soon(1, |l| mapping(l).is_some());
             if !ruled && !heads {
                 return;
             }
@@ -140,19 +137,17 @@ fn is_total(line: &[u8]) -> bool {
 fn read_wide(lines: &mut Lines<'_>, import: &mut Import, pid: Option<u32>, columns: &[Option<Column>]) {
     let when = import.now();
     let group = import.group(columns.iter().copied().flatten().collect());
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
         let cells: Vec<&[u8]> = words(line).take(columns.len()).collect();
         let start = cells.first().filter(|_| cells.len() == columns.len()).and_then(|a| hexadecimal(a));
         let Some(start) = start else {
             let trimmed = line.trim_ascii();
             let own = trimmed.starts_with(b"===") || trimmed.ends_with(b"KB");
             if own {
-                lines.advance();
-                continue;
+                return Took::Yes;
             }
-            return;
+            return Took::No;
         };
         let mut rest = words(line);
         let numbers: Vec<f64> = columns
@@ -165,10 +160,8 @@ fn read_wide(lines: &mut Lines<'_>, import: &mut Import, pid: Option<u32>, colum
         let kib = numbers.first().copied().filter(|k| *k >= 0.0).unwrap_or(0.0) as u64;
         let end = start.saturating_add(kib.saturating_mul(1024));
         let row = row_name(pid, 0, format!("{start:08x}-{end:08x}").as_bytes(), name.as_bytes());
-        for (slot, value) in import.row(group, row.as_bytes(), when, n).iter_mut().zip(numbers) {
-            *slot = value;
-        }
+        import.put(group, row.as_bytes(), when, n, &numbers);
         import.text("mapping.name", &row, when, &name);
-        lines.advance();
-    }
+        Took::Yes
+    });
 }

@@ -9,30 +9,33 @@
 //! #1: /usr/lib/python3/json/decoder.py:353: size=4855 KiB, count=39328, average=126 B
 //! ```
 
-use super::super::context::Context;
-use super::super::import::{Column, Form, GroupId, Import};
-use super::super::lines::Lines;
-use super::super::number::{integer, leading, text, with_suffix, words};
-use crate::find::find;
+use crate::text::prelude::*;
+
+/// `guppy`.
+pub const GUPPY: Format = Format::new("guppy", "a Python heap by type, from guppy", starts_guppy, read_guppy);
+/// `tracemalloc`.
+pub const TRACEMALLOC: Format = Format::new(
+    "tracemalloc",
+    "a Python heap by line, from tracemalloc",
+    starts_tracemalloc,
+    read_tracemalloc,
+);
 
 /// Count and bytes of a kind.
 pub(super) fn census(import: &mut Import) -> GroupId {
-    let columns = ["census.count", "census.bytes"].into_iter();
-    import.group(columns.filter_map(|m| Column::new(m, Form::Level, 1.0)).collect())
+    import.columns(&["census.count", "census.bytes"], Form::Level)
 }
 
 /// One row of a census.
 pub(super) fn put(import: &mut Import, group: GroupId, row: &str, line: u32, numbers: [f64; 2], tool: &str) {
     let when = import.now();
-    for (slot, value) in import.row(group, row.as_bytes(), when, line).iter_mut().zip(numbers) {
-        *slot = value;
-    }
+    import.put(group, row.as_bytes(), when, line, &numbers);
     import.text("census.tool", row, when, tool);
 }
 
 /// `Partition of a set of N objects. Total size = M bytes.`
-pub fn starts_guppy(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|l| partition(l).is_some())
+fn starts_guppy(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|l| partition(l).is_some())
 }
 
 fn partition(line: &[u8]) -> Option<[f64; 2]> {
@@ -57,37 +60,29 @@ fn kind(line: &[u8]) -> Option<([f64; 2], &[u8])> {
 }
 
 /// Reads one partition.
-pub fn read_guppy(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_guppy(lines: &mut Lines<'_>, import: &mut Import) {
     let group = census(import);
     if let Some(total) = lines.peek().and_then(partition) {
         let n = lines.number();
         put(import, group, "(all)", n, total, "guppy");
     }
     lines.advance();
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
-        if let Some((numbers, name)) = kind(line) {
-            let name = text(name);
-            put(import, group, &name, n, numbers, "guppy");
-        } else {
-            let line = line.trim_ascii();
-            let own = line.starts_with(b"Index ") || line.starts_with(b"<") || line == b"...";
-            let more = lines.ahead(1).is_some_and(|l| kind(l).is_some());
-            if !own && !more {
-                return;
-            }
-            if !own && let Some(line) = lines.peek() {
-                import.unread(n, line);
-            }
+    lines.each(import, |lines, n, import| {
+        if let Some((numbers, name)) = kind(lines.line()) {
+            put(import, group, &text(name), n, numbers, "guppy");
+            return Took::Yes;
         }
-        lines.advance();
-    }
+        let line = lines.line().trim_ascii();
+        if begins(line, &[b"Index ", b"<"]) || line == b"..." {
+            return Took::Yes;
+        }
+        Took::unread_if(lines.soon(1, |line| kind(line).is_some()))
+    });
 }
 
 /// `file.py:353: size=4855 KiB, count=39328, average=126 B`.
-pub fn starts_tracemalloc(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|l| traced(l).is_some())
+fn starts_tracemalloc(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|l| traced(l).is_some())
 }
 
 /// Where, count and bytes. A difference to another snapshot stands in brackets behind each, and is not kept.
@@ -112,7 +107,7 @@ fn traced(line: &[u8]) -> Option<(&[u8], [f64; 2])> {
 }
 
 /// Reads lines of a snapshot.
-pub fn read_tracemalloc(lines: &mut Lines<'_>, import: &mut Import) {
+fn read_tracemalloc(lines: &mut Lines<'_>, import: &mut Import) {
     let group = census(import);
     loop {
         let n = lines.number();
@@ -121,7 +116,7 @@ pub fn read_tracemalloc(lines: &mut Lines<'_>, import: &mut Import) {
         put(import, group, &place, n, numbers, "tracemalloc");
         lines.advance();
         // The recipe of the manual prints the line of the source below.
-        while lines.peek().is_some_and(|l| l.starts_with(b"    ") && traced(l).is_none()) {
+        while lines.at(|l| l.starts_with(b"    ") && traced(l).is_none()) {
             lines.advance();
         }
     }

@@ -14,10 +14,11 @@
 //! A row is called `016c7000-e488f000 [heap]`, with `4242:` before it where the process is known, from a line of `tail`,
 //! the prompt or the path of the file. Addresses that begin anew without that are of another process, `#2:`.
 
-use super::super::context::Context;
-use super::super::import::{Column, Form, GroupId, Import, When};
-use super::super::lines::Lines;
-use super::super::number::{hexadecimal, integer, text, words};
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format =
+    Format::new("smaps", "mappings of processes: `/proc/PID/smaps` and `smaps_rollup`", starts, read);
 
 /// The fields that are kept.
 const FIELDS: [(&[u8], &str); 10] = [
@@ -34,12 +35,12 @@ const FIELDS: [(&[u8], &str); 10] = [
 ];
 
 /// The header of a mapping with its fields below, or the line of `tail` before it.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let Some(line) = lines.peek() else { return false };
     if file_line(line).is_some() {
-        return (1..=2).any(|n| lines.ahead(n).is_some_and(|l| header(l).is_some()));
+        return lines.soon(2, |l| header(l).is_some());
     }
-    header(line).is_some() && lines.ahead(1).is_some_and(|l| field(l).is_some())
+    header(line).is_some() && lines.soon(1, |l| field(l).is_some())
 }
 
 /// A mapping: its addresses and its name.
@@ -127,15 +128,14 @@ impl Fields {
 }
 
 /// Reads mappings up to the first line that is of none.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let fields = Fields::new(import);
     let mut pid = pid_of_context(&import.context);
     let mut processes = 1_u32;
     let mut last_start = 0;
     let mut row = String::new();
-    loop {
-        let n = lines.number();
-        let Some(line) = lines.peek() else { return };
+    lines.each(import, |lines, n, import| {
+        let line = lines.line();
         if let Some(next) = file_line(line) {
             processes += u32::from(!row.is_empty());
             (pid, last_start) = (next, 0);
@@ -155,16 +155,14 @@ pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
                 fields.put(import, &row, key, value, n);
             }
         } else if !line.trim_ascii().is_empty() {
-            let more = (1..=3).any(|i| lines.ahead(i).is_some_and(|l| field(l).is_some()));
+            let more = lines.soon(3, |l| field(l).is_some());
             if !more || row.is_empty() {
-                return;
+                return Took::No;
             }
-            if let Some(line) = lines.peek() {
-                import.unread(n, line);
-            }
+            return Took::Unread;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// `4242:016c7000-e488f000 [heap]`.

@@ -11,10 +11,11 @@
 //! voluntary_ctxt_switches:        1
 //! ```
 
-use super::super::context::Context;
-use super::super::import::{Form, Import};
-use super::super::lines::Lines;
-use super::super::number::{integer, text, words};
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format =
+    Format::new("/proc/PID/status", "memory, threads and switches of a process", starts, read);
 
 /// Lines of one file.
 const LINES_MAX: usize = 200;
@@ -22,7 +23,7 @@ const LINES_MAX: usize = 200;
 const PAGE_KIB: f64 = 4.0;
 
 /// `Name:`, with `State:` close below.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let starts = |l: Option<&[u8]>, key: &[u8]| l.is_some_and(|l| l.trim_ascii_start().starts_with(key));
     let named =
         |l: Option<&[u8]>| l.is_some_and(|l| pair(l).is_some_and(|(k, v)| k == b"Name" && !v.is_empty()));
@@ -56,7 +57,7 @@ fn metric(key: &[u8]) -> Option<(&'static str, Form, f64)> {
 }
 
 /// Reads one process.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let when = import.now();
     let mut name = String::new();
     let mut pid = None;

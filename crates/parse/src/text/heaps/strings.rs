@@ -9,10 +9,11 @@
 //! their counts or of their texts, the counts right-aligned as `uniq -c` does, or each text a single word. A line alone
 //! has to have the look of an identifier.
 
-use super::super::context::Context;
-use super::super::import::{Column, Form, Import};
-use super::super::lines::{AHEAD_MAX, Lines};
-use super::super::number::{integer, text};
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format =
+    Format::new("counts of strings", "what `strings CORE | sort | uniq -c | sort -rn` leaves", starts, read);
 
 /// Strings of one list.
 const ROWS_MAX: u32 = 200_000;
@@ -20,7 +21,7 @@ const ROWS_MAX: u32 = 200_000;
 const TEXT_MAX: usize = 200;
 
 /// A list of counts.
-pub fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let Some((_, first)) = lines.peek().and_then(count) else { return false };
     let alone = is_identifier(first);
     let mut counts = Vec::new();
@@ -79,7 +80,7 @@ fn is_identifier(text: &[u8]) -> bool {
 }
 
 /// Reads the list.
-pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let when = import.now();
     let Some(column) = Column::new("census.count", Form::Level, 1.0) else { return };
     let group = import.group(vec![column]);
@@ -87,9 +88,7 @@ pub fn read(lines: &mut Lines<'_>, import: &mut Import) {
         let n = lines.number();
         let Some((value, rest)) = lines.peek().and_then(count) else { return };
         let row = text(rest.get(..TEXT_MAX).unwrap_or(rest));
-        if let Some(slot) = import.row(group, row.as_bytes(), when, n).first_mut() {
-            *slot = value as f64;
-        }
+        import.put(group, row.as_bytes(), when, n, &[value as f64]);
         import.text("census.tool", &row, when, "strings");
         lines.advance();
     }

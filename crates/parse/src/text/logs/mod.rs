@@ -17,7 +17,7 @@ mod times;
 use mitra_model::EventKind;
 
 use super::import::{Import, When};
-use super::lines::Lines;
+use super::lines::{Lines, Took};
 use super::{Context, Format, context};
 use crate::find::find;
 use crate::kernel_message::meaning;
@@ -29,24 +29,19 @@ use times::Times;
 
 /// The formats, the most particular first.
 pub static FORMATS: &[Format] = &[
-    Format {
-        name: "kernel log",
-        what: "dmesg, syslog and journal: crashes, kills for lack of memory, stuck tasks, faults of devices",
-        starts: starts_kernel,
+    Format::new(
+        "kernel log",
+        "dmesg, syslog and journal: crashes, kills for lack of memory, stuck tasks, faults of devices",
+        starts_kernel,
         read,
-    },
-    Format {
-        name: "BIRD log",
-        what: "sessions of routing protocols that came and went",
-        starts: starts_bird,
+    ),
+    Format::new("BIRD log", "sessions of routing protocols that came and went", starts_bird, read),
+    Format::new(
+        "log",
+        "any log whose lines begin with a time, or are JSON: rates by program, bursts, silences, sessions",
+        starts_log,
         read,
-    },
-    Format {
-        name: "log",
-        what: "any log whose lines begin with a time, or are JSON: rates by program, bursts, silences, sessions",
-        starts: starts_log,
-        read,
-    },
+    ),
 ];
 
 /// Lines without a time that belong to the line before them, such as a stack trace. What is longer is something else.
@@ -75,7 +70,7 @@ fn starts_bird(lines: &mut Lines<'_>, _: &Context) -> bool {
 }
 
 fn starts_log(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| head(line).is_some() || is_journal_note(line))
+    lines.at(|line| head(line).is_some() || is_journal_note(line))
 }
 
 /// `-- Journal begins at …; ends at …. --`, `-- Boot 2f1c… --`, `-- Reboot --`.
@@ -116,33 +111,30 @@ struct Log {
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut log = Log::default();
     let first = lines.number();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if line.trim_ascii().is_empty() || is_journal_note(line) {
-            lines.advance();
-            continue;
+            return Took::Yes;
         }
-        if let Some(found) = head(line) {
-            if log.layout.is_none_or(|layout| layout == found.layout) || number == first {
-                log.layout = Some(found.layout);
-                log.take(found, number, import);
-                lines.advance();
-                continue;
-            }
-            // Another kind of line: it may be a row of some tool's table.
-            let layout = found.layout;
-            if is_other(lines, import) {
-                break;
-            }
+        let Some(found) = head(line) else {
+            return if log.takes_without_time(lines, number, import) { Took::Yes } else { Took::No };
+        };
+        let layout = found.layout;
+        if number == first || log.layout.is_none_or(|known| known == layout) {
             log.layout = Some(layout);
-            continue;
+            log.take(found, number, import);
+            return Took::Yes;
         }
-        if !log.takes_without_time(lines, number, import) {
-            break;
+        // Another kind of line: it may be a row of some tool's table.
+        if is_other(lines, import) {
+            return Took::No;
         }
-        lines.advance();
-    }
+        log.layout = Some(layout);
+        if let Some(found) = head(lines.line()) {
+            log.take(found, number, import);
+        }
+        Took::Yes
+    });
     log.finish(import);
 }
 

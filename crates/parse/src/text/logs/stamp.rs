@@ -11,6 +11,7 @@ use mitra_model::time::SECOND;
 
 use crate::text::clock;
 use crate::text::import::DAY;
+use crate::text::list::{Pairs, find, pairs};
 use crate::text::number::integer;
 
 /// What the time tells.
@@ -71,6 +72,13 @@ pub struct Stamped<'a> {
     /// Whether its decimals stand behind a comma.
     pub comma: bool,
     pub rest: &'a [u8],
+}
+
+impl<'a> Stamped<'a> {
+    /// A time without a zone, a weekday or a comma.
+    fn new(stamp: Stamp, layout: Layout, decimals: usize, rest: &'a [u8]) -> Self {
+        Stamped { stamp, layout, decimals, zone: false, weekday: false, comma: false, rest }
+    }
 }
 
 /// The time at the start of the text.
@@ -179,26 +187,11 @@ impl<'a> Front<'a> {
 
 /// The months of the journal in languages whose names begin otherwise.
 fn foreign_month(word: &[u8]) -> Option<u32> {
-    const NAMES: &[(&str, u32)] = &[
-        ("Mär", 3),
-        ("Mai", 5),
-        ("Okt", 10),
-        ("Dez", 12),
-        ("janv", 1),
-        ("févr", 2),
-        ("mars", 3),
-        ("avril", 4),
-        ("mai", 5),
-        ("juin", 6),
-        ("juil", 7),
-        ("août", 8),
-        ("déc", 12),
-        ("ene", 1),
-        ("abr", 4),
-        ("ago", 8),
-        ("dic", 12),
-    ];
-    NAMES.iter().find(|(name, _)| name.as_bytes() == word).map(|(_, month)| *month)
+    const NAMES: Pairs = pairs!(
+        "Mär 3  Mai 5  Okt 10  Dez 12  janv 1  févr 2  mars 3  avril 4  mai 5  juin 6  juil 7  août 8  déc 12
+         ene 1  abr 4  ago 8  dic 12"
+    );
+    find(NAMES, word)?.parse().ok()
 }
 
 fn iso(text: &[u8]) -> Option<Stamped<'_>> {
@@ -220,7 +213,7 @@ fn iso(text: &[u8]) -> Option<Stamped<'_>> {
     let (ns, decimals, comma) = front.clock()?;
     let zone = front.zone();
     let stamp = Stamp::At(date * DAY + ns - zone.unwrap_or(0));
-    Some(Stamped { stamp, layout, decimals, zone: zone.is_some(), weekday: false, comma, rest: front.0 })
+    Some(Stamped { zone: zone.is_some(), comma, ..Stamped::new(stamp, layout, decimals, front.0) })
 }
 
 /// `21/Nov/2026:13:08:00 +0000`, `21 Nov 2026 13:08:00.123`, `21-Nov-2026::13:08:00`.
@@ -238,15 +231,7 @@ fn day_month(text: &[u8]) -> Option<Stamped<'_>> {
     let (ns, decimals, comma) = front.clock()?;
     let zone = front.zone();
     let stamp = Stamp::At(date * DAY + ns - zone.unwrap_or(0));
-    Some(Stamped {
-        stamp,
-        layout: Layout::DayMonth,
-        decimals,
-        zone: zone.is_some(),
-        weekday: false,
-        comma,
-        rest: front.0,
-    })
+    Some(Stamped { zone: zone.is_some(), comma, ..Stamped::new(stamp, Layout::DayMonth, decimals, front.0) })
 }
 
 fn clock_only(text: &[u8]) -> Option<Stamped<'_>> {
@@ -255,15 +240,8 @@ fn clock_only(text: &[u8]) -> Option<Stamped<'_>> {
     // BIRD's syslog without the date keeps the zone. Which day it is stays open, and with it the zone.
     let zone = front.zone().is_some();
     let ends = !front.0.first().is_some_and(u8::is_ascii_alphanumeric);
-    ends.then_some(Stamped {
-        stamp: Stamp::Clock(ns),
-        layout: Layout::Clock,
-        decimals,
-        zone,
-        weekday: false,
-        comma,
-        rest: front.0,
-    })
+    let found = Stamped::new(Stamp::Clock(ns), Layout::Clock, decimals, front.0);
+    ends.then_some(Stamped { zone, comma, ..found })
 }
 
 /// Seconds or milliseconds since 1970.
@@ -285,15 +263,7 @@ fn epoch(text: &[u8]) -> Option<Stamped<'_>> {
     }
     let ends = matches!(front.0.first(), Some(b' ' | b'\t' | b':' | b']' | b',' | b'|'));
     let stamp = Stamp::At(seconds * SECOND + ns);
-    ends.then_some(Stamped {
-        stamp,
-        layout: Layout::Epoch,
-        decimals,
-        zone: true,
-        weekday: false,
-        comma: false,
-        rest: front.0,
-    })
+    ends.then_some(Stamped { zone: true, ..Stamped::new(stamp, Layout::Epoch, decimals, front.0) })
 }
 
 /// Digits behind a dot, in nanoseconds, and how many there are.
@@ -375,7 +345,7 @@ fn glog(text: &[u8]) -> Option<Stamped<'_>> {
     let mut front = Front(rest);
     let (clock, decimals, comma) = front.clock()?;
     let stamp = Stamp::Day { month, day, clock };
-    Some(Stamped { stamp, layout: Layout::Glog, decimals, zone: false, weekday: false, comma, rest: front.0 })
+    Some(Stamped { comma, ..Stamped::new(stamp, Layout::Glog, decimals, front.0) })
 }
 
 /// What stands in brackets at the start of the text: `[6972247.491417]`, `[  +0.000016]`, `[Sat Nov 21 13:08:00
@@ -387,8 +357,7 @@ pub fn bracketed(text: &[u8]) -> Option<Stamped<'_>> {
     let rest = after.get(1..)?;
     let inside = inside.trim_ascii();
     if let Some(stamp) = boot(inside).or_else(|| reltime(inside)) {
-        let layout = Layout::Boot;
-        return Some(Stamped { stamp, layout, decimals: 6, zone: false, weekday: false, comma: false, rest });
+        return Some(Stamped::new(stamp, Layout::Boot, 6, rest));
     }
     // `epoch` wants something behind it.
     let whole = text.get(1..end + 2)?.trim_ascii_start();

@@ -16,8 +16,14 @@ use mitra_model::lookup;
 
 use super::Out;
 use super::sentences::metric;
-use crate::text::number::{integer, number, text, words};
-use crate::text::{Context, Import, Lines};
+use crate::text::prelude::*;
+
+/// `netstat -s`.
+pub const NETSTAT: Format =
+    Format::new("netstat -s", "counters of protocols, of all versions of net-tools", netstat_starts, netstat);
+/// `nstat`.
+pub const NSTAT: Format =
+    Format::new("nstat", "counters of protocols by the kernel's names", nstat_starts, nstat);
 
 /// The titles of `netstat -s`, which no locale translates.
 const SECTIONS: &[&str] = &[
@@ -31,20 +37,19 @@ fn section(line: &[u8]) -> Option<&'static str> {
     SECTIONS.iter().copied().find(|s| s.as_bytes() == name)
 }
 
-pub(super) fn netstat_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn netstat_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let Some(area) = lines.peek().and_then(section) else { return false };
     let Some(next) = lines.ahead(1) else { return false };
     section(next).is_some() || next.starts_with(b"    ") || sentence(area, "", next).is_some()
 }
 
-pub(super) fn netstat(lines: &mut Lines<'_>, import: &mut Import) {
+fn netstat(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     let mut area = "";
     // Lines without a number are titles of histograms, in words of the locale; below both stand the same kinds.
     let mut direction = "";
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         if let Some(name) = section(line) {
             (area, direction) = (name, "");
         } else if let Some((name, value)) = sentence(area, direction, line) {
@@ -56,10 +61,10 @@ pub(super) fn netstat(lines: &mut Lines<'_>, import: &mut Import) {
                 direction = if direction.is_empty() { "In" } else { "Out" };
             }
         } else {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// The metric and the number of a line, the metric empty where the table has none.
@@ -110,12 +115,12 @@ fn nstat_line(line: &[u8]) -> Option<(&[u8], f64)> {
         .then_some((name, value))
 }
 
-pub(super) fn nstat_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn nstat_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let Some(line) = lines.peek() else { return false };
     line == b"#kernel" || nstat_line(line).is_some_and(|(name, _)| joined(name).is_some())
 }
 
-pub(super) fn nstat(lines: &mut Lines<'_>, import: &mut Import) {
+fn nstat(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     // Without -a the numbers are what came since the last call, whenever that was.
     let since_last = import.context.ran("nstat", None)
@@ -124,15 +129,14 @@ pub(super) fn nstat(lines: &mut Lines<'_>, import: &mut Import) {
     if since_last {
         import.note("nstat without -a shows increases since its last call, at an unknown time: left out");
     }
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         if line != b"#kernel" {
-            let Some((name, value)) = nstat_line(line) else { break };
+            let Some((name, value)) = nstat_line(line) else { return Took::No };
             if let Some(metric) = joined(name).filter(|_| !since_last) {
                 out.put(import, &metric, b"", at, value);
             }
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }

@@ -20,8 +20,21 @@
 //! ```
 
 use super::Out;
-use crate::text::number::{integer, text, words};
-use crate::text::{Context, Import, Lines};
+use crate::text::prelude::*;
+
+/// `ip -s link`.
+pub const IP: Format =
+    Format::new("ip -s link", "counters of network devices, also with `-s -s`", ip_starts, ip);
+/// `ifconfig`.
+pub const IFCONFIG: Format = Format::new(
+    "ifconfig",
+    "counters of network devices, of old and new net-tools",
+    ifconfig_starts,
+    ifconfig,
+);
+/// `ethtool -S`.
+pub const ETHTOOL: Format =
+    Format::new("ethtool -S", "drops at the rings of the driver", ethtool_starts, ethtool);
 
 /// Numbers of one device, by a name of direction and column, with their lines. No output has more for one device.
 const FIELDS_MAX: usize = 64;
@@ -66,15 +79,15 @@ fn ip_header(line: &[u8]) -> Option<&[u8]> {
     is_one.then(|| name.split(|b| *b == b'@').next())?
 }
 
-pub(super) fn ip_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| ip_header(line).is_some())
+fn ip_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| ip_header(line).is_some())
 }
 
 /// What a line of an output of `ip` begins with, below the name of the device.
 const IP_LINES: &[&[u8]] =
     &[b"link/", b"inet", b"valid_lft", b"altname", b"vf", b"alias", b"bridge", b"vxlan", b"bond"];
 
-pub(super) fn ip(lines: &mut Lines<'_>, import: &mut Import) {
+fn ip(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     let mut device = Device::default();
     // The names of the columns of the next line.
@@ -166,11 +179,11 @@ fn ifconfig_header(line: &[u8]) -> Option<&[u8]> {
     }
 }
 
-pub(super) fn ifconfig_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| ifconfig_header(line).is_some())
+fn ifconfig_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| ifconfig_header(line).is_some())
 }
 
-pub(super) fn ifconfig(lines: &mut Lines<'_>, import: &mut Import) {
+fn ifconfig(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     let mut name: Vec<u8> = Vec::new();
     while let Some(line) = lines.peek() {
@@ -241,8 +254,8 @@ fn ifconfig_line(line: &[u8], name: &[u8], number: u32, out: &mut Out, import: &
     }
 }
 
-pub(super) fn ethtool_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| line == b"NIC statistics:")
+fn ethtool_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| line == b"NIC statistics:")
 }
 
 /// Counters of drivers for packets that found no room in the ring, in the order of no importance.
@@ -261,15 +274,14 @@ const RING: &[&str] = &[
     "rx_missed_pkts",
 ];
 
-pub(super) fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
+fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
     lines.advance();
     let mut largest: Option<(f64, u32)> = None;
     let mut queues: Option<(f64, u32)> = None;
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, _| {
+        let line = lines.line();
         let Some(colon) = line.iter().rposition(|b| *b == b':').filter(|_| line.starts_with(b" ")) else {
-            break;
+            return Took::No;
         };
         let key = text(line.get(..colon).unwrap_or_default().trim_ascii());
         match integer(line.get(colon + 1..).unwrap_or_default().trim_ascii()) {
@@ -285,8 +297,8 @@ pub(super) fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
             }
             _ => {}
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     let found = match (largest, queues) {
         (Some(a), Some(b)) => Some(if b.0 > a.0 { b } else { a }),
         (a, b) => a.or(b),

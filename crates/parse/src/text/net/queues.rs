@@ -10,8 +10,21 @@
 //! ```
 
 use super::Out;
-use crate::text::number::{integer, leading, words};
-use crate::text::{Context, Import, Lines};
+use crate::text::prelude::*;
+
+/// `tc -s qdisc`.
+pub const QDISC: Format =
+    Format::new("tc -s qdisc", "queueing disciplines: what waits and is dropped", qdisc_starts, qdisc);
+/// `conntrack -S`.
+pub const TRACKING: Format = Format::new(
+    "conntrack -S",
+    "what connection tracking found, dropped and could not insert",
+    tracking_starts,
+    tracking,
+);
+/// `conntrack -C`.
+pub const COUNT: Format =
+    Format::new("conntrack -C", "how many connections are tracked", count_starts, count);
 
 /// The device of `qdisc KIND HANDLE: dev NAME …`, and whether the discipline is its root.
 fn qdisc_header(line: &[u8]) -> Option<(&[u8], bool)> {
@@ -23,17 +36,16 @@ fn qdisc_header(line: &[u8]) -> Option<(&[u8], bool)> {
     (handle.ends_with(b":") && dev == b"dev").then(|| (name, list.next() == Some(b"root")))
 }
 
-pub(super) fn qdisc_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| qdisc_header(line).is_some())
+fn qdisc_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| qdisc_header(line).is_some())
 }
 
-pub(super) fn qdisc(lines: &mut Lines<'_>, import: &mut Import) {
+fn qdisc(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     // What stands below the root is in its numbers already.
     let mut device: Option<Vec<u8>> = None;
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         let line = line.to_vec();
         if let Some((name, is_root)) = qdisc_header(&line) {
             device = is_root.then(|| name.to_vec());
@@ -45,10 +57,10 @@ pub(super) fn qdisc(lines: &mut Lines<'_>, import: &mut Import) {
                 qdisc_line(trimmed, device, at, &mut out, import);
             }
         } else {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 fn qdisc_line(line: &[u8], device: &[u8], at: u32, out: &mut Out, import: &mut Import) {
@@ -126,12 +138,12 @@ fn tracked(line: &[u8]) -> Option<[Option<u64>; TRACKED.len()]> {
     (n >= 6 && values.iter().flatten().count() >= 3).then_some(values)
 }
 
-pub(super) fn tracking_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| tracked(line).is_some())
+fn tracking_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| tracked(line).is_some())
 }
 
 /// Adds up the CPUs.
-pub(super) fn tracking(lines: &mut Lines<'_>, import: &mut Import) {
+fn tracking(lines: &mut Lines<'_>, import: &mut Import) {
     let first = lines.number();
     let mut sums: [Option<u64>; TRACKED.len()] = [None; TRACKED.len()];
     let mut is_first = true;
@@ -160,12 +172,11 @@ pub(super) fn tracking(lines: &mut Lines<'_>, import: &mut Import) {
 }
 
 /// `conntrack -C` prints a number, and `conntrack` without a table says how many it has shown.
-pub(super) fn count_starts(lines: &mut Lines<'_>, context: &Context) -> bool {
-    context.ran("conntrack", Some('C'))
-        && lines.peek().is_some_and(|line| integer(line.trim_ascii()).is_some())
+fn count_starts(lines: &mut Lines<'_>, context: &Context) -> bool {
+    context.ran("conntrack", Some('C')) && lines.at(|line| integer(line.trim_ascii()).is_some())
 }
 
-pub(super) fn count(lines: &mut Lines<'_>, import: &mut Import) {
+fn count(lines: &mut Lines<'_>, import: &mut Import) {
     let at = lines.number();
     if let Some(value) = lines.peek().and_then(|line| integer(line.trim_ascii())) {
         Out::default().put(import, "sysctl.net.netfilter.nf_conntrack_count", b"", at, value as f64);

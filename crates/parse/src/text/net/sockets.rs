@@ -16,24 +16,28 @@
 //! Of a listening socket `Recv-Q` is how many connections wait to be accepted; `ss` shows in `Send-Q` how many may.
 
 use super::Out;
-use crate::text::number::{integer, words};
-use crate::text::{Context, Import, Lines};
+use crate::text::prelude::*;
 
-pub(super) fn summary_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let is_tcp = |line: &[u8]| line.starts_with(b"TCP:") && memchr::memmem::find(line, b"(estab ").is_some();
+/// `ss -s`.
+pub const SUMMARY: Format = Format::new("ss -s", "sockets by kind", summary_starts, summary);
+/// `ss`.
+pub const LIST: Format =
+    Format::new("ss", "sockets by state and their queues, from `ss` and `netstat -tan`", list_starts, list);
+
+fn summary_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    let is_tcp = |line: &[u8]| line.starts_with(b"TCP:") && has(line, b"(estab ");
     match lines.peek() {
-        Some(line) if line.starts_with(b"Total: ") => lines.ahead(1).is_some_and(is_tcp),
+        Some(line) if line.starts_with(b"Total: ") => lines.soon(1, is_tcp),
         Some(line) => is_tcp(line),
         None => false,
     }
 }
 
-pub(super) fn summary(lines: &mut Lines<'_>, import: &mut Import) {
+fn summary(lines: &mut Lines<'_>, import: &mut Import) {
     let mut out = Out::default();
     let mut has_tcp = false;
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         let line = line.to_vec();
         let first = words(&line).next().unwrap_or_default();
         match first {
@@ -46,11 +50,11 @@ pub(super) fn summary(lines: &mut Lines<'_>, import: &mut Import) {
                 summary_of_tcp(&line, at, &mut out, import);
             }
             b"Transport" | b"RAW" | b"UDP" | b"TCP" | b"INET" | b"FRAG" | b"*" if has_tcp => {}
-            b"" if has_tcp && lines.ahead(1).is_some_and(|next| next.starts_with(b"Transport")) => {}
-            _ => break,
+            b"" if has_tcp && lines.soon(1, |next| next.starts_with(b"Transport")) => {}
+            _ => return Took::No,
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 fn put_if(out: &mut Out, import: &mut Import, metric: &str, at: u32, value: Option<u64>, line: &[u8]) {
@@ -152,8 +156,8 @@ fn socket(tool: Tool, line: &[u8]) -> Option<Option<Socket>> {
     Some(Some(Socket { state, recv_q, send_q }))
 }
 
-pub(super) fn list_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| heading(line).is_some() || is_title(line))
+fn list_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| heading(line).is_some() || is_title(line))
 }
 
 /// What `netstat` prints above its lists.
@@ -220,14 +224,13 @@ impl Counts {
     }
 }
 
-pub(super) fn list(lines: &mut Lines<'_>, import: &mut Import) {
+fn list(lines: &mut Lines<'_>, import: &mut Import) {
     let mut counts = Counts::default();
     let first = lines.number();
     let mut tool = None;
     let mut is_unix = false;
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, _| {
+        let line = lines.line();
         if is_title(line) {
             is_unix = line.starts_with(b"Active UNIX");
         } else if is_unix && (line.starts_with(b"Proto ") || line.starts_with(b"unix ")) {
@@ -236,31 +239,31 @@ pub(super) fn list(lines: &mut Lines<'_>, import: &mut Import) {
         } else if line.trim_ascii().is_empty() {
             // `ss -m` leaves the line of memory blank below a socket that has none.
             if !line.starts_with(b"\t") {
-                break;
+                return Took::No;
             }
         } else if let Some(tool) = tool {
             match socket(tool, line) {
                 Some(socket) => {
                     if let Some(socket) = socket {
                         counts.add(&socket, tool, at);
-                        if info(line).is_some() || memchr::memmem::find(line, b" rto:").is_some() {
+                        if info(line).is_some() || has(line, b" rto:") {
                             counts.retrans = Some(counts.retrans.unwrap_or(0) + info(line).unwrap_or(0));
                         }
                     }
                 }
                 None if line.starts_with(b"\t") || line.starts_with(b"  ") => {
-                    if memchr::memmem::find(line, b"rto:").is_some() || info(line).is_some() {
+                    if has(line, b"rto:") || info(line).is_some() {
                         let more = info(line).unwrap_or(0);
                         counts.retrans = Some(counts.retrans.unwrap_or(0).saturating_add(more));
                     }
                 }
-                None => break,
+                None => return Took::No,
             }
         } else {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     if lines.number() > first {
         counts.put(first, import);
     }

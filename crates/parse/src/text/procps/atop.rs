@@ -14,25 +14,19 @@
 //!
 //! Numbers that do not fit are cut: `13760e3`. The first screen is of the time since boot; only its levels are read.
 
-use mitra_model::time::SECOND;
-
-use crate::text::clock;
-use crate::text::import::{Column, DAY, Form, GroupId, Import, When};
-use crate::text::number::{leading, number, text, with_suffix, words};
-use crate::text::{Context, Format, Lines};
-
 use super::atop_cells::{self, Kind, Reading};
 use super::common::duration;
+use crate::text::prelude::*;
 
 /// See the module.
 pub const FORMAT: Format =
-    Format { name: "atop", what: "screens, live or from `-r`, and single lines of them", starts, read };
+    Format::new("atop", "screens, live or from `-r`, and single lines of them", starts, read);
 
 /// Lines of one screen that are held until its end.
 const READINGS_MAX: usize = 65_536;
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| first_line(line).is_some() || atop_cells::label(line).is_some())
+    lines.at(|line| first_line(line).is_some() || atop_cells::label(line).is_some())
 }
 
 /// Host, time and length of the interval.
@@ -63,9 +57,8 @@ struct Screen {
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut screen =
         Screen { at: import.now(), elapsed: None, since_boot: false, readings: Vec::new(), table: None };
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if let Some((host, t, elapsed)) = first_line(line) {
             flush(&mut screen, import);
             if import.host.hostname.is_empty() {
@@ -80,24 +73,21 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             if screen.readings.len() < READINGS_MAX {
                 atop_cells::read(line, number, &mut screen.readings, &mut cpus);
             }
-            if let Some(cpus) = cpus {
-                import.context.cpus = Some(cpus);
-                import.host.cpus = import.host.cpus.max(cpus);
-            }
+            import.host.cpus = import.host.cpus.max(cpus.unwrap_or(0));
         } else if line.starts_with(b"***") {
-            screen.since_boot |= memchr::memmem::find(line, b"since").is_some();
+            screen.since_boot |= has(line, b"since");
         } else if line.trim_ascii().is_empty() {
-            if !(1..=3).any(|n| lines.ahead(n).is_some_and(is_ours)) {
-                break;
+            if !lines.soon(3, is_ours) {
+                return Took::No;
             }
         } else if is_header(line) {
             flush(&mut screen, import);
             screen.table = Some(Table::new(line, import));
         } else if !screen.table.as_ref().is_some_and(|t| t.row(line, number, &screen, import)) {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     flush(&mut screen, import);
 }
 
@@ -126,9 +116,7 @@ fn flush(screen: &mut Screen, import: &mut Import) {
         if let (true, Some(elapsed), When::At(t)) = (reading.kind != Kind::Level, screen.elapsed, screen.at) {
             import.since(group, When::At(t.saturating_sub((elapsed * SECOND as f64) as i64)));
         }
-        if let Some(slot) = import.row(group, reading.row.as_bytes(), screen.at, reading.line).first_mut() {
-            *slot = value;
-        }
+        import.put(group, reading.row.as_bytes(), screen.at, reading.line, &[value]);
     }
     if left_out && screen.since_boot {
         import.note("atop: the rates of the first screen, averages since boot, are left out");
@@ -162,52 +150,11 @@ struct Table {
 }
 
 /// Columns of processes of every view.
-const NAMES: &[&[u8]] = &[
-    b"PID",
-    b"TID",
-    b"SYSCPU",
-    b"USRCPU",
-    b"BDELAY",
-    b"RDELAY",
-    b"VGROW",
-    b"RGROW",
-    b"RDDSK",
-    b"WRDSK",
-    b"WCANCL",
-    b"CPU",
-    b"CMD",
-    b"RUID",
-    b"EUID",
-    b"ST",
-    b"EXC",
-    b"THR",
-    b"S",
-    b"CPUNR",
-    b"MINFLT",
-    b"MAJFLT",
-    b"VSTEXT",
-    b"VSLIBS",
-    b"VDATA",
-    b"VSTACK",
-    b"VSIZE",
-    b"RSIZE",
-    b"PSIZE",
-    b"SWAPSZ",
-    b"MEM",
-    b"DSK",
-    b"COMMAND-LINE",
-    b"PPID",
-    b"NICE",
-    b"PRI",
-    b"POLI",
-    b"TGID",
-    b"LOCKSZ",
-    b"VSLCK",
-    b"SHTEXT",
-    b"VSTK",
-    b"NET",
-    b"WCHAN",
-];
+const NAMES: &[&[u8]] = list!(
+    "PID TID SYSCPU USRCPU BDELAY RDELAY VGROW RGROW RDDSK WRDSK WCANCL CPU CMD RUID EUID ST EXC THR S CPUNR
+     MINFLT MAJFLT VSTEXT VSLIBS VDATA VSTACK VSIZE RSIZE PSIZE SWAPSZ MEM DSK COMMAND-LINE PPID NICE PRI POLI
+     TGID LOCKSZ VSLCK SHTEXT VSTK NET WCHAN"
+);
 
 /// A header of processes: `PID SYSCPU … CMD`, with the page behind it.
 fn is_header(line: &[u8]) -> bool {

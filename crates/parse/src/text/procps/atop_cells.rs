@@ -1,15 +1,11 @@
 //! The lines of the upper part of an atop screen: a label, and cells of a key and a value between bars.
 
-use crate::text::import::Form;
-use crate::text::number::{leading, text, with_suffix, words};
-
 use super::common::PAGE;
+use crate::text::prelude::*;
 
 /// Labels of lines that have metrics, and of those that are passed over.
-const LABELS: &[&[u8]] = &[
-    b"PRC", b"CPU", b"cpu", b"CPL", b"GPU", b"MEM", b"SWP", b"LLC", b"NUM", b"NUC", b"PAG", b"PSI", b"LVM",
-    b"MDD", b"DSK", b"NFM", b"NFC", b"NFS", b"NET", b"IFB", b"CSW",
-];
+const LABELS: &[&[u8]] =
+    list!("PRC CPU cpu CPL GPU MEM SWP LLC NUM NUC PAG PSI LVM MDD DSK NFM NFC NFS NET IFB CSW");
 
 /// The label of a line.
 pub fn label(line: &[u8]) -> Option<&[u8]> {
@@ -73,7 +69,7 @@ impl Kind {
     }
 }
 
-/// Reads the cells of a line. The number of CPUs is told if it is there. Whether the line had a bar at all.
+/// Reads the cells of a line. The number of CPUs is told if it is there.
 pub fn read(line: &[u8], number: u32, out: &mut Vec<Reading>, cpus: &mut Option<u32>) {
     let Some(label) = label(line) else { return };
     let cells: Vec<&[u8]> = line.split(|b| *b == b'|').skip(1).map(<[u8]>::trim_ascii).collect();
@@ -83,21 +79,21 @@ pub fn read(line: &[u8], number: u32, out: &mut Vec<Reading>, cpus: &mut Option<
         _ => Some(&[][..]),
     };
     let Some(row) = row else { return };
-    let is_layer = label == b"NET" && matches!(row, b"transport" | b"network");
-    let row_name = if is_layer { String::new() } else { text(row) };
-    let values: Vec<Cell<'_>> = cells.iter().filter_map(|c| cell(c)).collect();
-    for cell in &values {
+    let (label, row): (&[u8], &[u8]) = match (label, row) {
+        (b"LVM" | b"MDD", row) => (b"DSK", row),
+        (b"NET", b"transport" | b"network") => (b"NET upper", b""),
+        other => other,
+    };
+    for cell in cells.iter().filter_map(|c| cell(c)) {
         if label == b"CPL" && cell.key == b"numcpu" && cell.value >= 1.0 && cell.value <= 65_536.0 {
             *cpus = Some(cell.value as u32);
         }
-        let Some((metric, kind, factor)) = metric(label, is_layer, cell) else { continue };
-        let value = match (label, kind) {
-            (b"MEM" | b"SWP", _) => with_suffix(cell.word),
-            // `13760e3`, `206 Kbps`: the number alone.
-            _ => Some(cell.value),
-        };
+        let Some((metric, kind, factor)) = metric(label, &cell) else { continue };
+        // `13760e3`, `206 Kbps`: the number alone.
+        let is_size = matches!(label, b"MEM" | b"SWP");
+        let value = if is_size { with_suffix(cell.word) } else { Some(cell.value) };
         if let Some(value) = value.filter(|v| *v >= 0.0) {
-            out.push(Reading { metric, row: row_name.clone(), kind, value: value * factor, line: number });
+            out.push(Reading { metric, row: text(row), kind, value: value * factor, line: number });
         }
     }
 }
@@ -112,162 +108,88 @@ fn cpu_of(cell: &[u8]) -> Option<&[u8]> {
     digits.get(zeros..)
 }
 
-type Spec = (&'static str, Kind, f64);
-
-fn metric(label: &[u8], is_layer: bool, cell: &Cell<'_>) -> Option<Spec> {
-    use Kind::{Count, Level};
-    match label {
-        b"CPU" | b"cpu" | b"PSI" => {
-            if cell.unit != b"%" {
-                return None;
-            }
-            Some((share(label, cell.key)?, Kind::Rate, 0.01))
-        }
-        b"CPL" => Some(match cell.key {
-            b"avg1" => ("sys.load1", Level, 1.0),
-            b"avg5" => ("sys.load5", Level, 1.0),
-            b"avg15" => ("sys.load15", Level, 1.0),
-            b"csw" => ("sys.ctxt", Count, 1.0),
-            b"intr" => ("sys.intr", Count, 1.0),
-            _ => return None,
-        }),
-        b"PRC" => Some(match cell.key {
-            b"#trun" => ("tasks.running", Level, 1.0),
-            b"#tslpu" => ("tasks.uninterruptible", Level, 1.0),
-            _ => return None,
-        }),
-        b"MEM" | b"SWP" => Some((memory(label, cell.key)?, Level, 1.0)),
-        b"PAG" => Some(match cell.key {
-            b"scan" => ("vm.pgscan", Count, 1.0),
-            b"stall" => ("vm.allocstall", Count, 1.0),
-            b"compact" => ("vm.compact_stall", Count, 1.0),
-            b"migrate" => ("vm.pgmigrate_success", Count, 1.0),
-            b"numamig" => ("vm.numa_pages_migrated", Count, 1.0),
-            // Pages here, though the kernel counts them in KiB.
-            b"pgin" => ("vm.pgpgin", Count, PAGE),
-            b"pgout" => ("vm.pgpgout", Count, PAGE),
-            b"swin" => ("vm.pswpin", Count, 1.0),
-            b"swout" => ("vm.pswpout", Count, 1.0),
-            b"oomkill" => ("vm.oom_kill", Count, 1.0),
-            _ => return None,
-        }),
-        b"LVM" | b"MDD" | b"DSK" => disk(cell),
-        b"NET" if is_layer => Some((layer(cell.key)?, Count, 1.0)),
-        b"NET" => nic(cell),
-        _ => None,
-    }
+/// Cells of one label with the same unit.
+struct Cells {
+    label: &'static str,
+    kind: Kind,
+    /// What one is worth in the metric's base unit.
+    factor: f64,
+    /// What has to stand behind the number; `None` is anything.
+    unit: Option<&'static [u8]>,
+    names: Pairs,
 }
 
-fn share(label: &[u8], key: &[u8]) -> Option<&'static str> {
-    Some(match (label, key) {
-        (b"CPU", b"sys") => "sys.cpu_system",
-        // Nice processes are among them.
-        (b"CPU", b"user") => "sys.cpu_user",
-        (b"CPU", b"idle") => "sys.cpu_idle",
-        (b"CPU", b"wait") => "sys.cpu_iowait",
-        (b"CPU", b"steal") => "sys.cpu_steal",
-        (b"CPU", b"guest") => "sys.cpu_guest",
-        // Interrupts and softirqs together; most of it is the latter.
-        (b"CPU", b"irq") => "sys.cpu_softirq",
-        (b"cpu", b"sys") => "cpu.system",
-        (b"cpu", b"user") => "cpu.user",
-        (b"cpu", b"idle") => "cpu.idle",
-        (b"cpu", b"irq") => "cpu.softirq",
-        (b"cpu", b"steal") => "cpu.steal",
-        (b"cpu", b"guest") => "cpu.guest",
-        (b"cpu", key) if key.starts_with(b"cpu") => "cpu.iowait",
-        (b"PSI", b"cpusome") => "psi.cpu_some",
-        (b"PSI", b"memsome") => "psi.memory_some",
-        (b"PSI", b"memfull") => "psi.memory_full",
-        (b"PSI", b"iosome") => "psi.io_some",
-        (b"PSI", b"iofull") => "psi.io_full",
-        _ => return None,
-    })
+const fn cells(
+    label: &'static str,
+    kind: Kind,
+    factor: f64,
+    unit: Option<&'static [u8]>,
+    names: Pairs,
+) -> Cells {
+    Cells { label, kind, factor, unit, names }
 }
 
-fn memory(label: &[u8], key: &[u8]) -> Option<&'static str> {
-    Some(match (label, key) {
-        (b"MEM", b"tot") => "mem.total",
-        (b"MEM", b"free") => "mem.free",
-        (b"MEM", b"avail") => "mem.available",
-        (b"MEM", b"cache") => "mem.cached",
-        (b"MEM", b"dirty") => "mem.dirty",
-        (b"MEM", b"buff") => "mem.buffers",
-        (b"MEM", b"slab") => "mem.slab",
-        (b"MEM", b"slrec") => "mem.sreclaimable",
-        (b"MEM", b"shmem") => "mem.shmem",
-        (b"MEM", b"pgtab") => "mem.page_tables",
-        (b"MEM", b"anthp") => "mem.anon_huge",
-        (b"SWP", b"tot") => "mem.swap_total",
-        (b"SWP", b"free") => "mem.swap_free",
-        (b"SWP", b"swcac") => "mem.swap_cached",
-        (b"SWP", b"zpool") => "mem.zswap",
-        (b"SWP", b"zstor") => "mem.zswapped",
-        (b"SWP", b"vmcom") => "mem.committed_as",
-        (b"SWP", b"vmlim") => "mem.commit_limit",
-        _ => return None,
-    })
-}
-
-fn disk(cell: &Cell<'_>) -> Option<Spec> {
-    use Kind::{Count, Level, Rate};
-    Some(match (cell.key, cell.unit) {
-        (b"busy", b"%") => ("disk.io_time", Rate, 0.01),
-        (b"read", b"") => ("disk.reads", Count, 1.0),
-        (b"write", b"") => ("disk.writes", Count, 1.0),
-        (b"discrd", b"") => ("disk.discards", Count, 1.0),
-        (b"MBr/s", b"") => ("disk.read_bytes", Rate, 1_048_576.0),
-        (b"MBw/s", b"") => ("disk.write_bytes", Rate, 1_048_576.0),
-        (b"inflt", b"") => ("disk.in_flight", Level, 1.0),
-        _ => return None,
-    })
-}
-
-fn layer(key: &[u8]) -> Option<&'static str> {
-    Some(match key {
-        b"tcpi" => "tcp.InSegs",
-        b"tcpo" => "tcp.OutSegs",
-        b"tcpao" => "tcp.ActiveOpens",
-        b"tcppo" => "tcp.PassiveOpens",
-        b"tcprs" => "tcp.RetransSegs",
-        b"tcpie" => "tcp.InErrs",
-        b"tcpor" => "tcp.OutRsts",
-        b"udpi" => "udp.InDatagrams",
-        b"udpo" => "udp.OutDatagrams",
-        b"udpnp" => "udp.NoPorts",
-        b"udpie" => "udp.InErrors",
-        b"ipi" => "ip.InReceives",
-        b"ipo" => "ip.OutRequests",
-        b"ipfrw" => "ip.ForwDatagrams",
-        b"deliv" => "ip.InDelivers",
-        _ => return None,
-    })
-}
-
-fn nic(cell: &Cell<'_>) -> Option<Spec> {
-    use Kind::{Count, Rate};
+/// Every cell that has a metric.
+#[rustfmt::skip]
+const CELLS: &[Cells] = &[
+    // Nice processes are among `user`. `irq` has interrupts and softirqs; most of it is the latter.
+    cells("CPU", Kind::Rate, 0.01, Some(b"%"), pairs!(
+        "sys sys.cpu_system  user sys.cpu_user    idle sys.cpu_idle  wait sys.cpu_iowait
+         irq sys.cpu_softirq steal sys.cpu_steal  guest sys.cpu_guest"
+    )),
+    cells("cpu", Kind::Rate, 0.01, Some(b"%"), pairs!(
+        "sys cpu.system  user cpu.user  idle cpu.idle  irq cpu.softirq  steal cpu.steal  guest cpu.guest"
+    )),
+    cells("PSI", Kind::Rate, 0.01, Some(b"%"), pairs!(
+        "cpusome psi.cpu_some  memsome psi.memory_some  memfull psi.memory_full  iosome psi.io_some
+         iofull psi.io_full"
+    )),
+    cells("CPL", Kind::Level, 1.0, None, pairs!("avg1 sys.load1  avg5 sys.load5  avg15 sys.load15")),
+    cells("CPL", Kind::Count, 1.0, None, pairs!("csw sys.ctxt  intr sys.intr")),
+    cells("PRC", Kind::Level, 1.0, None, pairs!("#trun tasks.running  #tslpu tasks.uninterruptible")),
+    cells("MEM", Kind::Level, 1.0, None, pairs!(
+        "tot mem.total    free mem.free    avail mem.available  cache mem.cached        dirty mem.dirty
+         buff mem.buffers slab mem.slab    shmem mem.shmem      slrec mem.sreclaimable  pgtab mem.page_tables
+         anthp mem.anon_huge"
+    )),
+    cells("SWP", Kind::Level, 1.0, None, pairs!(
+        "tot mem.swap_total  free mem.swap_free  swcac mem.swap_cached  zpool mem.zswap  zstor mem.zswapped
+         vmcom mem.committed_as  vmlim mem.commit_limit"
+    )),
+    cells("PAG", Kind::Count, 1.0, None, pairs!(
+        "scan vm.pgscan   stall vm.allocstall  compact vm.compact_stall  migrate vm.pgmigrate_success
+         swin vm.pswpin   swout vm.pswpout     oomkill vm.oom_kill       numamig vm.numa_pages_migrated"
+    )),
+    // Pages here, though the kernel counts them in KiB.
+    cells("PAG", Kind::Count, PAGE, None, pairs!("pgin vm.pgpgin  pgout vm.pgpgout")),
+    cells("DSK", Kind::Rate, 0.01, Some(b"%"), pairs!("busy disk.io_time")),
+    cells("DSK", Kind::Count, 1.0, Some(b""), pairs!("read disk.reads  write disk.writes  discrd disk.discards")),
+    cells("DSK", Kind::Rate, 1_048_576.0, Some(b""), pairs!("MBr/s disk.read_bytes  MBw/s disk.write_bytes")),
+    cells("DSK", Kind::Level, 1.0, Some(b""), pairs!("inflt disk.in_flight")),
+    cells("NET upper", Kind::Count, 1.0, None, pairs!(
+        "tcpi tcp.InSegs       tcpo tcp.OutSegs        tcpao tcp.ActiveOpens   tcppo tcp.PassiveOpens
+         tcprs tcp.RetransSegs tcpie tcp.InErrs        tcpor tcp.OutRsts       udpi udp.InDatagrams
+         udpo udp.OutDatagrams udpnp udp.NoPorts       udpie udp.InErrors      ipi ip.InReceives
+         ipo ip.OutRequests    ipfrw ip.ForwDatagrams  deliv ip.InDelivers"
+    )),
+    cells("NET", Kind::Count, 1.0, None, pairs!(
+        "pcki nic.rx_packets  pcko nic.tx_packets  coll nic.tx_colls  mlti nic.rx_multicast  erri nic.rx_errs
+         erro nic.tx_errs     drpi nic.rx_drop     drpo nic.tx_drop"
+    )),
     // Bits of powers of ten.
-    let bits = || {
-        Some(match cell.unit {
-            b"bps" => 0.125,
-            b"Kbps" => 125.0,
-            b"Mbps" => 125_000.0,
-            b"Gbps" => 125_000_000.0,
-            b"Tbps" => 125_000_000_000.0,
-            _ => return None,
-        })
-    };
-    Some(match cell.key {
-        b"pcki" => ("nic.rx_packets", Count, 1.0),
-        b"pcko" => ("nic.tx_packets", Count, 1.0),
-        b"si" => ("nic.rx_bytes", Rate, bits()?),
-        b"so" => ("nic.tx_bytes", Rate, bits()?),
-        b"coll" => ("nic.tx_colls", Count, 1.0),
-        b"mlti" => ("nic.rx_multicast", Count, 1.0),
-        b"erri" => ("nic.rx_errs", Count, 1.0),
-        b"erro" => ("nic.tx_errs", Count, 1.0),
-        b"drpi" => ("nic.rx_drop", Count, 1.0),
-        b"drpo" => ("nic.tx_drop", Count, 1.0),
-        _ => return None,
-    })
+    cells("NET", Kind::Rate, 0.125, Some(b"bps"), RATES),
+    cells("NET", Kind::Rate, 125.0, Some(b"Kbps"), RATES),
+    cells("NET", Kind::Rate, 125e3, Some(b"Mbps"), RATES),
+    cells("NET", Kind::Rate, 125e6, Some(b"Gbps"), RATES),
+    cells("NET", Kind::Rate, 125e9, Some(b"Tbps"), RATES),
+];
+const RATES: Pairs = pairs!("si nic.rx_bytes  so nic.tx_bytes");
+
+/// The metric of a cell, what its numbers are, and what one is worth.
+fn metric(label: &[u8], cell: &Cell<'_>) -> Option<(&'static str, Kind, f64)> {
+    if label == b"cpu" && cell.key.starts_with(b"cpu") && cell.unit == b"%" {
+        return Some(("cpu.iowait", Kind::Rate, 0.01));
+    }
+    let fits = |c: &&Cells| c.label.as_bytes() == label && c.unit.is_none_or(|unit| unit == cell.unit);
+    CELLS.iter().filter(fits).find_map(|c| Some((find_pair(c.names, cell.key)?, c.kind, c.factor)))
 }

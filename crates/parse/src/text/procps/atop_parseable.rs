@@ -12,25 +12,21 @@
 //! Label, host, seconds since 1970, date, time and length of the interval, then what the label has. What follows
 //! `RESET` is of the time since boot; only its levels are read.
 
-use mitra_model::time::SECOND;
+use mitra_model::lookup;
 
-use crate::text::clock;
-use crate::text::import::{Column, Form, Import, When};
-use crate::text::number::{integer, number, text, words};
-use crate::text::{Context, Format, Lines};
+use crate::text::prelude::*;
 
 /// See the module.
 pub const FORMAT: Format =
-    Format { name: "atop -P", what: "lines for programs, one for each thing and interval", starts, read };
+    Format::new("atop -P", "lines for programs, one for each thing and interval", starts, read);
 
 /// The most fields of a line that are looked at.
 const FIELDS_MAX: usize = 48;
 
 /// Labels of lines that are read or passed over.
-const LABELS: &[&[u8]] = &[
-    b"CPU", b"cpu", b"CPL", b"GPU", b"MEM", b"SWP", b"LLC", b"PAG", b"PSI", b"LVM", b"MDD", b"DSK", b"NFM",
-    b"NFC", b"NFS", b"NET", b"IFB", b"NUM", b"NUC", b"PRG", b"PRC", b"PRE", b"PRM", b"PRD", b"PRN", b"CGR",
-];
+const LABELS: &[&[u8]] = list!(
+    "CPU cpu CPL GPU MEM SWP LLC PAG PSI LVM MDD DSK NFM NFC NFS NET IFB NUM NUC PRG PRC PRE PRM PRD PRN CGR"
+);
 
 /// The part of a line that all labels have.
 struct Line<'a> {
@@ -58,18 +54,14 @@ fn is_mark(line: &[u8]) -> bool {
 }
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let Some(line) = lines.peek() else { return false };
-    if is_mark(line) {
-        return lines.ahead(1).is_some_and(|l| is_mark(l) || line_of(l).is_some());
-    }
-    line_of(line).is_some()
+    let is_line = |line: &[u8]| line_of(line).is_some();
+    lines.at(is_line) || lines.at(is_mark) && lines.soon(1, |next| is_mark(next) || is_line(next))
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut since_boot = false;
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         match line.trim_ascii() {
             b"SEP" => since_boot = false,
             b"RESET" => {
@@ -78,23 +70,26 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             }
             _ => {
                 let Some(parsed) = line_of(line) else {
-                    if !words(line).next().is_some_and(|l| LABELS.contains(&l)) {
-                        break;
-                    }
-                    import.unread(number, line);
-                    lines.advance();
-                    continue;
+                    return Took::unread_if(words(line).next().is_some_and(|l| LABELS.contains(&l)));
                 };
                 if import.host.hostname.is_empty() {
                     import.host.hostname = text(parsed.host);
                 }
-                if !one(&parsed, since_boot, number, import) {
-                    import.unread(number, line);
+                let row = AtopLine { line: &parsed, counts: parsed.interval > 0.0 && !since_boot, number };
+                if !one(&row, import) {
+                    return Took::Unread;
                 }
             }
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
+}
+
+/// A line that is read, and whether the counts of its interval are.
+struct AtopLine<'a> {
+    line: &'a Line<'a>,
+    counts: bool,
+    number: u32,
 }
 
 /// How a field counts.
@@ -107,182 +102,123 @@ enum How {
 
 type Field = (usize, &'static str, How, f64);
 
+/// Fields of one kind, by their positions behind the length of the interval.
+fn fields(how: How, factor: f64, table: Pairs) -> impl Iterator<Item = Field> {
+    let at = |position: &[u8]| integer(position).and_then(|n| usize::try_from(n).ok());
+    table.iter().filter_map(move |(position, metric)| Some((at(position)?, *metric, how, factor)))
+}
+
 /// Reads one line; false where it has fewer fields than its label must have.
-fn one(line: &Line<'_>, since_boot: bool, number_of: u32, import: &mut Import) -> bool {
-    let fields: Vec<&[u8]> = words(line.rest).take(FIELDS_MAX).collect();
-    let at = |i: usize| fields.get(i).and_then(|w| number(w)).filter(|v| *v >= 0.0);
-    match line.label {
+fn one(row: &AtopLine<'_>, import: &mut Import) -> bool {
+    let words: Vec<&[u8]> = words(row.line.rest).take(FIELDS_MAX).collect();
+    let positive = |i: usize| words.get(i).and_then(|w| number(w)).filter(|v| *v > 0.0);
+    let label = row.line.label;
+    let mut name = &b""[..];
+    let list: Vec<Field> = match label {
         b"CPU" | b"cpu" => {
-            let (Some(ticks), Some(which)) = (at(0).filter(|t| *t > 0.0), at(1)) else { return false };
-            let all = line.label == b"CPU";
+            let (Some(ticks), Some(which)) = (positive(0), words.get(1).and_then(|w| number(w))) else {
+                return false;
+            };
+            let all = label == b"CPU";
+            if which < 0.0 {
+                return false;
+            }
             if all && (1.0..=65_536.0).contains(&which) {
                 import.host.cpus = import.host.cpus.max(which as u32);
             }
-            let row = if all { String::new() } else { format!("{which}") };
-            let list: Vec<Field> = CPU
-                .iter()
-                .map(|(i, one, sum)| (*i, if all { *sum } else { *one }, How::Count, 1.0 / ticks))
-                .collect();
-            put(line, &row, &list, &fields, since_boot, number_of, import)
+            let row_name = if all { String::new() } else { format!("{which}") };
+            let of = if all { "sys.cpu_" } else { "cpu." };
+            let times = fields(How::Count, 1.0 / ticks, CPU);
+            let metric =
+                |(i, time, how, factor)| Some((i, lookup(&format!("{of}{time}"))?.name, how, factor));
+            return put(row, &row_name, &times.filter_map(metric).collect::<Vec<_>>(), &words, import);
         }
         b"MEM" | b"SWP" | b"PAG" => {
-            let Some(page) = at(0).filter(|p| *p > 0.0) else { return false };
-            let table: &[Field] = match line.label {
-                b"MEM" => MEM,
-                b"SWP" => SWP,
-                _ => PAG,
-            };
+            let Some(page) = positive(0) else { return false };
             // Levels are pages, and so is what is read and written.
-            let in_bytes = |m: &str| m.starts_with("mem.") || m.starts_with("vm.pgpg");
-            let list: Vec<Field> = table
-                .iter()
-                .map(|(i, m, how, f)| (*i, *m, *how, if in_bytes(m) { f * page } else { *f }))
-                .collect();
-            put(line, "", &list, &fields, since_boot, number_of, import)
+            match label {
+                b"MEM" => fields(How::Level, page, MEM).collect(),
+                b"SWP" => fields(How::Level, page, SWP).collect(),
+                _ => fields(How::Count, 1.0, PAG).chain(fields(How::Count, page, PAG_BYTES)).collect(),
+            }
         }
-        b"CPL" => put(line, "", CPL, &fields, since_boot, number_of, import),
-        b"PSI" if fields.first() == Some(&&b"y"[..]) => {
-            put(line, "", PSI, &fields, since_boot, number_of, import)
+        b"CPL" => fields(How::Level, 1.0, LOADS).chain(fields(How::Count, 1.0, CPL)).collect(),
+        b"PSI" if words.first() == Some(&&b"y"[..]) => fields(How::Count, 1e-6, PSI).collect(),
+        b"LVM" | b"MDD" | b"DSK" | b"NET" => {
+            let Some(first) = words.first() else { return false };
+            name = *first;
+            match *first {
+                _ if label != b"NET" => fields(How::Count, 1.0, DISK)
+                    .chain(fields(How::Count, 1e-3, DISK_TIME))
+                    .chain(fields(How::Count, 512.0, DISK_BYTES))
+                    .collect(),
+                b"upper" => {
+                    name = b"";
+                    fields(How::Count, 1.0, UPPER).collect()
+                }
+                _ => fields(How::Count, 1.0, NIC).collect(),
+            }
         }
-        b"LVM" | b"MDD" | b"DSK" => {
-            let Some(name) = fields.first() else { return false };
-            put(line, &text(name), DISK, &fields, since_boot, number_of, import)
-        }
-        b"NET" => match fields.first() {
-            Some(&b"upper") => put(line, "", UPPER, &fields, since_boot, number_of, import),
-            Some(name) => put(line, &text(name), NIC, &fields, since_boot, number_of, import),
-            None => false,
-        },
-        b"PRG" | b"PRC" | b"PRM" | b"PRD" => process(line, since_boot, number_of, import),
-        _ => true,
-    }
+        b"PRG" | b"PRC" | b"PRM" | b"PRD" => return process(row, import),
+        _ => return true,
+    };
+    put(row, &text(name), &list, &words, import)
 }
 
 /// Puts the fields of one line; false when the first of them is no number.
-fn put(
-    line: &Line<'_>,
-    row: &str,
-    list: &[Field],
-    fields: &[&[u8]],
-    since_boot: bool,
-    number_of: u32,
-    import: &mut Import,
-) -> bool {
-    let value = |i: usize| fields.get(i).and_then(|w| number(w));
+fn put(row: &AtopLine<'_>, name: &str, list: &[Field], words: &[&[u8]], import: &mut Import) -> bool {
+    let AtopLine { line, counts, number: line_number } = row;
+    let value = |i: usize| words.get(i).and_then(|w| number(w));
     if list.first().is_none_or(|(i, ..)| value(*i).is_none()) {
         return false;
     }
-    let counts = line.interval > 0.0 && !since_boot;
-    for form in [How::Level, How::Count] {
-        let of_form = || list.iter().filter(|(_, _, how, _)| *how == form);
-        if of_form().next().is_none() || (form == How::Count && !counts) {
+    for (how, form, by) in [(How::Level, Form::Level, 1.0), (How::Count, Form::Rate, line.interval)] {
+        let of_form = || list.iter().filter(|(_, _, h, _)| *h == how);
+        if of_form().next().is_none() || (how == How::Count && !counts) {
             continue;
         }
-        let (shape, by) = if form == How::Level { (Form::Level, 1.0) } else { (Form::Rate, line.interval) };
-        let columns = of_form().filter_map(|(_, metric, _, factor)| Column::new(metric, shape, *factor));
+        let columns = of_form().filter_map(|(_, metric, _, factor)| Column::new(metric, form, *factor));
         let group = import.group(columns.collect());
-        if form == How::Count
-            && let When::At(t) = line.at
-        {
+        if let (How::Count, When::At(t)) = (how, line.at) {
             import.since(group, When::At(t.saturating_sub((line.interval * SECOND as f64) as i64)));
         }
-        for ((i, metric, ..), slot) in of_form().zip(import.row(group, row.as_bytes(), line.at, number_of)) {
+        let slots = import.row(group, name.as_bytes(), line.at, *line_number);
+        for ((i, metric, ..), slot) in of_form().zip(slots) {
             // -1 and less is what the kernel does not have.
-            let negative = *metric == "task.nice";
-            *slot = value(*i).filter(|v| negative || *v >= 0.0).map_or(f64::NAN, |v| v / by);
+            let may_be_negative = *metric == "task.nice";
+            *slot = value(*i).filter(|v| may_be_negative || *v >= 0.0).map_or(f64::NAN, |v| v / by);
         }
     }
     true
 }
 
-const CPU: &[(usize, &str, &str)] = &[
-    (2, "cpu.system", "sys.cpu_system"),
-    (3, "cpu.user", "sys.cpu_user"),
-    (4, "cpu.nice", "sys.cpu_nice"),
-    (5, "cpu.idle", "sys.cpu_idle"),
-    (6, "cpu.iowait", "sys.cpu_iowait"),
-    (7, "cpu.irq", "sys.cpu_irq"),
-    (8, "cpu.softirq", "sys.cpu_softirq"),
-    (9, "cpu.steal", "sys.cpu_steal"),
-    (10, "cpu.guest", "sys.cpu_guest"),
-];
-
-const CPL: &[Field] = &[
-    (1, "sys.load1", How::Level, 1.0),
-    (2, "sys.load5", How::Level, 1.0),
-    (3, "sys.load15", How::Level, 1.0),
-    (4, "sys.ctxt", How::Count, 1.0),
-    (5, "sys.intr", How::Count, 1.0),
-];
-
-const MEM: &[Field] = &[
-    (1, "mem.total", How::Level, 1.0),
-    (2, "mem.free", How::Level, 1.0),
-    (3, "mem.cached", How::Level, 1.0),
-    (4, "mem.buffers", How::Level, 1.0),
-    (5, "mem.slab", How::Level, 1.0),
-    (6, "mem.dirty", How::Level, 1.0),
-    (7, "mem.sreclaimable", How::Level, 1.0),
-    (9, "mem.shmem", How::Level, 1.0),
-    (20, "mem.page_tables", How::Level, 1.0),
-];
-
-const SWP: &[Field] = &[
-    (1, "mem.swap_total", How::Level, 1.0),
-    (2, "mem.swap_free", How::Level, 1.0),
-    (4, "mem.committed_as", How::Level, 1.0),
-    (5, "mem.commit_limit", How::Level, 1.0),
-];
-
-const PAG: &[Field] = &[
-    (1, "vm.pgscan", How::Count, 1.0),
-    (2, "vm.allocstall", How::Count, 1.0),
-    (4, "vm.pswpin", How::Count, 1.0),
-    (5, "vm.pswpout", How::Count, 1.0),
-    (6, "vm.oom_kill", How::Count, 1.0),
-    (7, "vm.compact_stall", How::Count, 1.0),
-    (8, "vm.pgmigrate_success", How::Count, 1.0),
-    (9, "vm.numa_pages_migrated", How::Count, 1.0),
-    (10, "vm.pgpgin", How::Count, 1.0),
-    (11, "vm.pgpgout", How::Count, 1.0),
-];
-
-const PSI: &[Field] = &[
-    (4, "psi.cpu_some", How::Count, 1e-6),
-    (8, "psi.memory_some", How::Count, 1e-6),
-    (12, "psi.memory_full", How::Count, 1e-6),
-    (16, "psi.io_some", How::Count, 1e-6),
-    (20, "psi.io_full", How::Count, 1e-6),
-];
-
-const DISK: &[Field] = &[
-    (1, "disk.io_time", How::Count, 1e-3),
-    (2, "disk.reads", How::Count, 1.0),
-    (3, "disk.read_bytes", How::Count, 512.0),
-    (4, "disk.writes", How::Count, 1.0),
-    (5, "disk.write_bytes", How::Count, 512.0),
-];
-
-const UPPER: &[Field] = &[
-    (1, "tcp.InSegs", How::Count, 1.0),
-    (2, "tcp.OutSegs", How::Count, 1.0),
-    (3, "udp.InDatagrams", How::Count, 1.0),
-    (4, "udp.OutDatagrams", How::Count, 1.0),
-    (5, "ip.InReceives", How::Count, 1.0),
-    (6, "ip.OutRequests", How::Count, 1.0),
-    (7, "ip.InDelivers", How::Count, 1.0),
-    (8, "ip.ForwDatagrams", How::Count, 1.0),
-];
-
-const NIC: &[Field] = &[
-    (1, "nic.rx_packets", How::Count, 1.0),
-    (2, "nic.rx_bytes", How::Count, 1.0),
-    (3, "nic.tx_packets", How::Count, 1.0),
-    (4, "nic.tx_bytes", How::Count, 1.0),
-];
+const CPU: Pairs = pairs!("2 system  3 user  4 nice  5 idle  6 iowait  7 irq  8 softirq  9 steal  10 guest");
+const LOADS: Pairs = pairs!("1 sys.load1  2 sys.load5  3 sys.load15");
+const CPL: Pairs = pairs!("4 sys.ctxt  5 sys.intr");
+const MEM: Pairs = pairs!(
+    "1 mem.total  2 mem.free  3 mem.cached  4 mem.buffers  5 mem.slab  6 mem.dirty  7 mem.sreclaimable  9 mem.shmem
+     20 mem.page_tables"
+);
+const SWP: Pairs = pairs!("1 mem.swap_total  2 mem.swap_free  4 mem.committed_as  5 mem.commit_limit");
+const PAG: Pairs = pairs!(
+    "1 vm.pgscan  2 vm.allocstall  4 vm.pswpin  5 vm.pswpout  6 vm.oom_kill  7 vm.compact_stall
+     8 vm.pgmigrate_success  9 vm.numa_pages_migrated"
+);
+const PAG_BYTES: Pairs = pairs!("10 vm.pgpgin  11 vm.pgpgout");
+const PSI: Pairs =
+    pairs!("4 psi.cpu_some  8 psi.memory_some  12 psi.memory_full  16 psi.io_some  20 psi.io_full");
+const DISK: Pairs = pairs!("2 disk.reads  4 disk.writes");
+const DISK_TIME: Pairs = pairs!("1 disk.io_time");
+const DISK_BYTES: Pairs = pairs!("3 disk.read_bytes  5 disk.write_bytes");
+const UPPER: Pairs = pairs!(
+    "1 tcp.InSegs  2 tcp.OutSegs  3 udp.InDatagrams  4 udp.OutDatagrams  5 ip.InReceives  6 ip.OutRequests
+     7 ip.InDelivers  8 ip.ForwDatagrams"
+);
+const NIC: Pairs = pairs!("1 nic.rx_packets  2 nic.rx_bytes  3 nic.tx_packets  4 nic.tx_bytes");
 
 /// A line of a process: its id, its name between parentheses, which may hold blanks, its state, and what the label has.
-fn process(line: &Line<'_>, since_boot: bool, number_of: u32, import: &mut Import) -> bool {
+fn process(atop_line: &AtopLine<'_>, import: &mut Import) -> bool {
+    let AtopLine { line, number: line_number, .. } = atop_line;
     let mut list = words(line.rest);
     let Some(pid) = list.next().and_then(integer).and_then(|p| u32::try_from(p).ok()) else { return false };
     let rest = list.rest();
@@ -294,7 +230,7 @@ fn process(line: &Line<'_>, since_boot: bool, number_of: u32, import: &mut Impor
     };
     let row = import.task(pid, &text(name.get(..15).unwrap_or(name)));
     if state.is_ascii_alphabetic() && state != b'E' {
-        import.value("task.state", &row, Form::Level, line.at, number_of, f64::from(state));
+        import.value("task.state", &row, Form::Level, line.at, *line_number, f64::from(state));
     }
     let at = |i: usize| fields.get(i).and_then(|w| number(w));
     let list: Vec<Field> = match line.label {
@@ -326,7 +262,7 @@ fn process(line: &Line<'_>, since_boot: bool, number_of: u32, import: &mut Impor
         ],
         _ => return true,
     };
-    put(line, &row, &list, &fields, since_boot, number_of, import)
+    put(atop_line, &row, &list, &fields, import)
 }
 
 /// The parenthesis that ends the name: the first that a state follows.

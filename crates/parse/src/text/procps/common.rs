@@ -1,8 +1,6 @@
 //! What the readers of this folder share.
 
-use crate::text::import::{DAY, Import, When};
-use crate::text::number::{integer, leading, number, words};
-use mitra_model::time::SECOND;
+use crate::text::prelude::*;
 
 /// Bytes in a page, for tools that print KiB where the metric is in pages: files do not say how large a page is, and
 /// nearly all machines have 4 KiB.

@@ -18,24 +18,20 @@
 //! Names are translated; what the columns are follows from their number. The unit stands in the command or behind the
 //! numbers. Where it does neither, sizes of the kernel are multiples of a page: bytes of 4096 and KiB of 4.
 
-use crate::text::import::{Form, Import, When};
-use crate::text::number::{leading, words};
-use crate::text::{Context, Format, Lines};
+use crate::text::prelude::*;
 
 use super::common::{is_header, when};
 
 /// See the module.
-pub const FORMAT: Format =
-    Format { name: "free", what: "memory and swap in any unit: `-w -l -t -v -s`", starts, read };
+pub const FORMAT: Format = Format::new("free", "memory and swap in any unit: `-w -l -t -v -s`", starts, read);
 /// `free -L`: `SwapUse  0 CachUse  2293440  MemUse  611936 MemFree 22120976`.
-pub const LINE: Format =
-    Format { name: "free -L", what: "memory on one line", starts: is_short, read: short };
+pub const LINE: Format = Format::new("free -L", "memory on one line", is_short, short);
 
 /// The most numbers of a row.
 const CELLS_MAX: usize = 7;
 
 /// A row: its name with the colon and the numbers behind it.
-struct Row<'a> {
+struct FreeRow<'a> {
     name: &'a [u8],
     cells: [Size; CELLS_MAX],
     count: usize,
@@ -67,14 +63,14 @@ fn size(word: &[u8], thousands: bool) -> Option<Size> {
 }
 
 /// The numbers stand behind the last word that is none; it ends with a colon.
-fn row(line: &[u8], thousands: bool) -> Option<Row<'_>> {
+fn row(line: &[u8], thousands: bool) -> Option<FreeRow<'_>> {
     let line = line.trim_ascii();
     let colon = memchr::memchr(b':', line)?;
     let (name, rest) = line.split_at_checked(colon)?;
     if name.is_empty() || name.first()?.is_ascii_digit() || words(name).count() > 2 {
         return None;
     }
-    let mut out = Row { name, cells: [Size::default(); CELLS_MAX], count: 0 };
+    let mut out = FreeRow { name, cells: [Size::default(); CELLS_MAX], count: 0 };
     for word in words(rest.get(1..)?) {
         *out.cells.get_mut(out.count)? = size(word, thousands)?;
         out.count += 1;
@@ -98,7 +94,7 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let names = words(line).count();
     let english = words(line).take(3).eq([&b"total"[..], b"used", b"free"]);
     let Some(mem) = lines.ahead(1).and_then(|l| row(l, false)) else { return false };
-    let known = english || MEMORY.iter().any(|name| name.as_bytes() == mem.name);
+    let known = english || MEMORY.contains(&mem.name);
     let (total, parts) = (mem.cells.first(), mem.cells.get(1..3));
     let fits = match (total, parts) {
         (Some(total), Some(parts)) => parts.iter().all(|p| bytes(*p, 1.0) <= bytes(*total, 1.0) * 1.1),
@@ -108,21 +104,8 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 }
 
 /// What the translations of procps-ng call the memory.
-const MEMORY: &[&str] = &[
-    "Mem",
-    "Speicher",
-    "Mem.",
-    "Pamięć",
-    "Minne",
-    "메모리",
-    "მეხს",
-    "Пам",
-    "Память",
-    "内存",
-    "記憶體",
-    "Mém",
-    "Bộ nhớ",
-];
+const MEMORY: &[&[u8]] =
+    list!("Mem|Speicher|Mem.|Pamięć|Minne|메모리|მეხს|Пам|Память|内存|記憶體|Mém|Bộ nhớ", b'|');
 
 fn bytes(size: Size, unit: f64) -> f64 {
     size.value * size.suffix.unwrap_or(unit)
@@ -136,8 +119,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     }
     let mut n = 0;
     loop {
-        if lines.peek().is_some_and(|l| l.trim_ascii().is_empty()) {
-            if !lines.ahead(1).is_some_and(is_head) {
+        if lines.at(|l| l.trim_ascii().is_empty()) {
+            if !lines.soon(1, is_head) {
                 break;
             }
             lines.advance();
@@ -178,7 +161,7 @@ fn interval(context: &Context) -> Option<f64> {
         } else {
             continue;
         };
-        return crate::text::number::number(value.as_bytes()).filter(|s| *s > 0.0);
+        return number(value.as_bytes()).filter(|s| *s > 0.0);
     }
     None
 }
@@ -190,10 +173,8 @@ fn table(lines: &mut Lines<'_>, import: &mut Import, at: When, thousands: bool) 
     // What the rows must share: the unit is that of the first.
     let mut unit = None;
     let (mut first, mut swap_seen) = (true, false);
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
-        let Some(row) = row(line, thousands) else { break };
+    lines.each(import, |lines, number, import| {
+        let Some(row) = row(lines.line(), thousands) else { return Took::No };
         if first {
             let old = !names.iter().any(|n| n.contains(&b'/')) && names.len() == 6;
             unit = unit_of(&import.context, &row, thousands);
@@ -205,52 +186,32 @@ fn table(lines: &mut Lines<'_>, import: &mut Import, at: When, thousands: bool) 
         } else if row.count == 3 {
             match (row.name, unit) {
                 (b"Comm", Some(unit)) => {
-                    commit(import, at, number, &row, unit);
+                    pair(import, at, number, &row, unit, [("mem.commit_limit", 0), ("mem.committed_as", 1)]);
                 }
                 (name, Some(unit)) if !swap_seen && !is_zone(name) => {
-                    swap(import, at, number, &row, unit);
+                    pair(import, at, number, &row, unit, [("mem.swap_total", 0), ("mem.swap_free", 2)]);
                     swap_seen = true;
                 }
                 _ => {}
             }
         } else if row.count != 2 {
-            import.unread(number, line);
+            return Took::Unread;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// `Low:`, `High:` and `Total:` in the languages of procps-ng.
 fn is_zone(name: &[u8]) -> bool {
-    const NAMES: &[&str] = &[
-        "Low",
-        "High",
-        "Total",
-        "Niedrig",
-        "Hoch",
-        "Gesamt",
-        "Baja",
-        "Alta",
-        "Basse",
-        "Haute",
-        "Baixa",
-        "Niska",
-        "Wysoka",
-        "Razem",
-        "Lågt",
-        "Högt",
-        "Totalt",
-        "총  계",
-        "상  위",
-        "하  위",
-        "მაღალი",
-        "დაბალი",
-        "ჯამი",
-    ];
-    NAMES.iter().any(|n| n.as_bytes() == name)
+    const NAMES: &[&[u8]] = list!(
+        "Low|High|Total|Niedrig|Hoch|Gesamt|Baja|Alta|Basse|Haute|Baixa|Niska|Wysoka|Razem|Lågt|Högt|Totalt|총  계|\
+         상  위|하  위|მაღალი|დაბალი|ჯამი",
+        b'|'
+    );
+    NAMES.contains(&name)
 }
 
-fn memory(import: &mut Import, at: When, line: u32, row: &Row<'_>, unit: Option<f64>, old: bool) {
+fn memory(import: &mut Import, at: When, line: u32, row: &FreeRow<'_>, unit: Option<f64>, old: bool) {
     const NEW: [&str; 6] =
         ["mem.total", "mem.used", "mem.free", "mem.shmem", "mem.buff_cache", "mem.available"];
     const WIDE: [&str; 7] =
@@ -270,20 +231,17 @@ fn memory(import: &mut Import, at: When, line: u32, row: &Row<'_>, unit: Option<
     }
 }
 
-fn swap(import: &mut Import, at: When, line: u32, row: &Row<'_>, unit: f64) {
-    let [total, _, free, ..] = row.cells;
-    import.value("mem.swap_total", "", Form::Level, at, line, bytes(total, unit));
-    import.value("mem.swap_free", "", Form::Level, at, line, bytes(free, unit));
-}
-
-fn commit(import: &mut Import, at: When, line: u32, row: &Row<'_>, unit: f64) {
-    let [limit, used, ..] = row.cells;
-    import.value("mem.commit_limit", "", Form::Level, at, line, bytes(limit, unit));
-    import.value("mem.committed_as", "", Form::Level, at, line, bytes(used, unit));
+/// Two sizes of a row, by their positions.
+fn pair(import: &mut Import, at: When, line: u32, row: &FreeRow<'_>, unit: f64, cells: [(&str, usize); 2]) {
+    for (metric, i) in cells {
+        if let Some(size) = row.cells.get(i) {
+            import.value(metric, "", Form::Level, at, line, bytes(*size, unit));
+        }
+    }
 }
 
 /// What one is worth in bytes.
-fn unit_of(context: &Context, row: &Row<'_>, thousands: bool) -> Option<f64> {
+fn unit_of(context: &Context, row: &FreeRow<'_>, thousands: bool) -> Option<f64> {
     let cells = row.cells.get(..row.count).unwrap_or(&[]);
     if cells.iter().any(|c| c.suffix.is_some()) {
         return Some(1.0);
@@ -336,7 +294,7 @@ fn command_unit(command: &[String], thousands: bool) -> f64 {
 }
 
 fn is_short(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| pairs(line).is_some())
+    lines.at(|line| pairs(line).is_some())
 }
 
 /// The numbers of `SwapUse`, `CachUse`, `MemUse`, `MemFree`.
@@ -361,7 +319,7 @@ fn short(lines: &mut Lines<'_>, import: &mut Import) {
     let base = import.context.step;
     let mut n = 0;
     while let Some(list) = lines.peek().and_then(pairs) {
-        let again = n > 0 || lines.ahead(1).is_some_and(|l| pairs(l).is_some());
+        let again = n > 0 || lines.soon(1, |l| pairs(l).is_some());
         let at = if again { when(import, base, n) } else { import.now() };
         let [_, cache, used, free] = list;
         let line = lines.number();

@@ -33,8 +33,3 @@ pub static FORMATS: &[Format] = &[
     free::LINE,
     free::FORMAT,
 ];
-
-/// Whether a header of processes has the state among its columns.
-fn has_state(header: &[u8]) -> bool {
-    super::number::words(header).any(|w| matches!(w, b"S" | b"STAT" | b"STATE"))
-}

@@ -13,22 +13,28 @@
 //!
 //! `USE` is not read: it follows from the counts, and overflows with large ones.
 
-use crate::text::import::{Column, Form, Import};
-use crate::text::number::{number, with_suffix, words};
-use crate::text::{Context, Format, Lines};
-
 use super::common::is_header;
+use crate::text::prelude::*;
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "slabtop", what: "slab caches, as `-o` prints them", starts, read };
+pub const FORMAT: Format = Format::new("slabtop", "slab caches, as `-o` prints them", starts, read);
 
-/// A row: name, OBJS, ACTIVE, bytes of an object, SLABS, OBJ/SLAB, bytes of the cache.
-fn row(line: &[u8]) -> Option<(&[u8], [f64; 6])> {
+/// The columns of a row, without the share.
+const COLUMNS: [&str; 6] =
+    ["slab.num_objs", "slab.active_objs", "slab.objsize", "slab.num_slabs", "slab.objperslab", "slab.bytes"];
+/// The metrics of the lines of totals: active and all. Slabs in use are all slabs with SLUB and have no metric.
+const TOTALS: [[&str; 2]; 4] = [
+    ["slabs.active_objs", "slabs.num_objs"],
+    ["", "slabs.num_slabs"],
+    ["", ""],
+    ["slabs.active_size", "slabs.size"],
+];
+
+/// The name of a row, and its numbers as [`COLUMNS`].
+fn row(line: &[u8]) -> Option<(&[u8], [f64; COLUMNS.len()])> {
     let mut list = words(line);
     let count = |word: &[u8]| number(word).filter(|v| *v >= 0.0 && !word.ends_with(b"%"));
-    let sized = |word: &[u8]| {
-        word.last().is_some_and(|b| matches!(b, b'K' | b'M' | b'G' | b'T')).then(|| with_suffix(word))?
-    };
+    let sized = |word: &[u8]| with_suffix(word).filter(|_| matches!(word, [.., b'K' | b'M' | b'G' | b'T']));
     let (objs, active) = (count(list.next()?)?, count(list.next()?)?);
     list.next().filter(|w| w.ends_with(b"%") && number(w).is_some())?;
     let size = sized(list.next()?)?;
@@ -39,14 +45,14 @@ fn row(line: &[u8]) -> Option<(&[u8], [f64; 6])> {
 }
 
 /// `Active / Total Objects (% used) : 885994 / 903014 (98.1%)`: the two numbers.
-fn total(line: &[u8]) -> Option<(f64, f64)> {
+fn total(line: &[u8]) -> Option<[f64; 2]> {
     let colon = memchr::memrchr(b':', line)?;
     let mut list = words(line.get(colon + 1..)?);
-    let a = with_suffix(list.next()?)?;
+    let active = with_suffix(list.next()?)?;
     (list.next()? == b"/").then_some(())?;
-    let b = with_suffix(list.next()?)?;
+    let all = with_suffix(list.next()?)?;
     let last = list.next()?;
-    (last.starts_with(b"(") && last.ends_with(b"%)") && list.next().is_none()).then_some((a, b))
+    (last.starts_with(b"(") && last.ends_with(b"%)") && list.next().is_none()).then_some([active, all])
 }
 
 /// `Minimum / Average / Maximum Object : 0.01K / 0.22K / 50.28K`.
@@ -57,80 +63,53 @@ fn is_object_line(line: &[u8]) -> bool {
 }
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let Some(line) = lines.peek() else { return false };
-    if row(line).is_some() {
-        return true;
+    if lines.at(|line| total(line).is_some()) {
+        return lines.soon(1, |next| total(next).is_some());
     }
-    if total(line).is_some() {
-        return lines.ahead(1).is_some_and(|next| total(next).is_some());
-    }
-    lines.ahead(1).is_some_and(|next| row(next).is_some())
-        && lines.peek().is_some_and(|line| words(line).count() >= 7 && is_header(line))
+    lines.at(|line| row(line).is_some())
+        || lines.soon(1, |next| row(next).is_some())
+            && lines.at(|line| words(line).count() >= 7 && is_header(line))
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let at = import.now();
-    let group = {
-        let columns = [
-            ("slab.num_objs", 1.0),
-            ("slab.active_objs", 1.0),
-            ("slab.objsize", 1.0),
-            ("slab.num_slabs", 1.0),
-            ("slab.objperslab", 1.0),
-            ("slab.bytes", 1.0),
-        ];
-        import.group(columns.iter().filter_map(|(m, f)| Column::new(m, Form::Level, *f)).collect())
-    };
-    let mut totals = 0;
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    let group = import.columns(&COLUMNS, Form::Level);
+    let mut totals = TOTALS.iter();
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if let Some((name, values)) = row(line) {
-            import.row(group, name, at, number).copy_from_slice(&values);
-        } else if let Some((active, all)) = total(line) {
-            totals += 1;
-            for (metric, value) in totals_of(totals).iter().zip([active, all]).filter(|(m, _)| !m.is_empty())
-            {
-                import.value(metric, "", Form::Level, at, number, value);
+            import.put(group, name, at, number, &values);
+        } else if let Some(values) = total(line) {
+            for (metric, value) in totals.next().into_iter().flatten().zip(values) {
+                if !metric.is_empty() {
+                    import.value(metric, "", Form::Level, at, number, value);
+                }
             }
         } else if line.trim_ascii().is_empty() {
-            if !(1..=2).any(|n| lines.ahead(n).is_some_and(is_ours)) {
-                break;
+            if !lines.soon(2, is_ours) {
+                return Took::No;
             }
-            totals = if lines.ahead(1).is_some_and(|l| total(l).is_some()) { 0 } else { totals };
+            if lines.soon(1, |next| total(next).is_some()) {
+                totals = TOTALS.iter();
+            }
         } else if !is_ours(line) {
-            if !looks_damaged(line) {
-                break;
-            }
-            import.unread(number, line);
+            return Took::unread_if(looks_damaged(line));
         }
-        lines.advance();
-    }
-}
-
-/// The metrics of the n-th line of totals: active and all.
-fn totals_of(n: u32) -> [&'static str; 2] {
-    match n {
-        1 => ["slabs.active_objs", "slabs.num_objs"],
-        // Both are the same with SLUB; those in use have no metric.
-        2 => ["", "slabs.num_slabs"],
-        4 => ["slabs.active_size", "slabs.size"],
-        _ => ["", ""],
-    }
+        Took::Yes
+    });
 }
 
 fn is_ours(line: &[u8]) -> bool {
     row(line).is_some()
         || total(line).is_some()
         || is_object_line(line)
-        || words(line).any(|w| memchr::memmem::find(w, b"OBJ").is_some()) && is_header(line)
-        || words(line).count() >= 7 && is_header(line) && memchr::memmem::find(line, b"/").is_some()
+        || is_header(line) && (has(line, b"OBJ") || words(line).count() >= 7 && line.contains(&b'/'))
 }
 
 /// Numbers, a share and sizes, but not enough of them.
 fn looks_damaged(line: &[u8]) -> bool {
     let mut list = words(line);
-    list.next().is_some_and(|w| number(w).is_some())
-        && list.next().is_some_and(|w| number(w).is_some())
+    list.next().and_then(number).is_some()
+        && list.next().and_then(number).is_some()
         && words(line).any(|w| w.ends_with(b"%"))
 }

@@ -1,197 +1,31 @@
 //! What the columns of tables of processes are called.
 
-use crate::find::find;
-use crate::text::number::words;
+use crate::text::prelude::*;
 
 /// The columns of all versions of ps and top that a header may consist of.
-const NAMES: &[&[u8]] = &[
-    b"%CPU",
-    b"%MEM",
-    b"ADDR",
-    b"BLOCKED",
-    b"C",
-    b"CAUGHT",
-    b"CGNAME",
-    b"CGROUP",
-    b"CGROUPS",
-    b"CLS",
-    b"CMD",
-    b"CODE",
-    b"COMMAND",
-    b"CPU",
-    b"CPUNR",
-    b"DATA",
-    b"EGID",
-    b"EGROUP",
-    b"EIP",
-    b"ELAPSED",
-    b"ENVIRON",
-    b"ESP",
-    b"EUID",
-    b"EUSER",
-    b"F",
-    b"FGID",
-    b"FGROUP",
-    b"FUID",
-    b"FUSER",
-    b"Flags",
-    b"GID",
-    b"GROUP",
-    b"IGNORED",
-    b"IPCNS",
-    b"LABEL",
-    b"LWP",
-    b"MAJFL",
-    b"MAJFLT",
-    b"MINFL",
-    b"MINFLT",
-    b"NI",
-    b"NLWP",
-    b"NUMA",
-    b"NU",
-    b"OOMa",
-    b"OOMs",
-    b"OOM",
-    b"OOMADJ",
-    b"P",
-    b"PENDING",
-    b"PGID",
-    b"PGRP",
-    b"PID",
-    b"POL",
-    b"PPID",
-    b"PR",
-    b"PRI",
-    b"PSR",
-    b"PSS",
-    b"RES",
-    b"RGID",
-    b"RGROUP",
-    b"RSS",
-    b"RSZ",
-    b"RSan",
-    b"RSfd",
-    b"RSlk",
-    b"RSsh",
-    b"RTPRIO",
-    b"RUID",
-    b"RUSER",
-    b"S",
-    b"SCH",
-    b"SESS",
-    b"SHR",
-    b"SID",
-    b"SIZE",
-    b"SLICE",
-    b"SPID",
-    b"STACKP",
-    b"START",
-    b"STARTED",
-    b"STAT",
-    b"STIME",
-    b"SUID",
-    b"SUPGIDS",
-    b"SUPGRPS",
-    b"SUSER",
-    b"SVUID",
-    b"SWAP",
-    b"SZ",
-    b"TGID",
-    b"THCNT",
-    b"TID",
-    b"TIME",
-    b"TIME+",
-    b"TPGID",
-    b"TT",
-    b"TTY",
-    b"UID",
-    b"UNIT",
-    b"USED",
-    b"USER",
-    b"USS",
-    b"VIRT",
-    b"VSZ",
-    b"WCHAN",
-    b"nDRT",
-    b"nMaj",
-    b"nMin",
-    b"nTH",
-    b"nsCGROUP",
-    b"nsIPC",
-    b"nsMNT",
-    b"nsNET",
-    b"nsPID",
-    b"nsTIME",
-    b"nsUSER",
-    b"nsUTS",
-    b"vMj",
-    b"vMn",
-    b"D",
-    b"RSzd",
-    b"PSan",
-    b"PSfd",
-    b"PSsh",
-    b"ARGS",
-    b"COMM",
-    b"UCMD",
-    b"UCOMM",
-    b"NWCHAN",
-    b"PCPU",
-    b"PMEM",
-    b"USEDRES",
-    b"EXE",
-    b"ioR",
-    b"ioRop",
-    b"ioW",
-    b"ioWop",
-    b"AGID",
-    b"ELAPSD",
-    b"%CUU",
-    b"%CUC",
-    b"nFD",
-    b"PSS",
-    b"STATE",
-];
+const NAMES: &[&[u8]] = list!(
+    "%CPU %MEM ADDR BLOCKED C CAUGHT CGNAME CGROUP CGROUPS CLS CMD CODE COMMAND CPU CPUNR DATA EGID EGROUP
+     EIP ELAPSED ENVIRON ESP EUID EUSER F FGID FGROUP FUID FUSER Flags GID GROUP IGNORED IPCNS LABEL LWP
+     MAJFL MAJFLT MINFL MINFLT NI NLWP NUMA NU OOMa OOMs OOM OOMADJ P PENDING PGID PGRP PID POL PPID PR PRI
+     PSR PSS RES RGID RGROUP RSS RSZ RSan RSfd RSlk RSsh RTPRIO RUID RUSER S SCH SESS SHR SID SIZE SLICE
+     SPID STACKP START STARTED STAT STIME SUID SUPGIDS SUPGRPS SUSER SVUID SWAP SZ TGID THCNT TID TIME TIME+
+     TPGID TT TTY UID UNIT USED USER USS VIRT VSZ WCHAN nDRT nMaj nMin nTH nsCGROUP nsIPC nsMNT nsNET nsPID
+     nsTIME nsUSER nsUTS vMj vMn D RSzd PSan PSfd PSsh ARGS COMM UCMD UCOMM NWCHAN PCPU PMEM USEDRES EXE ioR
+     ioRop ioW ioWop AGID ELAPSD %CUU %CUC nFD STATE"
+);
 
 /// The names that translations give to the columns that matter.
-const TRANSLATED: &[(&str, &[u8])] = &[
-    ("BEFEHL", b"COMMAND"),
-    ("COM.", b"COMMAND"),
-    ("COMANDO", b"COMMAND"),
-    ("COMANDA", b"COMMAND"),
-    ("KOMENDA", b"COMMAND"),
-    ("KOMMANDO", b"COMMAND"),
-    ("КОМАНДА", b"COMMAND"),
-    ("ბრძანება", b"COMMAND"),
-    ("ZEIT", b"TIME"),
-    ("ZEIT+", b"TIME+"),
-    ("TEMPS", b"TIME"),
-    ("TEMPS+", b"TIME+"),
-    ("TEMPO", b"TIME"),
-    ("TEMPO+", b"TIME+"),
-    ("TIMP", b"TIME"),
-    ("TIMP+", b"TIME+"),
-    ("CZAS", b"TIME"),
-    ("CZAS+", b"TIME+"),
-    ("TID", b"TID"),
-    ("TID+", b"TIME+"),
-    ("ЧАС", b"TIME"),
-    ("ЧАС+", b"TIME+"),
-    ("დრო", b"TIME"),
-    ("REZ", b"RES"),
-    ("UTIL.", b"USER"),
-    ("UŻYTK.", b"USER"),
-    ("USUARIO", b"USER"),
-    ("UTILIZ.", b"USER"),
-    ("ANVÄNDARE", b"USER"),
-    ("КОРИСТ.", b"USER"),
-    ("მომხმარებელი", b"USER"),
-    ("კ", b"S"),
-];
+const TRANSLATED: Pairs = pairs!(
+    "BEFEHL COMMAND  COM. COMMAND  COMANDO COMMAND  COMANDA COMMAND  KOMENDA COMMAND
+     KOMMANDO COMMAND  КОМАНДА COMMAND  ბრძანება COMMAND  ZEIT TIME  ZEIT+ TIME+  TEMPS TIME
+     TEMPS+ TIME+  TEMPO TIME  TEMPO+ TIME+  TIMP TIME  TIMP+ TIME+  CZAS TIME  CZAS+ TIME+
+     TID+ TIME+  ЧАС TIME  ЧАС+ TIME+  დრო TIME  REZ RES  UTIL. USER  UŻYTK. USER  USUARIO USER
+     UTILIZ. USER  ANVÄNDARE USER  КОРИСТ. USER  მომხმარებელი USER  კ S"
+);
 
 /// The English name of a column.
 pub fn english(word: &[u8]) -> &[u8] {
-    TRANSLATED.iter().find(|(name, _)| name.as_bytes() == word).map_or(word, |(_, name)| name)
+    find_pair(TRANSLATED, word).map_or(word, str::as_bytes)
 }
 
 /// Whether a line is a header: a process id, something of it, and no word that no column is called.
@@ -215,4 +49,9 @@ pub fn is_header(line: &[u8]) -> bool {
         count += 1;
     }
     id && more && count >= 2
+}
+
+/// Whether a header of processes has the state among its columns.
+pub fn has_state(header: &[u8]) -> bool {
+    words(header).any(|w| matches!(w, b"S" | b"STAT" | b"STATE"))
 }

@@ -3,8 +3,7 @@
 //! Every cell is one word but the command, which takes what the columns before and behind it leave, and the start of a
 //! process, which may be a whole date.
 
-use crate::text::import::{Column, Form, GroupId, Import, When};
-use crate::text::number::{leading, number, text, with_suffix, words};
+use crate::text::prelude::*;
 
 use super::common::{PAGE, duration};
 use super::task_names::english;

@@ -19,11 +19,7 @@
 //! Swap:  2097148k total,        0k used,  2097148k free,  9000000k cached
 //! ```
 
-use crate::find::find;
-use crate::text::clock;
-use crate::text::import::{Column, Form, GroupId, Import, When};
-use crate::text::number::{leading, words};
-use crate::text::{Context, Format, Lines};
+use crate::text::prelude::*;
 
 use super::common::loads;
 use super::task_names::is_header;
@@ -31,14 +27,13 @@ use super::tasks::{Style, Table, TaskRow};
 use super::uptime::put_loads;
 
 /// See the module.
-pub const FORMAT: Format =
-    Format { name: "top", what: "screens of `top -b` of procps 3.2 to 4", starts, read };
+pub const FORMAT: Format = Format::new("top", "screens of `top -b` of procps 3.2 to 4", starts, read);
 
 /// The shares of the first screen that are kept until it is known whether there is a second.
-const HELD_MAX: usize = 65_536;
+const FIRST_SCREEN_MAX: usize = 65_536;
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(is_head)
+    lines.at(is_head)
 }
 
 /// Whether a line belongs to the upper part of a screen.
@@ -70,7 +65,7 @@ fn tasks_line(line: &[u8]) -> Option<(bool, f64, f64)> {
     if !threads && !names.iter().any(|name| line.starts_with(name)) {
         return None;
     }
-    let mut numbers = words(line).filter_map(crate::text::number::number);
+    let mut numbers = words(line).filter_map(number);
     Some((threads, numbers.next()?, numbers.next()?))
 }
 
@@ -176,7 +171,7 @@ fn is_memory_part(line: &[u8]) -> bool {
 
 /// Shares of the first screen, which count only if it stays the only one.
 #[derive(Default)]
-struct Held {
+struct FirstScreen {
     cpus: Vec<(Vec<u8>, u32)>,
     tasks: Vec<(String, u32, f64)>,
     at: Option<When>,
@@ -206,60 +201,60 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         has_state: false,
         threads: false,
     };
-    let mut held = Held::default();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    let mut first_screen = FirstScreen::default();
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if line.trim_ascii().is_empty() {
             let goes_on =
                 (1..=4).filter_map(|n| lines.ahead(n).map(|l| is_head(l) || is_header(l))).any(|own| own)
-                    || screen.table.is_none() && lines.ahead(1).is_some_and(is_header);
+                    || screen.table.is_none() && lines.soon(1, is_header);
             if !goes_on {
-                break;
+                return Took::No;
             }
-            lines.advance();
-            continue;
+            return Took::Yes;
         }
-        if !head(line, number, &mut screen, &mut held, import) {
+        if !head(line, number, &mut screen, &mut first_screen, import) {
             if is_header(line) {
-                screen.has_state = super::has_state(line);
+                screen.has_state = super::task_names::has_state(line);
                 screen.table = Some(Table::new(line, Style::Top, screen.threads, import));
-            } else if !task(line, number, &mut screen, &mut held, import) {
+            } else if !task(line, number, &mut screen, &mut first_screen, import) {
                 if screen.table.is_none() {
-                    break;
+                    return Took::No;
                 }
                 if !words(line).next().is_some_and(|w| w.iter().all(u8::is_ascii_digit)) {
-                    break;
+                    return Took::No;
                 }
                 import.unread(number, line);
             }
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     finish(&mut screen, import);
-    release(held, import);
+    release(first_screen, import);
 }
 
 /// Takes a line of the upper part.
-fn head(line: &[u8], number: u32, screen: &mut Screen, held: &mut Held, import: &mut Import) -> bool {
+fn head(
+    line: &[u8],
+    number: u32,
+    screen: &mut Screen,
+    first_screen: &mut FirstScreen,
+    import: &mut Import,
+) -> bool {
     if let Some((clock, values)) = first_line(line) {
         finish(screen, import);
         screen.n += 1;
         if screen.n == 2 {
-            drop_first(held, import);
+            drop_first(first_screen, import);
         }
         screen.memory_lines = 0;
         screen.table = None;
         // A stamp above the screen knows the date, too, but only that of the first one.
         screen.at = import.context.stamp.filter(|_| screen.n == 1).unwrap_or(When::Clock(clock));
         if let Some(When::At(t)) = import.context.stamp.filter(|_| screen.n > 1) {
-            let day = t.div_euclid(crate::text::import::DAY) * crate::text::import::DAY;
+            let day = t.div_euclid(DAY) * DAY;
             let later = day + clock;
-            screen.at = When::At(if later + 3600 * mitra_model::time::SECOND < t {
-                later + crate::text::import::DAY
-            } else {
-                later
-            });
+            screen.at = When::At(if later + 3600 * SECOND < t { later + DAY } else { later });
         }
         put_loads(import, screen.at, number, values);
     } else if let Some((threads, all, running)) = tasks_line(line) {
@@ -272,9 +267,9 @@ fn head(line: &[u8], number: u32, screen: &mut Screen, held: &mut Held, import: 
     } else if cpu_parts(line).next().is_some() {
         if screen.n > 1 {
             cpu(line, screen.at, number, import);
-        } else if held.cpus.len() < HELD_MAX {
-            held.at = Some(screen.at);
-            held.cpus.push((line.to_vec(), number));
+        } else if first_screen.cpus.len() < FIRST_SCREEN_MAX {
+            first_screen.at = Some(screen.at);
+            first_screen.cpus.push((line.to_vec(), number));
         }
     } else if is_memory(line) {
         for part in memory_parts(line) {
@@ -287,7 +282,13 @@ fn head(line: &[u8], number: u32, screen: &mut Screen, held: &mut Held, import: 
     true
 }
 
-fn task(line: &[u8], number: u32, screen: &mut Screen, held: &mut Held, import: &mut Import) -> bool {
+fn task(
+    line: &[u8],
+    number: u32,
+    screen: &mut Screen,
+    first_screen: &mut FirstScreen,
+    import: &mut Import,
+) -> bool {
     let Some(row) = screen.table.as_ref().and_then(|t| t.row(line, screen.at, number, import)) else {
         return false;
     };
@@ -296,9 +297,9 @@ fn task(line: &[u8], number: u32, screen: &mut Screen, held: &mut Held, import: 
     let TaskRow { row, cpu, .. } = row;
     if screen.n > 1 {
         task_cpu(&row, screen.at, number, cpu, import);
-    } else if held.tasks.len() < HELD_MAX {
-        held.at = Some(screen.at);
-        held.tasks.push((row, number, cpu));
+    } else if first_screen.tasks.len() < FIRST_SCREEN_MAX {
+        first_screen.at = Some(screen.at);
+        first_screen.tasks.push((row, number, cpu));
     }
     true
 }
@@ -309,9 +310,7 @@ fn task_group(import: &mut Import) -> GroupId {
 
 fn task_cpu(row: &str, at: When, number: u32, percent: f64, import: &mut Import) {
     let group = task_group(import);
-    if let Some(slot) = import.row(group, row.as_bytes(), at, number).first_mut() {
-        *slot = percent;
-    }
+    import.put(group, row.as_bytes(), at, number, &[percent]);
 }
 
 /// The end of a screen: where it lists all tasks, those in D state are counted.
@@ -328,8 +327,8 @@ fn finish(screen: &mut Screen, import: &mut Import) {
 
 /// The first screen's shares are of another span than those of the others: since boot in old versions, of an instant
 /// in new ones. All that is kept of them is when the next interval began.
-fn drop_first(held: &mut Held, import: &mut Import) {
-    let Held { cpus, tasks, at } = std::mem::take(held);
+fn drop_first(first_screen: &mut FirstScreen, import: &mut Import) {
+    let FirstScreen { cpus, tasks, at } = std::mem::take(first_screen);
     let Some(at) = at else { return };
     import.note("top: the CPU shares of the first screen, of an unknown span, are left out");
     for part in cpus.iter().flat_map(|(line, _)| cpu_parts(line)) {
@@ -343,13 +342,13 @@ fn drop_first(held: &mut Held, import: &mut Import) {
 }
 
 /// The shares of the only screen.
-fn release(held: Held, import: &mut Import) {
-    let Some(at) = held.at else { return };
+fn release(first_screen: FirstScreen, import: &mut Import) {
+    let Some(at) = first_screen.at else { return };
     import.note("top: one screen; its CPU shares are of an instant, or since boot with old versions");
-    for (line, number) in &held.cpus {
+    for (line, number) in &first_screen.cpus {
         cpu(line, at, *number, import);
     }
-    for (row, number, percent) in &held.tasks {
+    for (row, number, percent) in &first_screen.tasks {
         task_cpu(row, at, *number, *percent, import);
     }
 }

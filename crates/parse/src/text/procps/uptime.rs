@@ -6,32 +6,26 @@
 //! me       pts/0    10.0.0.7         13:02    4.00s  0.05s  0.00s w
 //! ```
 
-use crate::text::clock;
-use crate::text::import::{Form, Import, When};
-use crate::text::number::words;
-use crate::text::{Context, Format, Lines};
-
 use super::common::loads;
+use crate::text::prelude::*;
 
 /// See the module.
-pub const FORMAT: Format = Format { name: "uptime", what: "load averages of `uptime` and `w`", starts, read };
+pub const FORMAT: Format = Format::new("uptime", "load averages of `uptime` and `w`", starts, read);
 
 /// The time of day and the load averages of the line.
 fn line_of(line: &[u8]) -> Option<(i64, [f64; 3])> {
     let mut list = words(line);
-    let clock = clock::time_of_day(list.next()?)?;
-    let mut clock = Some(clock);
+    let mut at = clock::time_of_day(list.next()?)?;
     let mut word = list.next()?;
-    if let Some(half) = clock.and_then(|c| clock::with_half(c, word)) {
-        clock = Some(half);
-        word = list.next()?;
+    if let Some(half) = clock::with_half(at, word) {
+        (at, word) = (half, list.next()?);
     }
     (word == b"up").then_some(())?;
-    Some((clock?, loads(line)?))
+    Some((at, loads(line)?))
 }
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| line_of(line).is_some())
+    lines.at(|line| line_of(line).is_some())
 }
 
 /// Puts the load averages where they belong.
@@ -46,26 +40,18 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let at = import.context.stamp.unwrap_or(When::Clock(clock));
     put_loads(import, at, lines.number(), values);
     lines.advance();
-    let is_w =
-        lines.peek().is_some_and(|l| words(l).nth(1) == Some(b"TTY") && words(l).any(|w| w.ends_with(b"@")));
-    if !is_w {
-        return;
-    }
-    import.format("w");
-    // Who is logged in.
-    while lines.peek().is_some_and(is_login) {
-        lines.advance();
+    if lines.at(|line| words(line).nth(1) == Some(b"TTY") && words(line).any(|w| w.ends_with(b"@"))) {
+        import.format("w");
+        // Who is logged in.
+        while lines.at(is_login) {
+            lines.advance();
+        }
     }
 }
 
 /// The header, or a row with a terminal in it.
 fn is_login(line: &[u8]) -> bool {
-    let mut list = words(line);
-    list.next();
-    list.clone().next() == Some(b"TTY")
-        || list.next().is_some_and(|t| {
-            [&b"pts/"[..], b"tty", b":", b"console", b"hvc", b"-", b"?"]
-                .iter()
-                .any(|start| t.starts_with(start))
-        }) && list.count() >= 4
+    let terminals: &[&[u8]] = list!("pts/ tty : console hvc - ?");
+    let mut list = words(line).skip(1);
+    list.next().is_some_and(|word| word == b"TTY" || begins(word, terminals) && list.count() >= 4)
 }

@@ -9,21 +9,13 @@
 //! The names are translated with the locale, their order is the same everywhere. `us` contains the nice time and `sy`
 //! that of interrupts.
 
-use crate::find::find;
-use crate::text::clock;
-use crate::text::import::{Column, Form, GroupId, Import, When};
-use crate::text::number::{number, words};
-use crate::text::{Context, Format, Lines};
+use crate::text::prelude::*;
 
 use super::common::{PAGE, is_header, when};
 
 /// See the module.
-pub const FORMAT: Format = Format {
-    name: "vmstat",
-    what: "run queue, memory, swapping, blocks, CPU time: `-w -t -a -n -y -S`",
-    starts,
-    read,
-};
+pub const FORMAT: Format =
+    Format::new("vmstat", "run queue, memory, swapping, blocks, CPU time: `-w -t -a -n -y -S`", starts, read);
 
 /// The order of the columns wherever names are not English.
 const ORDER: [&[u8]; 18] = [
@@ -84,7 +76,7 @@ struct Table {
 }
 
 /// One row as it is printed.
-struct Row {
+struct VmstatRow {
     values: [f64; COLUMNS_MAX],
     at: Option<When>,
 }
@@ -138,7 +130,7 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
 }
 
 /// The first row of a run: levels of the moment and averages since boot.
-fn since_boot(import: &mut Import, table: &Table, row: &Row, alone: Option<u32>, at: When) {
+fn since_boot(import: &mut Import, table: &Table, row: &VmstatRow, alone: Option<u32>, at: When) {
     let Some(number) = alone else {
         import.note("vmstat: the first row, the average since boot, is left out");
         // The interval of the next one begins here.
@@ -150,7 +142,7 @@ fn since_boot(import: &mut Import, table: &Table, row: &Row, alone: Option<u32>,
     put(import, table, row, at, When::Fact, number);
 }
 
-fn put(import: &mut Import, table: &Table, row: &Row, level_at: When, rate_at: When, number: u32) {
+fn put(import: &mut Import, table: &Table, row: &VmstatRow, level_at: When, rate_at: When, number: u32) {
     let mut fill = |group: GroupId, at: When, pick: fn(Slot) -> Option<usize>| {
         let out = import.row(group, b"", at, number);
         for (slot, value) in table.slots.iter().zip(&row.values) {
@@ -164,7 +156,7 @@ fn put(import: &mut Import, table: &Table, row: &Row, level_at: When, rate_at: W
 }
 
 /// A row of that many columns; `None` where one is missing or no number.
-fn row(line: &[u8], columns: usize) -> Option<Row> {
+fn row(line: &[u8], columns: usize) -> Option<VmstatRow> {
     let mut values = [f64::NAN; COLUMNS_MAX];
     let mut list = words(line);
     let mut rest = list.clone();
@@ -182,7 +174,7 @@ fn row(line: &[u8], columns: usize) -> Option<Row> {
         return None;
     }
     let at = time(rest.rest());
-    (read == columns || at.is_some()).then_some(Row { values, at })
+    (read == columns || at.is_some()).then_some(VmstatRow { values, at })
 }
 
 /// `2026-11-21 13:30:08`, with a time zone behind it in old versions.

@@ -15,31 +15,21 @@
 //! dentry                   109494 109536    192     21
 //! ```
 
-use crate::find::find;
-use crate::text::import::{Column, Form, Import};
-use crate::text::number::{number, words};
-use crate::text::{Context, Format, Lines};
+use crate::text::prelude::*;
 
 use super::common::{is_header, when};
 
 /// `vmstat -s`.
-pub const SUMS: Format =
-    Format { name: "vmstat -s", what: "counters and memory since boot", starts: is_sum, read: sums };
+pub const SUMS: Format = Format::new("vmstat -s", "counters and memory since boot", is_sum, sums);
 /// `vmstat -d`.
-pub const DISKS: Format =
-    Format { name: "vmstat -d", what: "counters of block devices", starts: is_disks, read: disks };
+pub const DISKS: Format = Format::new("vmstat -d", "counters of block devices", is_disks, disks);
 /// `vmstat -p`.
-pub const PARTITION: Format =
-    Format { name: "vmstat -p", what: "counters of one partition", starts: is_partition, read: partition };
+pub const PARTITION: Format = Format::new("vmstat -p", "counters of one partition", is_partition, partition);
 /// `vmstat -m`.
-pub const SLABS: Format = Format { name: "vmstat -m", what: "slab caches", starts: is_slabs, read: slabs };
+pub const SLABS: Format = Format::new("vmstat -m", "slab caches", |lines, _| lines.at(is_slabs), slabs);
 /// `vmstat -D`.
-pub const ALL_DISKS: Format = Format {
-    name: "vmstat -D",
-    what: "recognised; sums over all disks have no metric",
-    starts: is_all_disks,
-    read: all_disks,
-};
+pub const ALL_DISKS: Format =
+    Format::new("vmstat -D", "recognised; sums over all disks have no metric", is_all_disks, all_disks);
 
 /// The number and the words of a line of `-s`.
 fn sum(line: &[u8]) -> Option<(f64, &[u8])> {
@@ -49,18 +39,52 @@ fn sum(line: &[u8]) -> Option<(f64, &[u8])> {
 }
 
 fn is_sum(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let is = |line: Option<&[u8]>, what: &[u8]| {
-        line.and_then(sum).is_some_and(|(_, rest)| rest == what || rest.get(2..) == Some(what))
+    let is = |line: &[u8], what: &[u8]| {
+        sum(line).is_some_and(|(_, rest)| rest == what || rest.get(2..) == Some(what))
     };
-    is(lines.peek(), b"total memory") && is(lines.ahead(1), b"used memory")
+    lines.at(|line| is(line, b"total memory")) && lines.soon(1, |line| is(line, b"used memory"))
 }
+
+/// What is used follows from the rest, and when the machine booted is no measurement.
+const SUMS_WITHOUT_METRIC: &[&[u8]] =
+    list!("used memory|used swap|boot time|non-nice guest cpu ticks|nice guest cpu ticks", b'|');
+/// Sizes. `swap cache` is the page cache, not SwapCached, in spite of the name.
+const SIZES: &[(&str, &str)] = &[
+    ("total memory", "mem.total"),
+    ("active memory", "mem.active"),
+    ("inactive memory", "mem.inactive"),
+    ("free memory", "mem.free"),
+    ("buffer memory", "mem.buffers"),
+    ("swap cache", "mem.cached"),
+    ("total swap", "mem.swap_total"),
+    ("free swap", "mem.swap_free"),
+];
+/// Counters. Ticks are hundredths of a second on every architecture that matters; what old versions call pages is KiB
+/// all the same.
+const COUNTERS: &[(&str, &str, f64)] = &[
+    ("non-nice user cpu ticks", "sys.cpu_user", 0.01),
+    ("nice user cpu ticks", "sys.cpu_nice", 0.01),
+    ("system cpu ticks", "sys.cpu_system", 0.01),
+    ("idle cpu ticks", "sys.cpu_idle", 0.01),
+    ("IO-wait cpu ticks", "sys.cpu_iowait", 0.01),
+    ("IRQ cpu ticks", "sys.cpu_irq", 0.01),
+    ("softirq cpu ticks", "sys.cpu_softirq", 0.01),
+    ("stolen cpu ticks", "sys.cpu_steal", 0.01),
+    ("paged in", "vm.pgpgin", 1024.0),
+    ("pages paged in", "vm.pgpgin", 1024.0),
+    ("paged out", "vm.pgpgout", 1024.0),
+    ("pages paged out", "vm.pgpgout", 1024.0),
+    ("pages swapped in", "vm.pswpin", 1.0),
+    ("pages swapped out", "vm.pswpout", 1.0),
+    ("interrupts", "sys.intr", 1.0),
+    ("CPU context switches", "sys.ctxt", 1.0),
+    ("forks", "sys.forks", 1.0),
+];
 
 fn sums(lines: &mut Lines<'_>, import: &mut Import) {
     let at = import.now();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
-        let Some((value, rest)) = sum(line) else { break };
+    lines.each(import, |lines, number, import| {
+        let Some((value, rest)) = sum(lines.line()) else { return Took::No };
         let (unit, name) = match rest {
             [b'K', b' ', name @ ..] => (1024.0, name),
             [b'k', b' ', name @ ..] => (1000.0, name),
@@ -68,56 +92,15 @@ fn sums(lines: &mut Lines<'_>, import: &mut Import) {
             [b'm', b' ', name @ ..] => (1e6, name),
             name => (1024.0, name),
         };
-        match sum_metric(name, unit) {
-            Some((metric, form, factor)) => {
-                import.value(metric, "", form, at, number, value * factor);
-            }
-            None if sum_is_known(name) => {}
-            None => import.unread(number, line),
+        if let Some((_, metric)) = SIZES.iter().find(|(size, _)| size.as_bytes() == name) {
+            import.value(metric, "", Form::Level, at, number, value * unit);
+        } else if let Some((_, metric, factor)) = COUNTERS.iter().find(|(of, ..)| of.as_bytes() == name) {
+            import.value(metric, "", Form::Total, at, number, value * factor);
+        } else if !SUMS_WITHOUT_METRIC.contains(&name) {
+            return Took::Unread;
         }
-        lines.advance();
-    }
-}
-
-/// What has no metric: what is used follows from the rest, and when the machine booted is no measurement.
-fn sum_is_known(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"used memory" | b"used swap" | b"boot time" | b"non-nice guest cpu ticks" | b"nice guest cpu ticks"
-    )
-}
-
-/// Ticks are hundredths of a second on every architecture that matters.
-fn sum_metric(name: &[u8], unit: f64) -> Option<(&'static str, Form, f64)> {
-    use Form::{Level, Total};
-    Some(match name {
-        b"total memory" => ("mem.total", Level, unit),
-        b"active memory" => ("mem.active", Level, unit),
-        b"inactive memory" => ("mem.inactive", Level, unit),
-        b"free memory" => ("mem.free", Level, unit),
-        b"buffer memory" => ("mem.buffers", Level, unit),
-        // The page cache, not SwapCached, in spite of the name.
-        b"swap cache" => ("mem.cached", Level, unit),
-        b"total swap" => ("mem.swap_total", Level, unit),
-        b"free swap" => ("mem.swap_free", Level, unit),
-        b"non-nice user cpu ticks" => ("sys.cpu_user", Total, 0.01),
-        b"nice user cpu ticks" => ("sys.cpu_nice", Total, 0.01),
-        b"system cpu ticks" => ("sys.cpu_system", Total, 0.01),
-        b"idle cpu ticks" => ("sys.cpu_idle", Total, 0.01),
-        b"IO-wait cpu ticks" => ("sys.cpu_iowait", Total, 0.01),
-        b"IRQ cpu ticks" => ("sys.cpu_irq", Total, 0.01),
-        b"softirq cpu ticks" => ("sys.cpu_softirq", Total, 0.01),
-        b"stolen cpu ticks" => ("sys.cpu_steal", Total, 0.01),
-        // Old versions call them pages; they are KiB all the same.
-        b"paged in" | b"pages paged in" => ("vm.pgpgin", Total, 1024.0),
-        b"paged out" | b"pages paged out" => ("vm.pgpgout", Total, 1024.0),
-        b"pages swapped in" => ("vm.pswpin", Total, 1.0),
-        b"pages swapped out" => ("vm.pswpout", Total, 1.0),
-        b"interrupts" => ("sys.intr", Total, 1.0),
-        b"CPU context switches" => ("sys.ctxt", Total, 1.0),
-        b"forks" => ("sys.forks", Total, 1.0),
-        _ => return None,
-    })
+        Took::Yes
+    });
 }
 
 /// The device and the ten numbers of a row of `-d`.
@@ -133,9 +116,9 @@ fn disk(line: &[u8]) -> Option<(&[u8], [f64; 10])> {
 }
 
 fn is_disks(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let banner = lines.peek().is_some_and(|l| find!(l, b"---").is_some() && is_header(l));
+    let banner = lines.at(|l| find!(l, b"---").is_some() && is_header(l));
     banner
-        && lines.ahead(1).is_some_and(|l| is_header(l) && words(l).count() >= 10)
+        && lines.soon(1, |l| is_header(l) && words(l).count() >= 10)
         && lines.ahead(2).is_some_and(|l| disk(l).is_some())
 }
 
@@ -156,37 +139,40 @@ fn disks(lines: &mut Lines<'_>, import: &mut Import) {
     let base = import.context.step;
     let (mut n, mut first) = (0, None::<Box<[u8]>>);
     let several = import.context.interval_s.is_some();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
-        if let Some((name, values)) = disk(line) {
-            // The first device again: the next report.
-            if first.as_deref().is_some_and(|f| f == name) {
-                n += 1;
+    lines.each(import, |lines, number, import| {
+        let Some((name, values)) = disk(lines.line()) else {
+            // The banner again: its second line is a header, too.
+            let banner = is_disks(lines, &import.context);
+            if banner {
+                lines.advance();
             }
-            first.get_or_insert_with(|| name.into());
-            let at = if several || n > 0 { when(import, base, n) } else { import.now() };
-            import.row(group, name, at, number).copy_from_slice(&values);
-            lines.advance();
-        } else if is_disks(lines, &import.context) {
-            lines.advance();
-            lines.advance();
-        } else {
-            break;
-        }
-    }
+            return if banner { Took::Yes } else { Took::No };
+        };
+        // The first device again: the next report.
+        n += u32::from(first.as_deref() == Some(name));
+        first.get_or_insert_with(|| name.into());
+        let at = if several || n > 0 { when(import, base, n) } else { import.now() };
+        import.put(group, name, at, number, &values);
+        Took::Yes
+    });
     import.context.step = base.saturating_add(n + 1);
 }
 
 fn is_partition(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| {
+    lines.at(|line| {
         let mut list = words(line);
         list.next().is_some_and(|name| name.last().is_some_and(u8::is_ascii_digit))
-            && list.next() == Some(b"reads")
-            && list.next() == Some(b"read")
-            && list.next() == Some(b"sectors")
-            && list.next() == Some(b"writes")
+            && list.take(4).eq([&b"reads"[..], b"read", b"sectors", b"writes"])
     })
+}
+
+/// The only so many numbers of a row.
+fn numbers<const N: usize>(mut list: crate::text::number::Words<'_>) -> Option<[f64; N]> {
+    let mut values = [0.0; N];
+    for value in &mut values {
+        *value = number(list.next()?)?;
+    }
+    list.next().is_none().then_some(values)
 }
 
 /// The last column is called `requested writes`; versions do not agree on what it counts.
@@ -197,69 +183,47 @@ fn partition(lines: &mut Lines<'_>, import: &mut Import) {
     let group = import.group(COLUMNS.iter().filter_map(|(m, f)| Column::new(m, Form::Total, *f)).collect());
     let base = import.context.step;
     let mut n = 0;
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
-        let mut values = [0.0; 4];
-        let mut list = words(line);
-        let complete = values.iter_mut().all(|slot| {
-            list.next().and_then(crate::text::number::number).is_some_and(|v| {
-                *slot = v;
-                true
-            })
-        });
-        if !complete || list.next().is_some() {
-            break;
-        }
-        lines.advance();
-        let at =
-            if import.context.interval_s.is_some() || n > 0 { when(import, base, n) } else { import.now() };
-        for (slot, value) in import.row(group, &name, at, number).iter_mut().zip(values) {
-            *slot = value;
-        }
+    lines.each(import, |lines, line, import| {
+        let Some(values) = numbers::<4>(words(lines.line())) else { return Took::No };
+        let several = import.context.interval_s.is_some() || n > 0;
+        let at = if several { when(import, base, n) } else { import.now() };
+        import.put(group, &name, at, line, &values);
         n += 1;
-    }
+        Took::Yes
+    });
     import.context.step = base.saturating_add(n);
 }
 
-fn is_slabs(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| words(line).eq([&b"Cache"[..], b"Num", b"Total", b"Size", b"Pages"]))
+fn is_slabs(line: &[u8]) -> bool {
+    words(line).eq([&b"Cache"[..], b"Num", b"Total", b"Size", b"Pages"])
 }
 
 /// `Pages` holds the objects of a slab in some versions and its pages in others.
 fn slabs(lines: &mut Lines<'_>, import: &mut Import) {
-    const COLUMNS: [&str; 3] = ["slab.active_objs", "slab.num_objs", "slab.objsize"];
-    let group = import.group(COLUMNS.iter().filter_map(|m| Column::new(m, Form::Level, 1.0)).collect());
+    let group = import.columns(&["slab.active_objs", "slab.num_objs", "slab.objsize"], Form::Level);
     let at = import.now();
-    lines.advance();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
-        let mut list = words(line);
-        let Some(name) = list.next() else { break };
-        let mut values = [f64::NAN; 4];
-        for (slot, word) in values.iter_mut().zip(list.clone()) {
-            *slot = crate::text::number::number(word).unwrap_or(f64::NAN);
+    lines.each(import, |lines, line, import| {
+        if lines.at(is_slabs) {
+            return Took::Yes;
         }
-        if list.count() == 4 && values.iter().all(|v| *v >= 0.0) {
-            for (slot, value) in import.row(group, name, at, number).iter_mut().zip(values) {
-                *slot = value;
-            }
-        } else if !is_slabs(lines, &import.context) {
-            break;
-        }
-        lines.advance();
-    }
+        let mut list = words(lines.line());
+        let Some(name) = list.next() else { return Took::No };
+        let Some(values) = numbers::<4>(list).filter(|v| v.iter().all(|v| *v >= 0.0)) else {
+            return Took::No;
+        };
+        import.put(group, name, at, line, &values);
+        Took::Yes
+    });
 }
 
 fn is_all_disks(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let is = |line: Option<&[u8]>, what: &[u8]| line.and_then(sum).is_some_and(|(_, rest)| rest == what);
-    is(lines.peek(), b"disks") && is(lines.ahead(1), b"partitions")
+    let is = |line: &[u8], what: &[u8]| sum(line).is_some_and(|(_, rest)| rest == what);
+    lines.at(|line| is(line, b"disks")) && lines.soon(1, |line| is(line, b"partitions"))
 }
 
 fn all_disks(lines: &mut Lines<'_>, import: &mut Import) {
     import.note("vmstat -D: sums over all disks, left out");
-    while lines.peek().and_then(sum).is_some() {
+    while lines.at(|line| sum(line).is_some()) {
         lines.advance();
     }
 }

@@ -18,12 +18,19 @@
 use mitra_model::lookup;
 
 use super::sink::Sink;
-use crate::find::find;
-use crate::text::number::{integer, leading, text, with_suffix, words};
-use crate::text::{Context, Form, Import, Lines};
+use crate::text::prelude::*;
+
+/// `df`.
+pub const DF: Format =
+    Format::new("df", "how full filesystems are, in any unit; with `-T` and `-i`", df_starts, df);
+/// `mount`.
+pub const MOUNT: Format =
+    Format::new("mount", "what is mounted where, also as `/proc/mounts`", mount_starts, mount);
+/// `lsblk`.
+pub const LSBLK: Format = Format::new("lsblk", "disks: rotating or not, scheduler", lsblk_starts, lsblk);
 
 /// A row of `df`: what is mounted, its type where shown, size, used, available, mount point.
-struct Row<'a> {
+struct DfRow<'a> {
     device: &'a [u8],
     kind: Option<&'a [u8]>,
     numbers: [&'a [u8]; 3],
@@ -36,7 +43,7 @@ fn is_amount(word: &[u8]) -> bool {
 }
 
 /// The row after a name of a device that may stand on the line before.
-fn row<'a>(line: &'a [u8], before: Option<&'a [u8]>) -> Option<Row<'a>> {
+fn row<'a>(line: &'a [u8], before: Option<&'a [u8]>) -> Option<DfRow<'a>> {
     let mut list = words(line);
     let device = match before {
         Some(device) => device,
@@ -48,7 +55,7 @@ fn row<'a>(line: &'a [u8], before: Option<&'a [u8]>) -> Option<Row<'a>> {
     let share = list.next()?;
     let is_share = share == b"-" || share.strip_suffix(b"%").and_then(integer).is_some();
     let point = list.rest();
-    (is_share && numbers.iter().all(|n| is_amount(n)) && point.starts_with(b"/")).then_some(Row {
+    (is_share && numbers.iter().all(|n| is_amount(n)) && point.starts_with(b"/")).then_some(DfRow {
         device,
         kind,
         numbers,
@@ -107,11 +114,11 @@ fn row_ahead(lines: &mut Lines<'_>, n: usize) -> bool {
         && lines.ahead(n + 1).is_some_and(|line| line.starts_with(b" ") && row(line, Some(b"x")).is_some())
 }
 
-pub(super) fn df_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| heading(line, false).is_some()) && row_ahead(lines, 1)
+fn df_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| heading(line, false).is_some()) && row_ahead(lines, 1)
 }
 
-pub(super) fn df(lines: &mut Lines<'_>, import: &mut Import) {
+fn df(lines: &mut Lines<'_>, import: &mut Import) {
     let is_si = import.context.ran("df", Some('H')) || import.context.command.iter().any(|w| w == "--si");
     let Some(amounts) = lines.peek().and_then(|line| heading(line, is_si)) else { return };
     let mut sink = Sink::default();
@@ -134,7 +141,7 @@ pub(super) fn df(lines: &mut Lines<'_>, import: &mut Import) {
     }
 }
 
-fn df_row(row: &Row<'_>, amounts: Amounts, at: u32, sink: &mut Sink, import: &mut Import) {
+fn df_row(row: &DfRow<'_>, amounts: Amounts, at: u32, sink: &mut Sink, import: &mut Import) {
     let amount = |word: &[u8]| match amounts {
         Amounts::Inodes => with_suffix(word),
         Amounts::Blocks(bytes) => Some(leading(word).filter(|(_, rest)| rest.is_empty())?.0 * bytes),
@@ -182,13 +189,11 @@ fn mounted(line: &[u8]) -> Option<(String, String, String)> {
     Some((text(&mount.device), text(&mount.point), mount.kind.to_owned()))
 }
 
-pub(super) fn mount_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| {
-        (find!(line, b" type ").is_some() || line.ends_with(b" 0 0")) && mounted(line).is_some()
-    })
+fn mount_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| (find!(line, b" type ").is_some() || line.ends_with(b" 0 0")) && mounted(line).is_some())
 }
 
-pub(super) fn mount(lines: &mut Lines<'_>, import: &mut Import) {
+fn mount(lines: &mut Lines<'_>, import: &mut Import) {
     let when = import.now();
     while let Some((device, point, kind)) = lines.peek().and_then(mounted) {
         import.text("fs.device", &point, when, &device);
@@ -216,11 +221,11 @@ fn columns(line: &[u8]) -> Option<Columns> {
     is_one.then(|| Columns { rota: at(b"ROTA"), sched: at(b"SCHED"), width: names.len() })
 }
 
-pub(super) fn lsblk_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| columns(line).is_some())
+fn lsblk_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+    lines.at(|line| columns(line).is_some())
 }
 
-pub(super) fn lsblk(lines: &mut Lines<'_>, import: &mut Import) {
+fn lsblk(lines: &mut Lines<'_>, import: &mut Import) {
     let Some(columns) = lines.peek().and_then(columns) else { return };
     let mut sink = Sink::default();
     let when = import.now();

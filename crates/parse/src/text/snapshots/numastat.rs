@@ -18,8 +18,11 @@ use mitra_model::{Entity, lookup};
 
 use super::keys::of_entity;
 use super::sink::Sink;
-use crate::text::number::{integer, number, text, words};
-use crate::text::{Context, Form, Import, Lines};
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format =
+    Format::new("numastat", "hits and misses of NUMA nodes; with `-m` and `-n`", starts, read);
 
 /// No machine has more nodes, and no table of them more columns.
 const NODES_MAX: usize = 1024;
@@ -56,39 +59,38 @@ fn is_complaint(line: &[u8]) -> bool {
     line.starts_with(b"Token ") && line.ends_with(b" not in hash table.")
 }
 
-pub(super) fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
+fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     let Some(line) = lines.peek() else { return false };
     if is_title(line) {
         return true;
     }
     heading(line).is_some()
-        && lines.ahead(1).is_some_and(|next| {
+        && lines.soon(1, |next| {
             let mut list = words(next);
             let first = list.next().unwrap_or_default();
             first.starts_with(b"---") || (of_entity(Entity::Node, first).is_some() && list.next().is_some())
         })
 }
 
-pub(super) fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut sink = Sink::default();
     let mut nodes: Option<(Vec<String>, bool)> = None;
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         if let Some(found) = heading(line) {
             nodes = Some(found);
         } else if line.trim_ascii().is_empty() {
-            if !lines.ahead(1).is_some_and(is_title) {
-                break;
+            if !lines.soon(1, is_title) {
+                return Took::No;
             }
         } else if !(is_title(line) || is_complaint(line) || line.trim_ascii().starts_with(b"---")) {
-            let Some((nodes, in_mib)) = &nodes else { break };
+            let Some((nodes, in_mib)) = &nodes else { return Took::No };
             if !row(line, nodes, *in_mib, at, &mut sink, import) {
-                break;
+                return Took::No;
             }
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// Whether the line has a number for each node.

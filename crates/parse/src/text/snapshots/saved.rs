@@ -26,8 +26,15 @@ use super::sink::Sink;
 use super::stamp;
 use super::tables::{self, Shape, Tables};
 use super::zones::{self, Zone, ZoneLine};
-use crate::text::number::{number, text, words};
-use crate::text::{Context, Form, Import, Lines, When, context};
+use crate::text::prelude::*;
+
+/// See the module.
+pub const FORMAT: Format = Format::new(
+    "/proc files",
+    "files of `/proc` and `/proc/sys` and `sysctl -a`: alone, one after the other, as `grep` leaves them, or as histories with times",
+    starts,
+    read,
+);
 
 /// No setting has more words.
 const WORDS_MAX: usize = 32;
@@ -84,7 +91,7 @@ struct Reader {
 }
 
 /// Whether the line at the cursor is of such a file.
-pub(super) fn starts(lines: &mut Lines<'_>, context: &Context) -> bool {
+fn starts(lines: &mut Lines<'_>, context: &Context) -> bool {
     let Some(line) = lines.peek() else { return false };
     if names::banner(line).is_some() || grep_path(line).is_some() || begins(line) {
         return true;
@@ -142,7 +149,7 @@ fn grep_path(line: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 /// Reads all lines that are of such files.
-pub(super) fn read(lines: &mut Lines<'_>, import: &mut Import) {
+fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut reader = Reader::default();
     let mut line = Vec::new();
     while let Some(peeked) = lines.peek() {

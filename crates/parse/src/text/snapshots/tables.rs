@@ -5,6 +5,7 @@ use mitra_model::{Entity, Frame, Key, Strings};
 
 use super::keys::count;
 use crate::sources::Parse;
+use crate::text::list::list;
 use crate::text::number::words;
 use crate::{SOURCES, zoneinfo};
 
@@ -119,19 +120,8 @@ fn digits_first<'a>(first: &[u8], mut list: crate::text::number::Words<'a>) -> O
 
 /// A name, a colon and sixteen numbers. `/proc/softirqs` of a machine with sixteen CPUs has such lines too.
 fn is_device(line: &[u8]) -> bool {
-    const SOFTIRQS: &[&[u8]] = &[
-        b"HI",
-        b"TIMER",
-        b"NET_TX",
-        b"NET_RX",
-        b"BLOCK",
-        b"IRQ_POLL",
-        b"BLOCK_IOPOLL",
-        b"TASKLET",
-        b"SCHED",
-        b"HRTIMER",
-        b"RCU",
-    ];
+    const SOFTIRQS: &[&[u8]] =
+        list!("HI TIMER NET_TX NET_RX BLOCK IRQ_POLL BLOCK_IOPOLL TASKLET SCHED HRTIMER RCU");
     let Some(colon) = line.iter().rposition(|b| *b == b':') else { return false };
     let Some((name, rest)) = line.split_at_checked(colon) else { return false };
     let name = name.trim_ascii();

@@ -12,22 +12,25 @@
 //! The columns are known by their names, so the order and the number of them do not matter. With `-h` (since 12) the
 //! name of the device comes last and the table is in pieces; before, it had a line of its own.
 
-use super::super::clock::{self, time_of_day, with_half};
-use super::super::number::{leading, number as number_of, words};
-use super::super::{Context, Format, Import, Lines, When, context};
-use super::iostat_columns::{COLUMNS_MAX, Table, is_disk_column};
+use super::columns::{self, Kind};
 use super::iostat_reports::Reports;
+use super::plan::{COLUMNS_MAX, Cells, Plan};
+use crate::text::clock::{time_of_day, with_half};
+use crate::text::number::number as number_of;
+use crate::text::prelude::*;
 
-/// The format.
-pub const FORMAT: Format = Format {
-    name: "iostat",
-    what: "CPU time and block devices: plain, `-x`, `-s`, `-t`, `-h`, `-m`, `-p`, `-g`, of versions 5 to 12",
+/// See the module.
+pub const FORMAT: Format = Format::new(
+    "iostat",
+    "CPU time and block devices: plain, `-x`, `-s`, `-t`, `-h`, `-m`, `-p`, `-g`, of versions 5 to 12",
     starts,
     read,
-};
+);
 
 /// Headers of one run that are kept; options make at most five.
 const TABLES_MAX: usize = 32;
+/// Words of one line that are looked at.
+const WORDS_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Header {
@@ -39,11 +42,15 @@ enum Header {
 }
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    let Some(line) = lines.peek() else { return false };
-    if header(line).is_some() {
-        return true;
-    }
-    old_stamp(line).is_some() && lines.ahead(1).is_some_and(|next| header(next).is_some())
+    let is_header = |line: &[u8]| header(line).is_some();
+    lines.at(is_header) || lines.at(|line| old_stamp(line).is_some()) && lines.soon(1, is_header)
+}
+
+/// Whether a word is the name of a column of the device tables.
+fn is_disk_column(word: &[u8]) -> bool {
+    columns::find(Kind::Disk, word).is_some()
+        || columns::WAITS.iter().any(|(wait, ..)| wait.as_bytes() == word)
+        || word == b"await"
 }
 
 /// What kind of header the line is.
@@ -77,19 +84,20 @@ fn old_stamp(line: &[u8]) -> Option<When> {
     w.next().is_none().then_some(When::Clock(ns))
 }
 
-struct Known {
+/// A table of the reports, by its header.
+struct Table {
     header: Vec<u8>,
     kind: Header,
     indent: usize,
-    table: Table,
+    plan: Plan,
     /// The report that had it last.
     report: u32,
 }
 
-#[derive(Default)]
 struct Reader {
     reports: Reports,
-    tables: Vec<Known>,
+    tables: Vec<Table>,
+    cells: Cells,
     /// The table whose rows follow.
     open: Option<usize>,
     /// The line of a word that is alone, which may be the name of a device whose numbers are on the next line.
@@ -99,27 +107,38 @@ struct Reader {
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        reports: Reports::default(),
+        tables: Vec::new(),
+        cells: [f64::NAN; COLUMNS_MAX],
+        open: None,
+        name: None,
+        stamped: false,
+    };
     if let Some(stamp) = import.context.stamp {
         reader.reports.stamp(stamp);
     }
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if line.trim_ascii().is_empty() {
             reader.open = None;
             reader.drop_name(import);
-        } else if !reader.row(line, number, import)
-            && !reader.header(line, import)
-            && !reader.stamp(line, import)
-            && !reader.damaged(line, number, import)
-        {
-            break;
+            return Took::Yes;
         }
-        lines.advance();
-    }
+        if reader.row(line, number, import) || reader.header(line, import) || reader.stamp(line, import) {
+            return Took::Yes;
+        }
+        // A line of an open table of which most is numbers was one of its rows.
+        Took::unread_if(reader.open.is_some() && mostly_numbers(line, 2))
+    });
     reader.drop_name(import);
     reader.reports.end(import);
+}
+
+/// Whether a line has so many numbers at least, and no more other words than numbers.
+pub(super) fn mostly_numbers(line: &[u8], least: usize) -> bool {
+    let numbers = words(line).filter(|word| leading(word).is_some()).count();
+    numbers >= least && 2 * numbers >= words(line).count()
 }
 
 fn indent(line: &[u8]) -> usize {
@@ -147,40 +166,36 @@ impl Reader {
             if self.tables.len() >= TABLES_MAX {
                 self.tables.clear();
             }
-            let mut names: Vec<&[u8]> = words(line).take(COLUMNS_MAX).collect();
-            let table = match kind {
-                Header::Cpu => Table::cpu(import, names.get(1..).unwrap_or_default()),
-                Header::Disk { name_last: false } => Table::disk(import, names.get(1..).unwrap_or_default()),
-                Header::Disk { name_last: true } => {
-                    names.pop();
-                    Table::disk(import, &names)
-                }
-            };
-            self.tables.push(Known { header: line.to_vec(), kind, indent: indent(line), table, report: 0 });
+            let names: Vec<&[u8]> = words(line).take(WORDS_MAX).collect();
+            let name_last = kind == Header::Disk { name_last: true };
+            let names = if name_last { names.split_last() } else { names.split_first() };
+            let rows = if kind == Header::Cpu { Kind::Cpu } else { Kind::Disk };
+            let plan = Plan::of(rows, names.map_or(&[][..], |(_, names)| names), import);
+            self.tables.push(Table { header: line.to_vec(), kind, indent: indent(line), plan, report: 0 });
             self.tables.len() - 1
         });
         self.open = Some(i);
         self.drop_name(import);
-        if let Some(known) = self.tables.get_mut(i) {
-            known.report = self.reports.count;
-            self.reports.table(import, known.table.group);
+        if let Some(table) = self.tables.get_mut(i) {
+            table.report = self.reports.count;
+            self.reports.table(import, &table.plan);
         }
         true
     }
 
     fn row(&mut self, line: &[u8], number: u32, import: &mut Import) -> bool {
-        let Some(known) = self.open.and_then(|i| self.tables.get(i)) else { return false };
-        let mut all: [&[u8]; COLUMNS_MAX] = [b""; COLUMNS_MAX];
+        let Some(table) = self.open.and_then(|i| self.tables.get(i)) else { return false };
+        let mut all: [&[u8]; WORDS_MAX] = [b""; WORDS_MAX];
         let mut n = 0;
         for word in words(line) {
-            let Some(place) = all.get_mut(n) else { return false };
-            *place = word;
+            let Some(slot) = all.get_mut(n) else { return false };
+            *slot = word;
             n += 1;
         }
         let all = all.get(..n).unwrap_or_default();
-        let len = known.table.len();
-        let (name, cells): (&[u8], &[&[u8]]) = match (known.kind, all) {
-            (Header::Cpu, cells) if n == len => (b"", cells),
+        let len = table.plan.width;
+        let (name, cells): (&[u8], &[&[u8]]) = match (table.kind, all) {
+            (Header::Cpu, cells) if n == len => (b"all", cells),
             (Header::Disk { name_last: false }, [name, cells @ ..]) if n == len + 1 => (name, cells),
             (Header::Disk { name_last: true }, [cells @ .., name]) if n == len + 1 => (name, cells),
             (Header::Disk { .. }, cells) if n == len => match &self.name {
@@ -204,13 +219,15 @@ impl Reader {
         if number_of(name).is_some() {
             return false;
         }
-        if indent(line) > known.indent && self.may_be_group(known) {
+        // Where the name is alone or last, numbers are indented.
+        let may_be_group = table.kind == Header::Disk { name_last: false } && self.name.is_none();
+        if indent(line) > table.indent && may_be_group {
             import.note("groups of devices are no devices: their rows were passed over");
             return true;
         }
-        let key = (known.table.group, known.table.width());
-        self.reports.row(import, key, name, number, |slots| known.table.fill(cells, slots));
-        if let Header::Cpu = known.kind {
+        table.plan.read(cells, &mut self.cells);
+        self.reports.row(import, &table.plan, name, number, &self.cells);
+        if table.kind == Header::Cpu {
             self.open = None;
         }
         // It was the name of this row; a row with a name of its own leaves none behind.
@@ -218,11 +235,6 @@ impl Reader {
             self.name = None;
         }
         true
-    }
-
-    /// Whether an indented first word names a group of devices. Where the name is alone or last, numbers are indented.
-    fn may_be_group(&self, known: &Known) -> bool {
-        known.kind == Header::Disk { name_last: false } && self.name.is_none()
     }
 
     fn stamp(&mut self, line: &[u8], import: &mut Import) -> bool {
@@ -236,22 +248,6 @@ impl Reader {
         self.reports.stamp(stamp);
         self.stamped = true;
         self.open = None;
-        true
-    }
-
-    /// A line of an open table of which most is numbers was one of its rows.
-    fn damaged(&mut self, line: &[u8], number: u32, import: &mut Import) -> bool {
-        if self.open.is_none() {
-            return false;
-        }
-        let (mut numbers, mut others) = (0, 0);
-        for word in words(line) {
-            if leading(word).is_some() { numbers += 1 } else { others += 1 }
-        }
-        if numbers < 2 || numbers < others {
-            return false;
-        }
-        import.unread(number, line);
         true
     }
 }

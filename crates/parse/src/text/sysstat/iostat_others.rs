@@ -8,53 +8,43 @@
 //! st0        0     370           0      185241   0 100 100       0       0
 //! ```
 
-use super::super::number::{leading, words};
-use super::super::{Context, Format, Import, Lines};
+use crate::text::prelude::*;
 
-/// The format.
-pub const FORMAT: Format = Format {
-    name: "cifsiostat, nfsiostat, tapestat",
-    what: "recognised and passed over, with a note",
-    starts,
-    read,
-};
+/// See the module.
+pub const FORMAT: Format =
+    Format::new("cifsiostat, nfsiostat, tapestat", "recognised and passed over, with a note", starts, read);
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| header(line).is_some())
+    lines.at(|line| header(line).is_some())
 }
 
-/// The tool that prints such a header.
+/// The tool that prints such a header; with `-h` the name of the thing comes last.
 fn header(line: &[u8]) -> Option<&'static str> {
     let mut w = words(line);
-    let first = w.next()?;
-    let second = w.next()?;
-    match first {
-        b"Filesystem" | b"Filesystem:" => match second {
-            b"rBlk_nor/s" | b"rkB_nor/s" | b"rMB_nor/s" => Some("nfsiostat"),
-            b"rB/s" | b"rkB/s" | b"rMB/s" => Some("cifsiostat"),
-            _ => None,
-        },
-        b"Tape:" if second == b"r/s" => Some("tapestat"),
-        // With -h the name comes last.
-        b"rB/s" | b"rkB/s" | b"rMB/s" if line.trim_ascii_end().ends_with(b" Filesystem") => {
-            Some("cifsiostat")
-        }
-        b"r/s" if line.trim_ascii_end().ends_with(b" Tape:") => Some("tapestat"),
+    let (first, second) = (w.next()?, w.next()?);
+    let ends = |name: &[u8]| line.trim_ascii_end().ends_with(name);
+    match (first, second) {
+        (b"Filesystem" | b"Filesystem:", b"rBlk_nor/s" | b"rkB_nor/s" | b"rMB_nor/s") => Some("nfsiostat"),
+        (b"Filesystem" | b"Filesystem:", b"rB/s" | b"rkB/s" | b"rMB/s") => Some("cifsiostat"),
+        (b"rB/s" | b"rkB/s" | b"rMB/s", _) if ends(b" Filesystem") => Some("cifsiostat"),
+        (b"Tape:", b"r/s") => Some("tapestat"),
+        (b"r/s", _) if ends(b" Tape:") => Some("tapestat"),
         _ => None,
     }
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut open = false;
-    while let Some(line) = lines.peek() {
+    lines.each(import, |lines, _, import| {
+        let line = lines.line();
         if line.trim_ascii().is_empty() {
             open = false;
         } else if let Some(tool) = header(line) {
             import.note(format!("{tool}: there is no place for its numbers yet, passed over"));
             open = true;
         } else if !open || words(line).skip(1).filter(|w| leading(w).is_some()).count() < 3 {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }

@@ -1,13 +1,13 @@
 //! The reports of one run of `iostat`: when each was, and what becomes of the first, which is of the time since boot.
 
-use mitra_model::time::SECOND;
-
-use super::super::{GroupId, Import, When};
+use super::plan::{Cells, Plan};
+use crate::text::prelude::*;
 
 /// Rows of the first report that wait for a second one.
-const HELD_MAX: usize = 8192;
+const ROWS_MAX: usize = 8192;
 
-struct Held {
+/// A row of the first report, which is of the time since boot.
+struct RowSinceBoot {
     group: GroupId,
     row: Vec<u8>,
     line: u32,
@@ -20,7 +20,7 @@ pub(super) struct Reports {
     /// How many began.
     pub count: u32,
     since_boot: bool,
-    held: Vec<Held>,
+    rows_since_boot: Vec<RowSinceBoot>,
     now: Option<When>,
     before: Option<When>,
     /// The last time that stood on a line of its own, and how many reports came since.
@@ -65,36 +65,31 @@ impl Reports {
 
     /// A table of the report begins. A device that `-z` leaves out did nothing, but no number of it was printed: it has
     /// no row, which is not the same as zeros.
-    pub fn table(&self, import: &mut Import, group: GroupId) {
+    pub fn table(&self, import: &mut Import, plan: &Plan) {
         if let Some(now) = self.now.filter(|_| !self.since_boot) {
             if let Some(before) = self.before {
-                import.since(group, before);
+                plan.since(import, before);
             }
-            import.sampled(group, now);
+            plan.sampled(import, now);
         }
     }
 
     /// A row of the report.
-    pub fn row(
-        &mut self,
-        import: &mut Import,
-        (group, width): (GroupId, usize),
-        row: &[u8],
-        line: u32,
-        fill: impl FnOnce(&mut [f64]),
-    ) {
+    pub fn row(&mut self, import: &mut Import, plan: &Plan, name: &[u8], line: u32, cells: &Cells) {
         if !self.since_boot {
-            fill(import.row(group, row, self.now.unwrap_or(When::Fact), line));
-        } else if self.held.len() < HELD_MAX {
-            let mut values = vec![f64::NAN; width];
-            fill(&mut values);
-            self.held.push(Held { group, row: row.to_vec(), line, values });
+            plan.put(import, name, self.now.unwrap_or(When::Fact), line, cells);
+        } else if let Some((target, row)) =
+            plan.target(name).filter(|_| self.rows_since_boot.len() < ROWS_MAX)
+        {
+            let mut values = vec![f64::NAN; target.width()];
+            target.fill(cells, &mut values);
+            self.rows_since_boot.push(RowSinceBoot { group: target.group, row: row.to_vec(), line, values });
         }
     }
 
     /// The run is over. What is since boot is a fact where there is nothing else, and no sample.
     pub fn end(self, import: &mut Import) {
-        if self.held.is_empty() {
+        if self.rows_since_boot.is_empty() {
             return;
         }
         if self.count > 1 {
@@ -102,8 +97,8 @@ impl Reports {
             return;
         }
         import.note("a single report of iostat: average since boot");
-        for held in self.held {
-            import.row(held.group, &held.row, When::Fact, held.line).copy_from_slice(&held.values);
+        for RowSinceBoot { group, row, line, values } in self.rows_since_boot {
+            import.put(group, &row, When::Fact, line, &values);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The sysstat tools: sar, sadf, iostat, mpstat, pidstat.
 
 mod binary;
+mod columns;
 mod iostat;
-mod iostat_columns;
 mod iostat_json;
 mod iostat_others;
 mod iostat_reports;
+mod json;
 mod mpstat;
-mod mpstat_columns;
 mod mpstat_json;
 mod pidstat;
 mod pidstat_columns;
@@ -18,7 +18,6 @@ mod sadf;
 mod sadf_json;
 mod sadf_wide;
 mod sar;
-mod sar_columns;
 
 use super::Format;
 

@@ -11,95 +11,109 @@
 //!
 //! The time of a header is that of the sample before. Where both are the same, the numbers are since boot.
 
-use super::super::import::When;
-use super::super::number::{integer, leading, words};
-use super::super::{Context, Format, Import, Lines};
-use super::mpstat_columns::{COLUMNS_MAX, Cells, Kind, kind};
+use super::columns::Kind;
+use super::iostat::mostly_numbers;
 use super::pidstat_time::{Lead, lead};
+use super::plan::{COLUMNS_MAX, Cells, Names, Plan, Plans};
+use super::sar::cells;
+use crate::text::prelude::*;
 
-/// The format.
-pub const FORMAT: Format = Format {
-    name: "mpstat",
-    what: "CPU time of each CPU, interrupts and softirqs: `-P ALL`, `-I`, `-A`",
+/// See the module.
+pub const FORMAT: Format = Format::new(
+    "mpstat",
+    "CPU time of each CPU, interrupts and softirqs: `-P ALL`, `-I`, `-A`",
     starts,
     read,
-};
-
-/// Headers that are kept; options make at most six.
-const SECTIONS_MAX: usize = 16;
+);
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| header(line).is_some())
+    lines.at(|line| header(line).is_some())
+}
+
+/// What follows the time of a header.
+#[derive(Clone, Copy, PartialEq)]
+enum Header {
+    /// A section that is read.
+    Read,
+    /// One that is not, and why.
+    PassedOver(&'static str),
 }
 
 /// The beginning of a header, what it is of, and the names.
-fn header(line: &[u8]) -> Option<(Lead, Kind, &[u8])> {
+fn header(line: &[u8]) -> Option<(Lead, Header, &[u8])> {
     let (lead, taken) = lead(line)?;
     let rest = line.get(taken..)?;
     if !matches!(rest, [b'C', b'P', b'U', ..] | [b'N', b'O', b'D', b'E', ..]) {
         return None;
     }
-    let names: Vec<&[u8]> = words(rest).take(COLUMNS_MAX).collect();
-    Some((lead, kind(&names)?, rest))
+    Some((lead, kind(&words(rest).collect::<Vec<_>>())?, rest))
 }
 
-struct Section {
-    header: Vec<u8>,
-    kind: Kind,
-    /// How many words a row has, the CPU among them.
-    words: usize,
-    all: Option<Cells>,
-    one: Option<Cells>,
+/// What the names after the time are the header of, if it is one of `mpstat`. `sar` prints almost the same: it has
+/// `%steal` after `%iowait`.
+fn kind(names: &[&[u8]]) -> Option<Header> {
+    const NODES: Header =
+        Header::PassedOver("mpstat -N: CPU time of nodes is passed over; that of the CPUs says the same");
+    const SINGLE: Header = Header::PassedOver("mpstat -I CPU: interrupts by number are passed over");
+    let (what, rest) = names.split_first()?;
+    let (first, last) = (*rest.first()?, *rest.last()?);
+    match *what {
+        b"NODE" if first == b"%usr" => Some(NODES),
+        b"CPU" if rest.windows(2).any(|w| matches!(w, [b"%iowait", b"%irq"])) => Some(Header::Read),
+        b"CPU" if first.starts_with(b"%") => (last == b"intr/s").then_some(Header::Read),
+        b"CPU" if rest == [b"intr/s"] || first == b"HI/s" => Some(Header::Read),
+        b"CPU" => {
+            let single = |w: &&[u8]| {
+                w.ends_with(b"/s")
+                    && w.iter().all(|b| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'i' | b'/' | b's'))
+            };
+            rest.iter().all(single).then_some(SINGLE)
+        }
+        _ => None,
+    }
 }
 
-#[derive(Default)]
 struct Reader {
-    sections: Vec<Section>,
+    plans: Plans,
+    cells: Cells,
     /// The section whose rows follow, and whether they are averages of those before.
     open: Option<(usize, bool)>,
     header_ns: Option<i64>,
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
-    let mut reader = Reader::default();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
-        let blank = line.trim_ascii();
-        if blank.is_empty() {
+    let (plans, cells) = (Plans::default(), [f64::NAN; COLUMNS_MAX]);
+    let mut reader = Reader { plans, cells, open: None, header_ns: None };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
+        let trimmed = line.trim_ascii();
+        if trimmed.is_empty() {
             reader.open = None;
-        } else if blank != b"^C"
-            && !reader.row(line, number, import)
-            && !reader.header(line, import)
-            && !reader.damaged(line, number, import)
-        {
-            break;
+        } else if trimmed != b"^C" && !reader.row(line, number, import) && !reader.header(line, import) {
+            // A line that begins with a time like the rows, with more numbers than words, was one of them.
+            let rest = lead(line).filter(|_| reader.open.is_some()).and_then(|(_, taken)| line.get(taken..));
+            return Took::unread_if(rest.is_some_and(|rest| mostly_numbers(rest, 2)));
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 impl Reader {
     fn header(&mut self, line: &[u8], import: &mut Import) -> bool {
         let Some((lead, kind, rest)) = header(line) else { return false };
-        let i = self.sections.iter().position(|s| s.header == rest).unwrap_or_else(|| {
-            if self.sections.len() >= SECTIONS_MAX {
-                self.sections.clear();
-            }
-            let names: Vec<&[u8]> = words(rest).skip(1).take(COLUMNS_MAX - 1).collect();
-            if let Kind::PassedOver(why) = kind {
-                import.note(why);
-            }
-            self.sections.push(Section {
-                header: rest.to_vec(),
-                kind,
-                words: words(rest).count(),
-                all: Cells::new(import, kind, &names, true),
-                one: Cells::new(import, kind, &names, false),
-            });
-            self.sections.len() - 1
+        let plan = self.plans.known(rest).or_else(|| {
+            let names: Vec<&[u8]> = words(rest).skip(1).collect();
+            let rows = match kind {
+                Header::Read => Kind::Cpu,
+                Header::PassedOver(why) => {
+                    import.note(why);
+                    Kind::Other
+                }
+            };
+            self.plans.add(rest, Plan { names: Names::First, ..Plan::of(rows, &names, import) })
         });
-        self.open = Some((i, lead == Lead::Average));
+        let Some(plan) = plan else { return false };
+        self.open = Some((plan, lead == Lead::Average));
         self.header_ns = match lead {
             Lead::Clock(ns) => Some(ns),
             Lead::Average => None,
@@ -108,60 +122,30 @@ impl Reader {
     }
 
     fn row(&mut self, line: &[u8], number: u32, import: &mut Import) -> bool {
-        let Some((i, average)) = self.open else { return false };
-        let Some(section) = self.sections.get(i) else { return false };
-        let Some((lead, taken)) = lead(line) else { return false };
+        let Some((plan, average)) = self.open else { return false };
+        let (Some(plan), Some((lead, taken))) = (self.plans.get(plan), lead(line)) else { return false };
         let rest = line.get(taken..).unwrap_or_default();
-        let mut all: [&[u8]; COLUMNS_MAX] = [b""; COLUMNS_MAX];
-        let mut n = 0;
-        for word in words(rest) {
-            if let Some(slot) = all.get_mut(n) {
-                *slot = word;
-            }
-            n += 1;
-        }
-        let Some((cpu, cells)) = all.split_first() else { return false };
-        let is_all = *cpu == b"all";
-        if n != section.words || !(is_all || integer(cpu).is_some_and(|n| n < 65_536)) {
-            return false;
-        }
-        let cells = cells.get(..(n - 1).min(COLUMNS_MAX - 1)).unwrap_or_default();
-        if !cells.iter().all(|cell| leading(cell).is_some() || cell.ends_with(b"nan")) {
+        let is_number = |cell: &[u8]| leading(cell).is_some() || cell.ends_with(b"nan");
+        let Some(cpu) = cells(plan, rest, &mut self.cells) else { return false };
+        if !(cpu == b"all" || integer(cpu).is_some_and(|n| n < 65_536)) || !words(rest).skip(1).all(is_number)
+        {
             return false;
         }
         let ns = match lead {
             // The same word as in the header, or where there was none the averages of a single section.
             Lead::Average => return true,
-            Lead::Clock(_) if average || matches!(section.kind, Kind::PassedOver(_)) => return true,
+            Lead::Clock(_) if average => return true,
             Lead::Clock(ns) => ns,
         };
-        let since_boot = self.header_ns == Some(ns);
-        let Some(places) = (if is_all { &section.all } else { &section.one }) else { return true };
-        let when = if since_boot {
+        let Some((target, name)) = plan.target(cpu) else { return true };
+        let mut when = When::Clock(ns);
+        if self.header_ns == Some(ns) {
             import.note("mpstat without an interval: averages since boot");
-            When::Fact
-        } else {
-            if let Some(before) = self.header_ns {
-                import.since(places.group, When::Clock(before));
-            }
-            When::Clock(ns)
-        };
-        let name: &[u8] = if is_all { b"" } else { cpu };
-        places.fill(cells, import.row(places.group, name, when, number));
-        true
-    }
-
-    /// A line that begins with a time like the rows, with more numbers than words, was one of them.
-    fn damaged(&mut self, line: &[u8], number: u32, import: &mut Import) -> bool {
-        let Some((_, taken)) = lead(line).filter(|_| self.open.is_some()) else { return false };
-        let (mut numbers, mut others) = (0, 0);
-        for word in words(line.get(taken..).unwrap_or_default()) {
-            if leading(word).is_some() { numbers += 1 } else { others += 1 }
+            when = When::Fact;
+        } else if let Some(before) = self.header_ns {
+            import.since(target.group, When::Clock(before));
         }
-        if numbers < 2 || numbers < others {
-            return false;
-        }
-        import.unread(number, line);
+        target.fill(&self.cells, import.row(target.group, name, when, number));
         true
     }
 }

@@ -12,29 +12,24 @@
 //! The time of a header is that of the sample before; with `-h` there is none. Where both are the same, the numbers are
 //! of the time since boot.
 
-use mitra_model::time::SECOND;
-
-use super::super::import::When;
-use super::super::number::{integer, words};
-use super::super::{Context, Format, Import, Lines};
-use super::pidstat_columns::{COLUMNS_MAX, Plan, is_header};
+use super::pidstat_columns::{COLUMNS_MAX, TaskColumns, is_header};
 use super::pidstat_tasks::Tasks;
 use super::pidstat_time::{Lead, lead};
+use crate::text::prelude::*;
 
-/// The format.
-pub const FORMAT: Format = Format {
-    name: "pidstat",
-    what: "CPU time, faults, memory, I/O and switches of tasks: `-u -r -d -w -t -h -H -l -U`",
+/// See the module.
+pub const FORMAT: Format = Format::new(
+    "pidstat",
+    "CPU time, faults, memory, I/O and switches of tasks: `-u -r -d -w -t -h -H -l -U`",
     starts,
     read,
-};
+);
 
 /// Headers that are kept; options make at most a dozen.
-const PLANS_MAX: usize = 32;
-const DAY: i64 = 86_400 * SECOND;
+const SECTIONS_MAX: usize = 32;
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| header(line).is_some())
+    lines.at(|line| header(line).is_some())
 }
 
 /// What a header line says of time, and the names after it.
@@ -58,13 +53,15 @@ fn header(line: &[u8]) -> Option<(Option<Lead>, &[u8])> {
 /// How the rows of the open section are to be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
-    Plan(usize),
+    /// By the columns at this position.
+    Columns(usize),
     /// Averages of what was printed before.
     Average,
 }
 
 struct Reader {
-    plans: Vec<(Vec<u8>, Plan)>,
+    /// By their headers.
+    columns: Vec<(Vec<u8>, TaskColumns)>,
     open: Option<Section>,
     tasks: Tasks,
     /// The bytes of the time of the last row, and what they mean.
@@ -81,7 +78,7 @@ struct Reader {
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut reader = Reader {
-        plans: Vec::new(),
+        columns: Vec::new(),
         open: None,
         tasks: Tasks::default(),
         stamp: Vec::new(),
@@ -92,18 +89,13 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         since_boot: false,
         tgid: None,
     };
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
-        if !(reader.row(line, number, import)
-            || reader.pass_over(line)
-            || reader.header(line, import)
-            || reader.damaged(line, number, import))
-        {
-            break;
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
+        if reader.row(line, number, import) || reader.pass_over(line) || reader.header(line, import) {
+            return Took::Yes;
         }
-        lines.advance();
-    }
+        Took::unread_if(reader.open.is_some() && is_damaged(line))
+    });
 }
 
 impl Reader {
@@ -125,27 +117,27 @@ impl Reader {
             self.open = Some(Section::Average);
             return true;
         }
-        let i = self.plans.iter().position(|(known, _)| known == rest).unwrap_or_else(|| {
-            if self.plans.len() >= PLANS_MAX {
-                self.plans.clear();
+        let i = self.columns.iter().position(|(known, _)| known == rest).unwrap_or_else(|| {
+            if self.columns.len() >= SECTIONS_MAX {
+                self.columns.clear();
             }
-            self.plans.push((rest.to_vec(), Plan::new(import, rest)));
-            self.plans.len() - 1
+            self.columns.push((rest.to_vec(), TaskColumns::new(import, rest)));
+            self.columns.len() - 1
         });
-        self.open = Some(Section::Plan(i));
+        self.open = Some(Section::Columns(i));
         true
     }
 
     fn row(&mut self, line: &[u8], number: u32, import: &mut Import) -> bool {
-        let Some(Section::Plan(plan)) = self.open else { return false };
-        let Some((_, plan)) = self.plans.get(plan) else { return false };
+        let Some(Section::Columns(i)) = self.open else { return false };
+        let Some((_, columns)) = self.columns.get(i) else { return false };
         let known = self.stamp.len();
         let rest = if known > 0 && line.starts_with(&self.stamp) {
             line.get(known..).unwrap_or_default()
         } else {
             let Some((lead, taken)) = row_lead(line) else { return false };
             // The time alone is not enough of a row to become the time of the sample.
-            if line.get(taken..).is_none_or(|rest| words(rest).count() <= plan.words) {
+            if line.get(taken..).is_none_or(|rest| words(rest).count() <= columns.words) {
                 return false;
             }
             let (before, interval) = (self.header_ns.take(), import.context.interval_s);
@@ -165,7 +157,7 @@ impl Reader {
             self.stamp.extend_from_slice(line.get(..taken).unwrap_or_default());
             if self.since_boot {
                 import.note("pidstat without an interval: averages since boot");
-            } else if let Some(group) = plan.group {
+            } else if let Some(group) = columns.group {
                 if let Some(before) = before {
                     import.since(group, When::Clock(before));
                 }
@@ -175,22 +167,22 @@ impl Reader {
         };
         let mut all: [&[u8]; COLUMNS_MAX] = [b""; COLUMNS_MAX];
         let mut w = words(rest);
-        for slot in all.iter_mut().take(plan.words) {
+        for slot in all.iter_mut().take(columns.words) {
             let Some(word) = w.next() else { return false };
             *slot = word;
         }
         let command = w.rest().trim_ascii_end();
-        let cells = all.get(..plan.words).unwrap_or_default();
+        let cells = all.get(..columns.words).unwrap_or_default();
         let id = |i: usize| cells.get(i).and_then(|w| integer(w)).and_then(|n| u32::try_from(n).ok());
         if command.is_empty() {
             return false;
         }
-        let (pid, tgid) = match plan.tid {
-            None => match id(plan.pid) {
+        let (pid, tgid) = match columns.tid {
+            None => match id(columns.pid) {
                 Some(pid) => (pid, Some(pid)),
                 None => return false,
             },
-            Some(tid) => match (id(plan.pid), id(tid)) {
+            Some(tid) => match (id(columns.pid), id(tid)) {
                 // The sum of the threads that follow; with it each would count twice.
                 (Some(process), None) => {
                     self.tgid = Some(process);
@@ -200,11 +192,11 @@ impl Reader {
                 _ => return false,
             },
         };
-        let Some(group) = plan.group else { return true };
+        let Some(group) = columns.group else { return true };
         let row = self.tasks.row(import, pid, tgid, command);
         let interval_s = if self.since_boot { f64::NAN } else { self.interval_s };
         let slots = import.row(group, row, self.when, number);
-        plan.fill(cells, interval_s, tgid.is_none_or(|t| t == pid), slots);
+        columns.fill(cells, interval_s, tgid.is_none_or(|t| t == pid), slots);
         true
     }
 
@@ -230,22 +222,12 @@ impl Reader {
             None => false,
         }
     }
+}
 
-    /// A line that begins with a time like the rows, with more numbers than words, was one of them.
-    fn damaged(&mut self, line: &[u8], number: u32, import: &mut Import) -> bool {
-        if self.open.is_none() || row_lead(line).is_none() {
-            return false;
-        }
-        let (mut numbers, mut others) = (0, 0);
-        for word in words(line) {
-            if word.first().is_some_and(u8::is_ascii_digit) { numbers += 1 } else { others += 1 }
-        }
-        if numbers < 3 || numbers < others {
-            return false;
-        }
-        import.unread(number, line);
-        true
-    }
+/// A line that begins with a time like the rows, with more numbers than words, was one of them.
+fn is_damaged(line: &[u8]) -> bool {
+    let numbers = words(line).filter(|w| w.first().is_some_and(u8::is_ascii_digit)).count();
+    row_lead(line).is_some() && numbers >= 3 && 2 * numbers >= words(line).count()
 }
 
 /// The time of a row: of day, or seconds since 1970 with `-H` and in old versions with `-h`.

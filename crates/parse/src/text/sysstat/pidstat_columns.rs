@@ -1,37 +1,17 @@
 //! The columns of `pidstat`, by the names in the header.
 
-use super::super::number::words;
-use super::super::{Column, Form, GroupId, Import};
-use super::iostat_columns::printed;
+use super::columns::{self, Kind};
+use super::plan::printed;
+use crate::text::prelude::*;
 
 /// Columns that are read; `pidstat` has 25 with all options.
 pub(super) const COLUMNS_MAX: usize = 48;
-
-const COLUMNS: &[(&str, &str, Form, f64)] = &[
-    ("%usr", "task.user_time", Form::Rate, 0.01),
-    ("%user", "task.user_time", Form::Rate, 0.01),
-    ("%system", "task.system_time", Form::Rate, 0.01),
-    ("%wait", "task.run_delay", Form::Rate, 0.01),
-    ("%CPU", "task.cpu_time", Form::Rate, 0.01),
-    ("CPU", "task.cpu", Form::Level, 1.0),
-    ("minflt/s", "task.minflt", Form::Rate, 1.0),
-    ("majflt/s", "task.majflt", Form::Rate, 1.0),
-    ("VSZ", "task.vsize", Form::Level, 1024.0),
-    ("RSS", "task.rss", Form::Level, 1024.0),
-    ("kB_rd/s", "task.read_bytes", Form::Rate, 1024.0),
-    ("kB_wr/s", "task.write_bytes", Form::Rate, 1024.0),
-    ("kB_ccwr/s", "task.cancelled_write_bytes", Form::Rate, 1024.0),
-    ("iodelay", "task.blkio_delay", Form::Rate, 0.01),
-    ("cswch/s", "task.nvcsw", Form::Rate, 1.0),
-    ("nvcswch/s", "task.nivcsw", Form::Rate, 1.0),
-    ("threads", "task.threads", Form::Level, 1.0),
-];
 
 /// Columns that belong to the process: they are kept of its leader alone, else the threads would seem to have it each.
 const OF_PROCESS: [&str; 3] = ["VSZ", "RSS", "threads"];
 
 /// Where the words of a row go.
-pub(super) struct Plan {
+pub(super) struct TaskColumns {
     /// `None` where nothing of the section is kept.
     pub group: Option<GroupId>,
     /// Which word is the process, and which the thread if there are threads.
@@ -56,19 +36,18 @@ pub(super) fn is_header(rest: &[u8]) -> bool {
     matches!(second, Some(b"PID" | b"TGID")) && rest.trim_ascii_end().ends_with(b" Command")
 }
 
-impl Plan {
-    /// The plan for the words after the time.
-    pub fn new(import: &mut Import, rest: &[u8]) -> Plan {
+impl TaskColumns {
+    /// The columns that the words after the time name.
+    pub fn new(import: &mut Import, rest: &[u8]) -> TaskColumns {
         let names: Vec<&[u8]> = words(rest).take(COLUMNS_MAX).collect();
         let place = |name: &str| names.iter().position(|n| *n == name.as_bytes());
         let tgid = place("TGID");
         let mut columns: Vec<Column> = Vec::new();
         let mut cells = Vec::new();
         for (i, name) in names.iter().enumerate() {
-            let known = COLUMNS.iter().find(|(n, ..)| n.as_bytes() == *name);
-            let Some((_, metric, form, factor)) = known else { continue };
-            if let Some(column) = Column::new(metric, *form, *factor) {
-                cells.push((i, columns.len(), *factor));
+            let Some((metric, like)) = columns::find(Kind::Task, name) else { continue };
+            if let Some(column) = Column::new(metric, like.form, like.factor) {
+                cells.push((i, columns.len(), like.factor));
                 columns.push(column);
             }
         }
@@ -79,7 +58,7 @@ impl Plan {
         let user = slot("%usr").or_else(|| slot("%user"));
         let whole = import.context.ran("pidstat", Some('I'));
         let delay = slot("iodelay");
-        let mut plan = Plan {
+        let mut task_columns = TaskColumns {
             group: None,
             pid: tgid.or_else(|| place("PID")).unwrap_or(0),
             tid: tgid.and_then(|_| place("TID")),
@@ -96,9 +75,9 @@ impl Plan {
                 // Without delay accounting the kernel leaves it at zero.
                 import.zeros_are_unavailable(group, delay);
             }
-            plan.group = Some(group);
+            task_columns.group = Some(group);
         }
-        plan
+        task_columns
     }
 
     /// Fills in a row. `interval_s` is how long the row covers, if known; `leader` is false for further threads.
@@ -117,8 +96,8 @@ impl Plan {
             *slot += printed(guest, 0.01);
         }
         if let Some((cpu, user, system)) = self.whole {
-            let sum =
-                slots.get(user).copied().unwrap_or(f64::NAN) + slots.get(system).copied().unwrap_or(f64::NAN);
+            let value = |slot: usize| slots.get(slot).copied().unwrap_or(f64::NAN);
+            let sum = value(user) + value(system);
             if let Some(slot) = slots.get_mut(cpu) {
                 *slot = sum;
             }

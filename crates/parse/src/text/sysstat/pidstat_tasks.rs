@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::import::{Form, Import, When};
-use super::super::number::{text, words};
+use crate::text::prelude::*;
 
 /// Tasks that are remembered; a file with more is read more slowly.
 const TASKS_MAX: usize = 1 << 18;
@@ -78,8 +77,7 @@ fn comm(command: &[u8]) -> &[u8] {
     if name.starts_with(b"/") {
         return first.rsplit(|b| *b == b'/').next().filter(|n| !n.is_empty()).unwrap_or(first);
     }
-    let is_line =
-        first.len() < name.len() && (name.len() > COMM_MAX || memchr::memmem::find(name, b" -").is_some());
+    let is_line = first.len() < name.len() && (name.len() > COMM_MAX || has(name, b" -"));
     if !is_line {
         return name;
     }

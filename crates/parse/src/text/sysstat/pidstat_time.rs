@@ -1,8 +1,8 @@
 //! What stands first on the lines of `pidstat` and `mpstat`: a time of day, or the word for an average in any language.
 
-use super::super::clock::korean_time;
-use super::super::number::words;
 use super::sar::clock;
+use crate::text::clock::korean_time;
+use crate::text::number::words;
 
 /// What a line begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 
 use mitra_model::lookup;
 
-use super::super::import::{Column, Form, GroupId, Import, When};
-use super::super::number::with_suffix;
-use super::sar_columns::{self as columns, Kind};
+use super::columns::{self, Kind, SECTOR, WAITS};
+use crate::text::prelude::*;
 
 /// Columns of one section that are looked at. The widest, of `sadf -p` with everything, has about 200.
 pub const COLUMNS_MAX: usize = 256;
@@ -21,6 +20,8 @@ enum Out {
     Sum(usize, usize),
     /// Transfers per second, each of so many milliseconds: seconds of waiting per second.
     Millis(usize, usize),
+    /// The same of reads and writes, which are counted apart.
+    MillisOfBoth(usize, usize, usize),
     /// The size of memory, where the columns agree on it: see [`memory_total`].
     Total(Memory),
     /// What processes without privileges may still use of free, used, and the percentage that they may not.
@@ -38,9 +39,26 @@ struct Memory {
 }
 
 /// Where the numbers of a row go.
-struct Target {
-    group: GroupId,
+pub struct Target {
+    /// The group of the rows.
+    pub group: GroupId,
     outs: Box<[Out]>,
+}
+
+impl Target {
+    /// How many numbers a row of the group has.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.outs.len()
+    }
+
+    /// Fills in a row.
+    #[inline]
+    pub fn fill(&self, cells: &Cells, row: &mut [f64]) {
+        for (slot, out) in row.iter_mut().zip(&self.outs) {
+            *slot = out.value(cells);
+        }
+    }
 }
 
 /// Where the names of the rows stand.
@@ -54,7 +72,7 @@ pub enum Names {
 /// How the rows below one header are read.
 pub struct Plan {
     /// The option of sar that prints it.
-    pub option: Option<&'static str>,
+    pub option: Option<String>,
     /// What the rows are about.
     pub kind: Kind,
     /// Where the names of the rows stand.
@@ -63,8 +81,10 @@ pub struct Plan {
     pub width: usize,
     /// The unit of each column whose numbers are needed: what a number with a suffix (`1.5G`) is divided by.
     pub needed: Vec<Option<f64>>,
-    whole: Option<Target>,
-    each: Option<Target>,
+    /// Where the rows of all CPUs or interrupts together go, and those of the machine.
+    pub whole: Option<Target>,
+    /// Where the rows of single things go.
+    pub each: Option<Target>,
 }
 
 impl Plan {
@@ -80,7 +100,7 @@ impl Plan {
         let mut plan = Plan::of(kind, list.unwrap_or_default(), import);
         plan.names = names;
         plan.option = columns::option(words.iter().copied());
-        if let Some(option) = plan.option.filter(|_| plan.is_read()) {
+        if let Some(option) = plan.option.as_ref().filter(|_| plan.is_read()) {
             import.format(option);
         }
         plan
@@ -91,7 +111,7 @@ impl Plan {
         let mut builder = Builder { list, needed: vec![None; list.len().min(COLUMNS_MAX)] };
         let (whole, each) = match kind {
             Kind::System => (builder.plain(Kind::System), Vec::new()),
-            Kind::Cpu => (builder.cpu_times("sys.cpu_", Form::Share), builder.each_cpu()),
+            Kind::Cpu => (builder.all_cpus(), builder.each_cpu()),
             Kind::Irq => (builder.interrupts("sys.intr"), builder.interrupts("irq.count")),
             kind => (Vec::new(), builder.plain(kind)),
         };
@@ -131,21 +151,33 @@ impl Plan {
         }
     }
 
+    /// Reads the words of a row, its name apart.
+    pub fn read(&self, words: &[&[u8]], cells: &mut Cells) {
+        for ((word, cell), unit) in words.iter().zip(cells).zip(&self.needed) {
+            if let Some(unit) = unit {
+                *cell = printed(word, *unit);
+            }
+        }
+    }
+
     /// Puts the numbers of one row where they belong.
     #[inline]
     pub fn put(&self, import: &mut Import, name: &[u8], when: When, line: u32, cells: &Cells) {
+        if let Some((target, name)) = self.target(name) {
+            target.fill(cells, import.row(target.group, name, when, line));
+        }
+    }
+
+    /// Where the row of that name goes, and its name there.
+    #[inline]
+    pub fn target<'a>(&self, name: &'a [u8]) -> Option<(&Target, &'a [u8])> {
         let of_all = match self.kind {
             Kind::System => true,
             Kind::Cpu => matches!(name, b"all" | b"-1"),
             Kind::Irq => name == b"sum",
             _ => false,
         };
-        let (target, name) = if of_all { (&self.whole, &b""[..]) } else { (&self.each, name) };
-        let Some(target) = target else { return };
-        let row = import.row(target.group, name, when, line);
-        for (slot, out) in row.iter_mut().zip(&target.outs) {
-            *slot = out.value(cells);
-        }
+        if of_all { Some((self.whole.as_ref()?, b"")) } else { Some((self.each.as_ref()?, name)) }
     }
 }
 
@@ -157,6 +189,7 @@ impl Out {
             Out::Copy(i) => cell(i),
             Out::Sum(a, b) => cell(a) + cell(b),
             Out::Millis(count, each) => cell(count) * cell(each) / 1000.0,
+            Out::MillisOfBoth(reads, writes, each) => (cell(reads) + cell(writes)) * cell(each) / 1000.0,
             Out::Avail(free, used, percent) => {
                 (cell(free) + cell(used)) * (1.0 - cell(percent) / 100.0).max(0.0)
             }
@@ -204,26 +237,22 @@ impl Builder<'_> {
     fn plain(&mut self, kind: Kind) -> Vec<(Column, Out)> {
         let mut out: Vec<(Column, Out)> = Vec::new();
         for (i, name) in self.list.iter().enumerate().take(COLUMNS_MAX) {
-            let Some(entry) = columns::find(kind, name) else { continue };
+            let Some((metric, like)) = columns::find(kind, name) else { continue };
             let before = i.checked_sub(1).and_then(|b| self.list.get(b)).copied();
             if *name == b"retrans/s" && columns::of_nfs(before) {
                 continue;
             }
-            let known = out.iter().any(|(c, _)| c.metric.name == entry.metric);
-            if let Some(column) = Column::new(entry.metric, entry.form, entry.factor).filter(|_| !known) {
+            // Old versions print sectors and kilobytes of the same: the first counts.
+            let known = out.iter().any(|(c, _)| c.metric.name == metric);
+            if let Some(column) = Column::new(metric, like.form, like.factor).filter(|_| !known) {
                 let in_bytes = column.metric.unit.label() == "bytes";
-                self.need(i, if in_bytes { entry.factor } else { 1.0 });
+                self.need(i, if in_bytes { like.factor } else { 1.0 });
                 out.push((column, Out::Copy(i)));
             }
         }
         match kind {
             Kind::System => self.memory(&mut out),
-            Kind::Disk => {
-                let (tps, each) = (self.at("tps", 1.0), self.at("await", 1.0));
-                if let (Some(tps), Some(each)) = (tps, each) {
-                    push(&mut out, "disk.transfer_time", Form::Rate, 1.0, Out::Millis(tps, each));
-                }
-            }
+            Kind::Disk => self.waits(&mut out),
             Kind::Filesystem => self.filesystem(&mut out),
             _ => {}
         }
@@ -249,6 +278,25 @@ impl Builder<'_> {
         }
     }
 
+    /// The times of waiting; `await` counts where it is not told apart.
+    fn waits(&mut self, out: &mut Vec<(Column, Out)>) {
+        for (wait, requests, metric) in WAITS {
+            if let (Some(wait), Some(requests)) = (self.at(wait, 1.0), self.at(requests, 1.0)) {
+                push(out, metric, Form::Rate, 1.0, Out::Millis(requests, wait));
+            }
+        }
+        let (None, Some(each)) = (self.at("r_await", 1.0), self.at("await", 1.0)) else { return };
+        let time = match (self.at("tps", 1.0), self.at("r/s", 1.0), self.at("w/s", 1.0)) {
+            (Some(tps), ..) => Out::Millis(tps, each),
+            (None, Some(reads), Some(writes)) => {
+                push(out, "disk.transfers", Form::Rate, 1.0, Out::Sum(reads, writes));
+                Out::MillisOfBoth(reads, writes, each)
+            }
+            _ => return,
+        };
+        push(out, "disk.transfer_time", Form::Rate, 1.0, time);
+    }
+
     fn filesystem(&mut self, out: &mut Vec<(Column, Out)>) {
         const MIB: f64 = 1_048_576.0;
         if let (Some(free), Some(used)) = (self.at("MBfsfree", MIB), self.at("MBfsused", MIB)) {
@@ -270,6 +318,8 @@ impl Builder<'_> {
             self.need(i, 1.0);
             let with = match *name {
                 b"%usr" => self.at("%guest", 1.0),
+                // Old versions of mpstat say `%user` and leave them out, too.
+                b"%user" if self.at("%irq", 1.0).is_some() => self.at("%guest", 1.0),
                 b"%nice" => self.at("%gnice", 1.0),
                 _ => None,
             };
@@ -279,9 +329,27 @@ impl Builder<'_> {
         out
     }
 
+    /// There is no metric for the interrupts of one CPU, nor for the soft interrupts of all.
+    fn all_cpus(&mut self) -> Vec<(Column, Out)> {
+        let mut out = self.cpu_times("sys.cpu_", Form::Share);
+        if let Some(i) = self.at("intr/s", 1.0) {
+            push(&mut out, "sys.intr", Form::Rate, 1.0, Out::Copy(i));
+        }
+        out
+    }
+
     fn each_cpu(&mut self) -> Vec<(Column, Out)> {
         let mut out = self.cpu_times("cpu.", Form::Rate);
         out.extend(self.plain(Kind::Cpu));
+        for (i, name) in self.list.iter().enumerate().take(COLUMNS_MAX) {
+            let Some(kind) = name.strip_suffix(b"/s").and_then(|kind| std::str::from_utf8(kind).ok()) else {
+                continue;
+            };
+            if let Some(metric) = lookup(&format!("softirq.{}", kind.to_ascii_lowercase())) {
+                self.need(i, 1.0);
+                push(&mut out, metric.name, Form::Rate, 1.0, Out::Copy(i));
+            }
+        }
         out
     }
 
@@ -295,16 +363,29 @@ impl Builder<'_> {
 }
 
 fn push(out: &mut Vec<(Column, Out)>, metric: &str, form: Form, factor: f64, what: Out) {
-    debug_assert!(lookup(metric).is_some());
     if out.iter().all(|(c, _)| c.metric.name != metric) {
         out.extend(Column::new(metric, form, factor).map(|c| (c, what)));
     }
 }
 
-/// A number that may have a suffix for its size (`sar -h`), in the unit that the column has without.
+/// A printed number in the unit of its column. With `-h` and `--human` sizes have a unit of their own: `9.3M`, `84.1k`,
+/// `12.0B`, `7.0s` (sectors).
+#[inline]
+pub fn printed(word: &[u8], unit: f64) -> f64 {
+    match leading(word) {
+        Some((value, [] | [b'%'])) => value,
+        _ => human(word, unit),
+    }
+}
+
+/// See [`printed`].
 #[cold]
-pub fn human(word: &[u8], unit: f64) -> f64 {
-    with_suffix(word).map_or(f64::NAN, |bytes| bytes / unit)
+fn human(word: &[u8], unit: f64) -> f64 {
+    let bytes = match word.strip_suffix(b"s") {
+        Some(sectors) => number(sectors).map(|sectors| sectors * SECTOR),
+        None => with_suffix(word),
+    };
+    bytes.filter(|_| unit >= SECTOR).map_or(f64::NAN, |bytes| bytes / unit)
 }
 
 /// The plans of a file, by their headers: headers are repeated for every interval of some sections.
@@ -327,7 +408,7 @@ impl Plans {
             let words: Vec<&[u8]> = words.collect();
             let plan = Plan::new(&words, import);
             if !plan.is_read() {
-                let name = plan.option.map_or_else(|| shown(&words), str::to_owned);
+                let name = plan.option.clone().unwrap_or_else(|| shown(&words));
                 self.skip(&name);
             }
             self.add(key, plan)
@@ -383,6 +464,6 @@ impl Plans {
 
 /// What to call a section that no option is known for.
 fn shown(words: &[&[u8]]) -> String {
-    let head: Vec<String> = words.iter().take(3).map(|w| super::super::number::text(w)).collect();
+    let head: Vec<String> = words.iter().take(3).map(|w| text(w)).collect();
     format!("the section \"{} …\"", head.join(" "))
 }

@@ -8,33 +8,24 @@
 //! vm      1       2026-11-21 13:30:15 UTC all     %user   49.50
 //! ```
 //!
-//! The columns are sar's, see [`super::sar_columns`]. Of all CPUs together the number is -1. With `-h` all sections
+//! The columns are sar's, see [`super::columns`]. Of all CPUs together the number is -1. With `-h` all sections
 //! stand on one line, see [`super::sadf_wide`].
 
-use mitra_model::time::SECOND;
-
-use super::super::clock;
-use super::super::import::{Import, When};
-use super::super::number::{number, text};
-use super::super::{Context, Format, Lines};
-use super::plan::{COLUMNS_MAX, Cells, Plan, Plans, human};
+use super::columns::{self, Kind};
+use super::plan::{COLUMNS_MAX, Cells, Plan, Plans, printed};
 use super::sadf_wide::Wide;
-use super::sar_columns::{self as columns, Kind};
+use crate::text::prelude::*;
 
 /// `sadf -d`.
-pub const SEMICOLONS: Format = Format {
-    name: "sadf -d",
-    what: "data files of sadc as lines with semicolons, also with `-h`",
-    starts: starts_semicolons,
-    read: read_semicolons,
-};
+pub const SEMICOLONS: Format = Format::new(
+    "sadf -d",
+    "data files of sadc as lines with semicolons, also with `-h`",
+    starts_semicolons,
+    read_semicolons,
+);
 /// `sadf -p`.
-pub const TABS: Format = Format {
-    name: "sadf -p",
-    what: "data files of sadc as lines with tabs",
-    starts: starts_tabs,
-    read: read_tabs,
-};
+pub const TABS: Format =
+    Format::new("sadf -p", "data files of sadc as lines with tabs", starts_tabs, read_tabs);
 
 /// What stands before every number.
 pub struct Stamp<'a> {
@@ -86,7 +77,7 @@ fn stamped(line: &[u8], separator: u8) -> Option<(Stamp<'_>, &[u8])> {
 }
 
 fn starts_semicolons(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| header(line.trim_ascii()).is_some())
+    lines.at(|line| header(line.trim_ascii()).is_some())
 }
 
 fn read_semicolons(lines: &mut Lines<'_>, import: &mut Import) {
@@ -94,10 +85,8 @@ fn read_semicolons(lines: &mut Lines<'_>, import: &mut Import) {
     let mut current: Option<usize> = None;
     let mut wide: Option<Wide> = None;
     let mut cells: Cells = [f64::NAN; COLUMNS_MAX];
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
-        let line = line.trim_ascii();
+    lines.each(import, |lines, at, import| {
+        let line = lines.line().trim_ascii();
         if let Some(list) = header(line) {
             wide = Wide::new(list, import, &mut plans);
             current = None;
@@ -105,21 +94,19 @@ fn read_semicolons(lines: &mut Lines<'_>, import: &mut Import) {
                 current = plans.find(list, list.split(|b| *b == b';'), import);
             }
         } else if let Some((stamp, rest)) = stamped(line, b';') {
+            known_host(stamp.host, import);
             let taken = match (&mut wide, current.and_then(|i| plans.get(i))) {
                 _ if stamp.interval.is_none() => true,
                 (Some(wide), _) => wide.take(&stamp, rest, at, import, &mut cells),
                 (None, Some(plan)) => take(plan, &stamp, rest, at, import, &mut cells),
                 (None, None) => false,
             };
-            known_host(stamp.host, import);
-            if !taken {
-                import.unread(at, line);
-            }
+            return if taken { Took::Yes } else { Took::Unread };
         } else if !line.is_empty() {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     plans.note(import);
 }
 
@@ -152,7 +139,7 @@ pub fn fill<'a>(plan: &Plan, fields: &mut impl Iterator<Item = &'a [u8]>, cells:
     for i in 0..plan.width {
         let Some(field) = fields.next() else { return false };
         if let (Some(slot), Some(Some(unit))) = (cells.get_mut(i), plan.needed.get(i)) {
-            *slot = number(field).unwrap_or_else(|| human(field, *unit));
+            *slot = printed(field, *unit);
         }
     }
     true
@@ -216,9 +203,8 @@ fn read_tabs(lines: &mut Lines<'_>, import: &mut Import) {
         since: When::Fact,
         line: 0,
     };
-    loop {
-        let at = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, at, import| {
+        let line = lines.line();
         if let Some(n) = number_line(line).filter(|n| n.stamp.interval.is_some()) {
             let new = n.stamp.time != record.time || n.device != record.device;
             if new || record.count >= COLUMNS_MAX || record.begins_anew(n.name) {
@@ -228,10 +214,10 @@ fn read_tabs(lines: &mut Lines<'_>, import: &mut Import) {
             record.push(&n);
             known_host(n.stamp.host, import);
         } else if !line.trim_ascii().is_empty() && !is_mark(line) {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     record.flush(import, &mut plans);
     plans.note(import);
 }
@@ -274,7 +260,8 @@ impl Record {
         let known = plans.known(&key).or_else(|| {
             let plan = Plan::of(kind, &list, import);
             if !plan.is_read() {
-                plans.skip(columns::option(list.iter().copied()).unwrap_or("columns of no section"));
+                let option = columns::option(list.iter().copied());
+                plans.skip(option.as_deref().unwrap_or("columns of no section"));
             }
             plans.add(&key, plan)
         });

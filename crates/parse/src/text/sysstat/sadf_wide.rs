@@ -9,11 +9,10 @@
 //! said. A further one is there as long as a name of the right shape follows that was not there before. A line that
 //! does not come out even is not read.
 
-use super::super::import::{Import, When};
-use super::super::number::{integer, number};
+use super::columns::{self, Kind};
 use super::plan::{COLUMNS_MAX, Cells, Plan, Plans};
 use super::sadf::{Stamp, fill};
-use super::sar_columns::{self as columns, Kind};
+use crate::text::prelude::*;
 
 /// Sections of one line that are looked at.
 const PARTS_MAX: usize = 128;
@@ -44,8 +43,8 @@ impl Wide {
             let plan = Plan::of(kind.unwrap_or(Kind::System), numbers, import);
             let option = columns::option(names.iter().copied());
             match option {
-                Some(option) if plan.is_read() => import.format(option),
-                _ => plans.skip(option.unwrap_or("columns of no section")),
+                Some(option) if plan.is_read() => import.format(&option),
+                option => plans.skip(option.as_deref().unwrap_or("columns of no section")),
             }
             parts.push(Part { plan, repeated });
         }
@@ -129,7 +128,7 @@ impl Part {
             Kind::Disk => *name != b"lo" && number(name).is_none(),
             Kind::Filesystem => number(name).is_none(),
             Kind::Irq => memchr::memchr(b'.', name).is_none(),
-            Kind::Other => integer(name).is_some(),
+            Kind::Other | Kind::Task => integer(name).is_some(),
             Kind::Nic => number(name).is_none() && !name.starts_with(b"/"),
         };
         let numbers = fields.iter().skip(1).take(self.plan.width.max(1));

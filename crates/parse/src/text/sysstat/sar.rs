@@ -14,20 +14,18 @@
 //! A header is known by the names of its columns, whatever their order and number; rows have as many words as their
 //! header. The time of a header is the beginning of the first interval, except where people cut lines out.
 
-use super::super::clock::{other_time, time_of_day, with_half};
-use super::super::import::{Import, When};
-use super::super::number::{leading, words};
-use super::super::{Context, Format, Lines};
-use super::plan::{COLUMNS_MAX, Cells, Names, Plan, Plans, human};
-use super::sar_columns::{is_known, is_shaped};
+use super::columns::{is_known, is_shaped};
+use super::plan::{COLUMNS_MAX, Cells, Names, Plan, Plans, printed};
+use crate::text::clock::{other_time, time_of_day, with_half};
+use crate::text::prelude::*;
 
 /// See the module.
-pub const FORMAT: Format = Format {
-    name: "sar",
-    what: "all sections that have metrics, of versions 9 to 12, live or from data files",
+pub const FORMAT: Format = Format::new(
+    "sar",
+    "all sections that have metrics, of versions 9 to 12, live or from data files",
     starts,
     read,
-};
+);
 
 /// How many lines behind a foreign line are looked at to see whether the report goes on.
 const FOREIGN_AHEAD: usize = 4;
@@ -41,38 +39,17 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
     // A header whose time was cut off: the row below it still has one.
     let row = lines.ahead(1).and_then(|row| clock(row.trim_ascii()));
     row.is_some_and(|(_, rest)| is_row(rest, None))
-        && lines.peek().is_some_and(|line| is_header(line.trim_ascii()) && words(line).count() >= 2)
+        && lines.at(|line| is_header(line.trim_ascii()) && words(line).count() >= 2)
 }
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut reader =
         Reader { plans: Plans::default(), current: None, cells: [f64::NAN; COLUMNS_MAX], restarted: false };
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
-        match reader.take(line.trim_ascii(), number, import) {
-            Taken::Yes => {}
-            Taken::Damaged => import.unread(number, line),
-            Taken::No => {
-                if !reader.goes_on(lines) {
-                    break;
-                }
-                if let Some(line) = lines.peek() {
-                    import.unread(number, line);
-                }
-            }
-        }
-        lines.advance();
-    }
+    lines.each(import, |lines, number, import| {
+        let took = reader.take(lines.line().trim_ascii(), number, import);
+        if took == Took::No { Took::unread_if(reader.goes_on(lines)) } else { took }
+    });
     reader.plans.note(import);
-}
-
-enum Taken {
-    Yes,
-    /// A line of the report that cannot be read.
-    Damaged,
-    /// Not a line of the report.
-    No,
 }
 
 struct Reader {
@@ -85,21 +62,21 @@ struct Reader {
 
 impl Reader {
     #[inline]
-    fn take(&mut self, line: &[u8], number: u32, import: &mut Import) -> Taken {
+    fn take(&mut self, line: &[u8], number: u32, import: &mut Import) -> Took {
         let Some((time, rest)) = clock(line) else { return self.without_time(line, import) };
         let plan = self.current.and_then(|i| self.plans.get(i));
         if let Some(plan) = plan
             && is_row(rest, Some(plan.names))
         {
             if !plan.is_read() {
-                return Taken::Yes;
+                return Took::Yes;
             }
             return match cells(plan, rest, &mut self.cells) {
                 Some(name) => {
                     plan.put(import, name, When::Clock(time), number, &self.cells);
-                    Taken::Yes
+                    Took::Yes
                 }
-                None => Taken::Damaged,
+                None => Took::Unread,
             };
         }
         self.header_or_mark(time, rest, number, import)
@@ -114,7 +91,7 @@ impl Reader {
         true
     }
 
-    fn header_or_mark(&mut self, time: i64, rest: &[u8], number: u32, import: &mut Import) -> Taken {
+    fn header_or_mark(&mut self, time: i64, rest: &[u8], number: u32, import: &mut Import) -> Took {
         // Most headers were there before.
         let known = self.plans.known(rest);
         if known.is_some() || is_header(rest) {
@@ -126,32 +103,32 @@ impl Reader {
                     self.restarted = false;
                 }
             }
-            return if self.current.is_some() { Taken::Yes } else { Taken::Damaged };
+            return if self.current.is_some() { Took::Yes } else { Took::Unread };
         }
         if rest.starts_with(b"LINUX RESTART") || rest.starts_with(b"COM ") {
             self.restarted |= rest.starts_with(b"LINUX");
-            return Taken::Yes;
+            return Took::Yes;
         }
         if self.damaged_row(time, rest, number, import) {
-            return Taken::Yes;
+            return Took::Yes;
         }
         // Rows of sections that have no place here may look like anything but a header.
         match self.current.and_then(|i| self.plans.get(i)) {
-            Some(plan) if !plan.is_read() && !words(rest).all(is_name) => Taken::Yes,
-            _ => Taken::No,
+            Some(plan) if !plan.is_read() && !words(rest).all(is_name) => Took::Yes,
+            _ => Took::No,
         }
     }
 
     /// Blank lines, averages, marks where people cut lines out, headers without a time.
-    fn without_time(&mut self, line: &[u8], import: &mut Import) -> Taken {
+    fn without_time(&mut self, line: &[u8], import: &mut Import) -> Took {
         if is_filler(line) || is_average(line) {
-            return Taken::Yes;
+            return Took::Yes;
         }
         if words(line).count() >= 2 && is_header(line) {
             self.current = self.plans.find(line, words(line), import);
-            return Taken::Yes;
+            return Took::Yes;
         }
-        Taken::No
+        Took::No
     }
 
     /// Whether rows of the same section follow behind a line that is none.
@@ -277,7 +254,7 @@ fn is_average(line: &[u8]) -> bool {
 
 /// Reads the numbers of a row. The name of the row; `None` when there are more or fewer words than columns.
 #[inline]
-fn cells<'a>(plan: &Plan, rest: &'a [u8], out: &mut Cells) -> Option<&'a [u8]> {
+pub(super) fn cells<'a>(plan: &Plan, rest: &'a [u8], out: &mut Cells) -> Option<&'a [u8]> {
     let mut at = rest;
     let mut name: &[u8] = b"";
     if plan.names == Names::First {
@@ -299,7 +276,7 @@ fn cells<'a>(plan: &Plan, rest: &'a [u8], out: &mut Cells) -> Option<&'a [u8]> {
                 at = tail;
                 value
             }
-            _ => odd(word(&mut at), *unit),
+            _ => printed(word(&mut at), *unit),
         };
     }
     let at = at.trim_ascii();
@@ -308,12 +285,6 @@ fn cells<'a>(plan: &Plan, rest: &'a [u8], out: &mut Cells) -> Option<&'a [u8]> {
         return (!at.is_empty()).then_some(name);
     }
     at.is_empty().then_some(name)
-}
-
-/// A word that is no plain number: `98%`, `1.5G`, `nan`.
-#[cold]
-fn odd(word: &[u8], unit: f64) -> f64 {
-    super::super::number::number(word).unwrap_or_else(|| human(word, unit))
 }
 
 #[inline]

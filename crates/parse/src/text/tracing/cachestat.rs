@@ -9,25 +9,17 @@
 //! 10:53:32       54        0       12  100.00%           41      33680
 //! ```
 
-use crate::text::clock;
-use crate::text::import::{Column, Form, Import, When};
-use crate::text::lines::Lines;
-use crate::text::number::{leading, number, words};
-use crate::text::{Context, Format};
+use crate::text::prelude::*;
 
 /// See the module.
-pub(super) const FORMAT: Format = Format {
-    name: "cachestat",
-    what: "hits and misses of the page cache, from bcc and perf-tools",
-    starts,
-    read,
-};
+pub(super) const FORMAT: Format =
+    Format::new("cachestat", "hits and misses of the page cache, from bcc and perf-tools", starts, read);
 
 const MIB: f64 = 1024.0 * 1024.0;
 const BANNER: &[u8] = b"Counting cache functions... Output every ";
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| line.starts_with(BANNER) || columns(line, 1.0).is_some())
+    lines.at(|line| line.starts_with(BANNER) || columns(line, 1.0).is_some())
 }
 
 /// A column that is filled, one that is passed over, or the time.
@@ -82,9 +74,8 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut group = import.group(values(&cells));
     lines.advance();
     let mut step = 0;
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if let Some(again) = columns(line, interval) {
             group = import.group(values(&again));
             cells = again;
@@ -93,16 +84,14 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             fill(&cells, line, slots);
             step = step.saturating_add(1);
         } else if line.first().is_some_and(|b| b.is_ascii_digit() || *b == b' ')
-            && lines.ahead(1).is_some_and(|next| row(&cells, next, 0).is_some())
+            && lines.soon(1, |next| row(&cells, next, 0).is_some())
         {
-            if let Some(line) = lines.peek() {
-                import.unread(number, line);
-            }
+            return Took::Unread;
         } else if !super::is_pause(lines) {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
 }
 
 /// The time of a row; `None` when the line is none.

@@ -7,25 +7,16 @@
 //!           <idle>-0       [000] 1234567.890123: irq_handler_entry: irq=24 name=virtio
 //! ```
 
-use mitra_model::time::SECOND;
-
-use crate::text::import::Import;
-use crate::text::lines::{AHEAD_MAX, Lines};
-use crate::text::number::{integer, words};
-use crate::text::{Context, Format};
+use crate::text::prelude::*;
 
 use super::tally::{Clock, Tally};
 
 /// See the module.
-pub(super) const FORMAT: Format = Format {
-    name: "ftrace",
-    what: "how often each trace event came, also from `trace-cmd report`",
-    starts,
-    read,
-};
+pub(super) const FORMAT: Format =
+    Format::new("ftrace", "how often each trace event came, also from `trace-cmd report`", starts, read);
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(|line| line.starts_with(b"# tracer: ") || event(line).is_some())
+    lines.at(|line| line.starts_with(b"# tracer: ") || event(line).is_some())
 }
 
 /// The time in nanoseconds and the name of the event.
@@ -70,9 +61,8 @@ pub(super) fn seconds(word: &[u8]) -> Option<i64> {
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut tally = Tally::new(&["call.calls"]);
     let mut key = Vec::new();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if let Some((t, name)) = event(line) {
             tally.tick(Clock::Boot, t, number, import);
             key.clear();
@@ -81,17 +71,14 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
             let at = tally.find(&key);
             tally.count(at, number).n += 1;
         } else if !line.starts_with(b"#") && !line.trim_ascii().is_empty() && !is_extra(line) {
-            if !(1..AHEAD_MAX).any(|n| lines.ahead(n).is_some_and(|l| event(l).is_some())) {
-                break;
-            }
-            if let Some(line) = lines.peek() {
-                import.unread(number, line);
-            }
+            return Took::unread_if(
+                (1..AHEAD_MAX).any(|n| lines.ahead(n).is_some_and(|l| event(l).is_some())),
+            );
         } else if line.is_empty() && !(1..4).any(|n| lines.ahead(n).is_some_and(|l| event(l).is_some())) {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     tally.finish(import);
 }
 

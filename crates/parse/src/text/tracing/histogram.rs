@@ -11,41 +11,36 @@
 //! [1K, 2K)              99 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
 //! ```
 
-use crate::find::find;
-use crate::text::clock;
-use crate::text::import::{Column, Form, Import, When};
-use crate::text::lines::Lines;
-use crate::text::number::{integer, leading, number, with_suffix, words};
-use crate::text::{Context, Format};
+use crate::text::prelude::*;
 
 use super::buckets::{Bucket, Histogram};
 
 /// Histograms that a banner or a heading begins, by what they are of.
 pub(super) const FORMATS: [Format; 4] = [
-    Format {
-        name: "biolatency",
-        what: "how long requests to disks took, from bcc, perf-tools and bpftrace",
-        starts: |l, c| begins(l, c) == Some(Tool::BlockLatency),
+    Format::new(
+        "biolatency",
+        "how long requests to disks took, from bcc, perf-tools and bpftrace",
+        |l, c| begins(l, c) == Some(Tool::BlockLatency),
         read,
-    },
-    Format {
-        name: "bitesize",
-        what: "how big requests to disks were, from bcc, perf-tools and bpftrace",
-        starts: |l, c| begins(l, c) == Some(Tool::BlockSize),
+    ),
+    Format::new(
+        "bitesize",
+        "how big requests to disks were, from bcc, perf-tools and bpftrace",
+        |l, c| begins(l, c) == Some(Tool::BlockSize),
         read,
-    },
-    Format {
-        name: "runqlat",
-        what: "how long tasks waited for a CPU",
-        starts: |l, c| begins(l, c) == Some(Tool::RunQueue),
+    ),
+    Format::new(
+        "runqlat",
+        "how long tasks waited for a CPU",
+        |l, c| begins(l, c) == Some(Tool::RunQueue),
         read,
-    },
-    Format {
-        name: "BPF histogram",
-        what: "recognised; a histogram whose meaning is not known is noted",
-        starts: |l, c| begins(l, c).is_some(),
+    ),
+    Format::new(
+        "BPF histogram",
+        "recognised; a histogram whose meaning is not known is noted",
+        |l, c| begins(l, c).is_some(),
         read,
-    },
+    ),
 ];
 
 /// Buckets of one histogram; a power of two for each bit, or a linear one of bpftrace.
@@ -70,7 +65,7 @@ fn begins(lines: &mut Lines<'_>, context: &Context) -> Option<Tool> {
     }
     let mut tool = tool_of(line, context);
     if map_name(line).is_some() {
-        return lines.ahead(1).is_some_and(|l| bracket(l).is_some()).then_some(tool);
+        return lines.soon(1, |l| bracket(l).is_some()).then_some(tool);
     }
     if of_bpftrace {
         return Some(Tool::Other);
@@ -81,7 +76,7 @@ fn begins(lines: &mut Lines<'_>, context: &Context) -> Option<Tool> {
     // What stands before the first histogram tells more than the first line, if anything does.
     for n in 1..4 {
         let Some(next) = lines.ahead(n) else { break };
-        if memchr::memmem::find(next, b"I/O size (bytes)").is_some() {
+        if has(next, b"I/O size (bytes)") {
             tool = Tool::BlockSize;
         } else if tool == Tool::Other
             && (is_banner(next) || section(next).is_some() || heading(next).is_some())
@@ -94,7 +89,7 @@ fn begins(lines: &mut Lines<'_>, context: &Context) -> Option<Tool> {
 
 fn is_banner(line: &[u8]) -> bool {
     (line.starts_with(b"Tracing") || line.starts_with(b"Sampling ") || line.starts_with(b"Attaching "))
-        && memchr::memmem::find(line, b"...").is_some()
+        && has(line, b"...")
         || line.starts_with(b"Tracing block I/O. Output every")
         || line.starts_with(b"I/O size (bytes) histograms")
 }
@@ -193,7 +188,7 @@ fn read_rows(lines: &mut Lines<'_>, row: impl Fn(&[u8]) -> Option<(f64, u64, &[u
 
 /// What the output is of: by its banner, else by the command before it, else by what only one tool prints.
 fn tool_of(banner: &[u8], context: &Context) -> Tool {
-    let says = |what: &[u8]| memchr::memmem::find(banner, what).is_some();
+    let says = |what: &[u8]| has(banner, what);
     if says(b"block device I/O") || says(b"block I/O. Output") {
         return Tool::BlockLatency;
     }
@@ -340,7 +335,7 @@ impl Report {
         } else if is_banner(line) && self.found.is_empty() {
             let every = memchr::memmem::find(line, b"Output every ").and_then(|at| line.get(at + 13..));
             self.interval_s = every.and_then(leading).map(|n| n.0).filter(|s| *s > 0.0).or(self.interval_s);
-            if memchr::memmem::find(line, b"I/O size (bytes)").is_some() {
+            if has(line, b"I/O size (bytes)") {
                 self.tool = Tool::BlockSize;
             } else if self.tool == Tool::Other {
                 self.tool = tool_of(line, &import.context);
@@ -474,7 +469,5 @@ fn row<'a>(
     ];
     let group = import.group(columns.into_iter().flatten().collect());
     let values = [all.count() as f64, all.quantile(0.5), all.quantile(0.99)];
-    for (slot, value) in import.row(group, disk, when, all.line).iter_mut().zip(values) {
-        *slot = value;
-    }
+    import.put(group, disk, when, all.line, &values);
 }

@@ -14,39 +14,17 @@
 //! 0.000004    supervise      1950   xvda1   W 13092560   4096       0.74
 //! ```
 
-use mitra_model::time::SECOND;
-
-use crate::find::find;
-use crate::text::Format;
-use crate::text::clock;
-use crate::text::import::{Column, Form, Import, When};
-use crate::text::lines::Lines;
-use crate::text::number::{integer, number, words};
+use crate::text::prelude::*;
 
 use super::strace::lookups::Lookups;
 use super::tally::{Clock, Tally};
 
 /// See the module.
 pub(super) const FORMATS: [Format; 4] = [
-    Format {
-        name: "opensnoop",
-        what: "names that are looked up and do not exist",
-        starts: |l, _| is(l, Tool::Open),
-        read,
-    },
-    Format { name: "execsnoop", what: "programs that are started", starts: |l, _| is(l, Tool::Exec), read },
-    Format {
-        name: "tcpretrans",
-        what: "segments that TCP sent again",
-        starts: |l, _| is(l, Tool::Retransmit),
-        read,
-    },
-    Format {
-        name: "biosnoop",
-        what: "each request to a disk, with its time",
-        starts: |l, _| is(l, Tool::Block),
-        read,
-    },
+    Format::new("opensnoop", "names that are looked up and do not exist", |l, _| is(l, Tool::Open), read),
+    Format::new("execsnoop", "programs that are started", |l, _| is(l, Tool::Exec), read),
+    Format::new("tcpretrans", "segments that TCP sent again", |l, _| is(l, Tool::Retransmit), read),
+    Format::new("biosnoop", "each request to a disk, with its time", |l, _| is(l, Tool::Block), read),
 ];
 
 /// Latencies of one device that are kept to find their quantiles: 8 MB.
@@ -86,7 +64,7 @@ fn has_comm(line: &[u8]) -> bool {
 }
 
 fn is(lines: &mut Lines<'_>, tool: Tool) -> bool {
-    let may_be = lines.peek().is_some_and(|line| match tool {
+    let may_be = lines.at(|line| match tool {
         Tool::Exec => line.trim_ascii_end().ends_with(b"ARGS"),
         Tool::Retransmit => line.len() <= 300 && find!(line, b"LADDR:LPORT").is_some(),
         Tool::Open | Tool::Block => has_comm(line),
@@ -114,16 +92,15 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
         disks: Vec::new(),
         clock: Clock::Begin,
     };
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if !reader.line(line, number, import) && heading(line) != Some(tool) && !super::is_pause(lines) {
-            let again = lines.ahead(1).is_some_and(|l| reader.is_row(l));
-            let Some(line) = lines.peek().filter(|l| again && !l.is_empty()) else { break };
+            let again = lines.soon(1, |l| reader.is_row(l));
+            let Some(line) = lines.peek().filter(|l| again && !l.is_empty()) else { return Took::No };
             import.unread(number, line);
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     reader.finish(import);
     import.context.interval_s = interval;
 }
@@ -363,9 +340,7 @@ impl Disk {
         let when = clock.when((self.second + 1) * SECOND, import);
         let (r, w) = (self.reads, self.writes);
         let values = [r.n, r.bytes, r.seconds, w.n, w.bytes, w.seconds];
-        for (slot, value) in import.row(group, &self.name, when, self.line).iter_mut().zip(values) {
-            *slot = value;
-        }
+        import.put(group, &self.name, when, self.line, &values);
         (self.reads, self.writes) = (Traffic::default(), Traffic::default());
     }
 }
@@ -383,7 +358,5 @@ fn quantiles(import: &mut Import, names: [&str; 3], row: &[u8], all: u64, latenc
     let columns = names.iter().zip(forms).filter_map(|(n, form)| Column::new(n, form, 1.0)).collect();
     let group = import.group(columns);
     let values = [all as f64, at(0.5), at(0.99)];
-    for (slot, value) in import.row(group, row, When::Fact, line).iter_mut().zip(values) {
-        *slot = value;
-    }
+    import.put(group, row, When::Fact, line, &values);
 }

@@ -16,33 +16,30 @@
 
 use std::collections::HashMap;
 
-use crate::text::import::{Column, Form, Import, When};
-use crate::text::lines::Lines;
-use crate::text::number::{hexadecimal, integer, words};
-use crate::text::{Context, Format};
+use crate::text::prelude::*;
 
 use super::ftrace::seconds;
 
 /// See the module.
 pub(super) const FORMATS: [Format; 3] = [
-    Format {
-        name: "perf script",
-        what: "samples by stack",
-        starts: |l, _| l.peek().is_some_and(|l| header(l).is_some()),
-        read: script,
-    },
-    Format {
-        name: "folded stacks",
-        what: "stacks on one line with a count, as for flame graphs",
-        starts: folded_starts,
-        read: folded,
-    },
-    Format {
-        name: "BPF stacks",
-        what: "stacks of `offcputime` and `profile` of bcc",
-        starts: |l, _| l.peek().is_some_and(|l| banner(l).is_some()),
-        read: long,
-    },
+    Format::new(
+        "perf script",
+        "samples by stack",
+        |l, _| l.peek().is_some_and(|l| header(l).is_some()),
+        script,
+    ),
+    Format::new(
+        "folded stacks",
+        "stacks on one line with a count, as for flame graphs",
+        folded_starts,
+        folded,
+    ),
+    Format::new(
+        "BPF stacks",
+        "stacks of `offcputime` and `profile` of bcc",
+        |l, _| l.peek().is_some_and(|l| banner(l).is_some()),
+        long,
+    ),
 ];
 
 /// Different stacks that are kept; the samples of the rest are counted together.
@@ -164,7 +161,7 @@ fn script(lines: &mut Lines<'_>, import: &mut Import) {
             continue;
         }
         let Some((name, rest)) = header(line) else {
-            if line.trim_ascii().is_empty() && lines.ahead(1).is_some_and(|l| header(l).is_some()) {
+            if line.trim_ascii().is_empty() && lines.soon(1, |l| header(l).is_some()) {
                 lines.advance();
                 continue;
             }
@@ -220,9 +217,8 @@ fn switches(stack: &[u8]) -> bool {
 
 fn folded_as(lines: &mut Lines<'_>, import: &mut Import, off_cpu: Option<bool>) {
     let mut stacks = Stacks::default();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, _| {
+        let line = lines.line();
         if let Some((stack, n)) = folded_line(line) {
             let from = stack.iter().enumerate().rev().filter(|(_, b)| **b == b';').nth(FRAMES_MAX);
             let stack = from.and_then(|(at, _)| stack.get(at + 1..)).unwrap_or(stack);
@@ -230,12 +226,12 @@ fn folded_as(lines: &mut Lines<'_>, import: &mut Import, off_cpu: Option<bool>) 
             stacks.switches += u64::from(switches(stack));
             stacks.add(stack, n, number);
         } else if line.is_empty() || lines.ahead(1).is_none_or(|l| folded_line(l).is_none()) {
-            break;
-        } else if let Some(line) = lines.peek() {
-            import.unread(number, line);
+            return Took::No;
+        } else {
+            return Took::Unread;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     // A sample is hardly ever taken inside the switch; time off the CPU always begins there.
     let off_cpu = off_cpu.unwrap_or(stacks.switches * 10 >= stacks.lines * 9);
     if off_cpu {
@@ -250,7 +246,7 @@ fn banner(line: &[u8]) -> Option<bool> {
     if line.starts_with(b"Tracing off-CPU time (us)") {
         return Some(true);
     }
-    (line.starts_with(b"Sampling at ") && memchr::memmem::find(line, b" stack").is_some()).then_some(false)
+    (line.starts_with(b"Sampling at ") && has(line, b" stack")).then_some(false)
 }
 
 /// The task in `    -                sleep (4711)`.
@@ -265,18 +261,17 @@ fn task(line: &[u8]) -> Option<&[u8]> {
 fn long(lines: &mut Lines<'_>, import: &mut Import) {
     let off_cpu = lines.peek().and_then(banner).unwrap_or(false);
     lines.advance();
-    while lines.peek().is_some_and(|l| matches!(l.trim_ascii(), b"" | b"^C")) {
+    while lines.at(|l| matches!(l.trim_ascii(), b"" | b"^C")) {
         lines.advance();
     }
-    if lines.peek().is_some_and(|l| folded_line(l).is_some()) {
+    if lines.at(|l| folded_line(l).is_some()) {
         return folded_as(lines, import, Some(off_cpu));
     }
     let mut stacks = Stacks::default();
     let mut frames: Vec<Box<[u8]>> = Vec::new();
     let (mut comm, mut key) = (Vec::new(), Vec::new());
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, _| {
+        let line = lines.line();
         if let Some(name) = task(line) {
             comm.clear();
             comm.extend_from_slice(name);
@@ -294,10 +289,10 @@ fn long(lines: &mut Lines<'_>, import: &mut Import) {
                 frames.push(symbol.into());
             }
         } else if !line.is_empty() {
-            break;
+            return Took::No;
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     if off_cpu {
         stacks.finish("path.time", 1e-6, import);
     } else {

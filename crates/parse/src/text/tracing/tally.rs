@@ -1,8 +1,6 @@
 //! Counts of things by name, second by second and in all: of system calls, of directories, of trace events.
 
-use mitra_model::time::SECOND;
-
-use crate::text::import::{Column, DAY, Form, GroupId, Import, When};
+use crate::text::prelude::*;
 
 /// Names that are counted apart; the rest is counted together.
 pub(super) const NAMES_MAX: usize = 1024;

@@ -9,7 +9,7 @@
 //! +++ exited with 0 +++
 //! ```
 
-use mitra_model::time::SECOND;
+use crate::text::prelude::*;
 
 /// What a time stamp counts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

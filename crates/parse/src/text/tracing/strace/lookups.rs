@@ -1,7 +1,6 @@
 //! Names that were looked up and did not exist, by directory.
 
-use crate::text::import::{Column, Form, Import, When};
-use crate::text::number::text;
+use crate::text::prelude::*;
 
 use crate::text::tracing::tally::{Clock, NAMES_MAX, Tally, hash};
 

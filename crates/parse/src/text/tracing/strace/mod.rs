@@ -11,10 +11,8 @@ mod names;
 mod pauses;
 mod table;
 
-use crate::text::import::{Column, DAY, Form, Import, When};
-use crate::text::lines::{AHEAD_MAX, Lines};
+use crate::text::prelude::*;
 use crate::text::tracing::tally::{Clock, Tally};
-use crate::text::{Context, Format, context};
 
 use line::{Body, End, Head, Outcome, Stamp};
 use lookups::Lookups;
@@ -26,17 +24,13 @@ const METRICS: &[&str] = &["call.calls", "call.errors", "call.time"];
 
 /// A table, and a log of calls.
 pub(super) const TABLE: Format =
-    Format { name: "strace -c", what: "the table of system calls", starts: table::starts, read: table::read };
+    Format::new("strace -c", "the table of system calls", table::starts, table::read);
 /// See [`TABLE`].
-pub(super) const LOG: Format = Format {
-    name: "strace",
-    what: "each call: times, errors, pauses, names that do not exist",
-    starts,
-    read,
-};
+pub(super) const LOG: Format =
+    Format::new("strace", "each call: times, errors, pauses, names that do not exist", starts, read);
 
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(begins)
+    lines.at(begins)
 }
 
 /// Whether a line is strace's beyond doubt: the name of a system call, and a time, a thread or a result.
@@ -54,27 +48,26 @@ fn begins(line: &[u8]) -> bool {
 
 fn read(lines: &mut Lines<'_>, import: &mut Import) {
     let mut log = Log::new();
-    loop {
-        let number = lines.number();
-        let Some(line) = lines.peek() else { break };
+    lines.each(import, |lines, number, import| {
+        let line = lines.line();
         if !log.line(line, number, import) {
             if context::take(line, import) || table::is_header(line) {
-                break;
+                return Took::No;
             }
             // The traced program's own words stand between, and stacks of `-k`.
             let own = line.is_empty() || line.starts_with(b" > ") || log.rest(line, number);
             if !own && !(1..AHEAD_MAX).any(|n| lines.ahead(n).is_some_and(begins)) {
-                break;
+                return Took::No;
             }
             if let Some(line) = lines.peek().filter(|_| !own) {
                 import.unread(number, line);
             }
         }
-        lines.advance();
-    }
+        Took::Yes
+    });
     let totals = log.finish(import);
     // `-C` repeats in a table what the lines said; only the times are new.
-    if lines.peek().is_some_and(table::is_header) {
+    if lines.at(table::is_header) {
         import.format(TABLE.name);
         table::read_after(lines, import, &totals);
     }
@@ -82,14 +75,14 @@ fn read(lines: &mut Lines<'_>, import: &mut Import) {
 
 /// What is known of a call by its name.
 #[derive(Clone, Copy)]
-struct Known {
+struct CallTraits {
     wait: Wait,
     role: Role,
 }
 
 struct Log {
     calls: Tally,
-    known: Vec<Known>,
+    traits: Vec<CallTraits>,
     lookups: Lookups,
     threads: Threads,
     clock: Option<Clock>,
@@ -105,7 +98,7 @@ impl Log {
     fn new() -> Self {
         Log {
             calls: Tally::new(METRICS),
-            known: Vec::new(),
+            traits: Vec::new(),
             lookups: Lookups::new(),
             threads: Threads::new(),
             clock: None,
@@ -184,7 +177,7 @@ impl Log {
         if self.clock.is_none() {
             self.clock = Some(clock);
             self.last = if clock == Clock::Begin { 0 } else { ns };
-            self.threads.blur = if head.fine { 0 } else { mitra_model::time::SECOND };
+            self.threads.blur = if head.fine { 0 } else { SECOND };
         }
         if self.clock != Some(clock) {
             return None;
@@ -229,16 +222,16 @@ impl Log {
             return None;
         }
         let at = self.calls.find(key);
-        if at >= self.known.len() {
-            self.known.push(Known { wait: names::wait(name), role: names::role(name) });
+        if at >= self.traits.len() {
+            self.traits.push(CallTraits { wait: names::wait(name), role: names::role(name) });
         }
         Some(at)
     }
 
     #[inline]
     fn called(&mut self, head: &Head<'_>, call: usize, t: Option<i64>, outcome: &Outcome<'_>, line: u32) {
-        let plain = Known { wait: Wait::Asks, role: Role::Plain };
-        let known = self.known.get(call).copied().unwrap_or(plain);
+        let plain = CallTraits { wait: Wait::Asks, role: Role::Plain };
+        let traits = self.traits.get(call).copied().unwrap_or(plain);
         let failed = !outcome.error.is_empty();
         let sums = self.calls.count(call, line);
         sums.n += 1;
@@ -250,30 +243,30 @@ impl Log {
         }
         let Some(thread) = self.threads.of(head.pid) else { return };
         if !head.comm.is_empty() && thread.comm.as_bytes() != head.comm {
-            thread.comm = crate::text::number::text(head.comm);
+            thread.comm = text(head.comm);
         }
         thread.pending = None;
         if outcome.end == End::Cut {
-            self.broken = Some((head.pid, known.role));
+            self.broken = Some((head.pid, traits.role));
         }
         if outcome.end == End::Unfinished {
             thread.pending = Some(Pending { call, t, line });
             thread.path.clear();
-            if known.role != Role::Plain
+            if traits.role != Role::Plain
                 && let Some(path) = line::path(outcome.args)
             {
                 thread.path.extend_from_slice(path);
             }
-        } else if known.role != Role::Plain {
-            let path = if failed || known.role == Role::Exec { line::path(outcome.args) } else { None };
-            self.looked_up(known.role, line::base(outcome.args), path, outcome, line);
+        } else if traits.role != Role::Plain {
+            let path = if failed || traits.role == Role::Exec { line::path(outcome.args) } else { None };
+            self.looked_up(traits.role, line::base(outcome.args), path, outcome, line);
         }
         if let Some(t) = t {
             self.threads.begins(t);
             // Where the length of the call is known nothing has to be guessed.
             let guess =
-                known.wait == Wait::Asks && (outcome.took.is_none() || outcome.took > Some(PAUSE_MIN));
-            let wait = if guess { asked(outcome) } else { known.wait };
+                traits.wait == Wait::Asks && (outcome.took.is_none() || outcome.took > Some(PAUSE_MIN));
+            let wait = if guess { asked(outcome) } else { traits.wait };
             if let Some(took) = outcome.took {
                 self.threads.took(call, wait, t, took, line);
             }
@@ -288,8 +281,8 @@ impl Log {
 
     /// The rest of a call that began before.
     fn resumed(&mut self, head: &Head<'_>, call: usize, t: Option<i64>, outcome: &Outcome<'_>, line: u32) {
-        let plain = Known { wait: Wait::Asks, role: Role::Plain };
-        let known = self.known.get(call).copied().unwrap_or(plain);
+        let plain = CallTraits { wait: Wait::Asks, role: Role::Plain };
+        let traits = self.traits.get(call).copied().unwrap_or(plain);
         let Some(thread) = self.threads.of(head.pid) else { return };
         let pending = thread.pending.take().filter(|p| p.call == call);
         let path = std::mem::take(&mut thread.path);
@@ -302,15 +295,15 @@ impl Log {
             sums.max_ns = sums.max_ns.max(took as u64);
             self.calls.timed();
         }
-        if known.role != Role::Plain && pending.is_some() {
-            self.looked_up(known.role, b"", Some(&path), outcome, line);
+        if traits.role != Role::Plain && pending.is_some() {
+            self.looked_up(traits.role, b"", Some(&path), outcome, line);
         }
         let Some(t) = t else { return };
         if let Some(Pending { t: Some(began), line, .. }) = pending {
-            self.threads.took(call, known.wait, began, t - began, line);
+            self.threads.took(call, traits.wait, began, t - began, line);
         }
         if let Some(thread) = self.threads.of(head.pid) {
-            thread.last = Some(Last { call, wait: known.wait, t, ended: true, line });
+            thread.last = Some(Last { call, wait: traits.wait, t, ended: true, line });
             thread.path = path;
         }
     }
@@ -324,11 +317,10 @@ impl Log {
             }
         } else if role == Role::Exec && outcome.error.is_empty() && outcome.end == End::Done {
             let name = path.and_then(|p| p.rsplit(|b| *b == b'/').next()).unwrap_or_default();
-            thread.comm = crate::text::number::text(name.get(..15).unwrap_or(name));
+            thread.comm = text(name.get(..15).unwrap_or(name));
         } else if role == Role::Fork && !thread.comm.is_empty() {
             let comm = thread.comm.clone();
-            let child =
-                crate::text::number::words(outcome.value).next().and_then(crate::text::number::integer);
+            let child = words(outcome.value).next().and_then(integer);
             if let Some(child) = child.and_then(|c| u32::try_from(c).ok()).filter(|c| *c > 0) {
                 self.threads.born(child, comm);
             }
@@ -363,9 +355,7 @@ fn asked(outcome: &Outcome<'_>) -> Wait {
     let args = outcome.args;
     let at_once = matches!(outcome.error, b"EAGAIN" | b"EWOULDBLOCK" | b"EINPROGRESS")
         || args.ends_with(b", 0)")
-        || args
-            .get(args.len().saturating_sub(64)..)
-            .is_some_and(|tail| memchr::memmem::find(tail, b"MSG_DONTWAIT").is_some());
+        || args.get(args.len().saturating_sub(64)..).is_some_and(|tail| has(tail, b"MSG_DONTWAIT"));
     // With `-y` a read names its file; disks take their time, but nobody is asked to wait.
     let file = args.get(..16).is_some_and(|a| a.windows(2).any(|w| w == b"</"))
         && !line::base(args).starts_with(b"/dev/");

@@ -7,12 +7,10 @@
 
 use std::collections::HashMap;
 
+use crate::text::prelude::*;
 use mitra_model::EventKind;
-use mitra_model::time::SECOND;
 
 use super::names::Wait;
-use crate::text::import::Import;
-use crate::text::number::text;
 use crate::text::tracing::tally::Clock;
 
 /// Threads that are kept apart. Those beyond have no pauses.

@@ -8,11 +8,7 @@
 //! 100.00    0.003180                  6647      6643 total
 //! ```
 
-use crate::find::find;
-use crate::text::import::{Column, Form, GroupId, Import, When};
-use crate::text::lines::Lines;
-use crate::text::number::{integer, number, words};
-use crate::text::{Context, context};
+use crate::text::prelude::*;
 
 use super::METRICS;
 
@@ -59,7 +55,7 @@ pub(super) fn is_header(line: &[u8]) -> bool {
 }
 
 pub(super) fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
-    lines.peek().is_some_and(is_header)
+    lines.at(is_header)
 }
 
 pub(super) fn read(lines: &mut Lines<'_>, import: &mut Import) {
@@ -105,7 +101,7 @@ pub(super) fn read_after(lines: &mut Lines<'_>, import: &mut Import, counted: &[
     }
 }
 
-fn put(import: &mut Import, groups: (GroupId, GroupId), row: &Row<'_>, line: u32, counted: &[Box<[u8]>]) {
+fn put(import: &mut Import, groups: (GroupId, GroupId), row: &CallRow<'_>, line: u32, counted: &[Box<[u8]>]) {
     let known = counted.iter().any(|name| **name == *row.name);
     let slots = import.row(groups.0, row.name, When::Fact, line);
     for (slot, value) in slots.iter_mut().zip([row.calls, row.errors, row.seconds]) {
@@ -122,7 +118,7 @@ fn put(import: &mut Import, groups: (GroupId, GroupId), row: &Row<'_>, line: u32
     }
 }
 
-struct Row<'a> {
+struct CallRow<'a> {
     name: &'a [u8],
     calls: f64,
     errors: f64,
@@ -130,8 +126,9 @@ struct Row<'a> {
     longest: f64,
 }
 
-fn row<'a>(columns: &[Cell], line: &'a [u8]) -> Option<Row<'a>> {
-    let mut row = Row { name: b"", calls: f64::NAN, errors: f64::NAN, seconds: f64::NAN, longest: f64::NAN };
+fn row<'a>(columns: &[Cell], line: &'a [u8]) -> Option<CallRow<'a>> {
+    let mut row =
+        CallRow { name: b"", calls: f64::NAN, errors: f64::NAN, seconds: f64::NAN, longest: f64::NAN };
     let n = words(line).count();
     let total = words(line).any(|w| w == b"total");
     // A call without errors has a blank there, the total has one in place of the time of each.
@@ -145,7 +142,7 @@ fn row<'a>(columns: &[Cell], line: &'a [u8]) -> Option<Row<'a>> {
         if total && *cell == Cell::Each && n < columns.len() {
             continue;
         }
-        let Some(word) = list.next() else { return total.then_some(Row { name: b"total", ..row }) };
+        let Some(word) = list.next() else { return total.then_some(CallRow { name: b"total", ..row }) };
         match cell {
             Cell::Name => row.name = name(word)?,
             Cell::Calls => row.calls = integer(word)? as f64,

@@ -1,0 +1,147 @@
+//! JSON, line by line: neither the length of a text nor its missing end matters, and every value has its line.
+
+use std::ops::ControlFlow;
+
+use super::prelude::*;
+
+/// Deeper objects are not looked into.
+const DEPTH_MAX: usize = 24;
+/// A longer key or text of [`each_value`] is cut.
+const TEXT_MAX: usize = 256;
+/// Lines of one text.
+const LINES_MAX: u32 = 2_000_000;
+
+/// What stands in a line. Escapes in keys and texts are as they are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Token<'a> {
+    /// An object, or an array, begins.
+    Open { is_array: bool },
+    /// It ends.
+    Close { is_array: bool },
+    /// A key, whose value comes next.
+    Key(&'a [u8]),
+    /// A text.
+    Text(&'a [u8]),
+    /// A number; `NaN` for `null`, `true` and `false`.
+    Number(f64),
+    /// A word that is no JSON, or a text without an end.
+    Damage,
+}
+
+/// Gives the tokens of a line to `take`, up to the first with which that breaks off.
+pub fn tokens<'a>(line: &'a [u8], mut take: impl FnMut(Token<'a>) -> ControlFlow<()>) {
+    let mut rest = line.trim_ascii_start();
+    while let Some((byte, tail)) = rest.split_first() {
+        let (token, after) = match byte {
+            b'{' | b'[' => (Token::Open { is_array: *byte == b'[' }, tail),
+            b'}' | b']' => (Token::Close { is_array: *byte == b']' }, tail),
+            b',' | b':' => {
+                rest = tail.trim_ascii_start();
+                continue;
+            }
+            b'"' => match string(tail) {
+                Some((key, after)) if after.trim_ascii_start().starts_with(b":") => (Token::Key(key), after),
+                Some((text, after)) => (Token::Text(text), after),
+                None => (Token::Damage, &[][..]),
+            },
+            _ => {
+                let is_end = |b: &u8| matches!(b, b',' | b'}' | b']') || b.is_ascii_whitespace();
+                let end = rest.iter().position(is_end).unwrap_or(rest.len());
+                let (word, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+                let token = match word {
+                    b"null" | b"true" | b"false" => Token::Number(f64::NAN),
+                    _ => number(word).map_or(Token::Damage, Token::Number),
+                };
+                (token, after)
+            }
+        };
+        rest = after.trim_ascii_start();
+        if take(token).is_break() {
+            return;
+        }
+    }
+}
+
+/// A text up to its closing quotation mark, and what follows.
+fn string(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut at = 0;
+    loop {
+        match rest.get(at)? {
+            b'"' => return Some((rest.get(..at)?, rest.get(at + 1..)?)),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// A number.
+    Number(f64),
+    /// A text.
+    Text(&'a str),
+    /// An object or an array ends.
+    End,
+}
+
+/// Reads one JSON text from the cursor on. Parts of a path are keys; an array adds an empty part.
+pub fn each_value(
+    lines: &mut Lines<'_>,
+    import: &mut Import,
+    mut take: impl FnMut(&[String], Value<'_>, u32, &mut Import),
+) {
+    let mut path: Vec<String> = Vec::new();
+    let (mut key, mut depth, mut ended) = (None::<String>, 0_usize, false);
+    let last_line = lines.number().saturating_add(LINES_MAX);
+    lines.each(import, |lines, n, import| {
+        let mut good = true;
+        let cut = |shown: &[u8]| text(shown.get(..TEXT_MAX).unwrap_or(shown));
+        tokens(lines.line(), |token| {
+            let value_text;
+            let value = match token {
+                Token::Open { .. } => {
+                    depth += 1;
+                    if (2..=DEPTH_MAX).contains(&depth) {
+                        path.push(key.take().unwrap_or_default());
+                    }
+                    return ControlFlow::Continue(());
+                }
+                Token::Close { .. } => {
+                    if depth <= DEPTH_MAX {
+                        take(&path, Value::End, n, import);
+                        path.pop();
+                    }
+                    key = None;
+                    depth = depth.saturating_sub(1);
+                    ended = depth == 0;
+                    return if ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                }
+                Token::Key(name) => {
+                    key = Some(cut(name));
+                    return ControlFlow::Continue(());
+                }
+                Token::Text(text) => {
+                    value_text = cut(text);
+                    Some(Value::Text(&value_text))
+                }
+                Token::Number(number) => Some(Value::Number(number)).filter(|_| !number.is_nan()),
+                Token::Damage => {
+                    good = false;
+                    None
+                }
+            };
+            path.push(key.take().unwrap_or_default());
+            if let Some(value) = value.filter(|_| depth <= DEPTH_MAX) {
+                take(&path, value, n, import);
+            }
+            path.pop();
+            ControlFlow::Continue(())
+        });
+        match (ended || n >= last_line, good) {
+            (true, _) => Took::Last,
+            (false, true) => Took::Yes,
+            (false, false) => Took::Unread,
+        }
+    });
+}
