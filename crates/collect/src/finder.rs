@@ -5,7 +5,7 @@ use mitra_model::Entity;
 use mitra_model::{EventKind, Frame};
 
 #[cfg(feature = "bpf")]
-use crate::bpf::Probes;
+use crate::bpf::{Probes, Seen};
 use crate::cgroup::Cgroups;
 use crate::io::Io;
 use crate::missing::reason;
@@ -95,8 +95,15 @@ impl TaskFinder {
         }
     }
 
-    /// Visits every task.
-    pub fn pass(&mut self, tasks: &mut Tasks, cgroups: &Cgroups, io: &mut Io, frame: &mut Frame) {
+    /// Visits every task; with `whole` also those that have not run since the pass before in all detail.
+    pub fn pass(
+        &mut self,
+        whole: bool,
+        tasks: &mut Tasks,
+        cgroups: &Cgroups,
+        io: &mut Io,
+        frame: &mut Frame,
+    ) {
         #[cfg(feature = "bpf")]
         if let Some((probes, cells)) = &mut self.probes {
             cells.lock_waits(probes, tasks, io);
@@ -107,7 +114,13 @@ impl TaskFinder {
         {
             let table = frame.table_mut(Entity::Task);
             let mut context = PassContext { table, strings: &mut io.strings, paths: cgroups.paths() };
-            let pass = iter.pass(|rec, stack| tasks.add(&Reading::from(rec), stack, &mut context));
+            if whole {
+                iter.want_whole();
+            }
+            let pass = iter.pass_changes(|seen| match seen {
+                Seen::Whole(rec, stack) => tasks.add(&Reading::from(rec), stack, &mut context),
+                Seen::Still(rec) => tasks.add_still(rec.tid, rec.tid == rec.tgid, &mut context),
+            });
             tasks.end(pass.is_ok());
             match pass {
                 Ok(_) => io.missing.remove("probe.task_iter"),

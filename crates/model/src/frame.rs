@@ -128,6 +128,22 @@ impl Table {
         self.cells.truncate(last * self.width);
     }
 
+    /// Drops these rows, which are in ascending order; the others keep theirs.
+    pub fn remove_rows(&mut self, rows: &[u32]) {
+        let Some(first) = rows.first() else { return };
+        let mut to = *first as usize;
+        let mut dropped = rows.iter().peekable();
+        for from in to..self.len() {
+            if dropped.next_if(|row| **row as usize == from).is_none() {
+                self.keys[to] = self.keys[from];
+                self.cells.copy_within(from * self.width..(from + 1) * self.width, to * self.width);
+                to += 1;
+            }
+        }
+        self.keys.truncate(to);
+        self.cells.truncate(to * self.width);
+    }
+
     /// Keys and cells, row by row.
     pub fn rows(&self) -> impl Iterator<Item = (Key, &[i64])> {
         self.keys.iter().copied().zip(self.cells.chunks_exact(self.width.max(1)))
@@ -173,7 +189,12 @@ impl Frame {
 
     /// Empties the frame and keeps its memory.
     pub fn clear(&mut self) {
-        for table in &mut self.tables {
+        self.clear_but(None);
+    }
+
+    /// Empties the frame but for the rows of one entity.
+    pub fn clear_but(&mut self, kept: Option<Entity>) {
+        for table in self.tables.iter_mut().filter(|table| Some(table.entity()) != kept) {
             table.clear();
         }
         self.events.clear();

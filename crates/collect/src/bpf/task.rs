@@ -140,10 +140,10 @@ const _: () = assert!(size_of::<TaskRec>() == 328, "twin: struct task_rec in bpf
 // the sum of the field sizes (the assertion above) shows.
 unsafe impl Plain for TaskRec {}
 
-/// A task that has not run since the last pass. All that it does itself is as it was: times,
-/// switches, faults, I/O, delays, state. What others do to it may have changed: its pages
-/// (reclaim), parent, cgroup, priority, allowed CPUs. It is the thread that had this id in the
-/// last pass: a new one would have run since.
+/// A task that is as it was sent last: it has not run since, and what others can change of it
+/// (its pages, parent, name, cgroups, priority, allowed CPUs) is the same, but for the limit of
+/// its descriptors. It is the thread that had this id in the last pass: a new one would have
+/// run since.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillRec {
@@ -238,8 +238,8 @@ pub fn split_cpu_time(utime_ns: u64, stime_ns: u64, runtime_ns: u64) -> (u64, u6
 /// What the program can be asked for, the twins of `ASK_WHOLE` and `ASK_FILES`.
 const ASK_WHOLE: u64 = 1;
 const ASK_FILES: u64 = 2;
-/// So many passes apart the files of all leaders are looked at: tables may be shared with tasks that are no threads.
-const FILES_EVERY: u32 = 60;
+/// So many passes apart everything is looked at: tables of files may be shared with tasks that are no threads.
+const WHOLE_EVERY: u32 = 60;
 
 /// What a pass cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -286,6 +286,11 @@ impl TaskIter {
         })
     }
 
+    /// Has the next pass send every thread whole, whatever it did.
+    pub fn want_whole(&mut self) {
+        self.last_was_complete = false;
+    }
+
     /// As [`TaskIter::pass`], but of threads that have not run since the last pass of either
     /// kind only says so: on most machines nearly all.
     pub fn pass_changes(&mut self, f: impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
@@ -295,8 +300,8 @@ impl TaskIter {
 
     fn run(&mut self, whole: bool, mut f: impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
         let mut asked = if whole { ASK_WHOLE } else { 0 };
-        if !self.last_was_complete || self.passes.is_multiple_of(FILES_EVERY) {
-            asked |= ASK_FILES;
+        if !self.last_was_complete || self.passes.is_multiple_of(WHOLE_EVERY) {
+            asked = ASK_WHOLE | ASK_FILES;
         }
         self.passes = self.passes.wrapping_add(1);
         if self.asked != Some(asked) {
