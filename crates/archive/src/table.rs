@@ -197,15 +197,15 @@ impl OpenTable {
         }
     }
 
-    /// Matches the rows of a frame and finds those that changed. Nothing is recorded yet: a frame that could not
-    /// be written is simply followed by the next call.
-    pub(crate) fn observe(&mut self, table: &Table, texts: &mut Texts, strings: &Strings) {
+    /// Matches the rows of a frame and finds those that changed; with `trusts_kept`, kept rows are known to be as they were
+    /// recorded last. Nothing is recorded yet: a frame that could not be written is simply followed by the next call.
+    pub(crate) fn observe(&mut self, table: &Table, trusts_kept: bool, texts: &mut Texts, strings: &Strings) {
         self.current.clear();
         self.changed.clear();
         self.pending.clear();
         self.observation += 1;
         let mut expected = 0;
-        for (key, cells) in table.rows() {
+        for (row, (key, cells)) in table.rows().enumerate() {
             let key = self.key(key, texts, strings);
             let end = self.order.len().min(expected + LOOK_AHEAD_ROWS);
             let ahead = self.order[expected.min(end)..end].iter();
@@ -230,13 +230,17 @@ impl OpenTable {
                 continue;
             }
             self.current.push(slot);
+            let is_new = self.samples[slot as usize] == 0;
+            if trusts_kept && !is_new && table.is_kept(row) {
+                continue;
+            }
             self.row.clear();
             self.row.extend_from_slice(cells);
             for &column in &self.text_columns {
                 self.row[column] = texts.cell(self.row[column], strings);
             }
             let start = slot as usize * self.width;
-            if self.samples[slot as usize] == 0 || self.row != self.last[start..start + self.width] {
+            if is_new || self.row != self.last[start..start + self.width] {
                 self.changed.push(Changed { slot, cells: (self.pending.len() / self.width.max(1)) as u32 });
                 self.pending.extend_from_slice(&self.row);
             }

@@ -13,6 +13,8 @@ char LICENSE[] SEC("license") = "GPL";
 #define EXIT_RING_BYTES (512 * 1024)
 #define EXIT_SUMS 1024
 #define SEEN_SLOTS 16384
+/* So many passes apart it is looked at what others have changed of a task that sleeps. */
+#define OTHERS_EVERY 8
 /* What the scheduler's clocks of two CPUs may be apart: unstable ones are held to a tick. */
 #define CLOCK_SLACK_NS 20000000ULL
 
@@ -42,10 +44,12 @@ struct {
 
 /*
  * Set by user space: send every task whole (bit 0), look at the files of every leader (bit
- * 1). In a map of its own, to be written alone.
+ * 1), look at what others have changed of every task that sleeps (bit 2). In a map of its
+ * own, to be written alone.
  */
 #define ASK_WHOLE 1
 #define ASK_FILES 2
+#define ASK_OTHERS 4
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -55,6 +59,8 @@ struct {
 
 /* A task as it was sent last, by tid; two that share a slot cost a record. */
 struct seen_task {
+	__u32 tid;
+	__u32 state;
 	__u32 running_pass; /* the last pass that saw it on a CPU */
 	__u32 others_hash;  /* what others can change of it */
 };
@@ -321,9 +327,8 @@ static __always_inline __u64 mixed(__u64 hash, __u64 value)
 static __always_inline __u32 hash_others(struct task_rec *r)
 {
 	__u64 *comm = (__u64 *)r->comm;
-	__u64 hash = mixed(r->tid, (__u64)r->ppid << 32 | r->flags);
+	__u64 hash = mixed(r->exit_state, (__u64)r->ppid << 32 | r->flags);
 
-	hash = mixed(hash, (__u64)r->state << 32 | r->exit_state);
 	hash = mixed(hash, comm[0]);
 	hash = mixed(hash, comm[1]);
 	hash = mixed(hash, r->cpus_allowed);
@@ -383,7 +388,7 @@ int task_pass(struct bpf_iter__task *ctx)
 	struct seen_task *seen;
 	__u64 asked;
 	__u32 state, others_hash, first = 0;
-	bool is_running, has_run;
+	bool is_running, has_run, may_be_kept;
 
 	if (!task)
 		return 0;
@@ -398,10 +403,18 @@ int task_pass(struct bpf_iter__task *ctx)
 	asked = asked_for();
 	is_running = state == TASK_RUNNING || (bpf_core_field_exists(task->on_cpu) && task->on_cpu);
 	has_run = may_have_run(task, is_running, seen->running_pass);
-	fill_others(task, r, state);
-	others_hash = hash_others(r);
-	if (may_be_still(task, has_run, asked) && others_hash == seen->others_hash && !is_stuck(state)) {
+	may_be_kept = may_be_still(task, has_run, asked) && !is_stuck(state) && seen->tid == (__u32)task->pid &&
+		      seen->state == state;
+	others_hash = seen->others_hash;
+	/* Few cache lines up to here: each one of a task that slept for a second costs a miss. */
+	if (!may_be_kept || (asked & ASK_OTHERS) || (task->pid + globals.pass) % OTHERS_EVERY == 0) {
+		fill_others(task, r, state);
+		others_hash = hash_others(r);
+	}
+	if (may_be_kept && others_hash == seen->others_hash) {
 		/* The front of a record is that of a still_rec. */
+		r->tid = task->pid;
+		r->tgid = task->tgid;
 		r->ppid = state;
 		r->flags = TASK_F_STILL;
 		bpf_seq_write(seq, r, sizeof(struct still_rec));
@@ -422,6 +435,8 @@ int task_pass(struct bpf_iter__task *ctx)
 		return 0;
 	if (is_running)
 		seen->running_pass = globals.pass;
+	seen->tid = r->tid;
+	seen->state = state;
 	seen->others_hash = others_hash;
 	return 0;
 }

@@ -194,6 +194,7 @@ impl Sampler {
         // The rows of tasks that have not run since stay in a frame that is used again.
         let is_last = self.last == Some(frame.time);
         frame.clear_but(is_last.then_some(Entity::Task));
+        frame.kept_from = self.last.filter(|_| is_last);
         frame.time = now;
         frame.interval_ns = u64::try_from(self.config.interval.as_nanos()).unwrap_or(u64::MAX);
         frame.system_mut();

@@ -222,6 +222,8 @@ impl Tasks {
             slot.row_pass = pass;
             if slot.paths_version != context.paths.version() || slot.lock_wait_is_new {
                 slot.renew_row(&self.columns, self.sees_locks, context);
+            } else {
+                context.table.keep_row(slot.row as usize);
             }
         }
         let (state, iowait, kthread) = (slot.state, slot.iowait, slot.kthread);
