@@ -22,6 +22,9 @@ const NONE: u32 = u32::MAX;
 /// How far ahead a row is looked for when rows before it have gone.
 const LOOK_AHEAD_ROWS: usize = 4;
 
+/// More cells of changed rows than this, if they are more than this part of all, give their memory back.
+const PENDING_KEPT: usize = 8 << 10;
+const PENDING_SHARE: usize = 4;
 /// Memory for this many rows is kept in any case.
 const ROWS_KEPT: usize = 1024;
 
@@ -318,6 +321,10 @@ impl OpenTable {
             self.samples[slot] += 1;
         }
         std::mem::swap(&mut self.order, &mut self.current);
+        // In the first frame of a segment all rows are new.
+        if self.pending.len() > PENDING_KEPT && self.pending.len() * PENDING_SHARE > self.last.len() {
+            self.pending = Vec::new();
+        }
     }
 
     fn change(

@@ -114,6 +114,8 @@ impl Slot {
     }
 }
 
+/// Memory for this many new tasks is kept.
+const FRESH_KEPT: usize = 64;
 /// As many slots are passed over one by one, before a search.
 const AHEAD_MAX: usize = 64;
 
@@ -217,6 +219,8 @@ impl Slots {
         if !self.fresh.is_empty() {
             self.slots.append(&mut self.fresh);
             self.slots.sort_unstable_by_key(Slot::key);
+            // In the first pass all tasks are new.
+            self.fresh.shrink_to(FRESH_KEPT);
         }
         let mut owed = std::mem::take(&mut self.owed);
         for Owed { tgid, counted } in owed.drain(..) {
