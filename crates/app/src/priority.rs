@@ -45,12 +45,52 @@ fn lock_memory() -> Result<(), String> {
     {
         return Err(format!("it may lock {bytes} bytes (RLIMIT_MEMLOCK) and has no CAP_IPC_LOCK"));
     }
+    drop_startup_pages();
     let lock = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: it changes how the kernel treats pages of this process, and no memory.
     if unsafe { libc::mlockall(lock) } != 0 {
         return Err(io::Error::last_os_error().to_string());
     }
     Ok(())
+}
+
+/// Lets go of the pages of programs and libraries that only the start needed: 10 MB, which would be locked otherwise. Those
+/// that the loop runs come back with the next samples.
+fn drop_startup_pages() {
+    // SAFETY: the function looks at the list of loaded objects during the call only.
+    unsafe { libc::dl_iterate_phdr(Some(drop_pages_of), std::ptr::null_mut()) };
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim only returns free pages of the heap to the kernel.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Of one object: the program first, which has no name.
+unsafe extern "C" fn drop_pages_of(
+    object: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    _: *mut libc::c_void,
+) -> libc::c_int {
+    // SAFETY: the caller passes an object that is valid during the call, with a name and a table of headers.
+    let (object, name, headers) = unsafe {
+        let headers = std::slice::from_raw_parts((*object).dlpi_phdr, usize::from((*object).dlpi_phnum));
+        (&*object, std::ffi::CStr::from_ptr((*object).dlpi_name), headers)
+    };
+    let is_file = name.is_empty() || name.to_bytes().contains(&b'/');
+    let is_clean = |flags: u32| flags & libc::PF_W == 0;
+    for header in headers.iter().filter(|h| is_file && h.p_type == libc::PT_LOAD && is_clean(h.p_flags)) {
+        let page = rustix::param::page_size() as u64;
+        let start = (object.dlpi_addr + header.p_vaddr).next_multiple_of(page);
+        let end = (object.dlpi_addr + header.p_vaddr + header.p_memsz) / page * page;
+        if start < end {
+            // SAFETY: pages of a segment that nothing ever writes to are those of the file, and read from there again.
+            unsafe {
+                libc::madvise(start as *mut libc::c_void, (end - start) as usize, libc::MADV_DONTNEED);
+            }
+        }
+    }
+    0
 }
 
 /// Whether the limit does not apply. The kernel checks the capability in the initial user namespace

@@ -1,6 +1,6 @@
 //! The segment that is being filled: everything that sealing it will need, about as large as it will be.
 
-use mitra_model::{Entity, EventKind, Frame, HostInfo, Strings};
+use mitra_model::{Entity, EventKind, Frame, HostInfo, Stamp, Strings};
 use serde::{Deserialize, Serialize};
 
 use crate::arena::Arena;
@@ -125,6 +125,8 @@ impl Meta {
 pub(crate) struct OpenSegment {
     pub(crate) meta: Meta,
     pub(crate) times: Vec<Times>,
+    /// The time of the last frame as the collector has it.
+    recorded: Option<Stamp>,
     pub(crate) texts: Texts,
     pub(crate) tables: Vec<OpenTable>,
     pub(crate) arena: Arena,
@@ -138,6 +140,7 @@ impl OpenSegment {
         OpenSegment {
             meta,
             times: Vec::new(),
+            recorded: None,
             texts: Texts::default(),
             tables: Entity::ALL.into_iter().map(OpenTable::new).collect(),
             arena: Arena::default(),
@@ -150,6 +153,7 @@ impl OpenSegment {
     pub(crate) fn clear(&mut self) {
         self.meta.sheds = 0;
         self.times.clear();
+        self.recorded = None;
         self.texts.clear();
         self.tables.iter_mut().for_each(OpenTable::clear);
         self.arena.clear();
@@ -179,8 +183,9 @@ impl OpenSegment {
     /// Finds what changed; see [`OpenTable::observe`].
     pub(crate) fn observe(&mut self, frame: &Frame, strings: &Strings) {
         self.texts.follow(strings);
+        let trusts_kept = self.recorded.is_some() && self.recorded == frame.kept_from;
         for (open, table) in self.tables.iter_mut().zip(&frame.tables) {
-            open.observe(table, &mut self.texts, strings);
+            open.observe(table, trusts_kept, &mut self.texts, strings);
         }
     }
 
@@ -191,6 +196,7 @@ impl OpenSegment {
             table.commit(number, &mut self.arena);
         }
         self.times.push(times);
+        self.recorded = Some(frame.time);
         for event in &frame.events {
             let Ok(json) = serde_json::to_vec(event) else { continue };
             put(&mut self.events, u64::from(number - self.events_frame));

@@ -22,6 +22,9 @@ const NONE: u32 = u32::MAX;
 /// How far ahead a row is looked for when rows before it have gone.
 const LOOK_AHEAD_ROWS: usize = 4;
 
+/// More cells of changed rows than this, if they are more than this part of all, give their memory back.
+const PENDING_KEPT: usize = 8 << 10;
+const PENDING_SHARE: usize = 4;
 /// Memory for this many rows is kept in any case.
 const ROWS_KEPT: usize = 1024;
 
@@ -197,15 +200,15 @@ impl OpenTable {
         }
     }
 
-    /// Matches the rows of a frame and finds those that changed. Nothing is recorded yet: a frame that could not
-    /// be written is simply followed by the next call.
-    pub(crate) fn observe(&mut self, table: &Table, texts: &mut Texts, strings: &Strings) {
+    /// Matches the rows of a frame and finds those that changed; with `trusts_kept`, kept rows are known to be as they were
+    /// recorded last. Nothing is recorded yet: a frame that could not be written is simply followed by the next call.
+    pub(crate) fn observe(&mut self, table: &Table, trusts_kept: bool, texts: &mut Texts, strings: &Strings) {
         self.current.clear();
         self.changed.clear();
         self.pending.clear();
         self.observation += 1;
         let mut expected = 0;
-        for (key, cells) in table.rows() {
+        for (row, (key, cells)) in table.rows().enumerate() {
             let key = self.key(key, texts, strings);
             let end = self.order.len().min(expected + LOOK_AHEAD_ROWS);
             let ahead = self.order[expected.min(end)..end].iter();
@@ -230,13 +233,17 @@ impl OpenTable {
                 continue;
             }
             self.current.push(slot);
+            let is_new = self.samples[slot as usize] == 0;
+            if trusts_kept && !is_new && table.is_kept(row) {
+                continue;
+            }
             self.row.clear();
             self.row.extend_from_slice(cells);
             for &column in &self.text_columns {
                 self.row[column] = texts.cell(self.row[column], strings);
             }
             let start = slot as usize * self.width;
-            if self.samples[slot as usize] == 0 || self.row != self.last[start..start + self.width] {
+            if is_new || self.row != self.last[start..start + self.width] {
                 self.changed.push(Changed { slot, cells: (self.pending.len() / self.width.max(1)) as u32 });
                 self.pending.extend_from_slice(&self.row);
             }
@@ -314,6 +321,10 @@ impl OpenTable {
             self.samples[slot] += 1;
         }
         std::mem::swap(&mut self.order, &mut self.current);
+        // In the first frame of a segment all rows are new.
+        if self.pending.len() > PENDING_KEPT && self.pending.len() * PENDING_SHARE > self.last.len() {
+            self.pending = Vec::new();
+        }
     }
 
     fn change(

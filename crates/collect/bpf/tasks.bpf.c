@@ -12,7 +12,9 @@ char LICENSE[] SEC("license") = "GPL";
 #define STACK_FRAMES 16
 #define EXIT_RING_BYTES (512 * 1024)
 #define EXIT_SUMS 1024
-#define RUNNING_SLOTS 4096
+#define SEEN_SLOTS 16384
+/* So many passes apart it is looked at what others have changed of a task that sleeps. */
+#define OTHERS_EVERY 8
 /* What the scheduler's clocks of two CPUs may be apart: unstable ones are held to a tick. */
 #define CLOCK_SLACK_NS 20000000ULL
 
@@ -42,10 +44,12 @@ struct {
 
 /*
  * Set by user space: send every task whole (bit 0), look at the files of every leader (bit
- * 1). In a map of its own, to be written alone.
+ * 1), look at what others have changed of every task that sleeps (bit 2). In a map of its
+ * own, to be written alone.
  */
 #define ASK_WHOLE 1
 #define ASK_FILES 2
+#define ASK_OTHERS 4
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -53,13 +57,27 @@ struct {
 	__type(value, __u64);
 } send_whole SEC(".maps");
 
-/* The pass that last saw a task on a CPU, by tid; two that share a slot cost a record. */
+/* A task as it was sent last, by tid; two that share a slot cost a record. */
+struct seen_task {
+	__u32 tid;
+	__u32 state;
+	__u32 running_pass; /* the last pass that saw it on a CPU */
+	__u32 others_hash;  /* what others can change of it */
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, RUNNING_SLOTS);
+	__uint(max_entries, SEEN_SLOTS);
 	__type(key, __u32);
-	__type(value, __u32);
-} running_at SEC(".maps");
+	__type(value, struct seen_task);
+} seen_tasks SEC(".maps");
+
+/* The record of the task that the pass is at: beside the stack, which has no room for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct task_rec);
+} task_record SEC(".maps");
 
 static __always_inline void read_delays(struct task_struct *task, struct delays *to, __u32 *flags)
 {
@@ -110,24 +128,73 @@ static __always_inline __u32 task_cpu(struct task_struct *task)
 	return 0;
 }
 
-/* rss lives in the mm, which all threads share: only the leader carries it. */
 static __always_inline void read_group(struct task_struct *task, struct task_rec *r)
 {
 	struct signal_struct *signal = task->signal;
-	struct mm_struct *mm = task->mm;
 
-	r->flags |= TASK_F_LEADER;
 	r->num_threads = signal->nr_threads;
 	r->dead_utime = signal->utime;
 	r->dead_stime = signal->stime;
 	r->dead_sum_exec_runtime = signal->sum_sched_runtime;
-	if (!mm)
+}
+
+/* rss lives in the mm, which all threads share: only the leader carries it. */
+static __always_inline void read_memory(struct task_struct *task, struct task_rec *r)
+{
+	struct mm_struct *mm = task->mm;
+
+	r->rss_anon = r->rss_file = r->rss_shmem = r->swap = 0;
+	if (!mm || r->tid != r->tgid)
 		return;
 	r->flags |= TASK_F_HAS_MM;
 	r->rss_anon = RSS_PAGES(mm, MM_ANONPAGES);
 	r->rss_file = RSS_PAGES(mm, MM_FILEPAGES);
 	r->rss_shmem = RSS_PAGES(mm, MM_SHMEMPAGES);
 	r->swap = RSS_PAGES(mm, MM_SWAPENTS);
+}
+
+/* Fills what others can change of a task while it sleeps, and what tells it from others. */
+static __always_inline void fill_others(struct task_struct *task, struct task_rec *r, __u32 state)
+{
+	__builtin_memset(r, 0, __builtin_offsetof(struct task_rec, utime));
+	r->tid = task->pid;
+	r->tgid = task->tgid;
+	r->ppid = task->real_parent->tgid;
+	bpf_probe_read_kernel(r->comm, sizeof(r->comm), &task->comm);
+	r->state = state;
+	r->exit_state = task->exit_state;
+	r->nr_cpus_allowed = task->nr_cpus_allowed;
+	r->cpus_allowed = task->cpus_ptr->bits[0];
+	r->policy = task->policy;
+	r->nice = task->static_prio - 120;
+	r->rt_priority = task->rt_priority;
+	read_cgroups(task, &r->cgroups);
+	if (task->flags & PF_KTHREAD)
+		r->flags |= TASK_F_KTHREAD;
+	if (r->tid == r->tgid)
+		r->flags |= TASK_F_LEADER;
+	read_memory(task, r);
+}
+
+/* Fills what only the task itself changes. */
+static __always_inline void fill_own(struct task_struct *task, struct task_rec *r)
+{
+	r->start_boottime = task->start_boottime;
+	r->cpu = task_cpu(task);
+	r->utime = task->utime;
+	r->stime = task->stime;
+	r->sum_exec_runtime = task->se.sum_exec_runtime;
+	r->run_delay = FIELD_OR_NA(task, sched_info.run_delay);
+	r->nvcsw = task->nvcsw;
+	r->nivcsw = task->nivcsw;
+	r->min_flt = task->min_flt;
+	r->maj_flt = task->maj_flt;
+	read_io(task, &r->io);
+	read_delays(task, &r->delays, &r->flags);
+	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+		r->flags |= TASK_F_IN_IOWAIT;
+	r->dead_utime = r->dead_stime = r->dead_sum_exec_runtime = 0;
+	r->fds = r->fd_limit = 0;
 }
 
 #define BITS_PER_WORD 64
@@ -199,7 +266,8 @@ static __always_inline void read_files(struct task_struct *task, struct task_rec
 	r->netns = spaces->net_ns->ns.inum;
 }
 
-static __always_inline void write_stack(struct seq_file *seq, struct task_struct *task)
+/* Not zero: there was no room. */
+static __always_inline long write_stack(struct seq_file *seq, struct task_struct *task)
 {
 	__u64 frames[STACK_FRAMES] = {};
 	long bytes = bpf_get_task_stack(task, frames, sizeof(frames), 0);
@@ -209,7 +277,7 @@ static __always_inline void write_stack(struct seq_file *seq, struct task_struct
 			break;
 		bpf_seq_printf(seq, "%ps;", sizeof("%ps;"), &frames[i], sizeof(frames[i]));
 	}
-	bpf_seq_write(seq, "\n", 1);
+	return bpf_seq_write(seq, "\n", 1);
 }
 
 static __always_inline void begin_pass(void)
@@ -223,30 +291,54 @@ static __always_inline void begin_pass(void)
 	globals.pass += 1;
 }
 
+static __always_inline struct seen_task *seen_before(struct task_struct *task)
+{
+	__u32 slot = (__u32)task->pid % SEEN_SLOTS;
+
+	return bpf_map_lookup_elem(&seen_tasks, &slot);
+}
+
 /*
  * Whether the task has run since the last pass came by, or may have. It has not, if it got
  * a CPU for the last time before that pass began, did not hold one as the pass came by, and
- * is neither on one now nor waiting for one. Most tasks of a machine end here, so this looks
- * at few cache lines: each one of a task that slept for a second costs a miss.
+ * is neither on one now nor waiting for one.
  */
-static __always_inline bool may_have_run(struct task_struct *task, __u32 state)
+static __always_inline bool may_have_run(struct task_struct *task, bool is_running, __u32 running_pass)
 {
 	__u64 arrived;
-	__u32 slot = (__u32)task->pid % RUNNING_SLOTS;
-	__u32 *seen = bpf_map_lookup_elem(&running_at, &slot);
-	__u32 pass = globals.pass;
-	bool ran_at_last_pass;
 
-	if (!bpf_core_field_exists(task->on_cpu) || !bpf_core_field_exists(task->sched_info.last_arrival) ||
-	    !seen)
+	if (!bpf_core_field_exists(task->on_cpu) || !bpf_core_field_exists(task->sched_info.last_arrival))
 		return true;
-	ran_at_last_pass = *seen == pass - 1;
-	if (state == TASK_RUNNING || task->on_cpu) {
-		*seen = pass;
-		return true;
-	}
 	arrived = task->sched_info.last_arrival;
-	return ran_at_last_pass || !arrived || arrived + CLOCK_SLACK_NS >= globals.last_pass_ns;
+	return is_running || running_pass == globals.pass - 1 || !arrived ||
+	       arrived + CLOCK_SLACK_NS >= globals.last_pass_ns;
+}
+
+static __always_inline __u64 mixed(__u64 hash, __u64 value)
+{
+	hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL;
+	return hash ^ hash >> 32;
+}
+
+/*
+ * Of what others can change while a task sleeps: its memory (reclaim, a tracer, its
+ * hypervisor), parent, name, priority, CPUs, cgroups. Up to `utime` the record is filled.
+ */
+static __always_inline __u32 hash_others(struct task_rec *r)
+{
+	__u64 *comm = (__u64 *)r->comm;
+	__u64 hash = mixed(r->exit_state, (__u64)r->ppid << 32 | r->flags);
+
+	hash = mixed(hash, comm[0]);
+	hash = mixed(hash, comm[1]);
+	hash = mixed(hash, r->cpus_allowed);
+	hash = mixed(hash, (__u64)r->nr_cpus_allowed << 32 | r->rt_priority);
+	hash = mixed(hash, (__u64)r->policy << 32 | (__u16)r->nice);
+	hash = mixed(hash, r->cgroups.unified);
+	hash = mixed(hash, r->cgroups.cpu);
+	hash = mixed(hash, r->cgroups.memory);
+	hash = mixed(hash, (__u64)r->rss_anon << 32 | r->rss_file);
+	return mixed(hash, (__u64)r->rss_shmem << 32 | r->swap);
 }
 
 /* On a ring of the process' list head and its threads: no look at the process needed. */
@@ -263,8 +355,8 @@ static __always_inline __u64 asked_for(void)
 	return asked ? *asked : ASK_WHOLE | ASK_FILES;
 }
 
-/* Others can change the memory and the sums of a process while its leader sleeps. */
-static __always_inline bool is_still(struct task_struct *task, bool has_run, __u64 asked)
+/* The other threads change the memory and the sums of a process while its leader sleeps. */
+static __always_inline bool may_be_still(struct task_struct *task, bool has_run, __u64 asked)
 {
 	if (has_run || (asked & ASK_WHOLE))
 		return false;
@@ -292,71 +384,60 @@ int task_pass(struct bpf_iter__task *ctx)
 	struct bpf_iter_meta *meta = ctx->meta;
 	struct seq_file *seq = meta->seq;
 	struct task_struct *task = ctx->task;
-	struct task_rec r = {};
+	struct task_rec *r;
+	struct seen_task *seen;
 	__u64 asked;
-	__u32 state;
-	bool has_run;
+	__u32 state, others_hash, first = 0;
+	bool is_running, has_run, may_be_kept;
 
 	if (!task)
 		return 0;
 	if (meta->seq_num == 0)
 		begin_pass();
 
+	r = bpf_map_lookup_elem(&task_record, &first);
+	seen = seen_before(task);
+	if (!r || !seen)
+		return 0;
 	state = task_state(task);
 	asked = asked_for();
-	has_run = may_have_run(task, state);
-	if (is_still(task, has_run, asked) && !is_stuck(state)) {
-		struct still_rec still = {
-			.tid = task->pid,
-			.tgid = task->tgid,
-			.state = state,
-			.flags = TASK_F_STILL,
-		};
-
-		bpf_seq_write(seq, &still, sizeof(still));
+	is_running = state == TASK_RUNNING || (bpf_core_field_exists(task->on_cpu) && task->on_cpu);
+	has_run = may_have_run(task, is_running, seen->running_pass);
+	may_be_kept = may_be_still(task, has_run, asked) && !is_stuck(state) && seen->tid == (__u32)task->pid &&
+		      seen->state == state;
+	others_hash = seen->others_hash;
+	/* Few cache lines up to here: each one of a task that slept for a second costs a miss. */
+	if (!may_be_kept || (asked & ASK_OTHERS) || (task->pid + globals.pass) % OTHERS_EVERY == 0) {
+		fill_others(task, r, state);
+		others_hash = hash_others(r);
+	}
+	if (may_be_kept && others_hash == seen->others_hash) {
+		/* The front of a record is that of a still_rec. */
+		r->tid = task->pid;
+		r->tgid = task->tgid;
+		r->ppid = state;
+		r->flags = TASK_F_STILL;
+		bpf_seq_write(seq, r, sizeof(struct still_rec));
 		return 0;
 	}
-	r.tid = task->pid;
-	r.tgid = task->tgid;
-	r.ppid = task->real_parent->tgid;
-	r.start_boottime = task->start_boottime;
-	bpf_probe_read_kernel(r.comm, sizeof(r.comm), &task->comm);
-	r.state = state;
-	r.exit_state = task->exit_state;
-	r.cpu = task_cpu(task);
-	r.nr_cpus_allowed = task->nr_cpus_allowed;
-	r.cpus_allowed = task->cpus_ptr->bits[0];
-	r.policy = task->policy;
-	r.nice = task->static_prio - 120;
-	r.rt_priority = task->rt_priority;
-	r.utime = task->utime;
-	r.stime = task->stime;
-	r.sum_exec_runtime = task->se.sum_exec_runtime;
-	r.run_delay = FIELD_OR_NA(task, sched_info.run_delay);
-	r.nvcsw = task->nvcsw;
-	r.nivcsw = task->nivcsw;
-	r.min_flt = task->min_flt;
-	r.maj_flt = task->maj_flt;
-	read_io(task, &r.io);
-	read_delays(task, &r.delays, &r.flags);
-	read_cgroups(task, &r.cgroups);
-	if (task->flags & PF_KTHREAD)
-		r.flags |= TASK_F_KTHREAD;
-	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
-		r.flags |= TASK_F_IN_IOWAIT;
-	if (r.tid == r.tgid) {
-		read_group(task, &r);
+	fill_own(task, r);
+	if (r->tid == r->tgid) {
+		read_group(task, r);
 		if (files_may_differ(task, has_run, asked))
-			read_files(task, &r);
+			read_files(task, r);
 	}
-
-	if (is_stuck(state)) {
-		r.flags |= TASK_F_HAS_STACK;
-		bpf_seq_write(seq, &r, sizeof(r));
-		write_stack(seq, task);
+	if (is_stuck(state))
+		r->flags |= TASK_F_HAS_STACK;
+	/* What found no room in the buffer comes by once more, and is looked at anew. */
+	if (bpf_seq_write(seq, r, sizeof(*r)))
 		return 0;
-	}
-	bpf_seq_write(seq, &r, sizeof(r));
+	if (is_stuck(state) && write_stack(seq, task))
+		return 0;
+	if (is_running)
+		seen->running_pass = globals.pass;
+	seen->tid = r->tid;
+	seen->state = state;
+	seen->others_hash = others_hash;
 	return 0;
 }
 

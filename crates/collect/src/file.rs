@@ -85,6 +85,13 @@ impl Buffer {
     ///
     /// Files of several records come in pieces of about a page, so the end is where a read returns nothing.
     pub fn fill(&mut self, fd: BorrowedFd<'_>) -> io::Result<&[u8]> {
+        self.fill_as(Content::List, fd)
+    }
+
+    fn fill_as(&mut self, content: Content, fd: BorrowedFd<'_>) -> io::Result<&[u8]> {
+        if content == Content::Sysctl {
+            return self.refill_once(fd, SYSCTL_BYTES_MAX);
+        }
         let mut filled = 0;
         loop {
             if filled == self.bytes.len() {
@@ -94,9 +101,15 @@ impl Buffer {
                 self.bytes.resize(filled + GROW_BYTES.max(filled), 0);
             }
             let room = self.bytes.get_mut(filled..).unwrap_or_default();
+            let room_bytes = room.len();
             match rustix::io::pread(fd, room, filled as u64) {
                 Ok(0) => break,
-                Ok(read) => filled += read,
+                Ok(read) => {
+                    filled += read;
+                    if content == Content::Record && read < room_bytes {
+                        break;
+                    }
+                }
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -130,13 +143,60 @@ impl Buffer {
 pub struct KeptFile {
     below: Box<str>,
     fd: Option<OwnedFd>,
+    content: Content,
 }
+
+/// How the kernel hands out a file that it makes anew for each read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// In pieces, up to a read that returns nothing.
+    List,
+    /// All at once, however large: the read that leaves room has all of it.
+    Record,
+    /// All at once, into a buffer as large as is asked for, which the kernel zeroes before.
+    Sysctl,
+}
+
+/// None of the sysctls that are read is larger.
+pub const SYSCTL_BYTES_MAX: usize = 256;
+
+/// Files of `/proc` that are one record (`single_open`). Of `/sys` and control groups all are that are read here.
+const RECORDS: [&str; 9] = [
+    "proc/stat",
+    "proc/loadavg",
+    "proc/meminfo",
+    "proc/softirqs",
+    "proc/pressure/",
+    "proc/net/snmp",
+    "proc/net/netstat",
+    "proc/net/sockstat",
+    "proc/self/statm",
+];
+
+impl Content {
+    /// Of a file on a filesystem of the kernel's own making (`linux/magic.h`).
+    fn made_anew(fd: BorrowedFd<'_>, below: &str) -> Option<Content> {
+        // The type of the field differs between architectures; the magic numbers fit in 32 bits.
+        match rustix::fs::fstatfs(fd).ok()?.f_type as u64 & 0xffff_ffff {
+            PROC if below.starts_with("proc/sys/") => Some(Content::Sysctl),
+            PROC if RECORDS.iter().any(|prefix| below.starts_with(prefix)) => Some(Content::Record),
+            PROC => Some(Content::List),
+            SYSFS | CGROUP | CGROUP2 => Some(Content::Record),
+            _ => None,
+        }
+    }
+}
+
+const PROC: u64 = 0x9fa0;
+const SYSFS: u64 = 0x6265_6572;
+const CGROUP: u64 = 0x0027_e0eb;
+const CGROUP2: u64 = 0x6367_7270;
 
 impl KeptFile {
     /// A file below the root, its path given without the leading slash. It is opened when it is first read.
     #[must_use]
     pub fn new(below: &str) -> Self {
-        KeptFile { below: below.trim_start_matches('/').into(), fd: None }
+        KeptFile { below: below.trim_start_matches('/').into(), fd: None, content: Content::List }
     }
 
     /// Its path below the root.
@@ -156,7 +216,7 @@ impl KeptFile {
     pub fn read<'a>(&mut self, root: &Root, buffer: &'a mut Buffer) -> io::Result<&'a [u8]> {
         if let Some(fd) = &self.fd {
             // The borrow checker cannot see that a returned slice ends the loop, hence the length.
-            match buffer.fill(fd.as_fd()).map(<[u8]>::len) {
+            match buffer.fill_as(self.content, fd.as_fd()).map(<[u8]>::len) {
                 Ok(filled) => return Ok(buffer.bytes.get(..filled).unwrap_or_default()),
                 Err(error) if is_stale(&error) => self.fd = None,
                 Err(error) => return Err(error),
@@ -164,7 +224,8 @@ impl KeptFile {
         }
         let fd = root.open_file(&self.below)?;
         let filled = buffer.fill(fd.as_fd()).map(<[u8]>::len)?;
-        if makes_content_anew(fd.as_fd()) {
+        if let Some(content) = Content::made_anew(fd.as_fd(), &self.below) {
+            self.content = content;
             self.fd = Some(fd);
         }
         Ok(buffer.bytes.get(..filled).unwrap_or_default())
@@ -180,19 +241,6 @@ impl KeptFile {
 fn is_stale(error: &io::Error) -> bool {
     let stale = [Errno::STALE, Errno::NODEV, Errno::NXIO, Errno::SRCH, Errno::NOENT];
     error.raw_os_error().is_some_and(|code| stale.iter().any(|errno| errno.raw_os_error() == code))
-}
-
-/// Whether the file is on a filesystem of the kernel's own making (`linux/magic.h`).
-fn makes_content_anew(fd: BorrowedFd<'_>) -> bool {
-    const PROC: u64 = 0x9fa0;
-    const SYSFS: u64 = 0x6265_6572;
-    const CGROUP: u64 = 0x0027_e0eb;
-    const CGROUP2: u64 = 0x6367_7270;
-    rustix::fs::fstatfs(fd).is_ok_and(|stat| {
-        // The type of the field differs between architectures; the magic numbers fit in 32 bits.
-        let magic = stat.f_type as u64 & 0xffff_ffff;
-        [PROC, SYSFS, CGROUP, CGROUP2].contains(&magic)
-    })
 }
 
 /// Calls `f` with the name of each entry, without allocating. The order is the kernel's.

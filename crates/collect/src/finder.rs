@@ -1,11 +1,11 @@
 //! Where tasks come from: the kernel's task iterator, or `/proc` where that is not to be had.
 
 #[cfg(feature = "bpf")]
-use mitra_model::Entity;
+use mitra_model::{Entity, NA};
 use mitra_model::{EventKind, Frame};
 
 #[cfg(feature = "bpf")]
-use crate::bpf::Probes;
+use crate::bpf::{Probes, Seen};
 use crate::cgroup::Cgroups;
 use crate::io::Io;
 use crate::missing::reason;
@@ -22,7 +22,36 @@ use crate::tasks::reading::Reading;
 pub struct TaskFinder {
     #[cfg(feature = "bpf")]
     probes: Option<(Box<Probes>, ProbeCells)>,
+    #[cfg(feature = "bpf")]
+    reclaim: Reclaim,
     proc_tasks: Option<ProcTasks>,
+}
+
+/// Whether the kernel takes pages from tasks that sleep, or gives them some: reclaim, swap, huge pages that are put together.
+#[cfg(feature = "bpf")]
+struct Reclaim {
+    columns: Vec<usize>,
+    sum: i64,
+}
+
+#[cfg(feature = "bpf")]
+impl Reclaim {
+    const COUNTERS: [&str; 5] =
+        ["vm.pgscan", "vm.pgsteal", "vm.pswp", "vm.thp_collapse_alloc", "vm.oom_kill"];
+
+    fn new() -> Self {
+        let columns = mitra_model::columns(Entity::System).iter().enumerate();
+        let is_counter = |name: &str| Self::COUNTERS.iter().any(|prefix| name.starts_with(prefix));
+        let columns = columns.filter(|(_, m)| is_counter(m.name)).map(|(column, _)| column).collect();
+        Reclaim { columns, sum: 0 }
+    }
+
+    /// Whether a counter has moved since the sample before.
+    fn has_moved(&mut self, system: &[i64]) -> bool {
+        let known = self.columns.iter().filter_map(|column| system.get(*column)).filter(|cell| **cell != NA);
+        let sum = known.fold(0, |sum: i64, cell| sum.wrapping_add(*cell));
+        std::mem::replace(&mut self.sum, sum) != sum
+    }
 }
 
 impl TaskFinder {
@@ -43,6 +72,8 @@ impl TaskFinder {
         TaskFinder {
             #[cfg(feature = "bpf")]
             probes: None,
+            #[cfg(feature = "bpf")]
+            reclaim: Reclaim::new(),
             proc_tasks: Some(ProcTasks::new()),
         }
     }
@@ -67,7 +98,7 @@ impl TaskFinder {
             io.missing.add("bpf", &format!("{why}; tasks are read from /proc instead, at a higher cost"));
             Some(ProcTasks::new())
         };
-        TaskFinder { probes: Some((probes, ProbeCells::new())), proc_tasks }
+        TaskFinder { probes: Some((probes, ProbeCells::new())), reclaim: Reclaim::new(), proc_tasks }
     }
 
     /// Whether ended tasks are reported.
@@ -95,8 +126,15 @@ impl TaskFinder {
         }
     }
 
-    /// Visits every task.
-    pub fn pass(&mut self, tasks: &mut Tasks, cgroups: &Cgroups, io: &mut Io, frame: &mut Frame) {
+    /// Visits every task; with `whole` also those that have not run since the pass before in all detail.
+    pub fn pass(
+        &mut self,
+        whole: bool,
+        tasks: &mut Tasks,
+        cgroups: &Cgroups,
+        io: &mut Io,
+        frame: &mut Frame,
+    ) {
         #[cfg(feature = "bpf")]
         if let Some((probes, cells)) = &mut self.probes {
             cells.lock_waits(probes, tasks, io);
@@ -105,9 +143,16 @@ impl TaskFinder {
         if let Some((probes, _)) = &mut self.probes
             && let Some(iter) = &mut probes.tasks
         {
+            if whole {
+                iter.want_whole();
+            }
+            let others = self.reclaim.has_moved(frame.system_mut());
             let table = frame.table_mut(Entity::Task);
             let mut context = PassContext { table, strings: &mut io.strings, paths: cgroups.paths() };
-            let pass = iter.pass(|rec, stack| tasks.add(&Reading::from(rec), stack, &mut context));
+            let pass = iter.pass_changes(others, |seen| match seen {
+                Seen::Whole(rec, stack) => tasks.add(&Reading::from(rec), stack, &mut context),
+                Seen::Still(rec) => tasks.add_still(rec.tid, rec.tid == rec.tgid, &mut context),
+            });
             tasks.end(pass.is_ok());
             match pass {
                 Ok(_) => io.missing.remove("probe.task_iter"),

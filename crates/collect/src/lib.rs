@@ -19,6 +19,7 @@ mod error;
 mod file;
 mod finder;
 mod host;
+mod inotify;
 mod io;
 mod itself;
 mod kmsg;

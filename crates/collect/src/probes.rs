@@ -2,7 +2,7 @@
 
 use mitra_model::{Entity, EventKind, Frame, Key, Kind, NA, StrId, columns};
 
-use crate::bpf::{self, BlockHist, BlockOp, EventRec, Probes, StallKind};
+use crate::bpf::{self, BlockHist, BlockOp, EventRec, Probes, StallHist, StallKind};
 use crate::cells::{cell, col, micros, row, set};
 use crate::cgroup::CgroupPaths;
 use crate::disks::disk_of;
@@ -134,13 +134,8 @@ impl ProbeCells {
     /// Tells the tasks how long each process has slept for locks. Comes before the pass over the tasks.
     pub fn lock_waits(&mut self, probes: &mut Probes, tasks: &mut Tasks, io: &mut Io) {
         let (Some(locks), Some(stalls)) = (&mut probes.locks, &mut probes.stalls) else { return };
-        let mut count = 0;
-        let read = stalls.read(|kind, hist| {
-            if kind == StallKind::Lock {
-                count = hist.count;
-            }
-        });
-        if read.is_ok() && count != self.lock_count {
+        let Ok(StallHist { count, .. }) = stalls.read_kind(StallKind::Lock) else { return };
+        if count != self.lock_count {
             self.lock_count = count;
             let read = locks.owners(|owner, total_ns| {
                 tasks.lock_wait(

@@ -191,7 +191,10 @@ impl Sampler {
         {
             return Err(Error::Clock { before: last.mono, now: now.mono });
         }
-        frame.clear();
+        // The rows of tasks that have not run since stay in a frame that is used again.
+        let is_last = self.last == Some(frame.time);
+        frame.clear_but(is_last.then_some(Entity::Task));
+        frame.kept_from = self.last.filter(|_| is_last);
         frame.time = now;
         frame.interval_ns = u64::try_from(self.config.interval.as_nanos()).unwrap_or(u64::MAX);
         frame.system_mut();
@@ -209,10 +212,10 @@ impl Sampler {
             give_way();
         }
         self.network.ask();
+        self.bad_lines += i64::from(self.settings.read(&mut self.io, self.sources.slow_frame()));
         self.sources.repeat_slow(frame);
         self.sources.read_fast(is_retry, &mut self.io, frame);
         give_way();
-        self.bad_lines += i64::from(self.settings.read(&mut self.io, frame));
         self.space.read_fast(&mut self.io, frame);
         if self.nodes.is_fast() {
             self.bad_lines += i64::from(self.nodes.read(&mut self.io, frame));
@@ -291,8 +294,9 @@ impl Sampler {
 
     fn read_tasks(&mut self, now: Stamp, frame: &mut Frame) {
         self.limits.iter_mut().for_each(|limit| limit.refill(now.mono));
-        self.tasks.begin(now.boot, self.governor.shed(), &self.io.strings);
-        self.finder.pass(&mut self.tasks, &self.cgroups, &mut self.io, frame);
+        let table = frame.table_mut(Entity::Task);
+        let whole = self.tasks.begin(now.boot, self.governor.shed(), &self.io.strings, table);
+        self.finder.pass(whole, &mut self.tasks, &self.cgroups, &mut self.io, frame);
         let [exits, signals] = &mut self.limits;
         let events = &mut frame.events;
         let mut note = |limit: &mut RateLimit, boot_ns: i64, kind: EventKind| {

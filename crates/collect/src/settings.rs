@@ -1,7 +1,8 @@
 //! Settings of the kernel that change how it behaves.
 //!
-//! Read on each tick, so that it is known to the second what was changed before something went wrong. The files stay open:
-//! one costs 1 µs then.
+//! The kernel says when one is written (inotify), so that it is known to the second what was changed before something went
+//! wrong, and a quiet second costs one call. All are read on slow ticks, because who has another `/proc` mounted writes
+//! unseen; and on each tick where nothing can be watched.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -9,14 +10,18 @@ use mitra_model::{Frame, NA};
 use mitra_parse::sysctl::{Setting, delay_accounting, settings};
 
 use crate::cells::{col, set};
+use crate::file::SYSCTL_BYTES_MAX;
+use crate::inotify::{Inotify, WatchFlags};
 use crate::io::Io;
 
-/// A sysctl's handler zeroes a buffer as large as it is asked for; none of these needs more.
-const SYSCTL_BYTES_MAX: usize = 256;
+/// No setting, but a number that moves by itself.
+const LEVEL: &str = "proc/sys/net/netfilter/nf_conntrack_count";
 
 /// All settings of the metric table.
 #[derive(Debug)]
 pub struct Settings {
+    /// `None` where settings cannot be watched.
+    inotify: Option<Inotify>,
     all: Vec<Setting>,
     /// Beside each setting its file, where this kernel has it.
     files: Vec<Option<OwnedFd>>,
@@ -30,14 +35,25 @@ impl Settings {
     pub fn new() -> Self {
         let all = settings();
         let files = all.iter().map(|_| None).collect();
-        Settings { all, files, delayacct: col("sys.delayacct"), delays_since_boot: false }
+        Settings {
+            inotify: Inotify::new().ok(),
+            all,
+            files,
+            delayacct: col("sys.delayacct"),
+            delays_since_boot: false,
+        }
     }
 
-    /// Reads them into the system row and returns how many could not be understood. A setting that this kernel
-    /// lacks stays unavailable without a word: most kernels lack some.
+    /// Reads what may have changed into the system row, which has the others, and returns how many could not be
+    /// understood. A setting that this kernel lacks stays unavailable without a word: most kernels lack some.
     pub fn read(&mut self, io: &mut Io, frame: &mut Frame) -> u32 {
+        let is_quiet = self.inotify.as_ref().is_some_and(|inotify| !inotify.has_changed());
+        self.read_these(|setting| !is_quiet || setting.path == LEVEL, io, frame)
+    }
+
+    fn read_these(&mut self, is_wanted: impl Fn(&Setting) -> bool, io: &mut Io, frame: &mut Frame) -> u32 {
         let mut bad = 0;
-        for (setting, file) in self.all.iter_mut().zip(&mut self.files) {
+        for (setting, file) in self.all.iter_mut().zip(&mut self.files).filter(|(s, _)| is_wanted(s)) {
             let Some(open) = file else { continue };
             match io.buffer.refill_once(open.as_fd(), SYSCTL_BYTES_MAX) {
                 Ok(bytes) => bad += setting.parse(bytes, &mut io.strings, frame).bad_lines,
@@ -48,16 +64,20 @@ impl Settings {
         bad
     }
 
-    /// Opens what has come since, and on a tree that is not the kernel's own what may have been replaced; reads what
-    /// is never read on each tick.
+    /// Opens what has come since, and on a tree that is not the kernel's own what may have been replaced; reads all.
     pub fn read_slow(&mut self, io: &mut Io, frame: &mut Frame) -> u32 {
         let is_host = io.root.is_host();
         for (setting, file) in self.all.iter().zip(&mut self.files) {
             if file.is_none() || !is_host {
                 *file = io.root.open_file(setting.path).ok();
+                let watch = |inotify: &Inotify| inotify.watch(io.root.path(setting.path), WatchFlags::MODIFY);
+                let is_watched = is_host && self.inotify.as_ref().is_some_and(|i| watch(i).is_ok());
+                if file.is_some() && !is_watched {
+                    self.inotify = None;
+                }
             }
         }
-        let bad = self.read(io, frame);
+        let bad = self.read_these(|_| true, io, frame);
         let value = self.read_delayacct(io);
         set(frame.system_mut(), self.delayacct, value);
         bad

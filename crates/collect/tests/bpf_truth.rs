@@ -206,7 +206,7 @@ fn a_task_that_is_called_still_has_not_run() {
         let mut now = HashMap::new();
         let tasks = probes.tasks.as_mut().expect("the task iterator");
         tasks
-            .pass_changes(|seen| match seen {
+            .pass_changes(round % 3 == 0, |seen| match seen {
                 Seen::Whole(record, _) => {
                     whole_count += 1;
                     now.insert(record.tid, *record);
@@ -231,6 +231,43 @@ fn a_task_that_is_called_still_has_not_run() {
     }
     eprintln!("{still_count} still, {whole_count} whole");
     assert!(still_count > whole_count, "{still_count} still, {whole_count} whole");
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn what_others_change_of_a_task_that_sleeps_is_seen() {
+    let Some((_guard, mut probes)) = probes() else { return };
+    let sleeper = spawn::idle();
+    let tasks = probes.tasks.as_mut().expect("the task iterator");
+    let mut pass = |others: bool| {
+        let mut nice = None;
+        tasks
+            .pass_changes(others, |seen| {
+                if let Seen::Whole(record, _) = seen
+                    && record.tid == sleeper.pid()
+                {
+                    nice = Some(record.nice);
+                }
+            })
+            .expect("a pass");
+        nice
+    };
+    let mut renice = |nice: i32| {
+        // SAFETY: it sets the nice value of a process that this test started.
+        assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, sleeper.pid(), nice) }, 0);
+    };
+    thread::sleep(Duration::from_millis(200));
+    for _ in 0..3 {
+        pass(false);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(pass(true), None, "it has not run");
+    renice(5);
+    assert_eq!(pass(true), Some(5));
+    assert_eq!(pass(true), None);
+    renice(6);
+    let seen: Vec<_> = (0..8).filter_map(|_| pass(false)).collect();
+    assert_eq!(seen, [6]);
 }
 
 #[test]

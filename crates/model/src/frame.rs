@@ -53,13 +53,16 @@ pub struct Table {
     width: usize,
     keys: Vec<Key>,
     cells: Vec<i64>,
+    /// Rows that are as in the frame before.
+    kept: Vec<bool>,
 }
 
 impl Table {
     /// An empty table.
     #[must_use]
     pub fn new(entity: Entity) -> Self {
-        Table { entity, width: columns(entity).len(), keys: Vec::new(), cells: Vec::new() }
+        let width = columns(entity).len();
+        Table { entity, width, keys: Vec::new(), cells: Vec::new(), kept: Vec::new() }
     }
 
     /// The entity of the rows.
@@ -90,11 +93,13 @@ impl Table {
     pub fn clear(&mut self) {
         self.keys.clear();
         self.cells.clear();
+        self.kept.clear();
     }
 
     /// Appends a row whose cells are all unavailable and returns it. Keys must be unique within a frame.
     pub fn push(&mut self, key: Key) -> &mut [i64] {
         self.keys.push(key);
+        self.kept.push(false);
         let start = self.cells.len();
         self.cells.resize(start + self.width, NA);
         &mut self.cells[start..]
@@ -114,18 +119,49 @@ impl Table {
 
     /// The cells of one row.
     pub fn row_mut(&mut self, row: usize) -> &mut [i64] {
+        self.kept[row] = false;
         &mut self.cells[row * self.width..(row + 1) * self.width]
     }
 
-    /// Removes the row; the last row takes its place.
+    /// Says that a row is as it was in the frame of [`Frame::kept_from`].
+    pub fn keep_row(&mut self, row: usize) {
+        self.kept[row] = true;
+    }
+
+    /// Whether a row is known to be as it was in the frame of [`Frame::kept_from`].
+    #[must_use]
+    pub fn is_kept(&self, row: usize) -> bool {
+        self.kept[row]
+    }
+
+        /// Removes the row; the last row takes its place.
     pub fn swap_remove(&mut self, row: usize) {
         let last = self.keys.len() - 1;
         self.keys.swap_remove(row);
+        self.kept.swap_remove(row);
         if row != last {
             let (head, tail) = self.cells.split_at_mut(last * self.width);
             head[row * self.width..(row + 1) * self.width].copy_from_slice(tail);
         }
         self.cells.truncate(last * self.width);
+    }
+
+    /// Drops these rows, which are in ascending order; the others keep theirs.
+    pub fn remove_rows(&mut self, rows: &[u32]) {
+        let Some(first) = rows.first() else { return };
+        let mut to = *first as usize;
+        let mut dropped = rows.iter().peekable();
+        for from in to..self.len() {
+            if dropped.next_if(|row| **row as usize == from).is_none() {
+                self.keys[to] = self.keys[from];
+                self.kept[to] = self.kept[from];
+                self.cells.copy_within(from * self.width..(from + 1) * self.width, to * self.width);
+                to += 1;
+            }
+        }
+        self.keys.truncate(to);
+        self.kept.truncate(to);
+        self.cells.truncate(to * self.width);
     }
 
     /// Keys and cells, row by row.
@@ -147,6 +183,8 @@ pub struct Frame {
     pub time: Stamp,
     /// The configured sampling interval, in nanoseconds.
     pub interval_ns: u64,
+    /// The time of the frame that kept rows are equal to.
+    pub kept_from: Option<Stamp>,
     /// One table for each entity, in the order of [`Entity::ALL`].
     pub tables: [Table; Entity::COUNT],
     /// The events since the last frame.
@@ -166,6 +204,7 @@ impl Frame {
         Frame {
             time: Stamp::default(),
             interval_ns: 1_000_000_000,
+            kept_from: None,
             tables: Entity::ALL.map(Table::new),
             events: Vec::new(),
         }
@@ -173,10 +212,16 @@ impl Frame {
 
     /// Empties the frame and keeps its memory.
     pub fn clear(&mut self) {
-        for table in &mut self.tables {
+        self.clear_but(None);
+    }
+
+    /// Empties the frame but for the rows of one entity.
+    pub fn clear_but(&mut self, kept: Option<Entity>) {
+        for table in self.tables.iter_mut().filter(|table| Some(table.entity()) != kept) {
             table.clear();
         }
         self.events.clear();
+        self.kept_from = None;
     }
 
     /// The table of an entity.

@@ -98,18 +98,12 @@ impl BlockHists {
     /// Calls `f` with major and minor number of every whole disk that completed requests,
     /// the operation, and the counts over all CPUs since the start. Does not allocate.
     pub fn read(&mut self, mut f: impl FnMut(u32, u32, BlockOp, &BlockHist)) -> io::Result<()> {
-        let mut key = None;
-        // Entries are never removed, so each comes by once.
-        for _ in 0..self.entries_max {
-            let Some(next) = self.hists.next_key(key.as_ref())? else { break };
+        let entries_max = usize::try_from(self.entries_max).unwrap_or(usize::MAX);
+        self.hists.each(entries_max, |key, hists| {
             let mut total = zeroed::<BlockHist>();
-            for hist in self.hists.lookup(&next)?.unwrap_or_default() {
-                total.add(hist);
-            }
-            f(next.major, next.minor, op(next.op), &total);
-            key = Some(next);
-        }
-        Ok(())
+            hists.iter().for_each(|hist| total.add(hist));
+            f(key.major, key.minor, op(key.op), &total);
+        })
     }
 
     /// Requests of devices that came after the table was full.

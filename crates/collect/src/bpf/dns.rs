@@ -12,7 +12,7 @@ use super::sys::{MapReader, Plain, zeroed};
 pub const DNS_BUCKETS: usize = 15;
 /// As many entries as the kernel's map holds.
 const SERVERS_MAX: usize = 64;
-/// As many sockets as the kernel's map holds: one that is looked at now and then would be counted twice.
+/// As many sockets as the kernel's map holds.
 const OPEN_MAX: usize = 1024;
 /// Who has no answer after so long just keeps its socket. Twin: `GIVE_UP_NS_MAX` in bpf/dns.bpf.c.
 const GIVE_UP_NS_MAX: u64 = 30_000_000_000;
@@ -143,8 +143,6 @@ pub struct Resolvers {
     waiting: MapReader<u64, Waiting>,
     round: u64,
     seen: u64,
-    /// The sockets of one pass over `waiting`.
-    met: Vec<u64>,
 }
 
 impl Resolvers {
@@ -156,31 +154,21 @@ impl Resolvers {
             waiting: MapReader::new(waiting, 1)?,
             round: 0,
             seen: 0,
-            met: Vec::with_capacity(OPEN_MAX),
         })
     }
 
     /// Calls `f` with each question that has no answer at `now_ns` of the monotonic clock. Does not allocate.
     pub fn open(&mut self, now_ns: u64, mut f: impl FnMut(&ServerKey, &Open)) -> io::Result<()> {
-        self.met.clear();
-        let mut key = None;
-        for _ in 0..OPEN_MAX {
-            let Some(next) = self.waiting.next_key(key.as_ref())? else { break };
-            key = Some(next);
-            // The kernel begins anew where the key before has gone meanwhile.
-            if self.met.contains(&next) {
-                continue;
-            }
-            self.met.push(next);
-            let Some([socket]) = self.waiting.lookup(&next)? else { continue };
-            for question in socket.questions.iter().filter(|q| q.outstanding > 0) {
-                let wait_ns = now_ns.saturating_sub(question.first);
-                if wait_ns <= GIVE_UP_NS_MAX {
-                    f(&question.server, &Open { wait_ns, tgid: socket.tgid, comm: socket.comm });
+        self.waiting.each(OPEN_MAX, |_, sockets| {
+            for socket in sockets {
+                for question in socket.questions.iter().filter(|q| q.outstanding > 0) {
+                    let wait_ns = now_ns.saturating_sub(question.first);
+                    if wait_ns <= GIVE_UP_NS_MAX {
+                        f(&question.server, &Open { wait_ns, tgid: socket.tgid, comm: socket.comm });
+                    }
                 }
             }
-        }
-        Ok(())
+        })
     }
 
     /// Calls `f` with each server, if anything changed since the last call. Returns how many changes found no room.
@@ -191,14 +179,7 @@ impl Resolvers {
         if events == self.seen {
             return Ok(lost);
         }
-        let mut key = None;
-        for _ in 0..SERVERS_MAX {
-            let Some(next) = self.servers.next_key(key.as_ref())? else { break };
-            if let Some([sum]) = self.servers.lookup(&next)? {
-                f(&next, sum);
-            }
-            key = Some(next);
-        }
+        self.servers.each(SERVERS_MAX, |key, sums| sums.iter().for_each(|sum| f(key, sum)))?;
         self.seen = events;
         self.round += 1;
         self.rounds.store(&0, &self.round)?;

@@ -112,7 +112,7 @@ impl Events {
     }
 }
 
-/// What a task was made to do before it got its memory.
+/// What a task was made to do before it got its memory; in the order of `enum stall_kind` in bpf/record.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallKind {
     /// Direct reclaim: the machine had no free pages.
@@ -191,33 +191,34 @@ impl Stalls {
 
     /// Calls `f` once for each kind, with the counts over all CPUs. Does not allocate.
     pub fn read(&mut self, mut f: impl FnMut(StallKind, &StallHist)) -> io::Result<()> {
-        for (index, kind) in (0..).zip(STALL_KINDS) {
-            let mut total = zeroed::<StallHist>();
-            for hist in self.hists.lookup(&index)?.unwrap_or_default() {
-                total.count += hist.count;
-                total.total_ns += hist.total_ns;
-                total.reclaimed_pages += hist.reclaimed_pages;
-                for (to, from) in total.latency.iter_mut().zip(hist.latency) {
-                    *to += from;
-                }
-            }
-            f(kind, &total);
+        for kind in STALL_KINDS {
+            f(kind, &self.read_kind(kind)?);
         }
         Ok(())
     }
 
-    /// Calls `f` with the process id of everyone who stalled. Two system calls for each:
-    /// worth it only when [`Stalls::read`] has shown that something moved.
-    pub fn owners(&mut self, mut f: impl FnMut(u32, StallKind, &StallSum)) -> io::Result<()> {
-        let mut key = None;
-        for _ in 0..OWNERS_MAX {
-            let Some(next) = self.owners.next_key(key.as_ref())? else { break };
-            let kind = usize::try_from(next.kind).ok().and_then(|kind| STALL_KINDS.get(kind)).copied();
-            if let (Some([sum]), Some(kind)) = (self.owners.lookup(&next)?, kind) {
-                f(next.tgid, kind, sum);
+    /// The counts of one kind over all CPUs.
+    pub fn read_kind(&mut self, kind: StallKind) -> io::Result<StallHist> {
+        let mut total = zeroed::<StallHist>();
+        for hist in self.hists.lookup(&(kind as u32))?.unwrap_or_default() {
+            total.count += hist.count;
+            total.total_ns += hist.total_ns;
+            total.reclaimed_pages += hist.reclaimed_pages;
+            for (to, from) in total.latency.iter_mut().zip(hist.latency) {
+                *to += from;
             }
-            key = Some(next);
         }
-        Ok(())
+        Ok(total)
+    }
+
+    /// Calls `f` with the process id of everyone who stalled: worth it only when [`Stalls::read`] has shown that something
+    /// moved.
+    pub fn owners(&mut self, mut f: impl FnMut(u32, StallKind, &StallSum)) -> io::Result<()> {
+        self.owners.each(OWNERS_MAX, |owner, sums| {
+            let kind = usize::try_from(owner.kind).ok().and_then(|kind| STALL_KINDS.get(kind)).copied();
+            if let (Some(sum), Some(kind)) = (sums.first(), kind) {
+                f(owner.tgid, kind, sum);
+            }
+        })
     }
 }

@@ -32,17 +32,9 @@ impl LockWaits {
         Ok(Self { owners: MapReader::new(owners, 1)? })
     }
 
-    /// Calls `f` with everyone who waited and how long since the start, in nanoseconds. Two system calls for each:
-    /// worth it only when the sum over all has moved.
+    /// Calls `f` with everyone who waited and how long since the start, in nanoseconds: worth it only when the sum over
+    /// all has moved.
     pub fn owners(&mut self, mut f: impl FnMut(LockOwner, u64)) -> io::Result<()> {
-        let mut key = None;
-        for _ in 0..OWNERS_MAX {
-            let Some(next) = self.owners.next_key(key.as_ref())? else { break };
-            if let Some([total_ns]) = self.owners.lookup(&next)? {
-                f(next, *total_ns);
-            }
-            key = Some(next);
-        }
-        Ok(())
+        self.owners.each(OWNERS_MAX, |owner, totals_ns| totals_ns.iter().for_each(|ns| f(*owner, *ns)))
     }
 }

@@ -132,16 +132,8 @@ impl NetTrouble {
         Ok(self.totals.lookup(&0)?.and_then(<[_]>::first).copied())
     }
 
-    /// Calls `f` with each peer. Two system calls for each: worth it only when [`NetTotals::peer_events`] has moved.
+    /// Calls `f` with each peer: worth it only when [`NetTotals::peer_events`] has moved.
     pub fn peers(&mut self, mut f: impl FnMut(&PeerKey, &PeerSum)) -> io::Result<()> {
-        let mut key = None;
-        for _ in 0..PEERS_MAX {
-            let Some(next) = self.peers.next_key(key.as_ref())? else { break };
-            if let Some([sum]) = self.peers.lookup(&next)? {
-                f(&next, sum);
-            }
-            key = Some(next);
-        }
-        Ok(())
+        self.peers.each(PEERS_MAX, |key, sums| sums.iter().for_each(|sum| f(key, sum)))
     }
 }

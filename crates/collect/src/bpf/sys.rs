@@ -5,7 +5,6 @@
 use aya::maps::MapData;
 use std::cell::Cell;
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
@@ -195,8 +194,13 @@ pub(crate) fn now_mono_ns() -> u64 {
 pub(crate) struct MapReader<K, V> {
     fd: OwnedFd,
     values: Vec<V>,
-    key: PhantomData<K>,
+    batch_keys: Vec<K>,
+    batch_values: Vec<V>,
 }
+
+/// As much is read of a map in one call, and as many entries at least.
+const BATCH_BYTES: usize = 16 * 1024;
+const BATCH_MIN: usize = 8;
 
 impl<K: Plain, V: Plain> MapReader<K, V> {
     pub(crate) fn new(map: &MapData, copies: usize) -> io::Result<Self> {
@@ -213,7 +217,8 @@ impl<K: Plain, V: Plain> MapReader<K, V> {
         Ok(Self {
             fd: map.fd().as_fd().try_clone_to_owned()?,
             values: vec![zeroed(); copies.max(1)],
-            key: PhantomData,
+            batch_keys: Vec::new(),
+            batch_values: Vec::new(),
         })
     }
 
@@ -269,58 +274,55 @@ impl<K: Plain, V: Plain> MapReader<K, V> {
     /// All entries, at most `max`; of a map with one copy that nobody changes any more.
     pub(crate) fn entries(&mut self, max: usize) -> io::Result<Vec<(K, V)>> {
         let mut entries = Vec::new();
-        let mut key = None;
-        for _ in 0..max {
-            let Some(next) = self.next_key(key.as_ref())? else { break };
-            if let Some(value) = self.lookup(&next)?.and_then(<[V]>::first) {
-                entries.push((next, *value));
-            }
-            key = Some(next);
-        }
+        self.each(max, |key, values| entries.extend(values.first().map(|value| (*key, *value))))?;
         Ok(entries)
     }
 
-    /// As [`MapReader::entries`], many in one call; of hash maps with one copy. Kernels without that call (it came with 5.6) are
-    /// asked one by one.
-    pub(crate) fn entries_at_once(&mut self, max: usize) -> io::Result<Vec<(K, V)>> {
-        const AT_ONCE: usize = 4096;
-        let mut keys = vec![zeroed::<K>(); AT_ONCE];
-        let mut values = vec![zeroed::<V>(); AT_ONCE];
-        let mut entries = Vec::new();
+    /// Calls `f` with each entry of a hash map, at most `max`, and its values, one per CPU. Many come in one call. Allocates
+    /// only the first time.
+    pub(crate) fn each(&mut self, max: usize, mut f: impl FnMut(&K, &[V])) -> io::Result<()> {
+        let copies = self.values.len();
+        let entry_bytes = size_of::<K>() + copies * size_of::<V>();
+        let mut room = self.batch_keys.len().max((BATCH_BYTES / entry_bytes).clamp(BATCH_MIN, max.max(1)));
         // Where the next call goes on, as the kernel counts: of hash maps 4 bytes.
         let (mut from, mut next) = (0_u64, 0_u64);
-        let mut is_first = true;
-        while entries.len() < max {
+        let (mut is_first, mut read) = (true, 0);
+        while read < max {
+            self.batch_keys.resize(room, zeroed());
+            self.batch_values.resize(room * copies, zeroed());
             let attr = BatchAttr {
                 in_batch: if is_first { 0 } else { address(&from) },
                 out_batch: std::ptr::from_mut(&mut next).expose_provenance() as u64,
-                keys: keys.as_mut_ptr().expose_provenance() as u64,
-                values: values.as_mut_ptr().expose_provenance() as u64,
-                count: Cell::new(AT_ONCE as u32),
+                keys: self.batch_keys.as_mut_ptr().expose_provenance() as u64,
+                values: self.batch_values.as_mut_ptr().expose_provenance() as u64,
+                count: Cell::new(u32::try_from(room).unwrap_or(u32::MAX)),
                 map_fd: number(self.fd.as_fd()),
                 elem_flags: 0,
                 flags: 0,
             };
-            // SAFETY: BPF_MAP_LOOKUP_BATCH with the layout it wants; both buffers hold `count` keys and values of the map's
-            // sizes, which `new` compared, and the places to go on at hold more than the kernel's 4 bytes.
+            // SAFETY: BPF_MAP_LOOKUP_BATCH with the layout it wants; both buffers hold `count` keys and values (one for each
+            // copy) of the map's sizes, which `new` compared, and the places to go on at hold more than the kernel's 4 bytes.
             let result = unsafe { bpf(BPF_MAP_LOOKUP_BATCH, &attr) };
             let is_last = match result {
                 Ok(_) => false,
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
-                Err(error) if is_first && matches!(error.raw_os_error(), Some(libc::EINVAL | ENOTSUPP)) => {
-                    return self.entries(max);
+                // One bucket has more entries than there is room.
+                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && room < max => {
+                    room = (2 * room).min(max);
+                    continue;
                 }
                 Err(error) => return Err(error),
             };
-            let read = (attr.count.get() as usize).min(AT_ONCE);
-            entries.extend(keys.iter().copied().zip(values.iter().copied()).take(read));
-            if is_last || read == 0 {
+            let got = (attr.count.get() as usize).min(room).min(max - read);
+            let entries = self.batch_keys.iter().zip(self.batch_values.chunks_exact(copies));
+            entries.take(got).for_each(|(key, values)| f(key, values));
+            read += got;
+            if is_last || got == 0 {
                 break;
             }
             (from, is_first) = (next, false);
         }
-        entries.truncate(max);
-        Ok(entries)
+        Ok(())
     }
 
     /// The key after `key`, or the first one. A key that has gone starts over: bound the loop.

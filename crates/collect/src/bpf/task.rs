@@ -140,10 +140,11 @@ const _: () = assert!(size_of::<TaskRec>() == 328, "twin: struct task_rec in bpf
 // the sum of the field sizes (the assertion above) shows.
 unsafe impl Plain for TaskRec {}
 
-/// A task that has not run since the last pass. All that it does itself is as it was: times,
-/// switches, faults, I/O, delays, state. What others do to it may have changed: its pages
-/// (reclaim), parent, cgroup, priority, allowed CPUs. It is the thread that had this id in the
-/// last pass: a new one would have run since.
+/// A task that is as it was sent last: it has not run since. What others can change of it (its
+/// pages, parent, name, cgroups, priority, allowed CPUs) was the same when it was looked at,
+/// which is in every eighth pass and where the pass asks for it; the limit of its descriptors
+/// in every sixtieth. It is the thread that had this id in the last pass: a new one would have
+/// run since.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillRec {
@@ -235,11 +236,12 @@ pub fn split_cpu_time(utime_ns: u64, stime_ns: u64, runtime_ns: u64) -> (u64, u6
     (runtime_ns - stime, stime)
 }
 
-/// What the program can be asked for, the twins of `ASK_WHOLE` and `ASK_FILES`.
+/// What the program can be asked for, the twins in bpf/tasks.bpf.c.
 const ASK_WHOLE: u64 = 1;
 const ASK_FILES: u64 = 2;
-/// So many passes apart the files of all leaders are looked at: tables may be shared with tasks that are no threads.
-const FILES_EVERY: u32 = 60;
+const ASK_OTHERS: u64 = 4;
+/// So many passes apart everything is looked at: tables of files may be shared with tasks that are no threads.
+const WHOLE_EVERY: u32 = 60;
 
 /// What a pass cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -279,24 +281,29 @@ impl TaskIter {
     ///
     /// Not a snapshot: each thread is read at the moment the pass comes by.
     pub fn pass(&mut self, mut f: impl FnMut(&TaskRec, &str)) -> io::Result<PassStats> {
-        self.run(true, |seen| {
+        self.run(true, true, |seen| {
             if let Seen::Whole(record, stack) = seen {
                 f(record, stack);
             }
         })
     }
 
-    /// As [`TaskIter::pass`], but of threads that have not run since the last pass of either
-    /// kind only says so: on most machines nearly all.
-    pub fn pass_changes(&mut self, f: impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
-        let whole = !self.last_was_complete;
-        self.run(whole, f)
+    /// Has the next pass send every thread whole, whatever it did.
+    pub fn want_whole(&mut self) {
+        self.last_was_complete = false;
     }
 
-    fn run(&mut self, whole: bool, mut f: impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
-        let mut asked = if whole { ASK_WHOLE } else { 0 };
-        if !self.last_was_complete || self.passes.is_multiple_of(FILES_EVERY) {
-            asked |= ASK_FILES;
+    /// As [`TaskIter::pass`], but of threads that have not run since the last pass of either
+    /// kind only says so: on most machines nearly all. With `others` it is looked at once what
+    /// others have changed of them: their pages, when memory is reclaimed.
+    pub fn pass_changes(&mut self, others: bool, f: impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
+        self.run(!self.last_was_complete, others, f)
+    }
+
+    fn run(&mut self, whole: bool, others: bool, mut f: impl FnMut(Seen<'_>)) -> io::Result<PassStats> {
+        let mut asked = if whole { ASK_WHOLE } else { 0 } | if others { ASK_OTHERS } else { 0 };
+        if !self.last_was_complete || self.passes.is_multiple_of(WHOLE_EVERY) {
+            asked |= ASK_WHOLE | ASK_FILES;
         }
         self.passes = self.passes.wrapping_add(1);
         if self.asked != Some(asked) {

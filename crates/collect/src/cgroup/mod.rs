@@ -91,7 +91,7 @@ impl Cgroups {
     /// Looks for groups that came or went, if there is reason to. Comes before the tasks, which need the paths.
     pub fn discover(&mut self, io: &mut Io, clock: &Clock) {
         let now = clock.now().mono;
-        if self.watcher.as_mut().is_some_and(Watcher::has_changed) {
+        if self.watcher.as_ref().is_some_and(Watcher::has_changed) {
             self.is_dirty = true;
         }
         let every = if self.watcher.is_some() { WALK_EVERY_WATCHED } else { WALK_EVERY };

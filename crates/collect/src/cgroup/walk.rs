@@ -5,10 +5,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, inotify};
+use rustix::fs::{Mode, OFlags};
 
 use super::GROUPS_MAX;
 use crate::file::Root;
+use crate::inotify::{Inotify, WatchFlags};
 
 /// No hierarchy is nested deeper.
 const DEPTH_MAX: usize = 32;
@@ -24,10 +25,10 @@ pub struct Found {
     pub inode: u64,
 }
 
-/// Says whether groups were made or removed.
+/// Says whether groups were made or removed. Groups that only hold processes cause nothing.
 #[derive(Debug)]
 pub struct Watcher {
-    fd: OwnedFd,
+    inotify: Inotify,
     watches: usize,
     is_full: bool,
 }
@@ -35,8 +36,7 @@ pub struct Watcher {
 impl Watcher {
     /// Watches nothing yet.
     pub fn new() -> io::Result<Self> {
-        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        Ok(Watcher { fd: inotify::init(flags)?, watches: 0, is_full: false })
+        Ok(Watcher { inotify: Inotify::new()?, watches: 0, is_full: false })
     }
 
     /// Whether some directory could not be watched.
@@ -55,26 +55,17 @@ impl Watcher {
             self.is_full = true;
             return;
         }
-        let mask = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE | inotify::WatchFlags::ONLYDIR;
+        let events = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(dir));
-        match inotify::add_watch(&self.fd, path, mask) {
-            Ok(_) => self.watches += 1,
+        match self.inotify.watch(path, events) {
+            Ok(()) => self.watches += 1,
             Err(_) => self.is_full = true,
         }
     }
 
-    /// Whether a directory came or went since the last call. Groups that only hold processes cause nothing.
-    pub fn has_changed(&mut self) -> bool {
-        let mut space = [MaybeUninit::<u8>::uninit(); 4096];
-        let mut has_changed = false;
-        // Bounded: what is left makes the next call say so again.
-        for _ in 0..64 {
-            match rustix::io::read(&self.fd, &mut space) {
-                Ok((filled, _)) if !filled.is_empty() => has_changed = true,
-                _ => break,
-            }
-        }
-        has_changed
+    /// Whether a directory came or went since the last call.
+    pub fn has_changed(&self) -> bool {
+        self.inotify.has_changed()
     }
 }
 

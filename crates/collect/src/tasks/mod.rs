@@ -11,7 +11,7 @@ use mitra_model::{Entity, Frame, Key, NA, Strings, Table, WaitKind, wait_kind};
 use self::columns::{SumColumns, TaskColumns};
 use self::ended::{EndedGroups, Remainder};
 use self::reading::{Ended, Place, Reading, Used, comm_text, used};
-use self::slots::{Slot, Slots};
+use self::slots::{NO_ROW, Slot, Slots};
 use crate::budget::Shed;
 use crate::cells::{cell, set};
 use crate::cgroup::CgroupPaths;
@@ -52,6 +52,8 @@ pub struct Tasks {
     known: [bool; used::COUNT],
     counts: Counts,
     shed: Shed,
+    /// How many rows the frame before has.
+    rows: usize,
     /// When the pass before this one began, on `CLOCK_BOOTTIME`.
     last_pass_ns: Option<u64>,
     /// When the one before that began.
@@ -61,6 +63,8 @@ pub struct Tasks {
     delays_on: bool,
     /// Whether somebody reports waits for locks.
     sees_locks: bool,
+    /// The next pass has to send every task whole.
+    wants_whole: bool,
     exited: Option<(i64, i64)>,
     groups: EndedGroups,
 }
@@ -77,12 +81,14 @@ impl Tasks {
             known: [false; used::COUNT],
             counts: Counts::default(),
             shed: Shed::None,
+            rows: 0,
             last_pass_ns: None,
             before_ns: None,
             this_pass_ns: 0,
             generation: 0,
             delays_on: true,
             sees_locks: false,
+            wants_whole: true,
             exited: sees_ends.then_some((0, 0)),
             groups: EndedGroups::new(),
         }
@@ -91,6 +97,7 @@ impl Tasks {
     /// Whether delay accounting is on (`kernel.task_delayacct`). While it is off the kernel's delays stand still,
     /// which is not zero.
     pub fn set_delays_on(&mut self, on: bool) {
+        self.wants_whole |= self.delays_on != on;
         self.delays_on = on;
     }
 
@@ -106,20 +113,29 @@ impl Tasks {
             let before = if total_us < leader.lock_told { 0 } else { leader.lock_told };
             leader.lock_wait = leader.lock_wait.saturating_add(total_us - before);
             leader.lock_told = total_us;
+            leader.lock_wait_is_new = true;
         }
     }
 
-    /// Begins a pass at this moment on `CLOCK_BOOTTIME`.
-    pub fn begin(&mut self, boot_ns: i64, shed: Shed, strings: &Strings) {
+    /// Begins a pass at this moment on `CLOCK_BOOTTIME`. The table has the rows of the pass before: those of tasks that have
+    /// not run since stay as they are. Returns whether every task has to come whole: as after a frame that was emptied.
+    pub fn begin(&mut self, boot_ns: i64, shed: Shed, strings: &Strings, table: &mut Table) -> bool {
         self.this_pass_ns = boot_ns.max(0).unsigned_abs();
+        let mut is_anew = table.len() != self.rows || shed != self.shed;
         self.shed = shed;
         self.counts = Counts::default();
         if self.generation != strings.generation() {
             self.generation = strings.generation();
             self.slots.forget_texts();
             self.groups.forget_texts();
+            is_anew = true;
+        }
+        if is_anew {
+            table.clear();
+            self.slots.forget_rows();
         }
         self.slots.begin();
+        std::mem::take(&mut self.wants_whole) || is_anew
     }
 
     /// What is dropped in this pass.
@@ -139,8 +155,10 @@ impl Tasks {
         if !self.delays_on {
             r.used.iter_mut().skip(used::DELAYS).for_each(|delay| *delay = NA);
         }
-        self.count(&r, stack);
+        self.count(r.state, r.iowait, r.kthread, stack);
+        self.counts.delays_known |= r.has_delays();
         self.note_known(&r.used);
+        let pass = self.slots.pass();
         let is_young = self.last_pass_ns.is_some_and(|last| r.born_ns.saturating_add(BIRTH_SLACK_NS) >= last);
         let (slot, is_new) = self.slots.touch(&r);
         let mut delta = [0; used::COUNT];
@@ -166,9 +184,17 @@ impl Tasks {
         if let Some(files) = r.files {
             slot.files = files;
         }
-        let fullest = fullness_ppm(&slot.files);
-        let lock_wait = if self.sees_locks { slot.lock_wait } else { NA };
-        let kept = Kept { comm: slot.comm_id, place: slot.place_cell, files: slot.files, lock_wait };
+        slot.note(&r);
+        let (fullest, has_row) = (slot.fds_ppm, !self.shed.skips(r.is_leader(), is_idle, r.state == b'D'));
+        if has_row {
+            let lock_wait = if self.sees_locks { slot.lock_wait } else { NA };
+            if slot.row == NO_ROW {
+                slot.row = u32::try_from(context.table.len()).unwrap_or(NO_ROW);
+                context.table.push(Key::task(r.tid, r.born_ns));
+            }
+            slot.row_pass = pass;
+            fill_row(&self.columns, &r, stack, slot, lock_wait, context);
+        }
         if !r.is_leader() {
             self.slots.owe_leader(r.tgid, &delta, is_new && !is_young, &r.used);
         }
@@ -177,67 +203,52 @@ impl Tasks {
         if !is_new {
             self.counts.busiest_us = self.counts.busiest_us.max(delta[used::CPU]);
         }
-        if !self.shed.skips(r.is_leader(), is_idle, r.state == b'D') {
-            self.counts.recorded += 1;
-            self.fill_row(&r, stack, &kept, context);
-        }
+        self.counts.recorded += i64::from(has_row);
     }
 
-    fn count(&mut self, r: &Reading, stack: &str) {
+    /// Takes one in that has not run since the pass before: its row and all that is remembered of it stay. One that is not
+    /// known is missing from this frame, and all come whole the next time.
+    pub fn add_still(&mut self, tid: u32, is_leader: bool, context: &mut PassContext<'_>) {
+        let pass = self.slots.pass();
+        let Some(slot) = self.slots.touch_still(tid) else {
+            self.wants_whole = true;
+            return;
+        };
+        let is_stuck = slot.state == b'D';
+        let is_wanted = !self.shed.skips(is_leader, true, is_stuck);
+        let has_row = is_wanted && slot.row != NO_ROW;
+        self.wants_whole |= is_wanted && !has_row;
+        if has_row {
+            slot.row_pass = pass;
+            if slot.paths_version != context.paths.version() || slot.lock_wait_is_new {
+                slot.renew_row(&self.columns, self.sees_locks, context);
+            } else {
+                context.table.keep_row(slot.row as usize);
+            }
+        }
+        let (state, iowait, kthread) = (slot.state, slot.iowait, slot.kthread);
+        self.counts.delays_known |= slot.has_delays;
+        self.counts.fds_fullest_ppm = self.counts.fds_fullest_ppm.max(slot.fds_ppm);
+        self.counts.recorded += i64::from(has_row);
+        self.count(state, iowait, kthread, "");
+    }
+
+    fn count(&mut self, state: u8, iowait: bool, kthread: bool, stack: &str) {
         self.counts.total += 1;
-        self.counts.delays_known |= r.used.iter().skip(used::DELAYS).any(|delay| *delay != NA);
-        match r.state {
+        match state {
             b'R' => self.counts.running += 1,
             b'D' => {
                 self.counts.uninterruptible += 1;
                 let mut kind = wait_kind(stack);
-                if kind == WaitKind::Other && r.iowait {
+                if kind == WaitKind::Other && iowait {
                     kind = WaitKind::Io;
                 }
                 // A kernel thread that writes back or serves a device is at work; it loses nobody's time.
-                if !r.kthread {
+                if !kthread {
                     self.counts.waits[wait_index(kind)] += 1;
                 }
             }
             _ => {}
-        }
-    }
-
-    fn fill_row(&self, r: &Reading, stack: &str, kept: &Kept, context: &mut PassContext<'_>) {
-        let c = &self.columns;
-        let kstack = if stack.is_empty() { NA } else { i64::from(context.strings.intern(stack)) };
-        let row = context.table.push(Key::task(r.tid, r.born_ns));
-        set(row, c.comm, i64::from(kept.comm));
-        set(row, c.cgroup, kept.place);
-        set(row, c.kstack, kstack);
-        set(row, c.tgid, i64::from(r.tgid));
-        set(row, c.ppid, i64::from(r.ppid));
-        set(row, c.state, i64::from(r.state));
-        set(row, c.kthread, i64::from(r.kthread));
-        set(row, c.cpu, r.cpu);
-        set(row, c.cpus_allowed, r.cpus_allowed);
-        set(row, c.cpus_allowed_count, r.cpus_allowed_count);
-        set(row, c.policy, r.policy);
-        set(row, c.nice, r.nice);
-        set(row, c.nvcsw, r.nvcsw);
-        set(row, c.nivcsw, r.nivcsw);
-        for (column, value) in c.used.iter().zip(r.used) {
-            set(row, *column, value);
-        }
-        for (column, value) in c.io.iter().zip(r.io) {
-            set(row, *column, value);
-        }
-        if r.is_leader() {
-            for (column, value) in c.memory.iter().zip(r.memory) {
-                set(row, *column, value);
-            }
-            set(row, c.threads, r.threads);
-            for (column, value) in c.files.iter().zip(kept.files) {
-                set(row, *column, value);
-            }
-            if !r.kthread {
-                set(row, c.lock_wait, kept.lock_wait);
-            }
         }
     }
 
@@ -347,7 +358,9 @@ impl Tasks {
     /// Writes what all tasks have in common, and forgets those that have gone. `elapsed_ns` since the frame
     /// before; 0 for the first one.
     pub fn finish(&mut self, frame: &mut Frame, strings: &mut Strings, elapsed_ns: i64) {
-        self.slots.drop_gone();
+        let table = frame.table_mut(Entity::Task);
+        self.slots.drop_gone(table);
+        self.rows = table.len();
         let c = &self.sum_columns;
         let row = frame.system_mut();
         set(row, c.total, self.counts.total);
@@ -383,12 +396,49 @@ impl Tasks {
     }
 }
 
-/// Cells of a task that are remembered from one pass to the next.
-struct Kept {
-    comm: u32,
-    place: i64,
-    files: [i64; 3],
+/// Fills the row of the slot.
+fn fill_row(
+    c: &TaskColumns,
+    r: &Reading,
+    stack: &str,
+    slot: &Slot,
     lock_wait: i64,
+    context: &mut PassContext<'_>,
+) {
+    let kstack = if stack.is_empty() { NA } else { i64::from(context.strings.intern(stack)) };
+    let row = context.table.row_mut(slot.row as usize);
+    set(row, c.comm, i64::from(slot.comm_id));
+    set(row, c.cgroup, slot.place_cell);
+    set(row, c.kstack, kstack);
+    set(row, c.tgid, i64::from(r.tgid));
+    set(row, c.ppid, i64::from(r.ppid));
+    set(row, c.state, i64::from(r.state));
+    set(row, c.kthread, i64::from(r.kthread));
+    set(row, c.cpu, r.cpu);
+    set(row, c.cpus_allowed, r.cpus_allowed);
+    set(row, c.cpus_allowed_count, r.cpus_allowed_count);
+    set(row, c.policy, r.policy);
+    set(row, c.nice, r.nice);
+    set(row, c.nvcsw, r.nvcsw);
+    set(row, c.nivcsw, r.nivcsw);
+    for (column, value) in c.used.iter().zip(r.used) {
+        set(row, *column, value);
+    }
+    for (column, value) in c.io.iter().zip(r.io) {
+        set(row, *column, value);
+    }
+    if r.is_leader() {
+        for (column, value) in c.memory.iter().zip(r.memory) {
+            set(row, *column, value);
+        }
+        set(row, c.threads, r.threads);
+        for (column, value) in c.files.iter().zip(slot.files) {
+            set(row, *column, value);
+        }
+        if !r.kthread {
+            set(row, c.lock_wait, lock_wait);
+        }
+    }
 }
 
 /// Ends that were only added up.
@@ -441,6 +491,27 @@ fn keep_split_rising(now: &mut Used, before: &Used) {
 }
 
 impl Slot {
+    /// Remembers what counts although the task may not be read again for long.
+    fn note(&mut self, r: &Reading) {
+        (self.state, self.kthread, self.iowait) = (r.state, r.kthread, r.iowait);
+        self.has_delays = r.has_delays();
+        self.fds_ppm = fullness_ppm(&self.files);
+        self.lock_wait_is_new = false;
+    }
+
+    /// Brings cells of the row up to date that change without the task.
+    fn renew_row(&mut self, c: &TaskColumns, sees_locks: bool, context: &mut PassContext<'_>) {
+        let row = context.table.row_mut(self.row as usize);
+        if !matches!(self.place, Place::Path(_) | Place::Unknown) {
+            self.place_cell = context.paths.resolve(self.place).map_or(NA, i64::from);
+            set(row, c.cgroup, self.place_cell);
+        }
+        self.paths_version = context.paths.version();
+        if std::mem::take(&mut self.lock_wait_is_new) && sees_locks && !self.kthread {
+            set(row, c.lock_wait, self.lock_wait);
+        }
+    }
+
     fn texts(&mut self, r: &Reading, strings: &mut Strings, paths: &CgroupPaths) {
         if !self.comm_known || self.comm != r.comm {
             self.comm = r.comm;

@@ -137,6 +137,12 @@ impl Reading {
         }
     }
 
+    /// Whether the kernel keeps any of its delays.
+    #[must_use]
+    pub fn has_delays(&self) -> bool {
+        self.used.iter().skip(used::DELAYS).any(|delay| *delay != NA)
+    }
+
     /// Whether it is the first thread of its process.
     #[must_use]
     pub fn is_leader(&self) -> bool {

@@ -4,9 +4,12 @@
 //! is hashed or looked up. Tasks that come out of order (`/proc` lists threads below their process) are found by
 //! bisection.
 
-use mitra_model::{NA, StrId};
+use mitra_model::{NA, StrId, Table};
 
 use super::reading::{Comm, Place, Reading, Used, used};
+
+/// The row of a task without one.
+pub const NO_ROW: u32 = u32::MAX;
 
 /// One task.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +32,19 @@ pub struct Slot {
     pub paths_version: u32,
     /// The pass that saw it last.
     pub pass: u32,
+    /// Its row in the table of the frame, [`NO_ROW`] without one, and the pass that filled or confirmed it.
+    pub row: u32,
+    pub row_pass: u32,
+    /// The letter of `/proc/PID/stat`.
+    pub state: u8,
+    pub kthread: bool,
+    pub iowait: bool,
+    /// The kernel keeps its delays.
+    pub has_delays: bool,
+    /// Leaders: `lock_wait` is another than the row says.
+    pub lock_wait_is_new: bool,
+    /// Leaders: `files` as millionths of the limit.
+    pub fds_ppm: Option<i64>,
     /// What it showed last.
     pub used: Used,
     /// Leaders: what has been counted of the whole process, or came before the recording.
@@ -57,6 +73,14 @@ impl Slot {
             place_cell: NA,
             paths_version: 0,
             pass,
+            row: NO_ROW,
+            row_pass: 0,
+            state: r.state,
+            kthread: r.kthread,
+            iowait: r.iowait,
+            has_delays: false,
+            lock_wait_is_new: false,
+            fds_ppm: None,
             used: [NA; used::COUNT],
             counted: [0; used::OF_PROCESS],
             files: [NA; 3],
@@ -90,6 +114,11 @@ impl Slot {
     }
 }
 
+/// Memory for this many new tasks is kept.
+const FRESH_KEPT: usize = 64;
+/// As many slots are passed over one by one, before a search.
+const AHEAD_MAX: usize = 64;
+
 /// What a thread owes to the account of its process.
 #[derive(Debug, Clone, Copy)]
 struct Owed {
@@ -104,9 +133,10 @@ pub struct Slots {
     /// Tasks that this pass saw for the first time, in the order in which they came.
     fresh: Vec<Slot>,
     owed: Vec<Owed>,
+    /// Rows that are dropped, while that is done.
+    dropped: Vec<u32>,
     cursor: usize,
     pass: u32,
-    is_settled: bool,
 }
 
 impl Slots {
@@ -114,7 +144,11 @@ impl Slots {
     pub fn begin(&mut self) {
         self.pass = self.pass.wrapping_add(1);
         self.cursor = 0;
-        self.is_settled = false;
+    }
+
+    /// The pass that is under way, or the last one.
+    pub fn pass(&self) -> u32 {
+        self.pass
     }
 
     /// The slot of the task, and whether it is new.
@@ -134,6 +168,19 @@ impl Slots {
                 (&mut self.fresh[at], true)
             }
         }
+    }
+
+    /// The slot of a task of the pass before that has not run since, by its id alone.
+    pub fn touch_still(&mut self, tid: u32) -> Option<&mut Slot> {
+        let ahead = self.slots.get(self.cursor..).unwrap_or_default();
+        let skipped = ahead.iter().take(AHEAD_MAX).position(|slot| slot.tid >= tid);
+        let first = skipped.map_or_else(|| self.slots.partition_point(|s| s.tid < tid), |n| self.cursor + n);
+        // Of two with the same id the younger one lives.
+        let same = self.slots.get(first..)?.iter().take_while(|slot| slot.tid == tid).count();
+        self.cursor = first + same;
+        let slot = self.slots.get_mut(first + same.checked_sub(1)?)?;
+        slot.pass = self.pass;
+        Some(slot)
     }
 
     fn position(&mut self, key: (u32, u64)) -> Option<usize> {
@@ -172,8 +219,9 @@ impl Slots {
         if !self.fresh.is_empty() {
             self.slots.append(&mut self.fresh);
             self.slots.sort_unstable_by_key(Slot::key);
+            // In the first pass all tasks are new.
+            self.fresh.shrink_to(FRESH_KEPT);
         }
-        self.is_settled = true;
         let mut owed = std::mem::take(&mut self.owed);
         for Owed { tgid, counted } in owed.drain(..) {
             if let Some(leader) = self.by_tid_mut(tgid) {
@@ -214,10 +262,27 @@ impl Slots {
         counted
     }
 
-    /// Forgets tasks that the pass did not see.
-    pub fn drop_gone(&mut self) {
-        let pass = self.pass;
+    /// Forgets tasks that the pass did not see, and drops the rows that it neither filled nor confirmed.
+    pub fn drop_gone(&mut self, table: &mut Table) {
+        let (pass, mut dropped) = (self.pass, std::mem::take(&mut self.dropped));
+        dropped.clear();
+        for slot in self.slots.iter_mut().filter(|slot| slot.row != NO_ROW && slot.row_pass != pass) {
+            dropped.push(std::mem::replace(&mut slot.row, NO_ROW));
+        }
+        if !dropped.is_empty() {
+            dropped.sort_unstable();
+            table.remove_rows(&dropped);
+            for slot in self.slots.iter_mut().filter(|slot| slot.row != NO_ROW) {
+                slot.row -= dropped.partition_point(|row| *row < slot.row) as u32;
+            }
+        }
+        self.dropped = dropped;
         self.slots.retain(|slot| slot.pass == pass);
+    }
+
+    /// The table of the frame is empty.
+    pub fn forget_rows(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.row = NO_ROW);
     }
 
     /// Texts have new ids.

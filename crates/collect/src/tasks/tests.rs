@@ -35,8 +35,8 @@ impl Machine {
     fn pass_with_stacks(&mut self, alive: &[(Reading, &str)], ended: &[Ended]) -> Vec<Option<Remainder>> {
         self.now += S;
         self.frame.clear();
-        self.tasks.begin(i64::try_from(self.now).unwrap(), self.shed, &self.strings);
         let table = self.frame.table_mut(Entity::Task);
+        self.tasks.begin(i64::try_from(self.now).unwrap(), self.shed, &self.strings, table);
         let mut context = PassContext { table, strings: &mut self.strings, paths: &self.paths };
         for (reading, stack) in alive {
             self.tasks.add(reading, stack, &mut context);
@@ -221,7 +221,8 @@ fn ends_that_were_only_added_up_do_not_count_again_what_frames_saw() {
     m.pass(&[r], &[]);
     m.now += S;
     m.frame.clear();
-    m.tasks.begin(i64::try_from(m.now).unwrap(), Shed::None, &m.strings);
+    let table = m.frame.table_mut(Entity::Task);
+    m.tasks.begin(i64::try_from(m.now).unwrap(), Shed::None, &m.strings, table);
     m.tasks.end(true);
     let mut all = [NA; used::COUNT];
     all[used::CPU] = 500_000 + 90_000;
@@ -240,7 +241,8 @@ fn a_pass_that_breaks_off_forgets_nobody() {
     m.pass(&[r], &[]);
     m.now += S;
     m.frame.clear();
-    m.tasks.begin(i64::try_from(m.now).unwrap(), Shed::None, &m.strings);
+    let table = m.frame.table_mut(Entity::Task);
+    m.tasks.begin(i64::try_from(m.now).unwrap(), Shed::None, &m.strings, table);
     m.tasks.end(false);
     m.tasks.finish(&mut m.frame, &mut m.strings, i64::try_from(S).unwrap());
     m.pass(&[task(10, 10, 5 * S, 3_000)], &[]);
@@ -404,6 +406,67 @@ fn groups_of_ended_processes_are_bounded_and_idle_ones_leave() {
     m.now += 601 * S;
     m.pass(&[], &[]);
     assert!(m.frame.table(Entity::Exited).is_empty());
+}
+
+/// As [`Machine::pass`] in a frame that is used again; of tasks that are still there is only the id.
+fn pass_with_still(m: &mut Machine, alive: &[Result<Reading, u32>], is_complete: bool) -> bool {
+    m.now += S;
+    m.frame.clear_but(Some(Entity::Task));
+    let table = m.frame.table_mut(Entity::Task);
+    let wants_whole = m.tasks.begin(i64::try_from(m.now).unwrap(), m.shed, &m.strings, table);
+    let mut context = PassContext { table, strings: &mut m.strings, paths: &m.paths };
+    for one in alive {
+        match one {
+            Ok(reading) => m.tasks.add(reading, "", &mut context),
+            Err(tid) => m.tasks.add_still(*tid, true, &mut context),
+        }
+    }
+    m.tasks.end(is_complete);
+    m.tasks.finish(&mut m.frame, &mut m.strings, i64::try_from(S).unwrap());
+    wants_whole
+}
+
+#[test]
+fn rows_of_tasks_that_have_not_run_stay_and_those_of_others_move() {
+    let mut m = Machine::new();
+    m.tasks.set_sees_locks(true);
+    let mut frozen = task(13, 13, 5 * S, 300);
+    frozen.state = b'D';
+    let all = [task(10, 10, 5 * S, 100), task(11, 11, 5 * S, 200), task(12, 12, 5 * S, 0), frozen];
+    let whole: Vec<_> = all.iter().map(|r| Ok(*r)).collect();
+    assert!(pass_with_still(&mut m, &whole, true));
+    assert!(!pass_with_still(&mut m, &[Err(10), Err(11), Ok(task(12, 12, 5 * S, 70)), Err(13)], true));
+    let keys = |m: &Machine| m.frame.table(Entity::Task).keys().iter().map(|k| k.id).collect::<Vec<_>>();
+    assert_eq!(keys(&m), [10, 11, 12, 13]);
+    assert_eq!(m.system("tasks.cpu_time"), 70);
+    assert_eq!((m.system("tasks.total"), m.system("tasks.recorded")), (4, 4));
+    assert_eq!((m.system("tasks.uninterruptible"), m.system("tasks.d_other")), (1, 1));
+    // One goes, one comes; waits for locks are told of one that sleeps since.
+    m.tasks.lock_wait(13, 5 * S, 4_000);
+    let born = task(9, 9, m.now, 5);
+    assert!(!pass_with_still(&mut m, &[Err(10), Ok(born), Err(12), Err(13)], true));
+    assert_eq!(keys(&m), [10, 12, 13, 9]);
+    assert_eq!(m.task(13, 5 * S, "task.cpu_time"), 300);
+    assert_eq!(m.task(13, 5 * S, "task.lock_wait"), 4_000);
+    assert_eq!(m.task(12, 5 * S, "task.cpu_time"), 70);
+    // What a pass did not reach is not known, and whoever is not known has no row.
+    pass_with_still(&mut m, &[Err(9), Err(10), Err(77)], false);
+    assert_eq!(keys(&m), [10, 9]);
+    assert!(pass_with_still(&mut m, &whole, true), "one that is not known makes all come whole");
+    assert_eq!(keys(&m), [10, 11, 12, 13]);
+}
+
+#[test]
+fn less_detail_drops_rows_of_tasks_that_have_not_run() {
+    let mut m = Machine::new();
+    let all = [Ok(task(10, 10, 5 * S, 1)), Ok(task(11, 10, 5 * S, 1))];
+    pass_with_still(&mut m, &all, true);
+    m.shed = Shed::IdleProcesses;
+    assert!(pass_with_still(&mut m, &all, true), "another level of detail");
+    assert!(m.frame.table(Entity::Task).is_empty());
+    assert!(!pass_with_still(&mut m, &[Err(10), Ok(task(11, 10, 5 * S, 1))], true));
+    assert!(m.frame.table(Entity::Task).is_empty());
+    assert_eq!((m.system("tasks.total"), m.system("tasks.recorded")), (2, 0));
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn by_hand_cost_of_a_pass_with_three_thousand_idle_tasks() {
             thread::sleep(Duration::from_millis(pause_ms));
             let cpu = spawn::thread_cpu_ns();
             let stats = if changes {
-                tasks.pass_changes(|seen| {
+                tasks.pass_changes(false, |seen| {
                     if let Seen::Whole(record, _) = seen {
                         sum = sum.wrapping_add(record.sum_exec_runtime_ns);
                     }

@@ -189,7 +189,7 @@ impl Gather for Growth {
         raw.beside = "came";
         let held = Held::of(self.pid);
         let changes = self.changes()?;
-        let mut entries = self.pages.entries_at_once(PAGES_MAX)?;
+        let mut entries = self.pages.entries(PAGES_MAX)?;
         entries.sort_unstable_by_key(|(start, page)| (*start, std::cmp::Reverse(page.span)));
         let left = self.left(&entries);
         if let Err(why) = &left {
