@@ -17,7 +17,6 @@ mod recorder;
 mod recording;
 mod redact;
 mod render;
-mod scheduled_jobs;
 mod signals;
 mod supervised;
 mod tui;

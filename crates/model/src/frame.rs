@@ -134,7 +134,7 @@ impl Table {
         self.kept[row]
     }
 
-        /// Removes the row; the last row takes its place.
+    /// Removes the row; the last row takes its place.
     pub fn swap_remove(&mut self, row: usize) {
         let last = self.keys.len() - 1;
         self.keys.swap_remove(row);
@@ -149,9 +149,10 @@ impl Table {
     /// Drops these rows, which are in ascending order; the others keep theirs.
     pub fn remove_rows(&mut self, rows: &[u32]) {
         let Some(first) = rows.first() else { return };
-        let mut to = *first as usize;
+        let first = *first as usize;
+        let mut to = first;
         let mut dropped = rows.iter().peekable();
-        for from in to..self.len() {
+        for from in first..self.len() {
             if dropped.next_if(|row| **row as usize == from).is_none() {
                 self.keys[to] = self.keys[from];
                 self.kept[to] = self.kept[from];

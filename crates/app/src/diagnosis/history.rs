@@ -5,7 +5,7 @@ use mitra_archive::{Query, Reader};
 use mitra_diagnose::changes;
 use mitra_model::report::Moment;
 use mitra_model::time::SECOND;
-use mitra_model::{Change, Metric, Span, ScheduledJob};
+use mitra_model::{Change, Metric, ScheduledJob, Span};
 use mitra_search::embedded::Index;
 
 use super::scheduled_jobs;
@@ -31,7 +31,11 @@ pub struct History {
 impl History {
     /// As the diagnosis takes it.
     pub fn borrowed(&self) -> mitra_diagnose::History<'_> {
-        mitra_diagnose::History { changes: &self.changes, since: self.since, scheduled_jobs: &self.scheduled_jobs }
+        mitra_diagnose::History {
+            changes: &self.changes,
+            since: self.since,
+            scheduled_jobs: &self.scheduled_jobs,
+        }
     }
 }
 

@@ -74,7 +74,16 @@ pub fn documents(report: &Report) -> Vec<Document> {
 fn document(report: &Report, incident: &Incident) -> Document {
     let root = &incident.root_cause;
     let one = Report { incidents: vec![incident.clone()], ..report.clone() };
-    Document { content: Some(text::report(&one, &Style::plain(WIDTH), &diagnosis::title)), facts: facts(incident), since_ns: incident.onset.0, ..Document::new(report.host.clone(), format!("@incident/{}-{}", incident.onset, root.condition), Kind::Incident) }
+    Document {
+        content: Some(text::report(&one, &Style::plain(WIDTH), &diagnosis::title)),
+        facts: facts(incident),
+        since_ns: incident.onset.0,
+        ..Document::new(
+            report.host.clone(),
+            format!("@incident/{}-{}", incident.onset, root.condition),
+            Kind::Incident,
+        )
+    }
 }
 
 fn facts(incident: &Incident) -> Facts {
