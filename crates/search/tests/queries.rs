@@ -1,7 +1,7 @@
 //! What is found against looking at every document of every day, for worlds and queries made by chance.
 
 use std::collections::BTreeSet;
-use std::ops::RangeBounds as _;
+use std::ops::RangeBounds;
 
 use mitra_search::backend::{Batch, Sink};
 use mitra_search::document::{Flag, sha256};
@@ -199,7 +199,9 @@ fn word_says(leaf: &Leaf, word: &str) -> bool {
     match leaf {
         Leaf::Term(term) => term == word,
         Leaf::Terms(matcher) => matcher.takes(word),
-        Leaf::Between { low, high } => (low.as_ref(), high.as_ref()).contains(&word.to_owned()),
+        Leaf::Between { low, high } => {
+            RangeBounds::<String>::contains(&(low.as_ref(), high.as_ref()), &word.to_owned())
+        }
         _ => false,
     }
 }
@@ -207,7 +209,9 @@ fn word_says(leaf: &Leaf, word: &str) -> bool {
 fn value_says(leaf: &Leaf, value: &Value) -> bool {
     match (leaf, value) {
         (Leaf::Exists, _) => true,
-        (Leaf::Number { low, high }, Value::Number(n)) => (low.as_ref(), high.as_ref()).contains(n),
+        (Leaf::Number { low, high }, Value::Number(n)) => {
+            RangeBounds::<f64>::contains(&(low.as_ref(), high.as_ref()), n)
+        }
         (Leaf::Time { low_ms, high_ms }, Value::Time(ns)) => {
             *low_ms <= ns.div_euclid(1_000_000) && ns.div_euclid(1_000_000) <= *high_ms
         }

@@ -9,7 +9,7 @@
 //! becomes the words that it takes.
 
 use std::cell::RefCell;
-use std::ops::RangeBounds as _;
+use std::ops::RangeBounds;
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::Value;
@@ -210,7 +210,7 @@ impl<'a> Condition<'a> {
         while let Some(row) = rows.next()? {
             // The blank never is in a word, and bytes that are no text are in none of ours.
             let Ok(term) = row.get_ref(0)?.as_str() else { continue };
-            if range.contains(term) && passes(term) {
+            if RangeBounds::<str>::contains(&range, term) && passes(term) {
                 words.push(quoted(term));
             }
             if words.len() > WORDS_MAX {

@@ -69,7 +69,6 @@ impl Devices {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::document::{Document, Flag, Kind, Stat, Value};
 
     #[test]

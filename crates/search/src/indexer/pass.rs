@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::files::{How, Listing};
-use super::known::{Origin, TakenDocument, fingerprint};
+use super::known::{Origin, TakenDocument};
 use super::open::Stamp;
 use super::visit::VisitOutcome;
 use super::{Indexer, text};

@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn huge_lines_are_cut_and_say_so() {
-        let mut document = crate::document::Document::new("h", "/x", crate::document::Kind::File);
+        let mut document = Document::new("h", "/x", crate::document::Kind::File);
         document.content = Some(format!("short\n{}\nend", "\u{20ac}".repeat(LINE_BYTES_MAX)));
         bound(&mut document);
         let text = document.content.clone().unwrap();

@@ -225,7 +225,6 @@ impl HostState {
 mod tests {
     use super::super::wire;
     use super::*;
-    use crate::document::Facts;
 
     const SECOND: i64 = 1_000_000_000;
 

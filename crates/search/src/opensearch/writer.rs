@@ -25,7 +25,7 @@ use super::bulk::{Pace, Report};
 use super::known::HostState;
 use super::names::IndexKind;
 use super::work::{Work, pack, unpack};
-use super::{Cluster, deliver, request, retention, retry, search, template, wire};
+use super::{Cluster, deliver, request, retention, retry, template, wire};
 
 /// How long a batch waits for a cluster that takes no more before it goes into the spool.
 const PATIENCE: Duration = Duration::from_secs(10);
