@@ -58,9 +58,9 @@ impl Notify {
 
     /// Reports the state after a sample.
     ///
-    /// Without samples the watchdog gets no ping, and the service manager restarts the recorder. A disk
-    /// that takes nothing is only reported: a new recorder would find the same disk and lose the frames
-    /// that wait in memory.
+    /// Without samples the watchdog gets no ping, and the service manager restarts the recorder. A
+    /// disk that takes nothing is only reported: a new recorder would find the same disk and lose
+    /// the frames that wait in memory.
     pub fn note(&mut self, health: &Health) {
         let trouble = match health {
             Health::Well => None,

@@ -1,6 +1,6 @@
 //! Keeps the recorder running while the machine is in trouble, which is when it is needed: CPU
-//! priority, locked memory, a low OOM score. Each may be refused without privileges; then the recorder
-//! runs without it.
+//! priority, locked memory, a low OOM score. Each may be refused without privileges; then the
+//! recorder runs without it.
 
 use mitra_parse::fields::Fields;
 use std::{fs, io};
@@ -17,8 +17,8 @@ const CAP_IPC_LOCK: u32 = 14;
 /// `uid_map` of the initial user namespace (user_namespaces(7)).
 const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
 
-/// Raises the priority of all existing threads, locks memory and lowers the OOM score. Returns what was
-/// refused.
+/// Raises the priority of all existing threads, locks memory and lowers the OOM score. Returns what
+/// was refused.
 pub fn raise() -> Vec<String> {
     let mut refused = Vec::new();
     if let Err(why) = lock_memory() {
@@ -109,7 +109,8 @@ fn may_lock(status: &str) -> bool {
 fn renice_threads() -> io::Result<()> {
     for entry in fs::read_dir("/proc/self/task")? {
         let Some(tid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // SAFETY: on Linux this sets the nice value of one thread, of this process; it touches no memory.
+        // SAFETY: on Linux this sets the nice value of one thread, of this process; it touches no
+        // memory.
         if unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, NICE) } != 0 {
             let error = io::Error::last_os_error();
             // The thread may have ended since it was listed.

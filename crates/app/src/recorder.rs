@@ -25,8 +25,8 @@ use crate::render::units;
 /// The same trouble is logged at most this often.
 const COMPLAINT_EVERY: Duration = Duration::from_secs(60);
 
-/// Samples whose missing sources are printed. Later ones are only recorded: the reader of standard output
-/// may hang with the machine, and the recorder must not wait for it.
+/// Samples whose missing sources are printed. Later ones are only recorded: the reader of standard
+/// output may hang with the machine, and the recorder must not wait for it.
 const NAMING_SAMPLES: u8 = 10;
 
 /// Frames in memory while the disk takes nothing: an hour at 2 KB a second.
@@ -148,8 +148,8 @@ impl Recorder {
         )
     }
 
-    /// Records until `stop` is set, then closes the archive. `each` gets the state after each sample. A
-    /// writer that has died is an error: another process can still record.
+    /// Records until `stop` is set, then closes the archive. `each` gets the state after each
+    /// sample. A writer that has died is an error: another process can still record.
     pub fn run(mut self, stop: &AtomicBool, mut each: impl FnMut(Health)) -> Result<()> {
         let mut ticker = Ticker::new(self.interval, self.clock.clone());
         while !stop.load(Ordering::Relaxed) {
@@ -231,7 +231,8 @@ impl Recorder {
         }));
     }
 
-    /// Prints the missing sources: the service has other privileges than `mitra doctor` run by hand.
+    /// Prints the missing sources: the service has other privileges than `mitra doctor` run by
+    /// hand.
     fn name_missing(&self) {
         for event in &self.frame.events {
             if let EventKind::Unavailable { source, why } = &event.kind {
@@ -279,8 +280,8 @@ impl Trouble {
 /// Takes the name by which recorders of this machine see each other, or returns a message. A second
 /// recorder is legitimate, in a test say, but doubles the cost.
 ///
-/// The kernel frees an abstract name when its process ends, whatever files the process sees. Anybody can
-/// take it, so only root's or the own user's process is believed.
+/// The kernel frees an abstract name when its process ends, whatever files the process sees.
+/// Anybody can take it, so only root's or the own user's process is believed.
 fn another() -> (Option<UnixListener>, Option<String>) {
     let Ok(name) = SocketAddr::from_abstract_name(NAME) else { return (None, None) };
     match UnixListener::bind_addr(&name) {

@@ -1,8 +1,8 @@
 //! Removes secrets from captures, command output, and what reports quote.
 //!
-//! Paths, syscall arguments and foreign logs contain passwords and tokens as files do, and go through the
-//! same policy as indexed files. Function names and the kernel's own words do not. It runs when a capture
-//! has ended or a report is made, never while sampling.
+//! Paths, syscall arguments and foreign logs contain passwords and tokens as files do, and go
+//! through the same policy as indexed files. Function names and the kernel's own words do not. It
+//! runs when a capture has ended or a report is made, never while sampling.
 
 use mitra_inspect::Look;
 use mitra_model::capture::{Captured, Cell};

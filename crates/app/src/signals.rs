@@ -40,8 +40,8 @@ fn handle(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: a zeroed sigaction is valid (empty mask, no flags).
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
-    // SAFETY: the only handler of ours that is passed in stores to an atomic and does nothing else, which is safe in a
-    // signal handler; the pointers are valid.
+    // SAFETY: the only handler of ours that is passed in stores to an atomic and does nothing else,
+    // which is safe in a signal handler; the pointers are valid.
     if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } == 0 {
         Ok(())
     } else {
@@ -49,8 +49,8 @@ fn handle(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
     }
 }
 
-/// Restores the default of SIGPIPE, so that `mitra dump | head` ends silently. Commands that run until
-/// they are stopped keep Rust's SIG_IGN.
+/// Restores the default of SIGPIPE, so that `mitra dump | head` ends silently. Commands that run
+/// until they are stopped keep Rust's SIG_IGN.
 pub fn die_on_closed_pipe() {
     // SAFETY: SIG_DFL is a valid disposition and no other thread runs yet.
     unsafe {

@@ -99,8 +99,8 @@ mod bpf {
     }
 
     impl Running {
-        /// Stores each capture as soon as it ends, and all of them when the recorder ends. Symbols come
-        /// last, because looking them up may take long.
+        /// Stores each capture as soon as it ends, and all of them when the recorder ends. Symbols
+        /// come last, because looking them up may take long.
         fn until_all_have_ended(&mut self) -> Result<()> {
             let mut result = Ok(());
             loop {

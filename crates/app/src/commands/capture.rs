@@ -143,7 +143,8 @@ mod probes {
         let raw = until_it_ends(armed, &request, &mut symbols);
         let mut unsymbolized = Unsymbolized::new(raw, &mut symbols);
         let kept = keep(args, &unsymbolized.captured);
-        // A file on a dead server may block for ever: Ctrl-C kills from here on, and the capture is kept.
+        // A file on a dead server may block for ever: Ctrl-C kills from here on, and the capture is
+        // kept.
         signals::let_go().context("cannot give signals back")?;
         progress("naming …; Ctrl-C leaves it without names");
         let named = unsymbolized.symbolized(&mut symbols, || false);

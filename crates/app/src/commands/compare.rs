@@ -48,7 +48,8 @@ pub fn run(args: &CompareArgs, style: &Style) -> Result<()> {
             Baseline::Path(path) => {
                 let mut loaded = files.pop_front().context("a side was not opened")?.read(args.date);
                 let name = path.display().to_string();
-                // Sides are named by hand: a folder called `baseline` is no good side of another one here.
+                // Sides are named by hand: a folder called `baseline` is no good side of another
+                // one here.
                 let good = loaded.good.take();
                 if good.is_some() && loaded.set.span().is_some() {
                     return Err(usage(format!(

@@ -253,7 +253,8 @@ fn moments(columns: &[Column<'_>], span: Span) -> Vec<i64> {
     all
 }
 
-/// Emits the values of a chunk by time. A text from before the chunk is emitted in the first one only.
+/// Emits the values of a chunk by time. A text from before the chunk is emitted in the first one
+/// only.
 fn for_each_value(
     columns: &[Column<'_>],
     first_chunk: bool,

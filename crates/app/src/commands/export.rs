@@ -1,7 +1,7 @@
 //! `mitra export`: an archive as Parquet, one row for each value.
 //!
-//! Columns: `time` (microseconds, UTC), `metric`, `entity`, `row`, `value` (base units, as `mitra dump`
-//! shows) and `text`. What was not measured has no row.
+//! Columns: `time` (microseconds, UTC), `metric`, `entity`, `row`, `value` (base units, as `mitra
+//! dump` shows) and `text`. What was not measured has no row.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

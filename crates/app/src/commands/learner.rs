@@ -1,5 +1,5 @@
-//! Unwinds user stacks that the BPF programs could not, and teaches them the rules, so that they can
-//! from then on. The same for the functions of an interpreter.
+//! Unwinds user stacks that the BPF programs could not, and teaches them the rules, so that they
+//! can from then on. The same for the functions of an interpreter.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ struct Interpreter {
 }
 
 impl Learner {
-    /// Does what the probes ask for, on the CPU account of the capture. Returns whether there was anything.
+    /// Does what the probes ask for, on the CPU account of the capture. Returns whether there was
+    /// anything.
     pub fn poll(&mut self, armed: &mut Armed) -> bool {
         self.follow_functions(armed);
         let copies = armed.take_copies();

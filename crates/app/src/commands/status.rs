@@ -132,7 +132,8 @@ fn text(dir: &Path, host: &HostInfo, status: &Status, lately: &[Event], style: &
 fn recorded(span: Span, status: &Status, style: &Style) -> String {
     let age_s = seconds_between(span.until, LocalClock::system().now);
     let state = match &status.recording {
-        // Frames that wait for the disk are not in the archive yet. A recorder that adds none is in trouble.
+        // Frames that wait for the disk are not in the archive yet. A recorder that adds none is in
+        // trouble.
         Some(_) if age_s < ALIVE_S => "going on".to_owned(),
         Some(recording) => format!(
             "and nothing for {}, though the recorder{} runs",

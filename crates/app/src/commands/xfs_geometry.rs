@@ -1,7 +1,7 @@
 //! `mitra xfs-geometry`: the layout of XFS on a RAID, each number in the unit of its option.
 
 use anyhow::Result;
-use mitra_diagnose::geometry::{Array, Geometry, Groups, Level, SECTOR_BYTES, Stripe, geometry};
+use mitra_diagnose::geometry::{Array, Geometry, Groups, SECTOR_BYTES, Stripe, geometry};
 use serde_json::{Value, json};
 
 use crate::cli::XfsGeometryArgs;
@@ -174,6 +174,8 @@ fn advice(layout: &Geometry, groups: Groups) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mitra_diagnose::geometry::Level;
+
     use super::*;
 
     #[test]

@@ -78,8 +78,8 @@ fn hold(target: &mut Target, look: &mut Look) {
     redact::look(look);
 }
 
-/// Keeps what was found as rows for the diagnosis and as tables for people. A partly walked heap has no
-/// rows, because nothing follows from it for the whole, and its tables say so.
+/// Keeps what was found as rows for the diagnosis and as tables for people. A partly walked heap
+/// has no rows, because nothing follows from it for the whole, and its tables say so.
 fn keep(look: &Look, captured: &mut Captured) {
     let mut add = |row: HeapRow<'_>, count: u64, amount: u64| {
         heap::add(captured, look.pid, &look.comm, row, count, amount)

@@ -2,8 +2,9 @@
 //! without a shell.
 //!
 //! A thread waits for it, so that the recorder never does. It inherits no file but its output, no
-//! environment, and neither the recorder's priority nor its protection from the OOM killer. If systemd
-//! delegated a cgroup, each program has its own below it, so that only it is killed for its memory.
+//! environment, and neither the recorder's priority nor its protection from the OOM killer. If
+//! systemd delegated a cgroup, each program has its own below it, so that only it is killed for its
+//! memory.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -144,7 +145,8 @@ pub fn start(
 fn run(job: &Job, cgroups: &JobCgroups, stop: &AtomicBool) -> Outcome {
     let began = Instant::now();
     let mut outcome = Outcome { seconds: 0.0, output: Vec::new(), is_cut: false, end: End::Stopped };
-    // SAFETY: on Linux this sets the nice value of the calling thread, which what it starts inherits.
+    // SAFETY: on Linux this sets the nice value of the calling thread, which what it starts
+    // inherits.
     _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     cgroups.log_missing();
     // Dropping the group kills what is left in it.

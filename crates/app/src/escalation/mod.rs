@@ -1,9 +1,9 @@
-//! Escalation: evaluates the rules on each sample. A rule that holds runs probes or a command, for a
-//! bounded time.
+//! Escalation: evaluates the rules on each sample. A rule that holds runs probes or a command, for
+//! a bounded time.
 //!
-//! The recorder never waits for them. Another process, `mitra armed`, runs the probes, because parsing
-//! BTF and reading symbols takes memory and time that a recorder must not take. It stores the captures in
-//! the archive and prints one event for each, which becomes part of the next frame.
+//! The recorder never waits for them. Another process, `mitra armed`, runs the probes, because
+//! parsing BTF and reading symbols takes memory and time that a recorder must not take. It stores
+//! the captures in the archive and prints one event for each, which becomes part of the next frame.
 
 #[cfg(feature = "bpf")]
 pub mod heap;
@@ -247,7 +247,8 @@ impl Escalation {
     }
 }
 
-/// Nanoseconds since boot in the clock ticks of `/proc/PID/stat` (`nsec_to_clock_t` in kernel/time/).
+/// Nanoseconds since boot in the clock ticks of `/proc/PID/stat` (`nsec_to_clock_t` in
+/// kernel/time/).
 fn ticks(ns: u64) -> u64 {
     ns / (1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }

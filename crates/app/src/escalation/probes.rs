@@ -14,7 +14,8 @@ const D_ONLY: &str = "d-only";
 /// Only what lasts at least this long.
 const MIN: &str = "min";
 
-/// The kinds of probes with the options that a rule may set; none without BPF. `pid-of` selects the process.
+/// The kinds of probes with the options that a rule may set; none without BPF. `pid-of` selects the
+/// process.
 #[cfg(feature = "bpf")]
 pub fn all() -> Vec<(&'static str, Vec<&'static str>)> {
     let options = |kind: &mitra_collect::capture::Kind| {

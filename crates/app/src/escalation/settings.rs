@@ -77,8 +77,8 @@ pub fn parse(name: &str, text: &str) -> Result<Config> {
     mitra_rules::config::read(name, text, &known).map_err(|error| usage(error.to_string()))
 }
 
-/// For the recorder, which records whatever the file says. If the default file cannot be used, what it
-/// forbids is unknown: then nothing runs, and that is logged.
+/// For the recorder, which records whatever the file says. If the default file cannot be used, what
+/// it forbids is unknown: then nothing runs, and that is logged.
 pub fn load_or_complain(named: Option<&PathBuf>) -> Result<Config> {
     let loaded = load(named.map(PathBuf::as_path));
     if named.is_some() { loaded } else { Ok(loaded.unwrap_or_else(|error| complain(&error))) }

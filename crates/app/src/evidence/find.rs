@@ -1,8 +1,9 @@
 //! Finds and opens evidence files before anything in them is read.
 //!
-//! Evidence comes from strangers. No name may lead out of its folder: names are opened one by one below
-//! the folder's descriptor, links only where they stay inside, and only regular files are opened, once
-//! each. All reads use that descriptor. Paths on the command line are followed, links included.
+//! Evidence comes from strangers. No name may lead out of its folder: names are opened one by one
+//! below the folder's descriptor, links only where they stay inside, and only regular files are
+//! opened, once each. All reads use that descriptor. Paths on the command line are followed, links
+//! included.
 
 use std::collections::HashMap;
 use std::fs::File;

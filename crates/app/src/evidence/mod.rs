@@ -1,7 +1,7 @@
 //! Files and folders of other tools' output: found, classified, read.
 //!
-//! `find` opens everything first, and binary files of sysstat are handed to sadf (`sadf`). `read` then
-//! needs no more than what is open.
+//! `find` opens everything first, and binary files of sysstat are handed to sadf (`sadf`). `read`
+//! then needs no more than what is open.
 
 mod find;
 pub mod quotes;
@@ -60,8 +60,8 @@ enum Input {
 /// Opened evidence, nothing of which was read yet.
 pub struct Opened(Vec<Source>);
 
-/// Opens files and folders. Those below `good`, and in folders whose name says so, are the good side,
-/// unless all are.
+/// Opens files and folders. Those below `good`, and in folders whose name says so, are the good
+/// side, unless all are.
 pub fn open(paths: &[PathBuf], good: Option<&Path>) -> Result<Opened> {
     prepare(paths, good, find::find(paths, good)?)
 }
@@ -102,8 +102,8 @@ impl Opened {
         })
     }
 
-    /// Reads each file by the descriptor that it was opened with. `date` (days since 1970) is the date of
-    /// files without one.
+    /// Reads each file by the descriptor that it was opened with. `date` (days since 1970) is the
+    /// date of files without one.
     pub fn read(self, date: Option<i64>) -> Loaded {
         let mut bad_side = Import::new(date);
         let mut good_side = Import::new(date);

@@ -17,8 +17,8 @@ type Open<'a> = &'a mut dyn FnMut(&str) -> Option<Box<dyn Read>>;
 /// Calls a function for every quote.
 type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut Quote));
 
-/// Fills in the text of every quoted line. Quotes of files that cannot be read stay without text. Every
-/// file is read once, up to the last wanted line.
+/// Fills in the text of every quoted line. Quotes of files that cannot be read stay without text.
+/// Every file is read once, up to the last wanted line.
 pub fn fill_quotes(report: &mut Report, open: Open<'_>) {
     fill(&mut |then| each(report, then), open);
 }

@@ -1,9 +1,9 @@
 //! Reads binary files of sadc with the installed sadf, because only it knows its versions.
 //!
-//! sadf is a C program that reads a stranger's file, and old versions crash on some. So it must be the
-//! machine's own; it gets a sealed copy of the file and nothing else of this process, runs as nobody if
-//! this is root, and has limits for time, memory and output. It is started when its file is opened, and
-//! blocks on its pipe until it is read.
+//! sadf is a C program that reads a stranger's file, and old versions crash on some. So it must be
+//! the machine's own; it gets a sealed copy of the file and nothing else of this process, runs as
+//! nobody if this is root, and has limits for time, memory and output. It is started when its file
+//! is opened, and blocks on its pipe until it is read.
 
 use std::ffi::CStr;
 use std::fs::{self, File};

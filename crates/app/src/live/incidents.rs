@@ -1,4 +1,5 @@
-//! Matches the incidents of one report with those of the next, because each is explained repeatedly.
+//! Matches the incidents of one report with those of the next, because each is explained
+//! repeatedly.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What `mitra live` shows, kept up to date by threads: one reads the last minute, one explains the
-//! last minutes, one passes on the recorder's complaints. They share a [`State`]; nothing flows back
-//! into the recording.
+//! last minutes, one passes on the recorder's complaints. They share a [`State`]; nothing flows
+//! back into the recording.
 
 mod child;
 mod incidents;
@@ -99,8 +99,8 @@ fn explain(reader: &Reader, state: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Runs `body` at regular intervals on a fresh view of the archive. Longer work makes longer pauses,
-/// so that watching does not load the machine.
+/// Runs `body` at regular intervals on a fresh view of the archive. Longer work makes longer
+/// pauses, so that watching does not load the machine.
 fn repeat(dir: &Path, state: &Shared, every: Duration, body: Body) {
     let mut reader: Option<Reader> = None;
     while !STOP.load(Ordering::Relaxed) {

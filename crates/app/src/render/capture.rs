@@ -173,8 +173,8 @@ fn heaviest(profile: &Profile, style: &Style) -> String {
     if text.trim().is_empty() { String::new() } else { format!("\n{text}") }
 }
 
-/// Folded stacks, the input of flame graph tools: `comm;root;…;leaf weight`, one per line. Seconds become
-/// microseconds, because those tools want whole numbers.
+/// Folded stacks, the input of flame graph tools: `comm;root;…;leaf weight`, one per line. Seconds
+/// become microseconds, because those tools want whole numbers.
 pub fn folded(profile: &Profile) -> String {
     let scale = if profile.unit == "s" { 1e6 } else { 1.0 };
     let mut lines: BTreeMap<String, f64> = BTreeMap::new();

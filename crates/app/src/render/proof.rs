@@ -47,8 +47,8 @@ pub fn chain(
     }
 }
 
-/// The onset of each link. If only some have a date, the date is shown, so that times of different days
-/// do not look like one clock.
+/// The onset of each link. If only some have a date, the date is shown, so that times of different
+/// days do not look like one clock.
 pub fn clocks(links: &[Link], style: &Style) -> Vec<String> {
     let mut eras = links.iter().filter(|l| l.onset.is_known()).map(|l| Era::of(l.onset.0));
     let first = eras.next();

@@ -150,8 +150,8 @@ pub fn rfc3339(ns: i64) -> String {
         .map_or_else(|_| "?".to_owned(), |t| t.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string())
 }
 
-/// Replaces each character that [`must_escape`] by `?`: names of processes, files and cgroups may contain
-/// escape sequences.
+/// Replaces each character that [`must_escape`] by `?`: names of processes, files and cgroups may
+/// contain escape sequences.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().any(must_escape) {
         Cow::Owned(text.chars().map(|c| if must_escape(c) { '?' } else { c }).collect())
@@ -165,7 +165,8 @@ pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if must_escape(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
 }
 
-/// Escapes each character that [`must_escape`] in JSON: programs read the same, terminals do nothing.
+/// Escapes each character that [`must_escape`] in JSON: programs read the same, terminals do
+/// nothing.
 pub fn clean_json(json: &str) -> Cow<'_, str> {
     // Line breaks separate values. Inside of strings JSON escapes them itself.
     let is_bad = |c: char| c != '\n' && must_escape(c);

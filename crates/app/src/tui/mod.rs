@@ -81,8 +81,8 @@ pub struct ScreenData<'a> {
     pub trouble: Option<String>,
 }
 
-/// Draws and handles keys until the user quits. The terminal is restored on every end: an orderly one, a
-/// panic (by ratatui's hook), and a signal, which only sets [`STOP`].
+/// Draws and handles keys until the user quits. The terminal is restored on every end: an orderly
+/// one, a panic (by ratatui's hook), and a signal, which only sets [`STOP`].
 pub fn run(headline: &str, state: &Shared, child: Option<&Child>, style: &Style) -> Result<()> {
     let theme = Theme { color: style.color };
     let mut terminal = ratatui::try_init().context("cannot use this terminal; try --plain")?;

@@ -49,7 +49,8 @@ pub fn filled(page: &str, texts: &[(&str, &str)]) -> String {
     page
 }
 
-/// Writes the pages and the counts of the README beside their folder, or checks that they are up to date.
+/// Writes the pages and the counts of the README beside their folder, or checks that they are up to
+/// date.
 pub fn run(args: &DocsArgs) -> Result<()> {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("{}: cannot create", args.dir.display()))?;
     let mut stale = Vec::new();

@@ -1,6 +1,7 @@
 //! What a recorder would have done: the same rules, limits and budget, over a recording.
 //!
-//! The run time of commands is not known: each is assumed to end at once, so that none waits for another.
+//! The run time of commands is not known: each is assumed to end at once, so that none waits for
+//! another.
 
 use mitra_model::time::SECOND;
 use mitra_model::{Frame, SeriesSet, Span, Stamp, Strings};
@@ -209,8 +210,8 @@ mod tests {
 
     use super::*;
 
-    /// A configuration with one rule that always holds and runs something, and what a recorder does with it in so many
-    /// seconds.
+    /// A configuration with one rule that always holds and runs something, and what a recorder does
+    /// with it in so many seconds.
     fn acts(seconds: i64, change: impl FnOnce(&mut Config), clock: impl Fn(i64, &mut Stamp)) -> Vec<i64> {
         let mut rule = Rule::new("always", "mem.free > 0").unwrap();
         rule.command = vec!["/bin/true".to_owned()];

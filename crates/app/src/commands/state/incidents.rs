@@ -65,7 +65,8 @@ impl Explained {
     }
 }
 
-/// One document for each incident. Its name is onset and root cause, so that an incident keeps its document.
+/// One document for each incident. Its name is onset and root cause, so that an incident keeps its
+/// document.
 pub fn documents(report: &Report) -> Vec<Document> {
     let known = report.incidents.iter().filter(|incident| incident.onset.is_known());
     known.map(|incident| document(report, incident)).collect()

@@ -114,7 +114,8 @@ fn day(text: &str, here: &LocalClock) -> Result<Day> {
     }
 }
 
-/// The state that is meant. By default today's, or that of the last day with documents, which is reported.
+/// The state that is meant. By default today's, or that of the last day with documents, which is
+/// reported.
 pub fn scope(args: &ScopeArgs, changed: bool, backend: &Backend, here: &LocalClock) -> Result<Scope> {
     let moment = |time: &TimeExpr| time.resolve(here);
     if let Some(at) = &args.at {

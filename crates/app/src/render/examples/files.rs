@@ -1,4 +1,5 @@
-//! A made-up report on files of other tools: times of day without a date, something without any time, runs.
+//! A made-up report on files of other tools: times of day without a date, something without any
+//! time, runs.
 
 use mitra_model::Era;
 use mitra_model::report::{

@@ -1,4 +1,5 @@
-//! Stacks as a flame graph in one self-contained page. Its script zooms and searches; nothing is loaded.
+//! Stacks as a flame graph in one self-contained page. Its script zooms and searches; nothing is
+//! loaded.
 
 use std::collections::BTreeMap;
 

@@ -135,7 +135,8 @@ fn by_era(series: &Series) -> Vec<Vec<(i64, f64, f64)>> {
     parts
 }
 
-/// The time range of the figure: the incident with as much again on either side, if there are samples.
+/// The time range of the figure: the incident with as much again on either side, if there are
+/// samples.
 fn range(report: &Report, incident: &Incident, panels: &[&Panel<'_>]) -> Option<Span> {
     let first = panels.iter().filter_map(|p| p.samples.first()).map(|s| s.0).min()?;
     let last = panels.iter().filter_map(|p| p.samples.last()).map(|s| s.0).max()?;
