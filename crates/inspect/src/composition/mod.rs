@@ -114,11 +114,11 @@ pub struct LargeMapping {
     pub end: u64,
     /// As in `/proc/PID/maps`: `rw-p`.
     pub access: String,
-    /// What kind of mappings these are.
+    /// What kind of mapping it is.
     pub kind: MappingKind,
-    /// The file or the name, for kinds that are told apart by it.
+    /// The file that is mapped, or the name of the mapping.
     pub name: Option<String>,
-    /// Sums over the mappings.
+    /// How large it is.
     pub sizes: MemorySizes,
 }
 
