@@ -55,7 +55,7 @@ fn role(role: Role) -> &'static str {
 fn as_json(c: &Condition) -> Value {
     json!({
         "id": c.id, "title": c.title, "area": c.area, "role": c.role.letter().to_string(),
-        "needs": c.needs, "manual": c.manual(),
+        "needs": c.needs(), "manual": c.manual(),
         "causes": edges_from(c.id).map(|e| e.effect).collect::<Vec<_>>(),
         "caused_by": edges_to(c.id).map(|e| e.cause).collect::<Vec<_>>(),
     })
@@ -84,7 +84,7 @@ fn manual(c: &Condition, style: &Style) -> String {
     };
     list("Can cause", edges_from(c.id).map(|e| format!("{}: {}", e.effect, e.because)).collect());
     list("Can be caused by", edges_to(c.id).map(|e| format!("{}: {}", e.cause, e.because)).collect());
-    list("Looks at", c.needs.iter().map(|m| (*m).to_owned()).collect());
+    list("Looks at", c.needs().iter().map(|m| (*m).to_owned()).collect());
     out
 }
 
@@ -146,7 +146,7 @@ pub fn markdown() -> String {
         list(&mut out, "It can cause:", from);
         let to = edges_to(c.id).map(|e| format!("- `{}`: {}", e.cause, e.because)).collect();
         list(&mut out, "It can be caused by:", to);
-        let needs: Vec<String> = c.needs.iter().map(|m| format!("`{m}`")).collect();
+        let needs: Vec<String> = c.needs().iter().map(|m| format!("`{m}`")).collect();
         if !needs.is_empty() {
             _ = write!(out, "\nIt looks at {}.\n", needs.join(", "));
         }
