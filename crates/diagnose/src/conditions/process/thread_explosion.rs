@@ -30,7 +30,7 @@ pub const CONDITION: Condition = Condition {
             metrics: &[],
             find: groups_without_room,
             need_s: 2.0,
-            can_be_usual: true,
+            can_be_steady: true,
         }),
     ],
     observe,
