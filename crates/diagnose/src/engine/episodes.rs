@@ -242,7 +242,7 @@ mod tests {
     fn what_eats_half_of_memory_is_looked_at_while_it_eats() {
         let known = Span { since: 0, until: 2000 * SECOND };
         let leak = level("mem.available", (0..300).map(|i| 1e9 - 8e6 * f64::from((i - 100).clamp(0, 100))));
-        let found = find(&leak, known).news;
+        let found = find(&leak, known).new;
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].since <= 101 * SECOND && found[0].until >= 199 * SECOND, "{found:?}");
         assert!(found[0].until <= 203 * SECOND, "it stands still from then on: {found:?}");
@@ -322,7 +322,7 @@ mod tests {
             let series = Series { axis: Arc::clone(&axis), start: 0, values };
             set.insert(lookup(metric).unwrap(), "/app".into(), series);
         }
-        let found = find(&set, Span { since: 0, until: 100 * SECOND }).news;
+        let found = find(&set, Span { since: 0, until: 100 * SECOND }).new;
         assert_eq!(found, [Span { since: 40 * SECOND, until: 60 * SECOND }]);
     }
 }
