@@ -53,6 +53,7 @@ mod host {
     pub(super) mod scheduled_burst;
 }
 mod memory {
+    pub(super) mod cgroup_memory_high;
     pub(super) mod cgroup_memory_limit;
     pub(super) mod free_memory_low;
     pub(super) mod oom_kill;
@@ -107,6 +108,7 @@ pub fn all() -> &'static [Condition] {
         memory::swap_thrash::CONDITION,
         memory::oom_kill::CONDITION,
         memory::cgroup_memory_limit::CONDITION,
+        memory::cgroup_memory_high::CONDITION,
         disk::disk_hog::CONDITION,
         disk::mirror_member_slow::CONDITION,
         disk::slow_device::CONDITION,
