@@ -32,6 +32,7 @@ pub const CONDITION: Condition = Condition {
         effect("free-memory-low", "memory that is not given back runs out"),
         effect("oom-kill", "memory that is not given back runs out until the kernel kills"),
         effect("cgroup-memory-limit", "memory that is not given back fills the group"),
+        effect("cgroup-memory-high", "memory that is not given back fills the group"),
         explains("anonymous-growth", "the leak is what grows"),
     ],
     remedies: &[
