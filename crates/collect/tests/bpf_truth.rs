@@ -237,7 +237,7 @@ fn a_task_that_is_called_still_has_not_run() {
 #[ignore = "needs root: make test-kernel"]
 fn what_others_change_of_a_task_that_sleeps_is_seen() {
     let Some((_guard, mut probes)) = probes() else { return };
-    let sleeper = spawn::idle();
+    let sleeper = idle();
     let tasks = probes.tasks.as_mut().expect("the task iterator");
     let mut pass = |others: bool| {
         let mut nice = None;
@@ -252,7 +252,7 @@ fn what_others_change_of_a_task_that_sleeps_is_seen() {
             .expect("a pass");
         nice
     };
-    let mut renice = |nice: i32| {
+    let renice = |nice: i32| {
         // SAFETY: it sets the nice value of a process that this test started.
         assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, sleeper.pid(), nice) }, 0);
     };

@@ -26,7 +26,7 @@ pub struct Matcher {
 #[derive(Debug)]
 enum How {
     Prefix(String),
-    Pattern(Automaton),
+    Pattern(Box<Automaton>),
     /// At most so many edits from a text.
     Near(String, usize),
 }
@@ -73,7 +73,7 @@ impl Matcher {
     fn pattern(expr: &Expr) -> Result<Self, String> {
         let automaton = Automaton::new(expr)
             .map_err(|_| format!("too complex: it would need more than {STATES_MAX} states"))?;
-        Ok(Self { how: Arc::new(How::Pattern(automaton)) })
+        Ok(Self { how: Arc::new(How::Pattern(Box::new(automaton))) })
     }
 
     /// Whether it takes a term.

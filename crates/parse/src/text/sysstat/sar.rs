@@ -308,6 +308,8 @@ fn word<'a>(at: &mut &'a [u8]) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
+    use mitra_model::time::SECOND;
+
     use super::*;
 
     #[test]
@@ -347,8 +349,7 @@ mod tests {
 
     #[test]
     fn times_of_many_locales() {
-        let second = mitra_model::time::SECOND;
-        let t = 48_615 * second;
+        let t = 48_615 * SECOND;
         for line in [
             "13:30:15 x",
             "01:30:15 PM x",
@@ -361,7 +362,7 @@ mod tests {
         ] {
             assert_eq!(clock(line.as_bytes()), Some((t, &b"x"[..])), "{line}");
         }
-        assert_eq!(clock("9时05分00秒".as_bytes()), Some((32_700 * second, &b""[..])));
+        assert_eq!(clock("9时05分00秒".as_bytes()), Some((32_700 * SECOND, &b""[..])));
         for no in ["13.30.15.1 x", "1.2.3 x", "x", "", "25:00:00 x", "2026-11-21 x"] {
             assert_eq!(clock(no.as_bytes()), None, "{no}");
         }
