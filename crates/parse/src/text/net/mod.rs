@@ -1,6 +1,7 @@
 //! Network tools: ip, ifconfig, ethtool, netstat, nstat, ss, conntrack, tc.
 
 mod counters;
+mod interfaces;
 mod links;
 mod queues;
 mod sentences;
@@ -16,6 +17,7 @@ pub static FORMATS: &[Format] = &[
     links::IP,
     links::IFCONFIG,
     links::ETHTOOL,
+    interfaces::FORMAT,
     counters::NETSTAT,
     counters::NSTAT,
     sockets::SUMMARY,
