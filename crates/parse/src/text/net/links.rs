@@ -235,9 +235,7 @@ fn ifconfig_line(line: &[u8], name: &[u8], number: u32, out: &mut Out, import: &
             if column == b"collisions" { column } else { [direction.as_bytes(), b"_", &column].concat() };
         let Some(field) = find_pair(IFCONFIG_COLUMNS, &key) else { continue };
         match value {
-            Some(value) => {
-                out.put(import, field, name, number, value as f64);
-            }
+            Some(value) => out.put(import, field, name, number, value as f64),
             None => import.unread(number, line),
         }
     }
@@ -284,9 +282,7 @@ fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
     };
     let Some((value, line)) = found else { return };
     match device_name(&import.context) {
-        Some(name) => {
-            Out::default().put(import, "nic.rx_ring_drops", name.as_bytes(), line, value);
-        }
+        Some(name) => Out::default().put(import, "nic.rx_ring_drops", name.as_bytes(), line, value),
         None => import.note("the device of ethtool -S is not named: its drops were left out"),
     }
 }
