@@ -103,7 +103,9 @@ fn names_in_code() -> BTreeSet<String> {
                 let code = code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
                 let code: Vec<&str> =
                     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-                names.extend(literals(&code.join("\n")).flat_map(str::split_whitespace).map(str::to_owned));
+                let code = code.join("\n");
+                let words = literals(&code).flat_map(str::split_whitespace);
+                names.extend(words.filter(|word| word.contains('.')).map(str::to_owned));
             }
         }
     }
