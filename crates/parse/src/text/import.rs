@@ -95,6 +95,7 @@ pub(super) struct Group {
     date: Option<i64>,
 }
 
+#[derive(Default)]
 pub(super) struct Track {
     pub group: usize,
     pub row: Box<[u8]>,
@@ -111,6 +112,7 @@ pub(super) struct TextAt {
 }
 
 /// See the module.
+#[derive(Default)]
 pub struct Import {
     /// What is known of the machine.
     pub host: HostInfo,
@@ -134,34 +136,11 @@ pub struct Import {
     default_date: Option<i64>,
 }
 
-impl Default for Import {
-    fn default() -> Self {
-        Self::new(None)
-    }
-}
-
 impl Import {
     /// Nothing yet. `default_date` (days since 1970) is the date of files that have none.
     #[must_use]
     pub fn new(default_date: Option<i64>) -> Self {
-        Import {
-            host: HostInfo::default(),
-            context: Context::default(),
-            groups: Vec::new(),
-            tracks: Vec::new(),
-            texts: BTreeMap::new(),
-            events: Vec::new(),
-            files: Vec::new(),
-            index: HashMap::new(),
-            last_unread: (0, 0),
-            next: Vec::new(),
-            last_track: 0,
-            spare: Vec::new(),
-            values: 0,
-            texts_bytes: 0,
-            dropped: 0,
-            default_date,
-        }
+        Import { default_date, ..Import::default() }
     }
 
     /// Begins a file. `name` is what reports call it.
@@ -443,13 +422,7 @@ impl Import {
         let i = found.unwrap_or_else(|| {
             // Here and in the index.
             self.texts_bytes += 2 * row.len();
-            self.tracks.push(Track {
-                group,
-                row: row.into(),
-                t: Vec::new(),
-                lines: Vec::new(),
-                values: Vec::new(),
-            });
+            self.tracks.push(Track { group, row: row.into(), ..Track::default() });
             self.next.push(usize::MAX);
             self.index.insert(key, self.tracks.len() - 1);
             self.tracks.len() - 1

@@ -47,6 +47,28 @@ fn devices_of_ip() {
 }
 
 #[test]
+fn devices_of_netstat() {
+    let read = clean(bytes(output("net/netstat-i.txt")));
+    assert_eq!(read.files[0].formats, ["netstat -i"]);
+    assert_eq!(one(&read.set, "nic.rx_packets", "eth0"), (5_888.0, 3));
+    assert_eq!(one(&read.set, "nic.tx_packets", "lo"), (68_990.0, 4));
+    assert_eq!(one(&read.set, "nic.tx_fifo", "lo").0, 0.0);
+    let old = b"Iface   MTU Met   RX-OK RX-ERR RX-DRP RX-OVR    TX-OK TX-ERR TX-DRP TX-OVR Flg\n\
+        eth0   1500 0  10 1 2 3  20 4 5 6 BMRU\neth0:1 1500 0       - no statistics available -  BMRU\n";
+    let read = clean(old);
+    assert_eq!(one(&read.set, "nic.rx_drop", "eth0"), (2.0, 2));
+    assert_eq!(one(&read.set, "nic.tx_fifo", "eth0"), (6.0, 2));
+    let damaged = import(
+        "x",
+        b"Iface MTU RX-OK RX-ERR RX-DRP TX-OK Flg\neth0 1500 1 2 x 4 BMRU\neth1 1500 1 2 3 4 BMRU\n",
+    );
+    assert_eq!(damaged.files[0].first_unread.as_ref().map(|(line, _)| *line), Some(2));
+    assert_eq!(one(&damaged.set, "nic.tx_packets", "eth1"), (4.0, 3));
+    let other = import("x", b"Iface MTU RX-OK Flg\neth0 1500 1 BMRU\n");
+    assert!(is_empty(&other));
+}
+
+#[test]
 fn devices_of_ifconfig() {
     for text in [bytes(output("net/ifconfig.txt")), bytes(output("net/ifconfig.de.txt"))] {
         let read = clean(text);
@@ -213,6 +235,7 @@ const WHOLE: &[&str] = &[
     "ip-s-s-link.txt",
     "ifconfig.txt",
     "ethtool-S.txt",
+    "netstat-i.txt",
     "netstat-s.txt",
     "ss-s.txt",
     "ss-tan.txt",

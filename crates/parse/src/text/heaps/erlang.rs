@@ -32,6 +32,8 @@ pub const FORMAT: Format = Format::new(
     read,
 );
 
+/// What `erlang:memory()` counts.
+const MEMORY: &[&[u8]] = list!("total processes processes_used system atom atom_used binary code ets");
 /// A term that is longer than this is not one.
 const LINES_MAX: u32 = 100_000;
 
@@ -50,14 +52,9 @@ fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 
 /// The allocator that a call asks for, if it names one.
 fn call(line: &[u8]) -> Option<Option<String>> {
-    const CALLS: [&[u8]; 6] = [
-        b"recon_alloc:",
-        b"recon_alloc.",
-        b"system_info({allocator",
-        b"system_info({:allocator",
-        b"erlang:memory(",
-        b":erlang.memory",
-    ];
+    const CALLS: &[&[u8]] = list!(
+        "recon_alloc: recon_alloc. system_info({allocator system_info({:allocator erlang:memory( :erlang.memory"
+    );
     if find!(line, b"alloc").is_none() && find!(line, b"memory").is_none() {
         return None;
     }
@@ -251,46 +248,25 @@ impl State {
             "hits" => self.total("allocator.cache_hits", n, line, import),
             "calls" => self.total("allocator.cache_calls", n, line, import),
             "sbct" => self.put("allocator.sbct_bytes", n, line, import),
-            "total" | "processes" | "processes_used" | "system" | "atom" | "atom_used" | "binary"
-            | "code" | "ets"
-                if self.of_memory && self.key.is_none() =>
+            name if self.of_memory
+                && (name.ends_with("_alloc") || self.key.is_none() && MEMORY.contains(&name.as_bytes())) =>
             {
-                import.value(
-                    "allocator.used_bytes",
-                    &format!("erlang {name}"),
-                    Form::Level,
-                    self.when,
-                    line,
-                    n,
-                );
-            }
-            name if self.of_memory && name.ends_with("_alloc") => {
-                import.value(
-                    "allocator.used_bytes",
-                    &format!("erlang {name}"),
-                    Form::Level,
-                    self.when,
-                    line,
-                    n,
-                );
+                let row = format!("erlang {name}");
+                import.value("allocator.used_bytes", &row, Form::Level, self.when, line, n);
             }
             name => self.of_section(name, n, line, import),
         }
     }
 
     fn of_section(&mut self, name: &str, n: f64, line: u32, import: &mut Import) {
-        let metric = match (self.section, name) {
-            (Some("mbcs"), "blocks") => "allocator.mbcs_blocks",
-            (Some("mbcs"), "blocks_size") => "allocator.mbcs_blocks_bytes",
-            (Some("mbcs"), "carriers") => "allocator.mbcs_carriers",
-            (Some("mbcs"), "carriers_size") => "allocator.mbcs_carriers_bytes",
-            (Some("sbcs"), "blocks") => "allocator.sbcs_blocks",
-            (Some("sbcs"), "blocks_size") => "allocator.sbcs_blocks_bytes",
-            (Some("sbcs"), "carriers") => "allocator.sbcs_carriers",
-            (Some("sbcs"), "carriers_size") => "allocator.sbcs_carriers_bytes",
+        let what = match name {
+            "blocks" | "carriers" => name.to_owned(),
+            "blocks_size" | "carriers_size" => name.replace("size", "bytes"),
             _ => return,
         };
-        self.put(metric, n, line, import);
+        if let Some(section) = self.section {
+            self.put(&format!("allocator.{section}_{what}"), n, line, import);
+        }
     }
 
     fn put(&self, metric: &str, n: f64, line: u32, import: &mut Import) {

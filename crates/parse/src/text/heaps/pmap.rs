@@ -11,7 +11,7 @@
 //!
 //! `-X` has the fields of smaps as columns, under their own names in every locale.
 
-use super::smaps::row_name;
+use super::smaps::{FIELDS, row_name};
 use crate::text::prelude::*;
 
 /// See the module.
@@ -62,22 +62,7 @@ fn wide(line: &[u8]) -> Option<Vec<Option<Column>>> {
     if !(has(b"Size") && has(b"Rss") && has(b"Pss") && names.len() > 8) {
         return None;
     }
-    let of = |name: &&[u8]| {
-        let metric = match *name {
-            b"Size" => "mapping.size",
-            b"Rss" => "mapping.rss",
-            b"Pss" => "mapping.pss",
-            b"Anonymous" => "mapping.anonymous",
-            b"Private_Dirty" => "mapping.private_dirty",
-            b"Private_Clean" => "mapping.private_clean",
-            b"Shared_Dirty" => "mapping.shared_dirty",
-            b"Shared_Clean" => "mapping.shared_clean",
-            b"Referenced" => "mapping.referenced",
-            b"Swap" => "mapping.swap",
-            _ => return None,
-        };
-        Column::new(metric, Form::Level, 1024.0)
-    };
+    let of = |name: &&[u8]| Column::new(find_pair(FIELDS, name)?, Form::Level, 1024.0);
     // The first column with a metric tells where the numbers begin; the last is the name.
     Some(names.iter().take(names.len() - 1).map(of).collect())
 }

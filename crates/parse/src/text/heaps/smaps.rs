@@ -21,18 +21,11 @@ pub const FORMAT: Format =
     Format::new("smaps", "mappings of processes: `/proc/PID/smaps` and `smaps_rollup`", starts, read);
 
 /// The fields that are kept.
-const FIELDS: [(&[u8], &str); 10] = [
-    (b"Size", "mapping.size"),
-    (b"Rss", "mapping.rss"),
-    (b"Pss", "mapping.pss"),
-    (b"Anonymous", "mapping.anonymous"),
-    (b"Private_Dirty", "mapping.private_dirty"),
-    (b"Private_Clean", "mapping.private_clean"),
-    (b"Shared_Dirty", "mapping.shared_dirty"),
-    (b"Shared_Clean", "mapping.shared_clean"),
-    (b"Referenced", "mapping.referenced"),
-    (b"Swap", "mapping.swap"),
-];
+pub(super) const FIELDS: Pairs = pairs!(
+    "Size mapping.size  Rss mapping.rss  Pss mapping.pss  Anonymous mapping.anonymous  Swap mapping.swap
+     Private_Dirty mapping.private_dirty  Private_Clean mapping.private_clean  Shared_Dirty mapping.shared_dirty
+     Shared_Clean mapping.shared_clean  Referenced mapping.referenced"
+);
 
 /// The header of a mapping with its fields below, or the line of `tail` before it.
 fn starts(lines: &mut Lines<'_>, _: &Context) -> bool {
@@ -112,7 +105,7 @@ impl Fields {
         let mut groups = Vec::new();
         for (key, metric) in FIELDS {
             if let Some(column) = Column::new(metric, Form::Level, 1024.0) {
-                groups.push((key, import.group(vec![column])));
+                groups.push((*key, import.group(vec![column])));
             }
         }
         Fields { groups, when: import.now() }

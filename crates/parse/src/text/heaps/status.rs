@@ -38,22 +38,20 @@ fn pair(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (!key.is_empty() && key.iter().all(fits)).then_some((key, value))
 }
 
-/// What a field is worth.
+/// Fields that have a metric, and what one is worth.
+const FIELDS: &[(Form, f64, Pairs)] = &[
+    (Form::Level, 1.0, pairs!("PPid task.ppid  Threads task.threads")),
+    (Form::Level, 1024.0, pairs!("VmRSS task.rss  VmSize task.vsize")),
+    (
+        Form::Level,
+        1.0 / PAGE_KIB,
+        pairs!("RssAnon task.rss_anon  RssFile task.rss_file  RssShmem task.rss_shmem  VmSwap task.swap"),
+    ),
+    (Form::Total, 1.0, pairs!("voluntary_ctxt_switches task.nvcsw  nonvoluntary_ctxt_switches task.nivcsw")),
+];
+
 fn metric(key: &[u8]) -> Option<(&'static str, Form, f64)> {
-    let level = |name, factor| Some((name, Form::Level, factor));
-    match key {
-        b"PPid" => level("task.ppid", 1.0),
-        b"Threads" => level("task.threads", 1.0),
-        b"VmRSS" => level("task.rss", 1024.0),
-        b"VmSize" => level("task.vsize", 1024.0),
-        b"RssAnon" => level("task.rss_anon", 1.0 / PAGE_KIB),
-        b"RssFile" => level("task.rss_file", 1.0 / PAGE_KIB),
-        b"RssShmem" => level("task.rss_shmem", 1.0 / PAGE_KIB),
-        b"VmSwap" => level("task.swap", 1.0 / PAGE_KIB),
-        b"voluntary_ctxt_switches" => Some(("task.nvcsw", Form::Total, 1.0)),
-        b"nonvoluntary_ctxt_switches" => Some(("task.nivcsw", Form::Total, 1.0)),
-        _ => None,
-    }
+    FIELDS.iter().find_map(|(form, factor, names)| Some((find_pair(names, key)?, *form, *factor)))
 }
 
 /// Reads one process.

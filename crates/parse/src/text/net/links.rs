@@ -140,23 +140,17 @@ fn ip_heading(line: &[u8]) -> Option<(&'static str, Vec<String>)> {
         .then_some((direction, columns))
 }
 
+/// Columns of `ip` that are a metric by themselves, `_` between direction and name.
+const IP_COLUMNS: Pairs = pairs!(
+    "rx_bytes nic.rx_bytes  rx_packets nic.rx_packets  rx_errors nic.rx_errs  rx_fifo nic.rx_fifo
+     tx_bytes nic.tx_bytes  tx_packets nic.tx_packets  tx_errors nic.tx_errs  tx_fifo nic.tx_fifo
+     rx_mcast nic.rx_multicast  rx_missed nic.rx_ring_drops  tx_dropped nic.tx_drop  tx_collsns nic.tx_colls"
+);
+
 /// `/proc/net/dev` adds up what `ip` shows apart; the metrics are those of that file.
 fn ip_device(device: &Device, out: &mut Out, import: &mut Import) {
-    for (key, metric) in [
-        ("rx bytes", "nic.rx_bytes"),
-        ("rx packets", "nic.rx_packets"),
-        ("rx errors", "nic.rx_errs"),
-        ("rx fifo", "nic.rx_fifo"),
-        ("rx mcast", "nic.rx_multicast"),
-        ("rx missed", "nic.rx_ring_drops"),
-        ("tx bytes", "nic.tx_bytes"),
-        ("tx packets", "nic.tx_packets"),
-        ("tx errors", "nic.tx_errs"),
-        ("tx dropped", "nic.tx_drop"),
-        ("tx fifo", "nic.tx_fifo"),
-        ("tx collsns", "nic.tx_colls"),
-    ] {
-        device.sum(metric, &[key], out, import);
+    for (key, metric) in IP_COLUMNS {
+        device.sum(metric, &[&text(key).replace('_', " ")], out, import);
     }
     let keys: &[&str] =
         if device.get("rx missed").is_some() { &["rx dropped", "rx missed"] } else { &["rx dropped"] };
@@ -207,6 +201,14 @@ fn ifconfig(lines: &mut Lines<'_>, import: &mut Import) {
     }
 }
 
+/// Columns of `ifconfig`, by direction and name.
+const IFCONFIG_COLUMNS: Pairs = pairs!(
+    "rx_packets nic.rx_packets  rx_bytes nic.rx_bytes   rx_errors nic.rx_errs  rx_dropped nic.rx_drop
+     tx_packets nic.tx_packets  tx_bytes nic.tx_bytes   tx_errors nic.tx_errs  tx_dropped nic.tx_drop
+     rx_overruns nic.rx_fifo    tx_overruns nic.tx_fifo rx_frame nic.rx_frame  tx_carrier nic.tx_carrier
+     collisions nic.tx_colls"
+);
+
 /// `RX packets 16167  bytes 485998970 (463.4 MiB)`, `RX packets:5 errors:0`, `collisions:0 txqueuelen:1000`.
 fn ifconfig_line(line: &[u8], name: &[u8], number: u32, out: &mut Out, import: &mut Import) {
     let mut direction = "";
@@ -229,26 +231,11 @@ fn ifconfig_line(line: &[u8], name: &[u8], number: u32, out: &mut Out, import: &
                 continue;
             }
         };
-        let field = match (direction, column.as_slice()) {
-            (_, b"collisions") => "nic.tx_colls",
-            ("rx", b"packets") => "nic.rx_packets",
-            ("rx", b"bytes") => "nic.rx_bytes",
-            ("rx", b"errors") => "nic.rx_errs",
-            ("rx", b"dropped") => "nic.rx_drop",
-            ("rx", b"overruns") => "nic.rx_fifo",
-            ("rx", b"frame") => "nic.rx_frame",
-            ("tx", b"packets") => "nic.tx_packets",
-            ("tx", b"bytes") => "nic.tx_bytes",
-            ("tx", b"errors") => "nic.tx_errs",
-            ("tx", b"dropped") => "nic.tx_drop",
-            ("tx", b"overruns") => "nic.tx_fifo",
-            ("tx", b"carrier") => "nic.tx_carrier",
-            _ => continue,
-        };
+        let key =
+            if column == b"collisions" { column } else { [direction.as_bytes(), b"_", &column].concat() };
+        let Some(field) = find_pair(IFCONFIG_COLUMNS, &key) else { continue };
         match value {
-            Some(value) => {
-                out.put(import, field, name, number, value as f64);
-            }
+            Some(value) => out.put(import, field, name, number, value as f64),
             None => import.unread(number, line),
         }
     }
@@ -259,20 +246,10 @@ fn ethtool_starts(lines: &mut Lines<'_>, _: &Context) -> bool {
 }
 
 /// Counters of drivers for packets that found no room in the ring, in the order of no importance.
-const RING: &[&str] = &[
-    "rx_missed_errors",
-    "rx_missed",
-    "rx_no_dma_resources",
-    "rx_out_of_buffer",
-    "rx_discards_phy",
-    "rx_drops",
-    "rx_dropped",
-    "rx_fifo_errors",
-    "rx_no_buffer_count",
-    "rx_buf_overflow",
-    "rx_ring_full",
-    "rx_missed_pkts",
-];
+const RING: &[&[u8]] = list!(
+    "rx_missed_errors rx_missed rx_no_dma_resources rx_out_of_buffer rx_discards_phy rx_drops rx_dropped
+     rx_fifo_errors rx_no_buffer_count rx_buf_overflow rx_ring_full rx_missed_pkts"
+);
 
 fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
     lines.advance();
@@ -285,7 +262,7 @@ fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
         };
         let key = text(line.get(..colon).unwrap_or_default().trim_ascii());
         match integer(line.get(colon + 1..).unwrap_or_default().trim_ascii()) {
-            Some(value) if RING.contains(&key.as_str()) => {
+            Some(value) if RING.contains(&key.as_bytes()) => {
                 let value = value as f64;
                 if largest.is_none_or(|(most, _)| value > most) {
                     largest = Some((value, number));
@@ -305,9 +282,7 @@ fn ethtool(lines: &mut Lines<'_>, import: &mut Import) {
     };
     let Some((value, line)) = found else { return };
     match device_name(&import.context) {
-        Some(name) => {
-            Out::default().put(import, "nic.rx_ring_drops", name.as_bytes(), line, value);
-        }
+        Some(name) => Out::default().put(import, "nic.rx_ring_drops", name.as_bytes(), line, value),
         None => import.note("the device of ethtool -S is not named: its drops were left out"),
     }
 }

@@ -1,6 +1,7 @@
 //! Network tools: ip, ifconfig, ethtool, netstat, nstat, ss, conntrack, tc.
 
 mod counters;
+mod interfaces;
 mod links;
 mod queues;
 mod sentences;
@@ -16,6 +17,7 @@ pub static FORMATS: &[Format] = &[
     links::IP,
     links::IFCONFIG,
     links::ETHTOOL,
+    interfaces::FORMAT,
     counters::NETSTAT,
     counters::NSTAT,
     sockets::SUMMARY,
@@ -35,10 +37,9 @@ struct Out {
 
 impl Out {
     /// Puts a number in the base unit of a metric; a name that the table does not have is passed over.
-    fn put(&mut self, import: &mut Import, metric: &str, row: &[u8], line: u32, value: f64) -> bool {
-        let Some(metric) = lookup(metric) else { return false };
+    fn put(&mut self, import: &mut Import, metric: &str, row: &[u8], line: u32, value: f64) {
+        let Some(metric) = lookup(metric) else { return };
         let when = *self.when.get_or_insert_with(|| import.now());
         self.sink.put(import, metric, row, when, line, value);
-        true
     }
 }

@@ -91,9 +91,7 @@ fn qdisc_line(line: &[u8], device: &[u8], at: u32, out: &mut Out, import: &mut I
             integer(w)
         });
         match value {
-            Some(value) => {
-                out.put(import, found, device, at, value as f64);
-            }
+            Some(value) => out.put(import, found, device, at, value as f64),
             None => import.unread(at, line),
         }
     }

@@ -59,9 +59,7 @@ fn summary(lines: &mut Lines<'_>, import: &mut Import) {
 
 fn put_if(out: &mut Out, import: &mut Import, metric: &str, at: u32, value: Option<u64>, line: &[u8]) {
     match value {
-        Some(value) => {
-            out.put(import, metric, b"", at, value as f64);
-        }
+        Some(value) => out.put(import, metric, b"", at, value as f64),
         None => import.unread(at, line),
     }
 }

@@ -131,14 +131,49 @@ enum Cell {
     Skip,
     Pid,
     Tid,
-    State(usize),
     Command,
-    Number(usize),
-    Size(usize),
-    /// Per interval.
-    Time(usize),
-    Bytes(usize),
-    Count(usize),
+    /// A level, by its column in the group of levels.
+    Level(usize, fn(&[u8]) -> Option<f64>),
+    /// What was counted in the interval, by its column in the group of rates.
+    Count(usize, fn(&[u8]) -> Option<f64>),
+}
+
+/// A column that holds a number: its name, the metric, how it is read.
+type Number = (&'static str, &'static str, fn(&[u8]) -> Option<f64>);
+
+/// Levels.
+const LEVELS: &[Number] = &[
+    ("S", "task.state", state),
+    ("THR", "task.threads", number),
+    ("CPUNR", "task.cpu", number),
+    ("PPID", "task.ppid", number),
+    ("NICE", "task.nice", number),
+    ("RSIZE", "task.rss", size),
+    ("VSIZE", "task.vsize", size),
+];
+/// What was counted in the interval.
+const COUNTS: &[Number] = &[
+    ("SYSCPU", "task.system_time", duration),
+    ("USRCPU", "task.user_time", duration),
+    ("BDELAY", "task.blkio_delay", duration),
+    ("RDELAY", "task.run_delay", duration),
+    ("RDDSK", "task.read_bytes", size),
+    ("WRDSK", "task.write_bytes", size),
+    ("WCANCL", "task.cancelled_write_bytes", size),
+    ("MINFLT", "task.minflt", count),
+    ("MAJFLT", "task.majflt", count),
+];
+
+fn state(word: &[u8]) -> Option<f64> {
+    word.first().filter(|b| b.is_ascii_alphabetic()).map(|b| f64::from(*b))
+}
+
+fn size(word: &[u8]) -> Option<f64> {
+    with_suffix(word).filter(|bytes| *bytes >= 0.0)
+}
+
+fn count(word: &[u8]) -> Option<f64> {
+    leading(word).filter(|(n, rest)| rest.is_empty() && *n >= 0.0).map(|(n, _)| n)
 }
 
 struct Table {
@@ -176,37 +211,28 @@ fn is_header(line: &[u8]) -> bool {
 impl Table {
     fn new(header: &[u8], import: &mut Import) -> Table {
         let (mut levels, mut rates) = (Vec::new(), Vec::new());
-        fn add(list: &mut Vec<Column>, metric: &str, form: Form, factor: f64) -> usize {
-            list.extend(Column::new(metric, form, factor));
-            list.len().saturating_sub(1)
-        }
         let mut cells = Vec::new();
         for name in words(header) {
-            let mut level = |metric: &str, factor: f64| add(&mut levels, metric, Form::Level, factor);
-            let mut rate = |metric: &str| add(&mut rates, metric, Form::Rate, 1.0);
+            let of = |table: &[Number]| {
+                table.iter().find(|(n, ..)| n.as_bytes() == name).map(|(_, metric, read)| (*metric, *read))
+            };
             cells.push(match name {
                 b"PID" => Cell::Pid,
                 b"TID" => Cell::Tid,
-                b"S" => Cell::State(level("task.state", 1.0)),
                 b"CMD" | b"COMMAND-LINE" => Cell::Command,
-                b"THR" => Cell::Number(level("task.threads", 1.0)),
-                b"CPUNR" => Cell::Number(level("task.cpu", 1.0)),
-                b"PPID" => Cell::Number(level("task.ppid", 1.0)),
-                b"NICE" => Cell::Number(level("task.nice", 1.0)),
-                b"RSIZE" => Cell::Size(level("task.rss", 1.0)),
-                b"VSIZE" => Cell::Size(level("task.vsize", 1.0)),
-                b"SYSCPU" => Cell::Time(rate("task.system_time")),
-                b"USRCPU" => Cell::Time(rate("task.user_time")),
-                b"BDELAY" => Cell::Time(rate("task.blkio_delay")),
-                b"RDELAY" => Cell::Time(rate("task.run_delay")),
-                b"RDDSK" => Cell::Bytes(rate("task.read_bytes")),
-                b"WRDSK" => Cell::Bytes(rate("task.write_bytes")),
-                b"WCANCL" => Cell::Bytes(rate("task.cancelled_write_bytes")),
-                b"MINFLT" => Cell::Count(rate("task.minflt")),
-                b"MAJFLT" => Cell::Count(rate("task.majflt")),
                 // The page, `1/3`, stands behind the header.
                 page if page.first().is_some_and(u8::is_ascii_digit) => break,
-                _ => Cell::Skip,
+                _ => {
+                    if let Some((metric, read)) = of(LEVELS) {
+                        levels.extend(Column::new(metric, Form::Level, 1.0));
+                        Cell::Level(levels.len().saturating_sub(1), read)
+                    } else if let Some((metric, read)) = of(COUNTS) {
+                        rates.extend(Column::new(metric, Form::Rate, 1.0));
+                        Cell::Count(rates.len().saturating_sub(1), read)
+                    } else {
+                        Cell::Skip
+                    }
+                }
             });
         }
         let (level_count, rate_count) = (levels.len(), rates.len());
@@ -217,6 +243,11 @@ impl Table {
         let (mut levels, mut rates) = (vec![f64::NAN; self.level_count], vec![f64::NAN; self.rate_count]);
         let (mut pid, mut tid, mut command) = (None, None, None);
         let mut list = words(line);
+        let set = |values: &mut [f64], i: usize, value: Option<f64>| {
+            if let (Some(slot), Some(value)) = (values.get_mut(i), value) {
+                *slot = value;
+            }
+        };
         let id = |w: &[u8]| {
             number(w).filter(|n| n.fract() == 0.0 && (1.0..=4_194_304.0).contains(n)).map(|n| n as u32)
         };
@@ -226,31 +257,11 @@ impl Table {
                 break;
             }
             let Some(word) = list.next() else { return false };
-            let value = |slot: Option<&mut f64>, value: Option<f64>| {
-                if let (Some(slot), Some(value)) = (slot, value.filter(|v| *v >= 0.0)) {
-                    *slot = value;
-                }
-            };
             match *cell {
                 Cell::Pid => pid = id(word),
                 Cell::Tid => tid = id(word),
-                Cell::State(i) => {
-                    let state = word.first().filter(|b| b.is_ascii_alphabetic());
-                    value(levels.get_mut(i), state.map(|b| f64::from(*b)));
-                }
-                Cell::Number(i) => {
-                    if let (Some(slot), Some(n)) = (levels.get_mut(i), number(word)) {
-                        *slot = n;
-                    }
-                }
-                Cell::Size(i) => {
-                    value(levels.get_mut(i), with_suffix(word));
-                }
-                Cell::Time(i) => value(rates.get_mut(i), duration(word)),
-                Cell::Bytes(i) => value(rates.get_mut(i), with_suffix(word)),
-                Cell::Count(i) => {
-                    value(rates.get_mut(i), leading(word).filter(|(_, r)| r.is_empty()).map(|(v, _)| v))
-                }
+                Cell::Level(i, read) => set(&mut levels, i, read(word)),
+                Cell::Count(i, read) => set(&mut rates, i, read(word)),
                 Cell::Skip | Cell::Command => {}
             }
         }

@@ -33,19 +33,57 @@ enum Cell {
     Command,
     /// A date of one to five words.
     Start,
-    Policy,
-    /// A number of the column of the group.
-    Number(usize),
-    /// KiB, or a number with a suffix; in KiB.
-    Size(usize),
-    /// Size of the whole process: not of its further threads.
-    OfLeader(usize),
-    /// The address space, which kernel threads do not have.
-    Space(usize),
-    Count(usize),
-    Duration(usize),
     /// The share of one CPU.
     Cpu,
+    /// A number of the group, by its column; of [`VALUES`].
+    Value(usize, &'static Value),
+}
+
+/// A column that holds a number.
+struct Value {
+    names: &'static [&'static [u8]],
+    metric: &'static str,
+    form: Form,
+    factor: f64,
+    read: fn(&[u8]) -> Option<f64>,
+    /// Whether it is of the whole process, not of its further threads.
+    of_leader: bool,
+}
+
+const fn value(
+    names: &'static [&'static [u8]],
+    metric: &'static str,
+    form: Form,
+    factor: f64,
+    read: fn(&[u8]) -> Option<f64>,
+    of_leader: bool,
+) -> Value {
+    Value { names, metric, form, factor, read, of_leader }
+}
+
+const SPACE: &str = "task.vsize";
+#[rustfmt::skip]
+const VALUES: &[Value] = &[
+    value(list!("PPID"), "task.ppid", Form::Level, 1.0, number, false),
+    value(list!("NI"), "task.nice", Form::Level, 1.0, number, false),
+    value(list!("PSR P"), "task.cpu", Form::Level, 1.0, number, false),
+    value(list!("CLS"), "task.policy", Form::Level, 1.0, policy, false),
+    value(list!("NLWP THCNT nTH"), "task.threads", Form::Level, 1.0, number, true),
+    value(list!("RSS RSZ RES"), "task.rss", Form::Level, 1024.0, size_kib, true),
+    value(list!("VSZ VIRT"), SPACE, Form::Level, 1024.0, size_kib, true),
+    value(list!("SWAP"), "task.swap", Form::Level, 1024.0 / PAGE, size_kib, true),
+    value(list!("RSan"), "task.rss_anon", Form::Level, 1024.0 / PAGE, size_kib, true),
+    value(list!("RSfd"), "task.rss_file", Form::Level, 1024.0 / PAGE, size_kib, true),
+    value(list!("RSsh"), "task.rss_shmem", Form::Level, 1024.0 / PAGE, size_kib, true),
+    value(list!("MAJFL MAJFLT nMaj"), "task.majflt", Form::Total, 1.0, count, false),
+    value(list!("MINFL MINFLT nMin"), "task.minflt", Form::Total, 1.0, count, false),
+    value(list!("TIME TIME+"), "task.cpu_time", Form::Total, 1.0, duration, false),
+];
+
+/// A policy of the scheduler, by its number.
+fn policy(word: &[u8]) -> Option<f64> {
+    let names: &[&[u8]] = list!("TS FF RR B ISO IDL DLN");
+    names.iter().position(|name| *name == word).map(|policy| policy as f64)
 }
 
 /// The header, understood.
@@ -53,7 +91,6 @@ pub struct Table {
     cells: Vec<Cell>,
     group: GroupId,
     width: usize,
-    policy: Option<usize>,
     kthread: usize,
     state: usize,
     command_at: Option<usize>,
@@ -90,7 +127,6 @@ impl Table {
         };
         let kthread = add("task.kthread", Form::Level, 1.0);
         let state = add("task.state", Form::Level, 1.0);
-        let mut policy = None;
         let mut cells: Vec<Cell> = names
             .iter()
             .map(|name| match *name {
@@ -104,25 +140,12 @@ impl Table {
                 b"CMD" | b"COMMAND" | b"ARGS" => Cell::Command,
                 b"START" | b"STARTED" | b"STIME" => Cell::Start,
                 b"%CPU" if style == Style::Top => Cell::Cpu,
-                b"CLS" => {
-                    let at = add("task.policy", Form::Level, 1.0);
-                    policy = Some(at);
-                    Cell::Policy
+                name => {
+                    let value = VALUES.iter().find(|value| value.names.contains(&name));
+                    value.map_or(Cell::Skip, |value| {
+                        Cell::Value(add(value.metric, value.form, value.factor), value)
+                    })
                 }
-                b"PPID" => Cell::Number(add("task.ppid", Form::Level, 1.0)),
-                b"NI" => Cell::Number(add("task.nice", Form::Level, 1.0)),
-                b"PSR" | b"P" => Cell::Number(add("task.cpu", Form::Level, 1.0)),
-                b"NLWP" | b"THCNT" | b"nTH" => Cell::OfLeader(add("task.threads", Form::Level, 1.0)),
-                b"RSS" | b"RSZ" | b"RES" => Cell::Size(add("task.rss", Form::Level, 1024.0)),
-                b"VSZ" | b"VIRT" => Cell::Space(add("task.vsize", Form::Level, 1024.0)),
-                b"SWAP" => Cell::Size(add("task.swap", Form::Level, 1024.0 / PAGE)),
-                b"RSan" => Cell::Size(add("task.rss_anon", Form::Level, 1024.0 / PAGE)),
-                b"RSfd" => Cell::Size(add("task.rss_file", Form::Level, 1024.0 / PAGE)),
-                b"RSsh" => Cell::Size(add("task.rss_shmem", Form::Level, 1024.0 / PAGE)),
-                b"MAJFL" | b"MAJFLT" | b"nMaj" => Cell::Count(add("task.majflt", Form::Total, 1.0)),
-                b"MINFL" | b"MINFLT" | b"nMin" => Cell::Count(add("task.minflt", Form::Total, 1.0)),
-                b"TIME" | b"TIME+" => Cell::Duration(add("task.cpu_time", Form::Total, 1.0)),
-                _ => Cell::Skip,
             })
             .collect();
         let width = columns.len();
@@ -137,7 +160,7 @@ impl Table {
         let group = import.group(columns);
         let names_only = only_names(&import.context.command, style);
         let threads = threads && !names.contains(&&b"TGID"[..]);
-        Table { cells, group, width, policy, kthread, state, command_at, names_only, threads, style }
+        Table { cells, group, width, kthread, state, command_at, names_only, threads, style }
     }
 
     /// Reads a row into the group; `None` when it is none, and nothing is kept.
@@ -211,9 +234,6 @@ impl Table {
         for i in parsed.of_leader.iter().filter(|_| tid != pid || self.threads) {
             set(*i, f64::NAN);
         }
-        if let (Some(i), Some(policy)) = (self.policy, parsed.policy) {
-            set(i, policy);
-        }
         if let Some(state) = parsed.state {
             set(self.state, f64::from(state));
         }
@@ -253,7 +273,6 @@ struct Parsed<'a> {
     wait: Option<&'a [u8]>,
     name: Option<&'a [u8]>,
     command: &'a [u8],
-    policy: Option<f64>,
     vsize: Option<f64>,
     cpu: f64,
 }
@@ -263,11 +282,6 @@ impl<'a> Parsed<'a> {
     fn cell(&mut self, cell: Cell, word: &'a [u8]) -> Option<()> {
         let id =
             || number(word).filter(|n| n.fract() == 0.0 && (0.0..=4_194_304.0).contains(n)).map(|n| n as u32);
-        let mut set = |i: usize, value: f64| {
-            if let Some(slot) = self.values.get_mut(i) {
-                *slot = value;
-            }
-        };
         match cell {
             Cell::Skip | Cell::Start | Cell::Command => {}
             // ps prints `-` on the lines of threads, and of the process of threads.
@@ -282,29 +296,18 @@ impl<'a> Parsed<'a> {
             }
             Cell::Wait => self.wait = (!matches!(word, b"-" | b"0" | b"?" | b"*" | b"1")).then_some(word),
             Cell::Name => self.name = Some(word),
-            Cell::Policy => {
-                self.policy = [&b"TS"[..], b"FF", b"RR", b"B", b"ISO", b"IDL", b"DLN"]
-                    .iter()
-                    .position(|p| *p == word)
-                    .map(|p| p as f64);
+            Cell::Value(i, value) => {
+                let number = (value.read)(word);
+                if let Some(slot) = self.values.get_mut(i) {
+                    *slot = number.unwrap_or(f64::NAN);
+                }
+                if value.of_leader {
+                    self.of_leader.push(i);
+                }
+                if value.metric == SPACE {
+                    self.vsize = number;
+                }
             }
-            Cell::Number(i) => set(i, number(word).unwrap_or(f64::NAN)),
-            Cell::OfLeader(i) => {
-                set(i, number(word).unwrap_or(f64::NAN));
-                self.of_leader.push(i);
-            }
-            Cell::Size(i) => {
-                let value = size_kib(word);
-                set(i, value.unwrap_or(f64::NAN));
-                self.of_leader.push(i);
-            }
-            Cell::Space(i) => {
-                self.vsize = size_kib(word);
-                set(i, self.vsize.unwrap_or(f64::NAN));
-                self.of_leader.push(i);
-            }
-            Cell::Count(i) => set(i, count(word).unwrap_or(f64::NAN)),
-            Cell::Duration(i) => set(i, duration(word).unwrap_or(f64::NAN)),
             Cell::Cpu => self.cpu = number(word).filter(|v| *v >= 0.0).unwrap_or(f64::NAN),
         }
         Some(())

@@ -61,18 +61,11 @@ fn is_english(line: &[u8]) -> bool {
         && w.any(|w| w == b"cs")
 }
 
-/// Where the number of a column goes.
-#[derive(Clone, Copy)]
-enum Slot {
-    Skip,
-    Level(usize),
-    Rate(usize),
-}
-
 struct Table {
     levels: GroupId,
     rates: GroupId,
-    slots: Vec<Slot>,
+    /// Of each printed column whether it is a level, and its place among those; `None` is passed over.
+    slots: Vec<Option<(bool, usize)>>,
 }
 
 /// One row as it is printed.
@@ -143,16 +136,15 @@ fn since_boot(import: &mut Import, table: &Table, row: &VmstatRow, alone: Option
 }
 
 fn put(import: &mut Import, table: &Table, row: &VmstatRow, level_at: When, rate_at: When, number: u32) {
-    let mut fill = |group: GroupId, at: When, pick: fn(Slot) -> Option<usize>| {
+    for (group, of_levels, at) in [(table.levels, true, level_at), (table.rates, false, rate_at)] {
         let out = import.row(group, b"", at, number);
         for (slot, value) in table.slots.iter().zip(&row.values) {
-            if let Some(cell) = pick(*slot).and_then(|i| out.get_mut(i)) {
+            let slot = slot.filter(|(is_level, _)| *is_level == of_levels);
+            if let Some(cell) = slot.and_then(|(_, i)| out.get_mut(i)) {
                 *cell = *value;
             }
         }
-    };
-    fill(table.levels, level_at, |s| if let Slot::Level(i) = s { Some(i) } else { None });
-    fill(table.rates, rate_at, |s| if let Slot::Rate(i) = s { Some(i) } else { None });
+    }
 }
 
 /// A row of that many columns; `None` where one is missing or no number.
@@ -222,7 +214,7 @@ fn columns(names: &[Box<[u8]>], unit: f64, import: &mut Import) -> Table {
         ["ina", "nieakt", "비활", "неакт"].iter().any(|start| n.starts_with(start.as_bytes()))
     });
     let (mut levels, mut rates) = (Vec::new(), Vec::new());
-    let mut slots: Vec<Slot> = names
+    let mut slots: Vec<Option<(bool, usize)>> = names
         .iter()
         .enumerate()
         .map(|(i, name)| {
@@ -235,11 +227,10 @@ fn columns(names: &[Box<[u8]>], unit: f64, import: &mut Import) -> Table {
                     _ => ORDER.get(i).copied().unwrap_or(b""),
                 }
             };
-            let Some((metric, form, factor)) = column(name, unit) else { return Slot::Skip };
-            let Some(column) = Column::new(metric, form, factor) else { return Slot::Skip };
+            let (metric, form, factor) = column(name, unit)?;
             let list = if form == Form::Level { &mut levels } else { &mut rates };
-            list.push(column);
-            if form == Form::Level { Slot::Level(list.len() - 1) } else { Slot::Rate(list.len() - 1) }
+            list.push(Column::new(metric, form, factor)?);
+            Some((form == Form::Level, list.len() - 1))
         })
         .collect();
     // The name of a time zone is no column, whatever it is.

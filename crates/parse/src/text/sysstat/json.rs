@@ -41,7 +41,7 @@ pub(super) struct Object {
     pub keys: Vec<u8>,
     /// The numbers.
     pub numbers: Vec<f64>,
-    /// The line of the first number.
+    /// The line of the first number; of a CPU with soft interrupts the line on which it begins.
     pub line: u32,
 }
 
@@ -208,7 +208,7 @@ impl Reader {
         }
         self.levels.push(Level {
             is_array,
-            object: Object { section, ..Object::default() },
+            object: Object { section, line: at, ..Object::default() },
             ..Level::default()
         });
     }
@@ -238,7 +238,8 @@ impl Reader {
             b"intr" if !is_array => {
                 let number = object.value(b"value").unwrap_or(f64::NAN);
                 if let Some(cpu) = self.levels.iter_mut().rev().find(|level| !level.is_array) {
-                    cpu.object.push(&[&object.name[..], b"/s"].concat(), number, object.line);
+                    let line = cpu.object.line;
+                    cpu.object.push(&[&object.name[..], b"/s"].concat(), number, line);
                 }
             }
             b"statistics" if !is_array => {

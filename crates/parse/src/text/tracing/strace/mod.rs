@@ -233,14 +233,7 @@ impl Log {
         let plain = CallTraits { wait: Wait::Asks, role: Role::Plain };
         let traits = self.traits.get(call).copied().unwrap_or(plain);
         let failed = !outcome.error.is_empty();
-        let sums = self.calls.count(call, line);
-        sums.n += 1;
-        sums.errors += u64::from(failed);
-        if let Some(took) = outcome.took {
-            sums.ns = sums.ns.saturating_add(took as u64);
-            sums.max_ns = sums.max_ns.max(took as u64);
-            self.calls.timed();
-        }
+        self.count(call, 1, outcome, line);
         let Some(thread) = self.threads.of(head.pid) else { return };
         if !head.comm.is_empty() && thread.comm.as_bytes() != head.comm {
             thread.comm = text(head.comm);
@@ -279,6 +272,19 @@ impl Log {
         }
     }
 
+    /// Adds up how a call went; `n` is 0 for one whose beginning was counted.
+    #[inline]
+    fn count(&mut self, call: usize, n: u64, outcome: &Outcome<'_>, line: u32) {
+        let sums = self.calls.count(call, line);
+        sums.n += n;
+        sums.errors += u64::from(!outcome.error.is_empty());
+        if let Some(took) = outcome.took {
+            sums.ns = sums.ns.saturating_add(took as u64);
+            sums.max_ns = sums.max_ns.max(took as u64);
+            self.calls.timed();
+        }
+    }
+
     /// The rest of a call that began before.
     fn resumed(&mut self, head: &Head<'_>, call: usize, t: Option<i64>, outcome: &Outcome<'_>, line: u32) {
         let plain = CallTraits { wait: Wait::Asks, role: Role::Plain };
@@ -286,15 +292,7 @@ impl Log {
         let Some(thread) = self.threads.of(head.pid) else { return };
         let pending = thread.pending.take().filter(|p| p.call == call);
         let path = std::mem::take(&mut thread.path);
-        let failed = !outcome.error.is_empty();
-        let sums = self.calls.count(call, line);
-        sums.n += u64::from(pending.is_none());
-        sums.errors += u64::from(failed);
-        if let Some(took) = outcome.took {
-            sums.ns = sums.ns.saturating_add(took as u64);
-            sums.max_ns = sums.max_ns.max(took as u64);
-            self.calls.timed();
-        }
+        self.count(call, u64::from(pending.is_none()), outcome, line);
         if traits.role != Role::Plain && pending.is_some() {
             self.looked_up(traits.role, b"", Some(&path), outcome, line);
         }
