@@ -4,7 +4,7 @@
 //! program that touches all its memory when it starts grows as fast and as straight as a leak, and then stands still.
 
 use mitra_model::time::SECOND;
-use mitra_model::{SeriesSet, Span};
+use mitra_model::{SeriesSet, Span, growth};
 
 use crate::signal::{Run, Signal};
 use crate::view::View;
@@ -149,15 +149,12 @@ pub fn matters(view: &View<'_>, growth: &Growth, memory_share: f64) -> bool {
         || (grew >= LEAST_BYTES && room(view).is_some_and(|room| grew >= ROOM_SHARE * room))
 }
 
-/// No program takes so long to start: what touches a gigabyte a second has filled any machine by then.
-const TREND_S: f64 = 600.0;
-
 /// Whether something that grows will have taken everything sooner than it has been growing, half of what was to be had.
 /// Of what grew for a few minutes only nobody can tell whether it would have gone on; memory that runs short tells.
 pub fn runs_out(view: &View<'_>, growth: &Growth) -> bool {
     growth.then != Then::Stood
         && !growth.levels_off
-        && growth.climb_s >= TREND_S
+        && growth.climb_s >= growth::TREND_S
         && room(view).is_some_and(|room| growth.to - growth.from >= 0.5 * room)
 }
 
@@ -189,8 +186,9 @@ fn growth(signal: &Signal) -> Option<Growth> {
     if to <= from || seconds <= 0.0 {
         return None;
     }
-    let third = n / 3;
-    let last = (to - signal.v[n - 1 - third]) / ((signal.t[n - 1] - signal.t[n - 1 - third]) as f64 / 1e9);
+    let third = n - 1 - n / 3;
+    let at = |i: usize| signal.t[i] as f64 / 1e9;
+    let levels_off = growth::levels_off((at(0), from), (at(third), signal.v[third]), (at(n - 1), to));
     let per_s = (to - from) / seconds;
     // It began where the size left its level for good.
     let level = from + 0.05 * (to - from);
@@ -198,7 +196,6 @@ fn growth(signal: &Signal) -> Option<Growth> {
     let step_s = signal.step_s();
     let onset = signal.t[begin] - (signal.dt[begin] * 1e9) as i64;
     let run = Run { onset, end: signal.t[n - 1], high_s: seconds, lasts: true, step_s, seen: signal.seen() };
-    let levels_off = last < 0.25 * per_s;
     Some(Growth { from, to, per_s, levels_off, then: Then::Unknown, climb_s: run.seconds(), run })
 }
 
