@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use crate::prelude::*;
 use crate::stats;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "cpu-affinity-misplaced",
     title: "tasks are pinned to a full CPU while another idles",

@@ -6,7 +6,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "cpu-hog",
     title: "one program takes the CPU from others",

@@ -5,7 +5,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "cpu-quota-throttled",
     title: "a control group is held back by its CPU quota",

@@ -5,7 +5,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "cpu-steal",
     title: "the hypervisor gives the CPU to others",

@@ -10,7 +10,6 @@ use crate::captured;
 use crate::deaths;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "fork-storm",
     title: "processes are started and end all the time",

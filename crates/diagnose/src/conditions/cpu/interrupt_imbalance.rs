@@ -10,7 +10,6 @@ use crate::network;
 use crate::prelude::*;
 use crate::stats;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "interrupt-imbalance",
     title: "one CPU does the interrupts of all",

@@ -5,7 +5,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "pressure-cpu",
     title: "tasks wait for a CPU",

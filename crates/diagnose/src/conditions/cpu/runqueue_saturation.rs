@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "runqueue-saturation",
     title: "more tasks want to run than there are CPUs",

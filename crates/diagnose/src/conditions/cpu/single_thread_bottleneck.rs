@@ -12,7 +12,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "single-thread-bottleneck",
     title: "one thread is at the limit of a CPU while others idle",

@@ -15,7 +15,6 @@ use crate::device;
 use crate::hangs;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "dirty-writeback-stall",
     title: "writers and syncs wait for a backlog of dirty pages",

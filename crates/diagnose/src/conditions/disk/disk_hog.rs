@@ -15,7 +15,6 @@ use crate::prelude::*;
 use crate::saturated::{self, Saturated};
 use crate::stats;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "disk-hog",
     title: "one program fills a disk's queue",

@@ -8,7 +8,6 @@ use crate::device;
 use crate::prelude::*;
 use crate::saturated;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "disk-saturated",
     title: "a device is busy and its requests queue",

@@ -10,7 +10,6 @@
 use crate::filesystems::{self, Full, Room};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "filesystem-full",
     title: "a filesystem has no space left",

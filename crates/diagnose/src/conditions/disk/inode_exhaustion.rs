@@ -8,7 +8,6 @@
 use crate::filesystems::{self, Full, Room};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "inode-exhaustion",
     title: "a filesystem has no inodes left",

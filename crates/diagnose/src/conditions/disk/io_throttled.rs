@@ -13,7 +13,6 @@ use mitra_model::lookup;
 use crate::device;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "io-throttled",
     title: "a control group is held back by its limit of I/O",

@@ -5,7 +5,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "iowait-high",
     title: "CPUs idle while tasks wait for I/O",

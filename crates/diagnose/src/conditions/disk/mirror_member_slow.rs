@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use crate::device::{self, HARM, Waiting};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "mirror-member-slow",
     title: "one member of a mirror is far slower than the others",

@@ -5,7 +5,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "pressure-io",
     title: "tasks wait for block I/O",

@@ -19,7 +19,6 @@
 use crate::device::{self, Cost, HARM, Waiting};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "slow-device",
     title: "a device takes far longer for each request",

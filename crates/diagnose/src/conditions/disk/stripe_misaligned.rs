@@ -7,7 +7,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "stripe-misaligned",
     title: "all allocation groups begin on one disk of the stripe",

@@ -6,7 +6,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "tasks-in-d-state",
     title: "tasks sleep uninterruptibly",

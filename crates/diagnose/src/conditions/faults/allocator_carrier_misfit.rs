@@ -10,7 +10,6 @@
 use crate::faults::{self, MISFIT, Misfit};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "allocator-carrier-misfit",
     title: "an allocator maps each block by itself",

@@ -6,7 +6,6 @@
 use crate::captured;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "fork-stall",
     title: "a large process stands still while it forks",

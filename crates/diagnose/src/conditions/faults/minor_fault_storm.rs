@@ -8,7 +8,6 @@
 use crate::faults;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "minor-fault-storm",
     title: "page faults without I/O are the load",

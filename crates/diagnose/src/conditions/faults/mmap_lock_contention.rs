@@ -6,7 +6,6 @@
 use crate::faults;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "mmap-lock-contention",
     title: "threads wait for the lock of their address space",

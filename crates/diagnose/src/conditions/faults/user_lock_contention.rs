@@ -12,7 +12,6 @@
 use crate::captured;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "user-lock-contention",
     title: "threads wait for a lock of their program",

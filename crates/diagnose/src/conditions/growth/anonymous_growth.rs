@@ -8,7 +8,6 @@ use crate::growth::{self, Then};
 use crate::page_cache::Fall;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "anonymous-growth",
     title: "memory of processes grows until none is left",

@@ -8,7 +8,6 @@ use crate::heap;
 use crate::heap_captures::{self, GrownProcess};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "memory-leak-managed",
     title: "objects of the run time become ever more",

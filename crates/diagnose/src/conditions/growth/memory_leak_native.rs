@@ -12,7 +12,6 @@ use crate::heap::{self, Grown, Managed, Region};
 use crate::heap_captures::{self, GrownProcess};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "memory-leak-native",
     title: "native code leaks memory",

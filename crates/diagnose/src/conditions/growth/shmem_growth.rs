@@ -5,7 +5,6 @@
 use crate::growth::{self, Growth, Then};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "shmem-growth",
     title: "shared memory and tmpfs grow until none is left",

@@ -11,7 +11,6 @@ use crate::lookups::{self, Failing, Lookups};
 use crate::prelude::*;
 use crate::slabs::{self, Cache};
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "slab-dentry-bloat",
     title: "negative directory entries fill memory",

@@ -8,7 +8,6 @@ use crate::growth;
 use crate::prelude::*;
 use crate::slabs;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "slab-inode-bloat",
     title: "inodes fill memory",

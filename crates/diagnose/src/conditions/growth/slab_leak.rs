@@ -7,7 +7,6 @@ use crate::growth;
 use crate::prelude::*;
 use crate::slabs;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "slab-leak",
     title: "kernel memory that cannot be reclaimed grows",

@@ -7,7 +7,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "clock-step",
     title: "the clock jumped",

@@ -19,7 +19,6 @@ use crate::prelude::*;
 use crate::settings::{Direction, Feed, PORT_RANGE, Setting};
 use crate::{changes, network};
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "config-drift",
     title: "a setting was changed before",

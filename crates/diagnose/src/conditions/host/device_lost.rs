@@ -7,7 +7,6 @@
 use crate::kernel_log;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "device-lost",
     title: "a device went away",

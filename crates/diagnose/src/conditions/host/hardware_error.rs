@@ -11,7 +11,6 @@
 use crate::kernel_log;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "hardware-error",
     title: "a device reports errors",

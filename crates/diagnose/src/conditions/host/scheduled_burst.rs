@@ -13,7 +13,6 @@ use mitra_model::ScheduledJob;
 use crate::deaths;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "scheduled-burst",
     title: "jobs that a timer starts take what others need",

@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "cgroup-memory-high",
     title: "a control group is slowed down above memory.high",

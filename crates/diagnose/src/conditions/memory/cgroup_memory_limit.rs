@@ -6,7 +6,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "cgroup-memory-limit",
     title: "a control group is held at its memory limit",

@@ -5,7 +5,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "free-memory-low",
     title: "free memory is used up",

@@ -10,7 +10,6 @@ use mitra_model::report::Quote;
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "oom-kill",
     title: "the kernel killed a process for lack of memory",

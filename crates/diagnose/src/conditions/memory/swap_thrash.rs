@@ -6,7 +6,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "swap-thrash",
     title: "memory in use is swapped out and in",

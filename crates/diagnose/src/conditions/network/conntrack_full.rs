@@ -12,7 +12,6 @@
 use crate::network::{self, Net, SYN_WAIT_S};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "conntrack-full",
     title: "the table of tracked connections is full",

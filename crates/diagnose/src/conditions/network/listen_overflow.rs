@@ -13,7 +13,6 @@
 use crate::network::{self, Net, SYN_WAIT_S};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "listen-overflow",
     title: "a server does not accept its connections fast enough",

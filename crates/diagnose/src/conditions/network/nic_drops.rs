@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use crate::network;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "nic-drops",
     title: "arriving packets are lost in a device or behind it",

@@ -18,7 +18,6 @@ use crate::network::{self, Net};
 use crate::prelude::*;
 use crate::settings::PORT_RANGE;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "port-exhaustion",
     title: "no local port is left for new connections",

@@ -14,7 +14,6 @@
 use crate::network;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "qdisc-drops",
     title: "packets are dropped before a device sends them",

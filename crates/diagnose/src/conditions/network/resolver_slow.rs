@@ -15,7 +15,6 @@
 use crate::network;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "resolver-slow",
     title: "a name server answers late or not at all",

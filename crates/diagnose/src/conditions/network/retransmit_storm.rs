@@ -18,7 +18,6 @@
 use crate::network::{self, Net};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "retransmit-storm",
     title: "packets get lost on the way and TCP sends them again",

@@ -15,7 +15,6 @@ use std::collections::BTreeSet;
 use crate::network::{self, Net};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "socket-buffer-overflow",
     title: "a program does not read its socket fast enough",

@@ -8,7 +8,6 @@ use crate::network;
 use crate::prelude::*;
 use crate::tcp_limits;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "tcp-memory-pressure",
     title: "TCP has used up its memory",

@@ -11,7 +11,6 @@ use crate::network;
 use crate::prelude::*;
 use crate::tcp_limits::{self, Orphans};
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "tcp-orphan-pressure",
     title: "orphaned sockets reach their limit",

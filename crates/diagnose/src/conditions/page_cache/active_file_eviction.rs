@@ -6,7 +6,6 @@
 use crate::page_cache::Fall;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "active-file-eviction",
     title: "file pages in active use are evicted",

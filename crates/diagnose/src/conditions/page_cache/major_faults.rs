@@ -5,7 +5,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "major-faults",
     title: "pages are fetched by faults",

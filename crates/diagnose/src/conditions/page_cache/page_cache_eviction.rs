@@ -6,7 +6,6 @@
 use crate::page_cache::Eviction;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "page-cache-eviction",
     title: "pages of files are evicted",

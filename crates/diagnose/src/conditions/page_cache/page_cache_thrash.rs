@@ -10,7 +10,6 @@ use crate::page_cache;
 use crate::page_cache::returns::{EVICTION_PAGES_S, Return, busiest_reader_device};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "page-cache-thrash",
     title: "a working set does not fit the page cache",

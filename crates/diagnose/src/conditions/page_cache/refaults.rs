@@ -6,7 +6,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "refaults",
     title: "evicted pages come back",

@@ -12,7 +12,6 @@ use crate::page_cache::returns::{
 };
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "streaming-read-flood",
     title: "a large read pushes others' pages out of memory",

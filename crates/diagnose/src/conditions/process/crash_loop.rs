@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::deaths::{self, Deaths, INIT};
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "crash-loop",
     title: "a program dies and is started again and again",

@@ -7,7 +7,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "fd-exhaustion",
     title: "a process has no file descriptors left",

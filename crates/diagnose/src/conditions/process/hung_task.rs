@@ -12,7 +12,6 @@ use crate::hangs::{self, Hung, Meaning, io_beside};
 use crate::kernel_log;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "hung-task",
     title: "a task hangs in the kernel",

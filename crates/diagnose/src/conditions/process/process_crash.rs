@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "process-crash",
     title: "a process crashed",

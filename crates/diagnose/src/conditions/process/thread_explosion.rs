@@ -8,7 +8,6 @@
 use crate::growth;
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "thread-explosion",
     title: "a process has ever more threads",

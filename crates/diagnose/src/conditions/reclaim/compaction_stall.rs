@@ -4,7 +4,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "compaction-stall",
     title: "tasks move pages to make room for large ones",

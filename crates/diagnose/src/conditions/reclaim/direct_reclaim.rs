@@ -4,7 +4,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "direct-reclaim",
     title: "tasks free memory themselves",

@@ -4,7 +4,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "kswapd-scanning",
     title: "kswapd looks for pages to free",

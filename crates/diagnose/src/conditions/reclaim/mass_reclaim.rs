@@ -5,7 +5,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "mass-reclaim",
     title: "memory is freed by hundreds of megabytes a second",

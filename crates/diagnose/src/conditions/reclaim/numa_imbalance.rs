@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The condition.
 pub const CONDITION: Condition = Condition {
     id: "numa-imbalance",
     title: "memory is taken from the far node",
