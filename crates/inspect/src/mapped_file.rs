@@ -20,9 +20,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use mitra_parse::maps::Mapping;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 
-use crate::maps::Mapping;
 use crate::trusted::{self, Sticky};
 
 /// File systems whose devices cannot be compared (`linux/magic.h`).
@@ -94,8 +94,9 @@ mod tests {
 
     use rustix::fs::CWD;
 
+    use mitra_parse::maps::Access;
+
     use super::*;
-    use crate::maps::Access;
 
     fn mapping(path: &Path) -> Mapping {
         let meta = std::fs::symlink_metadata(path).unwrap();

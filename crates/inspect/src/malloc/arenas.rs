@@ -15,13 +15,14 @@
 
 use std::collections::HashSet;
 
+use mitra_parse::maps::Mapping;
+
 use super::layout::{ARENAS_MAX, Glibc, State};
 use super::mmapped;
 use super::regions::{ADDRESS_MAX, Kind, Region, Regions};
 use super::resident::Resident;
 use super::result::{Arena, Doubts};
 use super::stream::{ALIGN, Header, SIZE_MIN};
-use crate::maps::Mapping;
 use crate::memory::Memory;
 use crate::memory::budget::CALL;
 

@@ -20,11 +20,11 @@ use std::fs::File;
 use std::io::Read;
 
 use memchr::memmem;
+use mitra_parse::maps::Mapping;
 
 use super::layout::{self, Glibc};
 use super::result::{Allocator, DetectedAllocator};
 use crate::error::Error;
-use crate::maps::Mapping;
 use crate::memory::{Memory, Word};
 use crate::target::Target;
 
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn data_is_what_is_written_and_what_follows_it() {
-        let access = crate::maps::Access { read: true, write: true, execute: false, shared: false };
+        let access = mitra_parse::maps::Access { read: true, write: true, execute: false, shared: false };
         let mapping = |start: u64, path: &str| Mapping {
             start,
             end: start + 0x1000,

@@ -9,12 +9,13 @@
 //! A chunk that was asked for with an alignment may have its header further inside, but the first one stays as it was. The kernel
 //! makes one mapping of neighbours, so that several chunks follow on each other in it, or on something else.
 
+use mitra_parse::maps::Mapping;
+
 use super::regions::{ADDRESS_MAX, Regions};
 use super::resident::Resident;
 use super::result::Count;
 use super::sizes::Sizes;
 use super::stream::{HEADER, Header};
-use crate::maps::Mapping;
 use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE};
 

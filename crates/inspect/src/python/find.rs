@@ -8,12 +8,13 @@
 //!           name of the library
 //! ```
 
+use mitra_parse::maps::Mapping;
+
 use super::debug_offsets;
 use super::elf::Module;
 use super::layout::Layout;
 use crate::error::Error;
 use crate::files::RemoteFile;
-use crate::maps::Mapping;
 use crate::memory::{Memory, Word};
 
 /// Files whose symbols are looked through: beyond the named ones an interpreter may be linked into anything.

@@ -6,6 +6,8 @@
 
 use std::cell::{Cell, RefCell};
 
+use mitra_parse::maps::Mapping;
+
 use super::Doubts;
 use super::find::{self, RuntimeInfo};
 use super::layout::Layout;
@@ -14,7 +16,6 @@ use super::types::Types;
 use super::visited::Visited;
 use crate::error::Error;
 use crate::files::RemoteFile;
-use crate::maps::Mapping;
 use crate::memory::Memory;
 
 /// Interpreters of one process.

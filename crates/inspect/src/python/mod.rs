@@ -31,6 +31,7 @@ mod types;
 mod visited;
 mod walk;
 
+use mitra_parse::maps::Mapping;
 use serde::{Deserialize, Serialize};
 
 pub use find::RuntimeInfo;
@@ -40,7 +41,6 @@ pub use layout::Layout;
 
 use crate::error::Error;
 use crate::files::{self, Kind, TakeResult};
-use crate::maps::Mapping;
 use crate::memory::Memory;
 use crate::target::Target;
 

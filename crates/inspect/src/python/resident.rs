@@ -6,7 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use crate::maps::Mapping;
+use mitra_parse::maps::Mapping;
+
 use crate::memory::{Memory, PAGE, Word};
 
 /// Bytes that are asked for at once, when pages came meanwhile.

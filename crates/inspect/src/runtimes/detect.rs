@@ -1,6 +1,7 @@
 //! Which run time a process has, looked into or not: what grows in a heap that nobody can read is not for that native.
 
-use crate::maps::Mapping;
+use mitra_parse::maps::Mapping;
+
 use crate::memory::Memory;
 use crate::python;
 

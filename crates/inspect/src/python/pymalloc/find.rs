@@ -7,7 +7,8 @@
 //!
 //! Should that fail (the variable is swapped out), pools are recognised in anonymous memory by their headers.
 
-use crate::maps::Mapping;
+use mitra_parse::maps::Mapping;
+
 use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE, Word};
 
