@@ -1,7 +1,8 @@
-//! Is it fragmentation? Memory that the program gave back, and that the process holds all the same.
+//! Fragmentation: memory that the program freed and the process still holds.
 //!
-//! glibc returns memory to the system from the top of a heap only. After a burst one chunk that lives on at the end holds all that
-//! is free below it. Such a process looks like one that leaks, and its `in use` says that it does not.
+//! glibc returns memory to the system from the top of a heap only. After a burst one live chunk at
+//! the end holds all free memory below it. Such a process looks like one that leaks, but `in use`
+//! shows that it does not.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,19 +15,19 @@ pub(crate) const SHARE_IN_BALANCE: f64 = 1.0 / 3.0;
 /// the system for it again. Less than that is no trouble whoever holds it.
 pub(crate) const BYTES_ON_PURPOSE: u64 = 64 << 20;
 
-/// How much of the heap is free, and held.
+/// How much of the heap is free, but not returned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fragmentation {
-    /// Whether it deserves the name: more is free, and in memory, below the tops than an allocator in balance has, and than it keeps
-    /// on purpose.
+    /// Whether it counts as fragmentation: more is free and resident below the tops than an
+    /// allocator in balance has, and than glibc keeps on purpose.
     pub is_fragmented: bool,
     /// Bytes in use in arenas.
     pub in_use_bytes: u64,
     /// Bytes free below the tops of the arenas: they cannot shrink past what is in use above.
     pub free_bytes: u64,
-    /// What of these is in memory: it counts as resident memory of the process, and nobody uses it.
+    /// The resident part: it counts as memory of the process, and nobody uses it.
     pub free_resident_bytes: u64,
-    /// What of these `malloc_trim(0)` would return: whole pages inside of free chunks.
+    /// What `malloc_trim(0)` would return: whole pages inside of free chunks.
     pub trimmable_bytes: u64,
     /// The rest shares its pages with chunks in use.
     pub pinned_bytes: u64,
@@ -35,7 +36,7 @@ pub struct Fragmentation {
 }
 
 impl CHeap {
-    /// How much is free below the tops; `None` where no arena was walked, or not to its end.
+    /// How much is free below the tops; `None` if no arena was walked to its end.
     #[must_use]
     pub fn fragmentation(&self) -> Option<Fragmentation> {
         if self.arenas.is_empty() || self.is_stopped {

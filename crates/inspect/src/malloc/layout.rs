@@ -1,4 +1,5 @@
-//! Where glibc keeps what it knows of its heap. No symbol that is always there names it; it is known by its structure.
+//! Finds glibc's allocator state. No symbol that is always present names it; it is found by its
+//! structure.
 //!
 //! ```text
 //! malloc_state (glibc, malloc/malloc.c), 64-bit                     2.17   2.23   2.27   2.43
@@ -44,7 +45,7 @@ const BEGINS: [u64; 3] = [112, 104, 24];
 const TOP: u64 = 16;
 /// The fastbins stand before `top`.
 const FASTBINS: u64 = 10;
-/// Bins that may be in between two states while they are looked at.
+/// Bins that may be inconsistent while they are read.
 const BINS_TORN_MAX: u64 = 6;
 /// Arenas of a process. By default there are at most eight for each CPU; it can be allowed more.
 pub(super) const ARENAS_MAX: usize = 1 << 16;
@@ -52,7 +53,7 @@ pub(super) const ARENAS_MAX: usize = 1 << 16;
 const READ_ALL_BYTES: u64 = 1 << 20;
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
 const PIECE: u64 = 1 << 20;
-/// Words that may be taken for the last bin: an arena has 127 that look like it.
+/// Candidates for the last bin: an arena has 127 words that look like it.
 const TRIES_MAX: usize = 1 << 16;
 /// The default of `n_mmaps_max`.
 const MMAPS_MAX_DEFAULT: u32 = 65_536;
@@ -66,7 +67,7 @@ enum Extent {
     All,
 }
 
-/// Where a glibc has its state.
+/// The addresses of a glibc's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glibc {
     /// The address of `main_arena`.
@@ -79,7 +80,7 @@ pub struct Glibc {
     pub parameters: Option<Parameters>,
 }
 
-/// What is used of `mp_`.
+/// The fields of `mp_`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
     /// Where `n_mmaps` is, four bytes.
@@ -90,7 +91,7 @@ pub struct Parameters {
     pub sbrk_base: u64,
 }
 
-/// An arena's structure, as it was read.
+/// The fields of a `malloc_state`.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) address: u64,
@@ -105,7 +106,7 @@ pub(super) struct State {
 }
 
 impl Glibc {
-    /// Where an arena says where its top is.
+    /// The address of an arena's `top`.
     pub(super) fn top_at(&self, arena: u64) -> u64 {
         arena.wrapping_add(self.bins).wrapping_sub(TOP)
     }
@@ -120,7 +121,7 @@ impl Glibc {
         self.bins + BEHIND_NEXT_FREE + 16 + if self.counts_threads { 8 } else { 0 }
     }
 
-    /// Reads an arena; `None` where there is none.
+    /// Reads an arena; `None` if there is none.
     pub(super) fn state<M: Memory + ?Sized>(&self, memory: &M, arena: u64) -> Option<State> {
         let mut bytes = [0; 2400];
         let bytes = bytes.get_mut(..self.state_bytes() as usize)?;
@@ -209,7 +210,7 @@ fn main_arena<M: Memory + ?Sized>(memory: &M, bins: u64, version: Option<(u32, u
     }
     let counts_threads = match version {
         Some(version) if version >= (2, 23) => true,
-        // It was taken back to older versions by distributions.
+        // Distributions backported it to older versions.
         _ => {
             let word = |i: u64| memory.u64(bins + BEHIND_NEXT_FREE + 8 * i).unwrap_or(0);
             let (first, second) = (word(0), word(1));

@@ -1,11 +1,12 @@
-//! Which run time a process has, looked into or not: what grows in a heap that nobody can read is not for that native.
+//! The runtime of a process, supported or not: growth in a heap that cannot be read is not
+//! therefore native.
 
 use mitra_parse::maps::Mapping;
 
 use crate::memory::Memory;
 use crate::python;
 
-/// Files that are mapped where a run time is, by how their names begin.
+/// Files by which a runtime is detected, by prefix of their names.
 const FILES: &[(&str, &str)] = &[
     ("libjvm.so", "the Java VM"),
     ("libj9vm", "OpenJ9"),
