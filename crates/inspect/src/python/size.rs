@@ -1,4 +1,4 @@
-//! Shallow sizes, as `sys.getsizeof` says them.
+//! Shallow sizes, as `sys.getsizeof` reports them.
 //!
 //! ```text
 //! default      tp_basicsize + items * tp_itemsize
@@ -26,7 +26,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         if size <= self.mapped { size } else { 0 }
     }
 
-    /// What lies before the object.
+    /// Bytes before the object.
     fn size_before(&self, address: u64, kind: &Type) -> u64 {
         let layout = &self.layout;
         let mut size = 0;

@@ -1,4 +1,4 @@
-//! Types: what an object is, by the type that it points to.
+//! The type of an object, by its type pointer.
 //!
 //! A word that should be a type is believed when its own type is a type of types (its bases lead to `type`), and its name and sizes
 //! make sense. What its instances refer to follows from the nearest base whose structure is known.
@@ -56,7 +56,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// What is known of a type.
+/// A type.
 #[derive(Debug, Clone)]
 pub(super) struct Type {
     pub id: TypeId,

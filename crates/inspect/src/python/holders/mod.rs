@@ -21,9 +21,9 @@ pub use graph::{Edge, EdgeKind, Graph, Root};
 pub use path::{Path, Step};
 use reach::Reach;
 
-/// Types that refer to a type, of which the most frequent are told.
+/// Referring types per type that are listed.
 const REFERRERS: usize = 8;
-/// Holders of a type that are told.
+/// Holders per type that are listed.
 const HOLDERS: usize = 4;
 /// A holder of less than a twentieth is not why there are many.
 const SHARE_MIN: u64 = 20;
@@ -32,12 +32,12 @@ const CYCLE_OBJECTS_MAX: usize = 2000;
 /// Objects that are taken by default. Each costs some 60 bytes in all tables (measured): half a gigabyte, on a heap of a few at least.
 pub const OBJECTS_MAX: usize = 8 << 20;
 
-/// Which types are asked for.
+/// The types whose holders are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// Those of the given names.
     Types(Vec<String>),
-    /// So many, that take the most memory without what they refer to.
+    /// This many, those with the most bytes of their own.
     Largest(usize),
 }
 
@@ -46,10 +46,10 @@ pub enum Wanted {
 pub struct HoldersReport {
     /// By type, in the order asked for, or the largest first. Each of them is whole.
     pub types: Vec<TypeHolders>,
-    /// The search was ended early: types that it did not get to are missing.
+    /// The search ended early: types that it did not get to are missing.
     #[serde(default)]
     pub is_stopped: bool,
-    /// Objects that were gone through.
+    /// Objects that were visited.
     pub objects: u64,
     /// How often an object was met that was not, since there are too many.
     pub objects_left_out: u64,
@@ -59,7 +59,7 @@ pub struct HoldersReport {
     pub references_not_counted: u64,
 }
 
-/// Who holds the objects of a type.
+/// The holders of the objects of a type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TypeHolders {
     /// Its name.
@@ -92,7 +92,7 @@ pub struct Referrer {
 /// An object that many of a type are reached through.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
-    /// What it is; `None` for what stands outside.
+    /// Its type; `None` outside of the interpreter.
     pub type_name: Option<String>,
     /// The way to it.
     pub path: Path,
@@ -113,7 +113,7 @@ pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usiz
     };
     let mut found = Vec::new();
     for name in types {
-        // Of a part of the ways nothing follows for the whole.
+        // Nothing follows from a part of the paths for the whole.
         let held = if graph.should_continue(0) { of_type(graph, &reach, name) } else { break };
         if graph.should_continue(0) {
             found.push(held);

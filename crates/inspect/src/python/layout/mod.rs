@@ -1,4 +1,4 @@
-//! Where the fields of CPython's structures lie, per version.
+//! Offsets of the fields of CPython's structures, per version.
 //!
 //! `tables.rs` is written by `tools/python-offsets.py` from the headers of installed versions with a C compiler, and a test compares
 //! the two. What the headers do not have stands here, with its source. From 3.13 on the process says part of it itself
@@ -145,9 +145,9 @@ pub struct Layout {
 /// The entries of a dictionary's keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys {
-    /// Where the first entry lies.
+    /// Address of the first entry.
     pub entries: u64,
-    /// How many were ever used.
+    /// Number of entries ever used.
     pub count: u64,
     /// Bytes of an entry, and where in it key and value lie.
     pub stride: u64,
@@ -169,7 +169,7 @@ impl Layout {
         tables::TABLES.iter().find(|table| table.minor == minor)
     }
 
-    /// The versions that there are tables for.
+    /// The versions with tables.
     pub fn minors() -> impl Iterator<Item = u32> {
         tables::TABLES.iter().map(|table| table.minor)
     }

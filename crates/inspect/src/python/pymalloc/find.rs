@@ -1,11 +1,12 @@
-//! Where the arenas are.
+//! Finds the arenas.
 //!
 //! `arenas` is a static variable (a member of the interpreter's state since 3.12) without a symbol in a stripped program. It is
 //! found by what it points to: an array of arena objects, of which each in use has plausible numbers and whose pools carry the
 //! index of their arena. That leaves no room for chance, so that no symbol is needed, and it works for a library, for a program
 //! that has Python in itself, and for every version.
 //!
-//! Should that fail (the variable is swapped out), pools are recognised in anonymous memory by their headers.
+//! If that fails (the variable is swapped out), pools are detected in anonymous memory by their
+//! headers.
 
 use mitra_parse::maps::Mapping;
 
@@ -20,21 +21,21 @@ const OBJECT: usize = 48;
 const OBJECTS_MIN: usize = 16;
 /// More arenas than fit into a terabyte.
 const OBJECTS_MAX: usize = 1 << 20;
-/// Bytes of a mapping of variables that are looked at: a radix tree of 256 KiB and much more fits.
+/// Bytes of a mapping of variables that are searched: more than a radix tree of 256 KiB.
 const VARIABLES_MAX: u64 = 16 << 20;
-/// Bytes of variables that are looked at in all.
+/// Bytes of variables that are searched in total.
 const VARIABLES_TOTAL_MAX: u64 = 256 << 20;
 /// Bytes that are read at once.
 const CHUNK: u64 = 64 << 10;
-/// Arenas of which the first pool is looked at before a pointer is believed.
+/// Arenas whose first pool is checked before a pointer is believed.
 const TRIED: usize = 32;
 /// Pages in which pools are looked for, one by one: 32 GiB.
 const PAGES_MAX: u64 = 8 << 20;
-/// So many pools are no chance.
+/// This many pools are no coincidence.
 const POOLS_MIN: u64 = 4;
 /// No address of a program is larger, with five levels of page tables either.
 const ADDRESS_MAX: u64 = 1 << 56;
-/// What the sizes of arena and pool can be.
+/// The possible sizes of arena and pool.
 const SIZES: [(u64, u64); 3] = [(256 << 10, 4 << 10), (1 << 20, 16 << 10), (1 << 20, 4 << 10)];
 
 /// An arena.
@@ -59,7 +60,7 @@ pub struct Arenas {
     pub arena_bytes: u64,
     /// Bytes of a pool.
     pub pool_bytes: u64,
-    /// They were recognised by their pools.
+    /// Whether they were detected by their pools.
     pub is_estimate: bool,
 }
 
