@@ -8,6 +8,7 @@ use mitra_model::{SeriesSet, Span, growth};
 
 use crate::signal::{Run, Signal};
 use crate::view::View;
+use crate::words;
 
 /// A size that grew inside a view.
 pub struct Growth {
@@ -27,6 +28,14 @@ pub struct Growth {
     pub run: Run,
 }
 
+impl Growth {
+    /// `grew from 1.2 GB to 3.4 GB, 20 MB/s`, of bytes.
+    pub fn words(&self) -> String {
+        let [from, to, per_s] = [self.from, self.to, self.per_s].map(words::bytes);
+        format!("grew from {from} to {to}, {per_s}/s")
+    }
+}
+
 /// What a size did when it had grown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
@@ -38,6 +47,18 @@ pub enum Then {
     Unknown,
 }
 
+/// What tells here whether memory runs short.
+pub const NEEDS: &[&str] = &[
+    "mem.available",
+    "mem.free",
+    "mem.total",
+    "psi.memory_some",
+    "vm.pgscan_kswapd",
+    "vm.pgscan_direct",
+    "vm.pswpout",
+    "vm.oom_kill",
+];
+
 /// Fewer samples than make thirds say nothing of a trend.
 const LEAST_SAMPLES: usize = 6;
 
@@ -45,13 +66,11 @@ const LEAST_SAMPLES: usize = 6;
 pub const LEVELS: &[&str] = &["mem.anon", "mem.swap_total", "mem.swap_free", "mem.shmem", "mem.sunreclaim"];
 
 /// How a metric of the whole machine, or of one thing, grew; `None` where it did not or is not known.
-#[must_use]
 pub fn of(view: &View<'_>, metric: &str, row: &str) -> Option<Growth> {
     climb(view, |set, span| Some(Signal::of(set.get(metric, row)?, span)))
 }
 
 /// How a signal grew until it was largest, and what became of it after the view.
-#[must_use]
 pub fn climb(view: &View<'_>, signal: impl Fn(&SeriesSet, Span) -> Option<Signal>) -> Option<Growth> {
     let mut growth = until_top(&signal(view.set, view.window)?)?;
     let since = Span { since: growth.run.onset, until: i64::MAX };
@@ -111,8 +130,7 @@ fn became(growth: &Growth, known: &Signal) -> (f64, Then) {
 /// A fiftieth of all the growth is noise.
 const LEVEL: f64 = 0.02;
 
-/// Memory that was to be had before anything grew: of the good time, or of the first samples.
-#[must_use]
+/// Memory that was to be had before anything grew: of the baseline, or of the first samples.
 pub fn room(view: &View<'_>) -> Option<f64> {
     let metric = if view.system("mem.available").is_some() { "mem.available" } else { "mem.free" };
     let first = || view.system(metric).and_then(|s| s.v.first().copied());
@@ -125,7 +143,6 @@ const ROOM_SHARE: f64 = 0.3;
 const LEAST_BYTES: f64 = 1e8;
 
 /// Whether a growth is of a size that matters: a share of memory, or of what was left of it.
-#[must_use]
 pub fn matters(view: &View<'_>, growth: &Growth, memory_share: f64) -> bool {
     let grew = growth.to - growth.from;
     view.memory_bytes().is_some_and(|memory| grew >= memory_share * memory)
@@ -134,7 +151,6 @@ pub fn matters(view: &View<'_>, growth: &Growth, memory_share: f64) -> bool {
 
 /// Whether something that grows will have taken everything sooner than it has been growing, half of what was to be had.
 /// Of what grew for a few minutes only nobody can tell whether it would have gone on; memory that runs short tells.
-#[must_use]
 pub fn runs_out(view: &View<'_>, growth: &Growth) -> bool {
     growth.then != Then::Stood
         && !growth.levels_off
@@ -143,7 +159,6 @@ pub fn runs_out(view: &View<'_>, growth: &Growth) -> bool {
 }
 
 /// Whether it stood still by itself: it was not memory that stopped it.
-#[must_use]
 pub fn settled(view: &View<'_>, growth: &Growth) -> bool {
     if memory_short(view) != Some(true) {
         return growth.levels_off || growth.then == Then::Stood;
@@ -195,7 +210,6 @@ const NOTHING_SHARE: f64 = 0.05;
 
 /// Whether memory of the whole machine ran short inside the view, by any of the signs that there are; `None` where there
 /// are none.
-#[must_use]
 pub fn memory_short(view: &View<'_>) -> Option<bool> {
     let least = left_share(view).map(|share| share.v.into_iter().fold(f64::INFINITY, f64::min));
     match (pays(view), least.map(|least| least < NOTHING_SHARE)) {

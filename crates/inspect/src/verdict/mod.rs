@@ -5,7 +5,7 @@
 //!
 //! 1. Does anonymous memory (resident and in swap) grow by more than allocators take at once?
 //! 2. Does the growth level off while the process works ([`trend`])? Two snapshots cannot tell;
-//! recorded sizes between them may.
+//!    recorded sizes between them may.
 //! 3. Who accounts for it: objects of the runtime, C chunks in use, or free chunks?
 //!
 //! One snapshot says what memory is made of, never that it leaks.
