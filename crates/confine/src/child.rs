@@ -63,8 +63,8 @@ pub fn prepare(command: &mut Command, child: &Child<'_>) -> io::Result<()> {
     let privileges = child.privileges;
     let bounds = child.bounds.to_vec();
     let parent = rustix::process::getpid();
-    // SAFETY: between fork and exec only system calls are made, which allocate nothing: strings are constants, the
-    // descriptor was opened and the bounds were copied before.
+    // SAFETY: between fork and exec only system calls are made, which allocate nothing: strings are
+    // constants, the descriptor was opened and the bounds were copied before.
     unsafe {
         command.pre_exec(move || {
             // A group leader already has a session by which the others are killed as well.

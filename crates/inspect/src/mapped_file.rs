@@ -162,7 +162,8 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         assert!(open(&top, &mapping(&path)).is_none());
         std::fs::remove_dir(&path).unwrap();
-        // A number that no driver has: opening it would fail, which is not what is wanted to be seen here.
+        // A number that no driver has: opening it would fail, which is not what is wanted to be
+        // seen here.
         let null = rustix::fs::makedev(1, 3);
         if rustix::fs::mknodat(CWD, &path, FileType::CharacterDevice, Mode::RWXU, null).is_err() {
             println!("skipped: only root makes devices");

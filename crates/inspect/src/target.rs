@@ -206,7 +206,8 @@ impl Target {
         let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let there =
             libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: into.len() };
-        // SAFETY: the kernel writes to `into` only, no more than its length; the other address is not one of ours.
+        // SAFETY: the kernel writes to `into` only, no more than its length; the other address is
+        // not one of ours.
         let read = unsafe { libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0) };
         let is_same = || self.mem.read_at(&mut [0], address).is_ok_and(|read| read == 1);
         usize::try_from(read).ok().filter(|_| is_same()).unwrap_or(0)

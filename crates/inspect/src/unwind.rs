@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_stack_is_followed_by_rules_and_where_there_are_none_by_frame_pointers() {
-        // 0xa has 16 bytes of its own and keeps the frame pointer, 0xb has a frame of the usual kind, 0xc begins the thread.
+        // 0xa has 16 bytes of its own and keeps the frame pointer, 0xb has a frame of the usual
+        // kind, 0xc begins the thread.
         let words = [7, 7, 0x1028, 0xb, 7, 0x0, 0xc];
         let rules = |place: CodeAddress| match place.address {
             0xa => at(false, 32, -16),

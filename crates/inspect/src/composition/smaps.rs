@@ -1,4 +1,5 @@
-//! `/proc/PID/smaps` of a process: its sizes by the kernel, and an estimate of what reading them takes.
+//! `/proc/PID/smaps` of a process: its sizes by the kernel, and an estimate of what reading them
+//! takes.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

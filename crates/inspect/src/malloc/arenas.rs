@@ -26,7 +26,8 @@ use super::stream::{ALIGN, Header, SIZE_MIN};
 use crate::memory::Memory;
 use crate::memory::budget::CALL;
 
-/// The largest sizes of heaps: the default, and four huge pages of 2 MiB, 512 MiB, 1 GiB, 32 MiB and 16 GiB.
+/// The largest sizes of heaps: the default, and four huge pages of 2 MiB, 512 MiB, 1 GiB, 32 MiB
+/// and 16 GiB.
 const HEAP_SIZES: [u64; 6] = [64 << 20, 8 << 20, 2 << 30, 4 << 30, 128 << 20, 64 << 30];
 /// Bytes of a `heap_info`, now and before 2.35.
 const HEAP_INFOS: [u64; 2] = [48, 32];

@@ -1,7 +1,7 @@
 //! Detects the allocator of a process by the files that it has mapped.
 //!
-//! A library says what it is by its name; what is linked into the program, by words that are in its data, because names of functions
-//! are not there when it is stripped:
+//! A library says what it is by its name; what is linked into the program, by words that are in its
+//! data, because names of functions are not there when it is stripped:
 //!
 //! ```text
 //! glibc      "GNU C Library (…) stable release version 2.36."   in the library; rarely in static programs
@@ -30,13 +30,14 @@ use crate::target::Target;
 
 /// More of a file is not read.
 const FILE_BYTES_MAX: u64 = 512 << 20;
-/// Bytes that are searched at once, and the bytes before that are searched again so that nothing is cut in two.
+/// Bytes that are searched at once, and the bytes before that are searched again so that nothing is
+/// cut in two.
 const PIECE: usize = 1 << 20;
 const OVERLAP: usize = 256;
 /// Steps of the budget per piece.
 const PIECE_STEPS: u64 = 4096;
-/// What the main arena of glibc takes at first: 128 KiB (`DEFAULT_TOP_PAD`) and a page. A program that never took more of it gets its
-/// memory elsewhere.
+/// What the main arena of glibc takes at first: 128 KiB (`DEFAULT_TOP_PAD`) and a page. A program
+/// that never took more of it gets its memory elsewhere.
 const FIRST_BYTES: u64 = 132 << 10;
 
 /// The allocator of a process, and the address of its state.
@@ -177,7 +178,8 @@ fn by_name(name: &str) -> Option<Allocator> {
     }
 }
 
-/// Where a program has data: what is written of the chosen files, and the memory behind it, which is the part that begins as zeros.
+/// Where a program has data: what is written of the chosen files, and the memory behind it, which
+/// is the part that begins as zeros.
 fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64, u64)> {
     let mut data: Vec<(u64, u64)> = Vec::new();
     let mut behind = None;
@@ -203,7 +205,8 @@ fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64,
 /// Reads the version that stands at a word.
 type Version = fn(&[u8], usize) -> Option<String>;
 
-/// The allocators whose words are in a file, with the versions that stand by them, as far as it was read.
+/// The allocators whose words are in a file, with the versions that stand by them, as far as it was
+/// read.
 pub(crate) fn search(file: File, should_continue: &dyn Fn() -> bool) -> Vec<(Allocator, Option<String>)> {
     // A mapped file may be a device.
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {

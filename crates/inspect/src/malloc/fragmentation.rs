@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::result::{Arena, CHeap};
 
-/// Knuth's fifty per cent rule (The Art of Computer Programming, 2.5): an allocator in balance has half as many free blocks as
-/// blocks in use. With equal mean sizes a third of the bytes is free then. More than that is left from a time that was different.
+/// Knuth's fifty per cent rule (The Art of Computer Programming, 2.5): an allocator in balance has
+/// half as many free blocks as blocks in use. With equal mean sizes a third of the bytes is free
+/// then. More than that is left from a time that was different.
 pub(crate) const SHARE_IN_BALANCE: f64 = 1.0 / 3.0;
-/// glibc keeps up to twice the largest dynamic mmap threshold (`DEFAULT_MMAP_THRESHOLD_MAX`, 32 MiB) free on purpose, so as not to ask
-/// the system for it again. Less than that is no trouble whoever holds it.
+/// glibc keeps up to twice the largest dynamic mmap threshold (`DEFAULT_MMAP_THRESHOLD_MAX`, 32
+/// MiB) free on purpose, so as not to ask the system for it again. Less than that is no trouble
+/// whoever holds it.
 pub(crate) const BYTES_ON_PURPOSE: u64 = 64 << 20;
 
 /// How much of the heap is free, but not returned.
@@ -44,7 +46,8 @@ impl CHeap {
         }
         let in_use_bytes = self.in_use().bytes;
         let free_bytes = self.free().bytes;
-        // The chunks of fastbins and of the caches of threads were touched when they were freed: they hold their list's next.
+        // The chunks of fastbins and of the caches of threads were touched when they were freed:
+        // they hold their list's next.
         let sum = |of: fn(&Arena) -> u64| self.arenas.iter().map(of).fold(0, u64::saturating_add);
         let small = sum(|arena| arena.free.fastbin.bytes.saturating_add(arena.free.tcache.bytes));
         let binned = sum(|arena| arena.free_resident_bytes);

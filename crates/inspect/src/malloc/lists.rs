@@ -77,7 +77,8 @@ impl<'a, M: Memory + ?Sized> Chunks<'a, M> {
         is_sane.then(|| (region.arena, header.size()))
     }
 
-    /// What a link at an address points to: zero, or a chunk of such a size that lies `before` the pointer.
+    /// What a link at an address points to: zero, or a chunk of such a size that lies `before` the
+    /// pointer.
     pub(super) fn next(&mut self, at: u64, before: u64, sizes: &RangeInclusive<u64>) -> Option<u64> {
         let link = self.word(at)?;
         let mut leads = |to: u64| {

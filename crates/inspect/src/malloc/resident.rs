@@ -1,6 +1,7 @@
 //! The resident pages of a range when it was first read: a bit for each, 32 KiB per gigabyte.
 //!
-//! Free lists lead anywhere in a heap, and asking the kernel at every step would take longer than all the rest.
+//! Free lists lead anywhere in a heap, and asking the kernel at every step would take longer than
+//! all the rest.
 
 use crate::memory::{Memory, PAGE};
 

@@ -1,4 +1,5 @@
-//! What is found in the C heap. All sizes are bytes, and those of chunks include the chunk's header, as the allocator counts them.
+//! What is found in the C heap. All sizes are bytes, and those of chunks include the chunk's
+//! header, as the allocator counts them.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,8 @@ pub struct DetectedAllocator {
     pub allocator: Allocator,
     /// Its version, where it says it.
     pub version: Option<String>,
-    /// The file that it is in, in the process' own view; empty where only its structures in memory were seen.
+    /// The file that it is in, in the process' own view; empty where only its structures in memory
+    /// were seen.
     pub path: String,
     /// Whether it is linked into the program.
     pub is_static: bool,
@@ -107,9 +109,11 @@ impl Free {
 /// What was inconsistent or could not be read: how uncertain the counts are.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubts {
-    /// Chunks whose header made no sense, also when read again. The process changed it just then, or something overwrote it.
+    /// Chunks whose header made no sense, also when read again. The process changed it just then,
+    /// or something overwrote it.
     pub bad_chunks: u64,
-    /// Chunks whose neighbour says another size than they do: free or not, that was changed just then.
+    /// Chunks whose neighbour says another size than they do: free or not, that was changed just
+    /// then.
     pub unsure_chunks: u64,
     /// Bytes that were passed over to the next chunk that made sense.
     pub skipped_bytes: u64,
@@ -119,7 +123,8 @@ pub struct Doubts {
     pub foreign_bytes: u64,
     /// Lists of free chunks that did not end as they should: they changed while they were followed.
     pub torn_lists: u64,
-    /// Lists of free chunks that were not followed to their end for their length; the rest of them counts as in use.
+    /// Lists of free chunks that were not followed to their end for their length; the rest of them
+    /// counts as in use.
     pub cut_lists: u64,
     /// Heaps or arenas that could not be followed.
     pub lost_heaps: u64,
@@ -171,9 +176,11 @@ pub struct Arena {
     pub fragmentation: Option<f64>,
     /// What of its heaps is in memory.
     pub resident_bytes: u64,
-    /// What of the free chunks below the top is in memory. Without those of the caches of threads and the fastbins.
+    /// What of the free chunks below the top is in memory. Without those of the caches of threads
+    /// and the fastbins.
     pub free_resident_bytes: u64,
-    /// The part of it that is whole pages inside of free chunks: `malloc_trim(0)` would give it back.
+    /// The part of it that is whole pages inside of free chunks: `malloc_trim(0)` would give it
+    /// back.
     pub trimmable_bytes: u64,
     /// What is uncertain.
     pub doubts: Doubts,

@@ -8,8 +8,9 @@
 //!  32  fd_nextsize, bk_nextsize   if it is free, in a large bin
 //! ```
 //!
-//! A heap of small chunks is read in pieces of up to a mebibyte, one of large chunks a page at a time around their headers: the
-//! pieces double as long as the next header lies in or near the following piece.
+//! A heap of small chunks is read in pieces of up to a mebibyte, one of large chunks a page at a
+//! time around their headers: the pieces double as long as the next header lies in or near the
+//! following piece.
 
 use super::resident::Resident;
 use crate::memory::{Memory, PAGE};
@@ -62,8 +63,9 @@ impl Header {
         self.field & 4 != 0
     }
 
-    /// Whether it can be a chunk of an arena: as large as one, aligned, with no mapping of its own, and of the right kind. Free
-    /// chunks of other arenas lose the flag, so that only the main arena is certain.
+    /// Whether it can be a chunk of an arena: as large as one, aligned, with no mapping of its own,
+    /// and of the right kind. Free chunks of other arenas lose the flag, so that only the main
+    /// arena is certain.
     pub(super) fn is_plausible(self, is_main: bool) -> bool {
         let size = self.size();
         size >= SIZE_MIN

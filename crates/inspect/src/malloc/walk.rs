@@ -1,12 +1,14 @@
 //! Walks a region of a heap, chunk by chunk.
 //!
-//! Each header says how long its chunk is, and so where the next header is; that one says whether this chunk is free. A stretch
-//! ends with the arena's top, or with two headers that are too small to be chunks, where another stretch followed it.
+//! Each header says how long its chunk is, and so where the next header is; that one says whether
+//! this chunk is free. A stretch ends with the arena's top, or with two headers that are too small
+//! to be chunks, where another stretch followed it.
 //!
-//! The process goes on meanwhile. Chunks are split and merged all the time, but a header that was merged into its neighbour keeps
-//! its last value until somebody writes over it, and then the chain leads on through it to a place where both agree. Where it does
-//! not, both headers are read again; where that does not help either, the next place is looked for from which on a number of
-//! headers in a row agree with each other, and what lies between is counted as skipped.
+//! The process goes on meanwhile. Chunks are split and merged all the time, but a header that was
+//! merged into its neighbour keeps its last value until somebody writes over it, and then the chain
+//! leads on through it to a place where both agree. Where it does not, both headers are read again;
+//! where that does not help either, the next place is looked for from which on a number of headers
+//! in a row agree with each other, and what lies between is counted as skipped.
 
 use super::regions::{Kind, Region};
 use super::result::Arena;
@@ -15,9 +17,10 @@ use super::stream::{ALIGN, Gone, HEADER, Header, Stream};
 use super::tcache;
 use crate::memory::{Memory, PAGE};
 
-/// Headers in a row that must agree before a place counts as the beginning of a chunk. That random bytes pass for one header with
-/// a size within a heap of a gigabyte is a chance of less than one in 2^38; data with small numbers at regular distances is what this
-/// is about, and such data rarely has eight that lead to each other.
+/// Headers in a row that must agree before a place counts as the beginning of a chunk. That random
+/// bytes pass for one header with a size within a heap of a gigabyte is a chance of less than one
+/// in 2^38; data with small numbers at regular distances is what this is about, and such data
+/// rarely has eight that lead to each other.
 const AGREEING: usize = 8;
 /// This many are enough if the rest is not resident.
 const AGREEING_BEFORE_GAP: usize = 3;
@@ -27,7 +30,8 @@ const RETRIES: usize = 2;
 const TOP_MOVES_MAX: usize = 1000;
 /// Resynchronisation attempts per snapshot, each with up to eight reads: a few seconds at worst.
 pub(super) const TRIES_MAX: u64 = 1 << 18;
-/// What a free chunk keeps for itself when `malloc_trim` returns its pages: `sizeof (struct malloc_chunk)`.
+/// What a free chunk keeps for itself when `malloc_trim` returns its pages: `sizeof (struct
+/// malloc_chunk)`.
 const FREE_HEADER: u64 = 48;
 /// Offset of the size in `heap_info`.
 const HEAP_INFO_SIZE: u64 = 16;

@@ -123,7 +123,8 @@ fn find_module<M: Memory + ?Sized>(
         .iter()
         .filter(|mapping| mapping.offset == 0 && mapping.path.starts_with('/'))
         .collect();
-    // A library with the name before a program with the name before all others; the order is kept otherwise.
+    // A library with the name before a program with the name before all others; the order is kept
+    // otherwise.
     candidates.sort_by_key(|mapping| match mapping.module() {
         name if !is_python_name(name) => 2,
         name => u8::from(!name.starts_with("lib")),
@@ -289,8 +290,8 @@ fn old<M: Memory + ?Sized>(
     Ok(RuntimeInfo { version, layout: table.clone(), interpreters, collector, path: python.path.clone() })
 }
 
-/// The address in the first instructions of PyInterpreterState_Head(), compiled for x86-64: an optional `endbr64` and frame, then
-/// `mov rax, [rip + n]`.
+/// The address in the first instructions of PyInterpreterState_Head(), compiled for x86-64: an
+/// optional `endbr64` and frame, then `mov rax, [rip + n]`.
 fn interp_head<M: Memory + ?Sized>(memory: &M, code: u64) -> Option<u64> {
     let mut bytes = [0; 32];
     memory.exact(code, &mut bytes)?;

@@ -31,7 +31,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let length = self.memory.u64(address.checked_add(layout.str_length)?)?;
         let state = self.memory.u32(address.checked_add(layout.str_state)?)?;
         let shift = self.str_state_shift;
-        // The first two bits say whether it is interned; where these are sixteen, the others follow from the sixteenth on.
+        // The first two bits say whether it is interned; where these are sixteen, the others follow
+        // from the sixteenth on.
         let state = if shift == 0 { state >> 2 } else { state >> shift };
         let kind = u64::from(state & 7);
         if !matches!(kind, 0 | 1 | 2 | 4) || length >> 48 != 0 {

@@ -1,8 +1,8 @@
 //! The set of visited objects: a bit for each sixteen bytes of the ranges that hold objects.
 //!
-//! Objects are at least sixteen bytes long, so that no two share a bit, wherever they begin. Before 3.8, and for what is compiled
-//! in, they may begin at an odd multiple of eight: that is a second bit, which only stretches with such objects have.
-//! Per megabyte with objects it takes 16 KiB.
+//! Objects are at least sixteen bytes long, so that no two share a bit, wherever they begin. Before
+//! 3.8, and for what is compiled in, they may begin at an odd multiple of eight: that is a second
+//! bit, which only stretches with such objects have. Per megabyte with objects it takes 16 KiB.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -108,7 +108,8 @@ impl Visited {
         }
     }
 
-    /// Takes up to `into`'s capacity of what has yet to be followed, neighbours together; false when there is nothing left.
+    /// Takes up to `into`'s capacity of what has yet to be followed, neighbours together; false
+    /// when there is nothing left.
     pub fn pop(&mut self, into: &mut Vec<u64>) -> bool {
         into.clear();
         while let Some(index) = self.queue.last().copied() {

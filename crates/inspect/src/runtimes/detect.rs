@@ -23,7 +23,8 @@ const FILES: &[(&str, &str)] = &[
     ("libperl.so", "Perl"),
     ("perl", "Perl"),
 ];
-/// The note by which a Go program says which build it is, near its beginning: a name of four bytes, of type 4 (cmd/internal/buildid).
+/// The note by which a Go program says which build it is, near its beginning: a name of four bytes,
+/// of type 4 (cmd/internal/buildid).
 const GO_NOTE: &[u8] = b"\x04\0\0\0Go\0\0";
 const GO_NOTE_WITHIN: usize = 4096;
 

@@ -1,9 +1,10 @@
 //! Runtimes with their own heap: the Java virtual machine and Erlang's.
 //!
-//! Much of what they know can be read without asking them: a JVM writes its counters into memory that is meant to be read by
-//! others ([`jvm::perfdata`]), and Erlang's allocators chain their carriers together ([`erlang::carriers`]). The rest they tell
-//! when their own tools ask (`jcmd`, `erl_call`). That is done only where [`Options::ask_runtime`] says so, because it is work
-//! that the process does, and in a JVM all threads wait for it.
+//! Much of what they know can be read without asking them: a JVM writes its counters into memory
+//! that is meant to be read by others ([`jvm::perfdata`]), and Erlang's allocators chain their
+//! carriers together ([`erlang::carriers`]). The rest they tell when their own tools ask (`jcmd`,
+//! `erl_call`). That is done only where [`Options::ask_runtime`] says so, because it is work that
+//! the process does, and in a JVM all threads wait for it.
 
 pub(crate) mod detect;
 pub mod erlang;
@@ -31,9 +32,10 @@ pub use jvm::JvmHeap;
 pub struct Options {
     /// Ask the runtime with its own tool.
     ///
-    /// A JVM counts its objects at a safepoint: **all of its threads wait** while the whole heap is walked, about a second for
-    /// each gigabyte, and to be asked at all it gets the signal `SIGQUIT`, which it understands as the wish to talk. An Erlang
-    /// VM goes on, and has to answer to a node that connects to it.
+    /// A JVM counts its objects at a safepoint: **all of its threads wait** while the whole heap is
+    /// walked, about a second for each gigabyte, and to be asked at all it gets the signal
+    /// `SIGQUIT`, which it understands as the wish to talk. An Erlang VM goes on, and has to answer
+    /// to a node that connects to it.
     pub ask_runtime: bool,
     /// For how long rates are measured. An Erlang VM's carriers are sampled meanwhile.
     pub seconds: f64,

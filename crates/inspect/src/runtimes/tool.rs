@@ -1,4 +1,5 @@
-//! Runs the tool of a runtime: without a shell, as the user of the process that it asks, with a limit of time and of output.
+//! Runs the tool of a runtime: without a shell, as the user of the process that it asks, with a
+//! limit of time and of output.
 //!
 //! The process may be anybody's, may claim anything, and may become another program at any moment.
 //! So:
@@ -37,8 +38,9 @@ const POLL: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_secs(1);
 /// Limit for standard error.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
-/// Addresses of a tool. `jcmd` is a JVM itself: it maps 1 GiB for classes and a quarter of that for code whatever it needs, beside
-/// its heap, which is kept small, and so have its threads their stacks. It needs 40 MB of memory.
+/// Addresses of a tool. `jcmd` is a JVM itself: it maps 1 GiB for classes and a quarter of that for
+/// code whatever it needs, beside its heap, which is kept small, and so have its threads their
+/// stacks. It needs 40 MB of memory.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 /// A JVM opens twenty files at start.
 const FILES_MAX: u64 = 256;
@@ -60,7 +62,8 @@ impl Tool {
     pub(super) fn find(name: &str, own: &[PathBuf]) -> Result<Option<Tool>, String> {
         let mut refused = None;
         let own = own.iter().filter(|path| {
-            // What it leads to has the name too: a link of somebody could lead to any program of root's.
+            // What it leads to has the name too: a link of somebody could lead to any program of
+            // root's.
             fs::canonicalize(path).is_ok_and(|real| real.file_name() == Some(OsStr::new(name)))
         });
         let places = PATH.split(':').map(|dir| Path::new(dir).join(name)).chain(own.cloned());
@@ -90,7 +93,8 @@ impl Tool {
     }
 }
 
-/// A script cannot be run by a handle that is closed when it begins: its interpreter would have to open it again.
+/// A script cannot be run by a handle that is closed when it begins: its interpreter would have to
+/// open it again.
 fn is_elf(program: &OwnedFd) -> bool {
     let mut magic = [0; 4];
     let file = File::open(format!("/proc/self/fd/{}", program.as_raw_fd()));

@@ -42,7 +42,8 @@ pub fn text(
     out
 }
 
-/// `python3 (4242): 812 MB in memory, 790 MB of it its own, 0 B in swap; 1.2 GB at most; 312 mappings`.
+/// `python3 (4242): 812 MB in memory, 790 MB of it its own, 0 B in swap; 1.2 GB at most; 312
+/// mappings`.
 fn headline(comm: &str, pid: u32, composition: &Composition) -> String {
     let totals = &composition.totals;
     let mut parts = vec![format!("{} in memory", bytes(totals.rss_bytes))];

@@ -1,10 +1,12 @@
-//! Who holds the objects of a type: which types refer to them, by which variable of which module they can be reached, or why they
-//! cannot.
+//! Who holds the objects of a type: which types refer to them, by which variable of which module
+//! they can be reached, or why they cannot.
 //!
-//! The whole heap is gone through once ([`reach`]); then each type is asked for. A dict that grows in a module, a cache, a list of
-//! closures and a set of tasks all look alike here: a node at which the ways to thousands of objects part. It is named by the way
-//! to it from a module, or from a function that runs. Two answers are no names: objects that only refer to each other, which the
-//! collector has not freed, and objects that count more references than the heap has, so that something outside of it holds them.
+//! The whole heap is gone through once ([`reach`]); then each type is asked for. A dict that grows
+//! in a module, a cache, a list of closures and a set of tasks all look alike here: a node at which
+//! the ways to thousands of objects part. It is named by the way to it from a module, or from a
+//! function that runs. Two answers are no names: objects that only refer to each other, which the
+//! collector has not freed, and objects that count more references than the heap has, so that
+//! something outside of it holds them.
 
 mod graph;
 mod heap;
@@ -29,7 +31,8 @@ const HOLDERS: usize = 4;
 const SHARE_MIN: u64 = 20;
 /// Objects around one that only holds itself, among which the way back to it is looked for.
 const CYCLE_OBJECTS_MAX: usize = 2000;
-/// Objects that are taken by default. Each costs some 60 bytes in all tables (measured): half a gigabyte, on a heap of a few at least.
+/// Objects that are taken by default. Each costs some 60 bytes in all tables (measured): half a
+/// gigabyte, on a heap of a few at least.
 pub const OBJECTS_MAX: usize = 8 << 20;
 
 /// The types whose holders are searched.
@@ -70,7 +73,8 @@ pub struct TypeHolders {
     pub referrers: Vec<Referrer>,
     /// Where the ways to them part, the most first.
     pub holders: Vec<Holder>,
-    /// Objects that are held by something outside of the interpreter, or within where nobody looked.
+    /// Objects that are held by something outside of the interpreter, or within where nobody
+    /// looked.
     pub objects_held_natively: u64,
     /// Objects that only hold each other.
     pub objects_held_by_themselves: u64,

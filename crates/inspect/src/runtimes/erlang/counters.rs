@@ -9,10 +9,10 @@
 //! mbcs   the same
 //! ```
 //!
-//! Before them stand a mutex, lists and functions, whose sizes differ from version to version; n is 1 up to OTP 22, and the
-//! number of allocators from OTP 23 on. So the place is looked for: it is where, in all instances at once, these numbers make
-//! sense together: the carriers that were made less those that were given back are those that there are, up to the few that are
-//! in the pool.
+//! Before them stand a mutex, lists and functions, whose sizes differ from version to version; n is
+//! 1 up to OTP 22, and the number of allocators from OTP 23 on. So the place is looked for: it is
+//! where, in all instances at once, these numbers make sense together: the carriers that were made
+//! less those that were given back are those that there are, up to the few that are in the pool.
 
 use crate::memory::Memory;
 

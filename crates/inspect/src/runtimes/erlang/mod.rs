@@ -1,7 +1,9 @@
-//! Erlang's virtual machine: which of its allocators does not fit its load, and what to start it with instead.
+//! Erlang's virtual machine: which of its allocators does not fit its load, and what to start it
+//! with instead.
 //!
-//! Without asking: the carriers and counters of its allocators ([`carriers`], [`counters`]), its command line ([`command`]),
-//! and how many minor faults it has. When asked: `erl_call` ([`ask`]). What follows from it: [`advice`].
+//! Without asking: the carriers and counters of its allocators ([`carriers`], [`counters`]), its
+//! command line ([`command`]), and how many minor faults it has. When asked: `erl_call` ([`ask`]).
+//! What follows from it: [`advice`].
 
 pub mod advice;
 mod carriers;
@@ -37,7 +39,8 @@ const SHARE: u32 = 20;
 const SECONDS_MAX: f64 = 600.0;
 /// Sizes of blocks that are kept.
 const BLOCKS_MAX: usize = 1 << 18;
-/// Instances are looked for again while the VM makes and drops carriers: lists change while they are walked.
+/// Instances are looked for again while the VM makes and drops carriers: lists change while they
+/// are walked.
 const TRIES: usize = 3;
 
 /// What is known of an Erlang VM's heap.
@@ -51,7 +54,8 @@ pub struct ErlangHeap {
     pub allocator_flags: Vec<String>,
     /// What it faults.
     pub faults: Option<Faults>,
-    /// Anonymous mappings of 512 KiB or more: each may be a carrier of a single block, or several of them side by side.
+    /// Anonymous mappings of 512 KiB or more: each may be a carrier of a single block, or several
+    /// of them side by side.
     pub large_mappings: u64,
     /// Their addresses; not all need be in memory.
     pub large_mappings_bytes: u64,
@@ -118,7 +122,8 @@ pub enum Source {
 pub struct Allocator {
     /// `eheap_alloc`.
     pub name: String,
-    /// Of which scheduler; zero serves all other threads, among them the dirty schedulers, which collect large heaps.
+    /// Of which scheduler; zero serves all other threads, among them the dirty schedulers, which
+    /// collect large heaps.
     pub instance: u32,
     /// Carriers that many blocks share.
     pub mbcs: Pool,
@@ -158,7 +163,8 @@ pub struct Calls {
     pub carriers_resized: u64,
 }
 
-/// Segments that are kept when carriers are given back, for the next that wants one of about that size.
+/// Segments that are kept when carriers are given back, for the next that wants one of about that
+/// size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentCache {
     /// Requests that found one.

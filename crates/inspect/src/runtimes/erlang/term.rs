@@ -1,6 +1,7 @@
 //! Erlang terms as `erl_call` prints them: `{ok, [{blocks, 89, 89, 127}, "text", 'An atom']}`.
 //!
-//! Whoever answers may be anybody: what is not understood becomes [`Term::Other`], and what is nested too deep is cut off.
+//! Whoever answers may be anybody: what is not understood becomes [`Term::Other`], and what is
+//! nested too deep is cut off.
 
 /// Deeper than anything that an allocator says of itself.
 const DEPTH_MAX: usize = 32;
@@ -48,7 +49,8 @@ impl Term {
         }
     }
 
-    /// An atom or a text. A list of numbers is a text to `erl_call`, and no text at all an empty list.
+    /// An atom or a text. A list of numbers is a text to `erl_call`, and no text at all an empty
+    /// list.
     pub(super) fn word(&self) -> Option<&str> {
         match self {
             Term::Atom(word) | Term::Text(word) => Some(word),

@@ -1,9 +1,10 @@
 //! What a JVM says when `jcmd` asks it.
 //!
-//! **This disturbs the JVM.** To be talked to at all it gets the signal `SIGQUIT` (unless somebody asked before), and it counts
-//! its objects at a safepoint, when none of its threads runs Java: about a second for each gigabyte of objects.
-//! `GC.class_histogram` would collect all garbage first, which takes longer and changes what is there; with `-all` it counts
-//! what nobody refers to too and collects nothing.
+//! **This disturbs the JVM.** To be talked to at all it gets the signal `SIGQUIT` (unless somebody
+//! asked before), and it counts its objects at a safepoint, when none of its threads runs Java:
+//! about a second for each gigabyte of objects. `GC.class_histogram` would collect all garbage
+//! first, which takes longer and changes what is there; with `-all` it counts what nobody refers to
+//! too and collects nothing.
 //!
 //! ```text
 //! 4711:
@@ -58,7 +59,8 @@ pub struct JcmdReport {
     pub instances: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How long `jcmd` took for it; the JVM's threads waited for most of that, less the third of a second in which `jcmd` starts.
+    /// How long `jcmd` took for it; the JVM's threads waited for most of that, less the third of a
+    /// second in which `jcmd` starts.
     pub histogram_seconds: f64,
     /// `GC.heap_info`.
     pub heap: Vec<HeapRow>,

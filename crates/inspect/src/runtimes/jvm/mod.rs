@@ -1,6 +1,7 @@
 //! A Java virtual machine: HotSpot, which is the one of OpenJDK and of all that is built from it.
 //!
-//! Without asking: its own counters ([`perfdata`]). When asked: `jcmd PID GC.class_histogram -all` and its siblings ([`jcmd`]).
+//! Without asking: its own counters ([`perfdata`]). When asked: `jcmd PID GC.class_histogram -all`
+//! and its siblings ([`jcmd`]).
 
 pub mod jcmd;
 pub mod perfdata;
@@ -76,7 +77,8 @@ pub fn read_heap(target: &Target, options: &Options) -> JvmHeap {
     JvmHeap { name: said(|c| &c.vm_name), version, java_home, counters, asked, notes }
 }
 
-/// Where the virtual machine is installed, by where its library lies: `HOME/lib/server`, up to Java 8 `HOME/jre/lib/ARCH/server`.
+/// Where the virtual machine is installed, by where its library lies: `HOME/lib/server`, up to Java
+/// 8 `HOME/jre/lib/ARCH/server`.
 fn java_home(memory: &(impl Memory + ?Sized)) -> Option<String> {
     let library =
         memory.mappings().iter().find(|mapping| mapping.is_file() && mapping.module() == LIBRARY)?;
