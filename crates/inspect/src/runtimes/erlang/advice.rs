@@ -1,4 +1,4 @@
-//! Which settings of the allocators fit what an Erlang VM does, by its own numbers.
+//! Advises allocator settings that fit an Erlang VM, by its own numbers.
 //!
 //! A block that is larger than the threshold `sbct` gets a carrier of its own, which is mapped for
 //! it and unmapped when it is freed: all of its pages are faulted in anew. Below it, blocks share
@@ -35,16 +35,16 @@ const HELD: f64 = 0.25;
 /// Heaps are larger than that only in theory.
 const SBCT_MAX: u64 = 1 << 36;
 
-/// What to start the VM with.
+/// The advised flags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
-    /// Words for the command line of `erl`: `+MHsbct`, `4096`, ….
+    /// Arguments for `erl`: `+MHsbct`, `4096`, ….
     pub flags: Vec<String>,
     /// Why, with the numbers.
     pub because: String,
-    /// What does not fit.
+    /// The allocators whose settings do not fit.
     pub allocators: Vec<Misfit>,
-    /// Minor faults per second that are to become fewer.
+    /// Minor faults per second that the advice avoids.
     pub minor_faults_per_s: f64,
     /// Memory that may be held more, in the worst case: one shared carrier of the largest size in
     /// each instance.
@@ -76,7 +76,7 @@ pub struct Misfit {
     pub lmbcs_bytes: u64,
 }
 
-/// What is known of an allocator, all of its instances together.
+/// An allocator, all of its instances together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct AllocatorActivity {
     pub(super) name: String,
@@ -171,7 +171,7 @@ pub(super) fn advise(
     })
 }
 
-/// The settings that fit, and the memory that they may hold more.
+/// The settings that fit, and the additional memory that they may keep.
 fn misfit(activity: &AllocatorActivity, free_bytes: Option<u64>) -> Option<(Misfit, u64)> {
     letter(&activity.name)?;
     let mut blocks: Vec<u64> =
@@ -205,7 +205,7 @@ fn misfit(activity: &AllocatorActivity, free_bytes: Option<u64>) -> Option<(Misf
     Some((misfit, held(factor)))
 }
 
-/// Memory that can be had: `MemAvailable` of `/proc/meminfo`.
+/// Available memory: `MemAvailable` of `/proc/meminfo`.
 pub(super) fn free_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

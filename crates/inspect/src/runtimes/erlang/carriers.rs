@@ -31,11 +31,10 @@ use super::instances::{Finder, Instance, word_at};
 use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE, Word};
 
-/// Carriers of a look. A VM of 100 GB in carriers of half a megabyte has 200,000, and a look takes
-/// a read for each.
+/// Carriers per sample. A VM of 100 GB in carriers of half a megabyte has 200,000, and each takes a
+/// read.
 pub(super) const CARRIERS_MAX: usize = 1 << 17;
-/// Bytes of an instance in which its name, its lists and its counters are looked for: OTP 25 has
-/// 4,544.
+/// Bytes of an instance that are searched for its name, lists and counters: OTP 25 has 4,544.
 const INSTANCE_BYTES: usize = 8 << 10;
 /// The single block's header, behind the carrier's.
 const BLOCK_AT: [usize; 2] = [32, 40];
@@ -55,17 +54,17 @@ pub(super) struct Carrier {
     block: Option<u64>,
 }
 
-/// Where the instances are and how to walk their lists.
+/// The addresses of the instances, and the layout of their lists.
 #[derive(Debug, Clone)]
 pub(super) struct Vm {
     pub(super) instances: Vec<Instance>,
     /// Offset of the two lists in an instance.
     lists: usize,
-    /// Where the counters are, if they were found.
+    /// The layout of the counters, if it was found.
     counters: Option<super::counters::CountersLayout>,
 }
 
-/// What was seen of one instance.
+/// A sample of one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct InstanceCarriers {
     pub(super) mbcs: u64,
@@ -76,7 +75,7 @@ pub(super) struct InstanceCarriers {
     pub(super) blocks: Vec<(u64, u64)>,
 }
 
-/// One look along all lists.
+/// One pass along all lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CarrierSample {
     /// As many as there are instances.
@@ -86,8 +85,7 @@ pub(super) struct CarrierSample {
 }
 
 impl Vm {
-    /// Finds the instances of a VM. `None` says that there are none, or that they look like none
-    /// that are known.
+    /// Finds the instances of a VM. `None` if there are none, or their layout is not known.
     pub(super) fn find(memory: &(impl Memory + ?Sized)) -> Option<Vm> {
         if memory.word() != Word::Eight {
             return None;
@@ -131,7 +129,7 @@ impl Vm {
         sample
     }
 
-    /// What the instances count of themselves, if it was found where.
+    /// The counters of the instances, if their layout was found.
     pub(super) fn counters(&self, memory: &(impl Memory + ?Sized)) -> Option<Vec<super::counters::Counters>> {
         let layout = self.counters?;
         Some(self.instances.iter().map(|instance| layout.read(memory, instance.address)).collect())

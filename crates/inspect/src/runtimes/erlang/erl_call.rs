@@ -1,4 +1,4 @@
-//! What an Erlang VM says of its allocators when `erl_call` asks it.
+//! Asks an Erlang VM about its allocators with `erl_call`.
 //!
 //! Only functions that read are called: `erlang:system_info/1` and `erlang:memory/0`. `erl_call`
 //! connects as a hidden node, so that nobody who watches nodes come and go hears of it. It needs
@@ -21,7 +21,7 @@ use crate::target::Target;
 
 /// An allocator with a hundred instances takes 300 KB of text.
 const BYTES_MAX: u64 = 16 << 20;
-/// A question; a VM that is very busy answers late.
+/// Time limit per request; a busy VM answers late.
 const SECONDS_MAX: f64 = 10.0;
 /// Instances that are kept.
 const INSTANCES_MAX: usize = 10 << 10;
@@ -30,7 +30,7 @@ const INSTANCES_MAX: usize = 10 << 10;
 const NODE_MAX: usize = 255;
 const COOKIE_MAX: usize = 255;
 
-/// What is needed to ask.
+/// How to reach the VM.
 pub(super) struct ErlCall<'t> {
     target: &'t Target,
     tool: Tool,
@@ -132,7 +132,7 @@ impl<'t> ErlCall<'t> {
         let names = self.call("erlang system_info [alloc_util_allocators]")?;
         let mut all = Vec::new();
         for name in names.list().iter().filter_map(Term::word).take(16) {
-            // It comes from outside and goes into a question.
+            // It comes from outside and goes into a request.
             if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
                 continue;
             }

@@ -19,7 +19,7 @@ const LIBRARY: &str = "libjvm.so";
 /// The file `release` of a Java home has about twenty lines.
 const RELEASE_BYTES_MAX: u64 = 64 << 10;
 
-/// What is known of a JVM's heap.
+/// The heap of a JVM.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JvmHeap {
     /// `OpenJDK 64-Bit Server VM`.
@@ -28,20 +28,20 @@ pub struct JvmHeap {
     pub version: Option<String>,
     /// Where it is installed, as the process sees it.
     pub java_home: Option<String>,
-    /// Its own counters, read from its memory.
+    /// Its counters, read from its memory.
     pub counters: Option<Counters>,
-    /// What it said when it was asked.
+    /// Its answers, if it was asked.
     pub asked: Option<JcmdReport>,
-    /// What could not be told and why, in words.
+    /// What is not known and why, in words.
     pub notes: Vec<String>,
 }
 
-/// Whether it is one, by what it has mapped.
+/// Whether a process is a JVM, by its mappings.
 pub fn is_jvm(memory: &(impl Memory + ?Sized)) -> bool {
     maps(memory, LIBRARY)
 }
 
-/// What is known of it.
+/// Inspects a JVM.
 pub fn read_heap(target: &Target, options: &Options) -> JvmHeap {
     let mut notes = Vec::new();
     let java_home = java_home(target);
