@@ -172,7 +172,7 @@ fn what_is_read_is_what_the_vm_says() {
         let asked = look(vm.0.id(), &Options { ask_runtime: true, ..options });
         let (compared, single) = compare(&read, &asked);
         let is_enough = 2 * compared > asked.allocators.len() && single >= 20;
-        let is_last = is_enough || asked.source != Some(erlang::Source::JcmdReport);
+        let is_last = is_enough || asked.source != Some(erlang::Source::Asked);
         seen = Some((read, asked, is_enough));
         if is_last {
             break;
@@ -194,7 +194,7 @@ fn what_is_read_is_what_the_vm_says() {
     assert_eq!(read.source, Some(erlang::Source::Memory), "{:?}", read.notes);
     assert_eq!(read.looks.torn, 0);
     assert_eq!((read.memory.as_ref(), read.version.is_some()), (None, true));
-    if asked.source != Some(erlang::Source::JcmdReport) {
+    if asked.source != Some(erlang::Source::Asked) {
         println!("skipped: {:?}", asked.notes);
         return;
     }

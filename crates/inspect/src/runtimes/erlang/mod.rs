@@ -2,7 +2,7 @@
 //! with instead.
 //!
 //! Without asking: the carriers and counters of its allocators ([`carriers`], [`counters`]), its
-//! command line ([`command`]), and how many minor faults it has. When asked: `erl_call` ([`ask`]).
+//! command line ([`command`]), and how many minor faults it has. When asked: `erl_call` ([`erl_call`]).
 //! What follows from it: [`advice`].
 
 pub mod advice;
@@ -66,7 +66,7 @@ pub struct ErlangHeap {
     pub source: Option<Source>,
     /// The cache of freed segments; only known if the VM was asked.
     pub cache: Option<SegmentCache>,
-    /// How the carriers were looked at.
+    /// How the carriers were sampled.
     pub looks: SampleCounts,
     /// The advised flags.
     pub advice: Option<Advice>,
@@ -113,7 +113,7 @@ pub enum Source {
     /// Read from the memory of the VM.
     Memory,
     /// The VM said so.
-    JcmdReport,
+    Asked,
 }
 
 /// An instance of an allocator.
@@ -174,7 +174,7 @@ pub struct SegmentCache {
     pub segments_max: Option<u64>,
 }
 
-/// How the carriers were looked at.
+/// How the carriers were sampled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleCounts {
     /// Passes along all lists.
@@ -271,7 +271,7 @@ fn answers(erl_call: &ErlCall<'_>, heap: &mut ErlangHeap) {
     match erl_call.allocators() {
         Ok(allocators) => {
             heap.allocators = allocators;
-            heap.source = Some(Source::JcmdReport);
+            heap.source = Some(Source::Asked);
         }
         Err(why) => heap.notes.push(why),
     }
