@@ -1,9 +1,9 @@
-//! What looks into other processes does so in a process of its own, with this one beside it.
+//! Commands that inspect other processes run in a child process that this one supervises.
 //!
-//! To read the memory of a process, or a file that it has mapped, can mean to wait for a file system: one on a server that has
-//! gone, or in a program that does not answer. Such a wait is the kernel's, and whoever is in it cannot even be killed. So the
-//! one who was asked does not do it himself: he hands signals on, and when the other waits for too long he says what it waits for,
-//! leaves it behind and ends.
+//! Reading the memory of a process, or a file that it has mapped, can mean to wait for a file
+//! system: one on a server that has gone, or in a program that does not answer. Such a wait is in
+//! the kernel, and the waiting process cannot even be killed. So the parent only forwards signals,
+//! and when a wait takes too long it says what the child waits for, leaves it behind and ends.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,25 +18,26 @@ use rustix::process::Signal;
 
 use crate::cli::{self, InspectCommand};
 
-/// Says to the other one that it is that.
+/// Marks the child.
 const MARK: &str = "MITRA_SUPERVISED";
-/// A single wait in the kernel of this length is no disk: those give up, or answer, within the seconds of a reset.
+/// A disk does not make one wait last this long: it gives up, or answers, within the seconds of a
+/// reset.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// Between two looks.
-const LOOK: Duration = Duration::from_secs(1);
+/// Between two checks.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs what was asked for in another process; `None` where that is for this one to do.
+/// Runs the command in a child process; `None` if this process has to run it.
 pub fn instead(command: &cli::Command) -> Option<ExitCode> {
-    let looks_into_others = match command {
+    let inspects_others = match command {
         cli::Command::Inspect(args) => !matches!(args.command, InspectCommand::Diff(_)),
         cli::Command::Capture(args) => !args.list && args.show.is_none(),
         _ => false,
     };
-    if !looks_into_others {
+    if !inspects_others {
         return None;
     }
     if std::env::var_os(MARK).is_some() {
-        // Lists of processes have it by the name of the link that it was started by.
+        // Otherwise process lists show the name of the link by which it was started.
         _ = rustix::thread::set_name(c"mitra");
         return None;
     }
@@ -52,7 +53,7 @@ pub fn instead(command: &cli::Command) -> Option<ExitCode> {
             Ok(rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?)
         });
     }
-    // Where it cannot be started this one does it, as ever.
+    // If it cannot be started, this process runs the command.
     let Ok(mut child) = command.spawn() else {
         unblock(&signals);
         return None;
@@ -68,7 +69,7 @@ pub fn instead(command: &cli::Command) -> Option<ExitCode> {
 }
 
 fn code(status: ExitStatus) -> ExitCode {
-    // As shells say it.
+    // As shells do.
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
@@ -82,18 +83,19 @@ fn wait(child: &mut Child, signals: &libc::sigset_t) -> Result<ExitStatus, Strin
             Err(error) => return Err(format!("what was asked for cannot be waited for: {error}")),
         }
         if let Some(signal) = next(signals) {
-            hand_on(child, signal);
-            // Only time makes a look worth it.
+            forward(child, signal);
+            // Only elapsed time is worth a check.
             continue;
         }
-        if let Some(stuck) = watched.look(child.id()) {
+        if let Some(stuck) = watched.check(child.id()) {
             return Err(stuck);
         }
     }
 }
 
-/// Sent by a process it went to us alone; what a terminal sends, or its end, goes to all that it has in front.
-fn hand_on(child: &Child, signal: libc::siginfo_t) {
+/// A signal from a process went to us alone; one from a terminal goes to all processes in its
+/// foreground.
+fn forward(child: &Child, signal: libc::siginfo_t) {
     if signal.si_signo == libc::SIGCHLD || signal.si_code > 0 {
         return;
     }
@@ -103,15 +105,16 @@ fn hand_on(child: &Child, signal: libc::siginfo_t) {
     }
 }
 
-/// Which thread of it waits, how often it had waited by then, and since when that is so.
+/// The waiting threads: which, how often it had waited by then, and since when.
 #[derive(Default)]
 struct Watched {
     waits: Vec<(String, String, Instant)>,
 }
 
 impl Watched {
-    /// Says what is wrong with a process of which a thread has been in one and the same wait for too long.
-    fn look(&mut self, pid: u32) -> Option<String> {
+    /// Describes the problem of a process of which one thread has been in the same wait for too
+    /// long.
+    fn check(&mut self, pid: u32) -> Option<String> {
         let now = Instant::now();
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
         let mut waits = Vec::new();
@@ -124,7 +127,7 @@ impl Watched {
             else {
                 continue;
             };
-            // Asleep it may be, too, until it is killed: then nothing wakes it any more.
+            // It may also be in a killable sleep that nothing ends.
             let is_waiting = state.starts_with('D') || state.starts_with('S') && waits_for_file(&path);
             if !is_waiting {
                 continue;
@@ -149,7 +152,8 @@ impl Watched {
     }
 }
 
-/// Calls in which a thread of ours waits for whom it has to: other threads, other processes, time.
+/// System calls in which our own threads wait legitimately: for other threads, other processes,
+/// time.
 const WAITS: &[libc::c_long] = &[
     libc::SYS_futex,
     libc::SYS_ppoll,
@@ -167,11 +171,11 @@ const WAITS: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
 ];
-/// Of these it depends on what is read or written.
+/// These depend on what is read or written.
 const OF_DESCRIPTOR: &[libc::c_long] = &[libc::SYS_read, libc::SYS_readv, libc::SYS_write, libc::SYS_writev];
 
-/// Whether a thread that sleeps does so for a file. Its system call, with the arguments, is in `syscall` (`-1` for none: a page that
-/// it has touched).
+/// Whether a sleeping thread waits for a file. `syscall` has its system call with the arguments
+/// (`-1` for none: a page fault).
 fn waits_for_file(task: &Path) -> bool {
     let text = fs::read_to_string(task.join("syscall")).unwrap_or_default();
     let mut words = text.split_whitespace();
@@ -180,7 +184,7 @@ fn waits_for_file(task: &Path) -> bool {
         let number =
             words.next().and_then(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok());
         let link = number.and_then(|number| fs::read_link(task.join("fd").join(number.to_string())).ok());
-        // What has a path; pipes and sockets have none.
+        // Files have a path; pipes and sockets have none.
         return link.is_some_and(|link| link.is_absolute());
     }
     !WAITS.contains(&call)
@@ -206,9 +210,9 @@ fn unblock(set: &libc::sigset_t) {
     _ = unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set, std::ptr::null_mut()) };
 }
 
-/// The next signal, or none within the time between two looks.
+/// The next signal, or `None` after the time between two checks.
 fn next(signals: &libc::sigset_t) -> Option<libc::siginfo_t> {
-    let timeout = libc::timespec { tv_sec: LOOK.as_secs().cast_signed(), tv_nsec: 0 };
+    let timeout = libc::timespec { tv_sec: CHECK_EVERY.as_secs().cast_signed(), tv_nsec: 0 };
     // SAFETY: zeroed numbers; the kernel writes what it knows of the signal.
     let mut signal: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: all three are valid for the call.

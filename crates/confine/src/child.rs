@@ -1,4 +1,4 @@
-//! What a program gets that is started beside this one, between fork and exec, and how it is ended.
+//! How helper programs are started, between fork and exec, and ended.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,24 +15,26 @@ pub use rustix::process::Resource;
 use crate::groups::Group;
 use crate::privileges;
 
-/// The kernel's out-of-memory killer takes it before most others, and long before whoever started it.
+/// The kernel's out-of-memory killer prefers it to most other processes, and to its parent above
+/// all.
 const OOM_SCORE_ADJ: i32 = 500;
 const OOM_SCORE_ADJ_TEXT: &[u8] = b"500";
-/// What a process has by default; whoever started it may have raised its own.
+/// The default of a process; the parent may have raised its own.
 const FILES: u64 = 1024;
 
-/// What it keeps of the privileges of whoever starts it.
+/// What it keeps of its parent's privileges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privileges {
-    /// Those it would have anyway.
+    /// The inherited ones.
     Kept,
     /// No capabilities.
     None,
-    /// Those of somebody else. What is refused is an error, and the program is not started.
+    /// Those of another user. A refusal is an error, and the program is not started.
     Of {
-        /// The user and the group that it becomes, with no other groups; `None` for ours. Only root can choose.
+        /// The user and group to change to, without supplementary groups; `None` keeps ours. Only
+        /// root can choose.
         user: Option<(u32, u32)>,
-        /// The capabilities that it has at most, a bit for each.
+        /// The upper bound of its capabilities, one bit each.
         capabilities: u64,
     },
 }
@@ -40,40 +42,40 @@ pub enum Privileges {
 /// How a program is started.
 #[derive(Debug)]
 pub struct Child<'a> {
-    /// What it may do.
+    /// Its privileges.
     pub privileges: Privileges,
-    /// How much it may take, never more than whoever starts it. There is none for the number of processes unless it is to
-    /// start none at all: the kernel counts all that the user runs.
+    /// Resource limits, never above the parent's. The number of processes is only limited for
+    /// programs that start none at all, because the kernel counts all processes of the user.
     pub bounds: &'a [(Resource, u64)],
-    /// Its own control group, where there are such.
+    /// Its own control group, if there are control groups.
     pub group: Option<&'a Group>,
 }
 
-/// Prepares a command: a session of its own, so that it has no terminal that it could type into and its group of processes can
-/// be ended; it ends with the thread that started it; no program gives it more privileges; no file is inherited but its three;
-/// no core dumps.
+/// Prepares a command: its own session, so that it has no terminal to type into and its process
+/// group can be killed; it dies with the thread that started it; no program gives it more
+/// privileges; no file is inherited but its standard three; no core dumps.
 ///
-/// The thread that starts it has to live until it ends. Neither its environment nor its directory is set here, and it must not
-/// be given a process group or a user otherwise. What the kernel refuses of the bounds it goes without; that it cannot be held
-/// by its parent or keeps its privileges is an error.
+/// The thread that starts it has to live until it ends. Environment and directory are not set here,
+/// and the command must not get a process group or a user otherwise. A limit that the kernel
+/// refuses is left out; it is an error if it cannot be tied to its parent or keeps its privileges.
 pub fn prepare(command: &mut Command, child: &Child<'_>) -> io::Result<()> {
     let group: Option<OwnedFd> = child.group.map(Group::procs).transpose()?;
     let privileges = child.privileges;
     let bounds = child.bounds.to_vec();
     let parent = rustix::process::getpid();
-    // SAFETY: between fork and exec only system calls are made, which allocate nothing: strings are constants, the
-    // descriptor was opened and the bounds were copied before.
+    // SAFETY: between fork and exec only system calls are made, which allocate nothing: strings are
+    // constants, the descriptor was opened and the bounds were copied before.
     unsafe {
         command.pre_exec(move || {
-            // Whoever leads a group already has a session that the others are ended by as well.
+            // A group leader already has a session by which the others are killed as well.
             _ = setsid();
             if let Some(group) = &group {
                 rustix::io::write(group, b"0")?;
             }
-            // Before the user changes: this file belongs to root afterwards.
+            // Before the user changes, because this file belongs to root afterwards.
             be_the_first_to_go();
             give_up(privileges)?;
-            // Behind that: who becomes a user with more processes than a limit allows cannot start a program.
+            // After that, because exec fails for a user with more processes than the limit.
             let has_files = bounds.iter().any(|(resource, _)| *resource == Resource::Nofile);
             bounds.iter().for_each(|(resource, most)| at_most(*resource, *most));
             at_most(Resource::Core, 0);
@@ -83,12 +85,12 @@ pub fn prepare(command: &mut Command, child: &Child<'_>) -> io::Result<()> {
                 _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: files.maximum });
             }
             rustix::thread::set_no_new_privs(true)?;
-            // Last, as a change of the user takes it back.
+            // Last, because a change of the user resets it.
             set_parent_process_death_signal(Some(Signal::KILL))?;
             if rustix::process::getppid() != Some(parent) {
                 return Err(rustix::io::Errno::SRCH.into());
             }
-            // What has no close-on-exec of its own gets it; a kernel before 5.11 refuses.
+            // Sets close-on-exec on what lacks it. Kernels before 5.11 refuse.
             _ = libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             Ok(())
         });
@@ -100,14 +102,14 @@ fn give_up(privileges: Privileges) -> io::Result<()> {
     match privileges {
         Privileges::Kept => Ok(()),
         Privileges::None => match privileges::drop_of_thread(CapabilitySet::empty()) {
-            // Who is not root loses them by exec, for which it is enough that none is ambient. The service manager
-            // lets the service make no call that sets them.
+            // A user other than root loses them by exec if none is ambient. The service manager
+            // does not let the service make the system calls that set them.
             Err(_) if !rustix::process::geteuid().is_root() && !privileges::any_is_ambient() => Ok(()),
             dropped => dropped,
         },
         Privileges::Of { user, capabilities } => {
             rustix::process::umask(Mode::from_raw_mode(0o077));
-            // As long as we are who may.
+            // While we still have the privilege to.
             let kept = CapabilitySet::from_bits_retain(capabilities);
             privileges::bound_to(kept);
             if let Some((user, group)) = user {
@@ -126,7 +128,7 @@ fn give_up(privileges: Privileges) -> io::Result<()> {
     }
 }
 
-/// To raise the value is allowed to everybody. Who has a higher one already keeps it: to lower it is a privilege.
+/// Everybody may raise the value; to lower it is a privilege. A higher value is kept.
 fn be_the_first_to_go() {
     use rustix::fs::{Mode, OFlags, open};
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -145,8 +147,8 @@ fn at_most(resource: Resource, most: u64) {
     _ = setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) });
 }
 
-/// Waits for a child that was killed. One that waits in the kernel for a file system or a device that does not answer cannot be
-/// killed, and nobody has to wait for it with it: it is left behind, and `None` says so.
+/// Waits for a killed child. A child that waits in the kernel for a file system or a device that
+/// does not answer cannot be killed; it is left behind, and the result is `None`.
 pub fn reap(child: &mut std::process::Child, patience: Duration) -> Option<ExitStatus> {
     let began = Instant::now();
     loop {

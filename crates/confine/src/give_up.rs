@@ -1,4 +1,4 @@
-//! This process gives up what it does not need, for good, before it reads what others wrote.
+//! Drops the privileges of this process for good, before it reads what others wrote.
 
 use std::io;
 use std::path::Path;
@@ -15,28 +15,29 @@ use crate::syscalls;
 /// What is still needed afterwards. Descriptors that are open already may be used as before.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Needs<'a> {
-    /// Files, and directories with what is below them, that are still opened to be read.
+    /// Files, and directories with all below, that are still opened for reading.
     pub read: &'a [&'a Path],
-    /// Directories below which files are still made, written and removed.
+    /// Directories below which files are still created, written and removed.
     pub write: &'a [&'a Path],
-    /// Children that run already: they may still be waited for, and killed.
+    /// Running children, which may still be waited for and killed.
     pub children: &'a [u32],
-    /// Whether descriptors still come over a socket that is open, and are read: files of libraries in memory, too.
+    /// Whether descriptors are still received over an open socket and read, files of libraries in
+    /// memory included.
     pub receives: bool,
 }
 
-/// Why nothing, or not all, was given up.
+/// Why nothing, or not everything, was given up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Others would keep what this thread gives up.
+    /// There are other threads, which would keep their privileges.
     #[error("there are {0} threads already")]
     Threads(usize),
     /// The kernel refused.
     #[error("{what}: {why}")]
     Refused {
-        /// What it was asked for.
+        /// The operation.
         what: &'static str,
-        /// What it said.
+        /// Its error.
         why: String,
     },
 }
@@ -45,10 +46,11 @@ fn refused(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> Error {
     move |why| Error::Refused { what, why: why.to_string() }
 }
 
-/// Gives up capabilities, files beside those that are named, programs, sockets, other processes, and with them most system
-/// calls. This holds for this thread and all that it starts, so there must not be any others yet.
+/// Gives up capabilities, files other than those named, executing programs, sockets, other
+/// processes, and with them most system calls. It holds for this thread and all that it starts, so
+/// there must not be other threads yet.
 ///
-/// Returns what this kernel does not know of it; the rest holds.
+/// Returns what this kernel does not support; the rest holds.
 pub fn give_up(needs: Needs<'_>) -> Result<Vec<String>, Error> {
     let io = |what| move |error: io::Error| refused(what)(&error);
     let threads = privileges::threads().map_err(io("/proc/self/task"))?;
@@ -60,7 +62,7 @@ pub fn give_up(needs: Needs<'_>) -> Result<Vec<String>, Error> {
     let missing = only_files(needs).map_err(|error| refused("landlock")(&error))?;
     let has_landlock = missing.is_none();
     unknown.extend(missing);
-    // Root writes into folders of others by a capability, and has none of its own beside.
+    // Root writes into directories of others by a capability, and keeps no other.
     let kept = if needs.write.is_empty() { CapabilitySet::empty() } else { CapabilitySet::DAC_OVERRIDE };
     privileges::drop_of_thread(kept).map_err(io("capabilities"))?;
     match syscalls::only_what_is_needed(needs, has_landlock) {
@@ -73,7 +75,7 @@ pub fn give_up(needs: Needs<'_>) -> Result<Vec<String>, Error> {
     Ok(unknown)
 }
 
-/// Landlock: as much of the rules as this kernel knows. What it does not know is told.
+/// Landlock: the rules that this kernel supports. The others are returned.
 fn only_files(needs: Needs<'_>) -> Result<Option<String>, landlock::RulesetError> {
     let abi = ABI::V7;
     let mut rules = Ruleset::default()
@@ -87,7 +89,7 @@ fn only_files(needs: Needs<'_>) -> Result<Option<String>, landlock::RulesetError
         })?
         .create()?;
     let kept = |paths: &[&Path], access| {
-        // What is not there, or not for this user, cannot be read later either.
+        // A path that does not exist or is not accessible cannot be read later either.
         let opened = paths.iter().filter_map(|path| PathFd::new(path).ok()).collect::<Vec<_>>();
         opened.into_iter().map(move |file| PathBeneath::new(file, access)).collect::<Vec<_>>()
     };

@@ -1,4 +1,5 @@
-//! Control groups for what is started: below the one that a service manager delegated to this process.
+//! Control groups for helper programs, below the group that a service manager delegated to this
+//! process.
 //!
 //! ```text
 //! mitra.service            delegated; nobody may be in it once its controllers are on
@@ -6,8 +7,8 @@
 //! └── job-1                what it started, with a limit of its own
 //! ```
 //!
-//! Without a limit of its own, a child that needs more memory than there is takes it from everybody, and the service manager
-//! may end the whole service for it.
+//! Without its own limit, a child that needs too much memory takes it from everybody, and the
+//! service manager may kill the whole service for it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -19,27 +20,27 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Where version 2 is mounted, alone or beside version 1.
+/// Mount points of version 2, alone or beside version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// Where this process lives. systemd calls the group so as well (`DelegateSubgroup=`).
+/// The group of this process. systemd uses the same name (`DelegateSubgroup=`).
 const OWN: &str = "recorder";
 const JOB: &str = "job-";
-/// What limits are made of. The first has to be there.
+/// The controllers. The first is required.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
-/// By which service managers mark what they delegate.
+/// The attribute by which service managers mark a delegated group.
 const MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
-/// How often it is tried to remove a group whose last process is about to end.
+/// Attempts to remove a group whose last process is about to end.
 const REMOVALS: u32 = 100;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
-/// What a child may take.
+/// The limits of a child.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Memory, with what is cached for it. It gets no swap.
+    /// Memory, page cache included. It gets no swap.
     pub memory_bytes: u64,
     /// Processes and threads.
     pub tasks: u32,
-    /// Its share of the CPU where others want it too; 100 is usual.
+    /// Its share of a busy CPU; 100 is the default.
     pub cpu_weight: u32,
 }
 
@@ -51,8 +52,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Finds the group that is delegated to this process and moves this process into a group below it. Why there is none
-    /// is said in words.
+    /// Finds the group that is delegated to this process and moves this process into a group below
+    /// it. An error says in words why there is none.
     pub fn find() -> Result<Groups, String> {
         let own = own_group()?;
         let dir = match own.parent() {
@@ -71,7 +72,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Of a process that was here before.
+    /// Left by an earlier process.
     fn remove_old(&self) {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(JOB) {
@@ -80,13 +81,13 @@ impl Groups {
         }
     }
 
-    /// Lets the groups below have limits.
+    /// Enables the controllers for the groups below.
     fn turn_on(&self) -> Result<(), String> {
         let file = self.dir.join("cgroup.subtree_control");
         for (i, name) in CONTROLLERS.iter().enumerate() {
             match fs::write(&file, format!("+{name}")) {
                 Err(error) if i == 0 => return Err(format!("{}: +{name}: {error}", file.display())),
-                // The other limits are worth having by themselves.
+                // The other limits are useful by themselves.
                 _ => {}
             }
         }
@@ -100,9 +101,10 @@ impl Groups {
         fs::create_dir(&dir)?;
         let group = Group { dir };
         group.set("memory.max", limits.memory_bytes)?;
-        // All of it ends together: what is left of a program without one of its processes does nobody any good.
+        // It is killed as a whole, because the rest of a program without one of its processes is of
+        // no use.
         group.set("memory.oom.group", 1)?;
-        // None of these where there is no swap, or the controller is not delegated.
+        // They are missing without swap, or if the controller is not delegated.
         for (file, value) in [
             ("memory.swap.max", 0),
             ("pids.max", limits.tasks.into()),
@@ -117,7 +119,7 @@ impl Groups {
     }
 }
 
-/// The group of one child. Whatever is still in it is ended when this is dropped.
+/// The group of one child. Dropping it kills all that is still in it.
 #[derive(Debug)]
 pub struct Group {
     dir: PathBuf,
@@ -125,17 +127,17 @@ pub struct Group {
 
 impl Group {
     fn set(&self, file: &str, value: u64) -> io::Result<()> {
-        // A file of a kernel that does not know it is not made: nothing can be.
+        // Kernels without the feature have no such file, and none can be created.
         let mut file = File::options().write(true).open(self.dir.join(file))?;
         file.write_all(value.to_string().as_bytes())
     }
 
-    /// Whoever writes `0` here is in it.
+    /// A process that writes `0` here joins the group.
     pub(crate) fn procs(&self) -> io::Result<OwnedFd> {
         Ok(File::options().write(true).open(self.dir.join("cgroup.procs"))?.into())
     }
 
-    /// Whether the kernel killed something in it because the limit of memory was reached.
+    /// Whether the kernel killed a process in it at the memory limit.
     #[must_use]
     pub fn ran_out_of_memory(&self) -> bool {
         let text = fs::read_to_string(self.dir.join("memory.events")).unwrap_or_default();
@@ -149,7 +151,7 @@ impl Drop for Group {
     }
 }
 
-/// Ends what is in a group, which has left the session of its parent perhaps, and removes it.
+/// Kills what is in a group, even if it has left the session of its parent, and removes it.
 fn end(dir: &Path) {
     // Kernels before 5.14 have no such file.
     _ = fs::write(dir.join("cgroup.kill"), "1");
@@ -164,20 +166,21 @@ fn end(dir: &Path) {
     }
 }
 
-/// Ends those that `cgroup.kill` passes by: it signals the first thread of a process, which may have ended before the others.
+/// Kills processes that `cgroup.kill` misses: it signals the first thread of a process, which may
+/// have ended before the others.
 fn kill_each(dir: &Path) {
     let listed = || fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     for line in listed().lines() {
         let Some(pid) = line.parse().ok().and_then(Pid::from_raw) else { continue };
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-        // Its number may have been another's until it was opened; what it stands for now is in the group or not.
+        // The number may have been reused before it was opened; the pidfd is in the group or not.
         if listed().lines().any(|other| other == line) {
             _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
 }
 
-/// The directory of the group that this process is in.
+/// The directory of this process' group.
 fn own_group() -> Result<PathBuf, String> {
     let text = fs::read_to_string("/proc/self/cgroup").map_err(|e| format!("/proc/self/cgroup: {e}"))?;
     let none = || "there are no control groups of version 2".to_owned();
@@ -186,7 +189,8 @@ fn own_group() -> Result<PathBuf, String> {
     Ok(mount.ok_or_else(none)?.join(below))
 }
 
-/// Whether a group is this process' to divide: it is marked so, or belongs to a user who is not root.
+/// Whether this process may divide a group: it is marked as delegated, or belongs to a user other
+/// than root.
 fn is_delegated(dir: &Path) -> bool {
     let is_marked = |name: &&str| {
         let mut value = [0_u8; 8];
@@ -198,7 +202,7 @@ fn is_delegated(dir: &Path) -> bool {
         || !user.is_root() && is_ours(dir) && is_ours(&dir.join("cgroup.subtree_control"))
 }
 
-/// Moves this process into a group of its own. A group with others in it cannot be divided.
+/// Moves this process into its own group. A group with other processes cannot be divided.
 fn move_below(dir: &Path) -> Result<(), String> {
     let list = dir.join("cgroup.procs");
     let own = std::process::id().to_string();

@@ -1,10 +1,10 @@
-//! What this process may do, and how it gives that up.
+//! The privileges of this process, and how it drops them.
 
 use std::{fs, io};
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// No kernel has more capabilities than fit into this many bits.
+/// No kernel has more capabilities.
 const CAPABILITIES: libc::c_ulong = 64;
 
 fn status(name: &str) -> Option<String> {
@@ -12,25 +12,27 @@ fn status(name: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())
 }
 
-/// Whether this process may do more than any other of its user: it is root, or has capabilities.
+/// Whether this process has more privileges than others of its user: it is root, or has
+/// capabilities.
 #[must_use]
 pub fn has_privileges() -> bool {
     let bits = status("CapEff:").and_then(|bits| u64::from_str_radix(&bits, 16).ok());
     rustix::process::geteuid().is_root() || bits.is_some_and(|bits| bits != 0)
 }
 
-/// Whether somebody filters the system calls of this process already: a service manager, a container.
+/// Whether the system calls of this process are already filtered: by a service manager, a
+/// container.
 #[must_use]
 pub fn has_seccomp() -> bool {
     status("Seccomp:").is_some_and(|mode| mode != "0")
 }
 
-/// How many threads this process has.
+/// The number of threads of this process.
 pub fn threads() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())
 }
 
-/// Whether a program that this thread executes would have a capability of it.
+/// Whether a program executed by this thread would get one of its capabilities.
 pub(crate) fn any_is_ambient() -> bool {
     let is_ambient = |n: libc::c_ulong| {
         // SAFETY: it asks for a number.
@@ -39,8 +41,8 @@ pub(crate) fn any_is_ambient() -> bool {
     (0..CAPABILITIES).any(is_ambient)
 }
 
-/// Takes all capabilities from this thread but those of `kept` that it has, and all that a program might get back. Only
-/// system calls: it may be called between fork and exec.
+/// Drops all capabilities of this thread but those of `kept`, and all that exec might give back.
+/// Only system calls, so that it may be called between fork and exec.
 pub(crate) fn drop_of_thread(kept: CapabilitySet) -> io::Result<()> {
     bound_to(kept);
     // Kernels before 4.3 have no such set.
@@ -50,8 +52,8 @@ pub(crate) fn drop_of_thread(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?)
 }
 
-/// Takes from the set of those that a program might get back all but `kept`. Only who has CAP_SETPCAP may; for the others it is
-/// enough that nothing is gained by exec. Only system calls.
+/// Drops all but `kept` from the bounding set. That needs CAP_SETPCAP; without it, it is enough
+/// that exec gives nothing. Only system calls.
 pub(crate) fn bound_to(kept: CapabilitySet) {
     for capability in (0..CAPABILITIES).filter(|number| kept.bits() >> number & 1 == 0) {
         // SAFETY: it changes a number of this thread and touches no memory.

@@ -1,6 +1,7 @@
-//! Filters of system calls.
+//! System call filters (seccomp).
 //!
-//! What is refused answers EPERM and ends nothing: a library that asks for something new goes on without it.
+//! A refused call returns EPERM and kills nothing, so that a library that tries something new goes
+//! on without it.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +12,20 @@ use seccompiler::{
 
 use crate::give_up::Needs;
 
-/// The rules of a filter by the number of a call: any of those of a call has to match, none means always.
+/// The rules of a filter by system call number. One rule of a call has to match; no rules allow it
+/// always.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Why no filter holds.
+/// Why there is no filter.
 pub(crate) enum Refused {
-    /// There are no numbers for it here.
+    /// The system call numbers of this architecture are not known.
     Architecture,
-    /// The kernel said no.
+    /// The kernel refused.
     Kernel(String),
 }
 
-/// What a program needs that computes and uses descriptors that it has: memory, threads, time, its own signals.
+/// What a program needs that computes and uses the descriptors that it has: memory, threads, time,
+/// its own signals.
 const NEEDED: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,
@@ -76,7 +79,7 @@ const NEEDED: &[libc::c_long] = &[
     libc::SYS_uname,
     libc::SYS_sysinfo,
     libc::SYS_ppoll,
-    // Answered by the second filter: libraries know what to do without it.
+    // The second filter answers these: libraries can do without.
     libc::SYS_clone3,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_stat,
@@ -94,7 +97,7 @@ const NEEDED: &[libc::c_long] = &[
     libc::SYS_time,
 ];
 
-/// What files are made, written and removed with, where Landlock says which.
+/// Calls that create, write and remove files, allowed if Landlock says which files.
 const WRITING: &[libc::c_long] = &[
     libc::SYS_openat,
     libc::SYS_mkdirat,
@@ -129,8 +132,8 @@ const WRITING: &[libc::c_long] = &[
     libc::SYS_chmod,
 ];
 
-/// What changes the machine, or looks into it by ways that no part of Mitra takes: the clock, modules, mounts, ports,
-/// swap, another kernel, keys, other processes' memory written and their execution.
+/// Calls that change the machine, or inspect it in ways that Mitra does not use: the clock,
+/// modules, mounts, ports, swap, kexec, keys, writing and executing other processes' memory.
 const CHANGES_THE_MACHINE: &[libc::c_long] = &[
     libc::SYS_settimeofday,
     libc::SYS_clock_settime,
@@ -176,12 +179,13 @@ const CHANGES_THE_MACHINE: &[libc::c_long] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// Only these calls from now on, in all threads: those above, and what is needed of files and children.
+/// Allows only these calls from now on, in all threads: those above, and what files and children
+/// need.
 pub(crate) fn only_what_is_needed(needs: Needs<'_>, has_landlock: bool) -> Result<(), Refused> {
     let always = |number: &libc::c_long| (*number, Vec::new());
     let mut rules: Rules = NEEDED.iter().map(always).collect();
     if has_landlock && !(needs.read.is_empty() && needs.write.is_empty()) {
-        // Its flags are in memory, where no filter looks.
+        // Its flags are in memory, which a filter does not see.
         rules.extend([libc::SYS_openat2].iter().map(always));
     }
     if !needs.children.is_empty() {
@@ -198,23 +202,23 @@ pub(crate) fn only_what_is_needed(needs: Needs<'_>, has_landlock: bool) -> Resul
     }
     if needs.receives {
         rules.extend([libc::SYS_recvmsg, libc::SYS_memfd_create].iter().map(always));
-        // By the names of descriptors below /proc, which Landlock leaves alone where they are in memory.
+        // Through descriptors below /proc, which Landlock does not restrict if they are in memory.
         rules.insert(libc::SYS_openat, only_to_read(2)?);
     }
     // Threads, and no processes.
     let thread = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;
     rules.insert(libc::SYS_clone, vec![when(&[masked(0, thread, thread)?])?]);
-    // No code that was not in the program.
+    // No code from outside of the program.
     let executable = libc::PROT_EXEC as u64;
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, vec![when(&[masked(2, executable, 0)?])?]);
     }
-    // Whether a descriptor is a terminal, and how wide that is.
+    // Is the descriptor a terminal, and how wide.
     let ioctls = [libc::TCGETS, libc::TIOCGWINSZ, libc::FIOCLEX];
     let ioctls = ioctls.iter().map(|request| when(&[equal(1, *request)?]));
     rules.insert(libc::SYS_ioctl, ioctls.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_prctl, vec![when(&[equal(0, libc::PR_SET_NAME as u64)?])?]);
-    // To end itself when it is broken. No other process has this number while it lives.
+    // To abort. No other process has this number while it lives.
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, vec![when(&[equal(0, own)?])?]);
     let unknown: Rules = [(libc::SYS_clone3, Vec::new())].into();
@@ -222,8 +226,8 @@ pub(crate) fn only_what_is_needed(needs: Needs<'_>, has_landlock: bool) -> Resul
     apply(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
 }
 
-/// Refuses what no part of Mitra has a use for, to this process and what it starts: for one that no service manager has
-/// done that for. Says in words why it cannot.
+/// Refuses system calls that no part of Mitra uses, for this process and its children, if no
+/// service manager has done so. An error says in words why it cannot.
 pub fn refuse_to_change_the_machine() -> Result<(), String> {
     let rules = CHANGES_THE_MACHINE.iter().map(|number| (*number, Vec::new())).collect();
     rustix::thread::set_no_new_privs(true).map_err(|error| error.to_string())?;
@@ -242,9 +246,10 @@ fn apply(rules: Rules, otherwise: SeccompAction, then: SeccompAction) -> Result<
     seccompiler::apply_filter_all_threads(&program).map_err(|e| kernel(&e))
 }
 
-/// Flags in argument `at` by which a file is opened, neither made nor changed.
+/// Flags in argument `at` that open a file without creating or changing it.
 fn only_to_read(at: u8) -> Result<Vec<SeccompRule>, Refused> {
-    // O_TMPFILE has the bit of O_DIRECTORY, which is fine to read: it cannot be without the mode to write.
+    // O_TMPFILE contains the bit of O_DIRECTORY. That is harmless, because O_TMPFILE requires a
+    // write mode.
     let writing = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
     Ok(vec![when(&[masked(at, writing, libc::O_RDONLY as u64)?])?])
 }
@@ -262,7 +267,7 @@ fn equal(at: u8, value: u64) -> Result<SeccompCondition, Refused> {
 }
 
 fn condition(at: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, Refused> {
-    // The kernel looks at the lower half of all of these.
+    // The kernel reads the lower half of these.
     SeccompCondition::new(at, SeccompCmpArgLen::Dword, operator, value)
         .map_err(|error| Refused::Kernel(error.to_string()))
 }

@@ -1,6 +1,7 @@
 //! What is kept from a process that has given up what it does not need, and from what it starts.
 //!
-//! None of it can be taken back, so each check is a process of its own: this program, started again.
+//! None of it can be taken back, so each check is a process of its own: this program, started
+//! again.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -41,7 +42,8 @@ fn main() {
         let (_, check) = CHECKS.iter().find(|(known, _)| known == name).unwrap();
         return check(rest);
     }
-    // What cargo and tools/test.py say to a test program: a name, and flags. None of the checks is ignored.
+    // What cargo and tools/test.py say to a test program: a name, and flags. None of the checks is
+    // ignored.
     if words.contains(&"--list") || words.contains(&"--ignored") {
         return;
     }
@@ -217,13 +219,15 @@ fn panics() {
     panic!("a bug");
 }
 
-/// Why a recorder has no Landlock: the numbers and the memory of other processes are kept from whoever has it.
+/// Why a recorder has no Landlock: the numbers and the memory of other processes are kept from
+/// whoever has it.
 fn landlock_takes_other_processes_too(_: &[&str]) {
     assert!(again(".reads", &[]).status().unwrap().success());
 }
 
 fn reads_of_its_parent() {
-    // Before it gives up its capabilities it may, and it may read other files of the same process afterwards.
+    // Before it gives up its capabilities it may, and it may read other files of the same process
+    // afterwards.
     let parent = std::os::unix::process::parent_id();
     let of_parent = |file: &str| fs::read(format!("/proc/{parent}/{file}"));
     of_parent("io").unwrap();
@@ -286,7 +290,8 @@ fn a_child_has_less(_: &[&str]) {
     );
     assert_eq!(limit("Max open files").split(' ').next(), Some("1024"));
     assert!(!text.contains(&format!(" {} -> ", leaked.as_raw_fd())), "{text}");
-    // A session of its own: no terminal is its own, and none of whoever started it gets its signals.
+    // A session of its own: no terminal is its own, and none of whoever started it gets its
+    // signals.
     let pid = text.lines().find_map(|line| line.strip_prefix("pid ")).unwrap();
     assert!(text.lines().any(|line| line.trim() == pid), "{text}");
     let kept = said(Privileges::Kept);
@@ -325,7 +330,8 @@ fn eats(rest: &[&str]) {
     println!("ate {}", all.len());
 }
 
-/// Without a control group the limit of the process holds: it fails to get more, and others do not lose any.
+/// Without a control group the limit of the process holds: it fails to get more, and others do not
+/// lose any.
 fn a_child_has_a_limit_of_its_own(_: &[&str]) {
     let eat = |bytes: u64| {
         let mut command = again(".eats", &[&bytes.to_string()]);
@@ -343,7 +349,8 @@ fn unified() -> Option<PathBuf> {
     })
 }
 
-/// A group is delegated as a service manager does it, to a process that starts one that is too greedy.
+/// A group is delegated as a service manager does it, to a process that starts one that is too
+/// greedy.
 fn a_greedy_child_is_ended_alone(_: &[&str]) {
     let Some(top) = unified().filter(|_| is_root()) else {
         return println!("skipped: needs root, and the memory controller in version 2 of control groups");

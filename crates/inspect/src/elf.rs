@@ -24,7 +24,8 @@ use crate::names::NameTable;
 pub(crate) const TABLE_BYTES_MAX: u64 = 64 << 20;
 const PROGRAM_HEADERS_MAX: usize = 256;
 const SECTIONS_MAX: usize = 4096;
-/// Inflated size of a compressed section of a trusted file. The largest debug sections have a few GB.
+/// Inflated size of a compressed section of a trusted file. The largest debug sections have a few
+/// GB.
 const INFLATED_BYTES_MAX: u64 = 1 << 30;
 
 /// The byte order of this machine, which is that of its programs.

@@ -1,7 +1,9 @@
-//! Entry points for fuzzing: whatever a process, its files and its tools say, whoever looks into it has to cope.
+//! Entry points for fuzzing: whatever a process, its files and its tools say, whoever looks into it
+//! has to cope.
 //!
-//! [`all`] takes the bytes for the memory of a process. Random words hardly ever point to memory that is there. So each word whose highest byte is small is made a pointer into one of
-//! the regions; with that, lists and cycles come by themselves.
+//! [`all`] takes the bytes for the memory of a process. Random words hardly ever point to memory
+//! that is there. So each word whose highest byte is small is made a pointer into one of the
+//! regions; with that, lists and cycles come by themselves.
 
 use std::fs::File;
 use std::io::Write;
@@ -93,8 +95,8 @@ pub fn elf(bytes: &[u8]) {
     files::store::fuzz(&file, &[0x40, 0x1000, bytes.len() as u64 / 2]);
 }
 
-/// What the kernel, run times and their tools print of a process; the first byte says which. The corpus knows the numbers, so new
-/// ones go to the end.
+/// What the kernel, run times and their tools print of a process; the first byte says which. The
+/// corpus knows the numbers, so new ones go to the end.
 pub fn parser(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
     let text = || String::from_utf8_lossy(bytes);

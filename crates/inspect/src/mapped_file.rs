@@ -20,9 +20,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use mitra_parse::maps::Mapping;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 
-use crate::maps::Mapping;
 use crate::trusted::{self, Sticky};
 
 /// File systems whose devices cannot be compared (`linux/magic.h`).
@@ -94,8 +94,9 @@ mod tests {
 
     use rustix::fs::CWD;
 
+    use mitra_parse::maps::Access;
+
     use super::*;
-    use crate::maps::Access;
 
     fn mapping(path: &Path) -> Mapping {
         let meta = std::fs::symlink_metadata(path).unwrap();
@@ -161,7 +162,8 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         assert!(open(&top, &mapping(&path)).is_none());
         std::fs::remove_dir(&path).unwrap();
-        // A number that no driver has: opening it would fail, which is not what is wanted to be seen here.
+        // A number that no driver has: opening it would fail, which is not what is wanted to be
+        // seen here.
         let null = rustix::fs::makedev(1, 3);
         if rustix::fs::mknodat(CWD, &path, FileType::CharacterDevice, Mode::RWXU, null).is_err() {
             println!("skipped: only root makes devices");

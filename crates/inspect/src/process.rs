@@ -8,11 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use mitra_parse::maps::{Mapping, executable_mappings};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::files::{self, Kind, RemoteFile, TakeResult};
 use crate::mapped_file::{self, MappedFile};
-use crate::maps::{self, Mapping};
 use crate::target;
 
 /// A longer maps file is cut off.
@@ -46,8 +46,8 @@ impl Default for MapsBudget {
 impl MapsBudget {
     /// The new mappings if they fit in place of those before.
     fn mappings(&mut self, before: &[Mapping], now: Vec<Mapping>) -> Vec<Mapping> {
-        self.mappings += maps::bytes(before);
-        match self.mappings.checked_sub(maps::bytes(&now)) {
+        self.mappings += bytes_of(before);
+        match self.mappings.checked_sub(bytes_of(&now)) {
             Some(left) => {
                 self.mappings = left;
                 now
@@ -199,9 +199,15 @@ impl Process {
     }
 }
 
+/// The memory that mappings take.
+fn bytes_of(mappings: &[Mapping]) -> u64 {
+    mappings.iter().map(|mapping| (size_of::<Mapping>() + mapping.path.capacity()) as u64).sum()
+}
+
 fn mappings(pid: u32) -> Vec<Mapping> {
     let file = fs::File::open(format!("/proc/{pid}/maps")).ok();
-    file.and_then(|file| text(file, MAPS_BYTES_MAX)).map(|text| maps::parse(&text)).unwrap_or_default()
+    let text = file.and_then(|file| text(file, MAPS_BYTES_MAX)).unwrap_or_default();
+    executable_mappings(text.as_bytes())
 }
 
 /// A regular file, up to a limit. Reading a pipe would block.
@@ -258,7 +264,7 @@ mod tests {
     #[test]
     fn what_processes_say_of_themselves_takes_no_more_than_there_is_for_it() {
         let own = mappings(std::process::id());
-        let mut budget = MapsBudget { mappings: maps::bytes(&own) + 1, ..MapsBudget::default() };
+        let mut budget = MapsBudget { mappings: bytes_of(&own) + 1, ..MapsBudget::default() };
         let first = budget.mappings(&[], own.clone());
         assert_eq!(first, own);
         // Of another process there is no room; in place of the first ones there is.

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 use mitra_model::capture::{Image, KERNEL_MARK, RawStack};
+use mitra_parse::maps::{Mapping, find_mapping};
 
 use crate::demangled::demangled;
 use crate::elf::ElfFile;
 use crate::files::{self, Kind, RemoteFile, TakeResult};
 use crate::kernel;
 use crate::mapped_file::{FileId, MappedFile};
-use crate::maps;
 use crate::names::NameTable;
 use crate::process::{MapsBudget, Process};
 use crate::python::{Functions, functions};
@@ -215,7 +215,7 @@ impl Symbols {
     fn is_code(&mut self, stack: &RawStack, address: u64) -> bool {
         let Some(known) = self.processes.get_mut(&(stack.pid, stack.image)) else { return true };
         known.process.mappings.is_empty()
-            || maps::find(&known.process.mappings, address).is_some()
+            || find_mapping(&known.process.mappings, address).is_some()
             || known.process.compiled(address, &mut self.budget).is_some()
     }
 
@@ -236,7 +236,7 @@ impl Symbols {
         if let Some(name) = known.names.get(&called) {
             return name.clone();
         }
-        let name = match maps::find(&known.process.mappings, called).cloned() {
+        let name = match find_mapping(&known.process.mappings, called).cloned() {
             None => {
                 let name = known.process.compiled(called, &mut self.budget);
                 name.map_or_else(|| format!("[unknown {address:#x}]"), |name| bounded(&name))
@@ -324,7 +324,7 @@ const OTHER: &str =
     "code that was compiled while the program ran has no names: it writes no /tmp/perf-PID.map";
 
 /// A hint how a runtime shows names of compiled code, by the libraries that are mapped.
-fn runtime(mappings: &[maps::Mapping]) -> &'static str {
+fn runtime(mappings: &[Mapping]) -> &'static str {
     let has = |part: &str| mappings.iter().any(|mapping| mapping.module().starts_with(part));
     if has("libjvm.so") {
         "compiled Java has no names; `jcmd PID Compiler.perfmap` (JDK 17 and later) or -XX:+DumpPerfMapAtExit writes them"

@@ -6,6 +6,7 @@
 //! their bytes are used only if the file can be read afterwards at the same address. Pages that are
 //! not in memory are left alone, by `/proc/PID/pagemap`.
 
+use mitra_parse::maps::{Mapping, mappings};
 use mitra_parse::task::task_stat;
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,7 +14,6 @@ use std::os::unix::fs::FileExt;
 
 use crate::error::Error;
 use crate::identity::{Identity, Now};
-use crate::maps::{self, Mapping};
 use crate::memory::{CpuBudget, Memory, Pagemap, Word};
 use crate::process::{MapsBudget, Process};
 
@@ -206,7 +206,8 @@ impl Target {
         let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let there =
             libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: into.len() };
-        // SAFETY: the kernel writes to `into` only, no more than its length; the other address is not one of ours.
+        // SAFETY: the kernel writes to `into` only, no more than its length; the other address is
+        // not one of ours.
         let read = unsafe { libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0) };
         let is_same = || self.mem.read_at(&mut [0], address).is_ok_and(|read| read == 1);
         usize::try_from(read).ok().filter(|_| is_same()).unwrap_or(0)
@@ -319,7 +320,7 @@ fn read_mappings(pid: u32) -> Result<Vec<Mapping>, Error> {
     if text.len() as u64 >= MAPS_BYTES_MAX {
         return Err(Error::Unusable(format!("process {pid} has more mappings than are read")));
     }
-    Ok(maps::parse_all(&String::from_utf8_lossy(&text)))
+    Ok(mappings(&text))
 }
 
 /// The pointer width of its program.

@@ -10,10 +10,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use mitra_model::capture::{CodeAddress, StackCopy, UnwindRule, UnwoundStack};
+use mitra_parse::maps::find_mapping;
 
 use crate::files::{self, Frames, Kind, RemoteFile, TakeResult};
 use crate::mapped_file::MappedFile;
-use crate::maps;
 use crate::process::{MapsBudget, Process};
 
 /// As many frames as the BPF program follows: `CHAIN_DEPTH` of collect/bpf/chain.h.
@@ -51,7 +51,7 @@ impl Unwinder {
 
     /// Follows a copied stack as far as it reaches.
     pub fn follow(&mut self, copy: &StackCopy) -> UnwoundStack {
-        let known = |address| maps::find(&self.process.mappings, address).is_some();
+        let known = |address| find_mapping(&self.process.mappings, address).is_some();
         if !known(copy.address) {
             self.process.refresh(&mut self.budget);
         }
@@ -94,7 +94,7 @@ impl Unwinder {
     fn look_up(&mut self, place: CodeAddress) -> Option<UnwindRule> {
         // A return address may be in the next function already.
         let address = if place.is_leaf { place.address } else { place.address.checked_sub(1)? };
-        let mapping = maps::find(&self.process.mappings, address)?.clone();
+        let mapping = find_mapping(&self.process.mappings, address)?.clone();
         let offset = address.checked_sub(mapping.start)?.checked_add(mapping.offset)?;
         let key = (mapping.device, mapping.inode, mapping.path.clone());
         if !self.tables.contains_key(&key) {
@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_stack_is_followed_by_rules_and_where_there_are_none_by_frame_pointers() {
-        // 0xa has 16 bytes of its own and keeps the frame pointer, 0xb has a frame of the usual kind, 0xc begins the thread.
+        // 0xa has 16 bytes of its own and keeps the frame pointer, 0xb has a frame of the usual
+        // kind, 0xc begins the thread.
         let words = [7, 7, 0x1028, 0xb, 7, 0x0, 0xc];
         let rules = |place: CodeAddress| match place.address {
             0xa => at(false, 32, -16),

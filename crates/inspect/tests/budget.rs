@@ -1,4 +1,5 @@
-//! Snapshots of real processes that are ended early: by the CPU time that they may take, and by whoever waits for them.
+//! Snapshots of real processes that are ended early: by the CPU time that they may take, and by
+//! whoever waits for them.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

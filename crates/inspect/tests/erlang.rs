@@ -1,4 +1,5 @@
-//! A real Erlang VM whose heaps are larger than the threshold of its allocator: the advice lowers its faults.
+//! A real Erlang VM whose heaps are larger than the threshold of its allocator: the advice lowers
+//! its faults.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 use mitra_inspect::Target;
 use mitra_inspect::runtimes::{self, ErlangHeap, Options, Runtime, erlang};
 
-/// Processes that build a list, drop it and collect: heaps of one to eight megabytes. How many lists were built is written to a
-/// file.
+/// Processes that build a list, drop it and collect: heaps of one to eight megabytes. How many
+/// lists were built is written to a file.
 fn load(done: &Path) -> String {
     format!(
         "C = counters:new(1, []), \
@@ -163,14 +164,15 @@ fn what_is_read_is_what_the_vm_says() {
     let vm = start(&["-sname", &name], &environment, program);
     pause(2.5);
     let options = Options { seconds: 0.1, ..Options::default() };
-    // What it touches between two looks cannot be compared; on a busy machine it may not be done with its load.
+    // What it touches between two looks cannot be compared; on a busy machine it may not be done
+    // with its load.
     let mut seen = None;
     for _ in 0..10 {
         let read = look(vm.0.id(), &options);
         let asked = look(vm.0.id(), &Options { ask_runtime: true, ..options });
         let (compared, single) = compare(&read, &asked);
         let is_enough = 2 * compared > asked.allocators.len() && single >= 20;
-        let is_last = is_enough || asked.source != Some(erlang::Source::JcmdReport);
+        let is_last = is_enough || asked.source != Some(erlang::Source::Asked);
         seen = Some((read, asked, is_enough));
         if is_last {
             break;
@@ -192,7 +194,7 @@ fn what_is_read_is_what_the_vm_says() {
     assert_eq!(read.source, Some(erlang::Source::Memory), "{:?}", read.notes);
     assert_eq!(read.looks.torn, 0);
     assert_eq!((read.memory.as_ref(), read.version.is_some()), (None, true));
-    if asked.source != Some(erlang::Source::JcmdReport) {
+    if asked.source != Some(erlang::Source::Asked) {
         println!("skipped: {:?}", asked.notes);
         return;
     }
@@ -201,8 +203,8 @@ fn what_is_read_is_what_the_vm_says() {
     assert!(is_enough);
 }
 
-/// How many instances of allocators are the same in both, which all have to be that were not used meanwhile, and how many carriers of single
-/// blocks these have.
+/// How many instances of allocators are the same in both, which all have to be that were not used
+/// meanwhile, and how many carriers of single blocks these have.
 fn compare(read: &ErlangHeap, asked: &ErlangHeap) -> (usize, u64) {
     let (mut compared, mut single) = (0, 0);
     for said in &asked.allocators {
@@ -213,7 +215,8 @@ fn compare(read: &ErlangHeap, asked: &ErlangHeap) -> (usize, u64) {
             (read.sbct_bytes, read.smbcs_bytes, read.lmbcs_bytes),
             (said.sbct_bytes, said.smbcs_bytes, said.lmbcs_bytes)
         );
-        // The VM does a little all the time, and to answer: only what it did not touch meanwhile has to be the same.
+        // The VM does a little all the time, and to answer: only what it did not touch meanwhile
+        // has to be the same.
         if read.calls != said.calls {
             println!(
                 "{} {}: {:?}, and {:?} when it was asked",

@@ -1,4 +1,5 @@
-//! A real JVM with a known number of objects: the histogram has them, and its counters agree with the histogram.
+//! A real JVM with a known number of objects: the histogram has them, and its counters agree with
+//! the histogram.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -162,7 +163,8 @@ fn a_jvm_that_hides_is_said_to() {
     assert_eq!(runtimes::read_heap(&own, &Options::default()).unwrap(), None);
 }
 
-/// With its own processes, its own `/tmp` and another user: nothing of it has the name that we would give it.
+/// With its own processes, its own `/tmp` and another user: nothing of it has the name that we
+/// would give it.
 #[test]
 fn a_jvm_in_a_container_is_read_and_asked_too() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -30,7 +30,8 @@ fn look(service: &Service, type_name: &str) -> (TypeHolders, Duration) {
     (held.types.into_iter().next().unwrap(), took)
 }
 
-/// Runs a kind of work on each version, and gives what is said of the type that leaks, and how many leaked.
+/// Runs a kind of work on each version, and gives what is said of the type that leaks, and how many
+/// leaked.
 fn each(kind: &str, type_name: &str, check: impl Fn(&str, &TypeHolders, u64)) {
     for (version, python) in pythons(&MINORS) {
         let mut service = Service::start(&python, &["--work", kind]);
@@ -91,7 +92,8 @@ fn references_that_an_extension_never_gives_back() {
     });
 }
 
-/// `cargo test --release -p mitra-inspect --test leaks -- --ignored --nocapture` says what a large heap costs.
+/// `cargo test --release -p mitra-inspect --test leaks -- --ignored --nocapture` says what a large
+/// heap costs.
 #[test]
 #[ignore = "a measurement: a heap of some three million objects"]
 fn by_hand_a_large_heap() {

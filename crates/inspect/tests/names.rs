@@ -1,5 +1,5 @@
-//! Names of functions of a program that is compiled here: as it is, stripped, with its debug file beside it, replaced while
-//! it runs. Skipped where there is no C compiler.
+//! Names of functions of a program that is compiled here: as it is, stripped, with its debug file
+//! beside it, replaced while it runs. Skipped where there is no C compiler.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -229,7 +229,8 @@ fn a_file_that_is_not_roots_has_the_names_of_its_tables() {
     }
     let mut symbols = Symbols::new();
     assert_eq!(names(&mut symbols, &running), ["outer", "inner"]);
-    // Another file in memory has the number of a descriptor that was another's before; whoever asked by that would mix them up.
+    // Another file in memory has the number of a descriptor that was another's before; whoever
+    // asked by that would mix them up.
     let other = tempfile::tempdir().unwrap();
     let Some(second) = start(other.path(), &[("strip", &["it"])]) else { return };
     give_away(&other.path().join("it"));
@@ -307,7 +308,8 @@ fn no_section_becomes_a_terabyte_because_it_says_so() {
     }
 }
 
-/// What is mapped cannot be read any more when somebody made the file shorter, and whoever does is ended by the kernel.
+/// What is mapped cannot be read any more when somebody made the file shorter, and whoever does is
+/// ended by the kernel.
 #[test]
 fn a_file_that_becomes_shorter_while_it_is_known_ends_nobody() {
     let dir = tempfile::tempdir().unwrap();

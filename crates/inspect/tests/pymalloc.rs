@@ -11,7 +11,8 @@ use mitra_inspect::Target;
 use mitra_inspect::python::pymalloc::Pymalloc;
 use pythons::pythons;
 
-/// Fills pools of many sizes, empties some of them, and says what the allocator counts, each time that a line comes in.
+/// Fills pools of many sizes, empties some of them, and says what the allocator counts, each time
+/// that a line comes in.
 const PROGRAM: &str = "
 import sys, gc
 held = [bytes(i % 480) for i in range(200000)] + [str(i) * 3 for i in range(100000)]

@@ -1,4 +1,5 @@
-//! The heap of real Python processes against what they say of themselves. Versions that are not on the machine are skipped.
+//! The heap of real Python processes against what they say of themselves. Versions that are not on
+//! the machine are skipped.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -120,7 +121,8 @@ fn compare(version: &str) {
             wrong.push(format!("{name}: {tracked} tracked in place of {count}"));
         }
     }
-    // Since 3.11 each code object has a tuple and bytes about its variables that cannot be had from inside.
+    // Since 3.11 each code object has a tuple and bytes about its variables that cannot be had from
+    // inside.
     let minor: u32 = found.version.split('.').nth(1).unwrap().parse().unwrap();
     let hidden = if minor >= 11 { truth.reached["code"].0 } else { 0 };
     for (name, (count, bytes)) in truth.reached.iter().filter(|(_, (count, _))| *count >= 100) {
@@ -293,7 +295,8 @@ fn under_load(version: &str) {
             "{version}, round {round}: {:?} lists",
             rows["list"]
         );
-        // How much else was caught while it came and went depends on how long the look took; that it is counted does not.
+        // How much else was caught while it came and went depends on how long the look took; that
+        // it is counted does not.
         let doubts = found.doubts;
         assert!(doubts.unknown + doubts.freed + doubts.torn + doubts.off_list < found.objects, "{doubts:?}");
     }

@@ -1,4 +1,5 @@
-//! The memory of a Python process, damaged: whatever it holds, a look ends, in bounded time, and says so.
+//! The memory of a Python process, damaged: whatever it holds, a look ends, in bounded time, and
+//! says so.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

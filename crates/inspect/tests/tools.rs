@@ -1,5 +1,5 @@
-//! Who lets himself be asked so that a tool of his is run as somebody else: it is not run. As root; skipped elsewhere, and where
-//! there is no C compiler.
+//! Who lets himself be asked so that a tool of his is run as somebody else: it is not run. As root;
+//! skipped elsewhere, and where there is no C compiler.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,8 +14,8 @@ use mitra_inspect::{Error, Target};
 
 const NOBODY: u32 = 65_534;
 
-/// Maps a library of its own as a JVM does, and becomes the program of its second argument when it is told to. With a third one,
-/// another process keeps its memory.
+/// Maps a library of its own as a JVM does, and becomes the program of its second argument when it
+/// is told to. With a third one, another process keeps its memory.
 const ACTOR: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -160,7 +160,8 @@ fn who_becomes_root_after_it_was_opened_has_nothing_run() {
     assert!(matches!(heap, Err(Error::Ended { .. })));
 }
 
-/// The memory that was opened is there still, and says nothing of the program that the process runs.
+/// The memory that was opened is there still, and says nothing of the program that the process
+/// runs.
 #[test]
 #[ignore = "needs root: make test-kernel"]
 fn a_process_that_shares_its_memory_is_no_exception() {

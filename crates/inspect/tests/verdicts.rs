@@ -1,4 +1,5 @@
-//! Is it a leak, and whose: real services of Python at work, measured again and again as `mitra inspect heap --watch` does.
+//! Is it a leak, and whose: real services of Python at work, measured again and again as `mitra
+//! inspect heap --watch` does.
 //!
 //! `MITRA_PYTHONS=all` has each service on every interpreter of the machine.
 
@@ -25,7 +26,8 @@ const SNAPSHOTS: usize = 4;
 const REQUESTS: u64 = 30;
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Units of a request: of the leaks of native strings, of those of objects, which are larger, and of the innocents.
+/// Units of a request: of the leaks of native strings, of those of objects, which are larger, and
+/// of the innocents.
 const STRINGS: u64 = 600;
 const OBJECTS: u64 = 200;
 const INNOCENT: u64 = 400;
@@ -93,7 +95,8 @@ fn watched(service: &mut Service, units: u64) -> (Verdict, Diff) {
     })
 }
 
-/// A leak of native memory that this text, or text like it, is in, and that comes first among what the strings show.
+/// A leak of native memory that this text, or text like it, is in, and that comes first among what
+/// the strings show.
 fn is_native(seen: &Seen, text: &str) {
     let statement = &seen.verdict.statement;
     assert_eq!(seen.verdict.kind, VerdictKind::NativeLeak, "{statement}");

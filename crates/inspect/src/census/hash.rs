@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn places_in_a_table_are_taken_evenly() {
-        // Names as programs make them, which differ in few places: into 1024 slots, 64 each, by both ends of the hash.
+        // Names as programs make them, which differ in few places: into 1024 slots, 64 each, by
+        // both ends of the hash.
         for shift in [0, 54] {
             let mut slots = vec![0_i64; 1024];
             for i in 0..65_536 {

@@ -33,8 +33,8 @@ pub use report::{Entry, Group, Length, Member, Pattern, Share};
 use serde::{Deserialize, Serialize};
 pub use strings::Encoding;
 
-use crate::maps::Mapping;
 use crate::memory::Memory;
+use mitra_parse::maps::Mapping;
 
 /// Fewer than four characters occur by chance everywhere.
 const CHARS_MIN: usize = 4;

@@ -7,7 +7,8 @@
 //! stay in the filter. Both are divided into buckets of [`WAYS`] counters by the hash, so that an
 //! occurrence touches one bucket and one cell, whatever the size.
 //!
-//! **Bound.** For a bucket b let m(b) be its smallest counter, zero while it has free ones. It never becomes smaller.
+//! **Bound.** For a bucket b let m(b) be its smallest counter, zero while it has free ones. It
+//! never becomes smaller.
 //!
 //! 1. *A string without a counter occurred at most as often as its cell says, and at most m(b) times.* The cell goes up with each
 //!    of its occurrences while it has no counter, and is set to at least the counter that is taken from it. When it stays without a
@@ -74,7 +75,8 @@ fn table<T: Clone>(value: T, count: usize) -> Vec<T> {
     let (start, bytes) = (room.as_mut_ptr(), size_of_val(room));
     let skipped = start.cast::<u8>().align_offset(rustix::param::page_size());
     if let Some(bytes) = bytes.checked_sub(skipped).filter(|bytes| *bytes >= HUGE) {
-        // SAFETY: within the room of the table, from the beginning of a page; the advice does not change what is in memory.
+        // SAFETY: within the room of the table, from the beginning of a page; the advice does not
+        // change what is in memory.
         let start = unsafe { start.cast::<u8>().add(skipped) };
         // SAFETY: as above. Where the kernel does not take the advice, pages are small.
         _ = unsafe { rustix::mm::madvise(start.cast(), bytes, rustix::mm::Advice::LinuxHugepage) };

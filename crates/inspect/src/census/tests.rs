@@ -210,7 +210,8 @@ fn what_ends_meanwhile_gives_what_was_read() {
 
 #[test]
 fn leaks_are_exact_among_very_many_others_and_go_together() {
-    // Ten strings of ten thousand copies each, from the middle on, among four hundred thousand that differ.
+    // Ten strings of ten thousand copies each, from the middle on, among four hundred thousand that
+    // differ.
     let mut bytes = Vec::new();
     for i in 0..400_000_u32 {
         bytes.extend(format!("unique {:x}-{}\0", i.wrapping_mul(0x9e37_79b9), i).bytes());

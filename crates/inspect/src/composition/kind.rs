@@ -12,11 +12,11 @@
 
 use std::fmt;
 
+use mitra_parse::maps::Mapping;
 use serde::{Deserialize, Serialize};
 
 use super::mounts::Mounts;
 use super::stacks;
-use crate::maps::Mapping;
 use crate::target::Target;
 
 /// The kinds of mappings.
@@ -226,8 +226,9 @@ fn file_name(mapping: &Mapping) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mitra_parse::maps::mappings;
+
     use super::*;
-    use crate::maps::parse_all;
 
     const MOUNTS: &[u8] = b"\
 /dev/vda1 / ext4 rw,relatime 0 0
@@ -237,7 +238,7 @@ hugetlbfs /dev/huge\\040pages hugetlbfs rw,relatime 0 0
 
     fn classified(maps: &str, stacks: &[u64]) -> Vec<(MappingKind, Option<String>)> {
         let mut kinds = Classifier::new(Mounts::parse(MOUNTS), stacks.to_vec());
-        parse_all(maps).iter().map(|mapping| kinds.classify(mapping)).collect()
+        mappings(maps.as_bytes()).iter().map(|mapping| kinds.classify(mapping)).collect()
     }
 
     #[test]

@@ -29,10 +29,10 @@ pub use pages::CountMethod;
 pub use status::ProcessTotals;
 
 use crate::error::Error;
-use crate::maps::{Access, Mapping};
 use crate::memory::Memory;
 use crate::target::Target;
 use kind::Classifier;
+use mitra_parse::maps::{Access, Mapping};
 use pages::{PageCounter, PageCounts};
 
 /// Groups with a name. Programs map some hundred files; the rest is added up under its kind.
@@ -368,7 +368,7 @@ pub(crate) fn fuzz(which: u8, text: &str) {
         std::hint::black_box((kinds.classify(mapping), mapping.module().len(), mapping.is_memory()));
     };
     match which {
-        0 => crate::maps::parse_all(text).iter().for_each(classify),
+        0 => mitra_parse::maps::mappings(text.as_bytes()).iter().for_each(classify),
         1 => _ = smaps::parse(&mut text.as_bytes(), &mut |mapping, _| classify(mapping)),
         _ => _ = status::parse(text),
     }

@@ -1,5 +1,5 @@
-//! How many pages of a range are in memory, of which kind. The kernel holds the lock of the target's
-//! mappings for a piece at a time, and no page is read ([`Pagemap`]).
+//! How many pages of a range are in memory, of which kind. The kernel holds the lock of the
+//! target's mappings for a piece at a time, and no page is read ([`Pagemap`]).
 
 use std::time::{Duration, Instant};
 

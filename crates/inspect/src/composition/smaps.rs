@@ -1,20 +1,16 @@
-//! `/proc/PID/smaps`: a header as in maps, and some thirty lines of sizes below it (proc(5), fs/proc/task_mmu.c).
-//!
-//! ```text
-//! 00717000-016c7000 rw-p 00000000 00:00 0                                  [heap]
-//! Size:              16064 kB
-//! Rss:               15300 kB
-//! Private_Dirty:     12944 kB
-//! ```
+//! `/proc/PID/smaps` of a process: its sizes by the kernel, and an estimate of what reading them
+//! takes.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
+use mitra_parse::maps::Mapping;
+use mitra_parse::smaps::{MappingSizes, SmapsReader};
+
 use super::pages::CountMethod;
 use super::{MemorySizes, SmapsTime};
 use crate::error::Error;
-use crate::maps::{self, Mapping};
 
 /// More mappings than this are not read.
 const MAPPINGS_MAX: usize = 1 << 20;
@@ -34,88 +30,35 @@ pub(super) fn parse(
     take: &mut dyn FnMut(&Mapping, MemorySizes),
 ) -> std::io::Result<()> {
     let mut line = Vec::new();
-    let mut current: Option<(Mapping, Fields)> = None;
-    let mut mappings = 0;
-    loop {
-        line.clear();
-        let read = std::io::Read::take(&mut *lines, LINE_MAX as u64).read_until(b'\n', &mut line)?;
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end_matches('\n');
-        let header = if read == 0 { None } else { header(text) };
-        if (read == 0 || header.is_some())
-            && let Some((mapping, fields)) = current.take()
-        {
-            take(&mapping, fields.sizes(&mapping));
-            mappings += 1;
-        }
-        if read == 0 || mappings >= MAPPINGS_MAX {
-            return Ok(());
-        }
-        match header {
-            Some(mapping) => current = Some((mapping, Fields::default())),
-            None => {
-                if let Some((_, fields)) = &mut current {
-                    fields.line(text);
+    let mut reader = SmapsReader::default();
+    for _ in 0..MAPPINGS_MAX {
+        let (mapping, sizes) = loop {
+            line.clear();
+            if std::io::Read::take(&mut *lines, LINE_MAX as u64).read_until(b'\n', &mut line)? == 0 {
+                if let Some((mapping, sizes)) = reader.end() {
+                    take(&mapping, memory_sizes(&mapping, &sizes));
                 }
+                return Ok(());
             }
-        }
-    }
-}
-
-/// A header begins with an address, in small hexadecimal digits; the names of sizes with a capital.
-fn header(line: &str) -> Option<Mapping> {
-    let first = line.bytes().next()?;
-    if !first.is_ascii_digit() && !first.is_ascii_lowercase() {
-        return None;
-    }
-    maps::parse_all(line).pop()
-}
-
-/// What the lines of a mapping say.
-#[derive(Default)]
-struct Fields {
-    rss: Option<u64>,
-    pss: Option<u64>,
-    private_dirty: Option<u64>,
-    anonymous: Option<u64>,
-    swap: Option<u64>,
-    huge: Option<u64>,
-    hugetlb: u64,
-}
-
-impl Fields {
-    fn line(&mut self, line: &str) {
-        let Some((name, value)) = line.split_once(':') else { return };
-        let Some(kib) = value.trim().strip_suffix(" kB").and_then(|number| number.trim().parse::<u64>().ok())
-        else {
-            return;
+            if let Some(before) = reader.line(&line) {
+                break before;
+            }
         };
-        let bytes = kib.saturating_mul(1024);
-        match name {
-            "Rss" => self.rss = Some(bytes),
-            "Pss" => self.pss = Some(bytes),
-            "Private_Dirty" => self.private_dirty = Some(bytes),
-            "Anonymous" => self.anonymous = Some(bytes),
-            "Swap" => self.swap = Some(bytes),
-            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => {
-                self.huge = Some(self.huge.unwrap_or(0).saturating_add(bytes));
-            }
-            "Shared_Hugetlb" | "Private_Hugetlb" => self.hugetlb = self.hugetlb.saturating_add(bytes),
-            _ => {}
-        }
+        take(&mapping, memory_sizes(&mapping, &sizes));
     }
+    Ok(())
+}
 
-    fn sizes(&self, mapping: &Mapping) -> MemorySizes {
-        MemorySizes {
-            virtual_bytes: mapping.bytes(),
-            // Pages of hugetlbfs are not among the resident ones; their mapping has no others.
-            resident_bytes: self.rss.map(|rss| rss.saturating_add(self.hugetlb)),
-            anonymous_bytes: self.anonymous,
-            swapped_bytes: self.swap,
-            huge_bytes: self.huge.map(|huge| huge.saturating_add(self.hugetlb)),
-            private_dirty_bytes: self.private_dirty,
-            pss_bytes: self.pss,
-        }
+fn memory_sizes(mapping: &Mapping, sizes: &MappingSizes) -> MemorySizes {
+    MemorySizes {
+        virtual_bytes: mapping.bytes(),
+        // Pages of hugetlbfs are not among the resident ones; their mapping has no others.
+        resident_bytes: sizes.rss_bytes.map(|rss| rss.saturating_add(sizes.hugetlb_bytes)),
+        anonymous_bytes: sizes.anonymous_bytes,
+        swapped_bytes: sizes.swap_bytes,
+        huge_bytes: sizes.huge_bytes.map(|huge| huge.saturating_add(sizes.hugetlb_bytes)),
+        private_dirty_bytes: sizes.private_dirty_bytes,
+        pss_bytes: sizes.pss_bytes,
     }
 }
 

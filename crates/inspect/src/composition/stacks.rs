@@ -1,5 +1,6 @@
-//! Where the threads' stacks are: the stack pointer of each thread that sleeps, of `/proc/PID/task/TID/syscall` (proc(5)). The
-//! kernel has not named stacks of threads since 4.5. A thread that runs says `running`, and is not stopped to ask it.
+//! Where the threads' stacks are: the stack pointer of each thread that sleeps, of
+//! `/proc/PID/task/TID/syscall` (proc(5)). The kernel has not named stacks of threads since 4.5. A
+//! thread that runs says `running`, and is not stopped to ask it.
 //!
 //! ```text
 //! 202 0x7f1b70000b60 0x189 0x0 0x0 0x0 0xffffffff 0x7f1b6fffece0 0x7f1b75a8a117

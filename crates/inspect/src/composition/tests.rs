@@ -189,7 +189,8 @@ ctypes.memset(at + (1 << 40), 1, 1 << 20)
     let cheap =
         measure(&target, &Options { time_max: Duration::from_secs(3), ..Options::default() }).unwrap();
     if cheap.how != CountMethod::Scan {
-        // Without the newer call there are eight gigabytes of pagemap to read: the time ends it, and it is said.
+        // Without the newer call there are eight gigabytes of pagemap to read: the time ends it,
+        // and it is said.
         assert!(cheap.uncounted > 0 || cheap.how == CountMethod::Nothing);
         println!("skipped: no PAGEMAP_SCAN before Linux 6.7");
         return;

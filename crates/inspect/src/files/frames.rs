@@ -17,7 +17,8 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use crate::elf::{E, ElfFile, Segment, TABLE_BYTES_MAX, part};
 
-/// Rules of one function, which are gone through for each lookup: large functions have some thousands.
+/// Rules of one function, which are gone through for each lookup: large functions have some
+/// thousands.
 const RULES_BYTES_MAX: usize = 64 << 10;
 
 /// Registers of x86-64 as DWARF numbers them (System V ABI, AMD64 supplement, figure 3.36).

@@ -84,7 +84,8 @@ impl FileStore {
             return Response::NoRoom;
         }
         let Some(parsed) = ParsedFile::read(kind, file, self.bytes_left) else {
-            // A file that does not fit looks like one without tables. With little room left, that is the likely reason.
+            // A file that does not fit looks like one without tables. With little room left, that
+            // is the likely reason.
             return if self.bytes_left < BYTES_MAX / 8 { Response::NoRoom } else { Response::Nothing };
         };
         let bytes = parsed.bytes();

@@ -1,4 +1,4 @@
-//! The arenas, and the stretches of memory that each of them has.
+//! The arenas and their regions of memory.
 //!
 //! ```text
 //! heap_info (glibc, malloc/arena.c), at the begin of each heap of an arena that is not the main one
@@ -9,11 +9,13 @@
 //!   32  pagesize, padding   from 2.35 on: so that it has 48 bytes, before 32
 //! ```
 //!
-//! Heaps begin at a multiple of their largest size: 64 MiB, or four huge pages if the tunable `glibc.malloc.hugetlb` says so. The
-//! last one has the arena's top. The main arena grows by `brk` instead; where that fails, it goes on in mappings, and where it
-//! begins and ends then nobody notes.
+//! Heaps are aligned to their largest size: 64 MiB, or four huge pages with the tunable
+//! `glibc.malloc.hugetlb`. The last one has the arena's top. The main arena grows by `brk` instead;
+//! if that fails, it continues in mappings whose bounds are not recorded.
 
 use std::collections::HashSet;
+
+use mitra_parse::maps::Mapping;
 
 use super::layout::{ARENAS_MAX, Glibc, State};
 use super::mmapped;
@@ -21,21 +23,21 @@ use super::regions::{ADDRESS_MAX, Kind, Region, Regions};
 use super::resident::Resident;
 use super::result::{Arena, Doubts};
 use super::stream::{ALIGN, Header, SIZE_MIN};
-use crate::maps::Mapping;
 use crate::memory::Memory;
 use crate::memory::budget::CALL;
 
-/// The largest sizes of heaps: the default, and four huge pages of 2 MiB, 512 MiB, 1 GiB, 32 MiB and 16 GiB.
+/// The largest sizes of heaps: the default, and four huge pages of 2 MiB, 512 MiB, 1 GiB, 32 MiB
+/// and 16 GiB.
 const HEAP_SIZES: [u64; 6] = [64 << 20, 8 << 20, 2 << 30, 4 << 30, 128 << 20, 64 << 30];
 /// Bytes of a `heap_info`, now and before 2.35.
 const HEAP_INFOS: [u64; 2] = [48, 32];
-/// Heaps of an arena: more than four terabytes of them nobody has.
+/// Upper bound for heaps of an arena: more than four terabytes.
 const HEAPS_MAX: usize = 1 << 16;
 /// The main arena does not grow by `brk` alone (`NONCONTIGUOUS_BIT`).
 const IS_NONCONTIGUOUS: u32 = 2;
-/// Where `brk` fails it takes at least so much (`MMAP_AS_MORECORE_SIZE`).
+/// If `brk` fails, it maps at least this much (`MMAP_AS_MORECORE_SIZE`).
 const MAPPED_MIN: u64 = 1 << 20;
-/// Chunks that have to follow on each other for a mapping to count as the main arena's.
+/// Consecutive chunks by which a mapping counts as the main arena's.
 const MAPPED_CHUNKS: usize = 8;
 
 /// The arenas in the order of their list, the main one first.
@@ -54,7 +56,7 @@ pub(super) fn list<M: Memory + ?Sized>(memory: &M, glibc: &Glibc, doubts: &mut D
     states
 }
 
-/// What an arena says of itself.
+/// The fields of an arena.
 pub(super) fn arena(state: &State, glibc: &Glibc) -> Arena {
     Arena {
         address: state.address,
@@ -66,7 +68,7 @@ pub(super) fn arena(state: &State, glibc: &Glibc) -> Arena {
     }
 }
 
-/// Adds the stretches of an arena that are not known yet.
+/// Adds the regions of an arena that are not known yet.
 pub(super) fn add_regions<M: Memory + ?Sized>(
     memory: &M,
     glibc: &Glibc,
@@ -99,7 +101,7 @@ struct Heap {
     limit: u64,
 }
 
-/// The heaps of an arena, from the last to the first; those that could be followed.
+/// The heaps of an arena, from the last to the first, as far as they could be followed.
 fn heaps<M: Memory + ?Sized>(memory: &M, glibc: &Glibc, state: &State) -> Vec<Heap> {
     let mut best = Vec::new();
     for heap_info in HEAP_INFOS {
@@ -139,7 +141,7 @@ fn follow<M: Memory + ?Sized>(
         if !is_sane {
             break;
         }
-        // The first that is looked at is the last one, with the top.
+        // The first one visited is the last heap, with the top.
         if heaps.is_empty() && state.top > at + size {
             break;
         }
@@ -194,7 +196,7 @@ fn add_main<M: Memory + ?Sized>(
         }
         let end = mapping.end;
         let resident = Resident::of(memory, mapping.start, end);
-        // Chunks with mappings of their own may come first.
+        // Chunks with their own mapping may come first.
         let start = mmapped::behind(memory, &resident, mapping.start, end);
         if !begins_main(memory, glibc, start, end, &resident, state.top) {
             continue;
@@ -232,10 +234,10 @@ fn begins_main<M: Memory + ?Sized>(
         if header.is_fence() && agreeing > 0 {
             return true;
         }
-        // The first chunk has nothing before it, and says that this is in use.
+        // The first chunk has no predecessor, and marks it as in use.
         let is_good = header.is_plausible(true) && (agreeing > 0 || header.is_prev_in_use());
         let next = at.checked_add(header.size().max(SIZE_MIN)).filter(|next| *next < end);
-        // The main arena itself may lie in a mapping; it is no chunk.
+        // The main arena's structure may itself lie in a mapping; it is no chunk.
         let Some(next) = next.filter(|next| is_good && !(at..*next).contains(&glibc.main_arena)) else {
             return false;
         };
@@ -251,7 +253,7 @@ fn heap_end<M: Memory + ?Sized>(memory: &M, start: u64) -> u64 {
     last.map_or(start, |mapping| mapping.end)
 }
 
-/// The end of what is mapped from an address on without a gap. Of a heap the part that is not in use yet cannot be read.
+/// The end of the contiguous mappings from an address. The unused rest of a heap is not readable.
 fn mapped_end<M: Memory + ?Sized>(memory: &M, start: u64) -> u64 {
     let mappings = memory.mappings();
     let first = mappings.partition_point(|mapping| mapping.end <= start);

@@ -1,7 +1,7 @@
-//! Which allocator a process uses, by the files that it has mapped.
+//! Detects the allocator of a process by the files that it has mapped.
 //!
-//! A library says what it is by its name; what is linked into the program, by words that are in its data, because names of functions
-//! are not there when it is stripped:
+//! A library says what it is by its name; what is linked into the program, by words that are in its
+//! data, because names of functions are not there when it is stripped:
 //!
 //! ```text
 //! glibc      "GNU C Library (…) stable release version 2.36."   in the library; rarely in static programs
@@ -20,26 +20,27 @@ use std::fs::File;
 use std::io::Read;
 
 use memchr::memmem;
+use mitra_parse::maps::Mapping;
 
 use super::layout::{self, Glibc};
 use super::result::{Allocator, DetectedAllocator};
 use crate::error::Error;
-use crate::maps::Mapping;
 use crate::memory::{Memory, Word};
 use crate::target::Target;
 
 /// More of a file is not read.
 const FILE_BYTES_MAX: u64 = 512 << 20;
-/// Bytes that are searched at once, and the bytes before that are searched again so that nothing is cut in two.
+/// Bytes that are searched at once, and the bytes before that are searched again so that nothing is
+/// cut in two.
 const PIECE: usize = 1 << 20;
 const OVERLAP: usize = 256;
-/// What a piece is in steps of a walk.
+/// Steps of the budget per piece.
 const PIECE_STEPS: u64 = 4096;
-/// What the main arena of glibc takes at first: 128 KiB (`DEFAULT_TOP_PAD`) and a page. A program that never took more of it gets its
-/// memory elsewhere.
+/// What the main arena of glibc takes at first: 128 KiB (`DEFAULT_TOP_PAD`) and a page. A program
+/// that never took more of it gets its memory elsewhere.
 const FIRST_BYTES: u64 = 132 << 10;
 
-/// The allocator of a process, and where it keeps its state.
+/// The allocator of a process, and the address of its state.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Detection {
     /// Who serves `malloc`.
@@ -48,7 +49,7 @@ pub struct Detection {
     pub version: Option<String>,
     /// Other allocators that are there too.
     pub others: Vec<DetectedAllocator>,
-    /// Where glibc has its state, if it is there and was used.
+    /// The state of glibc, if it is present and was used.
     pub glibc: Option<Glibc>,
 }
 
@@ -68,11 +69,11 @@ impl Detection {
     }
 }
 
-/// Recognises the allocator of a process.
+/// Detects the allocator of a process.
 ///
 /// # Errors
 ///
-/// It is a 32-bit program, or the look was ended early.
+/// It is a 32-bit program, or the budget was exhausted.
 pub fn find(target: &Target) -> Result<Detection, Error> {
     if target.word() == Word::Four {
         return Err(Error::Unusable(format!(
@@ -115,7 +116,7 @@ pub fn find(target: &Target) -> Result<Detection, Error> {
     let version =
         found.iter().filter(|it| it.allocator == Allocator::Glibc).find_map(|it| it.version.as_deref());
     let numbers = version.and_then(numbers);
-    // First where it ought to be, then wherever else data is: a library may have another name, or have it linked in.
+    // First in the C library, then in all data: it may have another name, or be linked in.
     let is_likely = |mapping: &Mapping| {
         found.iter().any(|it| it.allocator == Allocator::Glibc && it.path == mapping.path)
     };
@@ -134,7 +135,7 @@ pub fn find(target: &Target) -> Result<Detection, Error> {
     Ok(decide(found, glibc, target))
 }
 
-/// Who of those that are there serves `malloc`.
+/// Which of those present serves `malloc`.
 fn decide<M: Memory + ?Sized>(
     mut found: Vec<DetectedAllocator>,
     glibc: Option<Glibc>,
@@ -177,7 +178,8 @@ fn by_name(name: &str) -> Option<Allocator> {
     }
 }
 
-/// Where a program has data: what is written of the chosen files, and the memory behind it, which is the part that begins as zeros.
+/// Where a program has data: what is written of the chosen files, and the memory behind it, which
+/// is the part that begins as zeros.
 fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64, u64)> {
     let mut data: Vec<(u64, u64)> = Vec::new();
     let mut behind = None;
@@ -203,9 +205,10 @@ fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64,
 /// Reads the version that stands at a word.
 type Version = fn(&[u8], usize) -> Option<String>;
 
-/// The allocators whose words are in a file, with the versions that stand by them, as far as it was read.
+/// The allocators whose words are in a file, with the versions that stand by them, as far as it was
+/// read.
 pub(crate) fn search(file: File, should_continue: &dyn Fn() -> bool) -> Vec<(Allocator, Option<String>)> {
-    // What is mapped may be a device.
+    // A mapped file may be a device.
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
         return Vec::new();
     }
@@ -329,7 +332,7 @@ mod tests {
 
     #[test]
     fn data_is_what_is_written_and_what_follows_it() {
-        let access = crate::maps::Access { read: true, write: true, execute: false, shared: false };
+        let access = mitra_parse::maps::Access { read: true, write: true, execute: false, shared: false };
         let mapping = |start: u64, path: &str| Mapping {
             start,
             end: start + 0x1000,

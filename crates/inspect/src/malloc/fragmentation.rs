@@ -1,32 +1,35 @@
-//! Is it fragmentation? Memory that the program gave back, and that the process holds all the same.
+//! Fragmentation: memory that the program freed and the process still holds.
 //!
-//! glibc returns memory to the system from the top of a heap only. After a burst one chunk that lives on at the end holds all that
-//! is free below it. Such a process looks like one that leaks, and its `in use` says that it does not.
+//! glibc returns memory to the system from the top of a heap only. After a burst one live chunk at
+//! the end holds all free memory below it. Such a process looks like one that leaks, but `in use`
+//! shows that it does not.
 
 use serde::{Deserialize, Serialize};
 
 use super::result::{Arena, CHeap};
 
-/// Knuth's fifty per cent rule (The Art of Computer Programming, 2.5): an allocator in balance has half as many free blocks as
-/// blocks in use. With equal mean sizes a third of the bytes is free then. More than that is left from a time that was different.
+/// Knuth's fifty per cent rule (The Art of Computer Programming, 2.5): an allocator in balance has
+/// half as many free blocks as blocks in use. With equal mean sizes a third of the bytes is free
+/// then. More than that is left from a time that was different.
 pub(crate) const SHARE_IN_BALANCE: f64 = 1.0 / 3.0;
-/// glibc keeps up to twice the largest dynamic mmap threshold (`DEFAULT_MMAP_THRESHOLD_MAX`, 32 MiB) free on purpose, so as not to ask
-/// the system for it again. Less than that is no trouble whoever holds it.
+/// glibc keeps up to twice the largest dynamic mmap threshold (`DEFAULT_MMAP_THRESHOLD_MAX`, 32
+/// MiB) free on purpose, so as not to ask the system for it again. Less than that is no trouble
+/// whoever holds it.
 pub(crate) const BYTES_ON_PURPOSE: u64 = 64 << 20;
 
-/// How much of the heap is free, and held.
+/// How much of the heap is free, but not returned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fragmentation {
-    /// Whether it deserves the name: more is free, and in memory, below the tops than an allocator in balance has, and than it keeps
-    /// on purpose.
+    /// Whether it counts as fragmentation: more is free and resident below the tops than an
+    /// allocator in balance has, and than glibc keeps on purpose.
     pub is_fragmented: bool,
     /// Bytes in use in arenas.
     pub in_use_bytes: u64,
     /// Bytes free below the tops of the arenas: they cannot shrink past what is in use above.
     pub free_bytes: u64,
-    /// What of these is in memory: it counts as resident memory of the process, and nobody uses it.
+    /// The resident part: it counts as memory of the process, and nobody uses it.
     pub free_resident_bytes: u64,
-    /// What of these `malloc_trim(0)` would return: whole pages inside of free chunks.
+    /// What `malloc_trim(0)` would return: whole pages inside of free chunks.
     pub trimmable_bytes: u64,
     /// The rest shares its pages with chunks in use.
     pub pinned_bytes: u64,
@@ -35,7 +38,7 @@ pub struct Fragmentation {
 }
 
 impl CHeap {
-    /// How much is free below the tops; `None` where no arena was walked, or not to its end.
+    /// How much is free below the tops; `None` if no arena was walked to its end.
     #[must_use]
     pub fn fragmentation(&self) -> Option<Fragmentation> {
         if self.arenas.is_empty() || self.is_stopped {
@@ -43,7 +46,8 @@ impl CHeap {
         }
         let in_use_bytes = self.in_use().bytes;
         let free_bytes = self.free().bytes;
-        // The chunks of fastbins and of the caches of threads were touched when they were freed: they hold their list's next.
+        // The chunks of fastbins and of the caches of threads were touched when they were freed:
+        // they hold their list's next.
         let sum = |of: fn(&Arena) -> u64| self.arenas.iter().map(of).fold(0, u64::saturating_add);
         let small = sum(|arena| arena.free.fastbin.bytes.saturating_add(arena.free.tcache.bytes));
         let binned = sum(|arena| arena.free_resident_bytes);

@@ -1,4 +1,5 @@
-//! Where glibc keeps what it knows of its heap. No symbol that is always there names it; it is known by its structure.
+//! Finds glibc's allocator state. No symbol that is always present names it; it is found by its
+//! structure.
 //!
 //! ```text
 //! malloc_state (glibc, malloc/malloc.c), 64-bit                     2.17   2.23   2.27   2.43
@@ -15,9 +16,10 @@
 //!   system_mem, max_system_mem                                      2168   2176   2184   2096
 //! ```
 //!
-//! All of it lies at the same distance from `bins`, but for what comes after `next_free`, and for where the structure begins. A bin
-//! with nothing in it points to itself (as if it were a chunk, so 16 bytes before), and the last, 127, never has anything in it:
-//! two equal words that are their own address less 16 are where to look. The begin is where the list of arenas leads back to.
+//! All of it lies at the same distance from `bins`, but for what comes after `next_free`, and for
+//! where the structure begins. A bin with nothing in it points to itself (as if it were a chunk, so
+//! 16 bytes before), and the last, 127, never has anything in it: two equal words that are their
+//! own address less 16 are where to look. The begin is where the list of arenas leads back to.
 //!
 //! ```text
 //! malloc_par mp_: what can be told from it is before sbrk_base, the first address of the main heap
@@ -37,26 +39,28 @@ const NEXT: u64 = BINS * 16 + 16;
 const BEHIND_NEXT_FREE: u64 = NEXT + 16;
 /// From the last bin on.
 const BEHIND_LAST_BIN: u64 = 16 + 16 + 8;
-/// How far before `bins` the structure begins, in the order of the table: with fastbins and `have_fastchunks`, without that,
-/// without both.
+/// How far before `bins` the structure begins, in the order of the table: with fastbins and
+/// `have_fastchunks`, without that, without both.
 const BEGINS: [u64; 3] = [112, 104, 24];
 /// `top` stands before `bins`, and so does its neighbour.
 const TOP: u64 = 16;
 /// The fastbins stand before `top`.
 const FASTBINS: u64 = 10;
-/// Bins that may be in between two states while they are looked at.
+/// Bins that may be inconsistent while they are read.
 const BINS_TORN_MAX: u64 = 6;
 /// Arenas of a process. By default there are at most eight for each CPU; it can be allowed more.
 pub(super) const ARENAS_MAX: usize = 1 << 16;
-/// Data that is searched, in pieces. What is not in memory is searched only where nothing was found, in data of up to so much.
+/// Data that is searched, in pieces. What is not in memory is searched only where nothing was
+/// found, in data of up to so much.
 const READ_ALL_BYTES: u64 = 1 << 20;
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
 const PIECE: u64 = 1 << 20;
-/// Words that may be taken for the last bin: an arena has 127 that look like it.
+/// Candidates for the last bin: an arena has 127 words that look like it.
 const TRIES_MAX: usize = 1 << 16;
 /// The default of `n_mmaps_max`.
 const MMAPS_MAX_DEFAULT: u32 = 65_536;
-/// `sbrk_base` lies so far behind the begin of `[heap]` at most: what a static program takes for its first thread comes before.
+/// `sbrk_base` lies so far behind the begin of `[heap]` at most: what a static program takes for
+/// its first thread comes before.
 const SBRK_BEFORE_MALLOC_MAX: u64 = 1 << 20;
 
 /// How much of the data is searched.
@@ -66,7 +70,7 @@ enum Extent {
     All,
 }
 
-/// Where a glibc has its state.
+/// The addresses of a glibc's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glibc {
     /// The address of `main_arena`.
@@ -75,11 +79,12 @@ pub struct Glibc {
     pub bins: u64,
     /// Whether it counts the threads of an arena.
     pub counts_threads: bool,
-    /// Where the number and the bytes of chunks with mappings of their own are, and the begin of the main heap.
+    /// Where the number and the bytes of chunks with mappings of their own are, and the begin of
+    /// the main heap.
     pub parameters: Option<Parameters>,
 }
 
-/// What is used of `mp_`.
+/// The fields of `mp_`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
     /// Where `n_mmaps` is, four bytes.
@@ -90,7 +95,7 @@ pub struct Parameters {
     pub sbrk_base: u64,
 }
 
-/// An arena's structure, as it was read.
+/// The fields of a `malloc_state`.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) address: u64,
@@ -105,7 +110,7 @@ pub(super) struct State {
 }
 
 impl Glibc {
-    /// Where an arena says where its top is.
+    /// The address of an arena's `top`.
     pub(super) fn top_at(&self, arena: u64) -> u64 {
         arena.wrapping_add(self.bins).wrapping_sub(TOP)
     }
@@ -120,7 +125,7 @@ impl Glibc {
         self.bins + BEHIND_NEXT_FREE + 16 + if self.counts_threads { 8 } else { 0 }
     }
 
-    /// Reads an arena; `None` where there is none.
+    /// Reads an arena; `None` if there is none.
     pub(super) fn state<M: Memory + ?Sized>(&self, memory: &M, arena: u64) -> Option<State> {
         let mut bytes = [0; 2400];
         let bytes = bytes.get_mut(..self.state_bytes() as usize)?;
@@ -161,8 +166,8 @@ impl Glibc {
     }
 }
 
-/// Looks for the main arena of a glibc in data. Of several, which a program can have that loads a second library with all it needs,
-/// the one with the most memory.
+/// Looks for the main arena of a glibc in data. Of several, which a program can have that loads a
+/// second library with all it needs, the one with the most memory.
 pub(super) fn find<M: Memory + ?Sized>(
     memory: &M,
     data: &[(u64, u64)],
@@ -183,7 +188,8 @@ fn search<M: Memory + ?Sized>(
         if pair != [at.wrapping_sub(16); 2] {
             return;
         }
-        // It is taken for the last bin. The pages that the rest would be in were not touched if it is none.
+        // It is taken for the last bin. The pages that the rest would be in were not touched if it
+        // is none.
         let bins = at.wrapping_sub(LAST_BIN);
         let is_within =
             bins >= stretch.0.saturating_add(TOP) && at < stretch.1.saturating_sub(BEHIND_LAST_BIN);
@@ -209,7 +215,7 @@ fn main_arena<M: Memory + ?Sized>(memory: &M, bins: u64, version: Option<(u32, u
     }
     let counts_threads = match version {
         Some(version) if version >= (2, 23) => true,
-        // It was taken back to older versions by distributions.
+        // Distributions backported it to older versions.
         _ => {
             let word = |i: u64| memory.u64(bins + BEHIND_NEXT_FREE + 8 * i).unwrap_or(0);
             let (first, second) = (word(0), word(1));
@@ -232,8 +238,8 @@ fn main_arena<M: Memory + ?Sized>(memory: &M, bins: u64, version: Option<(u32, u
     None
 }
 
-/// Whether an address is in memory that can be written: only there can chunks and arenas be, and to follow any number that looks
-/// like an address would bring in pages of files.
+/// Whether an address is in memory that can be written: only there can chunks and arenas be, and to
+/// follow any number that looks like an address would bring in pages of files.
 fn is_written<M: Memory + ?Sized>(memory: &M, address: u64) -> bool {
     memory.mapping(address).is_some_and(|mapping| mapping.access.write)
 }
@@ -266,7 +272,8 @@ fn are_bins<M: Memory + ?Sized>(memory: &M, bins: u64) -> bool {
     true
 }
 
-/// Looks for the parameters: a word that points to the begin of the main heap behind counters that agree with each other.
+/// Looks for the parameters: a word that points to the begin of the main heap behind counters that
+/// agree with each other.
 fn parameters<M: Memory + ?Sized>(memory: &M, data: &[(u64, u64)], extent: Extent) -> Option<Parameters> {
     let heap = memory.mappings().iter().find(|mapping| mapping.path == "[heap]")?.start;
     let mut found = None;
@@ -299,7 +306,8 @@ fn parameters_before<M: Memory + ?Sized>(memory: &M, sbrk_base: u64) -> Option<P
     })
 }
 
-/// Shows each pair of words that begins at a multiple of eight, with the stretch that it was found in.
+/// Shows each pair of words that begins at a multiple of eight, with the stretch that it was found
+/// in.
 fn each_pair<M: Memory + ?Sized>(
     memory: &M,
     data: &[(u64, u64)],

@@ -1,12 +1,13 @@
-//! Lists of free chunks: some of their chunks look held when a heap is walked, and some are not where their size says.
+//! Free lists: some of their chunks look in use when a heap is walked, and some are not where their
+//! size says.
 //!
 //! ```text
 //! fastbinsY[i]   chunks of 16 * (i + 2), linked by fd; PREV_INUSE of the following chunk stays set, as if they were held
 //! bin 1          the unsorted list, doubly linked, of any size: freed, and not looked at by a malloc since
 //! ```
 //!
-//! Since 2.32 the fd of a fastbin is exclusive-or its own address shifted by 12 (`PROTECT_PTR`); which of both it is shows at each
-//! step, because only one of them leads to a chunk of that size.
+//! Since 2.32 the fd of a fastbin is XORed with its own address shifted by 12 (`PROTECT_PTR`).
+//! Which of the two it is shows at each step, because only one leads to a chunk of that size.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -18,11 +19,11 @@ use super::stream::{ALIGN, HEADER, Header};
 use super::walk::LARGE_MIN;
 use crate::memory::{Memory, PAGE};
 
-/// Steps along lists of one look: a second or two where each leads to another page.
+/// Steps along lists per snapshot: a second or two if each leads to another page.
 const STEPS_MAX: u64 = 4 << 20;
-/// Chunks in the caches of threads: some thousand threads with full caches.
+/// Chunks in tcaches: some thousand threads with full caches.
 const CACHED_MAX: usize = 1 << 20;
-/// Pages that are kept at hand: a mebibyte.
+/// Cached pages: a mebibyte.
 const PAGES: usize = 256;
 
 /// The chunks of the heaps, by address.
@@ -39,7 +40,7 @@ impl<'a, M: Memory + ?Sized> Chunks<'a, M> {
         Self { memory, regions, pages: vec![u64::MAX; PAGES], bytes }
     }
 
-    /// Whether one more of them is to be looked at.
+    /// Whether one more step is allowed.
     pub(super) fn should_continue(&self) -> bool {
         self.memory.should_continue(1)
     }
@@ -61,7 +62,7 @@ impl<'a, M: Memory + ?Sized> Chunks<'a, M> {
         bytes.get(offset..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// Bytes of a heap as they are now, if all of them are in memory.
+    /// Current bytes of a heap, if all of them are in memory.
     pub(super) fn bytes(&self, at: u64, into: &mut [u8]) -> Option<()> {
         let last = at.checked_add(into.len() as u64)?.checked_sub(1)?;
         let is_there = self.regions.is_resident(at) && self.regions.is_resident(last);
@@ -76,7 +77,8 @@ impl<'a, M: Memory + ?Sized> Chunks<'a, M> {
         is_sane.then(|| (region.arena, header.size()))
     }
 
-    /// What a link at an address points to: zero, or a chunk of such a size that lies `before` the pointer.
+    /// What a link at an address points to: zero, or a chunk of such a size that lies `before` the
+    /// pointer.
     pub(super) fn next(&mut self, at: u64, before: u64, sizes: &RangeInclusive<u64>) -> Option<u64> {
         let link = self.word(at)?;
         let mut leads = |to: u64| {
@@ -86,21 +88,21 @@ impl<'a, M: Memory + ?Sized> Chunks<'a, M> {
     }
 }
 
-/// What lists say.
+/// What was found in the lists.
 pub(super) struct Lists {
     pub(super) torn: u64,
     cut: u64,
     steps: u64,
-    /// Chunks in the caches of threads.
+    /// Chunks in tcaches.
     seen: HashSet<u64>,
-    /// How many of them each arena has, by size.
+    /// Their number per arena and size.
     tcache: HashMap<(usize, u64), u64>,
     fastbins: HashMap<(usize, u64), u64>,
     /// Small and large ones of each arena.
     unsorted: HashMap<usize, [Count; 2]>,
 }
 
-/// Finds cycles: remembers a place, and ever later ones (Brent).
+/// Finds cycles (Brent's algorithm).
 #[derive(Default)]
 struct Brent {
     at: u64,
@@ -134,7 +136,7 @@ impl Lists {
         }
     }
 
-    /// Notes a chunk of a thread's cache. Says whether the list can be followed further.
+    /// Records a chunk of a tcache. Returns whether the list can be followed further.
     pub(super) fn cached(&mut self, at: u64, arena: usize, size: u64) -> bool {
         if self.seen.len() >= CACHED_MAX {
             self.cut += 1;
@@ -164,7 +166,7 @@ impl Lists {
                 break;
             }
             if brent.is_again(at) {
-                // How many of them were counted twice nobody knows.
+                // It is not known how many were counted twice.
                 self.torn += 1;
                 return;
             }
@@ -217,7 +219,7 @@ impl Lists {
         self.unsorted.insert(arena, counts);
     }
 
-    /// Puts the chunks where they belong, and returns those of the caches of threads.
+    /// Adds the chunks to their heaps, and returns those in tcaches.
     pub(super) fn apply(self, arenas: &mut [Arena], sizes: &mut Sizes, doubts: &mut Doubts) -> HashSet<u64> {
         doubts.torn_lists += self.torn;
         doubts.cut_lists += self.cut;
@@ -244,7 +246,7 @@ impl Lists {
     }
 }
 
-/// Makes held chunks free ones.
+/// Turns chunks that were counted as in use into free ones.
 fn moved(arena: &mut Arena, sizes: &mut Sizes, size: u64, chunks: u64) -> Count {
     let chunks = sizes.freed(size, chunks.min(arena.in_use.chunks));
     let count = Count { chunks, bytes: chunks.saturating_mul(size).min(arena.in_use.bytes) };

@@ -1,4 +1,5 @@
-//! Chunks that have a mapping of their own: what is larger than the mmap threshold, 128 KiB at first and up to 32 MiB later.
+//! Chunks with their own mapping: those above the mmap threshold, 128 KiB at first and up to 32 MiB
+//! later.
 //!
 //! ```text
 //! at the begin of the mapping (glibc, malloc/malloc.c)
@@ -6,21 +7,23 @@
 //!   8  mchunk_size        all of its pages, with IS_MMAPPED; from 2.43 on 16 less
 //! ```
 //!
-//! A chunk that was asked for with an alignment may have its header further inside, but the first one stays as it was. The kernel
-//! makes one mapping of neighbours, so that several chunks follow on each other in it, or on something else.
+//! An aligned chunk may have its header further inside, but the first one stays as it was. The
+//! kernel merges neighbouring mappings, so that several chunks may follow on each other in one, or
+//! on something else.
+
+use mitra_parse::maps::Mapping;
 
 use super::regions::{ADDRESS_MAX, Regions};
 use super::resident::Resident;
 use super::result::Count;
 use super::sizes::Sizes;
 use super::stream::{HEADER, Header};
-use crate::maps::Mapping;
 use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE};
 
-/// Neighbouring mappings are looked at together as far as they lie in so many bytes of addresses.
+/// Neighbouring mappings within this many bytes are searched together.
 const TOGETHER_BYTES: u64 = 256 << 20;
-/// Pages that are tried where chunks are missing: some seconds.
+/// Pages that are tried if chunks are missing: some seconds.
 const PAGES_MAX: u64 = 4 << 20;
 
 /// What was found.
@@ -33,7 +36,7 @@ pub(super) struct Mmapped {
 /// A stretch of addresses.
 type Span = (u64, u64);
 
-/// Finds them. Where there are fewer than `wanted`, they are looked for between other things too.
+/// Finds them. If there are fewer than `wanted`, the search goes on between other data.
 pub(super) fn find<M: Memory + ?Sized>(
     memory: &M,
     regions: &Regions,
@@ -60,7 +63,7 @@ pub(super) fn find<M: Memory + ?Sized>(
         if wanted.is_none_or(|wanted| found.count.chunks >= wanted.chunks) || pages == 0 {
             break;
         }
-        // What is shorter than the rest of the missing bytes may still have some of them.
+        // Even a range shorter than the missing bytes may hold some of them.
         let resident = Resident::of(memory, start, end);
         let mut at = start;
         while let Some(page) = resident.next(at, end)
@@ -75,7 +78,7 @@ pub(super) fn find<M: Memory + ?Sized>(
     found
 }
 
-/// Counts chunks that follow on each other, and says where they end.
+/// Counts consecutive chunks, and returns their end.
 fn chain<M: Memory + ?Sized>(
     memory: &M,
     resident: &Resident,
@@ -94,7 +97,7 @@ fn chain<M: Memory + ?Sized>(
     at
 }
 
-/// The end of chunks that follow on each other.
+/// The end of consecutive chunks.
 pub(super) fn behind<M: Memory + ?Sized>(memory: &M, resident: &Resident, start: u64, end: u64) -> u64 {
     let mut at = start;
     while let Some(size) = next(memory, resident, at, end) {
@@ -120,8 +123,8 @@ fn mapped_size(header: Header, left: u64) -> Option<u64> {
     (size > 0 && size % PAGE == 0 && size <= left).then_some(size)
 }
 
-/// Where such chunks can be: private memory that can be read and written, without the heaps. Neighbours count as one, because a
-/// program may set up part of a chunk differently.
+/// Where such chunks can be: private memory that is readable and writable, without the heaps.
+/// Neighbours count as one, because a program may change the protection of a part of a chunk.
 fn spans(mappings: &[Mapping], regions: &Regions) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     for mapping in mappings {
@@ -140,7 +143,7 @@ fn spans(mappings: &[Mapping], regions: &Regions) -> Vec<Span> {
     spans
 }
 
-/// What of a stretch is in no heap.
+/// The parts of a range outside of heaps.
 fn without(start: u64, end: u64, regions: &Regions) -> Vec<Span> {
     let mut parts = Vec::new();
     let mut at = start;
@@ -157,7 +160,7 @@ fn without(start: u64, end: u64, regions: &Regions) -> Vec<Span> {
     parts
 }
 
-/// Spans that lie near each other, for each of which the kernel is asked once.
+/// Nearby ranges, for each of which the kernel is asked once.
 fn groups(spans: Vec<Span>) -> Vec<Vec<Span>> {
     let mut groups: Vec<Vec<Span>> = Vec::new();
     for span in spans {

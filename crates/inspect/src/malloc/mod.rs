@@ -1,10 +1,11 @@
-//! The C heap of a process: what `malloc` handed out and what it holds on to.
+//! The C heap of a process: what `malloc` handed out and what it keeps.
 //!
-//! `find` recognises the allocator by the files that a process has mapped, and finds where it keeps its state; `look` reads from
-//! there on plain memory. glibc from 2.17 on is walked chunk by chunk, in 64-bit programs; others are recognised and named.
+//! `detect` finds the allocator by the files that a process has mapped, and the addresses of its
+//! state; `walk_heap` reads on from there. glibc since 2.17 is walked chunk by chunk, in 64-bit
+//! programs; others are named only.
 //!
-//! Nothing is asked of the process, so that what is found in one moment may be different in the next: see `walk` for what is done
-//! about it, and [`Doubts`] for what it left.
+//! The process is not stopped, so that the heap may change during the walk: see `walk` for how that
+//! is handled, and [`Doubts`] for what remains.
 
 mod arenas;
 pub(crate) mod detect;
@@ -39,15 +40,16 @@ use regions::Regions;
 use sizes::Sizes;
 use walk::{TRIES_MAX, Walked};
 
-/// Heaps that came while the others were walked are walked too, so many times.
+/// Heaps that appeared during the walk are walked too, at most this often.
 const ROUNDS_MAX: usize = 4;
 
-/// What is wanted of a look.
+/// What to read of the heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Sizes that are listed one by one.
+    /// Sizes that are listed.
     pub sizes_max: usize,
-    /// Samples of each of the sizes with the most bytes: contents of the process' memory. None by default.
+    /// Samples for each of the sizes with the most bytes: contents of the process' memory. None by
+    /// default.
     pub samples: usize,
     /// For so many sizes.
     pub sampled_sizes: usize,
@@ -59,7 +61,7 @@ impl Default for Options {
     }
 }
 
-/// Walks the heap of which `places` are known.
+/// Walks a detected heap.
 pub fn walk_heap<M: Memory + ?Sized>(memory: &M, detection: &Detection, options: &Options) -> CHeap {
     let begun = Instant::now();
     let mut heap = CHeap {
@@ -89,7 +91,7 @@ fn walk_all<M: Memory + ?Sized>(memory: &M, glibc: &Glibc, options: &Options, he
     let mut caches = Vec::new();
     let mut tries = TRIES_MAX;
     for round in 0..ROUNDS_MAX {
-        // What was lost is counted the first time.
+        // Losses are counted the first time.
         let lost: Vec<u64> = all.iter().map(|arena| arena.doubts.lost_heaps).collect();
         let mut again = Doubts::default();
         let states = arenas::list(memory, glibc, if round == 0 { &mut doubts } else { &mut again });

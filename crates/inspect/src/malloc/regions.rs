@@ -1,40 +1,41 @@
-//! The stretches of memory that arenas consist of.
+//! The regions of memory that arenas consist of.
 
 use super::resident::Resident;
 
-/// No address of a program is larger (five levels of page tables, 57 bits, of which the kernel has half): sums of them never overflow.
+/// Upper bound for addresses of programs (five levels of page tables, 57 bits, half of it for the
+/// kernel): sums of them never overflow.
 pub(super) const ADDRESS_MAX: u64 = 1 << 56;
 
-/// How a stretch came to be.
+/// How a region was allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The main arena's, by `brk`.
     Brk,
-    /// The main arena's where `brk` failed: a mapping, in which several may follow on each other.
+    /// The main arena's after `brk` failed: a mapping, in which several may follow on each other.
     Mapped,
     /// A heap of another arena.
     Heap,
 }
 
-/// A stretch.
+/// A region.
 #[derive(Debug)]
 pub(super) struct Region {
-    /// Which arena it belongs to.
+    /// Its arena.
     pub(super) arena: usize,
     pub(super) kind: Kind,
-    /// The address from which on it is the arena's.
+    /// Its first address.
     pub(super) start: u64,
-    /// The first chunk; `None` where it has to be looked for.
+    /// The first chunk; `None` if it has to be searched for.
     pub(super) first: Option<u64>,
     pub(super) end: u64,
-    /// As far as it can grow.
+    /// The end up to which it can grow.
     pub(super) limit: u64,
     pub(super) is_walked: bool,
     pub(super) resident: Resident,
 }
 
 impl Region {
-    /// One that does not grow.
+    /// A region that does not grow.
     pub(super) fn new(
         arena: usize,
         kind: Kind,
@@ -46,7 +47,7 @@ impl Region {
     }
 }
 
-/// All of them, in the order of their addresses, none overlapping.
+/// All regions by address, none overlapping.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     pub(super) all: Vec<Region>,
@@ -58,7 +59,7 @@ impl Regions {
         self.all.binary_search_by_key(&start, |region| region.start).is_ok()
     }
 
-    /// Adds one, unless another is there. Says whether it was added.
+    /// Adds a region unless it overlaps another. Returns whether it was added.
     pub(super) fn add(&mut self, region: Region) -> bool {
         let at = self.all.partition_point(|other| other.start < region.start);
         let is_taken = at > 0 && self.all[at - 1].limit > region.start
@@ -71,13 +72,13 @@ impl Regions {
         is_good
     }
 
-    /// The one that an address lies in.
+    /// The region that holds an address.
     pub(super) fn find(&self, address: u64) -> Option<&Region> {
         let after = self.all.partition_point(|region| region.start <= address);
         self.all.get(after.checked_sub(1)?).filter(|region| address < region.end)
     }
 
-    /// Whether an address lies in one, in a page that is in memory.
+    /// Whether an address is in a region and its page is in memory.
     pub(super) fn is_resident(&self, address: u64) -> bool {
         self.find(address).is_some_and(|region| region.resident.is(address))
     }

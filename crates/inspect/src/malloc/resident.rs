@@ -1,18 +1,19 @@
-//! Which pages of a stretch were in memory when it was first looked at: a bit for each, 32 KiB for a gigabyte.
+//! The resident pages of a range when it was first read: a bit for each, 32 KiB per gigabyte.
 //!
-//! Free lists lead anywhere in a heap, and asking the kernel at every step would take longer than all the rest.
+//! Free lists lead anywhere in a heap, and asking the kernel at every step would take longer than
+//! all the rest.
 
 use crate::memory::{Memory, PAGE};
 
-/// A longer stretch is known so far only: its bits would take more than 64 MiB.
+/// Only this much of a longer range is covered: its bits would take more than 64 MiB.
 const BYTES_MAX: u64 = 2 << 40;
 
-/// The pages of a stretch.
+/// The pages of a range.
 #[derive(Debug, Default)]
 pub(super) struct Resident {
     /// The address of the first page.
     start: u64,
-    /// Behind the last page that is known.
+    /// Behind the last page that is covered.
     end: u64,
     bits: Vec<u64>,
 }
@@ -29,7 +30,7 @@ impl Resident {
         resident
     }
 
-    /// Sees what came into memory since.
+    /// Adds pages that became resident since.
     pub(super) fn refresh<M: Memory + ?Sized>(&mut self, memory: &M, start: u64, end: u64) {
         let (start, end) = (start.max(self.start), end.min(self.end));
         if start >= end {

@@ -1,4 +1,5 @@
-//! What is found in the C heap. All sizes are bytes, and those of chunks include the chunk's header, as the allocator counts them.
+//! What is found in the C heap. All sizes are bytes, and those of chunks include the chunk's
+//! header, as the allocator counts them.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,13 +17,13 @@ pub enum Allocator {
     Tcmalloc,
     /// mimalloc: recognised, not walked.
     Mimalloc,
-    /// None that is known here.
+    /// Unknown.
     #[default]
     Unknown,
 }
 
 impl Allocator {
-    /// How people call it.
+    /// Its usual name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,20 +37,21 @@ impl Allocator {
     }
 }
 
-/// An allocator that is in a process, and by what it was recognised.
+/// An allocator in a process, and how it was detected.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DetectedAllocator {
     /// Which.
     pub allocator: Allocator,
     /// Its version, where it says it.
     pub version: Option<String>,
-    /// The file that it is in, in the process' own view; empty where only its structures in memory were seen.
+    /// The file that it is in, in the process' own view; empty where only its structures in memory
+    /// were seen.
     pub path: String,
-    /// Whether it is part of the program, not a library of its own.
+    /// Whether it is linked into the program.
     pub is_static: bool,
 }
 
-/// So many, of so many bytes.
+/// A number of things, and their bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// How many.
@@ -69,8 +71,8 @@ impl Count {
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
-    /// Takes away what turned out to be something else. What was not counted cannot be taken away: a target that changes may
-    /// say so.
+    /// Subtracts what turned out to be something else, at most what was counted: a heap that
+    /// changes may say more.
     pub(super) fn minus(&mut self, other: Count) {
         self.chunks = self.chunks.saturating_sub(other.chunks);
         self.bytes = self.bytes.saturating_sub(other.bytes);
@@ -104,12 +106,14 @@ impl Free {
     }
 }
 
-/// What did not make sense, or could not be seen: how uncertain the counts are.
+/// What was inconsistent or could not be read: how uncertain the counts are.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubts {
-    /// Chunks whose header made no sense, also when read again. The process changed it just then, or something overwrote it.
+    /// Chunks whose header made no sense, also when read again. The process changed it just then,
+    /// or something overwrote it.
     pub bad_chunks: u64,
-    /// Chunks whose neighbour says another size than they do: free or not, that was changed just then.
+    /// Chunks whose neighbour says another size than they do: free or not, that was changed just
+    /// then.
     pub unsure_chunks: u64,
     /// Bytes that were passed over to the next chunk that made sense.
     pub skipped_bytes: u64,
@@ -119,12 +123,13 @@ pub struct Doubts {
     pub foreign_bytes: u64,
     /// Lists of free chunks that did not end as they should: they changed while they were followed.
     pub torn_lists: u64,
-    /// Lists of free chunks that were not followed to their end for their length; the rest of them counts as in use.
+    /// Lists of free chunks that were not followed to their end for their length; the rest of them
+    /// counts as in use.
     pub cut_lists: u64,
     /// Heaps or arenas that could not be followed.
     pub lost_heaps: u64,
-    /// Bytes that the arenas have by their own account, and that are none of the above and were not seen: they came while the look
-    /// went on.
+    /// Bytes that the arenas have by their own account, and that are none of the above: they
+    /// appeared during the walk.
     pub unseen_bytes: u64,
 }
 
@@ -151,15 +156,15 @@ pub struct Arena {
     pub is_main: bool,
     /// Threads that use it; `None` before glibc 2.23, which does not count them.
     pub threads: Option<u64>,
-    /// Its stretches of memory: the main arena has one, unless `brk` failed; others have one for each 64 MiB.
+    /// Its regions: the main arena has one, unless `brk` failed; others have one per 64 MiB.
     pub heaps: u64,
     /// What it has from the system, by its own account.
     pub system_bytes: u64,
     /// The most that it ever had.
     pub system_bytes_max: u64,
-    /// Chunks that somebody holds.
+    /// Chunks in use.
     pub in_use: Count,
-    /// Chunks below the top that nobody holds.
+    /// Free chunks below the top.
     pub free: Free,
     /// The free end of its last heap, which can shrink.
     pub top_bytes: u64,
@@ -171,9 +176,11 @@ pub struct Arena {
     pub fragmentation: Option<f64>,
     /// What of its heaps is in memory.
     pub resident_bytes: u64,
-    /// What of the free chunks below the top is in memory. Without those of the caches of threads and the fastbins.
+    /// What of the free chunks below the top is in memory. Without those of the caches of threads
+    /// and the fastbins.
     pub free_resident_bytes: u64,
-    /// The part of it that is whole pages inside of free chunks: `malloc_trim(0)` would give it back.
+    /// The part of it that is whole pages inside of free chunks: `malloc_trim(0)` would give it
+    /// back.
     pub trimmable_bytes: u64,
     /// What is uncertain.
     pub doubts: Doubts,
@@ -194,7 +201,7 @@ pub struct SizeClass {
     pub free_bytes: u64,
     /// How many have a mapping of their own. They are in use, and not counted above.
     pub mmapped_chunks: u64,
-    /// Some of those in use, where asked for.
+    /// Samples of those in use, on request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
 }
@@ -230,10 +237,10 @@ pub struct CHeap {
     pub version: Option<String>,
     /// Other allocators that are in the process too, and may serve part of it.
     pub others: Vec<DetectedAllocator>,
-    /// The walk was ended early: what is here is of a part only.
+    /// The walk ended early; the counts are of a part only.
     #[serde(default)]
     pub is_stopped: bool,
-    /// Why there are no arenas, where there are none.
+    /// Why there are no arenas, if there are none.
     pub why_not: Option<String>,
     /// The arenas, the main one first.
     pub arenas: Vec<Arena>,

@@ -1,4 +1,4 @@
-//! How many chunks there are of each size, and some of them.
+//! Chunks by size, with samples.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,19 +8,20 @@ use super::result::{Count, OtherSizes, Sample, SizeClass};
 use super::stream::{ALIGN, HEADER, Header};
 use crate::memory::Memory;
 
-/// Smaller chunks have a place each: the dense part of what programs ask for.
+/// Smaller sizes have their own slot: the dense part of what programs allocate.
 const DENSE_BYTES: u64 = 64 << 10;
-/// Distinct larger sizes that are told apart. A heap has at most one of them for each 64 KiB.
+/// Distinct larger sizes that are counted. A heap has at most one for each 64 KiB.
 const LARGE_MAX: usize = 64 << 10;
-/// Chunks of a size of which some are kept in mind.
+/// Reservoir of chunks per size.
 pub(super) const SAMPLES_MAX: usize = 16;
-/// Bytes of a chunk that are looked at for a sample.
+/// Bytes of a chunk that are read for a sample.
 const SAMPLE_BYTES: usize = 256;
 /// Words of a sample.
 const SAMPLE_WORDS: usize = 4;
 /// Characters of a sample: as many as may be shown.
 const TEXT_CHARS_MAX: usize = 64;
-/// Fewer characters in a row are no text: by chance three printable bytes follow on each other in every twentieth word.
+/// Shorter runs are no text: three printable bytes follow on each other by chance in every
+/// twentieth word.
 const TEXT_CHARS_MIN: usize = 4;
 
 /// Of one size.
@@ -62,7 +63,7 @@ impl Sizes {
         Some(self.large.entry(size).or_default())
     }
 
-    /// A chunk that somebody holds.
+    /// Adds a chunk in use.
     pub(super) fn in_use(&mut self, size: u64, at: u64) {
         let (samples, random) = (self.samples, self.random);
         let Some(tally) = self.tally(size) else { return self.other.in_use.add(size) };
@@ -70,7 +71,7 @@ impl Sizes {
         if samples == 0 {
             return;
         }
-        // Each of them has the same chance to be kept (Vitter's algorithm R).
+        // Each has the same chance to be kept (Vitter's algorithm R).
         if tally.some.len() < samples {
             tally.some.push(at);
         } else {
@@ -85,7 +86,7 @@ impl Sizes {
         self.random ^= self.random << 17;
     }
 
-    /// A chunk that nobody holds.
+    /// Adds a free chunk.
     pub(super) fn free(&mut self, size: u64) {
         match self.tally(size) {
             Some(tally) => tally.free += 1,
@@ -93,7 +94,7 @@ impl Sizes {
         }
     }
 
-    /// A chunk that is a mapping of its own.
+    /// Adds a chunk with its own mapping.
     pub(super) fn mmapped(&mut self, size: u64) {
         match self.tally(size) {
             Some(tally) => tally.mmapped += 1,
@@ -101,7 +102,7 @@ impl Sizes {
         }
     }
 
-    /// Chunks that were taken for held turned out to be in a list of free ones. Says how many of them there were.
+    /// Chunks that were counted as in use turned out to be in a free list. Returns how many.
     pub(super) fn freed(&mut self, size: u64, chunks: u64) -> u64 {
         let Some(tally) = self.tally(size) else { return 0 };
         let moved = chunks.min(tally.in_use);
@@ -157,7 +158,7 @@ impl Sizes {
     }
 }
 
-/// The beginning of a chunk's content, if it is still there and held.
+/// The beginning of a chunk's content, if it is still in use.
 fn sample<M: Memory + ?Sized>(memory: &M, regions: &Regions, at: u64, size: u64) -> Option<Sample> {
     let header = |at: u64| {
         let mut bytes = [0; HEADER as usize];
@@ -169,7 +170,7 @@ fn sample<M: Memory + ?Sized>(memory: &M, regions: &Regions, at: u64, size: u64)
         return None;
     }
     let address = at.checked_add(HEADER)?;
-    // The last word of a chunk's content lies in the next one's header.
+    // The last word of a chunk's content is in the next header.
     let mut bytes = [0; SAMPLE_BYTES];
     let count = SAMPLE_BYTES.min(size.checked_sub(8)? as usize);
     let bytes = bytes.get_mut(..count)?;
@@ -181,7 +182,7 @@ fn sample<M: Memory + ?Sized>(memory: &M, regions: &Regions, at: u64, size: u64)
     Some(Sample { address, words: words.collect(), text: text(bytes) })
 }
 
-/// The first printable characters in a row.
+/// The first run of printable characters.
 fn text(bytes: &[u8]) -> Option<String> {
     let all = String::from_utf8_lossy(bytes);
     let is_printable = |c: char| !c.is_control() && c != char::REPLACEMENT_CHARACTER;

@@ -8,15 +8,17 @@
 //!  32  fd_nextsize, bk_nextsize   if it is free, in a large bin
 //! ```
 //!
-//! A heap of small chunks is read in pieces of up to a mebibyte, one of large chunks a page at a time around their headers: the
-//! pieces double as long as the next header lies in or near the following piece.
+//! A heap of small chunks is read in pieces of up to a mebibyte, one of large chunks a page at a
+//! time around their headers: the pieces double as long as the next header lies in or near the
+//! following piece.
 
 use super::resident::Resident;
 use crate::memory::{Memory, PAGE};
 
-/// Which pages are in memory is asked anew for each stretch of so many bytes: the process goes on.
+/// Residency is asked again for each range of this many bytes, because the process runs on.
 const SEGMENT: u64 = 64 << 20;
-/// Where a page is not in memory it is asked again, for so much at once and so many times: half a second for a heap in swap.
+/// For a page that is not resident, residency is asked again, for this much at once and this often:
+/// half a second for a heap in swap.
 const REFRESH_BYTES: u64 = 1 << 20;
 const REFRESHES_MAX: u64 = 1 << 14;
 /// The smallest and largest piece.
@@ -29,7 +31,7 @@ pub(super) const ALIGN: u64 = 16;
 /// No chunk is smaller (`MINSIZE`).
 pub(super) const SIZE_MIN: u64 = 32;
 
-/// What a chunk says of itself.
+/// The header of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// The size of the chunk before, if that is free.
@@ -61,8 +63,9 @@ impl Header {
         self.field & 4 != 0
     }
 
-    /// Whether it can be a chunk of an arena: as large as one, aligned, with no mapping of its own, and of the right kind. Free
-    /// chunks of other arenas lose the flag, so that only the main arena is certain.
+    /// Whether it can be a chunk of an arena: as large as one, aligned, with no mapping of its own,
+    /// and of the right kind. Free chunks of other arenas lose the flag, so that only the main
+    /// arena is certain.
     pub(super) fn is_plausible(self, is_main: bool) -> bool {
         let size = self.size();
         size >= SIZE_MIN
@@ -71,22 +74,23 @@ impl Header {
             && !(is_main && self.is_non_main())
     }
 
-    /// Whether it is one of the two headers behind the last chunk of a stretch that was followed by another.
+    /// Whether it is one of the two fencepost headers behind the last chunk of a region that was
+    /// followed by another.
     pub(super) fn is_fence(self) -> bool {
         matches!(self.field & !4, 0x11 | 0x01 | 0x10)
     }
 }
 
-/// Why a header could not be had.
+/// Why a header could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gone {
     /// Its page is not in memory.
     NotResident,
-    /// Nothing is there.
+    /// Nothing is mapped.
     Unreadable,
 }
 
-/// Reads on.
+/// Reads headers in sequence.
 pub(super) struct Stream<'a, M: Memory + ?Sized> {
     memory: &'a M,
     pub(super) resident: &'a mut Resident,
@@ -94,7 +98,7 @@ pub(super) struct Stream<'a, M: Memory + ?Sized> {
     start: u64,
     len: usize,
     piece: u64,
-    /// As far as it was asked anew which pages are in memory.
+    /// The end of the range whose residency is known.
     asked: u64,
     refreshes_left: u64,
 }
@@ -113,18 +117,18 @@ impl<'a, M: Memory + ?Sized> Stream<'a, M> {
         }
     }
 
-    /// What was read is not believed any more.
+    /// Drops what was read.
     pub(super) fn forget(&mut self) {
         self.len = 0;
         self.piece = PIECE_MIN;
     }
 
-    /// Asks anew which pages are in memory, from an address on.
+    /// Asks which pages are resident, from an address on.
     pub(super) fn refresh(&mut self, start: u64, end: u64) {
         self.resident.refresh(self.memory, start, end);
     }
 
-    /// The bytes at an address, as far as they are read already.
+    /// The bytes at an address that have been read.
     fn known(&self, at: u64, count: usize) -> Option<&[u8]> {
         let offset = usize::try_from(at.checked_sub(self.start)?).ok()?;
         self.buffer.get(..self.len)?.get(offset..offset.checked_add(count)?)
@@ -164,7 +168,7 @@ impl<'a, M: Memory + ?Sized> Stream<'a, M> {
         Ok(())
     }
 
-    /// A header elsewhere, without giving up what was read.
+    /// A header elsewhere, without dropping what was read.
     pub(super) fn peek(&self, at: u64) -> Option<Header> {
         if let Some(bytes) = self.known(at, HEADER as usize).and_then(|bytes| bytes.first_chunk::<16>()) {
             return Some(Header::of(*bytes));

@@ -7,14 +7,16 @@
 //!   2.42 on        uint16_t num_slots[76], then tcache_entry *entries[76]   chunk of 0x300
 //! ```
 //!
-//! `counts` is the length of each list; `num_slots`, how much longer it may become, says nothing of its length. List `i` below 64 has
-//! chunks of `16 * (i + 2)`; those from 64 on, chunks up to the next power of two (2.42). An entry points to the content of a chunk,
-//! whose first word is the next entry: since 2.32 exclusive-or its own address shifted by 12 (`PROTECT_PTR`). Distributions took
-//! some of that back to older versions, so that the size of the chunk and the lists decide, not the version.
+//! `counts` is the length of each list; `num_slots`, how much longer it may become, says nothing of
+//! its length. List `i` below 64 has chunks of `16 * (i + 2)`; those from 64 on, chunks up to the
+//! next power of two (2.42). An entry points to the content of a chunk, whose first word is the
+//! next entry: since 2.32 exclusive-or its own address shifted by 12 (`PROTECT_PTR`). Distributions
+//! took some of that back to older versions, so that the size of the chunk and the lists decide,
+//! not the version.
 //!
-//! Nothing says where the structures are that does not need the registers of the threads. Any chunk of such a size may be one. It
-//! is believed list by list: each entry is a chunk in a known heap that has just the size of its list, which no other content
-//! has by chance.
+//! Nothing says where the structures are that does not need the registers of the threads. Any chunk
+//! of such a size may be one. It is believed list by list: each entry is a chunk in a known heap
+//! that has just the size of its list, which no other content has by chance.
 
 use std::ops::RangeInclusive;
 
@@ -71,7 +73,8 @@ fn sizes(list: usize) -> RangeInclusive<u64> {
     from..=2 * from - 16
 }
 
-/// Whether a chunk with such content can be one: where there is an entry there is a count, and the reverse.
+/// Whether a chunk with such content can be one: where there is an entry there is a count, and the
+/// reverse.
 pub(super) fn may_be(size: u64, content: &[u8]) -> bool {
     let Some(layout) = Layout::of(size) else { return false };
     let mut entries = 0;

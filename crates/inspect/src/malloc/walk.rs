@@ -1,12 +1,14 @@
-//! A stretch of memory, chunk by chunk.
+//! Walks a region of a heap, chunk by chunk.
 //!
-//! Each header says how long its chunk is, and so where the next header is; that one says whether this chunk is free. A stretch
-//! ends with the arena's top, or with two headers that are too small to be chunks, where another stretch followed it.
+//! Each header says how long its chunk is, and so where the next header is; that one says whether
+//! this chunk is free. A stretch ends with the arena's top, or with two headers that are too small
+//! to be chunks, where another stretch followed it.
 //!
-//! The process goes on meanwhile. Chunks are split and merged all the time, but a header that was merged into its neighbour keeps
-//! its last value until somebody writes over it, and then the chain leads on through it to a place where both agree. Where it does
-//! not, both headers are read again; where that does not help either, the next place is looked for from which on a number of
-//! headers in a row agree with each other, and what lies between is counted as skipped.
+//! The process goes on meanwhile. Chunks are split and merged all the time, but a header that was
+//! merged into its neighbour keeps its last value until somebody writes over it, and then the chain
+//! leads on through it to a place where both agree. Where it does not, both headers are read again;
+//! where that does not help either, the next place is looked for from which on a number of headers
+//! in a row agree with each other, and what lies between is counted as skipped.
 
 use super::regions::{Kind, Region};
 use super::result::Arena;
@@ -15,38 +17,40 @@ use super::stream::{ALIGN, Gone, HEADER, Header, Stream};
 use super::tcache;
 use crate::memory::{Memory, PAGE};
 
-/// Headers in a row that must agree before a place counts as the beginning of a chunk. That random bytes pass for one header with
-/// a size within a heap of a gigabyte is a chance of less than one in 2^38; data with small numbers at regular distances is what this
-/// is about, and such data rarely has eight that lead to each other.
+/// Headers in a row that must agree before a place counts as the beginning of a chunk. That random
+/// bytes pass for one header with a size within a heap of a gigabyte is a chance of less than one
+/// in 2^38; data with small numbers at regular distances is what this is about, and such data
+/// rarely has eight that lead to each other.
 const AGREEING: usize = 8;
-/// As many are enough where the rest is not in memory.
+/// This many are enough if the rest is not resident.
 const AGREEING_BEFORE_GAP: usize = 3;
-/// A header is read again so many times.
+/// Rereads of a header.
 const RETRIES: usize = 2;
-/// The top may move so many times while a stretch is read.
+/// Moves of the top that are followed during a walk.
 const TOP_MOVES_MAX: usize = 1000;
-/// Places that are tried in one look, each with up to eight reads: a few seconds at worst.
+/// Resynchronisation attempts per snapshot, each with up to eight reads: a few seconds at worst.
 pub(super) const TRIES_MAX: u64 = 1 << 18;
-/// What a free chunk keeps for itself when `malloc_trim` returns its pages: `sizeof (struct malloc_chunk)`.
+/// What a free chunk keeps for itself when `malloc_trim` returns its pages: `sizeof (struct
+/// malloc_chunk)`.
 const FREE_HEADER: u64 = 48;
-/// Where `heap_info` has the size of its heap.
+/// Offset of the size in `heap_info`.
 const HEAP_INFO_SIZE: u64 = 16;
 /// Chunks from this size on are in large bins (`MIN_LARGE_SIZE`).
 pub(super) const LARGE_MIN: u64 = 1024;
-/// Chunks that may be caches of threads. More threads than that no process has.
+/// Candidates for tcaches. No process has more threads.
 const CACHES_MAX: usize = 1 << 17;
 
-/// What is shared by the walks of a look.
+/// State shared by the walks of a snapshot.
 pub(super) struct Walked<'a> {
     pub(super) arena: &'a mut Arena,
     pub(super) sizes: &'a mut Sizes,
     /// Chunks that may be caches of threads.
     pub(super) caches: &'a mut Vec<u64>,
-    /// Places that may be tried still.
+    /// Remaining resynchronisation attempts.
     pub(super) tries: &'a mut u64,
 }
 
-/// Walks one stretch. `top_at` is where the arena says where its top is.
+/// Walks one region. `top_at` is the address of the arena's `top`.
 pub(super) fn walk<M: Memory + ?Sized>(memory: &M, region: &mut Region, top_at: u64, walked: Walked) {
     let (kind, first, start, end) = (region.kind, region.first, region.start, region.end);
     let mut walk = Walk {
@@ -71,7 +75,7 @@ pub(super) fn walk<M: Memory + ?Sized>(memory: &M, region: &mut Region, top_at: 
     };
     let ended = first.map_or(end, |first| walk.run(first));
     let Walk { end, walked, .. } = walk;
-    // Behind it there may be something else in the same mapping.
+    // Something else may follow in the same mapping.
     region.end = if kind == Kind::Mapped { ended.next_multiple_of(PAGE).clamp(start, end) } else { end };
     region.is_walked = true;
     walked.arena.resident_bytes += region.resident.bytes(start, region.end);
@@ -80,7 +84,7 @@ pub(super) fn walk<M: Memory + ?Sized>(memory: &M, region: &mut Region, top_at: 
 enum Step {
     /// The next chunk, with its header if that is known.
     To(u64, Option<Header>),
-    /// Something that is not the arena's may follow.
+    /// Memory of somebody else may follow.
     Behind(u64),
     End,
 }
@@ -99,16 +103,16 @@ struct Walk<'a, 'b, M: Memory + ?Sized> {
     walked: Walked<'a>,
 }
 
-/// What a chunk turned out to be.
+/// The state of a chunk.
 struct Judged {
     next: u64,
-    /// `None` where it is not in memory: then nobody knows whether this one is free.
+    /// `None` if it is not resident: then it is not known whether this one is free.
     next_header: Option<Header>,
     is_sure: bool,
 }
 
 impl<M: Memory + ?Sized> Walk<'_, '_, M> {
-    /// Goes from chunk to chunk, and says where there are no more.
+    /// Walks from chunk to chunk, and returns the end.
     fn run(&mut self, first: u64) -> u64 {
         let mut at = first;
         let mut known = None;
@@ -253,7 +257,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         }
     }
 
-    /// The two headers that end a stretch that was followed by another.
+    /// The two fencepost headers of a region that was followed by another.
     fn fence(&mut self, at: u64, header: Header) -> Option<Step> {
         if !header.is_fence() {
             return None;
@@ -280,7 +284,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         }
     }
 
-    /// Where the arena goes on behind an end of it.
+    /// Where the arena continues behind an end of it.
     fn behind(&mut self, after: u64) -> Option<u64> {
         if after >= self.end {
             return None;
@@ -314,7 +318,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         boundary.map_or(Step::End, |next| Step::To(next, None))
     }
 
-    /// Over pages that are not in memory.
+    /// Skips pages that are not resident.
     fn over(&mut self, at: u64, gone: Gone) -> Step {
         let mut from = at;
         if gone == Gone::Unreadable {
@@ -326,7 +330,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         boundary.map_or(Step::End, |next| Step::To(next, None))
     }
 
-    /// The next place from which on headers agree.
+    /// The next address from which headers agree.
     fn boundary(&mut self, from: u64) -> Option<u64> {
         let mut at = from.checked_next_multiple_of(ALIGN)?;
         while at < self.end && self.memory.should_continue(1) {
@@ -348,7 +352,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         None
     }
 
-    /// Whether headers agree from a place on.
+    /// Whether headers agree from an address on.
     fn begins(&self, first: u64) -> bool {
         let mut at = first;
         let Some(mut header) = self.stream.peek(at) else { return false };

@@ -75,8 +75,8 @@ pub(crate) fn thread_cpu_s() -> f64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::maps::Mapping;
     use crate::memory::{Image, Memory, Word};
+    use mitra_parse::maps::Mapping;
 
     /// An image that may be walked for so many steps.
     pub(crate) struct Short<'i> {

@@ -1,7 +1,8 @@
 //! Memory from bytes instead of a process: for tests, fuzzing, dumps.
 
+use mitra_parse::maps::{Access, Mapping};
+
 use super::{Memory, Word};
-use crate::maps::{Access, Mapping};
 
 /// Ranges of bytes at addresses.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ pub use budget::CpuBudget;
 pub use image::Image;
 pub(crate) use pagemap::Pagemap;
 
-use crate::maps::Mapping;
+use mitra_parse::maps::Mapping;
 
 /// The usual page size. Larger pages are only counted in finer steps.
 pub const PAGE: u64 = 4096;
@@ -64,7 +64,7 @@ pub trait Memory {
 
     /// The mapping that an address lies in.
     fn mapping(&self, address: u64) -> Option<&Mapping> {
-        crate::maps::find(self.mappings(), address)
+        mitra_parse::maps::find_mapping(self.mappings(), address)
     }
 
     /// Reads all of `into`, or fails.

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 
 use super::scan::{self, PAGE_IS_FILE, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, PAGES, REGIONS, Region};
 
-/// Bits of pagemap (Documentation/admin-guide/mm/pagemap.rst), and the same as categories of a scan.
+/// Bits of pagemap (Documentation/admin-guide/mm/pagemap.rst), and the same as categories of a
+/// scan.
 const BITS: [(u64, u64); 3] =
     [(1 << 63, PAGE_IS_PRESENT), (1 << 62, PAGE_IS_SWAPPED), (1 << 61, PAGE_IS_FILE)];
 /// Entries that are read at once: 256 KiB, for a gigabyte of addresses eight reads.
@@ -181,7 +182,8 @@ mod tests {
         found
     }
 
-    /// Addresses that are only reserved, but for some pages that were written first and then taken every access.
+    /// Addresses that are only reserved, but for some pages that were written first and then taken
+    /// every access.
     struct Reserved {
         at: *mut std::ffi::c_void,
         bytes: usize,
@@ -190,7 +192,8 @@ mod tests {
     impl Reserved {
         fn new(bytes: usize, touched: &[usize]) -> Self {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            // SAFETY: a new mapping at an address that the kernel chooses, of which only pages that can be written then are written.
+            // SAFETY: a new mapping at an address that the kernel chooses, of which only pages that
+            // can be written then are written.
             unsafe {
                 let at = mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags).unwrap();
                 for page in touched {
@@ -235,7 +238,8 @@ mod tests {
         for pagemap in [&new, &old] {
             assert_eq!(stretches(pagemap, u64::MAX - 0x9f_ffff, u64::MAX - 0x9f_efff), []);
         }
-        // A memory with a little of everything, other tests at work in it or not: what stands still is the same.
+        // A memory with a little of everything, other tests at work in it or not: what stands still
+        // is the same.
         let filled = vec![7_u8; 3 << 20];
         let start = filled.as_ptr() as u64;
         assert_eq!(stretches(&new, start, start + (3 << 20)), stretches(&old, start, start + (3 << 20)));

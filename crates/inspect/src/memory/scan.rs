@@ -84,8 +84,9 @@ impl<'a> Scan<'a> {
     }
 }
 
-// SAFETY: the opcode belongs to `struct pm_scan_arg`, which is what `as_ptr` points to; the kernel writes its `walk_end`, and at most
-// `vec_len` regions into `vec`, which is an array of that length that lives and is borrowed as long as the call.
+// SAFETY: the opcode belongs to `struct pm_scan_arg`, which is what `as_ptr` points to; the kernel
+// writes its `walk_end`, and at most `vec_len` regions into `vec`, which is an array of that length
+// that lives and is borrowed as long as the call.
 unsafe impl Ioctl for Scan<'_> {
     /// The number of regions, and where the walk ended.
     type Output = (usize, u64);

@@ -1,4 +1,5 @@
-//! What an interpreter says of its own layout: `_Py_DebugOffsets`, at the beginning of `_PyRuntime` since 3.13.
+//! What an interpreter says of its own layout: `_Py_DebugOffsets`, at the beginning of `_PyRuntime`
+//! since 3.13.
 //!
 //! ```text
 //! cookie "xdebugpy", version (PY_VERSION_HEX), free_threaded, then 64-bit numbers in a fixed order

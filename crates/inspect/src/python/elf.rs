@@ -5,6 +5,7 @@
 //! `object` has the structures. Its hash tables want all of a table as a slice, and memory does not
 //! say how long one is.
 
+use mitra_parse::maps::Mapping;
 use object::NativeEndian;
 use object::elf::{
     DT_GNU_HASH, DT_HASH, DT_NULL, DT_STRTAB, DT_SYMTAB, Dyn64, GnuHashHeader, PF_W, PT_DYNAMIC, PT_LOAD,
@@ -14,7 +15,6 @@ use object::pod::Pod;
 use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _, Sym as _};
 
 use crate::elf::{E, Header, Program, Symbol, structure};
-use crate::maps::Mapping;
 use crate::memory::Memory;
 
 /// More program headers or dynamic entries than anything has.

@@ -1,4 +1,4 @@
-//! Whether there is a CPython in a process, which version, and where its runtime structure lies.
+//! Finds CPython in a process: its version, and its runtime structure.
 //!
 //! ```text
 //! 3.7 on    the exported symbol _PyRuntime; 3.11 on also the section .PyRuntime; 3.13 on it begins with "xdebugpy"
@@ -8,22 +8,23 @@
 //!           name of the library
 //! ```
 
+use mitra_parse::maps::Mapping;
+
 use super::debug_offsets;
 use super::elf::Module;
 use super::layout::Layout;
 use crate::error::Error;
 use crate::files::RemoteFile;
-use crate::maps::Mapping;
 use crate::memory::{Memory, Word};
 
-/// Files whose symbols are looked through: beyond the named ones an interpreter may be linked into anything.
+/// Files whose symbols are searched: an interpreter may be linked into any.
 const MODULES_MAX: usize = 512;
 /// Data of a module that is searched: the largest that is known, with frozen modules, has 20 MB.
 const DATA_BYTES_MAX: u64 = 64 << 20;
 /// Bytes that are searched at once, and how long what is searched for may be.
 const CHUNK: usize = 64 << 10;
 const OVERLAP: usize = 256;
-/// The versions that are known.
+/// The supported versions.
 const MINOR_MIN: u32 = 6;
 const MINOR_MAX: u32 = 14;
 
@@ -34,15 +35,15 @@ pub struct RuntimeInfo {
     pub version: String,
     /// Its layout.
     pub layout: Layout,
-    /// Where the pointer to its first interpreter state lies.
+    /// The address of the pointer to its first interpreter state.
     pub interpreters: u64,
-    /// Where the collector's state lies, where it is one for the whole process (to 3.8).
+    /// The address of the collector's state, if it is one for the whole process (up to 3.8).
     pub collector: Option<u64>,
     /// The path of what it is in.
     pub path: String,
 }
 
-/// Whether a file is named as interpreters are.
+/// Whether a file has the name of an interpreter.
 pub(super) fn is_python_name(name: &str) -> bool {
     let name = name.strip_prefix("lib").unwrap_or(name);
     let Some(rest) = name.strip_prefix("python") else { return false };
@@ -122,7 +123,8 @@ fn find_module<M: Memory + ?Sized>(
         .iter()
         .filter(|mapping| mapping.offset == 0 && mapping.path.starts_with('/'))
         .collect();
-    // A library with the name before a program with the name before all others; the order is kept otherwise.
+    // A library with the name before a program with the name before all others; the order is kept
+    // otherwise.
     candidates.sort_by_key(|mapping| match mapping.module() {
         name if !is_python_name(name) => 2,
         name => u8::from(!name.starts_with("lib")),
@@ -181,7 +183,7 @@ fn find_module<M: Memory + ?Sized>(
     })
 }
 
-/// Builds whose layout differs from what is known.
+/// Detects builds whose layout differs from the tables.
 fn refuse<M: Memory + ?Sized>(memory: &M, python: &PythonModule) -> Result<(), Error> {
     let suffix = version_in(&python.name).map_or("", |(_, _, suffix)| suffix);
     let suffix = suffix.split('.').next().unwrap_or("");
@@ -241,7 +243,7 @@ fn printed_version(bytes: &[u8]) -> Option<(u32, String)> {
     Some((minor, version.trim_end_matches('+').to_owned()))
 }
 
-/// The first place in the data of a module at which `is` says something.
+/// The first address in the data of a module that satisfies `is`.
 fn in_data<M: Memory + ?Sized, T>(
     memory: &M,
     module: &Module,
@@ -288,8 +290,8 @@ fn old<M: Memory + ?Sized>(
     Ok(RuntimeInfo { version, layout: table.clone(), interpreters, collector, path: python.path.clone() })
 }
 
-/// The address in the first instructions of PyInterpreterState_Head(), compiled for x86-64: an optional `endbr64` and frame, then
-/// `mov rax, [rip + n]`.
+/// The address in the first instructions of PyInterpreterState_Head(), compiled for x86-64: an
+/// optional `endbr64` and frame, then `mov rax, [rip + n]`.
 fn interp_head<M: Memory + ?Sized>(memory: &M, code: u64) -> Option<u64> {
     let mut bytes = [0; 32];
     memory.exact(code, &mut bytes)?;

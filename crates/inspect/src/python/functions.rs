@@ -1,5 +1,5 @@
-//! The functions that the threads of a running CPython are in, for whoever follows them while it runs: stacks of the program show
-//! only the interpreter.
+//! The functions that the threads of a running CPython are in, for whoever follows them while it
+//! runs: stacks of the program show only the interpreter.
 
 use mitra_model::capture::InterpreterLayout;
 
@@ -7,10 +7,12 @@ use super::Heap;
 use crate::memory::Memory;
 use crate::target::Target;
 
-/// Up to 3.13 the address of a frame's code is one; from 3.14 on its low bits say how it is counted.
+/// Up to 3.13 the address of a frame's code is one; from 3.14 on its low bits say how it is
+/// counted.
 const TAGGED_FROM: u32 = 14;
 const TAG: u64 = 3;
-/// Functions of CPython that interpret. From 3.14 on each instruction may be one, which goes on to the next in its own place.
+/// Functions of CPython that interpret. From 3.14 on each instruction may be one, which goes on to
+/// the next in its own place.
 const INTERPRETS: [&str; 2] = ["_PyEval_EvalFrame", "_TAIL_CALL_"];
 
 /// A process, and whether CPython is in it.
@@ -32,8 +34,8 @@ impl Functions {
         super::open(&self.target).ok()?.kept()
     }
 
-    /// The name of each function by its code, as in the names that CPython writes for perf: `py::handle:/srv/app.py`. Those that are
-    /// none (the interpreter's own entries) are empty.
+    /// The name of each function by its code, as in the names that CPython writes for perf:
+    /// `py::handle:/srv/app.py`. Those that are none (the interpreter's own entries) are empty.
     pub fn names(&mut self, codes: &[u64]) -> Option<Vec<String>> {
         self.target.refresh().ok()?;
         let heap = super::open(&self.target).ok()?;
@@ -74,8 +76,9 @@ fn is_interpreters(name: &str) -> bool {
     name.starts_with("[python") || name.starts_with("[libpython")
 }
 
-/// Puts functions, the innermost first, in place of the frames of the interpreter that runs them. The frames come from the root to
-/// the leaf; what they called from the innermost function on stays.
+/// Puts functions, the innermost first, in place of the frames of the interpreter that runs them.
+/// The frames come from the root to the leaf; what they called from the innermost function on
+/// stays.
 pub(crate) fn merge(frames: Vec<String>, functions: &[String]) -> Vec<String> {
     let is_known = |name: &String| name.starts_with("py::");
     let functions: Vec<String> = functions.iter().rev().filter(|name| !name.is_empty()).cloned().collect();

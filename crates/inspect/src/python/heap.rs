@@ -1,10 +1,13 @@
 //! A heap that is looked into: where it begins, and whether it is what it seems.
 //!
-//! Before anything is read on the strength of a layout, the layout is held against what must be true of any CPython: `sys.modules` is
-//! a `dict`, the type of that type is `type`, which is its own type, their sizes are those of the version, there is a module named
-//! `sys`, and the collector's lists lead forth and back.
+//! Before anything is read on the strength of a layout, the layout is held against what must be
+//! true of any CPython: `sys.modules` is a `dict`, the type of that type is `type`, which is its
+//! own type, their sizes are those of the version, there is a module named `sys`, and the
+//! collector's lists lead forth and back.
 
 use std::cell::{Cell, RefCell};
+
+use mitra_parse::maps::Mapping;
 
 use super::Doubts;
 use super::find::{self, RuntimeInfo};
@@ -14,12 +17,12 @@ use super::types::Types;
 use super::visited::Visited;
 use crate::error::Error;
 use crate::files::RemoteFile;
-use crate::maps::Mapping;
 use crate::memory::Memory;
 
 /// Interpreters of one process.
 const INTERPRETERS_MAX: usize = 1024;
-/// Bytes of the collector's state in which its lists are looked for: 3.14 has the largest, of some 400.
+/// Bytes of the collector's state in which its lists are looked for: 3.14 has the largest, of some
+/// 400.
 const COLLECTOR_BYTES: u64 = 512;
 /// The collector has three generations and a permanent one.
 const LISTS_MAX: usize = 4;
@@ -86,7 +89,8 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
 
     /// Allows as much work as one pass over the whole heap needs.
     pub fn renew_budget(&self) {
-        // Each word of memory is a reference at most, and is read twice at most; the rest is for what is compiled in.
+        // Each word of memory is a reference at most, and is read twice at most; the rest is for
+        // what is compiled in.
         const FILES_WORDS: u64 = 16 << 20;
         self.budget.set(self.memory.bytes() / 4 + FILES_WORDS);
     }
@@ -151,7 +155,8 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
                 self.layout.heap_type_size = found;
             }
         }
-        // Where the rest of a string's state is cannot be told from the version (3.14): `sys` is there in any case.
+        // Where the rest of a string's state is cannot be told from the version (3.14): `sys` is
+        // there in any case.
         for shift in [0, 16] {
             self.str_state_shift = shift;
             if self.under(modules, "sys").is_some() {
@@ -172,8 +177,9 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
 
     /// The heads of the collector's lists, the youngest generation first.
     ///
-    /// They are found by what they are: two words that lead to objects which lead back. That holds for the generations of all
-    /// versions, and for the young and two old spaces that some of 3.14 have.
+    /// They are found by what they are: two words that lead to objects which lead back. That holds
+    /// for the generations of all versions, and for the young and two old spaces that some of 3.14
+    /// have.
     pub(super) fn lists(&self, interpreter: u64) -> Vec<u64> {
         let of_process = self.runtime.collector.filter(|_| self.interpreters.first() == Some(&interpreter));
         let collector = self.layout.interp_gc.map(|gc| interpreter.wrapping_add(gc)).or(of_process);
@@ -199,8 +205,9 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
         all.windows(3).find(|three| distance(three) == 2 * self.list_bytes()).map_or(found, <[u64]>::to_vec)
     }
 
-    /// All lists, by where those are that were found: three generations in a row, then, after a pointer to the first, the permanent
-    /// one (since 3.7). `None` where that is not known, or fewer than two fit.
+    /// All lists, by where those are that were found: three generations in a row, then, after a
+    /// pointer to the first, the permanent one (since 3.7). `None` where that is not known, or
+    /// fewer than two fit.
     fn in_order(&self, found: &[u64]) -> Option<Vec<u64>> {
         let bytes = self.list_bytes();
         let permanent = match self.layout.minor {

@@ -1,8 +1,9 @@
 //! The heap of a CPython process, from outside: versions 3.6 to 3.14, 64-bit, release builds.
 //!
-//! Nothing is asked of the interpreter. Its runtime structure is found in the memory of the process ([`find`](self)), from there its
-//! interpreters, and from each of them the collector's lists, which name every container that takes part in collection. What the
-//! collector does not know (strings, bytes, numbers, tuples and dictionaries of such) is reached onward through references.
+//! Nothing is asked of the interpreter. Its runtime structure is found in the memory of the process
+//! ([`find`](self)), from there its interpreters, and from each of them the collector's lists,
+//! which name every container that takes part in collection. What the collector does not know
+//! (strings, bytes, numbers, tuples and dictionaries of such) is reached onward through references.
 //!
 //! ```text
 //! _PyRuntime ─► interpreter ─► gc.generations[0..3]  ⇄ header ⇄ header ⇄ …     every tracked object, in a ring
@@ -11,8 +12,8 @@
 //!                   └► threads ─► frames ─► locals         roots by name
 //! ```
 //!
-//! The process runs on meanwhile. What is read may be torn; every pointer is doubted, every loop bounded, and what made no sense is
-//! counted in [`Doubts`].
+//! The process runs on meanwhile. What is read may be torn; every pointer is doubted, every loop
+//! bounded, and what made no sense is counted in [`Doubts`].
 
 mod debug_offsets;
 mod elf;
@@ -31,6 +32,7 @@ mod types;
 mod visited;
 mod walk;
 
+use mitra_parse::maps::Mapping;
 use serde::{Deserialize, Serialize};
 
 pub use find::RuntimeInfo;
@@ -40,7 +42,6 @@ pub use layout::Layout;
 
 use crate::error::Error;
 use crate::files::{self, Kind, TakeResult};
-use crate::maps::Mapping;
 use crate::memory::Memory;
 use crate::target::Target;
 
@@ -59,7 +60,8 @@ pub struct PythonHeap {
     pub objects: u64,
     /// Their shallow sizes in bytes, as `sys.getsizeof` says them, the collector's header included.
     pub bytes: u64,
-    /// Bytes of attribute values that objects hold beside themselves and that `sys.getsizeof` leaves out (3.11 and 3.12).
+    /// Bytes of attribute values that objects hold beside themselves and that `sys.getsizeof`
+    /// leaves out (3.11 and 3.12).
     pub beside_bytes: u64,
     /// The types, by bytes, the largest first.
     pub types: Vec<TypeRow>,
@@ -122,25 +124,28 @@ pub struct TypeRow {
     pub bytes: u64,
     /// How many of them the collector tracks.
     pub tracked_count: u64,
-    /// Whether what they refer to was partly guessed: types of extensions are not described anywhere, so each word of them that is
-    /// the address of an object counts as a reference.
+    /// Whether what they refer to was partly guessed: types of extensions are not described
+    /// anywhere, so each word of them that is the address of an object counts as a reference.
     pub is_guessed: bool,
 }
 
-/// What made no sense while the process ran on. Each is a count of objects or references that were left out.
+/// What made no sense while the process ran on. Each is a count of objects or references that were
+/// left out.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubts {
     /// Lists or tables that changed under the reader, and could be followed only in part.
     pub torn: u64,
     /// Objects in a list that were freed by the time they were read.
     pub freed: u64,
-    /// Objects that could not be read, because their memory is not resident (swapped out) or is not there any more.
+    /// Objects that could not be read, because their memory is not resident (swapped out) or is not
+    /// there any more.
     pub not_resident: u64,
     /// References that do not lead to an object.
     pub unknown: u64,
     /// Tracked objects that were reached by reference only: their list had changed.
     pub off_list: u64,
-    /// References that were not followed because the bound was reached: there were more than the memory has words.
+    /// References that were not followed because the bound was reached: there were more than the
+    /// memory has words.
     pub cut_off: u64,
 }
 
@@ -190,7 +195,8 @@ pub enum Edge {
     Type,
 }
 
-/// Whether there is a Python interpreter in a process at all, by the names of what is mapped: cheap, and no promise.
+/// Whether there is a Python interpreter in a process at all, by the names of what is mapped:
+/// cheap, and no promise.
 #[must_use]
 pub fn is_likely(mappings: &[Mapping]) -> bool {
     mappings.iter().any(|mapping| mapping.access.execute && find::is_python_name(mapping.module()))

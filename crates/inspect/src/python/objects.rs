@@ -1,8 +1,9 @@
 //! What an object refers to.
 //!
-//! For the built-in containers their structures are followed. Of every other object each word of its fixed part that is the address of
-//! an object counts as a reference, by the name that its type's table of members has for it: that is exact for classes of Python
-//! (dictionary and slots are where the type says) and a guess for extensions, whose structures nobody describes.
+//! For the built-in containers their structures are followed. Of every other object each word of
+//! its fixed part that is the address of an object counts as a reference, by the name that its
+//! type's table of members has for it: that is exact for classes of Python (dictionary and slots
+//! are where the type says) and a guess for extensions, whose structures nobody describes.
 
 use std::ops::Range;
 
@@ -82,7 +83,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         left > 0 && self.memory.should_continue(words)
     }
 
-    /// Words from `at` on that are not zero, with their numbers. An error says that not all could be read.
+    /// Words from `at` on that are not zero, with their numbers. An error says that not all could
+    /// be read.
     fn words(&self, at: u64, numbers: Range<u64>, take: &mut dyn FnMut(u64, u64)) -> Result<(), ()> {
         let mut bytes = [0; 8 * WORDS];
         let mut done = numbers.start;
@@ -121,8 +123,9 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.items(self.word(address, list_items), size, take);
     }
 
-    /// One that grows moves its items, and a long one takes longer to go through than they stay. What was where they were is
-    /// not theirs any more: each stretch counts if they are still there when it was read.
+    /// One that grows moves its items, and a long one takes longer to go through than they stay.
+    /// What was where they were is not theirs any more: each stretch counts if they are still there
+    /// when it was read.
     fn long_list(&self, address: u64, take: &mut Take<'_>) {
         let now = || {
             let word = |offset: u64| self.memory.now(address.wrapping_add(offset));
@@ -345,8 +348,9 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// What an extension keeps for itself. After the dictionary of a module come its definition and the state, whose size stands in
-    /// the definition at 56 (Objects/moduleobject.c, Include/moduleobject.h).
+    /// What an extension keeps for itself. After the dictionary of a module come its definition and
+    /// the state, whose size stands in the definition at 56 (Objects/moduleobject.c,
+    /// Include/moduleobject.h).
     fn module_state(&self, address: u64, take: &mut Take<'_>) {
         const STATE_BYTES_MAX: u64 = 64 << 10;
         let after = address.wrapping_add(self.layout.module_dict);
@@ -399,7 +403,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let layout = &self.layout;
         self.scan(address, kind, (16, layout.gen_frame), take);
         let state = layout.gen_frame_state.and_then(|at| self.memory.u8(address.wrapping_add(at)));
-        // Created, suspended or running are below one; what has ended keeps nothing (pycore_frame.h).
+        // Created, suspended or running are below one; what has ended keeps nothing
+        // (pycore_frame.h).
         if state.is_some_and(|state| (state as i8) < 1) {
             self.frame(address.wrapping_add(layout.gen_frame), address, take);
         }
@@ -427,7 +432,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// The variables of a frame, and what it evaluates at the moment as far as that is kept in memory.
+    /// The variables of a frame, and what it evaluates at the moment as far as that is kept in
+    /// memory.
     pub(super) fn locals(&self, frame: u64, take: &mut Take<'_>) {
         let layout = &self.layout;
         let code = self.untag(self.word(frame, layout.frame_code));

@@ -1,12 +1,14 @@
-//! Memory of which only the resident pages are read, through a cache: following pointers must neither pull a heap back from swap, nor
-//! make a system call for each.
+//! Memory of which only the resident pages are read, through a cache: following pointers must
+//! neither pull a heap back from swap, nor make a system call for each.
 //!
-//! Files are read regardless: their pages lie in the page cache mostly, and there are few of interest (names of types).
+//! Files are read regardless: their pages lie in the page cache mostly, and there are few of
+//! interest (names of types).
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use crate::maps::Mapping;
+use mitra_parse::maps::Mapping;
+
 use crate::memory::{Memory, PAGE, Word};
 
 /// Bytes that are asked for at once, when pages came meanwhile.
@@ -68,7 +70,8 @@ impl<'m, M: Memory + ?Sized> ResidentMemory<'m, M> {
         (self.direct(address, &mut bytes) == bytes.len()).then_some(u64::from_le_bytes(bytes))
     }
 
-    /// The process has moved something to here lately, so that it is in memory: it may be read though the mappings are older.
+    /// The process has moved something to here lately, so that it is in memory: it may be read
+    /// though the mappings are older.
     pub fn admit(&self, range: Range<u64>) {
         self.admitted.set((range.start, range.end));
     }
@@ -154,7 +157,8 @@ impl<'m, M: Memory + ?Sized> ResidentMemory<'m, M> {
     fn cached(&self, address: u64, into: &mut [u8]) -> usize {
         let number = address / BLOCK as u64;
         let offset = (address % BLOCK as u64) as usize;
-        // Neighbouring blocks lie in neighbouring slots; regions that are a power of two apart do not share theirs.
+        // Neighbouring blocks lie in neighbouring slots; regions that are a power of two apart do
+        // not share theirs.
         let slot = ((number ^ (number >> 10) ^ (number >> 20)) % SLOTS as u64) as usize;
         let mut cache = self.cache.borrow_mut();
         let Cache { blocks, bytes } = &mut *cache;

@@ -1,4 +1,4 @@
-//! Shallow sizes, as `sys.getsizeof` says them.
+//! Shallow sizes, as `sys.getsizeof` reports them.
 //!
 //! ```text
 //! default      tp_basicsize + items * tp_itemsize
@@ -19,14 +19,14 @@ const DEQUE_BLOCK_BYTES: u64 = 528;
 const NODE_BYTES: u64 = 32;
 
 impl<M: Memory + ?Sized> Heap<'_, M> {
-    /// The shallow size of an object, in bytes. A number beyond all that is mapped is a torn one, and counts as
-    /// nothing.
+    /// The shallow size of an object, in bytes. A number beyond all that is mapped is a torn one,
+    /// and counts as nothing.
     pub(super) fn shallow(&self, address: u64, kind: &Type) -> u64 {
         let size = self.size_itself(address, kind).saturating_add(self.size_before(address, kind));
         if size <= self.mapped { size } else { 0 }
     }
 
-    /// What lies before the object.
+    /// Bytes before the object.
     fn size_before(&self, address: u64, kind: &Type) -> u64 {
         let layout = &self.layout;
         let mut size = 0;
@@ -97,7 +97,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                 kind.basicsize.saturating_add(items.div_ceil(64).saturating_mul(DEQUE_BLOCK_BYTES))
             }
             Kind::Array => {
-                // ob_item, allocated and the description, whose second word of four bytes is the size of an item.
+                // ob_item, allocated and the description, whose second word of four bytes is the
+                // size of an item.
                 let item = u64::from(self.memory.u32(self.word(address, 40).wrapping_add(4)).unwrap_or(0));
                 kind.basicsize.saturating_add(self.word(address, 32).saturating_mul(item))
             }
@@ -175,7 +176,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         size
     }
 
-    /// Bytes that an instance holds for its attributes beside itself, and that its size leaves out: of 3.11 and 3.12.
+    /// Bytes that an instance holds for its attributes beside itself, and that its size leaves out:
+    /// of 3.11 and 3.12.
     pub(super) fn beside(&self, address: u64, kind: &Type) -> u64 {
         if !kind.has_managed_dict() {
             return 0;
@@ -187,7 +189,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             _ => false,
         };
         let keys = if has_values { self.layout.keys(&self.memory, kind.cached_keys) } else { None };
-        // Before the values lies the order of insertion, a byte each and two more, rounded up (Objects/dictobject.c, new_values).
+        // Before the values lies the order of insertion, a byte each and two more, rounded up
+        // (Objects/dictobject.c, new_values).
         keys.map_or(0, |keys| (keys.shared_usable + 2).next_multiple_of(8) + 8 * keys.shared_usable)
     }
 }

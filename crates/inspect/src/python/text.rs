@@ -14,7 +14,7 @@ const NAME_CHARS_MAX: usize = 256;
 /// Entries of a dictionary among which a name is looked for.
 const ENTRIES_MAX: u64 = 1 << 14;
 
-/// What the head of a string says.
+/// The head of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Text {
     /// Characters.
@@ -31,7 +31,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let length = self.memory.u64(address.checked_add(layout.str_length)?)?;
         let state = self.memory.u32(address.checked_add(layout.str_state)?)?;
         let shift = self.str_state_shift;
-        // The first two bits say whether it is interned; where these are sixteen, the others follow from the sixteenth on.
+        // The first two bits say whether it is interned; where these are sixteen, the others follow
+        // from the sixteenth on.
         let state = if shift == 0 { state >> 2 } else { state >> shift };
         let kind = u64::from(state & 7);
         if !matches!(kind, 0 | 1 | 2 | 4) || length >> 48 != 0 {
@@ -40,7 +41,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         Some(Text { length, kind, is_compact: state & 8 != 0, is_ascii: state & 16 != 0 })
     }
 
-    /// The beginning of a string; `None` when it is none.
+    /// The beginning of a string; `None` if it is not one.
     pub(super) fn string(&self, address: u64, chars_max: usize) -> Option<String> {
         if address & 7 != 0 || address == 0 {
             return None;
@@ -69,7 +70,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         })
     }
 
-    /// Whether a string is just this.
+    /// Whether a string equals a text.
     pub(super) fn is_string(&self, address: u64, wanted: &str) -> bool {
         let has_length =
             self.memory.u64(address.wrapping_add(self.layout.str_length)) == Some(wanted.len() as u64);
@@ -78,7 +79,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             && self.string(address, NAME_CHARS_MAX).is_some_and(|text| text == wanted)
     }
 
-    /// What a dictionary has under a name.
+    /// The value of a name in a dictionary.
     pub(super) fn under(&self, dict: u64, name: &str) -> Option<u64> {
         let mut found = None;
         let mut seen = 0;
@@ -92,7 +93,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         found
     }
 
-    /// The string that a dictionary has under a name.
+    /// The string value of a name in a dictionary.
     pub(super) fn string_under(&self, dict: u64, name: &str) -> Option<String> {
         self.string(self.under(dict, name)?, NAME_CHARS_MAX)
     }

@@ -93,9 +93,11 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Words of the interpreter's own state that are objects: `sys`, `builtins`, the codecs, what was registered to be called at the end.
+    /// Words of the interpreter's own state that are objects: `sys`, `builtins`, the codecs, what
+    /// was registered to be called at the end.
     pub(super) fn held_by_interpreter(&self, interpreter: u64, take: &mut dyn FnMut(u64)) {
-        // The rest of the state of 3.12 on are the objects that are compiled in, which lead nowhere.
+        // The rest of the state of 3.12 on are the objects that are compiled in, which lead
+        // nowhere.
         const BYTES_MAX: u64 = 64 << 10;
         for offset in (0..self.layout.interp_size.min(BYTES_MAX)).step_by(8) {
             let word = self.word(interpreter, offset);

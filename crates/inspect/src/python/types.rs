@@ -1,7 +1,8 @@
-//! Types: what an object is, by the type that it points to.
+//! The type of an object, by its type pointer.
 //!
-//! A word that should be a type is believed when its own type is a type of types (its bases lead to `type`), and its name and sizes
-//! make sense. What its instances refer to follows from the nearest base whose structure is known.
+//! A word that should be a type is believed when its own type is a type of types (its bases lead to
+//! `type`), and its name and sizes make sense. What its instances refer to follows from the nearest
+//! base whose structure is known.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -56,7 +57,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// What is known of a type.
+/// A type.
 #[derive(Debug, Clone)]
 pub(super) struct Type {
     pub id: TypeId,
@@ -185,8 +186,8 @@ const OTHERS: &str = "
     functools.partial
 ";
 
-/// Built-in types whose structure is known, by their names. Those with a kind of their own need it; of the others every word that may
-/// be an object is one.
+/// Built-in types whose structure is known, by their names. Those with a kind of their own need it;
+/// of the others every word that may be an object is one.
 fn kind_of(name: &str) -> Option<Kind> {
     Some(match name {
         "dict" => Kind::Dict,
@@ -227,11 +228,13 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
 
     /// Whether a reference count can be that of an object that lives.
     pub(super) fn is_alive(&self, count: u64) -> bool {
-        // Each reference is a word somewhere. Immortal objects have the high bits of a number of 32 bits set, from which extensions that
-        // were made for older versions go on counting; 3.14 has flags above it.
+        // Each reference is a word somewhere. Immortal objects have the high bits of a number of 32
+        // bits set, from which extensions that were made for older versions go on counting; 3.14
+        // has flags above it.
         const IMMORTAL: u64 = 1 << 30;
         const LOW: u64 = 0xffff_ffff;
-        // What is compiled into 3.11 begins with this (Include/internal/pycore_object.h), which no count of words reaches.
+        // What is compiled into 3.11 begins with this (Include/internal/pycore_object.h), which no
+        // count of words reaches.
         const COMPILED_IN: u64 = 999_999_999;
         match self.layout.minor {
             ..=10 => count != 0 && count <= self.words_max,
@@ -330,7 +333,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
     }
 
-    /// The name with its module. Of what is compiled in the name has the module, of what is made at run time the dictionary has it.
+    /// The name with its module. Of what is compiled in the name has the module, of what is made at
+    /// run time the dictionary has it.
     fn full_name(&self, learned: &Type, short: &str) -> String {
         if !learned.is_heap() {
             return short.to_owned();
@@ -361,7 +365,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             self.read_members(base, learned);
             let name = self.name_of_type(base).unwrap_or_default();
             let is_made = flags & HEAP_TYPE != 0;
-            // A class of Python may be named as it likes, though not with its module, as those that extensions make at run time are.
+            // A class of Python may be named as it likes, though not with its module, as those that
+            // extensions make at run time are.
             let kind = kind_of(&name).filter(|_| !is_made || name.contains('.'));
             if let Some(kind) = kind {
                 learned.kind = kind;

@@ -1,8 +1,8 @@
-//! Which objects were seen: a bit for each sixteen bytes of the stretches of memory that have objects.
+//! The set of visited objects: a bit for each sixteen bytes of the ranges that hold objects.
 //!
-//! Objects are at least sixteen bytes long, so that no two share a bit, wherever they begin. Before 3.8, and for what is compiled
-//! in, they may begin at an odd multiple of eight: that is a second bit, which only stretches with such objects have.
-//! Per megabyte with objects it takes 16 KiB.
+//! Objects are at least sixteen bytes long, so that no two share a bit, wherever they begin. Before
+//! 3.8, and for what is compiled in, they may begin at an odd multiple of eight: that is a second
+//! bit, which only stretches with such objects have. Per megabyte with objects it takes 16 KiB.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ type Bits = Box<[u64; WORDS]>;
 struct Region {
     base: u64,
     seen: Bits,
-    /// Seen, but not yet followed.
+    /// Visited, but not yet followed.
     pending: Bits,
     pending_count: u32,
     is_queued: bool,
@@ -25,7 +25,7 @@ struct Region {
     odd: Option<Bits>,
 }
 
-/// The objects that were seen.
+/// The visited objects.
 #[derive(Default)]
 pub(super) struct Visited {
     regions: Vec<Region>,
@@ -71,7 +71,7 @@ impl Visited {
         Some(index as usize)
     }
 
-    /// Marks an object, and says whether it is new.
+    /// Marks an object, and returns whether it is new.
     pub fn add(&mut self, address: u64) -> bool {
         let index = self.region(address);
         let region = &mut self.regions[index];
@@ -86,7 +86,7 @@ impl Visited {
         true
     }
 
-    /// Whether it was seen.
+    /// Whether it was visited.
     pub fn has(&self, address: u64) -> bool {
         let (word, bit) = place(address);
         let region = self.find(address).and_then(|index| self.regions.get(index));
@@ -108,7 +108,8 @@ impl Visited {
         }
     }
 
-    /// Takes up to `into`'s capacity of what has yet to be followed, neighbours together; false when there is nothing left.
+    /// Takes up to `into`'s capacity of what has yet to be followed, neighbours together; false
+    /// when there is nothing left.
     pub fn pop(&mut self, into: &mut Vec<u64>) -> bool {
         into.clear();
         while let Some(index) = self.queue.last().copied() {
@@ -140,7 +141,7 @@ impl Visited {
         self.queue.sort_unstable_by_key(|index| std::cmp::Reverse(regions[*index as usize].base));
     }
 
-    /// All that were seen, in order.
+    /// All visited objects by address.
     pub fn for_each(&self, take: &mut dyn FnMut(u64)) {
         let mut order: Vec<usize> = (0..self.regions.len()).collect();
         order.sort_unstable_by_key(|index| self.regions[*index].base);

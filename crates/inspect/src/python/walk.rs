@@ -14,7 +14,8 @@ const TRAIL: usize = 64;
 const RETRIES: usize = 256;
 /// Objects that are followed at once.
 const BATCH: usize = 4096;
-/// References counts of the collector before 3.8: what is not tracked (Include/objimpl.h, _PyGC_REFS_UNTRACKED).
+/// References counts of the collector before 3.8: what is not tracked (Include/objimpl.h,
+/// _PyGC_REFS_UNTRACKED).
 const REFS_UNTRACKED: i64 = -2;
 
 /// Of one type.
@@ -135,8 +136,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    /// Whether the collector's header before an object is one: in no list, or in one whose next member leads back. What only looks
-    /// like an object has none.
+    /// Whether the collector's header before an object is one: in no list, or in one whose next
+    /// member leads back. What only looks like an object has none.
     fn has_sane_header(&self, address: u64, kind: &Type) -> bool {
         if !kind.is_gc() || kind.kind == Kind::Type || !self.is_tracked(address, kind) {
             return true;
@@ -144,7 +145,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let head = address.wrapping_sub(self.layout.gc_head);
         let next = self.word(head, 0) & !3;
         let prev = self.word(head, 8) & !3;
-        // While it is collected, what stands for the previous is a count; under load one of both may change between two reads.
+        // While it is collected, what stands for the previous is a count; under load one of both
+        // may change between two reads.
         next > 4096 && (self.word(next, 8) & !3 == head || prev > 4096 && self.word(prev, 0) & !3 == head)
     }
 
@@ -154,7 +156,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let mut trail: Vec<u64> = Vec::with_capacity(TRAIL);
         let mut retries = RETRIES;
         let mut at = list;
-        // A ring without a head would be followed for ever: no list has more members than there is memory for.
+        // A ring without a head would be followed for ever: no list has more members than there is
+        // memory for.
         let mut steps = self.memory.bytes() / 32 + 1024;
         loop {
             if !self.memory.should_continue(1) {
@@ -309,7 +312,8 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                     continue;
                 };
                 let visited = &self.visited;
-                // What is there already is most of it; the rest waits, as counting changes what is borrowed here.
+                // What is there already is most of it; the rest waits, as counting changes what is
+                // borrowed here.
                 self.refer(*address, &kind, &mut |target, _, is_sure| {
                     if target != 0 && !visited.has(target) {
                         targets.push((target, is_sure));

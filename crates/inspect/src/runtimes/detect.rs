@@ -1,10 +1,12 @@
-//! Which run time a process has, looked into or not: what grows in a heap that nobody can read is not for that native.
+//! The runtime of a process, supported or not: growth in a heap that cannot be read is not
+//! therefore native.
 
-use crate::maps::Mapping;
+use mitra_parse::maps::Mapping;
+
 use crate::memory::Memory;
 use crate::python;
 
-/// Files that are mapped where a run time is, by how their names begin.
+/// Files by which a runtime is detected, by prefix of their names.
 const FILES: &[(&str, &str)] = &[
     ("libjvm.so", "the Java VM"),
     ("libj9vm", "OpenJ9"),
@@ -21,7 +23,8 @@ const FILES: &[(&str, &str)] = &[
     ("libperl.so", "Perl"),
     ("perl", "Perl"),
 ];
-/// The note by which a Go program says which build it is, near its beginning: a name of four bytes, of type 4 (cmd/internal/buildid).
+/// The note by which a Go program says which build it is, near its beginning: a name of four bytes,
+/// of type 4 (cmd/internal/buildid).
 const GO_NOTE: &[u8] = b"\x04\0\0\0Go\0\0";
 const GO_NOTE_WITHIN: usize = 4096;
 

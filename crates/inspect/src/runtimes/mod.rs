@@ -1,9 +1,10 @@
-//! Runtimes that know their own heap: the Java virtual machine and Erlang's.
+//! Runtimes with their own heap: the Java virtual machine and Erlang's.
 //!
-//! Much of what they know can be read without asking them: a JVM writes its counters into memory that is meant to be read by
-//! others ([`jvm::perfdata`]), and Erlang's allocators chain their carriers together ([`erlang::carriers`]). The rest they tell
-//! when their own tools ask (`jcmd`, `erl_call`). That is done only where [`Options::ask_runtime`] says so, because it is work
-//! that the process does, and in a JVM all threads wait for it.
+//! Much of what they know can be read without asking them: a JVM writes its counters into memory
+//! that is meant to be read by others ([`jvm::perfdata`]), and Erlang's allocators chain their
+//! carriers together ([`erlang::carriers`]). The rest they tell when their own tools ask (`jcmd`,
+//! `erl_call`). That is done only where [`Options::ask_runtime`] says so, because it is work that
+//! the process does, and in a JVM all threads wait for it.
 
 pub(crate) mod detect;
 pub mod erlang;
@@ -26,20 +27,21 @@ use crate::target::Target;
 pub use erlang::ErlangHeap;
 pub use jvm::JvmHeap;
 
-/// What a look may do, and how long it may take.
+/// What may be asked, and how long it may take.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Ask the runtime itself with its own tool.
+    /// Ask the runtime with its own tool.
     ///
-    /// A JVM counts its objects at a safepoint: **all of its threads wait** while the whole heap is walked, about a second for
-    /// each gigabyte, and to be asked at all it gets the signal `SIGQUIT`, which it understands as the wish to talk. An Erlang
-    /// VM goes on, and has to answer to a node that connects to it.
+    /// A JVM counts its objects at a safepoint: **all of its threads wait** while the whole heap is
+    /// walked, about a second for each gigabyte, and to be asked at all it gets the signal
+    /// `SIGQUIT`, which it understands as the wish to talk. An Erlang VM goes on, and has to answer
+    /// to a node that connects to it.
     pub ask_runtime: bool,
-    /// For how long rates are measured. An Erlang VM's carriers are looked at again and again for so long.
+    /// For how long rates are measured. An Erlang VM's carriers are sampled meanwhile.
     pub seconds: f64,
     /// Classes of a JVM that are kept, the largest.
     pub classes_max: usize,
-    /// A tool that takes longer is ended. What it asked for is done by the runtime nevertheless.
+    /// A tool that takes longer is killed. The runtime finishes the request nevertheless.
     pub tool_seconds_max: f64,
 }
 
@@ -59,16 +61,17 @@ pub enum Runtime {
     Erlang(ErlangHeap),
 }
 
-/// Whether it is one of those whose heap is looked at here.
+/// Whether its heap can be inspected.
 pub(crate) fn is_any(target: &Target) -> bool {
     jvm::is_jvm(target) || erlang::is_erlang(target)
 }
 
-/// Which runtime a process is, by what it has mapped, and what is known of its heap. `None` says that it is neither.
+/// Detects the runtime of a process by its mappings, and inspects its heap. `None` if it is
+/// neither.
 ///
 /// # Errors
 ///
-/// It ended, or runs another program now.
+/// The process ended, or runs another program now.
 pub fn read_heap(target: &Target, options: &Options) -> Result<Option<Runtime>, Error> {
     let found = if jvm::is_jvm(target) {
         Some(Runtime::Jvm(jvm::read_heap(target, options)))
@@ -81,7 +84,7 @@ pub fn read_heap(target: &Target, options: &Options) -> Result<Option<Runtime>, 
     Ok(found)
 }
 
-/// A file as the process sees it, whatever it sees as `/`, up to a bound. Links lead to what they lead to there.
+/// A file in the root directory of the process, up to a bound. Links are resolved there.
 fn read_in_root(pid: u32, path: &str, bytes_max: u64) -> Option<String> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root: OwnedFd = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()).ok()?;
@@ -100,7 +103,7 @@ fn maps(memory: &(impl Memory + ?Sized), file: &str) -> bool {
     memory.mappings().iter().any(|mapping| mapping.is_file() && mapping.module() == file)
 }
 
-/// What a process used, as the kernel counts: `/proc/PID/stat`.
+/// CPU time and faults of a process: `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct ProcUsage {
     at: std::time::Instant,

@@ -1,6 +1,8 @@
-//! Runs the tool of a runtime: without a shell, as the user of the process that it asks, with a limit of time and of output.
+//! Runs the tool of a runtime: without a shell, as the user of the process that it asks, with a
+//! limit of time and of output.
 //!
-//! The process that is asked may be anybody's, may say anything of itself, and may become another program at any moment. So:
+//! The process may be anybody's, may claim anything, and may become another program at any moment.
+//! So:
 //!
 //! - The tool runs as who the process was when it was opened, never as who it is now. Whatever the process does meanwhile, the
 //!   tool can do no more than that user could do without us. It reads files of `/tmp` and talks to sockets there that everybody
@@ -28,20 +30,21 @@ use crate::identity::User;
 use crate::target::Target;
 use crate::trusted::{self, Sticky};
 
-/// Where programs lie that belong to the machine.
+/// Directories of the machine's programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Between looks at whether the tool has ended.
+/// Between checks whether the tool has ended.
 const POLL: Duration = Duration::from_millis(5);
-/// For what a killed tool had still written.
+/// Time for the remaining output of a killed tool.
 const REST: Duration = Duration::from_secs(1);
-/// Of what a tool says on its error output.
+/// Limit for standard error.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
-/// Addresses of a tool. `jcmd` is a JVM itself: it maps 1 GiB for classes and a quarter of that for code whatever it needs, beside
-/// its heap, which is kept small, and so have its threads their stacks. It needs 40 MB of memory.
+/// Addresses of a tool. `jcmd` is a JVM itself: it maps 1 GiB for classes and a quarter of that for
+/// code whatever it needs, beside its heap, which is kept small, and so have its threads their
+/// stacks. It needs 40 MB of memory.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
-/// A JVM starts with twenty files.
+/// A JVM opens twenty files at start.
 const FILES_MAX: u64 = 256;
-/// Tools print; what they write to files is of no use to us.
+/// Tools print; they need not write files.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Even one that only starts takes a second or two on a slow machine.
 const CPU_SECONDS_MIN: u64 = 5;
@@ -54,11 +57,13 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// The machine's own, or else one of those that the process has. An error says in words why there is none.
+    /// The machine's own, or else one in the process' root. An error says in words why there is
+    /// none.
     pub(super) fn find(name: &str, own: &[PathBuf]) -> Result<Option<Tool>, String> {
         let mut refused = None;
         let own = own.iter().filter(|path| {
-            // What it leads to has the name too: a link of somebody could lead to any program of root's.
+            // What it leads to has the name too: a link of somebody could lead to any program of
+            // root's.
             fs::canonicalize(path).is_ok_and(|real| real.file_name() == Some(OsStr::new(name)))
         });
         let places = PATH.split(':').map(|dir| Path::new(dir).join(name)).chain(own.cloned());
@@ -88,14 +93,15 @@ impl Tool {
     }
 }
 
-/// A script cannot be run by a handle that is closed when it begins: its interpreter would have to open it again.
+/// A script cannot be run by a handle that is closed when it begins: its interpreter would have to
+/// open it again.
 fn is_elf(program: &OwnedFd) -> bool {
     let mut magic = [0; 4];
     let file = File::open(format!("/proc/self/fd/{}", program.as_raw_fd()));
     file.is_ok_and(|file| file.read_exact_at(&mut magic, 0).is_ok() && &magic == b"\x7fELF")
 }
 
-/// What a tool is asked with.
+/// How a tool is invoked.
 pub(super) struct Question<'q> {
     pub(super) arguments: Vec<OsString>,
     pub(super) environment: Vec<(&'static str, &'q OsStr)>,
@@ -104,24 +110,25 @@ pub(super) struct Question<'q> {
     pub(super) limit: Limit,
 }
 
-/// What a tool said.
+/// The output of a tool.
 pub(super) struct Output {
-    /// On its standard output.
+    /// Standard output.
     pub(super) text: String,
-    /// Whether there would have been more.
+    /// Whether it was cut off.
     pub(super) is_cut: bool,
     /// How long it took.
     pub(super) seconds: f64,
 }
 
-/// How much a tool may take.
+/// Limits of a tool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     pub(super) time: Duration,
     pub(super) bytes: u64,
 }
 
-/// As whom the tool runs, and whether it has to become that. An error says in words why it cannot.
+/// The user that the tool runs as, and whether it has to change to it. An error says in words why
+/// it cannot.
 fn user(target: &Target, name: &str) -> Result<(User, bool), String> {
     let user = target.identity().user().map_err(|why| format!("it cannot be asked: {why}"))?;
     let ours = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -135,7 +142,7 @@ fn user(target: &Target, name: &str) -> Result<(User, bool), String> {
     Ok((user, ours.0 == 0 && !is_same))
 }
 
-/// Runs a tool to its end, or for as long as it `goes_on`. What went wrong is said in words for whoever asked.
+/// Runs a tool to its end, or while it `goes_on`. Errors are in words for the user.
 pub(super) fn run(
     tool: &Tool,
     question: &Question<'_>,
@@ -158,7 +165,7 @@ pub(super) fn run(
         (Resource::Nofile, FILES_MAX),
         (Resource::Fsize, FILE_BYTES_MAX),
     ];
-    // Where the process is root, of a container perhaps, the tool is no more than it is.
+    // If the process is root, in a container perhaps, the tool has no more privileges than it.
     let user_and_group = becomes.then_some((user.id, user.group));
     let privileges = Privileges::Of { user: user_and_group, capabilities: user.capabilities };
     let cannot = |error| format!("{}: {error}", path.display());
@@ -197,7 +204,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>, bytes_max: u64) -> Receiver<
     receiver
 }
 
-/// Whether it ended well; `None` where it had to be ended.
+/// Whether it succeeded; `None` if it had to be killed.
 fn wait(child: &mut Child, should_continue: impl Fn() -> bool) -> Option<bool> {
     loop {
         match child.try_wait() {
@@ -214,7 +221,7 @@ fn wait(child: &mut Child, should_continue: impl Fn() -> bool) -> Option<bool> {
     None
 }
 
-/// What a tool complained about, for a line of a report.
+/// The error of a tool, for a line of a report.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join("; ");

@@ -241,7 +241,8 @@ mod tests {
             young.iter().map(of).collect()
         };
         assert_eq!(of(&old(1e9, 1.0), &[]), Trend::Steady);
-        // It made a gigabyte in the first hours, and a little lately: that may be a warm-up at its end.
+        // It made a gigabyte in the first hours, and a little lately: that may be a warm-up at its
+        // end.
         assert_eq!(of(&old(1e9, 0.01), &[]), Trend::Unknown);
         // It has hardly grown in two hours, and something was loaded just now.
         assert_eq!(of(&old(0.0, 1.0), &[]), Trend::Unknown);

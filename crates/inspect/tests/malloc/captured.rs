@@ -1,4 +1,5 @@
-//! The memory of a real program, damaged: whatever is in it, a look ends, and counts no more than there is.
+//! The memory of a real program, damaged: whatever is in it, a look ends, and counts no more than
+//! there is.
 
 use std::process::Command;
 use std::time::Instant;
@@ -24,7 +25,8 @@ fn captured(target: &Target) -> Image {
     image
 }
 
-/// A word somewhere, and what is to stand there: noise, a small number, or what stands elsewhere in the same memory.
+/// A word somewhere, and what is to stand there: noise, a small number, or what stands elsewhere in
+/// the same memory.
 fn damage(image: &Image, detection: &Detection) -> impl Strategy<Value = (u64, u64)> + use<> {
     let arena = detection.glibc.as_ref().unwrap().main_arena;
     let stretches: Vec<(u64, u64)> = image.mappings().iter().map(|m| (m.start, m.bytes() / 8)).collect();

@@ -1,4 +1,4 @@
-//! `mitra inspect diff`: what grew between saved looks.
+//! `mitra inspect diff`: growth between saved snapshots.
 
 use anyhow::Result;
 use mitra_inspect::{Diff, Snapshot, verdict};
@@ -10,7 +10,7 @@ use crate::errors::usage;
 use crate::render::inspect::diff as render;
 use crate::render::style::Style;
 
-/// Reads and compares.
+/// Reads snapshots and compares them.
 pub fn run(args: &InspectDiffArgs, style: &Style) -> Result<()> {
     let mut snapshots: Vec<Snapshot> = Vec::new();
     for path in &args.looks {
@@ -19,7 +19,8 @@ pub fn run(args: &InspectDiffArgs, style: &Style) -> Result<()> {
     let (Some(first), Some(_)) = (snapshots.first(), snapshots.get(1)) else {
         return Err(usage("two looks at least are compared"));
     };
-    // Looks at one process are put in the order of their times; sides are compared as they stand.
+    // Snapshots of one process are sorted by time; different processes are compared in the given
+    // order.
     if snapshots.iter().all(|snapshot| snapshot.is_same_process(first)) {
         let first = first.clone();
         snapshots.sort_by(|a, b| first.seconds_until(a).total_cmp(&first.seconds_until(b)));
@@ -27,7 +28,7 @@ pub fn run(args: &InspectDiffArgs, style: &Style) -> Result<()> {
     show(&snapshots, &[], args.rows, args.json, style)
 }
 
-/// Prints what grew from the first look to the last, and what all of them say together.
+/// Prints the growth from the first snapshot to the last, and the verdict on all of them.
 pub fn show(
     snapshots: &[Snapshot],
     recorded_sizes: &[verdict::RecordedSize],

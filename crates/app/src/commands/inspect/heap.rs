@@ -1,4 +1,4 @@
-//! `mitra inspect heap`: what is in the heaps of a process, what grows in them, and whose it is.
+//! `mitra inspect heap`: the heaps of a process, what grows in them, and whose it is.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -17,18 +17,19 @@ use crate::render::inspect::heap as render;
 use crate::render::style::Style;
 use crate::signals::{self, Hangup, STOP};
 
-/// Nobody wonders before this.
+/// Progress is shown after this long.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two lines of progress.
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// How soon a wait notices that it is to end.
+/// How soon a wait notices that it should end.
 const NAP: Duration = Duration::from_millis(200);
-/// Looks that are kept for the verdict while it watches: with more, every second one is dropped.
+/// Snapshots that are kept for the verdict while watching: beyond that, every second one is
+/// dropped.
 const SNAPSHOTS_MAX: usize = 24;
 
-/// Looks once, or again and again.
+/// Takes one snapshot, or one after another.
 pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
-    // A mistake is told before anything is read.
+    // Wrong arguments are reported before anything is read.
     let before = args.diff.as_deref().map(super::read).transpose()?;
     if let Some(path) = args.save.as_ref().filter(|path| !args.force && path.symlink_metadata().is_ok()) {
         return Err(usage(format!("{} is there already; --force replaces it", path.display())));
@@ -41,7 +42,7 @@ pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
     }
     let mut now = take(args, &mut target, &args.holders)?;
     let Some(before) = before else {
-        // Half a look is worth seeing, and not worth keeping.
+        // A partial snapshot is shown, but not saved.
         if !target.is_exhausted() {
             save(args, &now)?;
         }
@@ -69,12 +70,13 @@ pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
     whole(&target)
 }
 
-/// Whether everything was looked at, and nobody wanted an end before.
+/// Whether the snapshot is complete and not interrupted.
 fn whole(target: &Target) -> Result<()> {
     if target.is_exhausted() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
-/// Looks at all that was asked for. What looks like a secret is withheld before anybody sees it.
+/// Takes a snapshot of the requested parts. What looks like a secret is withheld before anything is
+/// shown.
 fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Result<Snapshot> {
     let wants = |part: HeapPart| !args.skip.contains(&part);
     let options = snapshot::Options {
@@ -95,7 +97,7 @@ fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Resu
     Ok(snapshot)
 }
 
-/// Says who holds the type that grows, unless somebody asked for others.
+/// Finds the holders of the type that grows, unless others were asked for.
 fn held(
     args: &InspectHeapArgs,
     target: &mut Target,
@@ -123,8 +125,8 @@ fn save(args: &InspectHeapArgs, snapshot: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-/// Looks again each time after a while. Whoever did not say how often ends it with Ctrl-C, and that is its end. The first look is
-/// kept, so that growth is told since the beginning.
+/// Takes a snapshot at each interval. Without a count, Ctrl-C is the regular end. The first
+/// snapshot is kept, so that growth is counted from the beginning.
 fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &Style) -> Result<()> {
     if every.is_zero() {
         return Err(usage("--watch wants a length of time, as 10m"));
@@ -148,7 +150,7 @@ fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &S
             print(&render::text(first, args.rows, style))?;
         }
         if let Some(last) = snapshots.last() {
-            // The file has the last look; the one before is in the way.
+            // The file gets the last snapshot and replaces the one before.
             if let Some(path) = &args.save {
                 snapshot::save(last, path, args.force || taken > 1)?;
             }
@@ -165,19 +167,19 @@ fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &S
     }
 }
 
-/// What it means that somebody ended it.
+/// The result of an interruption.
 fn ended(args: &InspectHeapArgs) -> Result<()> {
     if args.count.is_some() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
-/// How long from one look to the next, and the share of a CPU that looking takes then.
+/// The interval between snapshots, and the share of a CPU that they take.
 fn pace(every: Duration, cpu_s: f64, budget: f64) -> (Duration, f64) {
     let least = Duration::try_from_secs_f64(cpu_s.max(0.0) / budget).unwrap_or(every);
     let wait = every.max(least);
     (wait, cpu_s / wait.as_secs_f64())
 }
 
-/// Drops every second look between the first and the last two when there are many.
+/// Drops every second snapshot between the first and the last two when there are many.
 fn thin(snapshots: &mut Vec<Snapshot>) {
     if snapshots.len() < SNAPSHOTS_MAX {
         return;
@@ -190,7 +192,7 @@ fn thin(snapshots: &mut Vec<Snapshot>) {
     });
 }
 
-/// Waits; `false` says that somebody asked to stop.
+/// Waits; `false` after an interruption.
 fn nap(time: Duration) -> bool {
     let until = Instant::now() + time;
     loop {
@@ -205,7 +207,7 @@ fn nap(time: Duration) -> bool {
     }
 }
 
-/// A line on standard error that says what is looked at, where that is a terminal and it takes its time.
+/// A progress line on standard error, if that is a terminal and it takes long.
 struct Line {
     is_shown: bool,
     has_text: bool,
@@ -226,7 +228,7 @@ impl Line {
         self.told = Some(Instant::now());
         self.has_text = true;
         let share = share.map_or(String::new(), |share| format!(" {:.0} %", share * 100.0));
-        // A terminal that went away is no reason to stop.
+        // A closed terminal is no reason to stop.
         _ = write!(std::io::stderr(), "\r\x1b[K{what} …{share}");
     }
 }

@@ -1,4 +1,4 @@
-//! `mitra inspect memory`: what the resident memory of a process is made of, and what has been growing.
+//! `mitra inspect memory`: the composition of resident memory, and its recorded growth.
 
 use anyhow::Result;
 use mitra_inspect::composition::{self, Options};
@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::render::inspect::memory as render;
 use crate::render::style::Style;
 
-/// Looks and prints.
+/// Measures and prints.
 pub fn run(args: &InspectMemoryArgs, style: &Style) -> Result<()> {
     let mut target = open(args.pid)?;
     let options = Options { biggest: args.rows.clamp(1, 1000), ..Options::default() };
@@ -22,7 +22,7 @@ pub fn run(args: &InspectMemoryArgs, style: &Style) -> Result<()> {
     let composition = if args.smaps {
         eprintln!("mitra: {}", render::smaps_takes(&cheap.smaps));
         let _progress = Progress::new("reading smaps");
-        // What was mapped since belongs to it.
+        // Includes what was mapped since.
         target.refresh()?;
         let mut read = composition::measure_with_smaps(&target, &options)?;
         read.smaps.estimated_s = cheap.smaps.estimated_s;

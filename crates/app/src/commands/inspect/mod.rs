@@ -15,7 +15,7 @@ use crate::cli::{InspectArgs, InspectCommand};
 use crate::errors::usage;
 use crate::render::style::Style;
 
-/// Looks at what was asked for.
+/// Runs a subcommand.
 pub fn run(args: &InspectArgs, style: &Style) -> Result<()> {
     match &args.command {
         InspectCommand::Memory(args) => memory::run(args, style),
@@ -24,14 +24,14 @@ pub fn run(args: &InspectArgs, style: &Style) -> Result<()> {
     }
 }
 
-/// Opens a process, and goes behind whoever works on this machine.
+/// Opens a process, and lowers our own priority.
 fn open(pid: u32) -> Result<Target> {
-    // Who may not be nice looks all the same.
+    // It works without the lower priority, too.
     _ = rustix::process::nice(NICE);
     Ok(Target::open(pid)?)
 }
 
-/// A saved look. A file that is not there is a mistake of whoever named it.
+/// Reads a saved snapshot. A missing file is a usage error.
 fn read(path: &Path) -> Result<Snapshot> {
     mitra_inspect::snapshot::read(path).map_err(|error| match &error {
         Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => usage(error.to_string()),
@@ -39,5 +39,5 @@ fn read(path: &Path) -> Result<Snapshot> {
     })
 }
 
-/// As low as a look may go without standing still on a busy machine.
+/// As low as possible without starving on a busy machine.
 const NICE: i32 = 10;

@@ -1,4 +1,4 @@
-//! What a recording of this machine has of the memory of a process: what has been growing, and since when.
+//! The recorded memory of a process: what has been growing, and since when.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::cli::ArchiveArgs;
 use crate::recording;
 use crate::render::inspect::growth::{Growth, MemoryHistory};
 
-/// What is read of a process.
+/// The metrics of a process that are read.
 const METRICS: [(&str, &str); 4] = [
     ("task.rss_anon", "its own memory"),
     ("task.rss_file", "mapped files"),
     ("task.rss_shmem", "shared memory"),
     ("task.swap", "what is in swap"),
 ];
-/// A day of a recording is looked at.
+/// A day of the recording is read.
 const BACK_NS: i64 = 86_400 * SECOND;
 /// Allocators take and give back some megabytes at once.
 const STEP_BYTES: f64 = 4e6;
-/// It began to grow where it left its least size for good, by a twentieth of what it grew by.
+/// Growth begins where it left its minimum for good, by a twentieth of the growth.
 const LEFT: f64 = 0.05;
 
-/// What has grown of a process. `Err` says why nothing is known.
+/// The metrics of a process that grew. `Err` says why nothing is known.
 pub fn of(archive: &ArchiveArgs, pid: u32, start_ticks: u64) -> Result<MemoryHistory, String> {
     let (set, row) = read(archive, pid, start_ticks, None)?;
     let bytes = |metric: &str| set.get(metric, &row);
@@ -106,7 +106,7 @@ fn grown(metric: &'static str, what: &'static str, series: &Series) -> Option<Gr
         .map(|(t, _, value)| (t, value * page()))
         .collect();
     let (until, to) = *samples.last()?;
-    // The last moment at which it was as small as it ever was.
+    // The last time that it was at its minimum.
     let least = samples.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
     let grew = to - least;
     if grew < STEP_BYTES.max(growth::NOISE_SHARE * to) {

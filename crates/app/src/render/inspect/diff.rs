@@ -1,4 +1,4 @@
-//! What grew between looks, and the verdict.
+//! Text of the growth between snapshots, and of the verdict.
 
 use mitra_diagnose::words;
 use mitra_inspect::Diff;
@@ -12,11 +12,11 @@ use crate::render::style::{Ink, Style};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 
-/// How much of a name is shown.
+/// Characters of a name that are shown.
 const NAME: usize = 56;
-/// Members of a group that are named in a line.
+/// Members of a group that a line names.
 const MEMBERS: usize = 6;
-/// In this order the kinds of rows are shown.
+/// The order of the kinds of rows.
 const KINDS: [(RowKind, &str); 10] = [
     (RowKind::Total, "TOTAL"),
     (RowKind::Memory, "MAPPINGS"),
@@ -30,7 +30,7 @@ const KINDS: [(RowKind, &str); 10] = [
     (RowKind::Runtime, "RUN TIME"),
 ];
 
-/// All of it.
+/// The whole report.
 #[must_use]
 pub fn text(diff: &Diff, verdict: &Verdict, rows: usize, style: &Style) -> String {
     let mut page = Page::new(style);
@@ -74,7 +74,7 @@ fn headline(diff: &Diff, style: &Style) -> String {
     )
 }
 
-/// The verdict and whose doing it is.
+/// The verdict and its culprit.
 pub fn verdict_text(verdict: &Verdict, page: &mut Page<'_>) {
     let ink = if verdict.kind.is_leak() { Ink::Bad } else { Ink::Strong };
     let sure = match verdict.confidence {
@@ -134,7 +134,7 @@ fn table(list: &[&DiffRow], head: &str, rows: usize, style: &Style) -> String {
     }
     heads.push((head, Align::Left));
     let mut table = Table::new(&heads);
-    // What grew, and then what shrank most.
+    // What grew most, then what shrank most.
     let mut shown: Vec<&DiffRow> = list.to_vec();
     if shown.len() > rows {
         let shrank = shown.split_off(shown.len() - rows / 4);

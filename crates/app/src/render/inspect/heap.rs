@@ -1,4 +1,4 @@
-//! What is in the heaps of a process, as people read it.
+//! Text of the heaps of a process.
 
 mod c_heap;
 mod python;
@@ -16,10 +16,10 @@ use crate::render::page::Page;
 use crate::render::style::{Ink, Style};
 use crate::render::units;
 
-/// How much of a name is shown.
+/// Characters of a name that are shown.
 const NAME: usize = 60;
 
-/// All of it.
+/// The whole report.
 #[must_use]
 pub fn text(snapshot: &Snapshot, rows: usize, style: &Style) -> String {
     let mut page = Page::new(style);
@@ -48,7 +48,7 @@ pub fn text(snapshot: &Snapshot, rows: usize, style: &Style) -> String {
     out
 }
 
-/// How long until the next look, and what looking takes.
+/// The time until the next snapshot, and the cost of taking them.
 #[must_use]
 pub fn pace(wait: Duration, share: f64, is_longer: bool) -> String {
     let why = if is_longer { ", so as not to take more than its share (--budget)" } else { "" };

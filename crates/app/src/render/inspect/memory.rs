@@ -1,4 +1,4 @@
-//! What the memory of a process is made of.
+//! Text of the composition of memory.
 
 use mitra_diagnose::words;
 use mitra_inspect::composition::{Composition, CountMethod, LargeMapping, MappingGroup, SmapsTime};
@@ -10,10 +10,10 @@ use crate::render::style::{Ink, Style};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 
-/// How much of a name is shown.
+/// Characters of a name that are shown.
 const NAME: usize = 48;
 
-/// All of it.
+/// The whole report.
 #[must_use]
 pub fn text(
     comm: &str,
@@ -42,7 +42,8 @@ pub fn text(
     out
 }
 
-/// `python3 (4242): 812 MB in memory, 790 MB of it its own, 0 B in swap; 1.2 GB at most; 312 mappings`.
+/// `python3 (4242): 812 MB in memory, 790 MB of it its own, 0 B in swap; 1.2 GB at most; 312
+/// mappings`.
 fn headline(comm: &str, pid: u32, composition: &Composition) -> String {
     let totals = &composition.totals;
     let mut parts = vec![format!("{} in memory", bytes(totals.rss_bytes))];
@@ -78,7 +79,7 @@ fn cost(composition: &Composition) -> String {
     }
 }
 
-/// What smaps would take, before it is read.
+/// The estimated time for smaps, before it is read.
 #[must_use]
 pub fn smaps_takes(time: &SmapsTime) -> String {
     match (time.estimated_s, time.longest_s) {

@@ -1,4 +1,4 @@
-//! Looks into the memory of a process, as people read them.
+//! Texts of `mitra inspect`.
 
 pub mod diff;
 pub mod growth;

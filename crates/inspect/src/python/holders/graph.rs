@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::python::Edge;
 
-/// Objects, and which of them refer to which. Addresses name them; whatever is torn or freed is simply not there.
+/// Objects, and which of them refer to which. Addresses name them; whatever is torn or freed is
+/// simply not there.
 pub trait Graph {
-    /// The objects that are known for themselves, at least all that the collector tracks. Whatever they refer to is found through
-    /// them.
+    /// The objects that are known for themselves, at least all that the collector tracks. Whatever
+    /// they refer to is found through them.
     fn each(&self, take: &mut dyn FnMut(u64));
 
     /// Where the interpreter itself begins: modules, frames, its own tables.
@@ -28,13 +29,15 @@ pub trait Graph {
     /// Its size without what it refers to, in bytes.
     fn bytes(&self, address: u64) -> u64;
 
-    /// The name of a variable, an attribute, a member by which an object is referred to; of a dict's value its key.
+    /// The name of a variable, an attribute, a member by which an object is referred to; of a
+    /// dict's value its key.
     fn name(&self, from: u64, edge: Edge) -> Option<String>;
 
     /// A pass over the whole begins: what was spent on the one before no longer counts.
     fn again(&self) {}
 
-    /// Says that so many steps were done, and hears whether to go on, as of [`crate::Memory::should_continue`].
+    /// Says that so many steps were done, and hears whether to go on, as of
+    /// [`crate::Memory::should_continue`].
     fn should_continue(&self, steps: u64) -> bool {
         let _ = steps;
         true
@@ -57,7 +60,8 @@ pub enum Root {
     Frame(String),
     /// Something of the interpreter's own.
     Interpreter(String),
-    /// Something outside of the interpreter, or in it where nobody looked: the object counts more references than were found.
+    /// Something outside of the interpreter, or in it where nobody looked: the object counts more
+    /// references than were found.
     Native,
     /// Nothing: only each other. The collector has not freed them yet, or is off.
     Itself,

@@ -8,7 +8,8 @@ use crate::python::types::{Kind, Type};
 
 /// Characters of a name: one more than is shown, so that a longer one is known as such.
 const NAME_CHARS_MAX: usize = super::names::NAME_MAX + 1;
-/// `tp_finalize` of a type, which `__del__` fills: the same from 3.6 to 3.14 (Include/cpython/object.h).
+/// `tp_finalize` of a type, which `__del__` fills: the same from 3.6 to 3.14
+/// (Include/cpython/object.h).
 const TYPE_FINALIZE: u64 = 392;
 
 impl<M: Memory + ?Sized> Heap<'_, M> {

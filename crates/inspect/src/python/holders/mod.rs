@@ -1,10 +1,12 @@
-//! Who holds the objects of a type: which types refer to them, by which variable of which module they can be reached, or why they
-//! cannot.
+//! Who holds the objects of a type: which types refer to them, by which variable of which module
+//! they can be reached, or why they cannot.
 //!
-//! The whole heap is gone through once ([`reach`]); then each type is asked for. A dict that grows in a module, a cache, a list of
-//! closures and a set of tasks all look alike here: a node at which the ways to thousands of objects part. It is named by the way
-//! to it from a module, or from a function that runs. Two answers are no names: objects that only refer to each other, which the
-//! collector has not freed, and objects that count more references than the heap has, so that something outside of it holds them.
+//! The whole heap is gone through once ([`reach`]); then each type is asked for. A dict that grows
+//! in a module, a cache, a list of closures and a set of tasks all look alike here: a node at which
+//! the ways to thousands of objects part. It is named by the way to it from a module, or from a
+//! function that runs. Two answers are no names: objects that only refer to each other, which the
+//! collector has not freed, and objects that count more references than the heap has, so that
+//! something outside of it holds them.
 
 mod graph;
 mod heap;
@@ -21,23 +23,24 @@ pub use graph::{Edge, EdgeKind, Graph, Root};
 pub use path::{Path, Step};
 use reach::Reach;
 
-/// Types that refer to a type, of which the most frequent are told.
+/// Referring types per type that are listed.
 const REFERRERS: usize = 8;
-/// Holders of a type that are told.
+/// Holders per type that are listed.
 const HOLDERS: usize = 4;
 /// A holder of less than a twentieth is not why there are many.
 const SHARE_MIN: u64 = 20;
 /// Objects around one that only holds itself, among which the way back to it is looked for.
 const CYCLE_OBJECTS_MAX: usize = 2000;
-/// Objects that are taken by default. Each costs some 60 bytes in all tables (measured): half a gigabyte, on a heap of a few at least.
+/// Objects that are taken by default. Each costs some 60 bytes in all tables (measured): half a
+/// gigabyte, on a heap of a few at least.
 pub const OBJECTS_MAX: usize = 8 << 20;
 
-/// Which types are asked for.
+/// The types whose holders are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// Those of the given names.
     Types(Vec<String>),
-    /// So many, that take the most memory without what they refer to.
+    /// This many, those with the most bytes of their own.
     Largest(usize),
 }
 
@@ -46,10 +49,10 @@ pub enum Wanted {
 pub struct HoldersReport {
     /// By type, in the order asked for, or the largest first. Each of them is whole.
     pub types: Vec<TypeHolders>,
-    /// The search was ended early: types that it did not get to are missing.
+    /// The search ended early: types that it did not get to are missing.
     #[serde(default)]
     pub is_stopped: bool,
-    /// Objects that were gone through.
+    /// Objects that were visited.
     pub objects: u64,
     /// How often an object was met that was not, since there are too many.
     pub objects_left_out: u64,
@@ -59,7 +62,7 @@ pub struct HoldersReport {
     pub references_not_counted: u64,
 }
 
-/// Who holds the objects of a type.
+/// The holders of the objects of a type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TypeHolders {
     /// Its name.
@@ -70,7 +73,8 @@ pub struct TypeHolders {
     pub referrers: Vec<Referrer>,
     /// Where the ways to them part, the most first.
     pub holders: Vec<Holder>,
-    /// Objects that are held by something outside of the interpreter, or within where nobody looked.
+    /// Objects that are held by something outside of the interpreter, or within where nobody
+    /// looked.
     pub objects_held_natively: u64,
     /// Objects that only hold each other.
     pub objects_held_by_themselves: u64,
@@ -92,7 +96,7 @@ pub struct Referrer {
 /// An object that many of a type are reached through.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
-    /// What it is; `None` for what stands outside.
+    /// Its type; `None` outside of the interpreter.
     pub type_name: Option<String>,
     /// The way to it.
     pub path: Path,
@@ -113,7 +117,7 @@ pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usiz
     };
     let mut found = Vec::new();
     for name in types {
-        // Of a part of the ways nothing follows for the whole.
+        // Nothing follows from a part of the paths for the whole.
         let held = if graph.should_continue(0) { of_type(graph, &reach, name) } else { break };
         if graph.should_continue(0) {
             found.push(held);

@@ -1,18 +1,22 @@
 //! Which names are part of the program, and which are data that somebody uses as names.
 //!
-//! `setattr(store, "alice@example.com", session)` and `answer.__dict__ = json.loads(text)` make attributes of whatever a client sent.
-//! That is contents of memory, and is not said. A word that is data, such as a first name, cannot be told from a name.
+//! `setattr(store, "alice@example.com", session)` and `answer.__dict__ = json.loads(text)` make
+//! attributes of whatever a client sent. That is contents of memory, and is not said. A word that
+//! is data, such as a first name, cannot be told from a name.
 
 /// Characters of a name. The longest in the standard library of 3.12 has 59.
 pub(super) const NAME_MAX: usize = 64;
-/// Digits in a row: four for a year or `sha3_512`, and more for numbers of customers and telephones.
+/// Digits in a row: four for a year or `sha3_512`, and more for numbers of customers and
+/// telephones.
 const DIGITS_MAX: usize = 4;
-/// How often letters, capitals and digits change places in a part of a name: `i18n` twice, `DOMXPathNS3` thrice. In random base64
-/// every second pair changes, so that eight characters have more than three.
+/// How often letters, capitals and digits change places in a part of a name: `i18n` twice,
+/// `DOMXPathNS3` thrice. In random base64 every second pair changes, so that eight characters have
+/// more than three.
 const CHANGES_MAX: usize = 3;
 /// Of so many characters at most one changes in names of several words; of random ones nearly two.
 const CHARS_PER_CHANGE: usize = 4;
-/// Letters and digits of hexadecimal only: in so many random ones both are mixed in 99 of 100, and no word has the form.
+/// Letters and digits of hexadecimal only: in so many random ones both are mixed in 99 of 100, and
+/// no word has the form.
 const HEX_MIN: usize = 8;
 
 /// Whether a text is an identifier of Python as people write them.

@@ -1,7 +1,8 @@
-//! The way from a root to an object, in the words of the language: `app.STORE.items`, `app.HANDLERS[…].__closure__[…].cell_contents`.
+//! The way from a root to an object, in the words of the language: `app.STORE.items`,
+//! `app.HANDLERS[…].__closure__[…].cell_contents`.
 //!
-//! Names of variables and attributes are part of the program and are said, where they look like names (`names.rs`); the keys of other
-//! dicts are contents of memory, and are not.
+//! Names of variables and attributes are part of the program and are said, where they look like
+//! names (`names.rs`); the keys of other dicts are contents of memory, and are not.
 
 use std::collections::VecDeque;
 

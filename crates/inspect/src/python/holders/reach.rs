@@ -1,9 +1,10 @@
 //! Which objects can be reached from where.
 //!
-//! Breadth first from the roots, so that the way to each object is a shortest one; for each object one parent is kept. What the
-//! collector knows of and no root reaches is then told apart as the collector itself does it (`Modules/gcmodule.c`,
-//! `subtract_refs`): an object that counts more references than were found among these is held by something that was not seen,
-//! and so is what it refers to. The rest holds only itself.
+//! Breadth first from the roots, so that the way to each object is a shortest one; for each object
+//! one parent is kept. What the collector knows of and no root reaches is then told apart as the
+//! collector itself does it (`Modules/gcmodule.c`, `subtract_refs`): an object that counts more
+//! references than were found among these is held by something that was not seen, and so is what it
+//! refers to. The rest holds only itself.
 //!
 //! It takes 20 bytes for each object, and a table of 8 on the average.
 
@@ -15,8 +16,8 @@ use super::graph::{Edge, EdgeKind, Graph, Root};
 pub(super) const NONE: u32 = u32::MAX;
 /// Has no parent, and needs none.
 const ROOT: u32 = u32::MAX - 1;
-/// Edges away from the modules at which the variables of running functions come in: what is in a variable of a module is two away,
-/// and named by it even while a function has it in its hands.
+/// Edges away from the modules at which the variables of running functions come in: what is in a
+/// variable of a module is two away, and named by it even while a function has it in its hands.
 const MODULE_DEPTH: u32 = 2;
 /// Pairs of types, by kind of reference, that are counted.
 const PAIRS_MAX: usize = 1 << 16;
@@ -44,7 +45,8 @@ pub(super) struct Reach {
     /// Addresses that should have been objects, and were none.
     pub vanished: u64,
     objects_max: usize,
-    /// What modules refer to by words of their own state, and from where: extensions have those, and no names for them.
+    /// What modules refer to by words of their own state, and from where: extensions have those,
+    /// and no names for them.
     nameless: Vec<(u32, u32)>,
     /// Indices, at the places that the addresses hash to.
     table: Vec<u32>,
@@ -232,8 +234,8 @@ impl Reach {
             is_leaf.push(!leads);
         }
         graph.again();
-        // What the interpreter has in its hands, only if it counts that: its lists of free objects still point to some that are long in
-        // use elsewhere.
+        // What the interpreter has in its hands, only if it counts that: its lists of free objects
+        // still point to some that are long in use elsewhere.
         let mut outside = Vec::new();
         let begin = self.order.len();
         for (index, is_leaf) in all.iter().zip(is_leaf) {
@@ -289,7 +291,8 @@ impl Reach {
         Some(self.table[self.slot(address)]).filter(|index| *index != NONE)
     }
 
-    /// Whether a root reaches it: anything but `Itself`. Of what is far from either that cannot be said, and it is taken for not.
+    /// Whether a root reaches it: anything but `Itself`. Of what is far from either that cannot be
+    /// said, and it is taken for not.
     pub(super) fn is_rooted(&self, index: u32) -> bool {
         let mut top = index;
         for _ in 0..CLIMB_MAX {
@@ -330,7 +333,8 @@ impl Reach {
     /// Where an address stands in the table, or would.
     fn slot(&self, address: u64) -> usize {
         let mask = self.table.len() - 1;
-        // Objects lie at multiples of 16, in rows: the golden ratio spreads them, and its upper bits best.
+        // Objects lie at multiples of 16, in rows: the golden ratio spreads them, and its upper
+        // bits best.
         let mut slot = ((address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24) as usize & mask;
         while self.table[slot] != NONE && self.addresses[self.table[slot] as usize] != address {
             slot = (slot + 1) & mask;

@@ -252,7 +252,8 @@ fn data_that_stands_where_names_do_is_not_said() {
 fn behind_what_is_left_out_no_key_is_taken_for_a_name() {
     let (mut heap, app) = heap();
     let mut node = heap.variable(app, "HEAD", DICT);
-    // An object, its dict, a dict in it, and again: wherever the way is cut, the next step may be by a key.
+    // An object, its dict, a dict in it, and again: wherever the way is cut, the next step may be
+    // by a key.
     let next = heap.string("next");
     for _ in 0..30 {
         let (object, namespace, inner) = (heap.add(LIST), heap.add(DICT), heap.add(DICT));

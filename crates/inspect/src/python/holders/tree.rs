@@ -1,8 +1,9 @@
 //! Where the objects of a type hang together.
 //!
-//! The shortest ways to all objects form a tree. Each of its nodes gets the number of the objects behind it; from the root the way
-//! of the most is followed down, as long as at least half of them go along. Where they part is what holds them: the dict, the
-//! list, the set. Then the next, without those.
+//! The shortest ways to all objects form a tree. Each of its nodes gets the number of the objects
+//! behind it; from the root the way of the most is followed down, as long as at least half of them
+//! go along. Where they part is what holds them: the dict, the list, the set. Then the next,
+//! without those.
 
 use super::graph::Graph;
 use super::reach::{NONE, Reach};

@@ -1,8 +1,9 @@
-//! Where the fields of CPython's structures lie, per version.
+//! Offsets of the fields of CPython's structures, per version.
 //!
-//! `tables.rs` is written by `tools/python-offsets.py` from the headers of installed versions with a C compiler, and a test compares
-//! the two. What the headers do not have stands here, with its source. From 3.13 on the process says part of it itself
-//! ([`super::debug_offsets`]), which goes before the table.
+//! `tables.rs` is written by `tools/python-offsets.py` from the headers of installed versions with
+//! a C compiler, and a test compares the two. What the headers do not have stands here, with its
+//! source. From 3.13 on the process says part of it itself ([`super::debug_offsets`]), which goes
+//! before the table.
 //!
 //! ```text
 //! object          ob_refcnt 0 (since 3.12 the low 32 bits; all ones or high bits: immortal), ob_type 8, ob_size 16 where it varies
@@ -138,16 +139,17 @@ pub struct Layout {
     pub function_module: u64,
     pub function_annotations: u64,
     pub function_builtins: Option<u64>,
-    /// By how many bits the state of a string is shifted: some builds of 3.14 have sixteen bits for what was two.
+    /// By how many bits the state of a string is shifted: some builds of 3.14 have sixteen bits for
+    /// what was two.
     pub str_state_shift: u32,
 }
 
 /// The entries of a dictionary's keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys {
-    /// Where the first entry lies.
+    /// Address of the first entry.
     pub entries: u64,
-    /// How many were ever used.
+    /// Number of entries ever used.
     pub count: u64,
     /// Bytes of an entry, and where in it key and value lie.
     pub stride: u64,
@@ -169,7 +171,7 @@ impl Layout {
         tables::TABLES.iter().find(|table| table.minor == minor)
     }
 
-    /// The versions that there are tables for.
+    /// The versions with tables.
     pub fn minors() -> impl Iterator<Item = u32> {
         tables::TABLES.iter().map(|table| table.minor)
     }

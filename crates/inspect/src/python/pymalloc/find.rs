@@ -1,13 +1,16 @@
-//! Where the arenas are.
+//! Finds the arenas.
 //!
-//! `arenas` is a static variable (a member of the interpreter's state since 3.12) without a symbol in a stripped program. It is
-//! found by what it points to: an array of arena objects, of which each in use has plausible numbers and whose pools carry the
-//! index of their arena. That leaves no room for chance, so that no symbol is needed, and it works for a library, for a program
-//! that has Python in itself, and for every version.
+//! `arenas` is a static variable (a member of the interpreter's state since 3.12) without a symbol
+//! in a stripped program. It is found by what it points to: an array of arena objects, of which
+//! each in use has plausible numbers and whose pools carry the index of their arena. That leaves no
+//! room for chance, so that no symbol is needed, and it works for a library, for a program that has
+//! Python in itself, and for every version.
 //!
-//! Should that fail (the variable is swapped out), pools are recognised in anonymous memory by their headers.
+//! If that fails (the variable is swapped out), pools are detected in anonymous memory by their
+//! headers.
 
-use crate::maps::Mapping;
+use mitra_parse::maps::Mapping;
+
 use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE, Word};
 
@@ -19,21 +22,21 @@ const OBJECT: usize = 48;
 const OBJECTS_MIN: usize = 16;
 /// More arenas than fit into a terabyte.
 const OBJECTS_MAX: usize = 1 << 20;
-/// Bytes of a mapping of variables that are looked at: a radix tree of 256 KiB and much more fits.
+/// Bytes of a mapping of variables that are searched: more than a radix tree of 256 KiB.
 const VARIABLES_MAX: u64 = 16 << 20;
-/// Bytes of variables that are looked at in all.
+/// Bytes of variables that are searched in total.
 const VARIABLES_TOTAL_MAX: u64 = 256 << 20;
 /// Bytes that are read at once.
 const CHUNK: u64 = 64 << 10;
-/// Arenas of which the first pool is looked at before a pointer is believed.
+/// Arenas whose first pool is checked before a pointer is believed.
 const TRIED: usize = 32;
 /// Pages in which pools are looked for, one by one: 32 GiB.
 const PAGES_MAX: u64 = 8 << 20;
-/// So many pools are no chance.
+/// This many pools are no coincidence.
 const POOLS_MIN: u64 = 4;
 /// No address of a program is larger, with five levels of page tables either.
 const ADDRESS_MAX: u64 = 1 << 56;
-/// What the sizes of arena and pool can be.
+/// The possible sizes of arena and pool.
 const SIZES: [(u64, u64); 3] = [(256 << 10, 4 << 10), (1 << 20, 16 << 10), (1 << 20, 4 << 10)];
 
 /// An arena.
@@ -58,7 +61,7 @@ pub struct Arenas {
     pub arena_bytes: u64,
     /// Bytes of a pool.
     pub pool_bytes: u64,
-    /// They were recognised by their pools.
+    /// Whether they were detected by their pools.
     pub is_estimate: bool,
 }
 
@@ -190,7 +193,8 @@ fn array(memory: &(impl Memory + ?Sized), base: u64) -> Option<Arenas> {
     let mut objects = half(memory, base, 0, OBJECTS_MIN)?;
     let mut slots = OBJECTS_MIN;
     let (arena_bytes, pool_bytes) = sizes(memory, &objects)?;
-    // It is doubled when it is full, and its length is not known here: goes on as long as what follows is more of it.
+    // It is doubled when it is full, and its length is not known here: goes on as long as what
+    // follows is more of it.
     while slots < OBJECTS_MAX
         && let Some(more) = half(memory, base, slots, slots)
         && (more.is_empty() || sizes(memory, &more) == Some((arena_bytes, pool_bytes)))
@@ -209,7 +213,8 @@ fn array(memory: &(impl Memory + ?Sized), base: u64) -> Option<Arenas> {
     Some(Arenas { arenas, arena_bytes, pool_bytes, is_estimate: false })
 }
 
-/// Objects `from..from + count` of the array, those in use with their places; `None` where one makes no sense.
+/// Objects `from..from + count` of the array, those in use with their places; `None` where one
+/// makes no sense.
 fn half(memory: &(impl Memory + ?Sized), base: u64, from: usize, count: usize) -> Option<Vec<(u32, Object)>> {
     let mut found = Vec::new();
     let mut bytes = vec![0; OBJECT * count.min(1024)];
@@ -236,8 +241,8 @@ fn half(memory: &(impl Memory + ?Sized), base: u64, from: usize, count: usize) -
     Some(found)
 }
 
-/// How large arenas and pools are; `None` where these are no arenas. The first pool of an arena says so, by the number of the
-/// arena in it.
+/// How large arenas and pools are; `None` where these are no arenas. The first pool of an arena
+/// says so, by the number of the arena in it.
 fn sizes(memory: &(impl Memory + ?Sized), objects: &[(u32, Object)]) -> Option<(u64, u64)> {
     for (arena_bytes, pool_bytes) in SIZES {
         let (mut tried, mut sound) = (0, 0);
@@ -258,7 +263,8 @@ fn sizes(memory: &(impl Memory + ?Sized), objects: &[(u32, Object)]) -> Option<(
     None
 }
 
-/// Pools that are recognised in anonymous memory, as arenas: those of one index within the size of an arena.
+/// Pools that are recognised in anonymous memory, as arenas: those of one index within the size of
+/// an arena.
 fn from_pools(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
     let mut found = SIZES.map(|(arena_bytes, pool_bytes)| {
         (0_u64, Arenas { arenas: Vec::new(), arena_bytes, pool_bytes, is_estimate: true })
@@ -283,7 +289,8 @@ fn from_pools(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
             pages_left > 0 && memory.should_continue(0)
         });
     }
-    // A pool of another size has another `maxnextoffset`, and looks like none: what has most pools is right, and of two the first.
+    // A pool of another size has another `maxnextoffset`, and looks like none: what has most pools
+    // is right, and of two the first.
     let most = found.into_iter().rev().max_by_key(|(pools, _)| *pools)?;
     (most.0 >= POOLS_MIN).then_some(most.1)
 }

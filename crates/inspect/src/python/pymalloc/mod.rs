@@ -1,6 +1,7 @@
 //! CPython's small objects: arenas, pools and blocks of `Objects/obmalloc.c`.
 //!
-//! Whatever is at most 512 bytes comes from a pool of blocks of one size; pools are cut from arenas. Facts, on 64 bits:
+//! Whatever is at most 512 bytes comes from a pool of blocks of one size; pools are cut from
+//! arenas. Facts, on 64 bits:
 //!
 //! | since | arena | pool | block sizes |
 //! |---|---|---|---|
@@ -16,9 +17,10 @@
 //!  32  nextarena, 40 prevarena                   40  nextoffset, 44 maxnextoffset
 //! ```
 //!
-//! The headers are the same from 3.6 to 3.14 (`Include/internal/pycore_obmalloc.h` since 3.12, before it in `obmalloc.c`); what
-//! differs is told by `maxnextoffset`, which is the size of the pool less that of a block. So no version and no symbol is needed:
-//! see [`find`]. An interpreter that has an allocator of its own (`PYTHONMALLOC=malloc`, a free-threaded build) has no arenas.
+//! The headers are the same from 3.6 to 3.14 (`Include/internal/pycore_obmalloc.h` since 3.12,
+//! before it in `obmalloc.c`); what differs is told by `maxnextoffset`, which is the size of the
+//! pool less that of a block. So no version and no symbol is needed: see [`find`]. An interpreter
+//! that has an allocator of its own (`PYTHONMALLOC=malloc`, a free-threaded build) has no arenas.
 //! Further interpreters with a state of their own (3.12 on, with their own lock) are not seen.
 
 mod find;
@@ -86,7 +88,8 @@ pub struct Doubts {
 }
 
 impl Pymalloc {
-    /// Walks the small objects; `None` where there are none, or the look was ended before all of them were counted.
+    /// Walks the small objects; `None` where there are none, or the look was ended before all of
+    /// them were counted.
     #[must_use]
     pub fn read(memory: &(impl Memory + ?Sized)) -> Option<Self> {
         let found = find(memory).map(|arenas| walk(memory, &arenas));

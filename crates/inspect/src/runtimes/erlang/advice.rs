@@ -1,46 +1,53 @@
-//! Which settings of the allocators fit what an Erlang VM does, by its own numbers.
+//! Advises allocator settings that fit an Erlang VM, by its own numbers.
 //!
-//! A block that is larger than the threshold `sbct` gets a carrier of its own, which is mapped for it and unmapped when it is
-//! freed: all of its pages are faulted in anew. Below it, blocks share carriers that stay. So where the process faults much,
-//! and most of that is for carriers of single blocks that come and go, the threshold is to be above those blocks. Two more
-//! settings go with it: a carrier that is shared has to have room for several such blocks, or it comes and goes with each of
-//! them too. `erts_alloc` has 512 KiB for the threshold and 5 MiB for the largest shared carrier; the same ten times are kept
-//! here. The smallest is half of the threshold: a heap that is not there yet costs no more than it does now.
+//! A block that is larger than the threshold `sbct` gets a carrier of its own, which is mapped for
+//! it and unmapped when it is freed: all of its pages are faulted in anew. Below it, blocks share
+//! carriers that stay. So where the process faults much, and most of that is for carriers of single
+//! blocks that come and go, the threshold is to be above those blocks. Two more settings go with
+//! it: a carrier that is shared has to have room for several such blocks, or it comes and goes with
+//! each of them too. `erts_alloc` has 512 KiB for the threshold and 5 MiB for the largest shared
+//! carrier; the same ten times are kept here. The smallest is half of the threshold: a heap that is
+//! not there yet costs no more than it does now.
 
 use serde::{Deserialize, Serialize};
 
 use super::Faults;
 
-/// A fault with its page, which is cleared, and its part of the unmapping takes so long at least; two microseconds are usual.
+/// A fault with its page, which is cleared, and its part of the unmapping takes so long at least;
+/// two microseconds are usual.
 const FAULT_SECONDS: f64 = 1e-6;
-/// A twentieth of the time: of a CPU, since all threads of a process wait for the one lock of its address space, which faults and
-/// unmapping take; or of what a process computes that does not compute so much.
+/// A twentieth of the time: of a CPU, since all threads of a process wait for the one lock of its
+/// address space, which faults and unmapping take; or of what a process computes that does not
+/// compute so much.
 const NOTICED: f64 = 0.05;
 /// Of a CPU, however little it computes: less is not worth a restart.
 const NOTICED_CPUS: f64 = 0.01;
 /// Most of the faults have to come from it.
 const MOST: f64 = 0.5;
-/// Of the bytes that come and go, so many are to lie below the threshold. What remains above is the twentieth that nobody notices.
+/// Of the bytes that come and go, so many are to lie below the threshold. What remains above is the
+/// twentieth that nobody notices.
 const COVERED: f64 = 0.95;
-/// Of the largest shared carrier to the threshold, as `erts_alloc` has it; and at least, so that several blocks find room.
+/// Of the largest shared carrier to the threshold, as `erts_alloc` has it; and at least, so that
+/// several blocks find room.
 const LARGEST: [u64; 2] = [10, 4];
 /// Memory that may be held more in the worst case, as a share of what is free.
 const HELD: f64 = 0.25;
 /// Heaps are larger than that only in theory.
 const SBCT_MAX: u64 = 1 << 36;
 
-/// What to start the VM with.
+/// The advised flags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
-    /// Words for the command line of `erl`: `+MHsbct`, `4096`, ….
+    /// Arguments for `erl`: `+MHsbct`, `4096`, ….
     pub flags: Vec<String>,
     /// Why, with the numbers.
     pub because: String,
-    /// What does not fit.
+    /// The allocators whose settings do not fit.
     pub allocators: Vec<Misfit>,
-    /// Minor faults per second that are to become fewer.
+    /// Minor faults per second that the advice avoids.
     pub minor_faults_per_s: f64,
-    /// Memory that may be held more, in the worst case: one shared carrier of the largest size in each instance.
+    /// Memory that may be held more, in the worst case: one shared carrier of the largest size in
+    /// each instance.
     pub held_more_bytes_max: u64,
 }
 
@@ -69,7 +76,7 @@ pub struct Misfit {
     pub lmbcs_bytes: u64,
 }
 
-/// What is known of an allocator, all of its instances together.
+/// An allocator, all of its instances together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct AllocatorActivity {
     pub(super) name: String,
@@ -81,7 +88,8 @@ pub(super) struct AllocatorActivity {
     pub(super) carriers_per_s: f64,
     /// Bytes of blocks that came each second.
     pub(super) bytes_per_s: f64,
-    /// Whether most of the carriers were others at each look and nobody counted them: then more came than were seen.
+    /// Whether most of the carriers were others at each look and nobody counted them: then more
+    /// came than were seen.
     pub(super) turns_over: bool,
 }
 
@@ -163,7 +171,7 @@ pub(super) fn advise(
     })
 }
 
-/// The settings that fit, and the memory that they may hold more.
+/// The settings that fit, and the additional memory that they may keep.
 fn misfit(activity: &AllocatorActivity, free_bytes: Option<u64>) -> Option<(Misfit, u64)> {
     letter(&activity.name)?;
     let mut blocks: Vec<u64> =
@@ -197,7 +205,7 @@ fn misfit(activity: &AllocatorActivity, free_bytes: Option<u64>) -> Option<(Misf
     Some((misfit, held(factor)))
 }
 
-/// Memory that can be had: `MemAvailable` of `/proc/meminfo`.
+/// Available memory: `MemAvailable` of `/proc/meminfo`.
 pub(super) fn free_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

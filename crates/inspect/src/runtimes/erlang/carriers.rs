@@ -1,8 +1,9 @@
 //! The carriers of Erlang's allocators, read from the VM's memory without asking it.
 //!
-//! Each allocator has an instance for each scheduler (`Allctr_t`), which chains its carriers: those that many blocks share
-//! (mbcs) and those that hold a single one (sbcs). `erts/emulator/beam/erl_alloc_util.{h,c}`, 64 bits, as in OTP 19 and in OTP 25
-//! (the latter tested):
+//! Each allocator has an instance for each scheduler (`Allctr_t`), which chains its carriers: those
+//! that many blocks share (mbcs) and those that hold a single one (sbcs).
+//! `erts/emulator/beam/erl_alloc_util.{h,c}`, 64 bits, as in OTP 19 and in OTP 25 (the latter
+//! tested):
 //!
 //! ```text
 //! Carrier_t  0  chdr      size, a multiple of the page; bit 0: from mseg_alloc (mmap), bit 1: single block
@@ -18,10 +19,11 @@
 //!            l  mbc_list, sbc_list: first and last carrier of each
 //! ```
 //!
-//! Carriers from mseg_alloc begin at multiples of 256 KiB where they are shared, and follow each other within a mapping; by their
-//! `allctr` the instances are found, which are known by the names. What lies between (`mseg_opt`, sizes) differs from version to
-//! version, so that `l` is not known beforehand: it is where the first and the last carrier of a list stand that was walked.
-//! From then on a look is a walk along the lists, a read for each carrier.
+//! Carriers from mseg_alloc begin at multiples of 256 KiB where they are shared, and follow each
+//! other within a mapping; by their `allctr` the instances are found, which are known by the names.
+//! What lies between (`mseg_opt`, sizes) differs from version to version, so that `l` is not known
+//! beforehand: it is where the first and the last carrier of a list stand that was walked. From
+//! then on a look is a walk along the lists, a read for each carrier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,9 +31,10 @@ use super::instances::{Finder, Instance, word_at};
 use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE, Word};
 
-/// Carriers of a look. A VM of 100 GB in carriers of half a megabyte has 200,000, and a look takes a read for each.
+/// Carriers per sample. A VM of 100 GB in carriers of half a megabyte has 200,000, and each takes a
+/// read.
 pub(super) const CARRIERS_MAX: usize = 1 << 17;
-/// Bytes of an instance in which its name, its lists and its counters are looked for: OTP 25 has 4,544.
+/// Bytes of an instance that are searched for its name, lists and counters: OTP 25 has 4,544.
 const INSTANCE_BYTES: usize = 8 << 10;
 /// The single block's header, behind the carrier's.
 const BLOCK_AT: [usize; 2] = [32, 40];
@@ -51,17 +54,17 @@ pub(super) struct Carrier {
     block: Option<u64>,
 }
 
-/// Where the instances are and how to walk their lists.
+/// The addresses of the instances, and the layout of their lists.
 #[derive(Debug, Clone)]
 pub(super) struct Vm {
     pub(super) instances: Vec<Instance>,
     /// Offset of the two lists in an instance.
     lists: usize,
-    /// Where the counters are, if they were found.
+    /// The layout of the counters, if it was found.
     counters: Option<super::counters::CountersLayout>,
 }
 
-/// What was seen of one instance.
+/// A sample of one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct InstanceCarriers {
     pub(super) mbcs: u64,
@@ -72,7 +75,7 @@ pub(super) struct InstanceCarriers {
     pub(super) blocks: Vec<(u64, u64)>,
 }
 
-/// One look along all lists.
+/// One pass along all lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CarrierSample {
     /// As many as there are instances.
@@ -82,7 +85,7 @@ pub(super) struct CarrierSample {
 }
 
 impl Vm {
-    /// Finds the instances of a VM. `None` says that there are none, or that they look like none that are known.
+    /// Finds the instances of a VM. `None` if there are none, or their layout is not known.
     pub(super) fn find(memory: &(impl Memory + ?Sized)) -> Option<Vm> {
         if memory.word() != Word::Eight {
             return None;
@@ -126,7 +129,7 @@ impl Vm {
         sample
     }
 
-    /// What the instances count of themselves, if it was found where.
+    /// The counters of the instances, if their layout was found.
     pub(super) fn counters(&self, memory: &(impl Memory + ?Sized)) -> Option<Vec<super::counters::Counters>> {
         let layout = self.counters?;
         Some(self.instances.iter().map(|instance| layout.read(memory, instance.address)).collect())
@@ -179,7 +182,8 @@ pub(super) fn carrier(memory: &(impl Memory + ?Sized), address: u64) -> Option<C
         block: block.flatten(),
     })
 }
-/// Where in an instance its list of shared carriers begins: where the first and the last of one that was walked stand together.
+/// Where in an instance its list of shared carriers begins: where the first and the last of one
+/// that was walked stand together.
 fn lists_at(memory: &(impl Memory + ?Sized), shared: &[u64]) -> Option<usize> {
     let mut votes: BTreeMap<usize, u64> = BTreeMap::new();
     let (mut left, mut seen) = (2 * CARRIERS_MAX, BTreeSet::new());
@@ -238,7 +242,8 @@ mod tests {
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// Four instances as in OTP 25, each with a shared carrier and the first with two of single blocks.
+    /// Four instances as in OTP 25, each with a shared carrier and the first with two of single
+    /// blocks.
     fn vm() -> Image {
         let mut image = Image::new(Word::Eight);
         let mut texts = vec![0; 4096];

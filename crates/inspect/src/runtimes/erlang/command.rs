@@ -1,5 +1,5 @@
-//! What the command line of an Erlang VM says: `erlexec` hands the emulator's flags on before `--`, written with `-`, and the
-//! rest behind it.
+//! What the command line of an Erlang VM says: `erlexec` hands the emulator's flags on before `--`,
+//! written with `-`, and the rest behind it.
 //!
 //! ```text
 //! /usr/lib/erlang/erts-13.1.5/bin/beam.smp -MHsbct 4096 -- -root /usr/lib/erlang -bindir … -progname erl -- -home /root --
@@ -27,7 +27,8 @@ pub(super) struct CommandLine {
     pub(super) home: Option<String>,
     /// The name of the node, and whether it is a long one.
     pub(super) name: Option<(String, bool)>,
-    /// The cookie where it was given. It is a secret: nothing prints it, and there is no `Debug` here.
+    /// The cookie where it was given. It is a secret: nothing prints it, and there is no `Debug`
+    /// here.
     pub(super) cookie: Option<String>,
     /// Where the port mapper listens, if that is not where it always does.
     pub(super) epmd_port: Option<String>,

@@ -1,4 +1,4 @@
-//! What an instance of an allocator counts of itself, read from its memory.
+//! The counters of an allocator instance, read from its memory.
 //!
 //! At the end of `Allctr_t` (`erts/emulator/beam/erl_alloc_util.h`), all words of 64 bits:
 //!
@@ -9,16 +9,16 @@
 //! mbcs   the same
 //! ```
 //!
-//! Before them stand a mutex, lists and functions, whose sizes differ from version to version; n is 1 up to OTP 22, and the
-//! number of allocators from OTP 23 on. So the place is looked for: it is where, in all instances at once, these numbers make
-//! sense together: the carriers that were made less those that were given back are those that there are, up to the few that are
-//! in the pool.
+//! Before them stand a mutex, lists and functions, whose sizes differ from version to version; n is
+//! 1 up to OTP 22, and the number of allocators from OTP 23 on. So the place is looked for: it is
+//! where, in all instances at once, these numbers make sense together: the carriers that were made
+//! less those that were given back are those that there are, up to the few that are in the pool.
 
 use crate::memory::Memory;
 
 use super::instances::Instance;
 
-/// Bytes of an instance in which they are looked for.
+/// Bytes of an instance that are searched.
 const WITHIN: usize = 8 << 10;
 /// Kinds of blocks: there are eleven allocators in OTP 27.
 const KINDS_MAX: usize = 16;
@@ -28,7 +28,7 @@ const CALLS: usize = 9;
 /// Instances that have to agree: by chance, one word in many has any small number.
 const AGREE: usize = 3;
 
-/// Where they are: offsets in words.
+/// Their offsets in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CountersLayout {
     sbcs: usize,
@@ -36,7 +36,7 @@ pub(super) struct CountersLayout {
     kinds: usize,
 }
 
-/// Numbers of an instance.
+/// The counters of an instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     /// Carriers that were made, from mmap or malloc.
@@ -107,7 +107,7 @@ fn words(memory: &(impl Memory + ?Sized), address: u64) -> Vec<u64> {
     bytes[..read].as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect()
 }
 
-/// The place, if there is just one. `behind` is an offset in bytes before which they cannot be.
+/// The offset, if there is just one. `behind` is an offset in bytes before which they cannot be.
 pub(super) fn find(
     memory: &(impl Memory + ?Sized),
     instances: &[Instance],

@@ -1,10 +1,11 @@
-//! What an Erlang VM says of its allocators when `erl_call` asks it.
+//! Asks an Erlang VM about its allocators with `erl_call`.
 //!
-//! Only functions that read are called: `erlang:system_info/1` and `erlang:memory/0`. `erl_call` connects as a hidden node, so
-//! that nobody who watches nodes come and go hears of it. It needs what every node needs that wants to talk: the name of the
-//! node, which is on the command line of the VM, the port mapper `epmd`, and the cookie. The cookie is read by `erl_call`
-//! itself, as the user of the VM, from that user's home; where it was given on the command line of the VM it is given on that
-//! of `erl_call`, which the same people can see.
+//! Only functions that read are called: `erlang:system_info/1` and `erlang:memory/0`. `erl_call`
+//! connects as a hidden node, so that nobody who watches nodes come and go hears of it. It needs
+//! what every node needs that wants to talk: the name of the node, which is on the command line of
+//! the VM, the port mapper `epmd`, and the cookie. The cookie is read by `erl_call` itself, as the
+//! user of the VM, from that user's home; where it was given on the command line of the VM it is
+//! given on that of `erl_call`, which the same people can see.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, UdpSocket};
@@ -20,7 +21,7 @@ use crate::target::Target;
 
 /// An allocator with a hundred instances takes 300 KB of text.
 const BYTES_MAX: u64 = 16 << 20;
-/// A question; a VM that is very busy answers late.
+/// Time limit per request; a busy VM answers late.
 const SECONDS_MAX: f64 = 10.0;
 /// Instances that are kept.
 const INSTANCES_MAX: usize = 10 << 10;
@@ -29,7 +30,7 @@ const INSTANCES_MAX: usize = 10 << 10;
 const NODE_MAX: usize = 255;
 const COOKIE_MAX: usize = 255;
 
-/// What is needed to ask.
+/// How to reach the VM.
 pub(super) struct ErlCall<'t> {
     target: &'t Target,
     tool: Tool,
@@ -131,7 +132,7 @@ impl<'t> ErlCall<'t> {
         let names = self.call("erlang system_info [alloc_util_allocators]")?;
         let mut all = Vec::new();
         for name in names.list().iter().filter_map(Term::word).take(16) {
-            // It comes from outside and goes into a question.
+            // It comes from outside and goes into a request.
             if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
                 continue;
             }
@@ -159,14 +160,15 @@ fn places(target: &Target, line: &CommandLine) -> Vec<PathBuf> {
     std::iter::once(beside.join("erl_call")).chain(installed).collect()
 }
 
-/// `shop` or `shop@db1.example.com`: nothing that `erl_call` could take for one of its options, nor for anything but a name.
+/// `shop` or `shop@db1.example.com`: nothing that `erl_call` could take for one of its options, nor
+/// for anything but a name.
 fn is_node(name: &str) -> bool {
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:".contains(&byte);
     (1..=NODE_MAX).contains(&name.len()) && !name.starts_with('-') && name.bytes().all(is_of_name)
 }
 
-/// Whether a node is on this machine, as far as the machine itself says: a name server could say anything, and whoever gave the
-/// process its name could have it be asked for any other.
+/// Whether a node is on this machine, as far as the machine itself says: a name server could say
+/// anything, and whoever gave the process its name could have it be asked for any other.
 fn is_here(node: &str) -> bool {
     let Some((_, host)) = node.split_once('@') else { return true };
     let own = rustix::system::uname();

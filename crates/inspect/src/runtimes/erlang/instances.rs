@@ -1,7 +1,8 @@
-//! The instances of Erlang's allocators, found in the VM's memory: `Allctr_t`, whose layout stands in [`super::carriers`].
+//! The instances of Erlang's allocators, found in the VM's memory: `Allctr_t`, whose layout stands
+//! in [`super::carriers`].
 //!
-//! Those with a carrier in a mapping of its own are found by it. The others are found by the pointers to their names, which lie
-//! in the VM's own data or where malloc began.
+//! Those with a carrier in a mapping of its own are found by it. The others are found by the
+//! pointers to their names, which lie in the VM's own data or where malloc began.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,8 @@ const STRETCHES_MAX: usize = 1 << 16;
 const NAME_WITHIN: usize = 512;
 /// The names of the allocators are constants of one file: so near to each other they are.
 const NEAR: u64 = 4096;
-/// Of the data of the VM, and of what malloc has: the instances are made when the VM starts, before anything else is large.
+/// Of the data of the VM, and of what malloc has: the instances are made when the VM starts, before
+/// anything else is large.
 const DATA_MAX: u64 = 64 << 20;
 /// Bytes that are read at once.
 const STEP: u64 = 256 << 10;
@@ -116,8 +118,8 @@ impl<'a, M: Memory + ?Sized> Finder<'a, M> {
         }
     }
 
-    /// Finds the instances that have no carrier of their own mapping: by the pointers to names, which lie together, in the VM's
-    /// own data and where malloc began.
+    /// Finds the instances that have no carrier of their own mapping: by the pointers to names,
+    /// which lie together, in the VM's own data and where malloc began.
     fn complete(&mut self) {
         let Some(layout) = self.layout else { return };
         let names: Vec<u64> = self
@@ -215,7 +217,8 @@ fn layout(memory: &(impl Memory + ?Sized), bytes: &[u8]) -> Option<Layout> {
         (0..NAME_WITHIN).step_by(8).find(|at| word_at(bytes, *at).and_then(|p| name(memory, p)).is_some())?;
     let is_version = |at: usize| word_at(bytes, at).is_some_and(|pointer| is_version(memory, pointer));
     let version = [at + 40, at + 48].into_iter().find(|at| is_version(*at))?;
-    // Where there are atags, they come first, as a truth value; the threshold is at least a page, or all ones where there is none.
+    // Where there are atags, they come first, as a truth value; the threshold is at least a page,
+    // or all ones where there is none.
     let options = [version + 16, version + 24]
         .into_iter()
         .find(|at| word_at(bytes, *at).is_some_and(|sbct| sbct >= PAGE))?;

@@ -1,7 +1,9 @@
-//! Erlang's virtual machine: which of its allocators does not fit its load, and what to start it with instead.
+//! Erlang's virtual machine: which of its allocators does not fit its load, and what to start it
+//! with instead.
 //!
-//! Without asking: the carriers and counters of its allocators ([`carriers`], [`counters`]), its command line ([`command`]),
-//! and how many minor faults it has. When asked: `erl_call` ([`ask`]). What follows from it: [`advice`].
+//! Without asking: the carriers and counters of its allocators ([`carriers`], [`counters`]), its
+//! command line ([`command`]), and how many minor faults it has. When asked: `erl_call` ([`erl_call`]).
+//! What follows from it: [`advice`].
 
 pub mod advice;
 mod carriers;
@@ -29,51 +31,52 @@ use erl_call::ErlCall;
 
 /// From here on a mapping may be a carrier of a single block: `sbct` where it is not set.
 const LARGE: u64 = 512 << 10;
-/// Looks along the carriers are at least so far apart.
+/// The shortest interval between samples.
 const APART: Duration = Duration::from_millis(20);
-/// A look takes a twentieth of the time at most.
+/// The largest share of the time that sampling takes.
 const SHARE: u32 = 20;
-/// Looking is not done for longer.
+/// Sampling ends after this long.
 const SECONDS_MAX: f64 = 600.0;
-/// Sizes of blocks that are kept.
+/// Block sizes that are kept.
 const BLOCKS_MAX: usize = 1 << 18;
-/// Instances are looked for again while the VM makes and drops carriers: lists change while they are walked.
+/// Attempts to find the instances: lists change while they are walked.
 const TRIES: usize = 3;
 
-/// What is known of an Erlang VM's heap.
+/// The heap of an Erlang VM.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErlangHeap {
-    /// Of the run time system: `13.1.5`.
+    /// The version of the runtime system: `13.1.5`.
     pub version: Option<String>,
-    /// `25`; only a VM that was asked says so.
+    /// `25`; only known if the VM was asked.
     pub release: Option<String>,
-    /// Flags for the allocators on its command line: `+MHsbct 4096`.
+    /// Allocator flags on its command line: `+MHsbct 4096`.
     pub allocator_flags: Vec<String>,
-    /// What it faults.
+    /// Its page faults.
     pub faults: Option<Faults>,
-    /// Anonymous mappings of 512 KiB or more: each may be a carrier of a single block, or several of them side by side.
+    /// Anonymous mappings of 512 KiB or more: each may be a carrier of a single block, or several
+    /// of them side by side.
     pub large_mappings: u64,
-    /// Their addresses; not all need be in memory.
+    /// Their address space; not all need be resident.
     pub large_mappings_bytes: u64,
-    /// What its memory is for; only a VM that was asked says so.
+    /// Its memory by purpose; only known if the VM was asked.
     pub memory: Option<ErlangMemory>,
     /// The allocators, each with an instance for each scheduler and one more.
     pub allocators: Vec<Allocator>,
-    /// Where the allocators are from.
+    /// The source of the allocators' numbers.
     pub source: Option<Source>,
-    /// The cache of segments that were given back; only a VM that was asked says so.
+    /// The cache of freed segments; only known if the VM was asked.
     pub cache: Option<SegmentCache>,
-    /// How the carriers were looked at.
+    /// How the carriers were sampled.
     pub looks: SampleCounts,
-    /// What to start it with instead.
+    /// The advised flags.
     pub advice: Option<Advice>,
     /// Why there is no advice.
     pub no_advice: Option<String>,
-    /// What could not be told and why, in words.
+    /// What is not known and why, in words.
     pub notes: Vec<String>,
 }
 
-/// What a process faults, measured for a while.
+/// Page faults of a process, measured for a while.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Faults {
     /// Minor faults.
@@ -82,7 +85,7 @@ pub struct Faults {
     pub cpus: f64,
     /// CPUs that it kept busy in the kernel.
     pub system_cpus: f64,
-    /// For how long it was measured.
+    /// Length of the measurement.
     pub seconds: f64,
 }
 
@@ -103,14 +106,14 @@ pub struct ErlangMemory {
     pub atom_bytes: Option<u64>,
 }
 
-/// Where numbers of allocators are from.
+/// The source of numbers of allocators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// Read from the memory of the VM.
     Memory,
     /// The VM said so.
-    JcmdReport,
+    Asked,
 }
 
 /// An instance of an allocator.
@@ -118,15 +121,16 @@ pub enum Source {
 pub struct Allocator {
     /// `eheap_alloc`.
     pub name: String,
-    /// Of which scheduler; zero serves all other threads, among them the dirty schedulers, which collect large heaps.
+    /// Of which scheduler; zero serves all other threads, among them the dirty schedulers, which
+    /// collect large heaps.
     pub instance: u32,
-    /// Carriers that many blocks share.
+    /// Multi-block carriers.
     pub mbcs: Pool,
-    /// Carriers of single blocks.
+    /// Single-block carriers.
     pub sbcs: Pool,
-    /// What it did since the VM started.
+    /// Its calls since the VM started.
     pub calls: Option<Calls>,
-    /// Blocks of this size or more get a carrier of their own; `None` where none does.
+    /// Blocks of this size or more get their own carrier; `None` if none does.
     pub sbct_bytes: Option<u64>,
     /// The smallest shared carrier.
     pub smbcs_bytes: Option<u64>,
@@ -139,11 +143,11 @@ pub struct Allocator {
 pub struct Pool {
     /// How many.
     pub carriers: Option<u64>,
-    /// Their bytes.
+    /// Bytes of the carriers.
     pub carriers_bytes: Option<u64>,
     /// Blocks in use in them.
     pub blocks: Option<u64>,
-    /// The bytes of those.
+    /// Bytes of the blocks.
     pub blocks_bytes: Option<u64>,
 }
 
@@ -158,7 +162,8 @@ pub struct Calls {
     pub carriers_resized: u64,
 }
 
-/// Segments that are kept when carriers are given back, for the next that wants one of about that size.
+/// Segments that are kept when carriers are given back, for the next that wants one of about that
+/// size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentCache {
     /// Requests that found one.
@@ -169,10 +174,10 @@ pub struct SegmentCache {
     pub segments_max: Option<u64>,
 }
 
-/// How the carriers were looked at.
+/// How the carriers were sampled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleCounts {
-    /// Looks along all lists.
+    /// Passes along all lists.
     pub looks: u64,
     /// Carriers in them, each as often as it was seen.
     pub carriers: u64,
@@ -194,7 +199,8 @@ fn is_emulator(module: &str) -> bool {
     module == "beam" || module.starts_with("beam.")
 }
 
-/// Whether it is one, by what it has mapped: `beam.smp`, or another flavour of the emulator.
+/// Whether a process is an Erlang VM, by its mappings: `beam.smp`, or another flavour of the
+/// emulator.
 pub fn is_erlang(memory: &(impl Memory + ?Sized)) -> bool {
     memory
         .mappings()
@@ -202,7 +208,7 @@ pub fn is_erlang(memory: &(impl Memory + ?Sized)) -> bool {
         .any(|mapping| mapping.is_file() && mapping.access.execute && is_emulator(mapping.module()))
 }
 
-/// What is known of it.
+/// Inspects an Erlang VM.
 pub fn read_heap(target: &Target, options: &Options) -> ErlangHeap {
     let line = CommandLine::read(target.pid());
     let large = target.mappings().iter().filter(|m| m.is_memory() && !m.access.shared && m.bytes() >= LARGE);
@@ -222,7 +228,7 @@ pub fn read_heap(target: &Target, options: &Options) -> ErlangHeap {
     }
     let erl_call = options.ask_runtime.then(|| ErlCall::new(target, &line, options.tool_seconds_max));
     let erl_call = erl_call.and_then(|erl_call| erl_call.map_err(|why| heap.notes.push(why)).ok());
-    // Twice only where the VM's memory does not say it.
+    // Asked a second time only if the VM's memory does not say it.
     let before = erl_call.as_ref().filter(|_| vm.is_none()).and_then(|erl_call| erl_call.allocators().ok());
     let mut sampler = CarrierSampler::new(vm);
     let used = sampler.run(target, options.seconds.clamp(0.0, SECONDS_MAX));
@@ -251,7 +257,7 @@ pub fn read_heap(target: &Target, options: &Options) -> ErlangHeap {
     heap
 }
 
-/// Asks for all that it can tell.
+/// Asks the VM.
 fn answers(erl_call: &ErlCall<'_>, heap: &mut ErlangHeap) {
     match erl_call.memory() {
         Ok(memory) => heap.memory = Some(memory),
@@ -265,7 +271,7 @@ fn answers(erl_call: &ErlCall<'_>, heap: &mut ErlangHeap) {
     match erl_call.allocators() {
         Ok(allocators) => {
             heap.allocators = allocators;
-            heap.source = Some(Source::JcmdReport);
+            heap.source = Some(Source::Asked);
         }
         Err(why) => heap.notes.push(why),
     }
@@ -283,17 +289,17 @@ fn faults(before: ProcUsage, after: ProcUsage) -> Option<Faults> {
     })
 }
 
-/// Carriers looked at again and again.
+/// Samples of the carriers.
 #[derive(Default)]
 struct CarrierSampler {
     vm: Option<Vm>,
     looks: SampleCounts,
     last: CarrierSample,
-    /// What the instances counted at the beginning and at the end.
+    /// The counters of the instances at the beginning and at the end.
     counters: Option<(Vec<Counters>, Vec<Counters>)>,
-    /// Of each instance: sizes of blocks that came between two looks.
+    /// Per instance: sizes of blocks that appeared between two samples.
     came: BTreeMap<usize, Vec<u64>>,
-    /// Carriers of single blocks at all looks but the first.
+    /// Single-block carriers in all samples but the first.
     present: BTreeMap<usize, u64>,
     seconds: f64,
 }
@@ -303,7 +309,7 @@ impl CarrierSampler {
         CarrierSampler { vm, ..CarrierSampler::default() }
     }
 
-    /// Looks until the time is over, and says what the process used meanwhile.
+    /// Samples until the time is over, and returns what the process used meanwhile.
     fn run(&mut self, target: &Target, seconds: f64) -> Option<(ProcUsage, ProcUsage)> {
         let time = Duration::from_secs_f64(seconds);
         let before = ProcUsage::read(target.pid());
@@ -383,7 +389,7 @@ impl CarrierSampler {
         all
     }
 
-    /// What the carriers did, by allocator.
+    /// The carriers by allocator.
     fn activity(&self) -> Vec<AllocatorActivity> {
         let Some(vm) = &self.vm else { return Vec::new() };
         let mut all: BTreeMap<&str, (AllocatorActivity, u64, u64)> = BTreeMap::new();
@@ -404,7 +410,7 @@ impl CarrierSampler {
             let came = activity.blocks.len() as u64;
             let bytes: u64 = activity.blocks.iter().sum();
             activity.turns_over = self.counters.is_none() && came > 0 && 2 * came >= present;
-            // More came and went than were seen.
+            // More appeared and disappeared than were seen.
             let more = (made as f64 / came.max(1) as f64).max(1.0);
             activity.carriers_per_s = more * came as f64 / seconds;
             activity.bytes_per_s = more * bytes as f64 / seconds;
@@ -414,7 +420,7 @@ impl CarrierSampler {
     }
 }
 
-/// The same by two answers of the VM: which sizes its blocks have is known only on average.
+/// The same from two answers of the VM: then block sizes are known on average only.
 fn activity_by_asking(before: &[Allocator], after: &[Allocator], seconds: f64) -> Vec<AllocatorActivity> {
     let mut all: BTreeMap<&str, (AllocatorActivity, u64)> = BTreeMap::new();
     let made: BTreeMap<(&str, u32), u64> = before
@@ -471,7 +477,7 @@ mod tests {
         let faults = Faults { minor_per_s: 300_000.0, cpus: 9.0, system_cpus: 1.0, seconds: 2.0 };
         let advice = advice::advise(&faults, 4096.0, &activity, Some(16 << 30)).unwrap();
         assert_eq!(advice.flags, ["+MHsbct", "4096", "+MHsmbcs", "2048", "+MHlmbcs", "40960"]);
-        // Nothing came and nothing went.
+        // Nothing appeared or disappeared.
         let activity = activity_by_asking(&after, &after, 2.0);
         assert!(advice::advise(&faults, 4096.0, &activity, Some(16 << 30)).is_err());
     }

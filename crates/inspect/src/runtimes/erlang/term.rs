@@ -1,8 +1,9 @@
 //! Erlang terms as `erl_call` prints them: `{ok, [{blocks, 89, 89, 127}, "text", 'An atom']}`.
 //!
-//! Whoever answers may be anybody: what is not understood becomes [`Term::Other`], and what is nested too deep is cut off.
+//! The answer is not trusted: what is not understood becomes [`Term::Other`], and what is nested
+//! too deep is cut off.
 
-/// Deeper than anything that an allocator says of itself.
+/// Deeper than any answer about an allocator.
 const DEPTH_MAX: usize = 32;
 /// Terms of one answer: a hundred instances with a hundred numbers each are 40,000.
 const TERMS_MAX: usize = 4 << 20;
@@ -20,7 +21,7 @@ pub(super) enum Term {
 }
 
 impl Term {
-    /// Reads one. `None` says that it is none.
+    /// Parses a term; `None` if it is not one.
     pub(super) fn parse(text: &str) -> Option<Term> {
         let mut reader = Reader { bytes: text.as_bytes(), at: 0, left: TERMS_MAX };
         reader.term(0)
@@ -48,7 +49,8 @@ impl Term {
         }
     }
 
-    /// An atom or a text. A list of numbers is a text to `erl_call`, and no text at all an empty list.
+    /// An atom or a text. A list of numbers is a text to `erl_call`, and no text at all an empty
+    /// list.
     pub(super) fn word(&self) -> Option<&str> {
         match self {
             Term::Atom(word) | Term::Text(word) => Some(word),
@@ -56,7 +58,7 @@ impl Term {
         }
     }
 
-    /// What stands behind a key in a list of tuples: of `[{carriers, 3, 3, 4}]` the three numbers.
+    /// The values of a key in a list of tuples: of `[{carriers, 3, 3, 4}]` the three numbers.
     pub(super) fn get(&self, key: &str) -> Option<&[Term]> {
         self.list().iter().find_map(|term| match term.tuple().split_first()? {
             (Term::Atom(name), rest) if name == key => Some(rest),
@@ -64,7 +66,7 @@ impl Term {
         })
     }
 
-    /// The first that stands behind a key.
+    /// The first value of a key.
     pub(super) fn value(&self, key: &str) -> Option<&Term> {
         self.get(key)?.first()
     }

@@ -1,9 +1,10 @@
-//! What a JVM says when `jcmd` asks it.
+//! Asks a JVM with `jcmd`.
 //!
-//! **This disturbs the JVM.** To be talked to at all it gets the signal `SIGQUIT` (unless somebody asked before), and it counts
-//! its objects at a safepoint, when none of its threads runs Java: about a second for each gigabyte of objects.
-//! `GC.class_histogram` would collect all garbage first, which takes longer and changes what is there; with `-all` it counts
-//! what nobody refers to too and collects nothing.
+//! **This disturbs the JVM.** To be talked to at all it gets the signal `SIGQUIT` (unless somebody
+//! asked before), and it counts its objects at a safepoint, when none of its threads runs Java:
+//! about a second for each gigabyte of objects. `GC.class_histogram` would collect all garbage
+//! first, which takes longer and changes what is there; with `-all` it counts what nobody refers to
+//! too and collects nothing.
 //!
 //! ```text
 //! 4711:
@@ -47,7 +48,7 @@ const JVM_OPTIONS: &[&str] = &["-J-Xmx64m", "-J-XX:+UseSerialGC", "-J-XX:-UsePer
 /// The signal by which a JVM is asked to listen: without a handler for it, it would end.
 const SIGQUIT: u32 = 3;
 
-/// What a JVM said of itself.
+/// The answers of a JVM.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JcmdReport {
     /// The classes, the largest first; objects that nobody refers to any more are counted too.
@@ -58,13 +59,14 @@ pub struct JcmdReport {
     pub instances: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How long `jcmd` took for it; the JVM's threads waited for most of that, less the third of a second in which `jcmd` starts.
+    /// How long `jcmd` took for it; the JVM's threads waited for most of that, less the third of a
+    /// second in which `jcmd` starts.
     pub histogram_seconds: f64,
     /// `GC.heap_info`.
     pub heap: Vec<HeapRow>,
     /// `VM.native_memory summary`; empty where native memory tracking is not switched on.
     pub native: Vec<NativeRow>,
-    /// What could not be had, and why.
+    /// What is missing, and why.
     pub notes: Vec<String>,
 }
 
@@ -105,7 +107,7 @@ pub struct NativeRow {
     pub committed_bytes: u64,
 }
 
-/// Asks. An error says in words why that could not be.
+/// Asks the JVM. An error says in words why that was not possible.
 pub fn ask(target: &Target, java_home: Option<&str>, options: &Options) -> Result<JcmdReport, String> {
     let own = java_home.filter(|_| target.sees_our_files()).map(|home| Path::new(home).join("bin/jcmd"));
     let tool = Tool::find("jcmd", own.as_slice()).map_err(|why| format!("it cannot be asked: {why}"))?;

@@ -1,6 +1,7 @@
 //! A Java virtual machine: HotSpot, which is the one of OpenJDK and of all that is built from it.
 //!
-//! Without asking: its own counters ([`perfdata`]). When asked: `jcmd PID GC.class_histogram -all` and its siblings ([`jcmd`]).
+//! Without asking: its own counters ([`perfdata`]). When asked: `jcmd PID GC.class_histogram -all`
+//! and its siblings ([`jcmd`]).
 
 pub mod jcmd;
 pub mod perfdata;
@@ -18,7 +19,7 @@ const LIBRARY: &str = "libjvm.so";
 /// The file `release` of a Java home has about twenty lines.
 const RELEASE_BYTES_MAX: u64 = 64 << 10;
 
-/// What is known of a JVM's heap.
+/// The heap of a JVM.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JvmHeap {
     /// `OpenJDK 64-Bit Server VM`.
@@ -27,20 +28,20 @@ pub struct JvmHeap {
     pub version: Option<String>,
     /// Where it is installed, as the process sees it.
     pub java_home: Option<String>,
-    /// Its own counters, read from its memory.
+    /// Its counters, read from its memory.
     pub counters: Option<Counters>,
-    /// What it said when it was asked.
+    /// Its answers, if it was asked.
     pub asked: Option<JcmdReport>,
-    /// What could not be told and why, in words.
+    /// What is not known and why, in words.
     pub notes: Vec<String>,
 }
 
-/// Whether it is one, by what it has mapped.
+/// Whether a process is a JVM, by its mappings.
 pub fn is_jvm(memory: &(impl Memory + ?Sized)) -> bool {
     maps(memory, LIBRARY)
 }
 
-/// What is known of it.
+/// Inspects a JVM.
 pub fn read_heap(target: &Target, options: &Options) -> JvmHeap {
     let mut notes = Vec::new();
     let java_home = java_home(target);
@@ -76,7 +77,8 @@ pub fn read_heap(target: &Target, options: &Options) -> JvmHeap {
     JvmHeap { name: said(|c| &c.vm_name), version, java_home, counters, asked, notes }
 }
 
-/// Where the virtual machine is installed, by where its library lies: `HOME/lib/server`, up to Java 8 `HOME/jre/lib/ARCH/server`.
+/// Where the virtual machine is installed, by where its library lies: `HOME/lib/server`, up to Java
+/// 8 `HOME/jre/lib/ARCH/server`.
 fn java_home(memory: &(impl Memory + ?Sized)) -> Option<String> {
     let library =
         memory.mappings().iter().find(|mapping| mapping.is_file() && mapping.module() == LIBRARY)?;

@@ -1,8 +1,9 @@
-//! The counters that HotSpot writes into memory for others to read: `/tmp/hsperfdata_USER/PID`, which is mapped in the process.
+//! The counters that HotSpot writes into memory for others to read: `/tmp/hsperfdata_USER/PID`,
+//! which is mapped in the process.
 //!
-//! They are read from the mapping, so that it does not matter which `/tmp` the process sees or whether the file is still there.
-//! HotSpot's `perfMemory.hpp`, the same from Java 5 to 25 (version 2.0); all numbers in the order of bytes that the fifth byte
-//! says:
+//! They are read from the mapping, so that it does not matter which `/tmp` the process sees or
+//! whether the file is still there. HotSpot's `perfMemory.hpp`, the same from Java 5 to 25 (version
+//! 2.0); all numbers in the order of bytes that the fifth byte says:
 //!
 //! ```text
 //! prologue   0  ca fe c0 c0   magic, in this order
@@ -20,8 +21,9 @@
 //!           16  i32           where its value begins, in the entry
 //! ```
 //!
-//! What is asked of it here has names that have been the same since Java 8: `sun.gc.generation.0.space.0.used`,
-//! `sun.gc.collector.0.time`, `sun.gc.metaspace.used`, `java.cls.loadedClasses`.
+//! What is asked of it here has names that have been the same since Java 8:
+//! `sun.gc.generation.0.space.0.used`, `sun.gc.collector.0.time`, `sun.gc.metaspace.used`,
+//! `java.cls.loadedClasses`.
 
 use std::collections::BTreeMap;
 
@@ -39,11 +41,13 @@ const SEARCHED_BYTES_MAX: u64 = 16 << 20;
 const ENTRIES_MAX: usize = 16 << 10;
 /// Of a text, which would be a version or a name.
 const TEXT_MAX: usize = 256;
-/// Generations, and spaces of one, and collectors: HotSpot has two, three, and four (G1's with its pauses).
+/// Generations, and spaces of one, and collectors: HotSpot has two, three, and four (G1's with its
+/// pauses).
 const PARTS_MAX: usize = 8;
 
-/// What a JVM counts of itself, as of when it last brought its counters up to date: the serial and parallel collectors every 50
-/// ms, G1 when a collection ends or a thread takes a new region, ZGC when a cycle ends.
+/// What a JVM counts of itself, as of when it last brought its counters up to date: the serial and
+/// parallel collectors every 50 ms, G1 when a collection ends or a thread takes a new region, ZGC
+/// when a cycle ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// `OpenJDK 64-Bit Server VM`.
@@ -98,8 +102,8 @@ pub struct Collector {
     pub seconds: Option<f64>,
 }
 
-/// Finds the counters in a process and reads them; `own_pid` is its id as it sees it itself. An error says in words what is
-/// missing.
+/// Finds the counters in a process and reads them; `own_pid` is its id as it sees it itself. An
+/// error says in words what is missing.
 pub fn read(memory: &(impl Memory + ?Sized), own_pid: u32) -> Result<Counters, String> {
     let bytes = find(memory, own_pid)
         .ok_or("its counters are not to be found: it was started with -XX:-UsePerfData, or just now")?;
@@ -120,8 +124,8 @@ fn find(memory: &(impl Memory + ?Sized), own_pid: u32) -> Option<Vec<u8>> {
             return Some(bytes);
         }
     }
-    // With -XX:+PerfDisableSharedMem it is memory without a name: often alone in its mapping, or beside others that the kernel has made
-    // one mapping of.
+    // With -XX:+PerfDisableSharedMem it is memory without a name: often alone in its mapping, or
+    // beside others that the kernel has made one mapping of.
     let unnamed = mappings.iter().filter(|mapping| {
         mapping.path.is_empty() && mapping.access.write && mapping.bytes() <= SEARCHED_BYTES_MAX
     });
@@ -295,7 +299,8 @@ mod tests {
     use super::*;
     use crate::memory::{Image, Word};
 
-    /// An entry as HotSpot lays it out: the name behind the header, the value behind it on a boundary of eight.
+    /// An entry as HotSpot lays it out: the name behind the header, the value behind it on a
+    /// boundary of eight.
     fn entry(name: &str, number: Option<i64>, text: &str) -> Vec<u8> {
         let value_at = (ENTRY + name.len() + 1).next_multiple_of(8);
         let value: Vec<u8> = match number {

@@ -1,4 +1,4 @@
-//! What malloc has given out and holds.
+//! Text of the C heap.
 
 use mitra_diagnose::words;
 use mitra_inspect::malloc::CHeap;

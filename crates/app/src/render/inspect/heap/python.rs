@@ -1,4 +1,4 @@
-//! Objects of CPython, and who holds them.
+//! Text of CPython's objects, and of their holders.
 
 use mitra_diagnose::words;
 use mitra_inspect::python::PythonHeap;

@@ -1,4 +1,4 @@
-//! The heaps of Java and Erlang.
+//! Text of the heaps of Java and Erlang.
 
 use mitra_diagnose::words;
 use mitra_inspect::runtimes::{ErlangHeap, JvmHeap};

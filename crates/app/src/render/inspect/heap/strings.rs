@@ -1,4 +1,4 @@
-//! What the strings are.
+//! Text of the strings census.
 
 use mitra_inspect::census::Census;
 
@@ -9,7 +9,7 @@ use crate::render::style::{Ink, Style};
 use crate::render::table::{Align, Table};
 use crate::render::units;
 
-/// Strings of a group that are named.
+/// Strings of a group that a line names.
 const MEMBERS: usize = 4;
 
 pub(super) fn strings(census: &Census, has_contents: bool, rows: usize, style: &Style) -> String {
