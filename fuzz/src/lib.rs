@@ -42,7 +42,7 @@ targets! {
     archive_captures: mitra_archive::fuzzing::capture,
     archive_reader: mitra_archive::fuzzing::all,
     inspect_elf: mitra_inspect::fuzzing::elf,
-    inspect_looks: mitra_inspect::fuzzing::looks,
+    inspect_looks: mitra_inspect::fuzzing::snapshots,
     inspect_memory: mitra_inspect::fuzzing::all,
     inspect_parsers: mitra_inspect::fuzzing::parser,
     proc_parsers: proc_parsers::run,

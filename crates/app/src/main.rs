@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     if let Some(code) = supervised::instead(&cli.command) {
         return code;
     }
-    mitra_inspect::files::apart(confined::reader);
+    mitra_inspect::files::use_helper(confined::reader);
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

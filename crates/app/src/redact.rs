@@ -4,7 +4,7 @@
 //! through the same policy as indexed files. Function names and the kernel's own words do not. It
 //! runs when a capture has ended or a report is made, never while sampling.
 
-use mitra_inspect::Look;
+use mitra_inspect::Snapshot;
 use mitra_model::capture::{Captured, Cell};
 use mitra_model::{Event, EventKind};
 use mitra_search::secrets::Policy;
@@ -68,10 +68,10 @@ pub fn capture(captured: &mut Captured) {
     }
 }
 
-/// Cleans the texts of a look into a process.
-pub fn look(look: &mut Look) {
+/// Cleans the texts of a snapshot of a process.
+pub fn snapshot(snapshot: &mut Snapshot) {
     let policy = Policy::default();
-    look.map_texts(&mut |text, is_cut| policy.clean_memory(text, is_cut));
+    snapshot.map_texts(&mut |text, is_cut| policy.clean_memory(text, is_cut));
 }
 
 #[cfg(test)]

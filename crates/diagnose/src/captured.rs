@@ -12,7 +12,7 @@ use crate::words;
 const AFTER_NS: i64 = 60 * SECOND;
 
 /// A row of a capture.
-pub struct Row<'a> {
+pub struct CapturedRow<'a> {
     /// The capture.
     pub event: &'a Event,
     /// Its kind.
@@ -24,8 +24,7 @@ pub struct Row<'a> {
 }
 
 /// The rows of the captures of some kinds that belong to the window.
-#[must_use]
-pub fn rows<'a>(view: &'a View<'_>, kinds: &[&str]) -> Vec<Row<'a>> {
+pub fn rows<'a>(view: &'a View<'_>, kinds: &[&str]) -> Vec<CapturedRow<'a>> {
     let until = view.window.until.saturating_add(AFTER_NS);
     let span = Span { since: view.window.since, until };
     let mut list = Vec::new();
@@ -33,15 +32,14 @@ pub fn rows<'a>(view: &'a View<'_>, kinds: &[&str]) -> Vec<Row<'a>> {
         if let EventKind::Capture { capture, seconds, tops, .. } = &event.kind
             && kinds.contains(&capture.as_str())
         {
-            list.extend(tops.iter().map(|row| Row { event, kind: capture, seconds: *seconds, row }));
+            list.extend(tops.iter().map(|row| CapturedRow { event, kind: capture, seconds: *seconds, row }));
         }
     }
     list
 }
 
 /// Those of one process.
-#[must_use]
-pub fn of_process<'a>(view: &'a View<'_>, kinds: &[&str], pid: u32, comm: &str) -> Vec<Row<'a>> {
+pub fn of_process<'a>(view: &'a View<'_>, kinds: &[&str], pid: u32, comm: &str) -> Vec<CapturedRow<'a>> {
     let mut list = rows(view, kinds);
     list.retain(|r| match r.row.pid {
         Some(of) => of == pid,
@@ -72,7 +70,6 @@ pub struct Top<'a> {
 
 impl Top<'_> {
     /// `dd (4242)`.
-    #[must_use]
     pub fn who(&self) -> String {
         match self.pid {
             Some(pid) => format!("{} ({pid})", self.comm),
@@ -97,7 +94,6 @@ impl Top<'_> {
 
 /// The row of a kind that there is most of. `key` says what rows have in common, and leaves out those that are not meant;
 /// `by` is what counts, of a row.
-#[must_use]
 pub fn top<'a>(
     view: &'a View<'_>,
     kind: &str,
@@ -113,7 +109,7 @@ pub fn top<'a>(
         return None;
     }
     let (mut tops, mut sum): (Vec<(Top<'_>, f64)>, f64) = (Vec::new(), 0.0);
-    for Row { event, row, .. } in rows {
+    for CapturedRow { event, row, .. } in rows {
         let Some(what) = key(row) else { continue };
         sum += by(row);
         let (count_s, amount_s) = (row.count / seconds, row.amount / seconds);

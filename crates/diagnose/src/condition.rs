@@ -45,8 +45,11 @@ pub struct Condition {
     pub role: Role,
     /// What part of the machine it concerns, for lists.
     pub area: &'static str,
-    /// Every metric that `observe` reads: a recording gives it no other. Without the first one nobody had it in mind.
+    /// The metrics that `observe` reads itself: a recording gives it no other than those that it says it needs. Without the
+    /// first one nobody had it in mind.
     pub needs: &'static [&'static str],
+    /// What the modules read that it asks.
+    pub needs_of: &'static [&'static [&'static str]],
     /// What makes a stretch of time worth a look. A root without any is found by a trigger of what it causes.
     pub triggers: &'static [Trigger],
     /// Looks.
@@ -81,6 +84,7 @@ impl Condition {
         role: Role::Root,
         area: "",
         needs: &[],
+        needs_of: &[],
         triggers: &[],
         observe: |_| Observation::cannot_tell(""),
         observe_after: None,
@@ -98,6 +102,18 @@ impl Condition {
     pub const MECHANISM: Condition = Condition { role: Role::Mechanism, ..Condition::ROOT };
     /// A symptom that says nothing yet.
     pub const SYMPTOM: Condition = Condition { role: Role::Symptom, ..Condition::ROOT };
+
+    /// Every metric that it needs, once.
+    #[must_use]
+    pub fn needs(&self) -> Vec<&'static str> {
+        let mut all: Vec<&'static str> = Vec::new();
+        for metric in self.needs.iter().chain(self.needs_of.iter().copied().flatten()) {
+            if !all.contains(metric) {
+                all.push(metric);
+            }
+        }
+        all
+    }
 
     /// The manual page: the comment at the top of the condition's file.
     #[must_use]

@@ -46,25 +46,21 @@ pub struct Deaths<'a> {
 
 impl Deaths<'_> {
     /// Whether each had a parent of its own.
-    #[must_use]
     pub fn has_many_parents(&self) -> bool {
         self.rows.len() > 1
     }
 
     /// A metric of `exited` over time.
-    #[must_use]
     pub fn signal(&self, set: &SeriesSet, metric: &str, span: Span) -> Option<Signal> {
         Signal::sum(self.rows.iter().filter_map(|row| set.get(metric, row)), span)
     }
 
     /// What it came to.
-    #[must_use]
     pub fn total(&self, set: &SeriesSet, metric: &str, span: Span) -> f64 {
         self.signal(set, metric, span).map_or(0.0, |signal| signal.total())
     }
 
     /// The name of the parent, or of all of them.
-    #[must_use]
     pub fn parent_comm<'s>(&self, set: &'s SeriesSet) -> Option<&'s str> {
         set.text(PARENT, self.rows.first()?)?.last()
     }
@@ -72,14 +68,12 @@ impl Deaths<'_> {
 
 /// The parent's number and the name of its children, as a row of ended processes has them. `None` of the row of those for
 /// which the recorder had no room: they have neither.
-#[must_use]
 pub fn family(row: &str) -> Option<(u32, &str)> {
     let (parent, child) = row.split_once(':')?;
     Some((parent.parse().ok().filter(|parent| *parent > 0)?, child))
 }
 
 /// Everything that ended with a failure in a span.
-#[must_use]
 pub fn all(set: &SeriesSet, span: Span) -> Vec<Deaths<'_>> {
     let mut list = Vec::new();
     let mut by_name: BTreeMap<(&str, &str), Deaths<'_>> = BTreeMap::new();
@@ -105,13 +99,11 @@ pub fn all(set: &SeriesSet, span: Span) -> Vec<Deaths<'_>> {
 }
 
 /// The moments at which something died.
-#[must_use]
 pub fn times(signal: &Signal) -> Vec<i64> {
     signal.t.iter().zip(&signal.v).filter(|(_, v)| **v > 0.0).map(|(t, _)| *t).collect()
 }
 
 /// The last of some deaths, as far back as they come in a rhythm.
-#[must_use]
 pub fn in_rhythm(times: &[i64]) -> &[i64] {
     let gap = |i: usize| Some(words::between(*times.get(i.checked_sub(1)?)?, *times.get(i)?));
     let mut from = times.len().saturating_sub(1);
@@ -130,7 +122,6 @@ fn is_alike(a: f64, b: f64) -> bool {
 
 /// The stretches in which one program died again and again. Of those in a slow rhythm just the last death: between them
 /// there is time enough for anything else.
-#[must_use]
 pub fn stretches(set: &SeriesSet, window: Span) -> Vec<Span> {
     let mut spans = Vec::new();
     for group in all(set, window) {

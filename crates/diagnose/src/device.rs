@@ -10,6 +10,18 @@ use crate::signal::Signal;
 use crate::view::View;
 use crate::words;
 
+/// What is read here of each device.
+pub const NEEDS: &[&str] = &[
+    "disk.io_time",
+    "disk.weighted_time",
+    "disk.reads",
+    "disk.writes",
+    "disk.read_time",
+    "disk.write_time",
+    "disk.read_bytes",
+    "disk.write_bytes",
+];
+
 /// Busy for this part of a sample without completing anything: its request takes longer than the sample.
 const STUCK: f64 = 0.9;
 /// So few requests a second say nothing about the device.
@@ -35,7 +47,6 @@ pub struct Cost {
 }
 
 /// The mean cost of a request in a span; `None` where the device had none or they are not known.
-#[must_use]
 pub fn cost(set: &SeriesSet, device: &str, span: Span) -> Option<Cost> {
     let mean = |metric: &str| set.get(metric, device).and_then(|s| s.mean(span));
     let both = |a: &str, b: &str| match (mean(a), mean(b)) {
@@ -58,13 +69,11 @@ pub fn cost(set: &SeriesSet, device: &str, span: Span) -> Option<Cost> {
 
 /// The service of a request over time. Samples without requests are left out, but one in which the device was busy all
 /// the time and completed nothing stands for a request that takes as long as the sample.
-#[must_use]
 pub fn service(view: &View<'_>, device: &str) -> Option<Signal> {
     of_each(view, device, |time, queue| time / queue.max(1.0))
 }
 
 /// The same from start to completion, the queue included.
-#[must_use]
 pub fn latency(view: &View<'_>, device: &str) -> Option<Signal> {
     of_each(view, device, |time, _| time)
 }
@@ -120,7 +129,6 @@ pub fn devices<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a str> {
 
 /// The device that most is written to, in bytes a second: of a stack of devices the upper one, which is where the
 /// writers wait.
-#[must_use]
 pub fn most_written<'a>(view: &'a View<'_>, span: Span) -> Option<(&'a str, f64)> {
     let written =
         |device: &str| view.set.get("disk.write_bytes", device).and_then(|s| s.mean(span)).unwrap_or(0.0);
@@ -156,13 +164,11 @@ pub struct Waiting {
 
 impl Waiting {
     /// How much more than before.
-    #[must_use]
     pub fn more(&self) -> f64 {
         self.during - self.before
     }
 
     /// `somebody waited for I/O 81 % of the time (0.4 % before)`.
-    #[must_use]
     pub fn words(&self) -> String {
         if self.is_tasks {
             return format!("{:.1} tasks waited for I/O at a time ({:.1} before)", self.during, self.before);
@@ -177,7 +183,6 @@ impl Waiting {
 
 /// Who waits for I/O; `None` where it is not known. The time in which somebody waits tells most, unless it was mostly so
 /// before: then how many they are does.
-#[must_use]
 pub fn waiting(view: &View<'_>, span: Span) -> Option<Waiting> {
     let of = |metric: &str, is_tasks: bool| {
         let during = view.system(metric)?.within(span).mean()?;
@@ -201,7 +206,6 @@ const STACK_MAX: usize = 6;
 
 /// Whether what happens to one device may show on the other: they are one, or parts of one, or one stands on the other or
 /// may do so for all that is known, or both are members of one mirror.
-#[must_use]
 pub fn is_one_place(set: &SeriesSet, a: &str, b: &str) -> bool {
     // Members are often partitions.
     let mirrors = |device: &str| -> Vec<&str> {

@@ -18,7 +18,6 @@ pub enum Room {
 
 impl Room {
     /// The metrics of what there is and of what is left.
-    #[must_use]
     pub const fn metrics(self) -> &'static [&'static str; 2] {
         match self {
             Room::Bytes => &["fs.total_bytes", "fs.avail_bytes"],
@@ -63,7 +62,6 @@ pub struct Full<'a> {
 
 impl Full<'_> {
     /// Since when it filled, as far as the tasks of that time are known, and what was left then.
-    #[must_use]
     pub fn known(&self, view: &View<'_>) -> (i64, f64) {
         let since = view.set.span().map_or(self.had_at, |known| known.since.max(self.had_at));
         let at = self.left.t.partition_point(|t| *t < since);
@@ -73,7 +71,6 @@ impl Full<'_> {
 
 /// The filesystems that ran out of room inside a span, by all that is known of the time before it; those that were full
 /// when it began are as they were, and so is one that was full for most of the last minutes.
-#[must_use]
 pub fn filled(set: &SeriesSet, span: Span, room: Room) -> Vec<Full<'_>> {
     let [total_metric, left_metric] = room.metrics();
     let mut found = Vec::new();
@@ -96,7 +93,6 @@ pub fn filled(set: &SeriesSet, span: Span, room: Room) -> Vec<Full<'_>> {
 }
 
 /// The stretches in which a filesystem ran out of room.
-#[must_use]
 pub fn stretches(set: &SeriesSet, window: Span, room: Room) -> Vec<Span> {
     let full = filled(set, window, room).into_iter();
     full.map(|full| Span { since: full.run.onset, until: full.run.end }).collect()
@@ -124,7 +120,6 @@ fn before(left: &Signal, run: &Run, since: i64, nothing: f64) -> Option<(i64, f6
 
 /// Who wrote most since a filesystem began to fill, if that is most of what filled it. What was cancelled before it was
 /// written took no room; on a filesystem in memory all of what is written counts.
-#[must_use]
 pub fn filler<'a>(view: &View<'a>, full: &Full<'_>, share: f64) -> Option<Top<'a>> {
     let (since, left) = full.known(view);
     let span = Span { since, until: full.run.onset.saturating_add(2 * SECOND) };
@@ -137,7 +132,6 @@ pub fn filler<'a>(view: &View<'a>, full: &Full<'_>, share: f64) -> Option<Top<'a
 }
 
 /// The device that is mounted there, by the name that its own numbers have.
-#[must_use]
 pub fn device(view: &View<'_>, mount: &str) -> Option<String> {
     let device = view.set.text("fs.device", mount)?.last()?;
     device.strip_prefix("/dev/").map(str::to_owned)

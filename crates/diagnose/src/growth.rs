@@ -4,10 +4,11 @@
 //! program that touches all its memory when it starts grows as fast and as straight as a leak, and then stands still.
 
 use mitra_model::time::SECOND;
-use mitra_model::{SeriesSet, Span};
+use mitra_model::{SeriesSet, Span, growth};
 
 use crate::signal::{Run, Signal};
 use crate::view::View;
+use crate::words;
 
 /// A size that grew inside a view.
 pub struct Growth {
@@ -27,6 +28,14 @@ pub struct Growth {
     pub run: Run,
 }
 
+impl Growth {
+    /// `grew from 1.2 GB to 3.4 GB, 20 MB/s`, of bytes.
+    pub fn words(&self) -> String {
+        let [from, to, per_s] = [self.from, self.to, self.per_s].map(words::bytes);
+        format!("grew from {from} to {to}, {per_s}/s")
+    }
+}
+
 /// What a size did when it had grown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
@@ -38,6 +47,18 @@ pub enum Then {
     Unknown,
 }
 
+/// What tells here whether memory runs short.
+pub const NEEDS: &[&str] = &[
+    "mem.available",
+    "mem.free",
+    "mem.total",
+    "psi.memory_some",
+    "vm.pgscan_kswapd",
+    "vm.pgscan_direct",
+    "vm.pswpout",
+    "vm.oom_kill",
+];
+
 /// Fewer samples than make thirds say nothing of a trend.
 const LEAST_SAMPLES: usize = 6;
 
@@ -45,13 +66,11 @@ const LEAST_SAMPLES: usize = 6;
 pub const LEVELS: &[&str] = &["mem.anon", "mem.swap_total", "mem.swap_free", "mem.shmem", "mem.sunreclaim"];
 
 /// How a metric of the whole machine, or of one thing, grew; `None` where it did not or is not known.
-#[must_use]
 pub fn of(view: &View<'_>, metric: &str, row: &str) -> Option<Growth> {
     climb(view, |set, span| Some(Signal::of(set.get(metric, row)?, span)))
 }
 
 /// How a signal grew until it was largest, and what became of it after the view.
-#[must_use]
 pub fn climb(view: &View<'_>, signal: impl Fn(&SeriesSet, Span) -> Option<Signal>) -> Option<Growth> {
     let mut growth = until_top(&signal(view.set, view.window)?)?;
     let since = Span { since: growth.run.onset, until: i64::MAX };
@@ -111,8 +130,7 @@ fn became(growth: &Growth, known: &Signal) -> (f64, Then) {
 /// A fiftieth of all the growth is noise.
 const LEVEL: f64 = 0.02;
 
-/// Memory that was to be had before anything grew: of the good time, or of the first samples.
-#[must_use]
+/// Memory that was to be had before anything grew: of the baseline, or of the first samples.
 pub fn room(view: &View<'_>) -> Option<f64> {
     let metric = if view.system("mem.available").is_some() { "mem.available" } else { "mem.free" };
     let first = || view.system(metric).and_then(|s| s.v.first().copied());
@@ -125,28 +143,22 @@ const ROOM_SHARE: f64 = 0.3;
 const LEAST_BYTES: f64 = 1e8;
 
 /// Whether a growth is of a size that matters: a share of memory, or of what was left of it.
-#[must_use]
 pub fn matters(view: &View<'_>, growth: &Growth, memory_share: f64) -> bool {
     let grew = growth.to - growth.from;
     view.memory_bytes().is_some_and(|memory| grew >= memory_share * memory)
         || (grew >= LEAST_BYTES && room(view).is_some_and(|room| grew >= ROOM_SHARE * room))
 }
 
-/// No program takes so long to start: what touches a gigabyte a second has filled any machine by then.
-const TREND_S: f64 = 600.0;
-
 /// Whether something that grows will have taken everything sooner than it has been growing, half of what was to be had.
 /// Of what grew for a few minutes only nobody can tell whether it would have gone on; memory that runs short tells.
-#[must_use]
 pub fn runs_out(view: &View<'_>, growth: &Growth) -> bool {
     growth.then != Then::Stood
         && !growth.levels_off
-        && growth.climb_s >= TREND_S
+        && growth.climb_s >= growth::TREND_S
         && room(view).is_some_and(|room| growth.to - growth.from >= 0.5 * room)
 }
 
 /// Whether it stood still by itself: it was not memory that stopped it.
-#[must_use]
 pub fn settled(view: &View<'_>, growth: &Growth) -> bool {
     if memory_short(view) != Some(true) {
         return growth.levels_off || growth.then == Then::Stood;
@@ -174,8 +186,9 @@ fn growth(signal: &Signal) -> Option<Growth> {
     if to <= from || seconds <= 0.0 {
         return None;
     }
-    let third = n / 3;
-    let last = (to - signal.v[n - 1 - third]) / ((signal.t[n - 1] - signal.t[n - 1 - third]) as f64 / 1e9);
+    let third = n - 1 - n / 3;
+    let at = |i: usize| signal.t[i] as f64 / 1e9;
+    let levels_off = growth::levels_off((at(0), from), (at(third), signal.v[third]), (at(n - 1), to));
     let per_s = (to - from) / seconds;
     // It began where the size left its level for good.
     let level = from + 0.05 * (to - from);
@@ -183,7 +196,6 @@ fn growth(signal: &Signal) -> Option<Growth> {
     let step_s = signal.step_s();
     let onset = signal.t[begin] - (signal.dt[begin] * 1e9) as i64;
     let run = Run { onset, end: signal.t[n - 1], high_s: seconds, lasts: true, step_s, seen: signal.seen() };
-    let levels_off = last < 0.25 * per_s;
     Some(Growth { from, to, per_s, levels_off, then: Then::Unknown, climb_s: run.seconds(), run })
 }
 
@@ -198,7 +210,6 @@ const NOTHING_SHARE: f64 = 0.05;
 
 /// Whether memory of the whole machine ran short inside the view, by any of the signs that there are; `None` where there
 /// are none.
-#[must_use]
 pub fn memory_short(view: &View<'_>) -> Option<bool> {
     let least = left_share(view).map(|share| share.v.into_iter().fold(f64::INFINITY, f64::min));
     match (pays(view), least.map(|least| least < NOTHING_SHARE)) {

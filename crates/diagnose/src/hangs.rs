@@ -130,7 +130,7 @@ fn woke(view: &View<'_>, row: &str, run: &Run) -> bool {
     total("task.nvcsw").is_some_and(|n| n >= 1.0) || total("task.cpu_time").is_some_and(|s| s >= 0.001)
 }
 
-/// Whether it slept so all through the good time too.
+/// Whether it slept so all through the baseline too.
 fn slept_before(view: &View<'_>, row: &str) -> bool {
     let states = view.base_values("task.state", row);
     !states.is_empty() && states.iter().all(|s| *s == f64::from(b'D'))

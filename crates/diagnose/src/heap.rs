@@ -39,6 +39,9 @@ pub struct Grown {
     pub evidence: Option<Evidence>,
 }
 
+/// What is read here of a process.
+pub const NEEDS: &[&str] = &["mapping.rss", "census.bytes", "census.count", "census.tool"];
+
 /// The row that a census has for its sum.
 const ALL: &str = "(all)";
 
@@ -54,7 +57,6 @@ fn is_heap(name: &str) -> bool {
 }
 
 /// The mappings that can hold a heap, the largest first.
-#[must_use]
 pub fn regions(view: &View<'_>) -> Vec<Region> {
     let mut list: Vec<Region> = view
         .each("mapping.rss")
@@ -73,7 +75,6 @@ pub fn regions(view: &View<'_>) -> Vec<Region> {
 }
 
 /// Resident bytes of all mappings of a set that can hold a heap.
-#[must_use]
 pub fn resident(set: &SeriesSet) -> f64 {
     let view = View::of_case(set, None);
     regions(&view).iter().map(|r| r.rss).sum()
@@ -84,7 +85,6 @@ fn tool(view: &View<'_>, row: &str) -> String {
 }
 
 /// What the run time knows of.
-#[must_use]
 pub fn managed(view: &View<'_>) -> Option<Managed> {
     let bytes = view.reading("census.bytes", ALL)?;
     let evidence =
@@ -93,7 +93,6 @@ pub fn managed(view: &View<'_>) -> Option<Managed> {
 }
 
 /// The kinds of objects by how many more there are than before, or by how many there are.
-#[must_use]
 pub fn census(view: &View<'_>) -> Vec<Grown> {
     let mut list: Vec<Grown> = view
         .each("census.count")

@@ -14,7 +14,7 @@ use crate::view::View;
 use crate::words;
 
 /// One look.
-pub struct Look<'a> {
+pub struct HeapCapture<'a> {
     event: &'a Event,
     pid: u32,
     comm: &'a str,
@@ -27,15 +27,15 @@ pub struct Look<'a> {
     /// What the run time knows of: its name, bytes.
     pub managed: Option<(&'a str, f64)>,
     /// Types by bytes, with count and holder.
-    pub types: Vec<Kind<'a>>,
+    pub types: Vec<HeapKind<'a>>,
     /// Strings by bytes.
-    pub strings: Vec<Kind<'a>>,
+    pub strings: Vec<HeapKind<'a>>,
     /// Chunks of the C heap by bytes.
-    pub chunks: Vec<Kind<'a>>,
+    pub chunks: Vec<HeapKind<'a>>,
 }
 
 /// Things that are there often.
-pub struct Kind<'a> {
+pub struct HeapKind<'a> {
     /// The type, or the text.
     pub name: &'a str,
     /// How many.
@@ -49,13 +49,13 @@ pub struct Kind<'a> {
 }
 
 /// A process that grows and was looked into.
-pub struct Looked<'v, 'a> {
+pub struct GrownProcess<'v, 'a> {
     process: &'v Process<'a>,
     growth: Growth,
     /// The first look, where there are two.
-    before: Option<Look<'a>>,
+    before: Option<HeapCapture<'a>>,
     /// The last.
-    pub now: Look<'a>,
+    pub now: HeapCapture<'a>,
 }
 
 /// A hundred megabytes: less is what programs take and give back.
@@ -67,10 +67,10 @@ const LOOK_BEFORE_NS: i64 = 2 * 3_600_000_000_000;
 /// A look is armed on a suspicion, and reads for some seconds.
 const LOOK_AFTER_NS: i64 = 60_000_000_000;
 
-fn look<'a>(event: &'a Event) -> Option<Look<'a>> {
+fn look<'a>(event: &'a Event) -> Option<HeapCapture<'a>> {
     let EventKind::Capture { capture, tops, .. } = &event.kind else { return None };
     let first = tops.first().filter(|_| capture == KIND)?;
-    let mut look = Look {
+    let mut look = HeapCapture {
         event,
         pid: first.pid?,
         comm: &first.comm,
@@ -83,7 +83,7 @@ fn look<'a>(event: &'a Event) -> Option<Look<'a>> {
         chunks: Vec::new(),
     };
     for row in tops {
-        let kind = |name| Kind { name, count: row.count, bytes: row.amount, holder: None, library: None };
+        let kind = |name| HeapKind { name, count: row.count, bytes: row.amount, holder: None, library: None };
         match HeapRow::parse(&row.what) {
             Some(HeapRow::Resident) => look.resident = row.amount,
             Some(HeapRow::InUse) => look.in_use = Some(row.amount),
@@ -110,20 +110,20 @@ fn look<'a>(event: &'a Event) -> Option<Look<'a>> {
 
 /// The process that was looked into and grows for good, with the looks; else why there is none: nobody looked (`None`), or what it
 /// is instead of a leak.
-pub fn of<'v, 'a>(view: &'v View<'a>) -> Option<Result<Looked<'v, 'a>, Observation>> {
+pub fn of<'v, 'a>(view: &'v View<'a>) -> Option<Result<GrownProcess<'v, 'a>, Observation>> {
     let span = Span {
         since: view.window.since.saturating_sub(LOOK_BEFORE_NS),
         until: view.window.until.saturating_add(LOOK_AFTER_NS),
     };
-    let all: Vec<Look<'a>> =
+    let all: Vec<HeapCapture<'a>> =
         view.set.events.iter().filter(|event| span.contains(event.real)).filter_map(look).collect();
     let pid = all.last()?.pid;
-    let mut of_process: Vec<Look<'a>> = all.into_iter().filter(|look| look.pid == pid).collect();
+    let mut of_process: Vec<HeapCapture<'a>> = all.into_iter().filter(|look| look.pid == pid).collect();
     let now = of_process.pop()?;
     let before = (!of_process.is_empty()).then(|| of_process.swap_remove(0));
     let process = view.processes().iter().find(|process| process.pid == pid && process.comm == now.comm)?;
     Some(grows(view, process).and_then(|growth| {
-        let looked = Looked { process, growth, before, now };
+        let looked = GrownProcess { process, growth, before, now };
         match looked.freed() {
             Some(text) => Err(Observation::Inactive(text)),
             None => Ok(looked),
@@ -175,7 +175,7 @@ fn limit_reached(view: &View<'_>, process: &Process<'_>) -> Option<f64> {
     limits.min_by(f64::total_cmp)
 }
 
-impl<'a> Looked<'_, 'a> {
+impl<'a> GrownProcess<'_, 'a> {
     /// Bytes by which the process grew: between the looks, or as it was recorded.
     fn grew(&self) -> f64 {
         match &self.before {
@@ -186,7 +186,7 @@ impl<'a> Looked<'_, 'a> {
 
     /// How much of the growth is something of which the looks say so many bytes. With one look all of it may have come since the
     /// process was small: its share of what is resident counts.
-    fn share(&self, bytes: impl Fn(&Look<'a>) -> Option<f64>) -> Option<f64> {
+    fn share(&self, bytes: impl Fn(&HeapCapture<'a>) -> Option<f64>) -> Option<f64> {
         let now = bytes(&self.now)?;
         match &self.before {
             Some(before) if self.now.resident > before.resident => Some((now - bytes(before)?) / self.grew()),
@@ -219,17 +219,8 @@ impl<'a> Looked<'_, 'a> {
     pub fn finding(&self, view: &View<'_>) -> Finding {
         let mut finding = view.finding(&self.growth.run);
         let (from, to) = (self.growth.from, self.growth.to);
-        finding.statement = format!(
-            "{} ({}) grew from {} to {}, {}/s",
-            self.process.comm,
-            self.process.pid,
-            words::bytes(from),
-            words::bytes(to),
-            words::bytes(self.growth.per_s)
-        );
-        finding.culprit.process = Some(self.process.comm.to_owned());
-        finding.culprit.pid = Some(self.process.pid);
-        finding.culprit.cgroup = self.process.cgroup.filter(|group| *group != "/").map(str::to_owned);
+        finding.statement = format!("{} ({}) {}", self.process.comm, self.process.pid, self.growth.words());
+        finding.blame(self.process);
         let span = self.growth.run.span();
         let pages = (to - from) / view.page_bytes();
         finding.evidence.push(view.task_evidence("task.rss_anon", self.process, None, pages, span));
@@ -246,7 +237,10 @@ impl<'a> Looked<'_, 'a> {
     }
 
     /// The kinds by how many more bytes of them there are than at the look before, the most first: name, and in words.
-    pub fn most(&self, of: impl for<'l> Fn(&'l Look<'a>) -> &'l [Kind<'a>]) -> Vec<(&'a str, String)> {
+    pub fn most(
+        &self,
+        of: impl for<'l> Fn(&'l HeapCapture<'a>) -> &'l [HeapKind<'a>],
+    ) -> Vec<(&'a str, String)> {
         let before = |name: &str| {
             let kinds = self.before.as_ref().map(&of)?;
             kinds.iter().find(|kind| kind.name == name).map(|kind| (kind.count, kind.bytes))

@@ -2,11 +2,11 @@
 //!
 //! Nothing here reads a file or knows where the numbers came from. There are three floors:
 //!
-//! - [`engine`] finds the stretches in which something may be wrong ([`episodes`]), shows each with the good time to
-//!   compare it with to every condition, and makes a report of what these say ([`explain`]): it keeps the active ones,
-//!   drops what the timing contradicts, and names the active conditions without an active cause ([`graph`](mod@graph)).
+//! - `engine` finds the stretches in which something may be wrong (`episodes`), shows each with the baseline to
+//!   compare it with to every condition, and makes a report of what these say ([`explain()`]): it keeps the active ones,
+//!   drops what the timing contradicts, and names the active conditions without an active cause ([`graph`]).
 //!   [`ledger`] adds up the time that tasks lost.
-//! - [`conditions`](mod@conditions) say of a [`view`] whether they are active (since when, by which numbers, whose doing),
+//! - [`conditions`] say of a [`view`] whether they are active (since when, by which numbers, whose doing),
 //!   not active (and why not), or that they cannot tell. None of them uses another one.
 //! - Everything else is what several conditions need. It knows neither conditions nor the engine.
 
@@ -14,31 +14,31 @@ mod advice;
 mod captured;
 pub mod changes;
 pub mod condition;
-pub mod conditions;
+mod conditions;
 mod deaths;
-pub mod device;
-pub mod engine;
+mod device;
+mod engine;
 mod faults;
-pub mod filesystems;
+mod filesystems;
 pub mod geometry;
-pub mod growth;
+mod growth;
 mod hangs;
-pub mod heap;
+mod heap;
 mod heap_captures;
 mod kernel_log;
-pub mod lookups;
+mod lookups;
 pub mod network;
-pub mod page_cache;
+mod page_cache;
 mod prelude;
 pub mod process;
-pub mod quote;
+mod quote;
 mod saturated;
-pub mod settings;
-pub mod signal;
-pub mod slabs;
-pub mod stats;
-pub mod tcp_limits;
-pub mod trigger;
+mod settings;
+mod signal;
+mod slabs;
+mod stats;
+mod tcp_limits;
+mod trigger;
 pub mod view;
 pub mod words;
 
@@ -49,4 +49,4 @@ pub use conditions::all as conditions;
 pub use engine::case::explain_files;
 pub use engine::explain::{AWAKE, LEADER, Request, detail_metrics, explain, scan_metrics};
 pub use engine::graph::{Edge, edges as graph, suspicions};
-pub use engine::{compare, episodes, ledger};
+pub use engine::{compare, ledger};

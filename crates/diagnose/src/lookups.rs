@@ -57,7 +57,6 @@ pub struct Failing {
 }
 
 /// The lookup call that fails most, if it fails nearly always and often.
-#[must_use]
 pub fn failing_call(view: &View<'_>) -> Option<Failing> {
     let rows = view.set.each_total("call.calls").chain(view.set.each("call.calls"));
     rows.filter(|(row, _)| CALLS.contains(&row.rsplit('/').next().unwrap_or(row)))
@@ -78,7 +77,6 @@ pub fn failing_call(view: &View<'_>) -> Option<Failing> {
 }
 
 /// The directories in which most is looked up in vain, the worst first.
-#[must_use]
 pub fn directories(view: &View<'_>) -> Vec<Lookups> {
     let text = |metric: &str, row: &str| view.set.text(metric, row).and_then(|t| t.last()).map(str::to_owned);
     let mut list: Vec<Lookups> = view
@@ -101,7 +99,7 @@ pub fn directories(view: &View<'_>) -> Vec<Lookups> {
 }
 
 /// Software that is known for looking up names that cannot exist.
-pub struct Known {
+pub struct KnownPattern {
     /// What the names contain.
     mark: &'static str,
     /// The program that people meet it in, when the trace does not say.
@@ -115,7 +113,7 @@ pub struct Known {
 }
 
 /// The known ones. A line here needs a public description of the behaviour.
-const KNOWN: &[Known] = &[Known {
+const KNOWN: &[KnownPattern] = &[KnownPattern {
     // Mozilla bugs 956082 and 1603801; curl 7.x of Red Hat's and CentOS' builds links NSS.
     mark: "_dOeSnotExist_.db",
     program: "curl",
@@ -126,7 +124,6 @@ const KNOWN: &[Known] = &[Known {
 }];
 
 /// What is known of a pattern of names.
-#[must_use]
-pub fn known(pattern: &str) -> Option<&'static Known> {
+pub fn known(pattern: &str) -> Option<&'static KnownPattern> {
     KNOWN.iter().find(|k| pattern.contains(k.mark))
 }

@@ -51,7 +51,6 @@ impl Settings {
     pub const NONE: Settings = Settings::new("", &[]);
 
     /// Settings, and why a change of them brings the condition about.
-    #[must_use]
     pub const fn new(because: &'static str, list: &'static [Setting]) -> Settings {
         Settings { because, any_order: false, list }
     }
@@ -67,13 +66,11 @@ pub struct Feed {
 }
 
 /// A setting that does harm when it is lowered.
-#[must_use]
 pub const fn lowered(metric: &'static str, acts: Acts) -> Setting {
     Setting { metric, direction: Direction::Down, acts }
 }
 
 /// A setting that does harm when it is raised.
-#[must_use]
 pub const fn raised(metric: &'static str, acts: Acts) -> Setting {
     Setting { metric, direction: Direction::Up, acts }
 }

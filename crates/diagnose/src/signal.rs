@@ -14,7 +14,6 @@ pub struct Signal {
 }
 
 /// One where something is so, and zero elsewhere.
-#[must_use]
 pub fn step(is_so: bool) -> f64 {
     f64::from(u8::from(is_so))
 }
@@ -38,13 +37,11 @@ pub struct Run {
 
 impl Run {
     /// The stretch as a span that holds its samples: those that end after the onset and not after the end.
-    #[must_use]
     pub fn span(&self) -> Span {
         Span { since: self.onset.saturating_add(1), until: self.end.saturating_add(1) }
     }
 
     /// Its length in seconds.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         (self.end - self.onset) as f64 / SECOND as f64
     }
@@ -52,7 +49,6 @@ impl Run {
 
 impl Signal {
     /// The samples of a series inside a span.
-    #[must_use]
     pub fn of(series: &Series, span: Span) -> Signal {
         let mut signal = Signal::default();
         for (t, dt, value) in series.samples(span) {
@@ -65,7 +61,6 @@ impl Signal {
 
     /// The sum of several series; one that has no value at a moment adds nothing to it. `None` when no series has
     /// any value.
-    #[must_use]
     pub fn sum<'a>(series: impl IntoIterator<Item = &'a Series>, span: Span) -> Option<Signal> {
         let mut sum: Option<Signal> = None;
         for one in series {
@@ -110,7 +105,6 @@ impl Signal {
 
     /// Combines two signals at the moments of the first. The second may be sampled at other moments: the sample
     /// that covers the moment counts, or else the last one not older than three of its steps.
-    #[must_use]
     pub fn zip(&self, other: &Signal, combine: impl Fn(f64, f64) -> f64) -> Signal {
         let mut out = Signal::default();
         let reach = (other.step_s() * 3.0 * SECOND as f64) as i64;
@@ -133,7 +127,6 @@ impl Signal {
     }
 
     /// Each value changed.
-    #[must_use]
     pub fn map(mut self, change: impl Fn(f64) -> f64) -> Signal {
         for value in &mut self.v {
             *value = change(*value);
@@ -142,7 +135,6 @@ impl Signal {
     }
 
     /// The samples that end inside the span.
-    #[must_use]
     pub fn within(&self, span: Span) -> Signal {
         let start = self.t.partition_point(|t| *t < span.since);
         let end = self.t.partition_point(|t| *t < span.until).max(start);
@@ -154,7 +146,6 @@ impl Signal {
     }
 
     /// The mean over time.
-    #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let weight: f64 = self.dt.iter().sum();
         if weight > 0.0 {
@@ -164,25 +155,21 @@ impl Signal {
     }
 
     /// The largest value.
-    #[must_use]
     pub fn max(&self) -> Option<f64> {
         self.v.iter().copied().max_by(f64::total_cmp)
     }
 
     /// The smallest value.
-    #[must_use]
     pub fn min(&self) -> Option<f64> {
         self.v.iter().copied().min_by(f64::total_cmp)
     }
 
     /// The values added up over time: of a rate, how many there were.
-    #[must_use]
     pub fn total(&self) -> f64 {
         self.v.iter().zip(&self.dt).map(|(v, dt)| v * dt).sum()
     }
 
     /// How fast a level changes, per second, from sample to sample. A hole in the samples is no slope.
-    #[must_use]
     pub fn slope(&self) -> Option<Signal> {
         let mut out = Signal::default();
         for i in 1..self.t.len() {
@@ -197,14 +184,12 @@ impl Signal {
     }
 
     /// From the beginning of the first sample to the end of the last one.
-    #[must_use]
     pub fn seen(&self) -> Span {
         let first = self.t.first().zip(self.dt.first()).map(|(t, dt)| t - (dt * SECOND as f64) as i64);
         Span { since: first.unwrap_or(0), until: self.t.last().map_or(0, |t| t.saturating_add(1)) }
     }
 
     /// The usual distance of two samples in seconds.
-    #[must_use]
     pub fn step_s(&self) -> f64 {
         let mut steps: Vec<f64> = self.dt.iter().copied().filter(|dt| *dt > 0.0).collect();
         crate::stats::median(&mut steps).unwrap_or(1.0)
@@ -214,7 +199,6 @@ impl Signal {
     ///
     /// A hole of up to three seconds, or two and a half samples where they are farther apart, does not end a
     /// stretch: at one sample a second a value near its limit dips below it now and then.
-    #[must_use]
     pub fn run(&self, level: f64, need_s: f64) -> Option<Run> {
         self.runs(level)
             .into_iter()
@@ -223,7 +207,6 @@ impl Signal {
     }
 
     /// All stretches at or above `level`.
-    #[must_use]
     pub fn runs(&self, level: f64) -> Vec<Run> {
         let step_s = self.step_s();
         let hole_ns = (3.0_f64.max(2.5 * step_s) * SECOND as f64) as i64;

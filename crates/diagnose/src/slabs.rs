@@ -20,7 +20,6 @@ pub struct Cache {
 }
 
 /// The slab caches by size, the largest first.
-#[must_use]
 pub fn caches(view: &View<'_>) -> Vec<Cache> {
     let mut names: Vec<&str> =
         view.each("slab.num_objs").chain(view.each("slab.bytes")).map(|(n, _)| n).collect();
@@ -57,7 +56,6 @@ fn cache(view: &View<'_>, name: &str) -> Option<Cache> {
 }
 
 /// Bytes of the kernel's caches that can be reclaimed, or of all of them where only that is known.
-#[must_use]
 pub fn reclaimable(view: &View<'_>) -> Option<(f64, Evidence)> {
     ["mem.sreclaimable", "mem.slab"]
         .iter()

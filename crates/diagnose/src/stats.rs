@@ -1,7 +1,6 @@
 //! Robust statistics: a median is not moved by the very outliers that are looked for.
 
 /// The median; `None` of nothing. Sorts its argument.
-#[must_use]
 pub fn median(values: &mut [f64]) -> Option<f64> {
     if values.is_empty() {
         return None;
@@ -25,7 +24,6 @@ pub struct Level {
 }
 
 /// The robust level of some values; `None` when there are fewer than three.
-#[must_use]
 pub fn level(values: &[f64]) -> Option<Level> {
     if values.len() < 3 {
         return None;

@@ -30,7 +30,6 @@ pub struct Memory {
 }
 
 /// The orphans of a view.
-#[must_use]
 pub fn orphans(view: &View<'_>) -> Option<Orphans> {
     let most = view.set.get("sock.tcp_orphan", "")?.max(view.window)?;
     let mut evidence = Vec::new();
@@ -79,7 +78,6 @@ fn three_limits(text: &str) -> Option<[f64; 3]> {
 }
 
 /// Where TCP's memory was above the number from which on it is short: one, and zero elsewhere.
-#[must_use]
 pub fn under_pressure(set: &SeriesSet, window: Span) -> Option<Signal> {
     let used = Signal::of(set.system("sock.tcp_mem")?, window);
     let setting: &TextSeries = set.text("sysctl.net.ipv4.tcp_mem", "")?;
@@ -92,7 +90,6 @@ pub fn under_pressure(set: &SeriesSet, window: Span) -> Option<Signal> {
 }
 
 /// The memory of TCP in a view.
-#[must_use]
 pub fn memory(view: &View<'_>) -> Option<Memory> {
     let used = view.set.get("sock.tcp_mem", "")?.max(view.window)?;
     let setting = view.set.text("sysctl.net.ipv4.tcp_mem", "")?;
@@ -118,7 +115,6 @@ pub fn messages<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a Event, &'a 
 }
 
 /// The message as evidence.
-#[must_use]
 pub fn message_evidence(view: &View<'_>, event: &Event, what: &str, count: usize) -> Evidence {
     view.event_evidence("event.tcp-pressure", what, count as f64, "", event)
 }

@@ -57,7 +57,6 @@ pub enum Scale {
 
 impl Scale {
     /// For so many CPUs.
-    #[must_use]
     pub fn factor(self, cpus: f64) -> f64 {
         match self {
             Scale::Fixed => 1.0,
@@ -88,14 +87,13 @@ pub struct Signals {
     /// For how many seconds at least.
     pub need_s: f64,
     /// Whether a machine that is so most of the time is as it is meant to be.
-    pub can_be_usual: bool,
+    pub can_be_steady: bool,
 }
 
 /// A single sample of a second is chance.
 const NEED_S: f64 = 2.0;
 
 /// A sum of metrics of the whole machine from a floor on, for two samples at least.
-#[must_use]
 pub const fn above(metrics: &'static [&'static str], floor: f64) -> Trigger {
     Trigger::Level(Level {
         metrics,
@@ -108,7 +106,6 @@ pub const fn above(metrics: &'static [&'static str], floor: f64) -> Trigger {
 }
 
 /// Metrics from a floor on, each for itself, of each thing that has it; those of the network in every namespace.
-#[must_use]
 pub const fn each_above(metrics: &'static [&'static str], floor: f64) -> Trigger {
     match above(metrics, floor) {
         Trigger::Level(level) => Trigger::Level(Level { is_of_each: true, ..level }),
@@ -117,27 +114,23 @@ pub const fn each_above(metrics: &'static [&'static str], floor: f64) -> Trigger
 }
 
 /// A level of the whole machine that rises far within minutes.
-#[must_use]
 pub const fn climbs(metrics: &'static [&'static str; 1], is_far: fn(f64, f64) -> bool) -> Trigger {
     Trigger::Climb(Climb { metrics, is_far, falls: false })
 }
 
 /// A signal that is one where something is near its limit, or lost in a share that hurts; what that limit is another
 /// number says.
-#[must_use]
 pub const fn signals(metrics: &'static [&'static str], find: fn(&SeriesSet, Span) -> Vec<Signal>) -> Trigger {
-    Trigger::Signals(Signals { metrics, find, need_s: 3.0, can_be_usual: false })
+    Trigger::Signals(Signals { metrics, find, need_s: 3.0, can_be_steady: false })
 }
 
 impl Trigger {
     /// The floor is a share of each CPU.
-    #[must_use]
     pub const fn per_cpu(self) -> Trigger {
         self.scaled(Scale::PerCpu)
     }
 
     /// The floor is meant for two CPUs.
-    #[must_use]
     pub const fn per_pair(self) -> Trigger {
         self.scaled(Scale::PerPair)
     }
@@ -150,7 +143,6 @@ impl Trigger {
     }
 
     /// For so many seconds at least.
-    #[must_use]
     pub const fn lasting(self, need_s: f64) -> Trigger {
         match self {
             Trigger::Level(level) => Trigger::Level(Level { need_s, ..level }),
@@ -159,7 +151,6 @@ impl Trigger {
     }
 
     /// Only of other tools' output.
-    #[must_use]
     pub const fn of_files(self) -> Trigger {
         match self {
             Trigger::Level(level) => Trigger::Level(Level { is_of_files: true, ..level }),
@@ -168,7 +159,6 @@ impl Trigger {
     }
 
     /// The metrics that it reads.
-    #[must_use]
     pub fn metrics(&self) -> &'static [&'static str] {
         match self {
             Trigger::Level(level) => level.metrics,

@@ -1,4 +1,4 @@
-//! One stretch of time that may be an incident, beside the good time to compare it with.
+//! One stretch of time that may be an incident, beside the baseline that it is compared with.
 
 use std::cell::OnceCell;
 
@@ -19,9 +19,9 @@ pub struct View<'a> {
     pub set: &'a SeriesSet,
     /// The stretch.
     pub window: Span,
-    /// What is known of the good time; often the same set.
+    /// What is known of the baseline; often the same set.
     pub base_set: &'a SeriesSet,
-    /// The good time.
+    /// The baseline.
     pub baseline: Option<Span>,
     /// What is known of the machine over a longer time, before the stretch and after it: levels, but no tasks. The same
     /// set where nothing else was loaded.
@@ -67,7 +67,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A view of everything that is known of one case, to be compared with everything of the good side.
+    /// A view of everything that is known of one case, to be compared with everything of the baseline.
     #[must_use]
     pub fn of_case(set: &'a SeriesSet, good: Option<&'a SeriesSet>) -> Self {
         View {
@@ -266,7 +266,7 @@ impl<'a> View<'a> {
         quote::reading(self.set, metric, row).map(|(_, _, value)| value)
     }
 
-    /// The last reading of a metric on the good side, where there is one of its own.
+    /// The last reading of a metric in the baseline, where there is one of its own.
     #[must_use]
     pub fn good_reading(&self, metric: &str, row: &str) -> Option<f64> {
         self.baseline?;

@@ -6,7 +6,7 @@
 mod support;
 
 use mitra_model::EventKind;
-use support::{HEALTHY, INCIDENT, Machine, root};
+use support::{HEALTHY, INCIDENT, Machine, ids, root};
 
 #[test]
 fn an_idle_machine_has_no_incident() {
@@ -406,6 +406,23 @@ fn an_oom_kill_is_named_even_without_pressure() {
     assert_eq!(root.condition, "oom-kill");
     assert_eq!((root.culprit.process.as_deref(), root.culprit.pid), (Some("hog"), Some(130)));
     assert_eq!(root.culprit.cgroup.as_deref(), Some("/small"));
+}
+
+#[test]
+fn a_group_above_memory_high_is_slowed_down() {
+    let mut m = Machine::idle();
+    m.row("cgroup.memory_high", "/app", 2e8, 2e8).row("cgroup.memory_current", "/app", 1.5e8, 2.02e8);
+    m.row("cgroup.memory_high_events", "/app", 0.0, 40.0).row("cgroup.psi_memory_some", "/app", 0.0, 0.6);
+    m.sys("psi.memory_some", 0.0, 0.6).sys("tasks.d_throttle", 0.0, 3.0);
+    let report = m.explain();
+    assert_eq!(root(&report), ("cgroup-memory-high", None, None));
+    let incident = &report.incidents[0];
+    assert_eq!(incident.root_cause.culprit.cgroup.as_deref(), Some("/app"));
+    let chain: Vec<&str> = incident.chain.iter().map(|link| link.condition.as_str()).collect();
+    assert!(chain.contains(&"pressure-memory") && chain.contains(&"tasks-in-d-state"), "{chain:?}");
+    // The same events at `memory.max` are that limit's.
+    m.row("cgroup.memory_max", "/app", 2e8, 2e8).row("cgroup.memory_failcnt", "/app", 0.0, 500.0);
+    assert_eq!(ids(&m.explain()), ["cgroup-memory-limit"]);
 }
 
 #[test]

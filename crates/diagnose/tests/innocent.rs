@@ -122,6 +122,20 @@ fn a_full_disk_is_not_the_doing_of_who_reads_another_one() {
 }
 
 #[test]
+fn a_page_cache_that_is_held_at_memory_high_hurts_nobody() {
+    let mut m = Machine::idle();
+    m.row("cgroup.memory_high", "/backup", 2e8, 2e8).row("cgroup.memory_current", "/backup", 2e8, 2e8);
+    m.row("cgroup.memory_high_events", "/backup", 0.0, 60_000.0);
+    m.row("cgroup.psi_memory_some", "/backup", 0.0, 0.02).sys("psi.memory_some", 0.0, 0.02);
+    assert!(!is_active(&m, "cgroup-memory-high"));
+    // Its tasks wait as much as they always did.
+    m.row("cgroup.psi_memory_some", "/backup", 0.3, 0.3);
+    assert!(!is_active(&m, "cgroup-memory-high"));
+    m.row("cgroup.psi_memory_some", "/backup", 0.3, 0.6);
+    assert!(is_active(&m, "cgroup-memory-high"));
+}
+
+#[test]
 fn a_group_at_its_limit_that_hardly_waits_hides_no_other() {
     let mut m = Machine::idle();
     for (group, fails, waits) in [("/backup", 64_000.0, 0.01), ("/app", 500.0, 0.6)] {

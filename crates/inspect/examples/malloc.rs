@@ -8,10 +8,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let samples = args.next().map_or(Ok(0), |text| text.parse())?;
     let target = Target::open(pid)?;
     let begun = std::time::Instant::now();
-    let places = malloc::find(&target)?;
-    println!("{places:#x?}\nfound in {:?}", begun.elapsed());
+    let detection = malloc::find(&target)?;
+    println!("{detection:#x?}\nfound in {:?}", begun.elapsed());
     let options = malloc::Options { sizes_max: 20, samples, ..malloc::Options::default() };
-    let heap = malloc::look(&target, &places, &options);
+    let heap = malloc::walk_heap(&target, &detection, &options);
     println!("{}", serde_json::to_string_pretty(&heap)?);
     println!("{:#?}", heap.fragmentation());
     Ok(())

@@ -1,17 +1,17 @@
-//! Names of C++ and Rust functions as people write them, and no longer than that is of use: a mangled name refers to its own parts,
-//! and one of three hundred characters can stand for one of a terabyte.
+//! Demangles names of C++ and Rust within a bound. A mangled name refers to its own parts: one of
+//! three hundred characters can stand for a terabyte.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// Of what is written; more than is shown.
+/// Longer than any name that is shown.
 const WRITTEN_MAX: usize = 2048;
-/// Longer names stay as they are.
+/// Longer names are not demangled.
 const MANGLED_MAX: usize = 4096;
 
-/// Takes no more than so much.
+/// A writer with a limit.
 #[derive(Default)]
 struct Bounded(String);
 
@@ -28,14 +28,14 @@ impl Write for Bounded {
     }
 }
 
-/// A name as it was written in the program, or as it is.
+/// The demangled name, or the name as it is.
 pub(crate) fn demangled(name: &str) -> Cow<'_, str> {
     if name.len() > MANGLED_MAX {
         return Cow::Borrowed(name);
     }
     let mut written = Bounded::default();
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        // What is beyond the bound is left out.
+        // Ends with an error at the limit, with the beginning written.
         _ = write!(written, "{rust:#}");
     } else if let Ok(symbol) = Symbol::new(name) {
         let all = symbol.structured_demangle(&mut written, &DemangleOptions::default());

@@ -1,30 +1,30 @@
-//! Why a process could not be looked into.
+//! Why a process could not be read.
 
 use std::io;
 
-/// What went wrong, in words for whoever asked.
+/// Why a process cannot be inspected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is none.
+    /// There is no such process.
     #[error("there is no process {pid}")]
     NoProcess {
         /// Its id.
         pid: u32,
     },
-    /// It was there, and is no more: it ended, or runs another program now.
+    /// It ended, or runs another program now.
     #[error("process {pid} ended, or runs another program, while it was looked at")]
     Ended {
         /// Its id.
         pid: u32,
     },
-    /// It has no memory of its own.
+    /// A kernel thread.
     #[error("process {pid} is a thread of the kernel: it has no memory of its own")]
     Kernel {
         /// Its id.
         pid: u32,
     },
-    /// The kernel does not let us.
+    /// The kernel refused.
     #[error(
         "the memory of process {pid} may not be read: run as root, or as its user where kernel.yama.ptrace_scope allows it"
     )]
@@ -40,16 +40,16 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// What it was allowed to take was used up before, or somebody wanted an end.
+    /// The CPU budget was exhausted, or the caller cancelled.
     #[error("the look was ended early")]
     Stopped,
-    /// What was given is nothing that can be read.
+    /// Unusable input.
     #[error("{0}")]
     Unusable(String),
 }
 
 impl Error {
-    /// What a failed call on a file of `/proc/PID` means.
+    /// Maps an error on a file of `/proc/PID`.
     pub(crate) fn of_process(pid: u32, path: String, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(code) if code == rustix::io::Errno::SRCH.raw_os_error() => Error::Ended { pid },

@@ -8,11 +8,10 @@ use std::io::Write;
 
 use rustix::fs::MemfdFlags;
 
-use crate::look::Look;
 use crate::memory::{Image, Memory, Word};
-use crate::perfmap::PerfMap;
 use crate::runtimes::{erlang, jvm};
-use crate::{Diff, census, composition, files, look, malloc, python, unwind, verdict};
+use crate::snapshot::Snapshot;
+use crate::{Diff, census, composition, files, malloc, perfmap, python, snapshot, unwind, verdict};
 
 /// The regions: where they are, and their names.
 const REGIONS: [(u64, &str); 4] = [
@@ -56,17 +55,21 @@ pub fn all(bytes: &[u8]) {
     assert!(census.entries.iter().all(|entry| entry.count <= census.strings));
     for bins in [0x60, 0x70] {
         let glibc = malloc::Glibc { main_arena: REGIONS[3].0, bins, counts_threads: true, parameters: None };
-        let places = malloc::Places {
+        let places = malloc::Detection {
             allocator: malloc::Allocator::Glibc,
             glibc: Some(glibc),
-            ..malloc::Places::default()
+            ..malloc::Detection::default()
         };
-        drop(malloc::look(&image, &places, &malloc::Options { samples: 2, ..malloc::Options::default() }));
+        drop(malloc::walk_heap(
+            &image,
+            &places,
+            &malloc::Options { samples: 2, ..malloc::Options::default() },
+        ));
     }
     if let Ok(mut heap) = python::open_memory(&image) {
         drop(heap.walk());
     }
-    drop(python::pymalloc::Pymalloc::look(&image));
+    drop(python::pymalloc::Pymalloc::read(&image));
     drop(jvm::perfdata::read(&image, 1));
     let _ = erlang::is_erlang(&image);
 }
@@ -78,20 +81,16 @@ pub fn elf(bytes: &[u8]) {
     if file.write_all(bytes).is_err() {
         return;
     }
-    // All of them read by offsets.
-    let again = || file.try_clone().ok();
     unwind::fuzz(bytes);
     files::frames::fuzz(&file);
-    files::wire::fuzz(bytes);
+    files::protocol::fuzz(bytes);
     let mut image = Image::new(Word::Eight);
     image.add(REGIONS[0].0, bytes, REGIONS[0].1);
-    if let Some(file) = again() {
-        python::fuzz_elf(file, &image);
+    python::fuzz_elf(&image);
+    if let Ok(file) = file.try_clone() {
+        drop(malloc::detect::search(file, &|| true));
     }
-    if let Some(file) = again() {
-        drop(malloc::recognise::search(file, &|| true));
-    }
-    files::shelf::fuzz(&file, &[0x40, 0x1000, bytes.len() as u64 / 2]);
+    files::store::fuzz(&file, &[0x40, 0x1000, bytes.len() as u64 / 2]);
 }
 
 /// What the kernel, run times and their tools print of a process; the first byte says which. The corpus knows the numbers, so new
@@ -102,7 +101,7 @@ pub fn parser(bytes: &[u8]) {
     match which % 8 {
         which @ 0..=2 => composition::fuzz(which, &text()),
         3 => {
-            let map = PerfMap::parse(&text());
+            let map = perfmap::parse(&text());
             assert!(map.name(0).is_none_or(|name| !name.is_empty()));
             std::hint::black_box((map.name(0x1004), map.name(u64::MAX), map.bytes()));
         }
@@ -117,19 +116,19 @@ pub fn parser(bytes: &[u8]) {
 }
 
 /// Saved looks, one in each line: each by itself, each beside the first, and what all of them say.
-pub fn looks(bytes: &[u8]) {
-    let mut looks: Vec<Look> = Vec::new();
+pub fn snapshots(bytes: &[u8]) {
+    let mut snapshots: Vec<Snapshot> = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n').take(8) {
-        let Ok(mut look) = look::file::parse(line) else { continue };
-        look.map_texts(&mut |text, _| text.to_uppercase());
-        looks.push(look);
+        let Ok(mut snapshot) = snapshot::file::parse(line) else { continue };
+        snapshot.map_texts(&mut |text, _| text.to_uppercase());
+        snapshots.push(snapshot);
     }
-    if let Some(first) = looks.first() {
-        for look in &looks {
-            drop((Diff::between(first, look), Diff::between(look, first)));
+    if let Some(first) = snapshots.first() {
+        for snapshot in &snapshots {
+            drop((Diff::between(first, snapshot), Diff::between(snapshot, first)));
         }
     }
-    drop(verdict::of(&looks, &[]));
+    drop(verdict::of(&snapshots, &[]));
 }
 
 #[cfg(test)]
@@ -151,12 +150,12 @@ mod tests {
             "fragmentation": 0.5, "resident_bytes": most, "free_resident_bytes": most, "trimmable_bytes": most,
             "doubts": doubts});
         let class = json!({"class_bytes": 16, "pools": most, "blocks_in_use": most, "blocks_free": most});
-        let mut look = serde_json::to_value(look::tests::empty()).unwrap();
-        look["c_heap"] = json!({"allocator": "glibc", "version": "2.36", "others": [], "is_stopped": false, "why_not": null,
+        let mut snapshot = serde_json::to_value(snapshot::tests::empty()).unwrap();
+        snapshot["c_heap"] = json!({"allocator": "glibc", "version": "2.36", "others": [], "is_stopped": false, "why_not": null,
             "arenas": [arena, arena], "mmapped": count, "mmapped_resident_bytes": most, "mmapped_by_its_account": count,
             "sizes": [], "other_sizes": {"in_use": count, "free": count, "mmapped": count}, "doubts": doubts,
             "took_us": most});
-        look["pymalloc"] = json!({"arenas": most, "arena_bytes": most, "resident_bytes": most, "pool_bytes": most,
+        snapshot["pymalloc"] = json!({"arenas": most, "arena_bytes": most, "resident_bytes": most, "pool_bytes": most,
             "pools_used": most, "pools_free": most, "classes": [class, class], "bytes_in_use": most,
             "bytes_free_in_pools": most, "is_estimate": false,
             "doubts": {"pools_torn": most, "pools_not_resident": most, "arenas_unmapped": most}});
@@ -170,13 +169,13 @@ mod tests {
                 "doubts": {"torn": 0, "freed": 0, "not_resident": most, "unknown": 0, "off_list": 0, "cut_off": 0},
                 "is_complete": true, "took": 0.1})
         };
-        look["python"] = python(0);
-        let before = look.to_string();
-        look["python"] = python(i64::MAX);
-        look["boot_s"] = json!(1e6);
-        let after = look.to_string();
-        assert_eq!(look::file::parse(after.as_bytes()).map(|look| look.pid), Ok(4242));
-        looks(format!("{before}\n{after}").as_bytes());
+        snapshot["python"] = python(0);
+        let before = snapshot.to_string();
+        snapshot["python"] = python(i64::MAX);
+        snapshot["boot_s"] = json!(1e6);
+        let after = snapshot.to_string();
+        assert_eq!(snapshot::file::parse(after.as_bytes()).map(|snapshot| snapshot.pid), Ok(4242));
+        snapshots(format!("{before}\n{after}").as_bytes());
     }
 
     proptest! {

@@ -1,7 +1,7 @@
-//! Who a process is.
+//! The identity of a process: users, groups, capabilities.
 //!
-//! It is taken once, when the process is opened, and kept: whoever acts for a process later does so as who it was then. A process
-//! may become somebody else at any time, by beginning a set-user-ID program, and what is known of it would be of the one before.
+//! Read once, when the process is opened: whoever acts for the process later acts as this identity.
+//! A process may become another user at any time by executing a set-user-ID program.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,11 +18,11 @@ pub(crate) struct Identity {
     groups: [u32; 4],
     /// Those that it may use, a bit for each.
     capabilities: u64,
-    /// In which these numbers mean something: device and inode of `/proc/PID/ns/user`.
+    /// The user namespace of these numbers: device and inode of `/proc/PID/ns/user`.
     namespace: Option<(u64, u64)>,
 }
 
-/// What somebody acts as.
+/// Who acts for a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) id: u32,
@@ -31,10 +31,10 @@ pub(crate) struct User {
     pub(crate) capabilities: u64,
 }
 
-/// One reading of `/proc/PID/status`, of one moment.
+/// One reading of `/proc/PID/status`.
 pub(crate) struct Now {
     pub(crate) identity: Identity,
-    /// Signals for which it has a handler, a bit for each.
+    /// Signals with a handler, as a mask.
     catches: u64,
 }
 
@@ -47,7 +47,7 @@ impl Now {
         Now::parse(&String::from_utf8_lossy(&text), namespace.map(|meta| (meta.dev(), meta.ino())))
     }
 
-    /// The name comes first, and the kernel escapes what would end its line.
+    /// The name comes first. The kernel escapes newlines in it.
     fn parse(status: &str, namespace: Option<(u64, u64)>) -> Option<Now> {
         let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         let ids = |name: &str| {
@@ -66,14 +66,13 @@ impl Now {
         })
     }
 
-    /// Whether it has a handler for a signal.
     pub(crate) fn catches(&self, signal: u32) -> bool {
         signal.checked_sub(1).and_then(|bit| self.catches.checked_shr(bit)).is_some_and(|mask| mask & 1 == 1)
     }
 }
 
 impl Identity {
-    /// As whom one acts for it. An error says in words why nobody should.
+    /// Who may act for the process. The error says in words why nobody may.
     pub(crate) fn user(&self) -> Result<User, String> {
         let ours = fs::metadata("/proc/self/ns/user").ok().map(|meta| (meta.dev(), meta.ino()));
         if self.namespace.is_none() || self.namespace != ours {

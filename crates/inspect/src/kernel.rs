@@ -9,84 +9,47 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// No function is longer. An address farther behind the beginning of the nearest one belongs to something that the table
-/// does not have, such as a BPF program that has gone.
-const FUNCTION_BYTES_MAX: u64 = 256 << 10;
-/// More functions than any kernel has.
-const FUNCTIONS_MAX: usize = 4 << 20;
+use crate::names::NameTable;
 
-/// The functions of the kernel and of its modules.
-#[derive(Default)]
-pub(crate) struct KernelSymbols {
-    /// Where each begins, and where its name ends in `names`; by address.
-    functions: Vec<(u64, u32, u16)>,
-    names: String,
+/// No function is longer. An address farther behind the nearest function belongs to something that
+/// the table does not have, such as a BPF program that was unloaded.
+const FUNCTION_BYTES_MAX: u64 = 256 << 10;
+
+/// Functions of the kernel and its modules. Empty without the file, or if `kernel.kptr_restrict`
+/// makes all addresses zero.
+pub(crate) fn read(path: &Path) -> NameTable {
+    let mut table = NameTable::default();
+    let Ok(file) = File::open(path) else { return table };
+    let mut reader = BufReader::with_capacity(1 << 16, file);
+    let mut line = String::new();
+    while matches!(reader.read_line(&mut line), Ok(1..)) {
+        if let Some((address, name)) = function(&line)
+            && !table.push(address, address.saturating_add(FUNCTION_BYTES_MAX + 1), name)
+        {
+            break;
+        }
+        line.clear();
+    }
+    table.finish();
+    table
 }
 
-impl KernelSymbols {
-    /// Reads the table; empty where it is not there, or where `kernel.kptr_restrict` makes all addresses zero.
-    pub(crate) fn read(path: &Path) -> KernelSymbols {
-        let mut symbols = KernelSymbols::default();
-        let Ok(file) = File::open(path) else { return symbols };
-        let mut reader = BufReader::with_capacity(1 << 16, file);
-        let mut line = String::new();
-        while symbols.functions.len() < FUNCTIONS_MAX {
-            line.clear();
-            match reader.read_line(&mut line) {
-                Ok(0) | Err(_) => break,
-                Ok(_) => _ = symbols.take(&line),
-            }
-        }
-        // Of two names for one address the first stands.
-        symbols.functions.sort_by_key(|(address, ..)| *address);
-        symbols.functions.dedup_by_key(|(address, ..)| *address);
-        symbols
-    }
-
-    fn take(&mut self, line: &str) -> Option<()> {
-        let mut words = line.split_whitespace();
-        let address = u64::from_str_radix(words.next()?, 16).ok()?;
-        let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
-        let name = words.next()?;
-        if address > 0 && is_code {
-            let (from, length) = (u32::try_from(self.names.len()).ok()?, u16::try_from(name.len()).ok()?);
-            self.names.push_str(name);
-            self.functions.push((address, from, length));
-        }
-        Some(())
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.functions.is_empty()
-    }
-
-    /// Where a function begins.
-    #[cfg(test)]
-    pub(crate) fn address(&self, wanted: &str) -> Option<u64> {
-        let mut addresses = self.functions.iter().map(|(address, ..)| *address);
-        addresses.find(|address| self.name(*address) == Some(wanted))
-    }
-
-    pub(crate) fn name(&self, address: u64) -> Option<&str> {
-        let after = self.functions.partition_point(|(start, ..)| *start <= address);
-        let (start, from, length) = self.functions.get(after.checked_sub(1)?)?;
-        if address - start > FUNCTION_BYTES_MAX {
-            return None;
-        }
-        let from = *from as usize;
-        self.names.get(from..from + usize::from(*length))
-    }
+fn function(line: &str) -> Option<(u64, &str)> {
+    let mut words = line.split_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
+    Some((address, words.next()?)).filter(|_| address > 0 && is_code)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> KernelSymbols {
+    fn read(text: &str) -> NameTable {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kallsyms");
         std::fs::write(&path, text).unwrap();
-        KernelSymbols::read(&path)
+        super::read(&path)
     }
 
     #[test]
@@ -101,12 +64,12 @@ mod tests {
         assert_eq!(symbols.name(0xffff_ffff_9000_0000), None);
         assert_eq!(symbols.name(0xffff_ffff_80ff_ffff), None);
         assert!(read("0000000000000000 T _text\n0000000000000000 t f\n").is_empty());
-        assert!(KernelSymbols::read(Path::new("/nonexistent")).is_empty());
+        assert!(super::read(Path::new("/nonexistent")).is_empty());
     }
 
     #[test]
     fn the_running_kernel_names_its_functions() {
-        let symbols = KernelSymbols::read(Path::new("/proc/kallsyms"));
+        let symbols = super::read(Path::new("/proc/kallsyms"));
         let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let line = text.lines().find(|line| line.ends_with(" T vfs_read")).unwrap_or_default();
         let address = u64::from_str_radix(line.split(' ').next().unwrap_or_default(), 16).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What is kept of a process so that its addresses have names, also after it ended.
+//! What is kept of a process so that its addresses have names, even after it ended.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,40 +10,41 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use crate::files::{self, Kind, Opening, Taken};
+use crate::files::{self, Kind, RemoteFile, TakeResult};
+use crate::mapped_file::{self, MappedFile};
 use crate::maps::{self, Mapping};
-use crate::opened::{self, Opened};
 use crate::target;
 
-/// A maps file of more is cut off.
+/// A longer maps file is cut off.
 const MAPS_BYTES_MAX: u64 = 16 << 20;
-/// Other directories that are seen as `/`, each of which is held open.
+/// Root directories other than ours, each held open.
 const ROOTS_MAX: usize = 128;
-/// Mappings of all processes together: any user can make tens of thousands, of files with long names.
+/// Of the mappings of all processes: any user can make tens of thousands, of files with long names.
 const MAPPINGS_BYTES_MAX: u64 = 128 << 20;
 
-/// Memory that what processes say of themselves may take.
+/// Bounds the memory for what processes map.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MapsBudget {
     mappings: u64,
-    /// Whether something was left out for it.
+    /// Whether something was left out.
     pub(crate) is_spent: bool,
-    /// Directories that processes see as `/`, each once: in a service all of the machine's see another one than we.
-    roots: HashMap<Seen, Arc<OwnedFd>>,
+    /// Root directories of processes, each opened once: in a service all processes have another one
+    /// than ours.
+    roots: HashMap<RootId, Arc<OwnedFd>>,
 }
 
-/// Which directory: the mount namespace, and device and inode. Of the latter alone two can have the same, with other things
-/// mounted below.
-type Seen = (PathBuf, u64, u64);
+/// Mount namespace, device and inode. Two directories can have the same device and inode, with
+/// different mounts below.
+type RootId = (PathBuf, u64, u64);
 
-impl Default for Budget {
+impl Default for MapsBudget {
     fn default() -> Self {
-        Budget { mappings: MAPPINGS_BYTES_MAX, is_spent: false, roots: HashMap::new() }
+        MapsBudget { mappings: MAPPINGS_BYTES_MAX, is_spent: false, roots: HashMap::new() }
     }
 }
 
-impl Budget {
-    /// Mappings, if there is room for them in place of those before.
+impl MapsBudget {
+    /// The new mappings if they fit in place of those before.
     fn mappings(&mut self, before: &[Mapping], now: Vec<Mapping>) -> Vec<Mapping> {
         self.mappings += maps::bytes(before);
         match self.mappings.checked_sub(maps::bytes(&now)) {
@@ -59,34 +60,32 @@ impl Budget {
     }
 }
 
-/// The directory that a process sees as `/`.
+/// The root directory of a process.
 enum Root {
-    /// The same that we see.
+    /// The same as ours.
     Ours,
-    /// Another one. An open directory outlives the process, so that its files can be read then still.
+    /// Another one. The open descriptor outlives the process, so that its files can still be read.
     Other(Arc<OwnedFd>),
-    /// Another one that could not be opened.
     Unknown,
 }
 
 /// A process, or rather one program that it ran.
 pub(crate) struct Process {
     pid: u32,
-    /// When it began: its id may be another's one day.
+    /// Start time in clock ticks after boot; ids are reused.
     start_ticks: Option<u64>,
     root: Root,
-    /// Its id in its own PID namespace, by which a JIT names its file.
+    /// Its id in its own PID namespace, which is in the name of its perf map.
     own_pid: u32,
-    /// Who runs it; what others say of it is not believed.
+    /// Its user. Perf maps of others are not believed.
     user: Option<u32>,
     pub(crate) mappings: Vec<Mapping>,
-    /// What its compiler wrote, once somebody asked.
-    perf_map: Option<Option<Taken>>,
+    /// Read at the first request.
+    perf_map: Option<Option<RemoteFile>>,
 }
 
 impl Process {
-    /// Reads what can be read of it.
-    pub(crate) fn read(pid: u32, budget: &mut Budget) -> Process {
+    pub(crate) fn read(pid: u32, budget: &mut MapsBudget) -> Process {
         let pid = target::living(pid);
         Process {
             pid,
@@ -99,21 +98,20 @@ impl Process {
         }
     }
 
-    /// Its id in its own PID namespace.
     pub(crate) fn own_pid(&self) -> u32 {
         self.own_pid
     }
 
-    /// Whether it sees the files that we see, under the same paths.
+    /// Whether it has our root directory.
     pub(crate) fn sees_our_files(&self) -> bool {
         matches!(self.root, Root::Ours)
     }
 
-    /// Takes in what was mapped since, unless the process has ended or runs another program now.
-    pub(crate) fn refresh(&mut self, budget: &mut Budget) {
+    /// Reads the mappings again, unless the process ended or runs another program.
+    pub(crate) fn refresh(&mut self, budget: &mut MapsBudget) {
         let now = mappings(self.pid);
         let is_same = match (self.mappings.first(), now.first()) {
-            // The lowest code is the program's own, at another address each time that one starts.
+            // The lowest code is the program's, at another address each time that it starts.
             (Some(before), Some(now)) => (before.start, before.inode) == (now.start, now.inode),
             (None, Some(_)) => true,
             _ => false,
@@ -123,16 +121,16 @@ impl Process {
         }
     }
 
-    /// The file behind a mapping, if it is still the one that was mapped.
-    pub(crate) fn open(&self, mapping: &Mapping) -> Option<Opened> {
+    /// The mapped file, if it can still be opened.
+    pub(crate) fn open(&self, mapping: &Mapping) -> Option<MappedFile> {
         if !mapping.is_file() {
             return None;
         }
-        let of = |handle: OwnedFd| Opened::of(&handle, mapping, self.sees_our_files());
+        let of = |handle: OwnedFd| MappedFile::of(&handle, mapping, self.sees_our_files());
         self.held(mapping).and_then(of).or_else(|| self.named(mapping).and_then(of))
     }
 
-    /// The kernel holds on to a file as long as it is mapped, whatever its name.
+    /// By `map_files`, which works for removed files too.
     fn held(&self, mapping: &Mapping) -> Option<OwnedFd> {
         let path = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end);
         let handle = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -146,54 +144,54 @@ impl Process {
         match &self.root {
             Root::Ours => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                opened::handle(rustix::fs::open("/", flags, Mode::empty()).ok()?, &mapping.path)
+                mapped_file::handle(rustix::fs::open("/", flags, Mode::empty()).ok()?, &mapping.path)
             }
-            Root::Other(dir) => opened::handle(dir.as_ref(), &mapping.path),
+            Root::Other(dir) => mapped_file::handle(dir.as_ref(), &mapping.path),
             Root::Unknown => None,
         }
     }
 
-    /// The name of a function that was compiled while the process ran.
-    pub(crate) fn compiled(&mut self, address: u64, budget: &mut Budget) -> Option<String> {
+    /// The name of JIT-compiled code.
+    pub(crate) fn compiled(&mut self, address: u64, budget: &mut MapsBudget) -> Option<String> {
         self.perf_map(budget)?.name(address)
     }
 
-    /// Whether its runtime writes names of compiled functions at all.
-    pub(crate) fn writes_perf_map(&mut self, budget: &mut Budget) -> bool {
+    /// Whether there is a perf map.
+    pub(crate) fn writes_perf_map(&mut self, budget: &mut MapsBudget) -> bool {
         self.perf_map(budget).is_some()
     }
 
-    fn perf_map(&mut self, budget: &mut Budget) -> Option<&Taken> {
+    fn perf_map(&mut self, budget: &mut MapsBudget) -> Option<&RemoteFile> {
         if self.perf_map.is_none() {
             self.perf_map = Some(self.read_perf_map(budget));
         }
         self.perf_map.as_ref()?.as_ref()
     }
 
-    fn read_perf_map(&self, budget: &mut Budget) -> Option<Taken> {
+    fn read_perf_map(&self, budget: &mut MapsBudget) -> Option<RemoteFile> {
         let path = format!("tmp/perf-{}.map", self.own_pid);
-        // Neither a symbolic link nor, below, another name of a file somewhere else: whoever can write to this directory
-        // could show a file that only we can read.
+        // No symbolic link, and below no hard link: who can write to /tmp could show us a file that
+        // only we can read.
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let handle = match &self.root {
             Root::Ours => rustix::fs::open(format!("/{path}"), flags, Mode::empty()),
-            // A link in a container leads to what the container sees there, not to our files.
+            // Links are resolved in the container's root, never in ours.
             Root::Other(dir) => {
                 let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
                 rustix::fs::openat2(dir.as_ref(), path.as_str(), flags, Mode::empty(), resolve)
             }
             Root::Unknown => return None,
         };
-        let (file, _) = opened::plain(&handle.ok()?)?;
+        let (file, _) = mapped_file::plain(&handle.ok()?)?;
         let meta = file.metadata().ok()?;
         let is_its_own = meta.uid() == 0 || Some(meta.uid()) == self.user;
         if !is_its_own || meta.nlink() != 1 {
             return None;
         }
         match files::take(Kind::PerfMap, &file) {
-            Opening::Taken(file) => Some(file),
-            Opening::Nothing => None,
-            Opening::NoRoom => {
+            TakeResult::Taken(file) => Some(file),
+            TakeResult::Nothing => None,
+            TakeResult::NoRoom => {
                 budget.is_spent = true;
                 None
             }
@@ -206,24 +204,24 @@ fn mappings(pid: u32) -> Vec<Mapping> {
     file.and_then(|file| text(file, MAPS_BYTES_MAX)).map(|text| maps::parse(&text)).unwrap_or_default()
 }
 
-/// A plain file, up to a bound: a pipe in its place would be waited for.
+/// A regular file, up to a limit. Reading a pipe would block.
 fn text(file: fs::File, bytes_max: u64) -> Option<String> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes).ok()?;
-    // What is not text is copied, with three bytes for one that makes no sense; what is, which is all but always, is not.
+    // Only invalid UTF-8 is copied.
     Some(
         String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
     )
 }
 
-fn root(pid: u32, budget: &mut Budget) -> Root {
-    let seen = |of: &str| -> Option<Seen> {
+fn root(pid: u32, budget: &mut MapsBudget) -> Root {
+    let seen = |of: &str| -> Option<RootId> {
         let mounts = fs::read_link(format!("/proc/{of}/ns/mnt")).ok()?;
-        // Of a directory the name alone says little: what was detached from the tree is `/` too.
+        // A name says little: a detached tree is `/` too.
         let root = fs::metadata(format!("/proc/{of}/root")).ok()?;
         Some((mounts, root.dev(), root.ino()))
     };
@@ -260,7 +258,7 @@ mod tests {
     #[test]
     fn what_processes_say_of_themselves_takes_no_more_than_there_is_for_it() {
         let own = mappings(std::process::id());
-        let mut budget = Budget { mappings: maps::bytes(&own) + 1, ..Budget::default() };
+        let mut budget = MapsBudget { mappings: maps::bytes(&own) + 1, ..MapsBudget::default() };
         let first = budget.mappings(&[], own.clone());
         assert_eq!(first, own);
         // Of another process there is no room; in place of the first ones there is.

@@ -1,8 +1,8 @@
 //! Names for addresses.
 //!
-//! A name is looked up where it is really said: in the kernel's own table, in the file that is mapped at the address (its
-//! symbol table, its debug information, or the debug file that its build id or debug link names), or in what a JIT
-//! compiler wrote. An address that nobody names stays `[module+0xoffset]`.
+//! A name comes from the kernel's symbol table; from the file that is mapped at the address (its
+//! symbol table, its debug information, or the debug file that its build id or debug link names);
+//! or from what a JIT compiler wrote. An address without a name stays `[module+0xoffset]`.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -10,26 +10,28 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use blazesym::symbolize::{Input, Symbolizer};
 use mitra_model::capture::{Image, KERNEL_MARK, RawStack};
 
 use crate::demangled::demangled;
-use crate::files::{self, Kind, Opening, Taken};
-use crate::kernel::KernelSymbols;
+use crate::elf::ElfFile;
+use crate::files::{self, Kind, RemoteFile, TakeResult};
+use crate::kernel;
+use crate::mapped_file::{FileId, MappedFile};
 use crate::maps;
-use crate::opened::{Key, Opened};
-use crate::process::{Budget, Process};
+use crate::names::NameTable;
+use crate::process::{MapsBudget, Process};
 use crate::python::{Functions, functions};
-use crate::tables::Headers;
 
 /// Programs whose mappings are kept.
 const PROCESSES_MAX: usize = 8192;
-/// Mappings are read again so long after a program was seen first: it loads its libraries.
+/// Mappings are read again this long after a program was first seen, because it is loading its
+/// libraries.
 const REFRESH_AFTER: [Duration; 3] =
     [Duration::from_millis(40), Duration::from_millis(200), Duration::from_secs(1)];
-/// Of a longer name the rest is left out.
+/// Longer names are cut off.
 const NAME_CHARS_MAX: usize = 240;
-/// A user stack that ends in none of these was cut off on the way to its root.
+/// A user stack whose root is none of these was cut off.
 const ROOTS: &[&str] = &[
     "_start",
     "__libc_start_main",
@@ -39,37 +41,37 @@ const ROOTS: &[&str] = &[
     "__clone",
     "__GI___clone",
     "thread_start",
-    // Of Go and of Erlang, which have stacks of their own.
+    // Go and Erlang have stacks of their own.
     "runtime.goexit",
     "runtime.mstart",
     "$erts_beamasm:",
 ];
 
-/// The frame in place of those that could not be followed.
+/// Stands for frames that could not be followed.
 const CUT_OFF: &str = "[cut off]";
 
-/// Names the addresses of stacks. Knows the programs that were shown to it, also after they ended.
+/// Names the addresses of stacks. Remembers programs after they ended.
 pub struct Symbols {
-    files: HashMap<Key, Option<Names>>,
-    /// Read when the first name is wanted: what only watches has no use for it.
-    kernel: OnceCell<KernelSymbols>,
+    files: HashMap<FileId, Option<FileSymbols>>,
+    /// Read at the first lookup: a watcher never needs it.
+    kernel: OnceCell<NameTable>,
     hides_kernel: bool,
-    processes: HashMap<(u32, u32), Known>,
-    budget: Budget,
-    /// Runtimes that hide the names of their functions, by what would show them.
+    processes: HashMap<(u32, u32), TrackedProcess>,
+    budget: MapsBudget,
+    /// Runtimes that hide the names of their functions, by the hint that shows them.
     hidden: HashSet<(&'static str, u32)>,
     stacks: u64,
     cut_off: u64,
-    /// Of a process whose interpreter runs functions, and their names by their code.
+    /// Functions of an interpreter, by process and by the address of their code.
     interpreted: Option<(u32, Option<Functions>)>,
     functions: HashMap<u64, String>,
 }
 
-struct Known {
+struct TrackedProcess {
     process: Process,
     names: HashMap<u64, String>,
-    /// Its files, by device, inode and path.
-    files: HashMap<(u64, u64, String), Option<Key>>,
+    /// Files by device, inode and path.
+    files: HashMap<(u64, u64, String), Option<FileId>>,
     seen: Instant,
     refreshes: usize,
     is_final: bool,
@@ -82,7 +84,7 @@ impl Default for Symbols {
 }
 
 impl Symbols {
-    /// Knows the kernel only.
+    /// Without any process yet.
     #[must_use]
     pub fn new() -> Self {
         Symbols {
@@ -90,7 +92,7 @@ impl Symbols {
             kernel: OnceCell::new(),
             hides_kernel: false,
             processes: HashMap::new(),
-            budget: Budget::default(),
+            budget: MapsBudget::default(),
             hidden: HashSet::new(),
             stacks: 0,
             cut_off: 0,
@@ -99,8 +101,8 @@ impl Symbols {
         }
     }
 
-    /// Reads the mappings of programs that were seen just now, and again those of programs that were seen not long ago.
-    /// To be called every second at least; the work is bounded by the number of new programs.
+    /// Reads the mappings of new programs, and again those of recent ones. To be called every
+    /// second at least; the work is bounded by the number of new programs.
     pub fn remember(&mut self, images: &[Image]) {
         for known in self.processes.values_mut() {
             if REFRESH_AFTER.get(known.refreshes).is_some_and(|after| known.seen.elapsed() >= *after) {
@@ -118,7 +120,7 @@ impl Symbols {
             return;
         }
         let process = Process::read(pid, &mut self.budget);
-        let known = Known {
+        let known = TrackedProcess {
             process,
             names: HashMap::new(),
             files: HashMap::new(),
@@ -129,12 +131,12 @@ impl Symbols {
         self.processes.insert((pid, image), known);
     }
 
-    /// The names of a stack's frames, from the root to the leaf. Those of the kernel end in `_[k]`.
+    /// The names of a stack's frames, from the root to the leaf. Kernel functions end in `_[k]`.
     pub fn names(&mut self, stack: &RawStack) -> Vec<String> {
         let mut names = Vec::with_capacity(stack.user.len() + stack.kernel.len());
         if !stack.user.is_empty() {
             self.add(stack.pid, stack.image);
-            // What was loaded or compiled meanwhile counts as well.
+            // Includes what was loaded or compiled meanwhile.
             if let Some(known) = self.processes.get_mut(&(stack.pid, stack.image))
                 && !known.is_final
             {
@@ -142,8 +144,8 @@ impl Symbols {
                 known.process.refresh(&mut self.budget);
             }
         }
-        // The kernel follows frame pointers. Where there is none it follows whatever stands in its place, and what it finds
-        // from there on is no code.
+        // The kernel follows frame pointers. Where code has none, it follows whatever is in the
+        // register, and from there on finds no code.
         let mut whole = 0;
         while let Some(address) = stack.user.get(whole)
             && self.is_code(stack, at_call(*address, whole == 0))
@@ -169,7 +171,7 @@ impl Symbols {
         for (i, address) in stack.kernel.iter().enumerate().rev() {
             names.push(self.in_kernel(*address, i == 0));
         }
-        // The probe itself is not what the task was doing, and its programs may have gone by now.
+        // Cuts the frames of the probe itself, whose programs may be unloaded already.
         let in_kernel = names.get(from..).unwrap_or_default();
         if let Some(probe) = in_kernel.iter().position(|name| is_probe(name)) {
             names.truncate(from + probe);
@@ -177,7 +179,7 @@ impl Symbols {
         names
     }
 
-    /// The names of the functions that an interpreter ran, the innermost first.
+    /// Functions of the interpreter, the innermost first.
     fn functions(&mut self, stack: &RawStack) -> Vec<String> {
         if stack.functions.is_empty() {
             return Vec::new();
@@ -192,13 +194,14 @@ impl Symbols {
             let of_process = self.interpreted.as_mut().and_then(|(_, functions)| functions.as_mut());
             let names = of_process.and_then(|functions| functions.names(&unknown)).unwrap_or_default();
             let names = names.into_iter().map(|name| bounded(&name));
-            // What ended has no names any more.
+            // A process that ended has no names.
             self.functions.extend(unknown.into_iter().zip(names.chain(std::iter::repeat(String::new()))));
         }
         stack.functions.iter().map(|code| self.functions.get(code).cloned().unwrap_or_default()).collect()
     }
 
-    /// Where the interpreter calls a function of the program by a trampoline, that one stands between its frames.
+    /// With trampolines (`-X perf`), functions have frames of their own between those of the
+    /// interpreter.
     fn note_python(&mut self, stack: &RawStack, names: &[String]) {
         let interprets = names.iter().any(|name| functions::interprets(name));
         if interprets && !names.iter().any(|name| name.starts_with("py::")) {
@@ -208,7 +211,7 @@ impl Symbols {
         }
     }
 
-    /// Whether code lies at an address, as far as that is known.
+    /// Whether code is at an address, as far as is known.
     fn is_code(&mut self, stack: &RawStack, address: u64) -> bool {
         let Some(known) = self.processes.get_mut(&(stack.pid, stack.image)) else { return true };
         known.process.mappings.is_empty()
@@ -217,7 +220,7 @@ impl Symbols {
     }
 
     fn in_kernel(&mut self, address: u64, is_leaf: bool) -> String {
-        let kernel = self.kernel.get_or_init(kernel);
+        let kernel = self.kernel.get_or_init(kallsyms);
         self.hides_kernel |= kernel.is_empty();
         match kernel.name(at_call(address, is_leaf)) {
             Some(name) => format!("{name}{KERNEL_MARK}"),
@@ -242,14 +245,14 @@ impl Symbols {
                 let offset = (called - mapping.start).wrapping_add(mapping.offset);
                 let file = (mapping.device, mapping.inode, mapping.path.clone());
                 let key = *known.files.entry(file).or_insert_with(|| {
-                    let opened = known.process.open(&mapping)?;
+                    let mapped_file = known.process.open(&mapping)?;
                     let names = || {
-                        let names = Names::of(&opened, &mapping.path);
+                        let names = FileSymbols::of(&mapped_file, &mapping.path);
                         self.budget.is_spent |= names.is_err();
                         names.unwrap_or_default()
                     };
-                    self.files.entry(opened.key).or_insert_with(names);
-                    Some(opened.key)
+                    self.files.entry(mapped_file.key).or_insert_with(names);
+                    Some(mapped_file.key)
                 });
                 let names = key.and_then(|key| self.files.get(&key)?.as_ref());
                 let found = names.and_then(|names| names.at(offset));
@@ -268,7 +271,7 @@ impl Symbols {
         name
     }
 
-    /// What a reader has to know of the names that are missing.
+    /// Notes for the reader about missing names.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -279,12 +282,12 @@ impl Symbols {
                     .to_owned(),
             );
         }
-        notes.extend(files::troubles());
+        notes.extend(files::errors());
         if self.hides_kernel {
             notes.push("functions of the kernel have no names: kernel.kptr_restrict hides them".to_owned());
         }
         let mut by_runtime: HashMap<&str, Vec<u32>> = HashMap::new();
-        // Where its functions are read from its own list of calls, only the first stacks lack them.
+        // With functions read from the interpreter's frames, only the first stacks lack them.
         let is_read =
             |pid: &u32| self.interpreted.as_ref().is_some_and(|(read, how)| read == pid && how.is_some());
         for (runtime, pid) in self.hidden.iter().filter(|(_, pid)| !is_read(pid)) {
@@ -309,8 +312,8 @@ impl Symbols {
     }
 }
 
-fn kernel() -> KernelSymbols {
-    KernelSymbols::read(Path::new("/proc/kallsyms"))
+fn kallsyms() -> NameTable {
+    kernel::read(Path::new("/proc/kallsyms"))
 }
 
 const PYTHON: &str = "of CPython the interpreter is shown, not the functions of the program; from 3.12 on \
@@ -320,7 +323,7 @@ const PYTHON_CUT_OFF: &str = "this CPython writes the names of the program's fun
 const OTHER: &str =
     "code that was compiled while the program ran has no names: it writes no /tmp/perf-PID.map";
 
-/// What hides the names of code that was compiled at run time, by the libraries that are mapped.
+/// A hint how a runtime shows names of compiled code, by the libraries that are mapped.
 fn runtime(mappings: &[maps::Mapping]) -> &'static str {
     let has = |part: &str| mappings.iter().any(|mapping| mapping.module().starts_with(part));
     if has("libjvm.so") {
@@ -336,51 +339,54 @@ fn runtime(mappings: &[maps::Mapping]) -> &'static str {
     }
 }
 
-/// A frame that is no leaf holds where the call returns to, which may be the next function already.
+/// The return address of a call may be in the next function already.
 fn at_call(address: u64, is_leaf: bool) -> u64 {
     if is_leaf { address } else { address.saturating_sub(1) }
 }
 
-/// The names of one file.
-enum Names {
-    /// It is root's, and so is what it refers to. Each has a symbolizer of its own, which remembers what it opened by a path that
-    /// others get later.
+enum FileSymbols {
+    /// The file and its debug files are root's. Each has a symbolizer of its own, because a
+    /// symbolizer caches by path.
     OfRoot(Box<Symbolizer>, Source<'static>),
-    OfOthers(Taken),
+    OfOthers(RemoteFile),
 }
 
-impl Names {
-    /// `path` is where the file lies for us, should it be root's. `Err` says that there is no room for it.
-    fn of(opened: &Opened, path: &str) -> Result<Option<Names>, ()> {
-        if opened.is_roots && Headers::read(&opened.file).is_none_or(|headers| !headers.inflates()) {
+impl FileSymbols {
+    /// `path` is where we see the file, if it is root's. An error means that the store is full.
+    fn of(mapped_file: &MappedFile, path: &str) -> Result<Option<FileSymbols>, ()> {
+        if mapped_file.is_roots && ElfFile::read(&mapped_file.file).is_none_or(|elf| !elf.inflates()) {
             let builder = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false);
             let source = Source::Elf(Elf::new(PathBuf::from(path)));
-            return Ok(Some(Names::OfRoot(Box::new(builder.enable_auto_reload(false).build()), source)));
+            return Ok(Some(FileSymbols::OfRoot(
+                Box::new(builder.enable_auto_reload(false).build()),
+                source,
+            )));
         }
-        match files::take(Kind::Names, &opened.file) {
-            Opening::Taken(file) => Ok(Some(Names::OfOthers(file))),
-            Opening::Nothing => Ok(None),
-            Opening::NoRoom => Err(()),
+        match files::take(Kind::Names, &mapped_file.file) {
+            TakeResult::Taken(file) => Ok(Some(FileSymbols::OfOthers(file))),
+            TakeResult::Nothing => Ok(None),
+            TakeResult::NoRoom => Err(()),
         }
     }
 
     fn at(&self, offset: u64) -> Option<String> {
         match self {
-            Names::OfRoot(symbolizer, source) => {
-                plain(symbolizer.symbolize_single(source, Input::FileOffset(offset)))
+            FileSymbols::OfRoot(symbolizer, source) => {
+                let found = symbolizer.symbolize_single(source, Input::FileOffset(offset));
+                Some(printable(&found.ok()?.into_sym()?.name))
             }
-            // Whoever wrote the file may have taken its reader over.
-            Names::OfOthers(file) => file.name(offset).map(|name| bounded(&name)),
+            // A hostile file may have taken the helper over.
+            FileSymbols::OfOthers(file) => file.name(offset).map(|name| bounded(&name)),
         }
     }
 }
 
-pub(crate) fn plain(found: blazesym::Result<Symbolized<'_>>) -> Option<String> {
-    let symbol = found.ok()?.into_sym()?;
-    Some(bounded(&demangled(&symbol.name)))
+/// A name as people write it, of one line and bounded.
+pub(crate) fn printable(name: &str) -> String {
+    bounded(&demangled(name))
 }
 
-/// Of one line, whatever the file says.
+/// Without control characters, and cut off.
 pub(crate) fn bounded(name: &str) -> String {
     let mut chars = name.chars().map(|c| if c.is_control() { '?' } else { c });
     let mut short: String = chars.by_ref().take(NAME_CHARS_MAX).collect();
@@ -390,7 +396,7 @@ pub(crate) fn bounded(name: &str) -> String {
     short
 }
 
-/// Frames between the traced place and the program that took the stack: `bpf_trace_run4`, `__traceiter_sched_switch`.
+/// Frames between the tracepoint and the BPF program: `bpf_trace_run4`, `__traceiter_sched_switch`.
 fn is_probe(name: &str) -> bool {
     ["__traceiter_", "__bpf_trace_", "bpf_trace_run", "trace_event_raw_event_"]
         .iter()
@@ -453,7 +459,7 @@ mod tests {
     #[test]
     fn the_probe_is_left_out() {
         let mut symbols = Symbols::new();
-        let kernel = symbols.kernel.get_or_init(kernel);
+        let kernel = symbols.kernel.get_or_init(kallsyms);
         let (Some(schedule), Some(run)) = (kernel.address("__schedule"), kernel.address("bpf_trace_run4"))
         else {
             println!("skipped: this kernel hides its addresses");

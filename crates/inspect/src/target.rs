@@ -1,9 +1,10 @@
-//! A living process that is looked into.
+//! A living process that is read.
 //!
-//! Its memory is read through `/proc/PID/mem`. That file belongs to the memory that the process had when it was opened: whatever
-//! becomes of the process and its id, no other program's memory is ever read through it. Where much is read at once, the kernel
-//! is asked by the id of the process instead, which copies it once and not twice; what it gave is used only if that file can be
-//! read afterwards, at the same place. Pages that are not in memory are left alone, as `/proc/PID/pagemap` tells them.
+//! Memory is read through `/proc/PID/mem`. That file belongs to the address space that the process
+//! had when it was opened: no other program's memory is ever read through it, whatever happens to
+//! the process and its id. Large reads use `process_vm_readv`, which copies once instead of twice;
+//! their bytes are used only if the file can be read afterwards at the same address. Pages that are
+//! not in memory are left alone, by `/proc/PID/pagemap`.
 
 use mitra_parse::task::task_stat;
 use std::fs::{self, File};
@@ -13,20 +14,19 @@ use std::os::unix::fs::FileExt;
 use crate::error::Error;
 use crate::identity::{Identity, Now};
 use crate::maps::{self, Mapping};
-use crate::memory::{Allowance, Memory, Pagemap, Pages, Word};
-use crate::process::{Budget, Process};
+use crate::memory::{CpuBudget, Memory, Pagemap, Word};
+use crate::process::{MapsBudget, Process};
 
-/// The text of `/proc/PID/maps`: of a million mappings.
+/// The text of `/proc/PID/maps` of a million mappings.
 const MAPS_BYTES_MAX: u64 = 128 << 20;
-/// Bytes of the header of an ELF file, and where in it the class stands.
 const ELF_MAGIC: &[u8; 4] = b"\x7fELF";
-/// So many bytes are worth a second look at whose they are: what is saved of each is 0.1 ns, and a call takes half a microsecond.
+/// From this size on `process_vm_readv` pays: it saves 0.1 ns a byte, and the check takes half a
+/// microsecond.
 const MUCH: usize = 16 << 10;
 
-/// A process, or rather the program that it ran when this was made.
+/// A process, or rather the program that it ran when this was opened.
 pub struct Target {
     pid: u32,
-    /// When it began, and which program it is.
     mark: Mark,
     comm: String,
     /// Who it was when it was opened.
@@ -36,7 +36,7 @@ pub struct Target {
     mem: File,
     pagemap: Option<Pagemap>,
     process: Process,
-    allowance: Allowance,
+    cpu_budget: CpuBudget,
 }
 
 impl Target {
@@ -44,11 +44,11 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// There is none, it is one of the kernel's, or its memory may not be read.
+    /// There is none, it is a kernel thread, or its memory may not be read.
     pub fn open(pid: u32) -> Result<Self, Error> {
         let identity = || Now::read(pid).map(|now| now.identity).ok_or(Error::Ended { pid });
         let (mark, comm) = stat(pid)?;
-        // What has no memory: it ends just now, or is a thread of the kernel.
+        // A process without memory: it is exiting, or a kernel thread.
         let without = |error| match error {
             Error::Ended { pid } if stat(pid).is_ok_and(|(now, _)| now.start_ticks == mark.start_ticks) => {
                 match living(pid) {
@@ -68,7 +68,7 @@ impl Target {
             return Err(without(Error::Ended { pid }));
         }
         let pagemap = File::open(format!("/proc/{pid}/pagemap")).ok().map(Pagemap::new);
-        let process = Process::read(pid, &mut Budget::default());
+        let process = Process::read(pid, &mut MapsBudget::default());
         let target = Self {
             pid,
             mark,
@@ -79,30 +79,30 @@ impl Target {
             mem,
             pagemap,
             process,
-            allowance: Allowance::default(),
+            cpu_budget: CpuBudget::default(),
         };
         target.check()?;
-        // Whoever it was while all of that was opened, it was the same one.
+        // It had one identity while all of this was opened.
         if identity()? != target.identity {
             return Err(Error::Ended { pid });
         }
         Ok(target)
     }
 
-    /// Bounds what is looked at from now on. Without that all of it is.
-    pub fn allow(&mut self, allowance: Allowance) {
-        self.allowance = allowance;
+    /// Bounds the CPU time from now on; unlimited by default.
+    pub fn allow(&mut self, cpu_budget: CpuBudget) {
+        self.cpu_budget = cpu_budget;
     }
 
-    /// Whether something ended early, as the allowance was used up.
+    /// Whether something ended early because the budget was exhausted.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.allowance.is_over()
+    pub fn is_exhausted(&self) -> bool {
+        self.cpu_budget.is_exhausted()
     }
 
-    /// Whether whoever waits for something else should go on.
+    /// Whether a wait for something else should continue.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.allowance.goes_on_now()
+        self.cpu_budget.should_continue_now()
     }
 
     /// Its id.
@@ -117,13 +117,13 @@ impl Target {
         self.mark.start_ticks
     }
 
-    /// Its name, as the kernel has it.
+    /// Its name in the kernel.
     #[must_use]
     pub fn comm(&self) -> &str {
         &self.comm
     }
 
-    /// Whether it is still the same process with the same memory.
+    /// Checks that it is still the same process with the same memory.
     ///
     /// # Errors
     ///
@@ -133,7 +133,8 @@ impl Target {
         if stat(self.pid).map_err(|_| ended())?.0 != self.mark {
             return Err(ended());
         }
-        // What was mapped for longest is gone only when all of the memory is: the process ended, or began another program.
+        // The lowest code is unmapped only with all of the memory: the process ended, or started
+        // another program.
         let lowest = self.mappings.iter().find(|mapping| mapping.access.execute).ok_or_else(ended)?;
         match self.mem.read_at(&mut [0], lowest.start) {
             Ok(1) => Ok(()),
@@ -146,13 +147,14 @@ impl Target {
         &self.identity
     }
 
-    /// Whether it sees the files that we see, under the same paths.
+    /// Whether it has our root directory.
     pub(crate) fn sees_our_files(&self) -> bool {
         self.process.sees_our_files()
     }
 
-    /// Whether it runs the program still and as the user that it had when it was opened, and has a handler for a signal that it
-    /// is to get. An error says in words that it does not. What it does a moment later cannot be known, and must not matter.
+    /// Checks that it still runs the same program as the same user, and handles a signal that it
+    /// will get. The error says in words what changed. A moment later this may be wrong, and must
+    /// not matter.
     pub(crate) fn still_is_who_it_was(&self, signal: Option<u32>) -> Result<(), String> {
         let words = |error: Error| format!("it cannot be asked: {error}");
         self.check().map_err(words)?;
@@ -163,11 +165,11 @@ impl Target {
         if signal.is_some_and(|signal| !now.catches(signal)) {
             return Err("it cannot be asked: it has no handler for SIGQUIT (-Xrs) and would end".to_owned());
         }
-        // What was read in between was of that program.
+        // The status in between was of that program.
         self.check().map_err(words)
     }
 
-    /// Sees what was mapped since.
+    /// Reads the mappings again.
     ///
     /// # Errors
     ///
@@ -179,11 +181,11 @@ impl Target {
         Ok(())
     }
 
-    /// The file behind a mapping, to be read, whatever the process sees as `/`; `None` where there is no plain file, or it is not
-    /// to be had any more.
+    /// The mapped file for reading, in the mount namespace of the process; `None` if it is not a
+    /// regular file or is gone.
     #[must_use]
     pub fn file(&self, mapping: &Mapping) -> Option<File> {
-        self.process.open(mapping).map(|opened| opened.file)
+        self.process.open(mapping).map(|mapped_file| mapped_file.file)
     }
 
     /// Its id in its own PID namespace.
@@ -192,14 +194,13 @@ impl Target {
         self.process.own_pid()
     }
 
-    /// How many pages of a range are in memory and in swap; `None` where the kernel does not say.
-    #[must_use]
-    pub fn pages(&self, start: u64, end: u64) -> Option<Pages> {
-        self.pagemap.as_ref()?.count(start, end).ok()
+    /// `None` if the kernel refused.
+    pub(crate) fn pagemap(&self) -> Option<&Pagemap> {
+        self.pagemap.as_ref()
     }
 
-    /// As much as there is without a gap, by the id of the process; nothing where that is not allowed, or no longer the same
-    /// process.
+    /// Reads by the id of the process up to the first gap; nothing if that is not allowed, or it is
+    /// no longer the same process.
     fn read_much(&self, address: u64, into: &mut [u8]) -> usize {
         let Ok(pid) = libc::pid_t::try_from(self.pid) else { return 0 };
         let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
@@ -223,7 +224,7 @@ impl Memory for Target {
 
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
         let mut done = if into.len() >= MUCH { self.read_much(address, into) } else { 0 };
-        // The file has the addresses as offsets, which are signed: what lies above is the kernel's.
+        // Addresses are offsets in the file, which are signed: higher ones are the kernel's.
         while done < into.len() {
             let Some(at) = address.checked_add(done as u64).filter(|at| i64::try_from(*at).is_ok()) else {
                 break;
@@ -243,46 +244,48 @@ impl Memory for Target {
             .map(|mapping| (mapping.start.max(start), mapping.end.min(end)))
             .filter(|(from, to)| from < to)
             .collect();
-        let mut goes_on = true;
+        let mut should_continue = true;
         for (from, to) in mapped {
             let mut pass = |from, to| {
-                goes_on = take(from, to);
-                goes_on
+                should_continue = take(from, to);
+                should_continue
             };
-            // Where it cannot be told (an old kernel, another user), nothing counts as resident: guessing would swap pages in.
+            // If it cannot be told (an old kernel, another user), nothing counts as resident:
+            // guessing would swap pages in.
             if let Some(pagemap) = &self.pagemap
-                && pagemap.present(from, to, &self.allowance, &mut pass).is_err()
+                && pagemap
+                    .present(from, to, &mut |steps| self.cpu_budget.should_continue(steps), &mut pass)
+                    .is_err()
             {
                 return;
             }
-            if !goes_on || self.is_over() {
+            if !should_continue || self.is_exhausted() {
                 return;
             }
         }
     }
 
-    fn goes_on(&self, steps: u64) -> bool {
-        self.allowance.goes_on(steps)
+    fn should_continue(&self, steps: u64) -> bool {
+        self.cpu_budget.should_continue(steps)
     }
 }
 
-/// Which program of which process is meant. Memory that another process shares outlives the program, so that its addresses say
-/// nothing of that; where its code and its stack began is another place each time that a program begins.
+/// Identifies one program of one process. Memory that is shared with another process outlives the
+/// program, but its code and stack start elsewhere for each program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
-    /// Clock ticks after boot: with the id it says which process is meant.
+    /// Clock ticks after boot, unique together with the id.
     start_ticks: u64,
     code: (u64, u64),
     stack: u64,
 }
 
-/// When a process began, in clock ticks after boot.
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     stat(pid).ok().map(|(mark, _)| mark.start_ticks)
 }
 
-/// A thread by which a process can be reached: once its first one has ended, the others go on, and its own number leads to no
-/// memory.
+/// A thread by which the process can be reached: when the main thread has ended, others run on, and
+/// its id leads to no memory.
 pub(crate) fn living(pid: u32) -> u32 {
     let has_ended = |id: u32| {
         let stat = fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
@@ -296,7 +299,6 @@ pub(crate) fn living(pid: u32) -> u32 {
     threads.find(|thread| !has_ended(*thread)).unwrap_or(pid)
 }
 
-/// The mark and the name, of `/proc/PID/stat`.
 fn stat(pid: u32) -> Result<(Mark, String), Error> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read(&path).map_err(|e| Error::of_process(pid, path, e))?;
@@ -320,7 +322,7 @@ fn read_mappings(pid: u32) -> Result<Vec<Mapping>, Error> {
     Ok(maps::parse_all(&String::from_utf8_lossy(&text)))
 }
 
-/// The class of the program that it runs.
+/// The pointer width of its program.
 fn word(pid: u32) -> Option<Word> {
     let mut head = [0; 5];
     File::open(format!("/proc/{pid}/exe")).ok()?.read_exact(&mut head).ok()?;
@@ -348,7 +350,7 @@ mod tests {
         assert_eq!(own.word().bytes(), size_of::<usize>());
         assert_eq!(own.u64(0), None);
         assert_eq!(own.u64(u64::MAX - 3), None);
-        // Up to where nothing is any more, however much is asked for.
+        // Up to the end of the mapping, however much is asked for.
         let end = own.mapping(at).unwrap().end;
         let mut much = vec![0; 4 * MUCH];
         assert_eq!(own.read(end - 100, &mut much[..MUCH]).min(100), 100);
@@ -365,7 +367,7 @@ mod tests {
             return;
         }
         let page = rustix::param::page_size();
-        // So much comes fresh from the kernel, and of it two pages are touched; a huge page may come for each.
+        // Fresh from the kernel, with two pages touched; each may become a huge page.
         const BYTES: usize = 64 << 20;
         let mut bytes: Vec<u8> = Vec::with_capacity(BYTES);
         let room = bytes.spare_capacity_mut();

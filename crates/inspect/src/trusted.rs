@@ -1,22 +1,22 @@
-//! Files that nobody but root can change.
+//! Files that only root can change.
 
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
-/// What counts as a directory that nobody else can change.
+/// Whether a directory such as `/tmp` is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sticky {
-    /// Not `/tmp`: who can make files there can make them before they are looked for.
+    /// No: other users can create a file there first.
     Refused,
-    /// `/tmp` too: nobody can put another file in the place of root's there.
+    /// Yes: the sticky bit keeps others from replacing a file of root's.
     Allowed,
 }
 
-/// Opens what a path leads to, without its links, as a handle for the file and not for what is in it. Every directory on the way
-/// belongs to root, or to us, and nobody else may write to it, nor to the file: so nobody else can have put it there, or change it
-/// afterwards. An error says in words why not.
+/// Opens a path as a handle. No part of it may be a link. Each directory on the way, and the file,
+/// belongs to root or to us and is writable by nobody else: so nobody else has put the file there
+/// or can change it. The error says in words why not.
 pub(crate) fn open(path: &Path, sticky: Sticky) -> Result<(OwnedFd, Stat), String> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let failed = |error| format!("{}: {error}", path.display());
@@ -38,7 +38,7 @@ pub(crate) fn open(path: &Path, sticky: Sticky) -> Result<(OwnedFd, Stat), Strin
     Ok((at, stat))
 }
 
-/// An access list that lets others write shows in the bits of the group.
+/// An ACL that lets others write shows in the group bits.
 fn check(path: &Path, stat: &Stat, sticky: Sticky) -> Result<(), String> {
     let us = rustix::process::geteuid().as_raw();
     let mode = Mode::from_raw_mode(stat.st_mode);

@@ -1,8 +1,9 @@
-//! From a place in a program to its caller, without frame pointers: by the tables that compilers write for exceptions.
+//! Finds callers without frame pointers, by the unwind tables that compilers write for exceptions.
 //!
-//! Of what the tables can say the usual is understood: a frame that ends some way behind the stack pointer or the frame
-//! pointer, on x86-64. Code without tables is made while a program runs, as the trampolines of `python -X perf`: where what
-//! follows a call does no more than to give the frame back, that says as much. Everything else is left to frame pointers.
+//! Understands the usual rules on x86-64: a frame that ends at an offset from the stack pointer or
+//! the frame pointer. JIT-compiled code has no tables, such as the trampolines of `python -X perf`:
+//! there the instructions after the call are decoded, if they only pop the frame. Everything else
+//! is left to frame pointers.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,23 +11,23 @@ use std::os::unix::fs::FileExt;
 
 use mitra_model::capture::{CodeAddress, StackCopy, UnwindRule, UnwoundStack};
 
-use crate::files::{self, Frames, Kind, Opening, Taken};
+use crate::files::{self, Frames, Kind, RemoteFile, TakeResult};
+use crate::mapped_file::MappedFile;
 use crate::maps;
-use crate::opened::Opened;
-use crate::process::{Budget, Process};
+use crate::process::{MapsBudget, Process};
 
-/// As many frames as the program in the kernel follows: `CHAIN_DEPTH` of collect/bpf/chain.h.
+/// As many frames as the BPF program follows: `CHAIN_DEPTH` of collect/bpf/chain.h.
 const DEPTH_MAX: usize = 64;
-/// Tables of all files of a process that are root's.
+/// Tables of all files of root's.
 const TABLES_BYTES_MAX: u64 = 256 << 20;
-/// Places whose callers are remembered.
+/// Cached lookups.
 const PLACES_MAX: usize = 1 << 16;
 
 /// Finds callers in one process.
 pub struct Unwinder {
     process: Process,
-    budget: Budget,
-    /// The memory of the process, for its code.
+    budget: MapsBudget,
+    /// For decoding code.
     memory: Option<File>,
     tables: HashMap<(u64, u64, String), Option<Tables>>,
     table_bytes_left: u64,
@@ -34,10 +35,10 @@ pub struct Unwinder {
 }
 
 impl Unwinder {
-    /// Of a process that lives. What it maps later is seen when it is asked for.
+    /// The process must live. Later mappings are read when they are asked for.
     #[must_use]
     pub fn new(pid: u32) -> Self {
-        let mut budget = Budget::default();
+        let mut budget = MapsBudget::default();
         Self {
             process: Process::read(pid, &mut budget),
             budget,
@@ -48,7 +49,7 @@ impl Unwinder {
         }
     }
 
-    /// Follows a copy of a stack as far as it reaches.
+    /// Follows a copied stack as far as it reaches.
     pub fn follow(&mut self, copy: &StackCopy) -> UnwoundStack {
         let known = |address| maps::find(&self.process.mappings, address).is_some();
         if !known(copy.address) {
@@ -68,7 +69,7 @@ impl Unwinder {
         caller
     }
 
-    /// By what is executed when the call returns.
+    /// Decodes the instructions behind the call.
     fn by_code(&self, place: CodeAddress) -> Option<UnwindRule> {
         if place.is_leaf || !cfg!(target_arch = "x86_64") || i64::try_from(place.address).is_err() {
             return None;
@@ -78,26 +79,26 @@ impl Unwinder {
         by_epilogue(&code)
     }
 
-    fn read(&mut self, opened: &Opened) -> Option<Tables> {
-        if !opened.is_roots {
-            return match files::take(Kind::Frames, &opened.file) {
-                Opening::Taken(file) => Some(Tables::OfOthers(file)),
-                Opening::Nothing | Opening::NoRoom => None,
+    fn read(&mut self, mapped_file: &MappedFile) -> Option<Tables> {
+        if !mapped_file.is_roots {
+            return match files::take(Kind::Frames, &mapped_file.file) {
+                TakeResult::Taken(file) => Some(Tables::OfOthers(file)),
+                TakeResult::Nothing | TakeResult::NoRoom => None,
             };
         }
-        let frames = Frames::read(&opened.file, self.table_bytes_left)?;
+        let frames = Frames::read(&mapped_file.file, self.table_bytes_left)?;
         self.table_bytes_left = self.table_bytes_left.saturating_sub(frames.bytes());
         Some(Tables::OfRoot(frames))
     }
 
     fn look_up(&mut self, place: CodeAddress) -> Option<UnwindRule> {
-        // Where a call returns to the next function may begin.
+        // A return address may be in the next function already.
         let address = if place.is_leaf { place.address } else { place.address.checked_sub(1)? };
         let mapping = maps::find(&self.process.mappings, address)?.clone();
         let offset = address.checked_sub(mapping.start)?.checked_add(mapping.offset)?;
         let key = (mapping.device, mapping.inode, mapping.path.clone());
         if !self.tables.contains_key(&key) {
-            let tables = self.process.open(&mapping).and_then(|opened| self.read(&opened));
+            let tables = self.process.open(&mapping).and_then(|mapped_file| self.read(&mapped_file));
             self.tables.insert(key.clone(), tables);
         }
         match self.tables.get(&key)?.as_ref()? {
@@ -110,7 +111,7 @@ impl Unwinder {
 /// The tables of one file.
 enum Tables {
     OfRoot(Frames),
-    OfOthers(Taken),
+    OfOthers(RemoteFile),
 }
 
 fn follow_by(copy: &StackCopy, mut caller_of: impl FnMut(CodeAddress) -> UnwindRule) -> UnwoundStack {
@@ -146,10 +147,10 @@ fn follow_by(copy: &StackCopy, mut caller_of: impl FnMut(CodeAddress) -> UnwindR
     followed
 }
 
-/// Enough to give back a frame and all registers that are kept in it.
+/// Enough to pop a frame and all saved registers.
 const CODE_BYTES: usize = 20;
 
-/// `add $N,%rsp`, any number of `pop`, `ret` (Intel's manual, volume 2). None where the code is anything else.
+/// `add $N,%rsp`, any number of `pop`, `ret` (Intel's manual, volume 2). `None` for any other code.
 fn by_epilogue(code: &[u8]) -> Option<UnwindRule> {
     let (mut offset, mut rest) = (0_i32, code);
     if let [0x48, 0x83, 0xc4, bytes, after @ ..] = rest {
@@ -173,7 +174,7 @@ fn by_epilogue(code: &[u8]) -> Option<UnwindRule> {
     (offset >= 0).then_some(UnwindRule::At { is_from_frame_pointer: false, offset: end, frame_pointer_at })
 }
 
-/// For [`crate::fuzzing`]: bytes of a program as code.
+/// For [`crate::fuzzing`]: bytes as code.
 pub(crate) fn fuzz(bytes: &[u8]) {
     std::hint::black_box(by_epilogue(bytes.get(..CODE_BYTES).unwrap_or(bytes)));
 }

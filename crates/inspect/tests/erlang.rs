@@ -77,7 +77,7 @@ fn measure(pid: u32, done: &Path) -> (f64, f64) {
 }
 
 fn look(pid: u32, options: &Options) -> ErlangHeap {
-    match runtimes::look(&Target::open(pid).unwrap(), options).unwrap() {
+    match runtimes::read_heap(&Target::open(pid).unwrap(), options).unwrap() {
         Some(Runtime::Erlang(heap)) => heap,
         other => panic!("{other:?}"),
     }
@@ -170,7 +170,7 @@ fn what_is_read_is_what_the_vm_says() {
         let asked = look(vm.0.id(), &Options { ask_runtime: true, ..options });
         let (compared, single) = compare(&read, &asked);
         let is_enough = 2 * compared > asked.allocators.len() && single >= 20;
-        let is_last = is_enough || asked.source != Some(erlang::Source::Asked);
+        let is_last = is_enough || asked.source != Some(erlang::Source::JcmdReport);
         seen = Some((read, asked, is_enough));
         if is_last {
             break;
@@ -192,7 +192,7 @@ fn what_is_read_is_what_the_vm_says() {
     assert_eq!(read.source, Some(erlang::Source::Memory), "{:?}", read.notes);
     assert_eq!(read.looks.torn, 0);
     assert_eq!((read.memory.as_ref(), read.version.is_some()), (None, true));
-    if asked.source != Some(erlang::Source::Asked) {
+    if asked.source != Some(erlang::Source::JcmdReport) {
         println!("skipped: {:?}", asked.notes);
         return;
     }

@@ -69,12 +69,12 @@ fn start_of(java: &Path, flags: &[&str]) -> Option<Jvm> {
     Some(jvm)
 }
 
-fn look(jvm: &Jvm, options: &Options) -> JvmHeap {
+fn read_heap(jvm: &Jvm, options: &Options) -> JvmHeap {
     look_at(jvm.0.id(), options)
 }
 
 fn look_at(pid: u32, options: &Options) -> JvmHeap {
-    match runtimes::look(&Target::open(pid).unwrap(), options).unwrap() {
+    match runtimes::read_heap(&Target::open(pid).unwrap(), options).unwrap() {
         Some(Runtime::Jvm(heap)) => heap,
         other => panic!("{other:?}"),
     }
@@ -82,7 +82,7 @@ fn look_at(pid: u32, options: &Options) -> JvmHeap {
 
 fn agrees(java: &Path, flags: &[&str]) {
     let Some(jvm) = start_of(java, flags) else { return };
-    let quiet = look(&jvm, &Options::default());
+    let quiet = read_heap(&jvm, &Options::default());
     assert_eq!(quiet.asked, None, "nobody asked for that");
     let counters = quiet.counters.as_ref().unwrap_or_else(|| panic!("{:?}", quiet.notes));
     println!("{flags:?}: {:?} {:?}, {} classes", quiet.name, quiet.version, counters.classes_loaded.unwrap());
@@ -100,7 +100,7 @@ fn agrees(java: &Path, flags: &[&str]) {
     assert!(counters.collectors.iter().any(|collector| collector.runs > 0));
     assert!(counters.classes_loaded.unwrap() > 500 && counters.metaspace_used_bytes.unwrap() > 1 << 20);
 
-    let heap = look(&jvm, &Options { ask_runtime: true, classes_max: 50, ..Options::default() });
+    let heap = read_heap(&jvm, &Options { ask_runtime: true, classes_max: 50, ..Options::default() });
     let Some(asked) = heap.asked else {
         println!("skipped: {:?}", heap.notes);
         return;
@@ -121,7 +121,7 @@ fn agrees(java: &Path, flags: &[&str]) {
     let tracked = flags.iter().any(|flag| flag.contains("NativeMemoryTracking"));
     assert_eq!(!asked.native.is_empty(), tracked);
     // To be asked, it makes objects; the counters are of before.
-    let used = look(&jvm, &Options::default()).counters.unwrap().used_bytes as f64;
+    let used = read_heap(&jvm, &Options::default()).counters.unwrap().used_bytes as f64;
     let off = (used - asked.bytes as f64).abs() / asked.bytes as f64;
     println!("  counters {used:.0} bytes, histogram {} bytes: {:.1} % apart", asked.bytes, 100.0 * off);
     assert!(off < 0.1);
@@ -142,7 +142,7 @@ fn so_it_does_with_the_collector_of_most() {
 #[test]
 fn a_jvm_that_hides_is_said_to() {
     let Some(jvm) = start(&["-XX:-UsePerfData", "-Xmx256m"]) else { return };
-    let heap = look(&jvm, &Options::default());
+    let heap = read_heap(&jvm, &Options::default());
     assert_eq!(heap.counters, None);
     assert!(heap.notes.iter().any(|note| note.contains("UsePerfData")), "{:?}", heap.notes);
     // What the file beside it says.
@@ -150,16 +150,16 @@ fn a_jvm_that_hides_is_said_to() {
     drop(jvm);
     // It keeps its counters where nobody else finds them by name.
     let Some(jvm) = start(&["-XX:+PerfDisableSharedMem", "-Xmx256m"]) else { return };
-    let heap = look(&jvm, &Options::default());
+    let heap = read_heap(&jvm, &Options::default());
     assert!(heap.counters.is_some_and(|counters| counters.used_bytes > 40 * OBJECTS), "{:?}", heap.notes);
     drop(jvm);
     // It would end if it were asked: -Xrs takes its handler away.
     let Some(jvm) = start(&["-Xrs", "-Xmx256m"]) else { return };
-    let heap = look(&jvm, &Options { ask_runtime: true, ..Options::default() });
+    let heap = read_heap(&jvm, &Options { ask_runtime: true, ..Options::default() });
     assert_eq!(heap.asked, None);
     assert!(heap.notes.iter().any(|note| note.contains("SIGQUIT")), "{:?}", heap.notes);
     let own = Target::open(std::process::id()).unwrap();
-    assert_eq!(runtimes::look(&own, &Options::default()).unwrap(), None);
+    assert_eq!(runtimes::read_heap(&own, &Options::default()).unwrap(), None);
 }
 
 /// With its own processes, its own `/tmp` and another user: nothing of it has the name that we would give it.

@@ -9,7 +9,7 @@ mod service;
 use std::time::{Duration, Instant};
 
 use mitra_inspect::Target;
-use mitra_inspect::python::holders::{OBJECTS_MAX, Root, TypeHeld, Wanted, holders};
+use mitra_inspect::python::holders::{OBJECTS_MAX, Root, TypeHolders, Wanted, holders};
 use pythons::pythons;
 use service::Service;
 
@@ -19,7 +19,7 @@ const MINORS: [u32; 4] = [8, 11, 12, 13];
 const UNITS: u64 = 3000;
 
 /// Who holds a type in a service that has worked.
-fn look(service: &Service, type_name: &str) -> (TypeHeld, Duration) {
+fn look(service: &Service, type_name: &str) -> (TypeHolders, Duration) {
     let target = Target::open(service.pid()).unwrap();
     let begin = Instant::now();
     let mut heap = mitra_inspect::python::open(&target).unwrap();
@@ -31,7 +31,7 @@ fn look(service: &Service, type_name: &str) -> (TypeHeld, Duration) {
 }
 
 /// Runs a kind of work on each version, and gives what is said of the type that leaks, and how many leaked.
-fn each(kind: &str, type_name: &str, check: impl Fn(&str, &TypeHeld, u64)) {
+fn each(kind: &str, type_name: &str, check: impl Fn(&str, &TypeHolders, u64)) {
     for (version, python) in pythons(&MINORS) {
         let mut service = Service::start(&python, &["--work", kind]);
         service.work(UNITS / 50, 50);

@@ -73,7 +73,7 @@ fn arenas_pools_and_blocks_are_those_that_the_interpreter_counts() {
         assert_eq!(line.trim(), "ready");
         let target = Target::open(child.id()).unwrap();
         let before = std::time::Instant::now();
-        let found = Pymalloc::look(&target).unwrap_or_else(|| panic!("{version}: no arenas"));
+        let found = Pymalloc::read(&target).unwrap_or_else(|| panic!("{version}: no arenas"));
         let took = before.elapsed();
         stdin.write_all(b"say\n").unwrap();
         stdout.read_line(&mut line).unwrap();
@@ -117,7 +117,7 @@ fn an_interpreter_with_another_allocator_has_no_arenas() {
         .unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let found = Pymalloc::look(&Target::open(child.id()).unwrap());
+    let found = Pymalloc::read(&Target::open(child.id()).unwrap());
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(found, None, "{version}");

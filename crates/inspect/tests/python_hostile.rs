@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use mitra_inspect::python::{self, Objects};
+use mitra_inspect::python;
+use mitra_inspect::python::holders::Graph;
 use mitra_inspect::{Image, Memory, Target, Word};
 use proptest::prelude::*;
 
@@ -63,18 +64,18 @@ fn look(image: &Image) -> u64 {
     let found = heap.walk();
     let mut references = 0_u64;
     let mut shown = 0;
-    heap.for_each(&mut |address, id| {
-        assert!((id.0 as usize) < heap.types());
+    heap.each(&mut |address| {
+        assert!(heap.kind(address).is_some());
         heap.references(address, &mut |target, edge| {
             references += 1;
             // Words for all of them would take long.
             if references.is_multiple_of(64) {
                 shown += heap.describe(address, edge).len();
-                shown += heap.value(target, 64).map_or(0, |text| text.len());
+                shown += heap.text(target, 64).map_or(0, |text| text.len());
             }
         });
     });
-    heap.roots(&mut |root| shown += root.name.len());
+    heap.roots(&mut |root, _| shown += format!("{root:?}").len());
     assert!(begin.elapsed().as_secs() < SECONDS_MAX, "{:?} for {} objects", begin.elapsed(), found.objects);
     assert_eq!(found.objects, found.types.iter().map(|row| row.count).sum::<u64>());
     found.objects

@@ -1,4 +1,4 @@
-//! Is it a leak, and whose: real services of Python at work, looked at again and again as `mitra inspect heap --watch` does.
+//! Is it a leak, and whose: real services of Python at work, measured again and again as `mitra inspect heap --watch` does.
 //!
 //! `MITRA_PYTHONS=all` has each service on every interpreter of the machine.
 
@@ -11,17 +11,17 @@ mod service;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mitra_inspect::diff::What;
-use mitra_inspect::verdict::{self, Kind, Verdict};
-use mitra_inspect::{Diff, Look, Target, look};
+use mitra_inspect::diff::RowKind;
+use mitra_inspect::verdict::{self, Verdict, VerdictKind};
+use mitra_inspect::{Diff, Snapshot, Target, snapshot};
 use pythons::pythons;
 use service::Service;
 
 /// Debian's, where nothing else is asked for.
 const MINORS: &[u32] = &[11];
 /// One more than the fewest with which a growth that levels off shows.
-const LOOKS: usize = 4;
-/// Requests between two looks: what is done counts, not how fast this machine is.
+const SNAPSHOTS: usize = 4;
+/// Requests between two snapshots: what is done counts, not how fast this machine is.
 const REQUESTS: u64 = 30;
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -65,7 +65,7 @@ fn watched(service: &mut Service, units: u64) -> (Verdict, Diff) {
     let mut target = Target::open(service.pid()).unwrap();
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut client = service.client();
-    let options = look::Options { texts: true, ..look::Options::default() };
+    let options = snapshot::Options { texts: true, ..snapshot::Options::default() };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) && client.get(&format!("/work/{units}")).is_ok() {
@@ -76,30 +76,30 @@ fn watched(service: &mut Service, units: u64) -> (Verdict, Diff) {
         });
         // Also where a look fails, or everybody would wait for the other.
         let _stop = Stop(&stop);
-        let mut looks: Vec<Look> = Vec::new();
-        for i in 0..LOOKS {
+        let mut snapshots: Vec<Snapshot> = Vec::new();
+        for i in 0..SNAPSHOTS {
             let from = done.load(Ordering::Relaxed);
             while i > 0 && done.load(Ordering::Relaxed) < from + REQUESTS {
                 assert!(!stop.load(Ordering::Relaxed), "the service does not answer");
                 std::thread::sleep(PAUSE);
             }
-            looks.push(look::take(&mut target, &options, &mut |_, _| {}).unwrap());
+            snapshots.push(snapshot::take(&mut target, &options, &mut |_, _| {}).unwrap());
         }
-        let culprit = verdict::of(&looks, &[]).culprit;
+        let culprit = verdict::of(&snapshots, &[]).culprit;
         if let Some(name) = culprit.as_ref().and_then(verdict::Culprit::held_type) {
-            look::hold(&mut target, &[name.to_owned()], &mut looks[LOOKS - 1]).unwrap();
+            snapshot::find_holders(&mut target, &[name.to_owned()], &mut snapshots[SNAPSHOTS - 1]).unwrap();
         }
-        (verdict::of(&looks, &[]), Diff::between(&looks[0], &looks[LOOKS - 1]))
+        (verdict::of(&snapshots, &[]), Diff::between(&snapshots[0], &snapshots[SNAPSHOTS - 1]))
     })
 }
 
 /// A leak of native memory that this text, or text like it, is in, and that comes first among what the strings show.
 fn is_native(seen: &Seen, text: &str) {
     let statement = &seen.verdict.statement;
-    assert_eq!(seen.verdict.kind, Kind::NativeLeak, "{statement}");
+    assert_eq!(seen.verdict.kind, VerdictKind::NativeLeak, "{statement}");
     let culprit = seen.verdict.culprit.as_ref().unwrap_or_else(|| panic!("nobody's: {statement}"));
     assert!(culprit.name.contains(text), "{}: {statement}", culprit.name);
-    let is_text = |what: What| matches!(what, What::String | What::Pattern);
+    let is_text = |what: RowKind| matches!(what, RowKind::String | RowKind::Pattern);
     let first = seen.diff.rows.iter().find(|row| is_text(row.what)).unwrap();
     assert!(first.name.contains(text), "first of the strings: {}", first.name);
 }
@@ -107,7 +107,7 @@ fn is_native(seen: &Seen, text: &str) {
 /// A leak of this type of objects, that this holds.
 fn is_managed(seen: &Seen, type_name: &str, holder: &str) {
     let statement = &seen.verdict.statement;
-    assert_eq!(seen.verdict.kind, Kind::ManagedLeak, "{statement}");
+    assert_eq!(seen.verdict.kind, VerdictKind::ManagedLeak, "{statement}");
     let culprit = seen.verdict.culprit.as_ref().unwrap_or_else(|| panic!("nobody's: {statement}"));
     let is_of = culprit.name == type_name || culprit.alike.iter().any(|member| member.name == type_name);
     assert!(is_of, "{}: {statement}", culprit.name);
@@ -117,7 +117,7 @@ fn is_managed(seen: &Seen, type_name: &str, holder: &str) {
     assert!(leaked.as_object().is_some_and(|types| !types.is_empty()), "it did not leak: {leaked}");
 }
 
-fn is_no_leak(seen: &Seen, kinds: &[Kind]) {
+fn is_no_leak(seen: &Seen, kinds: &[VerdictKind]) {
     let verdict = &seen.verdict;
     assert!(kinds.contains(&verdict.kind), "{}: {}", verdict.kind, verdict.statement);
 }
@@ -176,8 +176,12 @@ fn references_that_are_never_given_back() {
 #[test]
 #[ignore = "needs a quiet machine: make test-kernel"]
 fn what_only_looks_like_a_leak() {
-    each("idle", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp]));
-    each("lru", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));
-    each("warmup", INNOCENT, |seen| is_no_leak(seen, &[Kind::NoGrowth, Kind::WarmUp, Kind::BoundedCache]));
-    each("burst", INNOCENT, |seen| is_no_leak(seen, &[Kind::Fragmentation]));
+    each("idle", INNOCENT, |seen| is_no_leak(seen, &[VerdictKind::NoGrowth, VerdictKind::WarmUp]));
+    each("lru", INNOCENT, |seen| {
+        is_no_leak(seen, &[VerdictKind::NoGrowth, VerdictKind::WarmUp, VerdictKind::BoundedCache])
+    });
+    each("warmup", INNOCENT, |seen| {
+        is_no_leak(seen, &[VerdictKind::NoGrowth, VerdictKind::WarmUp, VerdictKind::BoundedCache])
+    });
+    each("burst", INNOCENT, |seen| is_no_leak(seen, &[VerdictKind::Fragmentation]));
 }

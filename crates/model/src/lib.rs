@@ -9,6 +9,7 @@ pub mod compare;
 pub mod escape;
 pub mod event;
 pub mod frame;
+pub mod growth;
 pub mod kstack;
 pub mod metric;
 pub mod metrics;
@@ -18,6 +19,7 @@ pub mod series;
 pub mod strings;
 pub mod suspicion;
 pub mod time;
+pub mod words;
 
 pub use capture::{CaptureRow, Captured};
 pub use change::{Change, ChangeKind};

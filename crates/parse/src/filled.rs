@@ -101,15 +101,37 @@ fn names_in_code() -> BTreeSet<String> {
             } else if path.extension().is_some_and(|end| end == "rs") && !is_test(&path) {
                 let code = String::from_utf8(read(&path).unwrap()).unwrap();
                 let code = code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-                let texts = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-                let texts = texts.flat_map(|line| line.split('"').skip(1).step_by(2));
-                names.extend(
-                    texts.filter(|text| text.contains('.') && !text.contains(' ')).map(str::to_owned),
-                );
+                let code: Vec<&str> =
+                    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+                names.extend(literals(&code.join("\n")).flat_map(str::split_whitespace).map(str::to_owned));
             }
         }
     }
     names
+}
+
+/// The string literals in code. Some hold tables of names.
+fn literals(code: &str) -> impl Iterator<Item = &str> {
+    let mut rest = code;
+    std::iter::from_fn(move || {
+        loop {
+            let (before, after) = rest.split_once('"')?;
+            if before.ends_with('\'') || before.ends_with("'\\") {
+                // The quotation mark as a character.
+                rest = after;
+                continue;
+            }
+            let end = if before.ends_with("r#") {
+                after.find("\"#")?
+            } else {
+                let is_escaped =
+                    |at: usize| after[..at].bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
+                after.match_indices('"').map(|(at, _)| at).find(|at| !is_escaped(*at))?
+            };
+            rest = &after[end + 1..];
+            return Some(&after[..end]);
+        }
+    })
 }
 
 fn is_test(path: &Path) -> bool {
@@ -140,6 +162,8 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[test]
 fn a_metric_that_nobody_fills_is_found() {
+    let code = r##"f('"', "a.b\"c d.e", r#"x "y" z"#, "g.h")"##;
+    assert_eq!(literals(code).collect::<Vec<_>>(), ["a.b\\\"c d.e", "x \"y\" z", "g.h"]);
     let names = names_in_code();
     for name in ["disk.nonsense", "vm", "run.latency_p42", "task.comm2", "disk.latency_le_1s"] {
         assert!(!names.iter().any(|pattern| matches(pattern, name)), "{name}");

@@ -38,6 +38,10 @@ const BESIDES: &[&[Incident]] = &[drift::INCIDENTS];
 
 /// Root conditions that no incident makes, and why.
 pub const NOT_MADE: &[(&str, &str)] = &[
+    (
+        "cgroup-memory-high",
+        "memory.high is of version 2 of control groups, and the round's machine has memory in version 1",
+    ),
     ("clock-step", "the clock is the whole machine's, and results are timed by it"),
     ("cpu-steal", "only the host of a virtual machine can take its CPUs"),
     ("device-lost", "no disk here can be pulled without the machine's own"),

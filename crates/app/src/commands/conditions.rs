@@ -50,7 +50,7 @@ fn role(role: Role) -> &'static str {
 fn as_json(c: &Condition) -> Value {
     json!({
         "id": c.id, "title": c.title, "area": c.area, "role": c.role.letter().to_string(),
-        "needs": c.needs, "manual": c.manual(),
+        "needs": c.needs(), "manual": c.manual(),
         "causes": edges_from(c.id).map(|e| e.effect).collect::<Vec<_>>(),
         "caused_by": edges_to(c.id).map(|e| e.cause).collect::<Vec<_>>(),
     })
@@ -79,7 +79,7 @@ fn manual(c: &Condition, style: &Style) -> String {
     };
     list("Can cause", edges_from(c.id).map(|e| format!("{}: {}", e.effect, e.because)).collect());
     list("Can be caused by", edges_to(c.id).map(|e| format!("{}: {}", e.cause, e.because)).collect());
-    list("Looks at", c.needs.iter().map(|m| (*m).to_owned()).collect());
+    list("Looks at", c.needs().iter().map(|m| (*m).to_owned()).collect());
     out
 }
 
@@ -138,7 +138,7 @@ fn section(c: &Condition) -> String {
     };
     list("It can cause:", edges_from(c.id).map(|e| format!("- `{}`: {}", e.effect, e.because)).collect());
     list("It can be caused by:", edges_to(c.id).map(|e| format!("- `{}`: {}", e.cause, e.because)).collect());
-    let needs: Vec<String> = c.needs.iter().map(|m| format!("`{m}`")).collect();
+    let needs: Vec<String> = c.needs().iter().map(|m| format!("`{m}`")).collect();
     if !needs.is_empty() {
         _ = write!(out, "\nIt looks at {}.\n", needs.join(", "));
     }

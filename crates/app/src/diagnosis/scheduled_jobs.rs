@@ -16,7 +16,7 @@ const DELAY_MAX_S: u64 = 60;
 /// How far before the window periodic jobs are looked for.
 const BACK_NS: i64 = 3_600_000_000_000;
 
-/// Timetables by the files as they are now; none if the recording is of another machine.
+/// Jobs by the files as they are now; none if the recording is of another machine.
 pub fn of_this_machine(hostname: &str, window: Span) -> Vec<ScheduledJob> {
     let uname = rustix::system::uname();
     if uname.nodename().to_string_lossy() != hostname {

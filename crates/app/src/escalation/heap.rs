@@ -6,11 +6,11 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
-use mitra_inspect::look::{self, Look, Meter, Options};
 use mitra_inspect::malloc::{CHeap, SizeClass};
 use mitra_inspect::python::PythonHeap;
 use mitra_inspect::python::holders::Holder;
-use mitra_inspect::{Allowance, Composition, Target};
+use mitra_inspect::snapshot::{self, Meter, Options, Snapshot};
+use mitra_inspect::{Composition, CpuBudget, Target};
 use mitra_model::capture::heap::{self, HeapRow};
 use mitra_model::capture::{CaptureColumn, CaptureTable, Captured, Cell, Ended, SCHEMA, TOPS_MAX};
 
@@ -37,9 +37,9 @@ fn capture_within(cpu_s: f64, pid: u32, began: Option<u64>, why: &str) -> Result
         bail!("process {pid} ended, and another one has its number");
     }
     let meter = Meter::start();
-    target.allow(Allowance::of_cpu(cpu_s).until(&STOP));
-    let mut look = look::take(&mut target, &Options::default(), &mut |_, _| {})?;
-    hold(&mut target, &mut look);
+    target.allow(CpuBudget::of_seconds(cpu_s).until(&STOP));
+    let mut snapshot = snapshot::take(&mut target, &Options::default(), &mut |_, _| {})?;
+    hold(&mut target, &mut snapshot);
     let cost = meter.cost();
     let uname = rustix::system::uname();
     let mut captured = Captured {
@@ -52,46 +52,46 @@ fn capture_within(cpu_s: f64, pid: u32, began: Option<u64>, why: &str) -> Result
         since_mono: now.mono,
         seconds: cost.wall_s,
         events: 1,
-        ended: match (target.is_over(), STOP.load(Ordering::Relaxed)) {
+        ended: match (target.is_exhausted(), STOP.load(Ordering::Relaxed)) {
             (false, _) => Ended::Time,
             (true, true) => Ended::Stopped,
             (true, false) => Ended::Cost,
         },
         cost_ns: Some((1e9 * cost.cpu_s) as u64),
-        notes: look.doubts.clone(),
+        notes: snapshot.doubts.clone(),
         ..Captured::default()
     };
     captured.filter.insert("pid".to_owned(), pid.to_string());
-    keep(&look, &mut captured);
+    keep(&snapshot, &mut captured);
     captured.tops.truncate(TOPS_MAX);
     Ok(captured)
 }
 
 /// Finds the holders of the largest types. That takes long with many objects, so only these.
-fn hold(target: &mut Target, look: &mut Look) {
-    let Some(python) = &look.python else { return };
+fn hold(target: &mut Target, snapshot: &mut Snapshot) {
+    let Some(python) = &snapshot.python else { return };
     let types: Vec<String> = python.types.iter().take(HELD).map(|of| of.name.clone()).collect();
-    if let Err(error) = look::hold(target, &types, look) {
-        look.doubts.push(format!("who holds the objects: {error}"));
+    if let Err(error) = snapshot::find_holders(target, &types, snapshot) {
+        snapshot.doubts.push(format!("who holds the objects: {error}"));
     }
     // Names may contain secrets.
-    redact::look(look);
+    redact::snapshot(snapshot);
 }
 
 /// Keeps what was found as rows for the diagnosis and as tables for people. A partly walked heap
 /// has no rows, because nothing follows from it for the whole, and its tables say so.
-fn keep(look: &Look, captured: &mut Captured) {
+fn keep(snapshot: &Snapshot, captured: &mut Captured) {
     let mut add = |row: HeapRow<'_>, count: u64, amount: u64| {
-        heap::add(captured, look.pid, &look.comm, row, count, amount)
+        heap::add(captured, snapshot.pid, &snapshot.comm, row, count, amount)
     };
     let mut memory = table("memory", false, &[("what", ""), COUNT, BYTES]);
-    if let Some(bytes) = anonymous(look) {
+    if let Some(bytes) = anonymous(snapshot) {
         add(HeapRow::Resident, 0, bytes);
         memory.rows.push(vec![Cell::text("resident, anonymous"), Cell::Unknown(()), number(bytes)]);
     }
-    let c_heap = walked(look).map(|c_heap| keep_c_heap(c_heap, &mut memory, &mut add));
-    let python = look.python.as_ref().map(|python| keep_python(look, python, &mut memory, &mut add));
-    let strings = keep_strings(look, &mut add);
+    let c_heap = walked(snapshot).map(|c_heap| keep_c_heap(c_heap, &mut memory, &mut add));
+    let python = snapshot.python.as_ref().map(|python| keep_python(snapshot, python, &mut memory, &mut add));
+    let strings = keep_strings(snapshot, &mut add);
     let tables = [Some(memory), python, Some(strings), c_heap].into_iter().flatten();
     captured.tables = tables.filter(|table| !table.rows.is_empty()).collect();
 }
@@ -124,7 +124,7 @@ fn keep_c_heap(c_heap: &CHeap, memory: &mut CaptureTable, add: &mut Add<'_>) -> 
 
 /// The objects of the runtime, the largest types, and their holders.
 fn keep_python(
-    look: &Look,
+    snapshot: &Snapshot,
     python: &PythonHeap,
     memory: &mut CaptureTable,
     add: &mut Add<'_>,
@@ -140,7 +140,7 @@ fn keep_python(
     }
     for of in python.types.iter().take(KINDS) {
         add(HeapRow::Type(&of.name), of.count, of.bytes);
-        let holder = holder(look, &of.name);
+        let holder = holder(snapshot, &of.name);
         if let Some(holder) = holder {
             add(HeapRow::Holder(&holder.path.text), holder.objects, 0);
         }
@@ -151,9 +151,9 @@ fn keep_python(
 }
 
 /// The largest strings, and the libraries that they point to.
-fn keep_strings(look: &Look, add: &mut Add<'_>) -> CaptureTable {
+fn keep_strings(snapshot: &Snapshot, add: &mut Add<'_>) -> CaptureTable {
     let mut table = table("strings", false, &[("known by", ""), COUNT, BYTES, ("library", "")]);
-    for text in texts(look) {
+    for text in texts(snapshot) {
         add(HeapRow::Text(&text.name), text.count, text.bytes);
         if let Some(library) = text.library {
             add(HeapRow::Library(library), 0, 0);
@@ -188,13 +188,13 @@ fn number(n: u64) -> Cell {
     Cell::Number(n as f64)
 }
 
-fn anonymous(look: &Look) -> Option<u64> {
-    look.composition.as_ref().and_then(Composition::anonymous_bytes)
+fn anonymous(snapshot: &Snapshot) -> Option<u64> {
+    snapshot.composition.as_ref().and_then(Composition::anonymous_bytes)
 }
 
 /// The C heap, if any arena was walked.
-fn walked(look: &Look) -> Option<&CHeap> {
-    look.c_heap.as_ref().filter(|c_heap| !c_heap.arenas.is_empty())
+fn walked(snapshot: &Snapshot) -> Option<&CHeap> {
+    snapshot.c_heap.as_ref().filter(|c_heap| !c_heap.arenas.is_empty())
 }
 
 /// The chunk sizes with most bytes.
@@ -206,8 +206,9 @@ fn chunks(c_heap: &CHeap) -> Vec<&SizeClass> {
 }
 
 /// The holder of most objects of a type.
-fn holder<'a>(look: &'a Look, type_name: &str) -> Option<&'a Holder> {
-    let held = look.holders.iter().flat_map(|held| &held.types).filter(|held| held.type_name == type_name);
+fn holder<'a>(snapshot: &'a Snapshot, type_name: &str) -> Option<&'a Holder> {
+    let held =
+        snapshot.holders.iter().flat_map(|held| &held.types).filter(|held| held.type_name == type_name);
     held.flat_map(|held| &held.holders).max_by_key(|holder| holder.objects)
 }
 
@@ -220,10 +221,13 @@ struct Text<'a> {
 }
 
 /// The largest strings: equal ones, and those that differ in numbers only.
-fn texts(look: &Look) -> Vec<Text<'_>> {
+fn texts(snapshot: &Snapshot) -> Vec<Text<'_>> {
     // Nothing follows from a part of the memory.
-    let Some(census) = look.strings.as_ref().filter(|census| !census.is_stopped) else { return Vec::new() };
-    let library = |id: &str| look.hints.iter().find(|hint| hint.id == id).map(|hint| hint.library.as_str());
+    let Some(census) = snapshot.strings.as_ref().filter(|census| !census.is_stopped) else {
+        return Vec::new();
+    };
+    let library =
+        |id: &str| snapshot.hints.iter().find(|hint| hint.id == id).map(|hint| hint.library.as_str());
     let equal = census.entries.iter().map(|entry| Text {
         name: format!("{}-{}-{}", entry.encoding.name(), entry.length_bytes, entry.id),
         count: entry.count,

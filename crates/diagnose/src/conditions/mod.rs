@@ -53,6 +53,7 @@ mod host {
     pub(super) mod scheduled_burst;
 }
 mod memory {
+    pub(super) mod cgroup_memory_high;
     pub(super) mod cgroup_memory_limit;
     pub(super) mod free_memory_low;
     pub(super) mod oom_kill;
@@ -107,6 +108,7 @@ pub fn all() -> &'static [Condition] {
         memory::swap_thrash::CONDITION,
         memory::oom_kill::CONDITION,
         memory::cgroup_memory_limit::CONDITION,
+        memory::cgroup_memory_high::CONDITION,
         disk::disk_hog::CONDITION,
         disk::mirror_member_slow::CONDITION,
         disk::slow_device::CONDITION,
@@ -195,7 +197,7 @@ mod tests {
         for condition in all() {
             assert!(seen.insert(condition.id), "{} stands twice", condition.id);
             assert!(condition.manual().len() > 80, "{} has no manual page", condition.id);
-            for metric in condition.needs {
+            for metric in condition.needs() {
                 assert!(
                     mitra_model::lookup(metric).is_some(),
                     "{}: {metric} is not in the table",
@@ -216,14 +218,8 @@ mod tests {
         for condition in all() {
             let triggers = condition.triggers.iter().flat_map(Trigger::metrics);
             let settings = condition.settings.list.iter().map(|setting| &setting.metric);
-            let known: BTreeSet<&str> = condition
-                .needs
-                .iter()
-                .chain(triggers)
-                .chain(settings)
-                .chain(explain::IDENTITY)
-                .copied()
-                .collect();
+            let others = triggers.chain(settings).chain(explain::IDENTITY).copied();
+            let known: BTreeSet<&str> = condition.needs().into_iter().chain(others).collect();
             for metric in named(condition) {
                 assert!(known.contains(metric), "{} reads {metric} and does not need it", condition.id);
             }

@@ -56,7 +56,6 @@ fn series<'a>(set: &'a SeriesSet, metric: &str) -> impl Iterator<Item = &'a Seri
 }
 
 /// The areas that were checked and are fine. One whose numbers are all missing was not checked.
-#[must_use]
 pub fn healthy(set: &SeriesSet, span: Span) -> Vec<String> {
     let cpus = f64::from(set.host.cpus.max(1));
     let fine = |area: &&Area| {

@@ -1,7 +1,7 @@
 //! The diagnosis of what other tools left behind.
 //!
 //! Files of one time line, with dates, are searched for episodes as a recording is. Otherwise all that was gathered is
-//! the evidence of one case: each series is compared with the good side where there is one, and with itself before; and
+//! the evidence of one case: each series is compared with the baseline where there is one, and with itself before; and
 //! no order is claimed between what was sampled at times that do not compare.
 
 use mitra_model::report::{FileRead, Moment, Report, SCHEMA, Window};
@@ -12,7 +12,7 @@ use crate::engine::verdict::{self, Observed};
 use crate::engine::{areas, compare, episodes, explain, ledger};
 use crate::view::View;
 
-/// Explains what files hold. `good` is the good side, where there is one.
+/// Explains what files hold. `good` is the baseline, where there is one.
 #[must_use]
 pub fn explain_files(set: &SeriesSet, good: Option<&SeriesSet>, files: Vec<FileRead>) -> Report {
     let known = known_span(set);

@@ -2,7 +2,7 @@
 //!
 //! The conditions say which by their triggers.
 //!
-//! A large machine may be above a floor all day. Such a stretch is its usual state: it is looked at too, since the trouble
+//! A large machine may be above a floor all day. Such a stretch is its steady state: it is looked at too, since the trouble
 //! may be older than what is known, but it hides nothing that begins meanwhile, and what begins is compared with it.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use mitra_model::time::SECOND;
 use mitra_model::{EventKind, Series, SeriesSet, Span};
 
 use crate::conditions;
-use crate::engine::usual;
+use crate::engine::steady;
 use crate::network;
 use crate::signal::Signal;
 use crate::trigger::{Climb, Level, Trigger};
@@ -41,30 +41,27 @@ pub fn metrics() -> impl Iterator<Item = &'static str> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Episodes {
     /// Those that are unlike the rest of what is known.
-    pub news: Vec<Span>,
+    pub new: Vec<Span>,
     /// Those in which the machine is as it is most of the time, and that is above some floor. They may overlap the others.
-    pub usual: Vec<Span>,
+    pub steady: Vec<Span>,
 }
 
 impl Episodes {
     /// Both, put together.
-    #[must_use]
     pub fn all(&self) -> Vec<Span> {
-        let found = self.news.iter().chain(&self.usual).map(|span| Stretch { span: *span, reach: 0 });
+        let found = self.new.iter().chain(&self.steady).map(|span| Stretch { span: *span, reach: 0 });
         joined(found.collect())
     }
 }
 
 /// The stretches inside the window that are worth looking at.
-#[must_use]
 pub fn find(set: &SeriesSet, window: Span) -> Episodes {
-    let mut usual = Vec::new();
-    let news = search(false, set, window, Some(&mut usual));
-    Episodes { news, usual: joined(usual) }
+    let mut steady = Vec::new();
+    let new = search(false, set, window, Some(&mut steady));
+    Episodes { new, steady: joined(steady) }
 }
 
 /// As [`find`], in what other tools left behind.
-#[must_use]
 pub fn find_in_files(set: &SeriesSet, window: Span) -> Vec<Span> {
     search(true, set, window, None)
 }
@@ -76,7 +73,6 @@ pub(crate) fn is_trouble(kind: &EventKind) -> bool {
 
 /// The distance of the samples that stretches are found by, in seconds; of the coarsest where there are several, and a
 /// second at the least. What is compared with a stretch has to be longer than a few of them.
-#[must_use]
 pub fn step_s(set: &SeriesSet, window: Span) -> f64 {
     let levels = triggers(true).filter(|trigger| matches!(trigger, Trigger::Level(_)));
     let series = levels.flat_map(Trigger::metrics).flat_map(|metric| of_each(set, metric));
@@ -102,15 +98,15 @@ impl Stretch {
     }
 }
 
-/// Searches; what is usual goes to a list of its own, where there is one.
-fn search(files: bool, set: &SeriesSet, window: Span, mut usual: Option<&mut Vec<Stretch>>) -> Vec<Span> {
+/// Searches; what is steady goes to a list of its own, where there is one.
+fn search(files: bool, set: &SeriesSet, window: Span, mut steady: Option<&mut Vec<Stretch>>) -> Vec<Span> {
     let mut found: Vec<Stretch> = Vec::new();
     for trigger in triggers(files) {
         match trigger {
             Trigger::Level(level) => {
                 let floor = level.floor * level.scale.factor(f64::from(set.host.cpus.max(1)));
                 for signal in signals_of(level, set, window) {
-                    collect(&signal, floor, level.need_s, &mut found, usual.as_deref_mut());
+                    collect(&signal, floor, level.need_s, &mut found, steady.as_deref_mut());
                 }
             }
             Trigger::Climb(climb) => {
@@ -120,8 +116,8 @@ fn search(files: bool, set: &SeriesSet, window: Span, mut usual: Option<&mut Vec
             }
             Trigger::Signals(signals) => {
                 for signal in (signals.find)(set, window) {
-                    let usual = usual.as_deref_mut().filter(|_| signals.can_be_usual);
-                    collect(&signal, 1.0, signals.need_s, &mut found, usual);
+                    let steady = steady.as_deref_mut().filter(|_| signals.can_be_steady);
+                    collect(&signal, 1.0, signals.need_s, &mut found, steady);
                 }
             }
             Trigger::Stretches { find, .. } => found.extend(find(set, window).into_iter().map(Stretch::of)),
@@ -162,14 +158,14 @@ fn collect(
     signal: &Signal,
     floor: f64,
     need_s: f64,
-    news: &mut Vec<Stretch>,
-    usual: Option<&mut Vec<Stretch>>,
+    new: &mut Vec<Stretch>,
+    steady: Option<&mut Vec<Stretch>>,
 ) {
-    let Some((usual, level)) = usual.zip(usual::level(signal, floor)) else {
-        return collect_runs(signal, floor, need_s, news);
+    let Some((steady, level)) = steady.zip(steady::level(signal, floor)) else {
+        return collect_runs(signal, floor, need_s, new);
     };
-    collect_runs(signal, level, need_s, news);
-    collect_runs(signal, floor, need_s, usual);
+    collect_runs(signal, level, need_s, new);
+    collect_runs(signal, floor, need_s, steady);
 }
 
 fn collect_runs(signal: &Signal, floor: f64, need_s: f64, found: &mut Vec<Stretch>) {
@@ -246,7 +242,7 @@ mod tests {
     fn what_eats_half_of_memory_is_looked_at_while_it_eats() {
         let known = Span { since: 0, until: 2000 * SECOND };
         let leak = level("mem.available", (0..300).map(|i| 1e9 - 8e6 * f64::from((i - 100).clamp(0, 100))));
-        let found = find(&leak, known).news;
+        let found = find(&leak, known).new;
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].since <= 101 * SECOND && found[0].until >= 199 * SECOND, "{found:?}");
         assert!(found[0].until <= 203 * SECOND, "it stands still from then on: {found:?}");
@@ -270,22 +266,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_hides_nothing_and_is_no_news() {
+    fn what_is_steady_hides_nothing_and_is_no_news() {
         let known = Span { since: 0, until: 2000 * SECOND };
         let switches = |i: i32| 60_000.0 + 500.0 * f64::from(i % 7);
         let steady = find(&level("sys.ctxt", (0..900).map(switches)), known);
-        assert!(steady.news.is_empty(), "{steady:?}");
-        assert_eq!(steady.usual.len(), 1);
+        assert!(steady.new.is_empty(), "{steady:?}");
+        assert_eq!(steady.steady.len(), 1);
         let more = level("sys.ctxt", (0..900).map(|i| if i < 700 { switches(i) } else { 150_000.0 }));
         let found = find(&more, known);
-        assert_eq!(found.news, [Span { since: 700 * SECOND, until: 900 * SECOND }]);
+        assert_eq!(found.new, [Span { since: 700 * SECOND, until: 900 * SECOND }]);
         assert_eq!(found.all().len(), 1);
-        // What came in the middle of what is known is not usual, however long it lasts; and of a minute nobody knows.
+        // What came in the middle of what is known is not steady, however long it lasts; and of a minute nobody knows.
         let came =
             find(&level("sys.ctxt", (0..900).map(|i| if i < 300 { 900.0 } else { switches(i) })), known);
-        assert!(came.usual.is_empty() && came.news.len() == 1, "{came:?}");
+        assert!(came.steady.is_empty() && came.new.len() == 1, "{came:?}");
         let short = find(&level("sys.ctxt", (0..120).map(switches)), known);
-        assert!(short.usual.is_empty() && short.news.len() == 1, "{short:?}");
+        assert!(short.steady.is_empty() && short.new.len() == 1, "{short:?}");
     }
 
     #[test]
@@ -295,12 +291,12 @@ mod tests {
             for (cpus, is_found) in [(1, true), (2, true), (64, false)] {
                 let mut set = level(metric, (0..60).map(|_| value));
                 set.host.cpus = cpus;
-                assert_eq!(!find(&set, known).news.is_empty(), is_found, "{metric} on {cpus}");
+                assert_eq!(!find(&set, known).new.is_empty(), is_found, "{metric} on {cpus}");
             }
         }
         let mut set = level("sys.ctxt", (0..60).map(|_| 30_000.0));
         set.host.cpus = 64;
-        assert_eq!(find(&set, known).news.len(), 1);
+        assert_eq!(find(&set, known).new.len(), 1);
     }
 
     #[test]
@@ -309,7 +305,7 @@ mod tests {
         let burst = |waits: f64, cpus: u32| {
             let mut set = level("tasks.run_delay", (0..60).map(|i| if i == 30 { waits } else { 0.0 }));
             set.host.cpus = cpus;
-            find(&set, known).news
+            find(&set, known).new
         };
         assert_eq!(burst(2.1, 2), [Span { since: 30 * SECOND, until: 31 * SECOND }]);
         assert!(burst(1.9, 2).is_empty());
@@ -326,7 +322,7 @@ mod tests {
             let series = Series { axis: Arc::clone(&axis), start: 0, values };
             set.insert(lookup(metric).unwrap(), "/app".into(), series);
         }
-        let found = find(&set, Span { since: 0, until: 100 * SECOND }).news;
+        let found = find(&set, Span { since: 0, until: 100 * SECOND }).new;
         assert_eq!(found, [Span { since: 40 * SECOND, until: 60 * SECOND }]);
     }
 }

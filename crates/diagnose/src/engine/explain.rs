@@ -9,6 +9,7 @@ use mitra_model::time::SECOND;
 use mitra_model::{EventKind, Metric, SeriesSet, Span, lookup};
 
 use crate::changes::History;
+use crate::condition::Condition;
 use crate::engine::parts::{self, BASELINE_NS, Part};
 use crate::engine::{areas, episodes, graph, ledger, verdict};
 use crate::view::View;
@@ -49,7 +50,7 @@ pub(crate) const IDENTITY: &[&str] =
 /// The metrics of the second look, at one episode.
 #[must_use]
 pub fn detail_metrics() -> Vec<&'static Metric> {
-    let needs = conditions().iter().flat_map(|c| c.needs.iter().copied());
+    let needs = conditions().iter().flat_map(Condition::needs);
     let settings = graph::feeds().iter().map(|feed| feed.setting.metric);
     named(
         needs
@@ -228,7 +229,7 @@ fn focuses(
             continue;
         }
         let step_s = episodes::step_s(scan, view_window);
-        let loud = if part.is_usual { &all } else { &found.news };
+        let loud = if part.is_steady { &all } else { &found.new };
         // All parts of an episode are compared with what was before the whole of it.
         let quiet = parts::quiet(loud, with_lead(part.episode), before, step_s);
         let loaded = whole.map(|set| (set, quiet, None)).or_else(|| loader.both(view_window, quiet));

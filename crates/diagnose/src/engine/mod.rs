@@ -8,5 +8,5 @@ pub mod explain;
 pub mod graph;
 pub mod ledger;
 mod parts;
-mod usual;
+mod steady;
 mod verdict;

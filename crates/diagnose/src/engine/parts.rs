@@ -27,13 +27,13 @@ pub(crate) struct Part {
     /// The episode that it belongs to.
     pub(crate) episode: Span,
     /// Whether the episode is how the machine is most of the time.
-    pub(crate) is_usual: bool,
+    pub(crate) is_steady: bool,
 }
 
 impl Part {
     /// An episode that is looked at as a whole.
     pub(crate) fn whole(episode: Span) -> Part {
-        Part { span: episode, episode, is_usual: false }
+        Part { span: episode, episode, is_steady: false }
     }
 
     /// Whether it is the last one of several.
@@ -43,28 +43,28 @@ impl Part {
 
     /// Whether another one begins where this one ends.
     pub(crate) fn goes_on_in(&self, next: &Part) -> bool {
-        self.episode == next.episode && self.is_usual == next.is_usual && self.span.until == next.span.since
+        self.episode == next.episode && self.is_steady == next.is_steady && self.span.until == next.span.since
     }
 }
 
 /// The parts of all episodes: consecutive ones, of equal length, where an episode is long.
 pub(crate) fn cut(found: &Episodes) -> Vec<Part> {
-    let of = |episode: &Span, is_usual: bool| {
+    let of = |episode: &Span, is_steady: bool| {
         let (episode, length) = (*episode, (episode.until - episode.since).max(0));
         let n = ((length + FOCUS_NS - 1) / FOCUS_NS).max(1);
         let step = length / n;
         (0..n).map(move |i| {
             let since = episode.since + i * step;
             let until = if i + 1 == n { episode.until } else { since + step };
-            Part { span: Span { since, until }, episode, is_usual }
+            Part { span: Span { since, until }, episode, is_steady }
         })
     };
-    let news = found.news.iter().flat_map(|episode| of(episode, false));
-    news.chain(found.usual.iter().flat_map(|episode| of(episode, true))).collect()
+    let new = found.new.iter().flat_map(|episode| of(episode, false));
+    new.chain(found.steady.iter().flat_map(|episode| of(episode, true))).collect()
 }
 
 /// The parts that touch the window, as many as may be looked at: the ends of long episodes and those in which something
-/// happened that is trouble by itself, and those with most lost time. In order of time, what is usual after all others.
+/// happened that is trouble by itself, and those with most lost time. In order of time, what is steady after all others.
 pub(crate) fn worst(
     parts: Vec<Part>,
     is_trouble: impl Fn(Span) -> bool,
@@ -75,16 +75,16 @@ pub(crate) fn worst(
     if list.len() > PARTS_MAX {
         let (mut kept, mut rest): (Vec<Part>, Vec<Part>) =
             list.into_iter().partition(|p| p.is_last() || is_trouble(p.span));
-        kept.sort_by_key(|p| (p.is_usual, -p.span.until));
+        kept.sort_by_key(|p| (p.is_steady, -p.span.until));
         rest.extend(kept.split_off(kept.len().min(KEPT_MAX)));
         let lost = ledger::lost(scan, window);
         let weight = |p: &Part| lost.as_ref().map_or(p.span.seconds(), |l| l.within(p.span).total());
-        rest.sort_by(|a, b| a.is_usual.cmp(&b.is_usual).then_with(|| weight(b).total_cmp(&weight(a))));
+        rest.sort_by(|a, b| a.is_steady.cmp(&b.is_steady).then_with(|| weight(b).total_cmp(&weight(a))));
         rest.truncate(PARTS_MAX - kept.len());
         kept.extend(rest);
         list = kept;
     }
-    list.sort_by_key(|p| (p.is_usual, p.span.since));
+    list.sort_by_key(|p| (p.is_steady, p.span.since));
     list
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn join(found: Vec<(Part, Incident)>) -> Vec<Incident> {
     let mut all: Vec<(Part, Incident)> = Vec::new();
     for (part, incident) in found {
         let known = all.iter_mut().rev().find(|(before, first)| {
-            if before.is_usual != part.is_usual {
+            if before.is_steady != part.is_steady {
                 return is_same_cause(first, &incident) && overlap(first, &incident);
             }
             before.episode == part.episode
@@ -139,7 +139,7 @@ pub(crate) fn join(found: Vec<(Part, Incident)>) -> Vec<Incident> {
                 && goes_on(first, &incident, part.span)
         });
         match known {
-            Some((before, first)) if before.is_usual == part.is_usual => extend(first, &incident),
+            Some((before, first)) if before.is_steady == part.is_steady => extend(first, &incident),
             Some(_) => {}
             None => all.push((part, incident)),
         }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_long_episode_is_cut_and_none_of_it_is_left_out() {
-        let found = Episodes { news: vec![span(0, 30), span(100, 1650)], usual: Vec::new() };
+        let found = Episodes { new: vec![span(0, 30), span(100, 1650)], steady: Vec::new() };
         let parts = cut(&found);
         let spans: Vec<Span> = parts.iter().map(|p| p.span).collect();
         assert_eq!(spans.len(), 4, "{spans:?}");
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn of_a_day_the_end_and_what_is_trouble_are_looked_at() {
-        let day = Episodes { news: vec![span(0, 86_400)], usual: Vec::new() };
+        let day = Episodes { new: vec![span(0, 86_400)], steady: Vec::new() };
         let trouble = 40_000 * SECOND;
         let set = SeriesSet::default();
         let chosen = worst(cut(&day), |s| s.contains(trouble), &set, span(0, 90_000));

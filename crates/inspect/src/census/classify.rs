@@ -1,17 +1,17 @@
-//! What 64 bytes are, as bits: the lowest bit is the first byte.
+//! Classifies 64 bytes into masks, the lowest bit for the first byte.
 //!
-//! Most of a heap is pointers and numbers, so what costs is to see quickly that 64 bytes hold no text. The masks are made with AVX2
-//! where the processor has it, with SSE2 on every other x86-64, and in words of eight bytes elsewhere. All are held to the plain
-//! definition by tests.
+//! Most of a heap is pointers and numbers, so the cost is to see quickly that 64 bytes have no
+//! text. Masks are made with AVX2 if the processor has it, with SSE2 on every other x86-64, and in
+//! words of eight bytes elsewhere. Tests hold all to the plain definition.
 
-/// Bytes that are looked at together.
+/// Bytes of a block.
 pub(super) const BLOCK: usize = 64;
 /// Bytes on even places.
 const EVEN: u64 = 0x5555_5555_5555_5555;
-/// The last byte of a block: what follows it is not known yet.
+/// The last byte of a block, whose successor is unknown.
 const LAST: u64 = 1 << 63;
 
-/// Which bytes of a block belong where.
+/// The classes of the bytes of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Masks {
     /// Printable ASCII and the tab, as `strings` counts them: 0x20 to 0x7e, and 9.
@@ -20,37 +20,37 @@ pub(super) struct Masks {
     pub(super) high: u64,
     /// 0.
     pub(super) zero: u64,
-    /// 0 to 6: as upper half of a UTF-16 unit, the alphabets from Latin to Arabic.
+    /// 0 to 6: upper bytes of UTF-16 units from Latin to Arabic.
     pub(super) small: u64,
 }
 
-/// What has to be known of the block before: of its last byte, in bit 0.
+/// Of the last byte of the previous block, in bit 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Carry {
-    /// Whether it was printable ASCII.
+    /// Printable ASCII.
     ascii: u64,
-    /// Whether it was 0x80 or above.
+    /// 0x80 or above.
     high: u64,
 }
 
-/// A way to the masks.
-pub(super) trait Look: Copy {
-    /// What the bytes of a block are.
+/// Makes masks.
+pub(super) trait Classifier: Copy {
     fn masks(self, block: &[u8; BLOCK]) -> Masks;
 
-    /// Which bytes are above one that is not ASCII. Of bytes of ASCII the bits mean nothing.
+    /// Bytes above a non-ASCII byte. Bits of ASCII bytes are undefined.
     fn above(self, block: &[u8; BLOCK], byte: u8) -> u64;
 
-    /// Which bytes are letters of ASCII.
+    /// ASCII letters.
     fn letters(self, block: &[u8; BLOCK]) -> u64;
 }
 
-/// Bytes that may belong to a text of one byte a character, or of UTF-8. Of UTF-8 those count that continue what is before them, or
-/// are continued; of Latin-1 the letters between two characters of ASCII. That is more than is right (whoever cuts out strings
-/// looks again), and never less. `is_worth` says of such a mask whether to look more closely.
+/// Bytes that may belong to text of one byte a character, or of UTF-8: UTF-8 bytes that continue or
+/// are continued, and Latin-1 letters between two ASCII characters. It may include too much, which
+/// [`super::strings`] sorts out, and never misses any. `is_worth` decides by such a mask whether to
+/// refine it.
 #[inline(always)]
 pub(super) fn text(
-    look: impl Look,
+    classifier: impl Classifier,
     block: &[u8; BLOCK],
     masks: Masks,
     carry: &mut Carry,
@@ -61,8 +61,8 @@ pub(super) fn text(
     if high == 0 {
         return ascii;
     }
-    // Pointers have such bytes in nearly every block: for those one more mask has to do.
-    let leads = high & look.above(block, 0xbf);
+    // Nearly every block has pointers with such bytes: one more mask has to do for them.
+    let leads = high & classifier.above(block, 0xbf);
     let continuations = high & !leads;
     let continued = leads & (continuations >> 1 | LAST);
     let latin = leads & (ascii << 1 | before.ascii) & (ascii >> 1 | LAST);
@@ -70,17 +70,17 @@ pub(super) fn text(
     if !is_worth(rough) {
         return rough;
     }
-    let two = continued & look.above(block, 0xc1);
-    let three = two & look.above(block, 0xdf);
-    let four = three & look.above(block, 0xef);
-    // What the block before asks for is not known: up to three bytes.
+    let two = continued & classifier.above(block, 0xc1);
+    let three = two & classifier.above(block, 0xdf);
+    let four = three & classifier.above(block, 0xef);
+    // The previous block may need up to three continuations.
     let expected = two << 1 | three << 2 | four << 3 | 7;
-    let latin = latin & (look.letters(block) << 1 | 1);
+    let latin = latin & (classifier.letters(block) << 1 | 1);
     ascii | rough & (two | latin | continuations & expected)
 }
 
-/// Bytes that may belong to a text of UTF-16 in little-endian order at even addresses: both bytes of each unit that is printable
-/// ASCII, Latin-1, or has an upper half of 1 to 6.
+/// Bytes that may belong to UTF-16, little-endian at even addresses: units of printable ASCII, of
+/// Latin-1, or with an upper byte of 1 to 6.
 #[inline(always)]
 pub(super) fn wide(masks: Masks) -> u64 {
     let latin = masks.zero >> 1 & (masks.ascii | masks.high);
@@ -89,7 +89,7 @@ pub(super) fn wide(masks: Masks) -> u64 {
     units | units << 1
 }
 
-/// A way to the masks that needs no look at what the processor has.
+/// The masks without checking the processor.
 #[cfg(target_arch = "x86_64")]
 pub(super) const PLAIN: Sse2 = Sse2;
 #[cfg(not(target_arch = "x86_64"))]
@@ -101,7 +101,7 @@ pub(super) const PLAIN: Words = Words;
 pub(super) struct Sse2;
 
 #[cfg(target_arch = "x86_64")]
-impl Look for Sse2 {
+impl Classifier for Sse2 {
     #[inline(always)]
     fn masks(self, block: &[u8; BLOCK]) -> Masks {
         // SAFETY: SSE2 is part of every x86-64.
@@ -128,7 +128,7 @@ pub(super) struct Avx2(());
 
 #[cfg(target_arch = "x86_64")]
 impl Avx2 {
-    /// If the processor has it, with the instructions for bits that came along.
+    /// `None` without AVX2 or the bit instructions that came with it.
     pub(super) fn new() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
@@ -139,7 +139,7 @@ impl Avx2 {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Look for Avx2 {
+impl Classifier for Avx2 {
     #[inline(always)]
     fn masks(self, block: &[u8; BLOCK]) -> Masks {
         // SAFETY: there is one only where the processor has AVX2.
@@ -191,7 +191,7 @@ mod sse2 {
     pub(super) fn masks(block: &[u8; BLOCK]) -> Masks {
         Masks {
             ascii: bits(block, |v| {
-                // Signed: 0x7f becomes the smallest, and bytes from 0x80 on lie below zero.
+                // Signed: 0x7f becomes the smallest, and bytes from 0x80 on are negative.
                 let next = _mm_add_epi8(v, _mm_set1_epi8(1));
                 let tab = _mm_cmpeq_epi8(v, _mm_set1_epi8(9));
                 _mm_or_si128(_mm_cmpgt_epi8(next, _mm_set1_epi8(0x20)), tab)
@@ -290,19 +290,18 @@ impl Words {
     const LOW: u64 = 0x7f * Self::ONES;
     const HIGH: u64 = 0x80 * Self::ONES;
 
-    /// The highest bit of each byte of the words that `test` makes.
+    /// The highest bit of each byte of `test`.
     #[inline(always)]
     fn bits(block: &[u8; BLOCK], test: impl Fn(u64) -> u64) -> u64 {
         let mut bits = 0;
         for (i, word) in block.as_chunks::<8>().0.iter().enumerate() {
-            // The bit of byte n goes to place 56 + n; no two sums meet.
+            // The bit of byte n goes to bit 56 + n; no sums overlap.
             let found = (test(u64::from_le_bytes(*word)) & Self::HIGH) >> 7;
             bits |= (found.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
         }
         bits
     }
 
-    /// Bytes whose lower seven bits are `from` or more.
     #[inline(always)]
     fn at_least(word: u64, from: u64) -> u64 {
         (word & Self::LOW) + (0x80 - from) * Self::ONES
@@ -315,7 +314,7 @@ impl Words {
 }
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
-impl Look for Words {
+impl Classifier for Words {
     #[inline(always)]
     fn masks(self, block: &[u8; BLOCK]) -> Masks {
         let printable = |w| Self::at_least(w, 0x20) & !Self::at_least(w, 0x7f) & !w;
@@ -375,11 +374,11 @@ mod tests {
         }
     }
 
-    fn check(look: impl Look, block: &[u8; BLOCK], plain: Masks) {
-        assert_eq!(look.masks(block), plain);
-        assert_eq!(look.letters(block), plainly(block, |b| b.is_ascii_alphabetic()));
+    fn check(classifier: impl Classifier, block: &[u8; BLOCK], plain: Masks) {
+        assert_eq!(classifier.masks(block), plain);
+        assert_eq!(classifier.letters(block), plainly(block, |b| b.is_ascii_alphabetic()));
         for byte in 0x80..0xff {
-            assert_eq!(look.above(block, byte) & plain.high, plainly(block, |b| b > byte), "{byte:#x}");
+            assert_eq!(classifier.above(block, byte) & plain.high, plainly(block, |b| b > byte), "{byte:#x}");
         }
     }
 

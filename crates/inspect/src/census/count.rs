@@ -1,41 +1,41 @@
-//! Strings as they are found, into the counters.
+//! Puts strings into the counters as they are found.
 
 use super::distinct::Distinct;
 use super::hash::{self, Hash};
-use super::sketch::{Found, Size, Sketch};
+use super::sketch::{Occurrence, Size, Sketch};
 use super::strings::{Encoding, decode, split_text, split_wide, whole};
 use super::{Options, pattern};
 
-/// Strings that are looked up together, so that their lines of memory are fetched at the same time.
+/// Strings that are looked up together, so that their cache lines are fetched in parallel.
 const BATCH: usize = 256;
-/// The bits of eight bytes that are not ASCII.
+/// Bits of non-ASCII bytes in a word.
 const NOT_ASCII: u64 = 0x8080_8080_8080_8080;
 /// The same of UTF-16.
 const NOT_ASCII_WIDE: u64 = 0xff80_ff80_ff80_ff80;
-/// What tells the hashes of UTF-16 from those of bytes that are the same, and patterns from strings.
+/// Kinds of hashes: UTF-16 differs from equal bytes, and patterns from strings.
 const BYTES: u64 = 0;
 const WIDE: u64 = 1;
 const PATTERN: u64 = 2;
-/// Cells for each counter: with the usual 131,072 counters, 4 MiB of cells, one for each of four million strings.
+/// Filter cells for each counter: 4 MiB with the usual 131,072 counters, one for each of four
+/// million strings.
 const CELLS_PER_COUNTER: usize = 32;
 /// Patterns are fewer than strings.
 const PATTERN_COUNTERS_SHARE: usize = 8;
-/// Bytes of a string that its pattern is made of.
 pub(super) const PATTERN_BYTES_MAX: usize = 128;
 
 /// Strings and their bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sum {
+pub(super) struct StringSum {
     pub(super) strings: u64,
     pub(super) bytes: u64,
 }
 
-/// Lengths of one power of two and the next: 32 of them are more than there are.
+/// Classes of lengths by powers of two.
 pub(super) const LENGTHS: usize = 32;
 
 /// A string in the buffer.
 #[derive(Debug, Clone, Copy)]
-struct Item {
+struct PendingString {
     hash: u64,
     start: u32,
     length: u32,
@@ -47,12 +47,11 @@ pub(super) struct Counter {
     chars_min: usize,
     pub(super) strings: Sketch,
     pub(super) patterns: Option<Sketch>,
-    /// An address counts for the patterns if its hash is not above this.
+    /// Addresses with a hash up to this are sampled for patterns.
     sample_max: u64,
     pub(super) distinct: Distinct,
-    /// By encoding and length.
-    pub(super) sums: [[Sum; LENGTHS]; Encoding::ALL.len()],
-    batch: Vec<Item>,
+    pub(super) sums: [[StringSum; LENGTHS]; Encoding::ALL.len()],
+    batch: Vec<PendingString>,
     plain: Vec<u8>,
     pattern: Vec<u8>,
 }
@@ -80,7 +79,8 @@ impl Counter {
         }
     }
 
-    /// A run of bytes that may be text of one byte a character or UTF-8. `bytes` go on for [`hash::ROOM`] behind it.
+    /// Adds a run that may be text of one byte a character or UTF-8. `bytes` extend [`hash::ROOM`]
+    /// beyond it.
     #[inline(always)]
     pub(super) fn text(&mut self, bytes: &[u8], base: u64, start: usize, end: usize) {
         let hash = hash::of(bytes, start, end, BYTES);
@@ -91,11 +91,11 @@ impl Counter {
         }
     }
 
-    /// A run of bytes that may be UTF-16.
+    /// Adds a run that may be UTF-16.
     #[inline(always)]
     pub(super) fn wide(&mut self, bytes: &[u8], base: u64, start: usize, end: usize) {
         let hash = hash::of(bytes, start, end, WIDE);
-        // The words that are hashed begin at whole units: their places and the length are even.
+        // Hashed words start at whole units: offsets and lengths are even.
         if hash.bits & NOT_ASCII_WIDE == 0 {
             self.push(bytes, base, start, end, hash, Encoding::Utf16);
         } else {
@@ -135,13 +135,18 @@ impl Counter {
         sum.strings += 1;
         sum.bytes += length as u64;
         self.distinct.add(hash.hash);
-        self.batch.push(Item { hash: hash.hash, start: start as u32, length: length as u32, encoding });
+        self.batch.push(PendingString {
+            hash: hash.hash,
+            start: start as u32,
+            length: length as u32,
+            encoding,
+        });
         if self.batch.len() == BATCH {
             self.flush(bytes, base);
         }
     }
 
-    /// Counts what was found so far, as long as its bytes are there.
+    /// Counts the batch while its bytes are in the buffer.
     #[inline(never)]
     pub(super) fn flush(&mut self, bytes: &[u8], base: u64) {
         self.batch.iter().for_each(|item| self.strings.fetch(item.hash));
@@ -150,9 +155,9 @@ impl Counter {
             let start = item.start as usize;
             let text = || bytes.get(start..start + item.length as usize).unwrap_or_default();
             let address = base.wrapping_add(u64::from(item.start));
-            let Item { hash, length, encoding, .. } = *item;
+            let PendingString { hash, length, encoding, .. } = *item;
             self.strings
-                .add(Found { hash, address, length, encoding }, |into| decode(text(), encoding, into));
+                .add(Occurrence { hash, address, length, encoding }, |into| decode(text(), encoding, into));
             if self.patterns.is_some() && hash::of_number(address) <= self.sample_max {
                 self.pattern(text(), address, encoding);
             }
@@ -176,7 +181,7 @@ impl Counter {
         let length = self.pattern.len();
         self.pattern.extend([0; hash::ROOM]);
         let hash = hash::of(&self.pattern, 0, length, PATTERN).hash;
-        let found = Found { hash, address, length: text.len() as u32, encoding };
+        let found = Occurrence { hash, address, length: text.len() as u32, encoding };
         patterns.add(found, |into| decode(&self.pattern[..length], Encoding::Utf8, into));
     }
 }

@@ -1,7 +1,7 @@
-//! How many different strings there are, in four kilobytes: HyperLogLog (Flajolet, Fusy, Gandouet, Meunier 2007). The standard
-//! error of an estimate is 1.04 / √4096, 1.6 %.
+//! Estimates distinct strings in four kilobytes: HyperLogLog (Flajolet, Fusy, Gandouet, Meunier
+//! 2007). The standard error is 1.04 / √4096, 1.6 %.
 
-/// Bits of a hash that choose a register.
+/// Bits of the hash that select a register.
 const BITS: u32 = 12;
 const REGISTERS: usize = 1 << BITS;
 
@@ -29,7 +29,7 @@ impl Distinct {
         let empty = self.longest.iter().filter(|zeros| **zeros == 0).count();
         let sum: f64 = self.longest.iter().map(|zeros| (-f64::from(*zeros)).exp2()).sum();
         let estimate = 0.7213 / (1.0 + 1.079 / registers) * registers * registers / sum;
-        // Of few, the registers that stayed empty tell more.
+        // Small cardinalities: linear counting by empty registers.
         if estimate <= 2.5 * registers && empty > 0 {
             return (registers * (registers / empty as f64).ln()).round() as u64;
         }

@@ -1,37 +1,34 @@
-//! Strings whose counts go together: what occurs as often as something else is likely to be a part of the same object.
+//! Groups of strings with the same count: they are likely parts of the same object.
 //!
-//! Counts that are equal say something only where few others are near. Of a thousand strings that occur ten times each, all are
-//! equal, and nothing follows. So a group is believed only if that many counts would hardly fall together by chance, given
-//! how dense the counts lie around them.
+//! Equal counts are significant only where counts are sparse. If a thousand strings occur ten times
+//! each, all are equal, and nothing follows. So a group needs a low probability of that many
+//! coincidences, given the density of counts around it.
 
-/// Counts of one object's parts differ by what was made and freed between the first page that was read and the last. A look at a few
-/// gigabytes takes seconds; in that time what doubles within the hour grows by a thousandth.
+/// Counts of one object's parts drift while pages are read. A few gigabytes take seconds, in which
+/// a count that doubles within the hour grows by a thousandth.
 const DRIFT: u64 = 1000;
-/// Twice or three times occurs anything.
+/// Lower counts are meaningless.
 const COUNT_MIN: u64 = 4;
-/// A group by chance is worth showing in one of a thousand.
+/// Accepted probability of a coincidence.
 const CHANCE_MAX: f64 = 1e-3;
 
-/// One string, as far as it matters here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Count {
     pub(super) count: u64,
     pub(super) error: u64,
 }
 
-/// Neighbours in a list of counts.
+/// A group in a sorted list of counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Together {
-    /// The first.
+pub(super) struct CountGroup {
     pub(super) start: usize,
-    /// Behind the last.
     pub(super) end: usize,
-    /// How likely it would be by chance.
+    /// The probability of a coincidence.
     pub(super) chance: f64,
 }
 
-/// The groups in a list that is sorted by count, the largest first.
-pub(super) fn find(counts: &[Count]) -> Vec<Together> {
+/// Groups of a list that is sorted by count in descending order.
+pub(super) fn find(counts: &[Count]) -> Vec<CountGroup> {
     let mut found = Vec::new();
     let mut start = 0;
     while let Some(first) = counts.get(start).filter(|first| first.count >= COUNT_MIN) {
@@ -40,7 +37,7 @@ pub(super) fn find(counts: &[Count]) -> Vec<Together> {
         let end = start + counts[start..].partition_point(|other| other.count >= lowest);
         let chance = chance(counts, start..end);
         if end - start >= 2 && chance <= CHANCE_MAX {
-            found.push(Together { start, end, chance });
+            found.push(CountGroup { start, end, chance });
             start = end;
         } else {
             start += counts[start..].partition_point(|other| other.count >= first.count);
@@ -49,9 +46,10 @@ pub(super) fn find(counts: &[Count]) -> Vec<Together> {
     found
 }
 
-/// How likely it is that so many fall together by chance, as densely as counts lie below, down to half, or above, up to twice as
-/// large: whichever is denser, each with one more that nobody saw. Counts become rarer the larger they are, so what lies above counts
-/// four times: from a half to a third of the density is left at twice the count if it falls with the second to third power.
+/// The probability of a coincidence, by the density of counts below, down to half, or above, up to
+/// twice as large: whichever is denser, each with one more that was not seen. Counts above count
+/// four times, because larger counts are rarer: at twice the count a quarter to an eighth of the
+/// density is left.
 fn chance(counts: &[Count], group: std::ops::Range<usize>) -> f64 {
     let (first, last) = (counts[group.start].count, counts[group.end - 1].count);
     let above = group.start - counts.partition_point(|other| other.count > 2 * first);
@@ -61,9 +59,9 @@ fn chance(counts: &[Count], group: std::ops::Range<usize>) -> f64 {
     more_than(group.len() as u64 - 1, density * (first - last + 1) as f64)
 }
 
-/// The probability of `least` or more where `mean` are expected, by Poisson.
+/// Poisson: the probability of `least` or more with this `mean`.
 fn more_than(least: u64, mean: f64) -> f64 {
-    // The sum from `least` on, not one minus the sum before: small ones are what matters.
+    // Sums from `least` on instead of one minus the rest: small results matter.
     let mut term = (0..least).fold((-mean).exp(), |term, n| term * mean / (n + 1) as f64);
     let mut sum = 0.0;
     for n in least + 1..least + 1000 {

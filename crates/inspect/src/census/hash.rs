@@ -1,17 +1,18 @@
-//! 64 bits for a string. Two strings are taken for one if theirs are equal: of a hundred million different ones, which is more than
-//! fit into a few gigabytes, any two are with a chance of 1 in 3,700 (n² / 2⁶⁵).
+//! A hash of 64 bits for a string. Strings with equal hashes count as equal: of a hundred million
+//! different ones, more than fit into a few gigabytes, two collide with a probability of 1 in 3,700
+//! (n² / 2⁶⁵).
 //!
-//! Products of two words, 128 bits wide and folded, mix fast enough; the words overlap at the ends, so that there is no loop over
-//! single bytes. The keys are fixed: the same text has the same hash on every machine and in every version, which is what saved
-//! results are compared by. They are the first digits of the square roots of 2, 3, 5 and 7.
+//! Folded 128-bit products mix fast enough. Words overlap at the ends, so that no loop over bytes
+//! is needed. The keys are fixed, because saved snapshots are compared by these hashes: the first
+//! digits of the square roots of 2, 3, 5 and 7. A library would change the ids of saved snapshots.
 
 const KEYS: [u64; 4] =
     [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
 
-/// Bytes behind the end of a string that have to be there, though they change nothing.
+/// Readable bytes behind a string, which do not change its hash.
 pub(super) const ROOM: usize = 8;
 
-/// A hash, which is never zero, and the bits that are set in any word of the string.
+/// A hash, never zero, and the OR of all words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hash {
     pub(super) hash: u64,
@@ -24,7 +25,7 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// A number for a number.
+/// The hash of a number.
 #[inline(always)]
 pub(super) fn of_number(number: u64) -> u64 {
     fold(fold(number ^ KEYS[0], KEYS[1]) ^ KEYS[2], KEYS[3])
@@ -35,15 +36,15 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// Of `bytes[start..end]`. The same bytes under another `kind` have another hash.
+/// The hash of `bytes[start..end]`, different for each `kind`.
 #[inline(always)]
 pub(super) fn of(bytes: &[u8], start: usize, end: usize, kind: u64) -> Hash {
     let length = end - start;
     let (sum, bits) = if length > 32 {
         of_long(bytes, start, end)
     } else {
-        // Without a branch on the length, which nobody could foresee: the words overlap, and of a string that is shorter than a
-        // word all are that one, cut.
+        // Without a branch on the length, which is unpredictable: words overlap, and a string
+        // shorter than a word is masked.
         let last = end.saturating_sub(8).max(start);
         let cut = u64::MAX.checked_shr((64 - 8 * length.min(8)) as u32).unwrap_or(0);
         let first = word(bytes, start) & cut;
@@ -60,10 +61,10 @@ pub(super) fn of(bytes: &[u8], start: usize, end: usize, kind: u64) -> Hash {
 
 #[inline(never)]
 fn of_long(bytes: &[u8], start: usize, end: usize) -> (u64, u64) {
-    // Not the keys that they meet first: they would cancel each other, and a text that repeats itself mixes badly.
+    // Not the keys that are used first: they would cancel, and repetitive text would mix badly.
     let mut sums = [KEYS[3], KEYS[0]];
     let mut bits = 0;
-    // The last 32 bytes are taken by themselves and may overlap what the loop took.
+    // The last 32 bytes are separate and may overlap the loop.
     for block in bytes[start..end - 1].as_chunks::<32>().0 {
         let words = block.as_chunks::<8>().0;
         let [a, b, c, d] = std::array::from_fn(|i| u64::from_le_bytes(words[i]));

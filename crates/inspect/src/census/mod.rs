@@ -1,15 +1,17 @@
-//! A census of the strings in the memory of a process: which are there how often, and how much they hold.
+//! A census of the strings in the memory of a process: how often each occurs, and how many bytes it
+//! takes.
 //!
-//! One pass over the resident pages, in a fixed amount of memory: at most 35 MiB, however large the process. Found are strings of ASCII,
-//! UTF-8, Latin-1 among ASCII, and UTF-16 (see [`Encoding`]), whole wherever they lie. Equal ones are counted, by a hash of 64 bits
-//! over all of their bytes. The count of a string is exact if its error is zero, else too large by at most that; how that is
-//! known is in `sketch.rs`. A leak of millions of equal strings is exact among any number of others.
+//! One pass over the resident pages in fixed memory: at most 35 MiB, however large the process. It
+//! finds strings of ASCII, UTF-8, Latin-1 among ASCII, and UTF-16 (see [`Encoding`]), also across
+//! pages. Equal strings are counted by a hash of 64 bits over all of their bytes. A count is exact
+//! if its error is zero, else too large by at most that (see `sketch.rs`). A leak of millions of
+//! equal strings is exact among any number of others.
 //!
-//! Memory that changes meanwhile is counted as it is when the look comes by. A string that is freed keeps its bytes until somebody
-//! writes over them, so what was freed is counted too.
+//! Memory that changes is counted as it is when it is read. A freed string keeps its bytes until
+//! they are overwritten, so freed strings count too.
 //!
-//! Strings that carry a number each occur once each. [`Census::patterns`] has what remains when the numbers are taken out, from
-//! a part of the strings that is drawn by a hash of their address.
+//! Strings that contain a number each occur once. [`Census::patterns`] has what remains without the
+//! numbers, of strings sampled by a hash of their address.
 
 mod classify;
 mod count;
@@ -34,30 +36,28 @@ pub use strings::Encoding;
 use crate::maps::Mapping;
 use crate::memory::Memory;
 
-/// Fewer characters than four occur by chance everywhere.
+/// Fewer than four characters occur by chance everywhere.
 const CHARS_MIN: usize = 4;
-/// More than anybody looks for.
 const CHARS_MAX: usize = 4096;
-/// Bytes of a text at most: what is shown of somebody's memory is short.
+/// Bytes of a text that are kept.
 const TEXT_MAX: usize = 128;
-/// Counters at least and at most; 2²⁰ take about 200 MiB.
+/// Bounds of the counters; 2²⁰ take about 200 MiB.
 const COUNTERS: Range<usize> = 1 << 10..1 << 20;
-/// Entries at most.
 const ENTRIES_MAX: usize = 100_000;
 
-/// How to look.
+/// Options of a census.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
     /// Characters of the shortest string, at least four.
     pub min_chars: usize,
-    /// Bytes that are kept of the text of a string, at most 128. Zero keeps none: entries are then told apart by their ids.
+    /// Bytes of a text that are kept, at most 128. With zero, entries are told apart by their ids.
     pub text_max: usize,
-    /// Strings that are counted at the same time, as a power of two. Each takes about 130 bytes.
+    /// Counters, a power of two. Each takes about 130 bytes.
     pub counters: usize,
-    /// The longest list of entries; those that hold most bytes are in it.
+    /// The longest list of entries, the largest ones.
     pub entries_max: usize,
-    /// One of so many strings is looked at for patterns; zero for none.
+    /// Sampling rate of patterns: one string in so many; zero for none.
     pub patterns_one_in: u32,
 }
 
@@ -79,46 +79,46 @@ impl Options {
     }
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Census {
-    /// Addresses that were asked for, in bytes.
+    /// Bytes of the address ranges.
     pub bytes_mapped: u64,
-    /// Of these, what was in memory.
+    /// Of these, resident.
     pub bytes_resident: u64,
-    /// Of these, what was read.
+    /// Of these, read.
     pub bytes_scanned: u64,
-    /// What was in memory, and gone when it was to be read.
+    /// Resident, but gone when it was read.
     pub bytes_unread: u64,
-    /// The caller ended it early: what is here is of the first part only.
+    /// The caller ended it early: the result is partial.
     pub is_stopped: bool,
-    /// The process ended meanwhile, or began another program.
+    /// The process ended, or executed another program.
     pub has_ended: bool,
     /// Characters of the shortest string.
     pub min_chars: u64,
-    /// Strings that were found, equal ones counted each time.
+    /// Strings, with repetitions.
     pub strings: u64,
-    /// The bytes of all of them, without what an allocator adds.
+    /// Their bytes, without overhead of the allocator.
     pub string_bytes: u64,
-    /// About how many different ones: with a standard error of 1.6 %.
+    /// Estimate of distinct strings, with a standard error of 1.6 %.
     pub distinct_estimate: u64,
-    /// Strings that are counted at the same time.
+    /// Counters.
     pub counters: u64,
-    /// No string that has no counter occurs more often than this.
+    /// Upper bound of the count of any string without a counter.
     pub error_bound: u64,
-    /// Strings that occur twice or more, whose count is too uncertain to be listed: the error is above a tenth of it.
+    /// Repeated strings that are not listed because their error is above a tenth of the count.
     pub uncertain: u64,
-    /// Strings that occur twice or more and are certain, of which `entries` has those that hold most bytes.
+    /// Repeated strings with a certain count. `entries` has the largest of them.
     pub repeated: u64,
-    /// The bytes of all of these.
+    /// Their bytes.
     pub repeated_bytes: u64,
-    /// Strings that occur at least twice, those first that hold most bytes.
+    /// Repeated strings, the largest in bytes first.
     pub entries: Vec<Entry>,
-    /// Strings with counts that go together, those first that hold most bytes together.
+    /// Groups of strings with the same count, the largest in bytes first.
     pub groups: Vec<Group>,
-    /// Families of strings that differ in numbers, those first that hold most bytes.
+    /// Families of strings that differ in numbers, the largest in bytes first.
     pub patterns: Vec<Pattern>,
-    /// One of so many strings was looked at for patterns; zero if none was.
+    /// Sampling rate of patterns; zero for none.
     pub patterns_one_in: u64,
     /// All strings by length.
     pub by_length: Vec<Length>,
@@ -127,8 +127,8 @@ pub struct Census {
 }
 
 impl Census {
-    /// Where strings that leak lie: memory that the process filled itself and shares with nobody. Stacks are left out where the
-    /// kernel names them; those of threads have no name on most systems and are small.
+    /// Where leaked strings are: private memory that the process filled. Named stacks are left out;
+    /// thread stacks have no name on most systems and are small.
     #[must_use]
     pub fn default_regions<M: Memory + ?Sized>(memory: &M) -> Vec<Range<u64>> {
         let is_heap = |mapping: &&Mapping| {
@@ -141,8 +141,8 @@ impl Census {
     }
 }
 
-/// Counts the strings in some regions. `progress` hears how many of the addresses are done, and of how many, after each 128
-/// KiB; the look ends when it says `false`.
+/// Counts the strings in regions. `progress` gets the bytes done and in all after each 128 KiB, and
+/// ends the census with `false`.
 #[must_use]
 pub fn take<M: Memory + ?Sized>(
     memory: &M,
@@ -154,7 +154,7 @@ pub fn take<M: Memory + ?Sized>(
     let regions = joined(regions);
     let total: u64 = regions.iter().map(|region| region.end - region.start).sum();
     let mut scanner = scan::Scanner::new(&options);
-    let (mut done, mut resident, mut goes_on) = (0, 0, true);
+    let (mut done, mut resident, mut should_continue) = (0, 0, true);
     for region in &regions {
         memory.resident(region.start, region.end, &mut |from, to| {
             let (from, to) = (from.max(region.start), to.min(region.end));
@@ -162,12 +162,12 @@ pub fn take<M: Memory + ?Sized>(
                 return true;
             }
             resident += to - from;
-            goes_on =
+            should_continue =
                 scanner.stretch(memory, from, to, &mut |at| progress(done + (at - region.start), total));
-            goes_on
+            should_continue
         });
-        goes_on &= memory.goes_on(0);
-        if !goes_on {
+        should_continue &= memory.should_continue(0);
+        if !should_continue {
             break;
         }
         done += region.end - region.start;
@@ -179,13 +179,13 @@ pub fn take<M: Memory + ?Sized>(
         bytes_resident: resident,
         bytes_scanned: scanner.scanned,
         bytes_unread: scanner.unread,
-        is_stopped: !goes_on,
+        is_stopped: !should_continue,
         has_ended,
         ..report::make(&scanner.counter, &options)
     }
 }
 
-/// In order, and none twice.
+/// Sorted and merged.
 fn joined(regions: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> =
         regions.iter().filter(|region| region.start < region.end).cloned().collect();

@@ -1,20 +1,19 @@
-//! What strings have in common that carry a number each: `request-000123 user=7f3a` and its kin are `request-# user=#`.
+//! Replaces numbers in strings by `#`: `request-000123 user=7f3a` becomes `request-# user=#`.
 
-/// In place of a number.
 const NUMBER: u8 = b'#';
-/// Letters only, but of the sixteen digits: so many make a part of a UUID, and few words.
+/// Hexadecimal letters without a digit: so many make a part of a UUID, and few words.
 const HEX_LETTERS_MIN: usize = 4;
-/// Words of so many bytes with both digits and letters are tokens: keys of services have twenty and more, identifiers of sessions
-/// sixteen and more, and few names with a number in them are as long. What would remain of one without its digits has the form of a
-/// key no more, so that nobody would know it for one.
+/// Words of this length with digits and letters are tokens: service keys have twenty and more
+/// characters, session ids sixteen and more, and few names with a number are as long. Without its
+/// digits a key would not be recognised as a secret any more.
 const TOKEN_MIN: usize = 16;
 
-/// What a byte is, as bits.
+/// Classes of bytes as bits.
 const DIGIT: u8 = 1;
 const HEX_LETTER: u8 = 2;
 const LETTER: u8 = 4;
 
-/// Zero stands between words.
+/// Zero separates words.
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0;
@@ -34,9 +33,9 @@ fn class(byte: u8) -> u8 {
     CLASSES[usize::from(byte)]
 }
 
-/// Writes a text with each number replaced, and says whether there was any; where there was none, nothing is written. Numbers are
-/// runs of digits, and whole words of hexadecimal digits that have one of 0 to 9 among them, follow `0x`, or follow a number and a
-/// hyphen as the parts of a UUID do, and long words with a digit.
+/// Writes a text with each number replaced. Returns `false`, and writes nothing, without any.
+/// Numbers are runs of digits; words of hexadecimal digits that contain a decimal one, follow `0x`,
+/// or follow a number and a hyphen as in a UUID; and long words with a digit.
 pub(super) fn of(text: &[u8], into: &mut Vec<u8>) -> bool {
     into.clear();
     if !text.iter().any(u8::is_ascii_digit) {

@@ -1,70 +1,67 @@
-//! What the counters say, as it is shown and saved.
+//! The result of the counters, as it is shown and saved.
 
 use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
-use super::count::{Counter, LENGTHS, Sum};
+use super::count::{Counter, LENGTHS, StringSum};
 use super::groups::{self, Count};
-use super::sketch::Counted;
+use super::sketch::CountedString;
 use super::strings::Encoding;
 use super::{Census, Options};
 
-/// A count is listed if at most one of so many in it is uncertain: then its first digit is right.
+/// A count is listed if its error is at most a tenth: then its first digit is right.
 const CERTAIN: u64 = 10;
-/// Groups at most.
 const GROUPS_MAX: usize = 100;
-/// Members of a group that are named.
 const MEMBERS_MAX: usize = 16;
-/// Strings that are searched for groups, those with the highest counts.
+/// Strings with the highest counts, which are searched for groups.
 const GROUPED_MAX: usize = 10_000;
-/// Patterns at most.
 const PATTERNS_MAX: usize = 200;
-/// Deviations of a normal distribution within which 99 of 100 lie.
+/// Standard deviations of 99 % certainty.
 const DEVIATIONS: f64 = 2.58;
 
-/// A string that is there more than once.
+/// A repeated string.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// What its bytes are known by, on every machine: their hash, as 16 hexadecimal digits.
+    /// Its id on every machine: the hash of its bytes as 16 hexadecimal digits.
     pub id: String,
     /// How it begins; empty if no texts are kept.
     pub text: String,
-    /// Whether it goes on behind that.
+    /// Whether it is longer than that.
     pub is_cut: bool,
     /// How it is kept in memory.
     pub encoding: Encoding,
-    /// Its length. Strings of more than 32 KiB are counted in pieces of that size.
+    /// Its length. Strings over 32 KiB are counted in pieces.
     pub length_bytes: u64,
     /// How many copies there are, at most.
     pub count: u64,
-    /// By so much the count may be too large: there are at least `count - error` copies.
+    /// The count may be too large by this.
     pub error: u64,
-    /// What the copies take, without what an allocator adds: the count times the length.
+    /// Bytes of all copies, without overhead of the allocator.
     pub bytes: u64,
-    /// Where some of them are, at most three: the first that was seen, and later ones.
+    /// Addresses of up to three copies: the first and later ones.
     pub addresses: Vec<u64>,
 }
 
-/// Strings with counts that go together.
+/// Strings with the same count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// The largest count.
+    /// How often it occurs.
     pub count: u64,
-    /// How many strings have it, or nearly.
+    /// Strings of the group.
     pub strings: u64,
-    /// What all copies of all of them take.
+    /// Bytes of all copies.
     pub bytes: u64,
-    /// How likely it is that so many counts fall together by chance.
+    /// The probability of a coincidence.
     pub chance: f64,
-    /// The strings, at most sixteen, those first that hold most bytes.
+    /// Up to sixteen strings, the largest in bytes first.
     pub members: Vec<Member>,
 }
 
 /// A string of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// What its bytes are known by.
+    /// Its id.
     pub id: String,
     /// How it begins; empty if no texts are kept.
     pub text: String,
@@ -77,26 +74,26 @@ pub struct Member {
 /// Strings that differ in numbers only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
-    /// What it is known by, on every machine.
+    /// Its id on every machine.
     pub id: String,
-    /// What they have in common, `#` for each number, of the first 128 bytes; empty if no texts are kept.
+    /// The common text of the first 128 bytes, `#` for each number; empty without texts.
     pub text: String,
-    /// Strings that were looked at and have it, at most.
+    /// Sampled strings with this pattern, at most.
     pub sampled: u64,
-    /// How many there are, judged by these.
+    /// Estimated count.
     pub count: u64,
-    /// By so much the count may be off in either direction, with 99 % certainty.
+    /// Error of the count in either direction, with 99 % certainty.
     pub count_error: u64,
-    /// What they take, judged by those that were looked at.
+    /// Estimated bytes.
     pub bytes: u64,
-    /// Where some of them are.
+    /// Addresses of some of them.
     pub addresses: Vec<u64>,
 }
 
 /// Strings of a length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Length {
-    /// They have at least so many bytes, and less than twice as many.
+    /// At least this length, and less than twice as long.
     pub from_bytes: u64,
     /// How many there are, equal ones counted each time.
     pub strings: u64,
@@ -107,7 +104,7 @@ pub struct Length {
 /// Strings of an encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// Which.
+    /// The encoding.
     pub encoding: Encoding,
     /// How many there are, equal ones counted each time.
     pub strings: u64,
@@ -127,8 +124,8 @@ fn places(addresses: &[u64]) -> Vec<u64> {
     addresses.iter().copied().filter(|address| *address != 0).collect()
 }
 
-/// Bytes that the text would have as UTF-8, were it whole; what is longer than its room was cut.
-fn is_cut(counted: &Counted) -> bool {
+/// Whether the kept text is shorter than the string.
+fn is_cut(counted: &CountedString) -> bool {
     let of_length = match counted.encoding {
         Encoding::Ascii | Encoding::Utf8 => counted.text.len() as u64,
         Encoding::Latin1 => text(counted.text).chars().count() as u64,
@@ -137,7 +134,7 @@ fn is_cut(counted: &Counted) -> bool {
     of_length < counted.length
 }
 
-fn entry(counted: &Counted) -> Entry {
+fn entry(counted: &CountedString) -> Entry {
     Entry {
         id: id(counted.hash),
         text: text(counted.text),
@@ -151,7 +148,7 @@ fn entry(counted: &Counted) -> Entry {
     }
 }
 
-/// All but what is known of the pages.
+/// Everything but the counts of pages.
 pub(super) fn make(counter: &Counter, options: &Options) -> Census {
     let mut certain = Vec::new();
     let mut uncertain = 0;
@@ -170,12 +167,6 @@ pub(super) fn make(counter: &Counter, options: &Options) -> Census {
     certain.truncate(options.entries_max);
     let all = counter.sums.iter().flatten();
     Census {
-        bytes_mapped: 0,
-        bytes_resident: 0,
-        bytes_scanned: 0,
-        bytes_unread: 0,
-        is_stopped: false,
-        has_ended: false,
         min_chars: options.min_chars as u64,
         strings: all.clone().map(|sum| sum.strings).sum(),
         string_bytes: all.map(|sum| sum.bytes).sum(),
@@ -191,18 +182,19 @@ pub(super) fn make(counter: &Counter, options: &Options) -> Census {
         patterns_one_in: u64::from(options.patterns_one_in),
         by_length: by_length(&counter.sums),
         by_encoding: by_encoding(&counter.sums),
+        ..Census::default()
     }
 }
 
-fn make_groups(certain: &[Counted]) -> Vec<Group> {
+fn make_groups(certain: &[CountedString]) -> Vec<Group> {
     let counts: Vec<Count> =
         certain.iter().map(|counted| Count { count: counted.count, error: counted.error }).collect();
     let mut groups = Vec::new();
     for found in groups::find(&counts) {
-        let mut members: Vec<&Counted> = certain[found.start..found.end].iter().collect();
+        let mut members: Vec<&CountedString> = certain[found.start..found.end].iter().collect();
         let bytes = members.iter().map(|counted| counted.count * counted.length).sum();
         members.sort_by_key(|counted| (Reverse(counted.count * counted.length), counted.hash));
-        let member = |counted: &&Counted| Member {
+        let member = |counted: &&CountedString| Member {
             id: id(counted.hash),
             text: text(counted.text),
             encoding: counted.encoding,
@@ -224,13 +216,14 @@ fn make_groups(certain: &[Counted]) -> Vec<Group> {
 fn make_patterns(counter: &Counter, options: &Options) -> Vec<Pattern> {
     let Some(patterns) = &counter.patterns else { return Vec::new() };
     let one_in = u64::from(options.patterns_one_in);
-    let is_certain =
-        |counted: &Counted| counted.count - counted.error >= 2 && counted.error * CERTAIN <= counted.count;
-    let mut found: Vec<Counted> = patterns.counted().filter(is_certain).collect();
+    let is_certain = |counted: &CountedString| {
+        counted.count - counted.error >= 2 && counted.error * CERTAIN <= counted.count
+    };
+    let mut found: Vec<CountedString> = patterns.counted().filter(is_certain).collect();
     found.sort_by_key(|counted| (Reverse(counted.bytes), counted.hash));
     found.truncate(PATTERNS_MAX);
-    let pattern = |counted: Counted| {
-        // Each string was drawn or not, by itself.
+    let pattern = |counted: CountedString| {
+        // Strings were sampled independently.
         let deviation = one_in as f64 * (counted.count as f64 * (1.0 - 1.0 / one_in as f64)).sqrt();
         Pattern {
             id: id(counted.hash),
@@ -245,7 +238,7 @@ fn make_patterns(counter: &Counter, options: &Options) -> Vec<Pattern> {
     found.into_iter().map(pattern).collect()
 }
 
-fn by_length(sums: &[[Sum; LENGTHS]]) -> Vec<Length> {
+fn by_length(sums: &[[StringSum; LENGTHS]]) -> Vec<Length> {
     let of_length = |i: usize| Length {
         from_bytes: 1 << i,
         strings: sums.iter().map(|sums| sums[i].strings).sum(),
@@ -254,8 +247,8 @@ fn by_length(sums: &[[Sum; LENGTHS]]) -> Vec<Length> {
     (0..LENGTHS).map(of_length).filter(|length| length.strings > 0).collect()
 }
 
-fn by_encoding(sums: &[[Sum; LENGTHS]]) -> Vec<Share> {
-    let of_encoding = |(encoding, sums): (Encoding, &[Sum; LENGTHS])| Share {
+fn by_encoding(sums: &[[StringSum; LENGTHS]]) -> Vec<Share> {
+    let of_encoding = |(encoding, sums): (Encoding, &[StringSum; LENGTHS])| Share {
         encoding,
         strings: sums.iter().map(|sum| sum.strings).sum(),
         bytes: sums.iter().map(|sum| sum.bytes).sum(),

@@ -1,18 +1,18 @@
-//! Runs of bits that are long enough, out of masks that come one after the other.
+//! Finds runs of set bits of a minimum length in consecutive masks.
 
 use super::classify::BLOCK;
 
-/// Halvings of a block: so many steps find runs of any length in it.
+/// Steps that find runs of any length in a block.
 const STEPS: usize = 6;
 
-/// Looks for runs.
+/// Finds runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Runs {
     /// How many bits make a run.
     min: usize,
-    /// A bit stays if the bits so far behind it stayed too; taken in this order, what stays begins a run of `min`.
+    /// Shifts: a bit that survives all of them starts a run of `min` bits.
     steps: [u32; STEPS],
-    /// Where the run that touches the end of the last mask began; the end itself if none does.
+    /// Start of the run at the end of the last mask; the end itself if there is none.
     open: usize,
 }
 
@@ -21,7 +21,7 @@ impl Runs {
         let mut steps = [0; STEPS];
         let mut have = 1;
         for step in &mut steps {
-            // Within one mask nothing longer counts: what is as long touches an end.
+            // Longer runs touch an end of the mask.
             *step = have.min(min.clamp(1, BLOCK) - have);
             have += *step;
         }
@@ -34,28 +34,28 @@ impl Runs {
         self.min
     }
 
-    /// Begins anew at a place.
+    /// Restarts at an offset.
     pub(super) fn start(&mut self, place: usize) {
         self.open = place;
     }
 
-    /// Where the run that is not over yet began.
+    /// Start of the unfinished run.
     pub(super) fn open(&self) -> usize {
         self.open
     }
 
-    /// What of a run that is not over yet is done with.
+    /// Drops the part of the unfinished run before an offset.
     pub(super) fn cut(&mut self, place: usize) {
         self.open = self.open.max(place);
     }
 
-    /// Where runs begin that lie within a mask, or go on over its end.
+    /// Starts of runs within a mask or over its end.
     #[inline(always)]
     pub(super) fn starts(&self, mask: u64) -> u64 {
         self.steps.iter().fold(mask, |starts, step| starts & starts >> step)
     }
 
-    /// Takes the mask of the block that begins at `base`, and gives the runs that end in it.
+    /// Adds the mask of the block at `base`, and reports the runs that end in it.
     #[inline(always)]
     pub(super) fn block(&mut self, mask: u64, base: usize, mut run: impl FnMut(usize, usize)) {
         if mask == u64::MAX {
@@ -71,19 +71,19 @@ impl Runs {
         }
         let tail = mask.leading_ones();
         self.open = base + BLOCK - tail as usize;
-        // Without the run at the front, and the one at the end.
+        // Without the runs at both ends.
         let inner = mask & mask.wrapping_add(1) & (u64::MAX >> tail);
         let mut starts = self.starts(inner);
         while starts != 0 {
             let start = starts.trailing_zeros();
             let end = start + (inner >> start).trailing_ones();
             run(base + start as usize, base + end as usize);
-            // The run does not touch the end of the mask, so that fewer than 64 bits are shifted out.
+            // The run does not touch the end, so that the shift is below 64.
             starts &= u64::MAX << end;
         }
     }
 
-    /// Says what is open at the end, at `place`.
+    /// Reports the unfinished run at the end.
     pub(super) fn finish(&mut self, place: usize, run: impl FnOnce(usize, usize)) {
         if place - self.open >= self.min {
             run(self.open, place);

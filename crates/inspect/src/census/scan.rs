@@ -1,25 +1,26 @@
-//! Memory in pieces, so that a string is found whole wherever it lies.
+//! Reads memory in pieces, and finds strings across their borders.
 //!
-//! A piece is read behind what is left of the one before: the run of text that was not over yet, and the last bytes that do not
-//! fill a block. Runs go on over pages and mappings that lie next to each other, and end where something between was not read.
+//! A piece is read behind the rest of the previous one: its unfinished run, and the bytes that do
+//! not fill a block. Runs continue over adjacent pages and mappings, and end where something was
+//! not read.
 
 use super::Options;
-use super::classify::{self, BLOCK, Carry, Look};
+use super::classify::{self, BLOCK, Carry, Classifier};
 use super::count::Counter;
 use super::hash;
 use super::runs::Runs;
 use crate::memory::{Memory, PAGE};
 
-/// Bytes that are read at once: they stay in the second-level cache while they are looked at.
+/// Bytes of a piece, which stay in the second-level cache.
 const PIECE: usize = 128 << 10;
-/// Bytes of the longest string. What goes on for longer is cut after so many bytes, again and again, from where it began: the same
-/// long text makes the same strings. A sequence of UTF-8 stays whole.
+/// Longest string. Longer text is cut every so many bytes from its start, so that the same text
+/// makes the same strings. UTF-8 sequences stay whole.
 pub(super) const LONGEST: usize = 32 << 10;
-/// What fills a block that is not full: neither text nor half of a character.
+/// Fills a partial block: neither text nor half of a character.
 const FILLER: u8 = 0x7f;
-/// Blocks that are searched before what was found is counted.
+/// Blocks that are searched before their runs are counted.
 const GROUP: usize = 64;
-/// Runs that end in a group: as many as there is room for, with four bytes each and one between them.
+/// Most runs of a group, with four bytes each and one between them.
 const FOUND_MAX: usize = GROUP * BLOCK / 5 + 2;
 
 /// Runs that were found.
@@ -42,14 +43,14 @@ impl List {
     }
 }
 
-/// A look in progress.
+/// A census in progress.
 pub(super) struct Scanner {
     bytes: Vec<u8>,
-    /// How many of them hold something.
+    /// Bytes in the buffer.
     have: usize,
-    /// The address of the first.
+    /// Address of the first byte.
     base: u64,
-    /// The address behind the last, if it may go on there.
+    /// Address behind the last byte, if the text may continue there.
     next: Option<u64>,
     text: Runs,
     wide: Runs,
@@ -58,12 +59,11 @@ pub(super) struct Scanner {
     found: List,
     found_wide: List,
     pub(super) counter: Counter,
-    /// Bytes that were looked at.
     pub(super) scanned: u64,
-    /// Bytes that were there, and were gone when they were to be read.
+    /// Bytes that were resident and could not be read.
     pub(super) unread: u64,
-    /// Addresses that are read once more at the end, to know whether the process is still there: the first, and each after twice
-    /// as many bytes.
+    /// Addresses that are read again at the end, to know whether the process still exists: the
+    /// first, and one each time that twice as many bytes were read.
     witnesses: Vec<u64>,
     next_witness: u64,
 }
@@ -89,17 +89,17 @@ impl Scanner {
         }
     }
 
-    /// Looks at a stretch of memory that follows those before. `goes_on` hears the address that was reached. Says whether it got
-    /// to the end.
+    /// Scans a range behind the previous ones. `should_continue` gets the address that was reached.
+    /// Returns whether it got to the end.
     pub(super) fn stretch<M: Memory + ?Sized>(
         &mut self,
         memory: &M,
         from: u64,
         to: u64,
-        goes_on: &mut dyn FnMut(u64) -> bool,
+        should_continue: &mut dyn FnMut(u64) -> bool,
     ) -> bool {
         let mut at = from;
-        // While nothing can be read the steps become larger: the rest of what is gone is not worth a call for each page.
+        // Steps grow while nothing can be read, to save a call for each page.
         let mut step = PAGE;
         while at < to {
             if self.next != Some(at) {
@@ -118,7 +118,7 @@ impl Scanner {
             self.next = Some(at);
             if read == wanted {
                 step = PAGE;
-                self.look();
+                self.search_buffer();
             } else {
                 self.close();
                 step = if read == 0 { (2 * step).min(PIECE as u64) } else { PAGE };
@@ -126,14 +126,14 @@ impl Scanner {
                 self.unread += behind - at;
                 at = behind;
             }
-            if !goes_on(at) {
+            if !should_continue(at) {
                 return false;
             }
         }
         true
     }
 
-    /// What ends at the end.
+    /// Ends the text at the end of the buffer.
     pub(super) fn close(&mut self) {
         let blocks = self.have.div_ceil(BLOCK);
         self.bytes[self.have..blocks * BLOCK].fill(FILLER);
@@ -149,14 +149,14 @@ impl Scanner {
         self.wide.start(0);
     }
 
-    /// Whether nothing of what was read can be read any more.
+    /// Whether nothing can be read any more.
     pub(super) fn has_ended<M: Memory + ?Sized>(&self, memory: &M) -> bool {
-        let has_looked = self.unread > 0 || !self.witnesses.is_empty();
-        has_looked && self.witnesses.iter().all(|address| memory.read(*address, &mut [0]) == 0)
+        let has_read = self.unread > 0 || !self.witnesses.is_empty();
+        has_read && self.witnesses.iter().all(|address| memory.read(*address, &mut [0]) == 0)
     }
 
     fn begin(&mut self, at: u64) {
-        // Units of UTF-16 lie at even addresses, and so at even places.
+        // Keeps even addresses at even offsets for UTF-16.
         self.base = at & !1;
         self.have = (at & 1) as usize;
         self.bytes[0] = FILLER;
@@ -164,8 +164,8 @@ impl Scanner {
         self.wide.start(0);
     }
 
-    /// Looks at all whole blocks, and keeps what may go on.
-    fn look(&mut self) {
+    /// Searches all whole blocks, and keeps what may continue.
+    fn search_buffer(&mut self) {
         let end = self.have / BLOCK * BLOCK;
         self.search(self.have / BLOCK);
         while end - self.text.open() > LONGEST {
@@ -179,12 +179,12 @@ impl Scanner {
             self.wide.cut(cut);
         }
         self.counter.flush(&self.bytes, self.base);
-        // No byte of the one is within the other, or none that makes a run: what is looked at twice is found once.
+        // The two unfinished runs do not share a run: what is scanned twice is found once.
         let open = self.text.open().min(self.wide.open());
         let keep = open & !1;
         self.bytes.copy_within(keep..self.have, 0);
         if keep < open {
-            // It was counted with what was cut off, or is no text.
+            // It was counted before the cut, or is no text.
             self.bytes[0] = FILLER;
         }
         self.base += keep as u64;
@@ -197,7 +197,7 @@ impl Scanner {
         #[cfg(target_arch = "x86_64")]
         match self.avx2 {
             // SAFETY: there is one only where the processor has what the function is compiled for.
-            Some(look) => unsafe { self.search_avx2(look, blocks) },
+            Some(classifier) => unsafe { self.search_avx2(classifier, blocks) },
             None => self.search_by(classify::Sse2, blocks),
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -206,21 +206,21 @@ impl Scanner {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-    fn search_avx2(&mut self, look: classify::Avx2, blocks: usize) {
-        self.search_by(look, blocks);
+    fn search_avx2(&mut self, classifier: classify::Avx2, blocks: usize) {
+        self.search_by(classifier, blocks);
     }
 
     #[inline(always)]
-    fn search_by(&mut self, look: impl Look, blocks: usize) {
+    fn search_by(&mut self, classifier: impl Classifier, blocks: usize) {
         let mut carry = Carry::default();
         for group in (0..blocks).step_by(GROUP) {
             let part = &self.bytes[group * BLOCK..blocks.min(group + GROUP) * BLOCK];
             let (mut text, mut wide) = (self.text, self.wide);
             for (i, block) in part.as_chunks::<BLOCK>().0.iter().enumerate() {
                 let base = (group + i) * BLOCK;
-                let masks = look.masks(block);
+                let masks = classifier.masks(block);
                 let is_worth = |mask| text.starts(mask) != 0;
-                let mask = classify::text(look, block, masks, &mut carry, is_worth);
+                let mask = classify::text(classifier, block, masks, &mut carry, is_worth);
                 text.block(mask, base, |start, end| self.found.push(start, end));
                 wide.block(classify::wide(masks), base, |start, end| self.found_wide.push(start, end));
             }
@@ -229,7 +229,7 @@ impl Scanner {
         }
     }
 
-    /// Counts what was found.
+    /// Counts the found runs.
     fn count(&mut self) {
         for i in 0..std::mem::take(&mut self.found.count) {
             let (mut start, end) = (self.found.ends[i].0 as usize, self.found.ends[i].1 as usize);
@@ -255,7 +255,7 @@ impl Scanner {
     }
 }
 
-/// Where a text that begins at `start` and is too long is cut.
+/// Where to cut a text that is too long.
 fn cut_text(bytes: &[u8], start: usize) -> usize {
     let end = start + LONGEST;
     let is_within = |at: usize| bytes.get(at).is_some_and(|byte| (0x80..0xc0).contains(byte));

@@ -1,10 +1,11 @@
-//! Counts of the frequent among very many, in a fixed amount of memory: Filtered Space-Saving, in buckets.
+//! Counts frequent strings among very many in fixed memory: Filtered Space-Saving, in buckets.
 //!
-//! Space-Saving (Metwally, Agrawal, El Abbadi 2005) has k counters. What has a counter is counted; what has none takes over the
-//! smallest counter, with what it had as the possible error. The filter (Homem, Carvalho 2010) is a row of small cells: what has no
-//! counter is counted in the cell of its hash, and takes over a counter only when it might have occurred more often than that one.
-//! The millions of strings that occur once stay in the filter. Both are cut into buckets of [`WAYS`] counters by the hash, so
-//! that an occurrence touches one bucket and one cell, whatever the size of the whole.
+//! Space-Saving (Metwally, Agrawal, El Abbadi 2005) has k counters. A string without a counter
+//! takes over the smallest one, whose value becomes its possible error. The filter (Homem, Carvalho
+//! 2010) is a row of small cells: a string without a counter is counted in the cell of its hash,
+//! and takes over a counter only when it might have occurred more often. Millions of unique strings
+//! stay in the filter. Both are divided into buckets of [`WAYS`] counters by the hash, so that an
+//! occurrence touches one bucket and one cell, whatever the size.
 //!
 //! **Bound.** For a bucket b let m(b) be its smallest counter, zero while it has free ones. It never becomes smaller.
 //!
@@ -16,42 +17,40 @@
 //!    of its counters by one or not at all, and m(b) is at most their mean. With K counters in all, N(b) is around N × WAYS / K,
 //!    and so the error around N / K at worst; the filter usually makes it far smaller.
 //!
-//! **Mistakes.** A counter is known by its bucket and 32 more bits of the hash. Of n different strings that were never counted before,
-//! n × WAYS / 2³² are expected to be taken for one that has a counter: of fifty million one in ten.
+//! **Collisions.** A counter is identified by its bucket and 32 more bits of the hash. Of n strings
+//! that were never counted before, n × WAYS / 2³² are expected to collide with a counter: of fifty
+//! million one in ten.
 //!
-//! Cells are bytes. One that is full says nothing any more, and its strings are treated as without a filter.
+//! Cells are bytes. A full one filters nothing.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use super::strings::Encoding;
 
-/// Counters that are searched together: one cache line.
+/// Counters of a bucket.
 pub(super) const WAYS: usize = 8;
-/// One bit for each.
 const BITS: [u32; WAYS] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// A cell that counts no further.
 const FULL: u8 = u8::MAX;
-/// Places that are kept of each string.
+/// Addresses that are kept of each string.
 pub(super) const PLACES: usize = 3;
 
 /// One bucket: one cache line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// A part of the hashes, other than what chose the bucket; meaningless where the count is zero.
+    /// Other bits of the hashes; undefined where the count is zero.
     tags: [u32; WAYS],
     counts: [u32; WAYS],
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// What a counter is known by in its bucket.
 fn tag_of(hash: u64) -> u32 {
     (hash >> 16) as u32
 }
 
-/// Asks for a line of memory without waiting for it.
+/// Prefetches a cache line.
 #[inline(always)]
 fn fetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -64,11 +63,11 @@ fn fetch<T>(place: &T) {
     std::hint::black_box(unsafe { std::ptr::from_ref(place).cast::<u8>().read_volatile() });
 }
 
-/// A large page of x86-64; smaller tables have none.
+/// A huge page of x86-64.
 const HUGE: usize = 2 << 20;
 
-/// Memory that is touched at random, in large pages where the kernel has some to give: or the processor looks up the page of
-/// nearly every touch, which takes a tenth of the whole time.
+/// A table in huge pages if possible: it is accessed at random, and TLB misses take a tenth of the
+/// time.
 fn table<T: Clone>(value: T, count: usize) -> Vec<T> {
     let mut table = Vec::with_capacity(count);
     let room = table.spare_capacity_mut();
@@ -84,7 +83,7 @@ fn table<T: Clone>(value: T, count: usize) -> Vec<T> {
     table
 }
 
-/// What is needed only when a counter begins, and when it is read.
+/// Read only when a counter starts, and for the result.
 #[derive(Debug, Clone, Copy)]
 struct About {
     hash: u64,
@@ -97,7 +96,7 @@ struct About {
 
 /// An occurrence of a string.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct Occurrence {
     /// Never zero.
     pub(super) hash: u64,
     pub(super) address: u64,
@@ -107,17 +106,16 @@ pub(super) struct Found {
 
 /// A string and its count.
 #[derive(Debug, Clone)]
-pub(super) struct Counted<'a> {
+pub(super) struct CountedString<'a> {
     pub(super) hash: u64,
     pub(super) count: u64,
-    /// By so much the count may be too large.
     pub(super) error: u64,
-    /// Of the occurrence that was seen first.
+    /// Of the first occurrence.
     pub(super) length: u64,
-    /// Of all occurrences since it has a counter; zero where they were not to be added up.
+    /// Of all occurrences with a counter; zero if not summed.
     pub(super) bytes: u64,
     pub(super) encoding: Encoding,
-    /// Where some of them lie, the first first; zero is no place.
+    /// Addresses, zero for none.
     pub(super) addresses: [u64; PLACES],
     pub(super) text: &'a [u8],
 }
@@ -125,17 +123,17 @@ pub(super) struct Counted<'a> {
 /// The counters.
 pub(super) struct Sketch {
     buckets: Vec<Bucket>,
-    /// A hash shifted by so much is the number of its bucket.
+    /// Shift of a hash to its bucket.
     shift: u32,
     cells: Vec<u8>,
     about: Vec<About>,
-    /// Empty where the occurrences of a counter are all of one length.
+    /// Empty if all occurrences of a counter have one length.
     bytes: Vec<u64>,
     texts: Vec<u8>,
     text_max: usize,
 }
 
-/// How large a sketch is.
+/// The size of a sketch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     /// Counters; the next power of two.
@@ -180,20 +178,20 @@ impl Sketch {
         hash as usize & (self.cells.len() - 1)
     }
 
-    /// Has what [`Self::add`] will need fetched. Of many hashes in a row the processor then waits for memory once, not for each.
+    /// Prefetches for [`Self::add`]. The processor then waits once for many hashes.
     #[inline(always)]
     pub(super) fn fetch(&self, hash: u64) {
         fetch(&self.buckets[(hash >> self.shift) as usize]);
         fetch(&self.cells[self.cell(hash)]);
     }
 
-    /// Counts an occurrence. `write` writes its text into the bytes that it gets, and says how many that were.
+    /// Counts an occurrence. `write` writes its text and returns the length.
     #[inline(always)]
-    pub(super) fn add(&mut self, found: Found, write: impl FnOnce(&mut [u8]) -> usize) {
+    pub(super) fn add(&mut self, found: Occurrence, write: impl FnOnce(&mut [u8]) -> usize) {
         let number = (found.hash >> self.shift) as usize;
         let bucket = &mut self.buckets[number];
         let tag = tag_of(found.hash);
-        // Constants that are chosen, not shifts: the compiler makes vectors of it.
+        // Selected constants instead of shifts, so that the compiler vectorises.
         let mut hits = 0_u32;
         for (own, bit) in bucket.tags.iter().zip(BITS) {
             hits |= if *own == tag { bit } else { 0 };
@@ -210,16 +208,16 @@ impl Sketch {
         if let Some(bytes) = self.bytes.get_mut(at) {
             *bytes += u64::from(found.length);
         }
-        // Places spread over the look, without a line of memory touched each time.
+        // Addresses spread over the census, without touching a cache line each time.
         if count.is_power_of_two() {
             let addresses = &mut self.about[at].addresses;
             addresses[1 + (count.trailing_zeros() as usize + 1) % (PLACES - 1)] = found.address;
         }
     }
 
-    /// Counts what has no counter, and says which it gets, if any.
+    /// Counts a string without a counter. Returns the counter that it gets, if any.
     #[inline(never)]
-    fn miss(&mut self, number: usize, found: Found) -> Option<usize> {
+    fn miss(&mut self, number: usize, found: Occurrence) -> Option<usize> {
         let own = self.cell(found.hash);
         let bucket = &mut self.buckets[number];
         let (mut way, mut min) = (0, u32::MAX);
@@ -241,7 +239,7 @@ impl Sketch {
         }
         bucket.tags[way] = tag_of(found.hash);
         bucket.counts[way] = min.saturating_add(1);
-        let Found { hash, address, length, encoding } = found;
+        let Occurrence { hash, address, length, encoding } = found;
         let addresses = [address, 0, 0];
         self.about[at] = About { hash, addresses, error: min, length, text_bytes: 0, encoding };
         if let Some(bytes) = self.bytes.get_mut(at) {
@@ -250,12 +248,12 @@ impl Sketch {
         Some(at)
     }
 
-    /// All that have a counter.
-    pub(super) fn counted(&self) -> impl Iterator<Item = Counted<'_>> {
+    /// All strings with a counter.
+    pub(super) fn counted(&self) -> impl Iterator<Item = CountedString<'_>> {
         let slots = self.buckets.iter().flat_map(|bucket| (0..WAYS).map(move |way| (bucket, way)));
         slots.enumerate().filter(|(_, (bucket, way))| bucket.counts[*way] > 0).map(|(at, (bucket, way))| {
             let about = &self.about[at];
-            Counted {
+            CountedString {
                 hash: about.hash,
                 count: u64::from(bucket.counts[way]),
                 error: u64::from(about.error),
@@ -268,11 +266,11 @@ impl Sketch {
         })
     }
 
-    /// No string that has no counter occurred more often than this.
+    /// Upper bound of the count of any string without a counter.
     pub(super) fn bound(&self) -> u64 {
         let smallest = |bucket: &Bucket| bucket.counts.iter().copied().min().unwrap_or(0);
         let buckets = self.buckets.iter().map(smallest).max().unwrap_or(0);
-        // What a filter says of strings that came when their bucket was not full: they got a counter.
+        // Strings that came before their bucket was full got a counter.
         let cells = self.cells.iter().copied().max().unwrap_or(0);
         if cells == FULL { u64::from(buckets) } else { u64::from(buckets.min(u32::from(cells))) }
     }
@@ -292,7 +290,7 @@ mod tests {
     }
 
     fn add(sketch: &mut Sketch, hash: u64) {
-        let found = Found { hash, address: 7, length: 10, encoding: Encoding::Ascii };
+        let found = Occurrence { hash, address: 7, length: 10, encoding: Encoding::Ascii };
         sketch.add(found, |text| {
             text.copy_from_slice(&hash.to_le_bytes());
             8

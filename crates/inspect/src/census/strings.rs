@@ -1,37 +1,37 @@
-//! Strings out of runs of bytes that may be text: what the masks let through is looked at character by character here, and only
-//! where a run has bytes that are not ASCII.
+//! Splits runs of possible text into strings, character by character, if they have non-ASCII bytes.
 //!
-//! A character is printable ASCII or the tab; a valid sequence of UTF-8 that is no control character; in strings of one byte a
-//! character (PEP 393, Java's compact strings) a letter of Latin-1 behind a letter of ASCII and before any character of it. Bytes
-//! by chance have the same form, so that four of five characters of such a string have to be letters, digits or spaces. In UTF-16 it is a unit at an even address: ASCII, Latin-1, or a letter or digit of U+0100 to U+06FF, of one alphabet per string.
-//! Scripts above that are not looked for in UTF-16, where any two letters of ASCII would be one of theirs.
+//! A character is printable ASCII or the tab; a valid UTF-8 sequence that is no control character;
+//! a Latin-1 letter after an ASCII letter and before any ASCII character, in strings of one byte a
+//! character (PEP 393, compact strings of Java). Random bytes have the same form, so four of five
+//! characters of such a string must be letters, digits or spaces. In UTF-16 it is a unit at an even
+//! address: ASCII, Latin-1, or a letter or digit of U+0100 to U+06FF, of one alphabet per string.
+//! Higher scripts are not searched in UTF-16, where any two ASCII letters form one.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::classify::{BLOCK, Look, Masks, PLAIN};
+use super::classify::{BLOCK, Classifier, Masks, PLAIN};
 
-/// How a string is kept in memory.
+/// The encoding of a string in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
     /// Printable ASCII only.
     Ascii,
-    /// With characters of several bytes.
+    /// UTF-8 with multibyte characters.
     Utf8,
-    /// One byte a character, with letters above ASCII.
+    /// Latin-1 with letters above ASCII.
     Latin1,
-    /// Two bytes a character, little-endian.
+    /// UTF-16, little-endian.
     Utf16,
 }
 
 impl Encoding {
-    /// All of them, in their order.
     pub(super) const ALL: [Encoding; 4] =
         [Encoding::Ascii, Encoding::Utf8, Encoding::Latin1, Encoding::Utf16];
 
-    /// Its name, as in JSON.
+    /// Its name in text and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,13 +43,12 @@ impl Encoding {
     }
 }
 
-/// Whether `strings` prints it.
 pub(super) fn is_ascii_text(byte: u8) -> bool {
     (0x20..0x7f).contains(&byte) || byte == b'\t'
 }
 
-/// How many bytes the character of UTF-8 at the front has, if it is one of several and no control character (U+0080 to U+009F).
-/// Unicode 15, table 3-7: what may follow the first byte.
+/// Bytes of a multibyte UTF-8 character at the front that is no control character (U+0080 to
+/// U+009F). Unicode 15, table 3-7.
 fn utf8(bytes: &[u8]) -> Option<usize> {
     let follows = |byte: u8| byte & 0xc0 == 0x80;
     let (length, is_valid) = match *bytes {
@@ -66,7 +65,6 @@ fn utf8(bytes: &[u8]) -> Option<usize> {
     is_valid.then_some(length)
 }
 
-/// Whether the byte at a place is a letter of Latin-1 among ASCII.
 fn is_latin(bytes: &[u8], at: usize) -> bool {
     let Some([before, letter, after]) =
         at.checked_sub(1).and_then(|from| bytes.get(from..at + 2)?.first_chunk())
@@ -76,18 +74,18 @@ fn is_latin(bytes: &[u8], at: usize) -> bool {
     is_latin_letter(*letter) && before.is_ascii_alphabetic() && is_ascii_text(*after)
 }
 
-/// Of U+00C0 to U+00FE, without the signs for multiplication and division.
+/// U+00C0 to U+00FE without × and ÷.
 const fn is_latin_letter(byte: u8) -> bool {
     matches!(byte, 0xc0..=0xd6 | 0xd8..=0xf6 | 0xf8..=0xfe)
 }
 
-/// Whether a string with letters of Latin-1 looks like one that somebody wrote.
+/// Whether a Latin-1 string looks like text.
 fn is_written(bytes: &[u8]) -> bool {
     let is_of_words = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b' ' || is_latin_letter(**byte);
     5 * bytes.iter().filter(is_of_words).count() >= 4 * bytes.len()
 }
 
-/// What a byte is worth when a string with letters of Latin-1 is judged: one for what words are made of, and more for such a letter.
+/// Weights of bytes in that judgement: one for characters of words, and more for Latin-1 letters.
 const WORTH: [u32; 256] = {
     let mut worth = [0; 256];
     let mut byte = 0;
@@ -101,14 +99,13 @@ const WORTH: [u32; 256] = {
     }
     worth
 };
-/// Of the letters above ASCII.
 const LATIN: u32 = 1 << 16;
 
-/// A run of at most so many bytes is judged at once: what its last character asks for is still in sight.
+/// Longest run that is judged at once: a block has what its last character needs.
 const SHORT: usize = BLOCK - 4;
 
-/// What [`split_text`] would find in a run of a few bytes, of which `block` has what follows too: the whole, or nothing (`None`
-/// within). Where neither is plain there is no answer. What is looked at is mostly binary, or text as it should be.
+/// The answer of [`split_text`] for a short run, if it is plain: all of it, or nothing (inner
+/// `None`). `block` has what follows too. Most runs are binary or well-formed text.
 #[inline(always)]
 pub(super) fn whole(block: &[u8; BLOCK], length: usize, chars_min: usize) -> Option<Option<Encoding>> {
     if length > SHORT {
@@ -121,7 +118,6 @@ pub(super) fn whole(block: &[u8; BLOCK], length: usize, chars_min: usize) -> Opt
     let above = |byte| lead & PLAIN.above(block, byte);
     let continuations = high & !lead;
     let chars = length - continuations.count_ones() as usize;
-    // No character begins with one.
     if chars < chars_min {
         return Some(None);
     }
@@ -129,7 +125,7 @@ pub(super) fn whole(block: &[u8; BLOCK], length: usize, chars_min: usize) -> Opt
         return None;
     }
     if continuations != 0 {
-        // Sequences of two and three bytes but for those whose second byte may not be any.
+        // Two and three bytes, except leads that restrict their second byte.
         let three = above(0xdf);
         let odd = three & (!above(0xe0) | above(0xec));
         let is_plain = continuations == lead << 1 | three << 2 && above(0xc2) == lead && odd == 0;
@@ -145,12 +141,11 @@ pub(super) fn whole(block: &[u8; BLOCK], length: usize, chars_min: usize) -> Opt
     if 5 * (worth % LATIN) as usize >= 4 * length {
         return Some(Some(Encoding::Latin1));
     }
-    // The parts between are strings where they are long enough.
+    // The ASCII parts between may be strings.
     let parts = (1..chars_min).fold(ascii, |parts, _| parts & parts >> 1);
     (parts == 0).then_some(None)
 }
 
-/// The strings of at least `chars_min` characters in a run.
 pub(super) fn split_text(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Range<usize>, Encoding)) {
     let (mut start, mut chars, mut encoding) = (0, 0, Encoding::Ascii);
     let mut at = 0;
@@ -161,7 +156,7 @@ pub(super) fn split_text(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Ra
         if encoding != Encoding::Latin1 || is_written(&bytes[range.clone()]) {
             return take(range, encoding);
         }
-        // What is left are the parts between.
+        // The ASCII parts remain.
         let mut from = range.start;
         for part in bytes[range].split(|byte| *byte >= 0x80) {
             if part.len() >= chars_min {
@@ -187,7 +182,7 @@ pub(super) fn split_text(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Ra
             (start, chars, encoding) = (at, 0, Encoding::Ascii);
             continue;
         };
-        // One string is not of two encodings.
+        // A string has one encoding.
         if next != encoding && encoding != Encoding::Ascii {
             end(start..at, chars, encoding);
             (start, chars) = (at, 0);
@@ -199,7 +194,7 @@ pub(super) fn split_text(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Ra
     end(start..at, chars, encoding);
 }
 
-/// The alphabet of a unit of UTF-16 that is not ASCII; `None` where it is no text.
+/// The alphabet of a non-ASCII UTF-16 unit; `None` if it is no text.
 fn alphabet(unit: u16) -> Option<u8> {
     let letter = || char::from_u32(u32::from(unit)).is_some_and(char::is_alphanumeric);
     match unit >> 8 {
@@ -210,12 +205,12 @@ fn alphabet(unit: u16) -> Option<u8> {
     }
 }
 
-/// The strings of UTF-16 of at least `chars_min` characters in a run of whole units.
+/// The UTF-16 strings of a run of whole units.
 pub(super) fn split_wide(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Range<usize>)) {
     let units = bytes.as_chunks::<2>().0;
     let (mut start, mut tiny, mut script) = (0, 0, None);
     let mut end = |range: Range<usize>, tiny: usize| {
-        // Arrays of small numbers look like letters with a lower half below 7, of which a text has few.
+        // Arrays of small numbers look like letters with a low byte below 7, which text rarely has.
         if range.len() >= chars_min && 2 * tiny <= range.len() {
             take(2 * range.start..2 * range.end);
         }
@@ -239,9 +234,9 @@ pub(super) fn split_wide(bytes: &[u8], chars_min: usize, mut take: impl FnMut(Ra
     end(start..units.len(), tiny);
 }
 
-/// Writes a string as UTF-8, as many whole characters as there is room for, and says how many bytes that were.
+/// Writes whole characters as UTF-8 as far as there is room, and returns their bytes.
 pub(super) fn decode(bytes: &[u8], encoding: Encoding, into: &mut [u8]) -> usize {
-    // Most are ASCII, from the front as far as there is room.
+    // Most are ASCII.
     let front = &bytes[..bytes.len().min(into.len())];
     if encoding != Encoding::Utf16 && front.is_ascii() {
         into[..front.len()].copy_from_slice(front);
@@ -262,7 +257,7 @@ pub(super) fn decode(bytes: &[u8], encoding: Encoding, into: &mut [u8]) -> usize
             _ = bytes.iter().all(|byte| put(char::from(*byte)));
         }
         Encoding::Utf8 => {
-            // A piece may end within a character.
+            // A cut string may end within a character.
             for chunk in bytes.utf8_chunks() {
                 if !chunk.valid().chars().all(&mut put) {
                     break;

@@ -1,4 +1,5 @@
-//! What a mapping is, by its line of `/proc/PID/maps`, its neighbours and where the threads' stack pointers are.
+//! The kind of a mapping, by its line of `/proc/PID/maps`, its neighbours, and the stack pointers
+//! of threads.
 //!
 //! ```text
 //! 55d000001000-55d000003000 r-xp 00001000 08:01 77   /usr/bin/a      code
@@ -21,100 +22,101 @@ use crate::target::Target;
 /// The kinds of mappings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// `[heap]`: what the program break has.
+pub enum MappingKind {
+    /// `[heap]`: the program break.
     Heap,
-    /// Private memory without a file: further arenas of malloc, large blocks, heaps of run times.
+    /// Private memory without a file: other malloc arenas, large blocks, heaps of runtimes.
     Anonymous,
-    /// The same with a name that the program gave it (`prctl(PR_SET_VMA)`, since Linux 5.17).
+    /// The same with a name from the program (`prctl(PR_SET_VMA)`, since Linux 5.17).
     NamedAnonymous,
-    /// The stack of a thread.
+    /// The stack of a thread other than the main one.
     ThreadStack,
     /// The stack of the main thread.
     MainStack,
-    /// Code of programs and libraries, and what else may be run of a file.
+    /// Executable parts of files.
     Code,
-    /// What is only read of a file, privately: constants, but also locales and fonts.
+    /// Private read-only parts of files: constants, locales, fonts.
     ReadOnly,
-    /// Variables of programs and libraries, with those that begin as zero (`.bss`), and other private, writable mappings of files.
+    /// Private writable parts of files: variables, with `.bss`.
     Data,
-    /// A file that is mapped shared: its pages are in the page cache.
+    /// Shared mappings of files, whose pages are in the page cache.
     SharedFile,
     /// Shared memory: tmpfs, `/dev/shm`, memfd, System V, shared anonymous mappings.
     SharedMemory,
-    /// Pages of hugetlbfs. They are no part of the resident set.
+    /// Pages of hugetlbfs, which are not in the resident set.
     HugeTlb,
     /// Memory of a device.
     Device,
-    /// What the kernel maps: `[vdso]`, `[vvar]`.
+    /// Mapped by the kernel: `[vdso]`, `[vvar]`.
     Kernel,
-    /// Addresses that may not be accessed: guards, and room for heaps to grow.
+    /// Without access: guard pages, and room for heaps to grow.
     Reserved,
 }
 
-impl Kind {
-    /// In a word or two.
+impl MappingKind {
+    /// Its name.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Kind::Heap => "heap",
-            Kind::Anonymous => "anonymous",
-            Kind::NamedAnonymous => "anonymous, named",
-            Kind::ThreadStack => "thread stacks",
-            Kind::MainStack => "main stack",
-            Kind::Code => "code",
-            Kind::ReadOnly => "read-only files",
-            Kind::Data => "data of files",
-            Kind::SharedFile => "shared files",
-            Kind::SharedMemory => "shared memory",
-            Kind::HugeTlb => "hugetlbfs",
-            Kind::Device => "device",
-            Kind::Kernel => "kernel's own",
-            Kind::Reserved => "reserved",
+            MappingKind::Heap => "heap",
+            MappingKind::Anonymous => "anonymous",
+            MappingKind::NamedAnonymous => "anonymous, named",
+            MappingKind::ThreadStack => "thread stacks",
+            MappingKind::MainStack => "main stack",
+            MappingKind::Code => "code",
+            MappingKind::ReadOnly => "read-only files",
+            MappingKind::Data => "data of files",
+            MappingKind::SharedFile => "shared files",
+            MappingKind::SharedMemory => "shared memory",
+            MappingKind::HugeTlb => "hugetlbfs",
+            MappingKind::Device => "device",
+            MappingKind::Kernel => "kernel's own",
+            MappingKind::Reserved => "reserved",
         }
     }
 
     /// Whether a heap can lie in it.
     #[must_use]
     pub const fn is_heap(self) -> bool {
-        matches!(self, Kind::Heap | Kind::Anonymous | Kind::NamedAnonymous)
+        matches!(self, MappingKind::Heap | MappingKind::Anonymous | MappingKind::NamedAnonymous)
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for MappingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words())
     }
 }
 
-/// A stack is at least so long: `PTHREAD_STACK_MIN` of glibc.
+/// Smallest stack: `PTHREAD_STACK_MIN` of glibc.
 const STACK_MIN: u64 = 16 << 10;
-/// No thread has a longer one; the kernel may have merged a stack with what lies behind it.
+/// Largest stack. The kernel may have merged a stack with what is behind it.
 const STACK_MAX: u64 = 256 << 20;
-/// The guard below a stack is a page, or some; more is room that is reserved for a heap.
+/// Largest guard below a stack; more is room reserved for a heap.
 const GUARD_MAX: u64 = 128 << 10;
-/// Further heaps of glibc's malloc begin at multiples of `HEAP_MAX_SIZE`, and what was reserved for the one below ends there.
+/// Other heaps of glibc's malloc begin at multiples of `HEAP_MAX_SIZE`, where the reservation of
+/// the one below ends.
 const MALLOC_HEAP: u64 = 64 << 20;
-/// A library's `.bss` is rarely longer. What is has been merged with memory of another origin.
+/// Longer than a `.bss`: merged with other memory.
 const BSS_MAX: u64 = 512 << 10;
 
-/// Tells kinds, mapping by mapping in the order of their addresses.
-pub(super) struct Kinds {
+/// Classifies mappings in the order of their addresses.
+pub(super) struct Classifier {
     mounts: Mounts,
-    /// The stack pointers of the threads that sleep, sorted.
+    /// Stack pointers of sleeping threads, sorted.
     stacks: Vec<u64>,
-    /// The end of what was told last, and what it was.
-    before: Option<Before>,
+    /// The previous mapping.
+    before: Option<Previous>,
 }
 
-struct Before {
+struct Previous {
     end: u64,
     bytes: u64,
-    kind: Kind,
+    kind: MappingKind,
     name: Option<String>,
 }
 
-impl Kinds {
+impl Classifier {
     pub(super) fn of(target: &Target) -> Self {
         Self::new(Mounts::of(target.pid()), stacks::pointers(target.pid()))
     }
@@ -124,102 +126,99 @@ impl Kinds {
         Self { mounts, stacks, before: None }
     }
 
-    /// The kind, and the name that goes with it.
-    pub(super) fn tell(&mut self, mapping: &Mapping) -> (Kind, Option<String>) {
+    pub(super) fn classify(&mut self, mapping: &Mapping) -> (MappingKind, Option<String>) {
         let (kind, name) = self.kind(mapping);
-        self.before = Some(Before { end: mapping.end, bytes: mapping.bytes(), kind, name: name.clone() });
+        self.before = Some(Previous { end: mapping.end, bytes: mapping.bytes(), kind, name: name.clone() });
         (kind, name)
     }
 
-    fn kind(&self, mapping: &Mapping) -> (Kind, Option<String>) {
+    fn kind(&self, mapping: &Mapping) -> (MappingKind, Option<String>) {
         let access = mapping.access;
         let path = mapping.path.as_str();
         let no_access = !access.read && !access.write && !access.execute;
         match path {
-            "[heap]" => return (Kind::Heap, None),
-            "[stack]" => return (Kind::MainStack, None),
-            _ if is_kernel(path) => return (Kind::Kernel, Some(path.to_owned())),
+            "[heap]" => return (MappingKind::Heap, None),
+            "[stack]" => return (MappingKind::MainStack, None),
+            _ if is_kernel(path) => return (MappingKind::Kernel, Some(path.to_owned())),
             _ => {}
         }
         if path.is_empty() || path == "/dev/zero" && !access.shared {
             return self.without_name(mapping, no_access);
         }
         if let Some(name) = inside(path, "[anon:") {
-            // glibc names what it maps when `glibc.mem.decorate_maps` is set.
+            // glibc names its mappings with `glibc.mem.decorate_maps`.
             let kind = match name.contains("pthread stack") || name.starts_with("stack") {
-                _ if no_access => return (Kind::Reserved, None),
-                true => return (Kind::ThreadStack, None),
-                false => Kind::NamedAnonymous,
+                _ if no_access => return (MappingKind::Reserved, None),
+                true => return (MappingKind::ThreadStack, None),
+                false => MappingKind::NamedAnonymous,
             };
             return (kind, Some(name.to_owned()));
         }
         if path.starts_with('[') {
             let name = inside(path, "[anon_shmem:").unwrap_or(path);
-            let kind = if access.shared { Kind::SharedMemory } else { Kind::NamedAnonymous };
+            let kind = if access.shared { MappingKind::SharedMemory } else { MappingKind::NamedAnonymous };
             return (kind, Some(name.to_owned()));
         }
         (self.of_file(mapping, no_access), Some(file_name(mapping)))
     }
 
-    fn without_name(&self, mapping: &Mapping, no_access: bool) -> (Kind, Option<String>) {
+    fn without_name(&self, mapping: &Mapping, no_access: bool) -> (MappingKind, Option<String>) {
         if mapping.access.shared {
-            return (Kind::SharedMemory, None);
+            return (MappingKind::SharedMemory, None);
         }
         if no_access {
-            return (Kind::Reserved, None);
+            return (MappingKind::Reserved, None);
         }
         let beside = self.before.as_ref().filter(|before| before.end == mapping.start);
         let bytes = mapping.bytes();
-        if let Some(before) = beside.filter(|before| before.kind == Kind::Data && bytes <= BSS_MAX)
+        if let Some(before) = beside.filter(|before| before.kind == MappingKind::Data && bytes <= BSS_MAX)
             && mapping.access.write
         {
-            return (Kind::Data, before.name.clone());
+            return (MappingKind::Data, before.name.clone());
         }
         let may_be_stack = mapping.access.write && (STACK_MIN..=STACK_MAX).contains(&bytes);
         let first = self.stacks.partition_point(|pointer| *pointer < mapping.start);
         let is_used = self.stacks.get(first).is_some_and(|pointer| *pointer < mapping.end);
         let is_guarded = beside
-            .is_some_and(|before| before.kind == Kind::Reserved && before.bytes <= GUARD_MAX)
+            .is_some_and(|before| before.kind == MappingKind::Reserved && before.bytes <= GUARD_MAX)
             && !mapping.start.is_multiple_of(MALLOC_HEAP);
         if may_be_stack && (is_used || is_guarded) {
-            return (Kind::ThreadStack, None);
+            return (MappingKind::ThreadStack, None);
         }
-        (Kind::Anonymous, None)
+        (MappingKind::Anonymous, None)
     }
 
-    fn of_file(&self, mapping: &Mapping, no_access: bool) -> Kind {
+    fn of_file(&self, mapping: &Mapping, no_access: bool) -> MappingKind {
         let (path, access) = (mapping.path.as_str(), mapping.access);
         let is_hugetlb = path == "/anon_hugepage" || self.mounts.is_hugetlb(path);
         let is_memory = ["/memfd:", "/SYSV", "/dev/zero", "/dev/shm/"].iter().any(|p| path.starts_with(p));
         match () {
-            () if is_hugetlb => Kind::HugeTlb,
-            () if no_access => Kind::Reserved,
-            () if is_memory => Kind::SharedMemory,
-            // Containers have a tmpfs there, with devices in it.
-            () if path.starts_with("/dev/") => Kind::Device,
-            () if access.shared && self.mounts.is_tmpfs(path) => Kind::SharedMemory,
-            () if access.shared => Kind::SharedFile,
-            () if access.execute => Kind::Code,
-            () if access.write => Kind::Data,
-            () => Kind::ReadOnly,
+            () if is_hugetlb => MappingKind::HugeTlb,
+            () if no_access => MappingKind::Reserved,
+            () if is_memory => MappingKind::SharedMemory,
+            // In containers that is a tmpfs with devices.
+            () if path.starts_with("/dev/") => MappingKind::Device,
+            () if access.shared && self.mounts.is_tmpfs(path) => MappingKind::SharedMemory,
+            () if access.shared => MappingKind::SharedFile,
+            () if access.execute => MappingKind::Code,
+            () if access.write => MappingKind::Data,
+            () => MappingKind::ReadOnly,
         }
     }
 }
 
-/// What the kernel maps into every process.
 fn is_kernel(path: &str) -> bool {
     ["[vdso", "[vvar", "[vsyscall", "[sigpage", "[vectors", "[uprobes"]
         .iter()
         .any(|name| path.starts_with(name))
 }
 
-/// The text between `before` and the closing bracket.
 fn inside<'a>(path: &'a str, before: &str) -> Option<&'a str> {
     path.strip_prefix(before).map(|rest| rest.strip_suffix(']').unwrap_or(rest).trim())
 }
 
 fn file_name(mapping: &Mapping) -> String {
-    // Segments of System V and memfds are removed from the moment when they are made.
+    // Segments of System V and memfds count as deleted from their creation.
     let is_plain =
         mapping.is_deleted && !mapping.path.starts_with("/SYSV") && !mapping.path.starts_with("/memfd:");
     if is_plain { format!("{} (deleted)", mapping.path) } else { mapping.path.clone() }
@@ -236,9 +235,9 @@ tmpfs /run tmpfs rw,nosuid,size=1g 0 0
 hugetlbfs /dev/huge\\040pages hugetlbfs rw,relatime 0 0
 ";
 
-    fn told(maps: &str, stacks: &[u64]) -> Vec<(Kind, Option<String>)> {
-        let mut kinds = Kinds::new(Mounts::parse(MOUNTS), stacks.to_vec());
-        parse_all(maps).iter().map(|mapping| kinds.tell(mapping)).collect()
+    fn classified(maps: &str, stacks: &[u64]) -> Vec<(MappingKind, Option<String>)> {
+        let mut kinds = Classifier::new(Mounts::parse(MOUNTS), stacks.to_vec());
+        parse_all(maps).iter().map(|mapping| kinds.classify(mapping)).collect()
     }
 
     #[test]
@@ -263,26 +262,26 @@ hugetlbfs /dev/huge\\040pages hugetlbfs rw,relatime 0 0
 7ffd00052000-7ffd00054000 r-xp 00000000 00:00 0 [vdso]
 ";
         let a = || Some("/usr/bin/a".to_owned());
-        let kinds = told(maps, &[0x7f00_01ff_f000, 0x7f00_017f_f000]);
+        let kinds = classified(maps, &[0x7f00_01ff_f000, 0x7f00_017f_f000]);
         let wanted = [
-            (Kind::ReadOnly, a()),
-            (Kind::Code, a()),
-            (Kind::Data, a()),
-            (Kind::Data, a()),
-            (Kind::Heap, None),
-            (Kind::Reserved, None),
-            (Kind::ThreadStack, None),
-            (Kind::ThreadStack, None),
-            (Kind::Anonymous, None),
-            (Kind::Reserved, None),
-            (Kind::Reserved, None),
-            // It lies behind something small without access, and is a heap of malloc all the same.
-            (Kind::Anonymous, None),
-            (Kind::Code, Some("/opt/lib.so (deleted)".to_owned())),
-            (Kind::ThreadStack, None),
-            (Kind::NamedAnonymous, Some("v8".to_owned())),
-            (Kind::MainStack, None),
-            (Kind::Kernel, Some("[vdso]".to_owned())),
+            (MappingKind::ReadOnly, a()),
+            (MappingKind::Code, a()),
+            (MappingKind::Data, a()),
+            (MappingKind::Data, a()),
+            (MappingKind::Heap, None),
+            (MappingKind::Reserved, None),
+            (MappingKind::ThreadStack, None),
+            (MappingKind::ThreadStack, None),
+            (MappingKind::Anonymous, None),
+            (MappingKind::Reserved, None),
+            (MappingKind::Reserved, None),
+            // Behind a small reservation, and still a heap of malloc.
+            (MappingKind::Anonymous, None),
+            (MappingKind::Code, Some("/opt/lib.so (deleted)".to_owned())),
+            (MappingKind::ThreadStack, None),
+            (MappingKind::NamedAnonymous, Some("v8".to_owned())),
+            (MappingKind::MainStack, None),
+            (MappingKind::Kernel, Some("[vdso]".to_owned())),
         ];
         assert_eq!(kinds, wanted);
     }
@@ -302,8 +301,8 @@ hugetlbfs /dev/huge\\040pages hugetlbfs rw,relatime 0 0
 7f0000700000-7f0000701000 r--p 00000000 08:01 5 /usr/lib/locale/locale-archive
 7f0000800000-7f0000801000 rw-p 00000000 00:05 5 /dev/zero
 ";
-        let kinds: Vec<Kind> = told(maps, &[]).into_iter().map(|(kind, _)| kind).collect();
-        use Kind::{Anonymous, Device, HugeTlb, ReadOnly, SharedFile, SharedMemory};
+        let kinds: Vec<MappingKind> = classified(maps, &[]).into_iter().map(|(kind, _)| kind).collect();
+        use MappingKind::{Anonymous, Device, HugeTlb, ReadOnly, SharedFile, SharedMemory};
         let memory = [SharedMemory; 5];
         assert_eq!(kinds[..5], memory);
         assert_eq!(kinds[5..], [SharedFile, Device, HugeTlb, HugeTlb, ReadOnly, Anonymous]);

@@ -9,10 +9,10 @@ use mitra_parse::mounts::{Mount, mounts};
 const BYTES_MAX: u64 = 4 << 20;
 
 /// Mount points in the process' own view, the longest first, and what is mounted there.
-pub(super) struct Mounts(Vec<(String, Fs)>);
+pub(super) struct Mounts(Vec<(String, FileSystem)>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fs {
+enum FileSystem {
     Tmpfs,
     Hugetlb,
     Other,
@@ -33,30 +33,30 @@ impl Mounts {
     pub(super) fn parse(text: &[u8]) -> Self {
         let mount = |mount: &Mount<'_>| {
             let fs = match mount.kind {
-                "tmpfs" => Fs::Tmpfs,
-                "hugetlbfs" => Fs::Hugetlb,
-                _ => Fs::Other,
+                "tmpfs" => FileSystem::Tmpfs,
+                "hugetlbfs" => FileSystem::Hugetlb,
+                _ => FileSystem::Other,
             };
             (String::from_utf8_lossy(&mount.point).into_owned(), fs)
         };
-        let mut list: Vec<(String, Fs)> = mounts(text).0.iter().map(mount).collect();
+        let mut list: Vec<(String, FileSystem)> = mounts(text).0.iter().map(mount).collect();
         list.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
         Self(list)
     }
 
     pub(super) fn is_tmpfs(&self, path: &str) -> bool {
-        self.at(path) == Fs::Tmpfs
+        self.at(path) == FileSystem::Tmpfs
     }
 
     pub(super) fn is_hugetlb(&self, path: &str) -> bool {
-        self.at(path) == Fs::Hugetlb
+        self.at(path) == FileSystem::Hugetlb
     }
 
-    /// What is mounted where a path lies.
-    fn at(&self, path: &str) -> Fs {
+    /// The file system at a path.
+    fn at(&self, path: &str) -> FileSystem {
         let below = |point: &str| {
             path.strip_prefix(point.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
         };
-        self.0.iter().find(|(point, _)| below(point)).map_or(Fs::Other, |(_, fs)| *fs)
+        self.0.iter().find(|(point, _)| below(point)).map_or(FileSystem::Other, |(_, fs)| *fs)
     }
 }

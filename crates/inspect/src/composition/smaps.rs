@@ -11,8 +11,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
-use super::pages::How;
-use super::{Sizes, SmapsTime};
+use super::pages::CountMethod;
+use super::{MemorySizes, SmapsTime};
 use crate::error::Error;
 use crate::maps::{self, Mapping};
 
@@ -22,14 +22,17 @@ const MAPPINGS_MAX: usize = 1 << 20;
 const LINE_MAX: usize = 32 << 10;
 
 /// Reads it, mapping by mapping.
-pub(super) fn each(pid: u32, take: &mut dyn FnMut(&Mapping, Sizes)) -> Result<(), Error> {
+pub(super) fn each(pid: u32, take: &mut dyn FnMut(&Mapping, MemorySizes)) -> Result<(), Error> {
     let path = format!("/proc/{pid}/smaps");
     let file = File::open(&path).map_err(|e| Error::of_process(pid, path.clone(), e))?;
     let mut lines = BufReader::with_capacity(64 << 10, file);
     parse(&mut lines, take).map_err(|e| Error::of_process(pid, path, e))
 }
 
-pub(super) fn parse(lines: &mut dyn BufRead, take: &mut dyn FnMut(&Mapping, Sizes)) -> std::io::Result<()> {
+pub(super) fn parse(
+    lines: &mut dyn BufRead,
+    take: &mut dyn FnMut(&Mapping, MemorySizes),
+) -> std::io::Result<()> {
     let mut line = Vec::new();
     let mut current: Option<(Mapping, Fields)> = None;
     let mut mappings = 0;
@@ -102,8 +105,8 @@ impl Fields {
         }
     }
 
-    fn sizes(&self, mapping: &Mapping) -> Sizes {
-        Sizes {
+    fn sizes(&self, mapping: &Mapping) -> MemorySizes {
+        MemorySizes {
             virtual_bytes: mapping.bytes(),
             // Pages of hugetlbfs are not among the resident ones; their mapping has no others.
             resident_bytes: self.rss.map(|rss| rss.saturating_add(self.hugetlb)),
@@ -116,18 +119,23 @@ impl Fields {
     }
 }
 
-/// Smaps walks the page tables as the counting of pages does, and does more for each page: it adds up ages, dirt and users.
+/// Smaps walks the page tables as counting does, and adds up age, dirt and users of each page.
 const PER_PAGE: f64 = 2.0;
 
-/// What smaps would take: the time for the text of its mappings, as our own smaps takes it, which holds up nobody else; and the
-/// time for its pages, as counting them just took it.
-pub(super) fn estimate(mappings: u64, counting: Option<Duration>, longest: Duration, how: How) -> SmapsTime {
+/// Estimates the time of smaps: for the text of its mappings as our own smaps takes, which delays
+/// nobody else; and for its pages as counting them took.
+pub(super) fn estimate(
+    mappings: u64,
+    counting: Option<Duration>,
+    longest: Duration,
+    how: CountMethod,
+) -> SmapsTime {
     let nothing = SmapsTime { estimated_s: None, longest_s: None, took_s: None };
     let (Some(counting), Some(per_mapping)) = (counting, per_mapping()) else { return nothing };
-    if how == How::Nothing {
+    if how == CountMethod::Nothing {
         return nothing;
     }
-    // The system calls of the counting itself are in its time; they are as few as the mappings.
+    // The system calls of counting are included; they are as few as the mappings.
     SmapsTime {
         estimated_s: Some(mappings as f64 * per_mapping + PER_PAGE * counting.as_secs_f64()),
         longest_s: Some(per_mapping + PER_PAGE * longest.as_secs_f64()),
@@ -135,7 +143,7 @@ pub(super) fn estimate(mappings: u64, counting: Option<Duration>, longest: Durat
     }
 }
 
-/// Seconds for a mapping of our own.
+/// Seconds for one of our own mappings.
 fn per_mapping() -> Option<f64> {
     let mut mappings = 0_u32;
     let began = Instant::now();
@@ -168,7 +176,7 @@ Size: 3720992 kB
 Rss: 3720864 kB
 ";
 
-    fn read(text: &str) -> Vec<(u64, Sizes)> {
+    fn read(text: &str) -> Vec<(u64, MemorySizes)> {
         let mut list = Vec::new();
         parse(&mut text.as_bytes(), &mut |mapping, sizes| list.push((mapping.start, sizes))).unwrap();
         list

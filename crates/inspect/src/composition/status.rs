@@ -1,4 +1,4 @@
-//! What the kernel says of a whole process: `/proc/PID/status` (proc(5)).
+//! Counters of a whole process: `/proc/PID/status` (proc(5)).
 //!
 //! ```text
 //! VmHWM: 15300 kB
@@ -14,46 +14,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// The counters of the process' memory. Since Linux 6.2 each CPU keeps a few pages of them to itself, so that they and the
-/// page tables differ by up to 32 pages for each CPU.
+/// Memory counters of a process. Since Linux 6.2 each CPU caches a few pages, so that the counters
+/// and the page tables differ by up to 32 pages for each CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// Addresses: `VmSize`.
+pub struct ProcessTotals {
+    /// `VmSize`: addresses.
     pub virtual_bytes: Option<u64>,
-    /// In memory: `VmRSS`.
+    /// `VmRSS`.
     pub rss_bytes: Option<u64>,
-    /// The most that it ever was: `VmHWM`.
+    /// `VmHWM`: the peak of `VmRSS`.
     pub rss_max_bytes: Option<u64>,
-    /// Of these anonymous: `RssAnon`.
+    /// `RssAnon`.
     pub rss_anon_bytes: Option<u64>,
-    /// Of these of files: `RssFile`.
+    /// `RssFile`.
     pub rss_file_bytes: Option<u64>,
-    /// Of these shared memory: `RssShmem`.
+    /// `RssShmem`.
     pub rss_shmem_bytes: Option<u64>,
-    /// In swap: `VmSwap`.
+    /// `VmSwap`.
     pub swap_bytes: Option<u64>,
-    /// The page tables themselves: `VmPTE`.
+    /// `VmPTE`: the page tables themselves.
     pub page_tables_bytes: Option<u64>,
-    /// Pages of hugetlbfs, no part of the resident set: `HugetlbPages`.
+    /// `HugetlbPages`, not part of the resident set.
     pub hugetlb_bytes: Option<u64>,
-    /// Locked into memory: `VmLck`.
+    /// `VmLck`: locked into memory.
     pub locked_bytes: Option<u64>,
     /// Threads.
     pub threads: Option<u64>,
 }
 
-pub(super) fn read(pid: u32) -> Result<Totals, Error> {
+pub(super) fn read(pid: u32) -> Result<ProcessTotals, Error> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read(&path).map_err(|e| match Error::of_process(pid, path, e) {
-        // It was there when it was opened.
+        // It existed when it was opened.
         Error::NoProcess { pid } => Error::Ended { pid },
         error => error,
     })?;
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
-pub(super) fn parse(text: &str) -> Totals {
-    let mut totals = Totals::default();
+pub(super) fn parse(text: &str) -> ProcessTotals {
+    let mut totals = ProcessTotals::default();
     for line in text.lines() {
         let Some((name, value)) = line.split_once(':') else { continue };
         let field = match name {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::*;
+use crate::memory::Pagemap;
 
 /// A Python program that says `ready` and then stands still.
 struct Program {
@@ -46,7 +47,7 @@ impl Drop for Program {
     }
 }
 
-fn part<'a>(composition: &'a Composition, kind: Kind, name: &str) -> &'a Sizes {
+fn part<'a>(composition: &'a Composition, kind: MappingKind, name: &str) -> &'a MemorySizes {
     let found = composition
         .parts
         .iter()
@@ -65,7 +66,7 @@ fn same(cheap: &Composition, smaps: &Composition) {
     ) {
         assert_eq!((a.mappings, a.sizes.virtual_bytes), (b.mappings, b.sizes.virtual_bytes), "{:?}", a.kind);
         // What the kernel maps is counted by neither in the same way, and is a page or two.
-        if a.kind == Kind::Kernel {
+        if a.kind == MappingKind::Kernel {
             continue;
         }
         let near = |a: Option<u64>, b: Option<u64>| {
@@ -83,12 +84,12 @@ fn same(cheap: &Composition, smaps: &Composition) {
 }
 
 fn both(target: &Target) -> Option<(Composition, Composition)> {
-    let cheap = look(target, &Options::default()).unwrap();
-    if cheap.how == How::Nothing {
+    let cheap = measure(target, &Options::default()).unwrap();
+    if cheap.how == CountMethod::Nothing {
         println!("skipped: /proc/PID/pagemap cannot be opened");
         return None;
     }
-    Some((cheap, with_smaps(target, &Options::default()).unwrap()))
+    Some((cheap, measure_with_smaps(target, &Options::default()).unwrap()))
 }
 
 #[test]
@@ -111,14 +112,14 @@ for _ in range(8): threading.Thread(target=threading.Event().wait, daemon=True).
     let Some((cheap, smaps)) = both(&target) else { return };
     same(&cheap, &smaps);
     assert_eq!(cheap.uncounted, 0);
-    assert_eq!(part(&cheap, Kind::SharedMemory, "memfd:pool").resident_bytes, Some(4 << 20));
-    assert_eq!(part(&cheap, Kind::SharedMemory, "zero").resident_bytes, Some(8 << 20));
-    let stacks = cheap.kinds().into_iter().find(|part| part.kind == Kind::ThreadStack).unwrap();
+    assert_eq!(part(&cheap, MappingKind::SharedMemory, "memfd:pool").resident_bytes, Some(4 << 20));
+    assert_eq!(part(&cheap, MappingKind::SharedMemory, "zero").resident_bytes, Some(8 << 20));
+    let stacks = cheap.kinds().into_iter().find(|part| part.kind == MappingKind::ThreadStack).unwrap();
     assert_eq!(stacks.mappings, 8, "{stacks:?}");
     // 400,000 objects of 233 bytes lie in arenas of the interpreter.
-    assert!(part(&cheap, Kind::Anonymous, "").resident_bytes >= Some(90 << 20));
+    assert!(part(&cheap, MappingKind::Anonymous, "").resident_bytes >= Some(90 << 20));
     assert!(cheap.anonymous_bytes() >= Some(150 << 20));
-    assert!(part(&cheap, Kind::Code, "libc.so").resident_bytes > Some(0));
+    assert!(part(&cheap, MappingKind::Code, "libc.so").resident_bytes > Some(0));
     assert!(smaps.sum().private_dirty_bytes >= Some(150 << 20) && cheap.sum().private_dirty_bytes.is_none());
     assert!(smaps.sum().pss_bytes <= smaps.sum().resident_bytes);
     let largest = &cheap.biggest[0];
@@ -137,11 +138,13 @@ for i in range(0, 32 << 20, 8192): private[i] = 1
     let Some(program) = Program::start(script) else { return };
     let target = program.target();
     let soon = Instant::now() + Duration::from_secs(60);
-    let Some(mut new) = Counter::open(&target, soon) else {
+    let pagemap = || std::fs::File::open(format!("/proc/{}/pagemap", target.pid())).map(Pagemap::new);
+    let (Ok(new), Ok(old)) = (pagemap(), pagemap().map(Pagemap::without_scan)) else {
         println!("skipped: /proc/PID/pagemap cannot be opened");
         return;
     };
-    let mut old = Counter::open(&target, soon).unwrap().without_scan();
+    let mut new = PageCounter::new(&target, &new, soon);
+    let mut old = PageCounter::new(&target, &old, soon);
     for mapping in target.mappings().iter().filter(|mapping| !mapping.path.starts_with("[v")) {
         let a = new.count(mapping.start, mapping.end).unwrap();
         let b = old.count(mapping.start, mapping.end).unwrap();
@@ -150,7 +153,7 @@ for i in range(0, 32 << 20, 8192): private[i] = 1
         let near = |a: u64, b: u64| a.abs_diff(b) <= 16 << 10;
         assert!(near(a.resident, b.resident) && near(a.anonymous, b.anonymous), "{mapping:?}: {a:?} {b:?}");
     }
-    assert_eq!(old.how(), How::Pagemap);
+    assert_eq!(old.how(), CountMethod::Pagemap);
 }
 
 #[test]
@@ -183,10 +186,11 @@ ctypes.memset(at + (1 << 40), 1, 1 << 20)
 ";
     let Some(program) = Program::start(script) else { return };
     let target = program.target();
-    let cheap = look(&target, &Options { time_max: Duration::from_secs(3), ..Options::default() }).unwrap();
-    if cheap.how != How::Scan {
+    let cheap =
+        measure(&target, &Options { time_max: Duration::from_secs(3), ..Options::default() }).unwrap();
+    if cheap.how != CountMethod::Scan {
         // Without the newer call there are eight gigabytes of pagemap to read: the time ends it, and it is said.
-        assert!(cheap.uncounted > 0 || cheap.how == How::Nothing);
+        assert!(cheap.uncounted > 0 || cheap.how == CountMethod::Nothing);
         println!("skipped: no PAGEMAP_SCAN before Linux 6.7");
         return;
     }
@@ -221,7 +225,7 @@ private.madvise(MADV_PAGEOUT)
 #[test]
 fn the_time_is_bounded_and_what_was_left_out_is_said() {
     let target = Target::open(std::process::id()).unwrap();
-    let cheap = look(&target, &Options { time_max: Duration::ZERO, biggest: 3 }).unwrap();
+    let cheap = measure(&target, &Options { time_max: Duration::ZERO, biggest: 3 }).unwrap();
     assert!(cheap.uncounted > 0 && cheap.biggest.len() == 3);
     assert_eq!(cheap.sum().resident_bytes.unwrap_or(0), 0);
     assert!(cheap.sum().virtual_bytes > 0);
@@ -230,7 +234,7 @@ fn the_time_is_bounded_and_what_was_left_out_is_said() {
 #[test]
 fn a_composition_is_saved_and_read() {
     let target = Target::open(std::process::id()).unwrap();
-    let mut cheap = look(&target, &Options::default()).unwrap();
+    let mut cheap = measure(&target, &Options::default()).unwrap();
     // The last digits of any other number of seconds may be lost in JSON.
     cheap.wall_s = 0.25;
     cheap.smaps = SmapsTime { estimated_s: Some(0.5), longest_s: Some(0.125), took_s: None };

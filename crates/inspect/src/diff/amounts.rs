@@ -1,43 +1,43 @@
-//! What a look counts, as rows of one form, whoever counted it.
+//! The counts of a snapshot as rows of one form.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::{Absent, Amount, What, sources};
-use crate::composition::{Composition, PARTS_MAX, Part};
-use crate::look::Look;
+use super::{Amount, Missing, RowKind, sources};
+use crate::composition::{Composition, MappingGroup, PARTS_MAX};
+use crate::snapshot::Snapshot;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Listed {
-    /// What people call it; `None` where that is its key.
+pub(crate) struct Measured {
+    /// Its name; `None` if that is its key.
     pub(crate) name: Option<String>,
     pub(crate) amount: Amount,
-    /// By how many pieces the count may be wrong.
+    /// Error of the count.
     pub(crate) error_count: u64,
 }
 
 /// The rows of a kind.
 #[derive(Debug)]
 pub(crate) struct List {
-    pub(crate) what: What,
-    pub(crate) rows: BTreeMap<String, Listed>,
-    /// What it means not to be among them.
-    pub(crate) absent: Absent,
+    pub(crate) what: RowKind,
+    pub(crate) rows: BTreeMap<String, Measured>,
+    /// What a missing row means.
+    pub(crate) missing: Missing,
 }
 
 impl List {
-    pub(crate) fn new(what: What) -> Self {
-        Self { what, rows: BTreeMap::new(), absent: Absent::Zero }
+    pub(crate) fn new(what: RowKind) -> Self {
+        Self { what, rows: BTreeMap::new(), missing: Missing::Zero }
     }
 
     /// Adds a row. Rows of one key are added up.
     pub(crate) fn add(&mut self, key: impl Into<String>, count: Option<u64>, bytes: Option<u64>) {
-        self.put(key, Listed { name: None, amount: Amount { count, bytes }, error_count: 0 });
+        self.put(key, Measured { name: None, amount: Amount { count, bytes }, error_count: 0 });
     }
 
-    /// Adds a row with all that is known of it.
-    pub(crate) fn put(&mut self, key: impl Into<String>, listed: Listed) {
+    /// Adds a row with a name or an error.
+    pub(crate) fn put(&mut self, key: impl Into<String>, listed: Measured) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (one, other) => one.or(other),
@@ -53,30 +53,30 @@ impl List {
         }
     }
 
-    /// Says that the list was cut off: what is not on it has fewer bytes than what has the fewest on it.
+    /// Marks the list as truncated: missing items have fewer bytes than its smallest row.
     pub(crate) fn cut_off(&mut self) {
         let bytes = self.rows.values().filter_map(|row| row.amount.bytes).min();
-        self.absent = Absent::AtMost(Amount { count: None, bytes });
+        self.missing = Missing::AtMost(Amount { count: None, bytes });
     }
 }
 
-/// All that a look counts.
-pub(crate) fn of(look: &Look) -> Vec<List> {
+/// All rows of a snapshot.
+pub(crate) fn of(snapshot: &Snapshot) -> Vec<List> {
     let mut lists = Vec::new();
-    if let Some(composition) = &look.composition {
+    if let Some(composition) = &snapshot.composition {
         lists.extend([totals(composition), memory(composition)]);
     }
-    lists.extend(look.c_heap.iter().flat_map(sources::c_heap));
-    lists.extend(look.strings.iter().flat_map(sources::strings));
-    // Of a part of the objects nothing follows for the whole.
-    lists.extend(look.python.iter().filter(|heap| !heap.is_stopped).map(sources::python));
-    lists.extend(look.pymalloc.iter().map(sources::pymalloc));
-    lists.extend(look.runtime.iter().flat_map(sources::runtime));
+    lists.extend(snapshot.c_heap.iter().flat_map(sources::c_heap));
+    lists.extend(snapshot.strings.iter().flat_map(sources::strings));
+    // A partial walk says nothing of the whole.
+    lists.extend(snapshot.python.iter().filter(|heap| !heap.is_stopped).map(sources::python));
+    lists.extend(snapshot.pymalloc.iter().map(sources::pymalloc));
+    lists.extend(snapshot.runtime.iter().flat_map(sources::runtime));
     lists
 }
 
 fn totals(composition: &Composition) -> List {
-    let mut list = List::new(What::Total);
+    let mut list = List::new(RowKind::Total);
     let totals = &composition.totals;
     let named = [
         ("resident", totals.rss_bytes),
@@ -98,7 +98,7 @@ fn totals(composition: &Composition) -> List {
 }
 
 fn memory(composition: &Composition) -> List {
-    let mut list = List::new(What::Memory);
+    let mut list = List::new(RowKind::Memory);
     for part in &composition.parts {
         let sizes = &part.sizes;
         let known = sizes.resident_bytes.filter(|_| part.uncounted == 0);
@@ -112,7 +112,7 @@ fn memory(composition: &Composition) -> List {
 }
 
 /// `heap`, `code /usr/lib/libc.so.6`.
-pub(crate) fn part_name(part: &Part) -> String {
+pub(crate) fn part_name(part: &MappingGroup) -> String {
     match &part.name {
         Some(name) => format!("{} {name}", part.kind),
         None => part.kind.to_string(),

@@ -1,17 +1,17 @@
-//! What grew by the same number of pieces: parts of the same object.
+//! Rows that grew by the same count: parts of the same object.
 //!
-//! A library that leaks an object for each request leaks its structure, its name and its buffer with it. Two counts that have grown
-//! alike over hundreds of thousands of requests have not done so by chance.
+//! A library that leaks an object per request leaks its structure, its name and its buffer with it.
+//! Two counts that grew alike over hundreds of thousands of requests are no coincidence.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Row, What};
+use super::{DiffRow, RowKind};
 
 /// One row of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// What it is.
-    pub what: What,
+    pub what: RowKind,
     /// What it is known by.
     pub key: String,
     /// Its name.
@@ -21,35 +21,34 @@ pub struct Member {
 /// Rows that grew alike.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// By how many pieces each grew, in the middle.
+    /// The median growth in pieces.
     pub growth_count: i64,
-    /// Bytes of those of its rows that do not lie in each other: the chunks, or else the objects, or else the strings.
+    /// Bytes of the rows of its outermost layer: the chunks, or else the objects, or else the
+    /// strings.
     pub growth_bytes: Option<i64>,
-    /// The same in an hour.
+    /// Bytes per hour.
     pub bytes_per_hour: Option<f64>,
     /// The rows, the most bytes first.
     pub members: Vec<Member>,
 }
 
-/// What grew by fewer pieces may have grown alike by chance: among some hundred counts two of that size are often equal.
+/// Smaller growths are often equal by chance among some hundred counts.
 const LEAST_COUNT: i64 = 100;
-/// Counts that are read some seconds apart within a look, over some minutes, differ by so much.
+/// Counts of one snapshot are read seconds apart and differ by this share.
 const SAME: f64 = 0.005;
-/// Pieces that come and go between the two reads of a small count.
+/// Pieces that come and go between two reads of a small count.
 const SAME_COUNT: u64 = 2;
-/// Rows that are compared, the most pieces first.
 const ROWS_MAX: usize = 2000;
-/// Groups that are kept, and rows of each.
 const GROUPS_MAX: usize = 50;
 const MEMBERS_MAX: usize = 20;
 
 /// The groups of at least two rows.
-pub(super) fn of(rows: &[Row]) -> Vec<Group> {
-    let mut grown: Vec<(i64, &Row)> = rows
+pub(super) fn of(rows: &[DiffRow]) -> Vec<Group> {
+    let mut grown: Vec<(i64, &DiffRow)> = rows
         .iter()
         .filter(|row| row.what.is_piece() && !row.is_bound)
         .filter_map(|row| Some((row.growth_count?, row)))
-        // An estimate that may be wrong by more than that is like nothing for sure.
+        // A less certain estimate matches nothing.
         .filter(|(growth, row)| *growth >= LEAST_COUNT && row.error_count as f64 <= SAME * *growth as f64)
         .collect();
     grown.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1.what, &a.1.key).cmp(&(b.1.what, &b.1.key))));
@@ -57,7 +56,7 @@ pub(super) fn of(rows: &[Row]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut rest = grown.as_slice();
     while let [(most, first), ..] = rest {
-        let is_alike = |(growth, row): &&(i64, &Row)| {
+        let is_alike = |(growth, row): &&(i64, &DiffRow)| {
             let error = first.error_count.saturating_add(row.error_count);
             most.abs_diff(*growth) <= SAME_COUNT + error + (SAME * *most as f64) as u64
         };
@@ -73,15 +72,15 @@ pub(super) fn of(rows: &[Row]) -> Vec<Group> {
     groups
 }
 
-fn group(rows: &[(i64, &Row)]) -> Group {
-    // Strings lie in objects, and objects in chunks: only one of the layers is added up.
-    let layer = [What::Chunk, What::Class, What::Type, What::String, What::Pattern]
+fn group(rows: &[(i64, &DiffRow)]) -> Group {
+    // Strings are in objects and objects in chunks: only one layer is added up.
+    let layer = [RowKind::Chunk, RowKind::Class, RowKind::Type, RowKind::String, RowKind::Pattern]
         .into_iter()
         .find(|what| rows.iter().any(|(_, row)| row.what == *what));
     let of_layer = || rows.iter().filter(|(_, row)| Some(row.what) == layer).map(|(_, row)| row);
     let bytes: Vec<i64> = of_layer().filter_map(|row| row.growth_bytes).collect();
     let per_hour: Vec<f64> = of_layer().filter_map(|row| row.bytes_per_hour).collect();
-    let mut members: Vec<&Row> = rows.iter().map(|(_, row)| *row).collect();
+    let mut members: Vec<&DiffRow> = rows.iter().map(|(_, row)| *row).collect();
     members.sort_by(|a, b| super::order(a, b));
     Group {
         growth_count: rows[rows.len() / 2].0,

@@ -1,10 +1,11 @@
-//! What grew between two looks, ranked by bytes per hour.
+//! What grew between two snapshots, ranked by bytes per hour.
 //!
-//! Everything that a look counts becomes rows of one form ([`amounts`]): mappings by kind, sizes of C chunks, strings, types and
-//! classes of objects, allocators. What grew by the same number of pieces is put into a group: parts of the same object.
+//! Everything that a snapshot counts becomes rows of one form ([`amounts`]): mappings by kind,
+//! sizes of C chunks, strings, types and classes of objects, allocators. Rows that grew by the same
+//! count form a group: parts of the same object.
 //!
-//! A list that was cut off at its end says nothing of what is not on it but that it is smaller than the last one that is. Growth of
-//! such a row is at least so much, and its ratio is not known.
+//! An item that is missing from a truncated list was smaller than the last listed one. So its
+//! growth is a bound, and its ratio is unknown.
 
 pub(crate) mod amounts;
 mod groups;
@@ -19,20 +20,20 @@ use serde::{Deserialize, Serialize};
 
 pub use groups::{Group, Member};
 
-use crate::look::Look;
-use amounts::{List, Listed};
+use crate::snapshot::Snapshot;
+use amounts::{List, Measured};
 
-/// What a row counts.
+/// What a row is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
-    /// A total of the process.
+pub enum RowKind {
+    /// A counter of the process.
     Total,
-    /// Mappings of a kind, and of a file where there is one. Bytes are those in memory and in swap.
+    /// Mappings of a kind and a file. Bytes are resident and in swap.
     Memory,
-    /// A part of the C heap: in use, free, the tops.
+    /// A part of the C heap: in use, free, top.
     CHeap,
-    /// Chunks of the C heap of one size that are in use.
+    /// C chunks of one size in use.
     Chunk,
     /// A string in anonymous memory.
     String,
@@ -40,46 +41,46 @@ pub enum What {
     Pattern,
     /// Objects of a type of the interpreter. Bytes are shallow.
     Type,
-    /// A part of the interpreter's own allocator.
+    /// A part of Python's allocator.
     Pymalloc,
     /// Objects of a class of a virtual machine.
     Class,
-    /// A part of a run time's heap.
+    /// A part of a runtime's heap.
     Runtime,
 }
 
-impl What {
-    /// In a word or two.
+impl RowKind {
+    /// Its name.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            What::Total => "total",
-            What::Memory => "memory",
-            What::CHeap => "C heap",
-            What::Chunk => "C chunks",
-            What::String => "string",
-            What::Pattern => "strings like",
-            What::Type => "Python type",
-            What::Pymalloc => "pymalloc",
-            What::Class => "class",
-            What::Runtime => "run time",
+            RowKind::Total => "total",
+            RowKind::Memory => "memory",
+            RowKind::CHeap => "C heap",
+            RowKind::Chunk => "C chunks",
+            RowKind::String => "string",
+            RowKind::Pattern => "strings like",
+            RowKind::Type => "Python type",
+            RowKind::Pymalloc => "pymalloc",
+            RowKind::Class => "class",
+            RowKind::Runtime => "run time",
         }
     }
 
-    /// Whether its rows are single things, of which each piece is one, rather than sums of others.
+    /// Whether its rows count pieces, rather than being sums of others.
     #[must_use]
     pub const fn is_piece(self) -> bool {
-        matches!(self, What::Chunk | What::String | What::Pattern | What::Type | What::Class)
+        matches!(self, RowKind::Chunk | RowKind::String | RowKind::Pattern | RowKind::Type | RowKind::Class)
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for RowKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words())
     }
 }
 
-/// How much of something there is. What was not counted is `None`.
+/// Pieces and bytes. `None` if not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     /// Pieces.
@@ -88,98 +89,98 @@ pub struct Amount {
     pub bytes: Option<u64>,
 }
 
-/// One thing in both looks.
+/// One item in both snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// What it is.
-    pub what: What,
-    /// What it is known by, in every look: its name, or the hash of a string whose text is not to be seen.
+pub struct DiffRow {
+    /// What the row counts.
+    pub what: RowKind,
+    /// Its id in every snapshot: its name, or the hash of a withheld string.
     pub key: String,
     /// Its name: a kind and a file, a size, a string, a type.
     pub name: String,
-    /// Before; `None` where it was not on a list that had no room for all.
+    /// Before; `None` if missing from a truncated list.
     pub before: Option<Amount>,
     /// After.
     pub after: Option<Amount>,
-    /// By how many pieces it grew.
+    /// Growth in pieces.
     pub growth_count: Option<i64>,
-    /// By how many bytes.
+    /// Growth in bytes.
     pub growth_bytes: Option<i64>,
-    /// The growth is at least so much: before, or after, it was somewhere below the end of a list.
+    /// The growth is a bound: before or after, it was missing from a truncated list.
     pub is_bound: bool,
-    /// After, in parts of before: of bytes, or of pieces where bytes are not counted.
+    /// After divided by before: of bytes, or of pieces without bytes.
     pub ratio: Option<f64>,
-    /// Bytes that it grew by in an hour; `None` where the looks are not of one process.
+    /// Growth in bytes per hour; `None` for different processes.
     pub bytes_per_hour: Option<f64>,
-    /// By how many pieces the growth may be wrong, because they were estimated.
+    /// Error of the growth in pieces, because they were estimated.
     pub error_count: u64,
 }
 
-impl Row {
-    /// How it is ranked: by bytes where they are counted, by pieces otherwise.
+impl DiffRow {
+    /// Sort key: bytes, if they are counted.
     fn rank(&self) -> f64 {
         self.bytes_per_hour.or(self.growth_bytes.map(|b| b as f64)).unwrap_or(0.0)
     }
 }
 
-/// One of the two looks.
+/// One of the two snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Side {
+pub struct SnapshotInfo {
     /// The machine.
     pub host: String,
     /// The process.
     pub pid: u32,
     /// Its name.
     pub comm: String,
-    /// When, in nanoseconds since 1970 UTC.
+    /// Nanoseconds since 1970 UTC.
     pub time_ns: i64,
-    /// For how many seconds it had been running.
+    /// Its age in seconds.
     pub age_s: Option<f64>,
-    /// What was looked at.
+    /// The parts that were read.
     pub looked_at: Vec<String>,
 }
 
-impl Side {
-    fn of(look: &Look) -> Self {
+impl SnapshotInfo {
+    fn of(snapshot: &Snapshot) -> Self {
         Self {
-            host: look.host.clone(),
-            pid: look.pid,
-            comm: look.comm.clone(),
-            time_ns: look.time_ns,
-            age_s: look.age_s,
-            looked_at: look.looked_at.clone(),
+            host: snapshot.host.clone(),
+            pid: snapshot.pid,
+            comm: snapshot.comm.clone(),
+            time_ns: snapshot.time_ns,
+            age_s: snapshot.age_s,
+            looked_at: snapshot.looked_at.clone(),
         }
     }
 }
 
-/// The growth between two looks.
+/// The growth between two snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Diff {
     /// The earlier one.
-    pub before: Side,
+    pub before: SnapshotInfo,
     /// The later one.
-    pub after: Side,
+    pub after: SnapshotInfo,
     /// Whether both are of one process.
     pub is_same_process: bool,
-    /// Seconds between them; `None` where they are of two processes, whose times say nothing of growth.
+    /// Seconds between them; `None` for different processes, whose times say nothing of growth.
     pub seconds: Option<f64>,
-    /// CPU seconds that the process worked in between.
+    /// CPU seconds of the process in between.
     pub worked_s: Option<f64>,
-    /// What grew first, what shrank last.
-    pub rows: Vec<Row>,
-    /// Rows that grew by the same number of pieces, the most bytes first.
+    /// Sorted by growth; what shrank comes last.
+    pub rows: Vec<DiffRow>,
+    /// Rows that grew by the same count, the most bytes first.
     pub groups: Vec<Group>,
-    /// What cannot be compared, in sentences.
+    /// What cannot be compared, as sentences.
     pub doubts: Vec<String>,
 }
 
-/// Rows that are kept; what did not move is left out before.
+/// Rows that are kept. Unchanged ones are dropped before.
 const ROWS_MAX: usize = 2000;
 
 impl Diff {
-    /// The growth from one look to another.
+    /// The growth from one snapshot to another.
     #[must_use]
-    pub fn between(before: &Look, after: &Look) -> Self {
+    pub fn between(before: &Snapshot, after: &Snapshot) -> Self {
         let is_same_process = before.is_same_process(after);
         let seconds = Some(before.seconds_until(after)).filter(|s| is_same_process && *s > 0.0);
         let mut rows = Vec::new();
@@ -205,8 +206,8 @@ impl Diff {
         rows.truncate(ROWS_MAX);
         let worked = before.work.cpu_s.zip(after.work.cpu_s).map(|(from, to)| to - from);
         Self {
-            before: Side::of(before),
-            after: Side::of(after),
+            before: SnapshotInfo::of(before),
+            after: SnapshotInfo::of(after),
             is_same_process,
             seconds,
             worked_s: worked.filter(|s| is_same_process && *s >= 0.0),
@@ -216,61 +217,61 @@ impl Diff {
         }
     }
 
-    /// The rows of a kind, in order.
-    pub fn of(&self, what: What) -> impl Iterator<Item = &Row> {
+    /// The rows of one kind.
+    pub fn of(&self, what: RowKind) -> impl Iterator<Item = &DiffRow> {
         self.rows.iter().filter(move |row| row.what == what)
     }
 
-    /// The row that is known by that key.
+    /// One row, by its kind and key.
     #[must_use]
-    pub fn row(&self, what: What, key: &str) -> Option<&Row> {
+    pub fn row(&self, what: RowKind, key: &str) -> Option<&DiffRow> {
         self.of(what).find(|row| row.key == key)
     }
 }
 
-/// What grows most stands first; then by pieces, and by name, so that the order is always the same.
-fn order(a: &Row, b: &Row) -> Ordering {
+/// By growth in bytes, then in pieces, then by name, so that the order is stable.
+fn order(a: &DiffRow, b: &DiffRow) -> Ordering {
     b.rank()
         .total_cmp(&a.rank())
         .then_with(|| b.growth_count.unwrap_or(0).cmp(&a.growth_count.unwrap_or(0)))
         .then_with(|| (a.what, &a.key).cmp(&(b.what, &b.key)))
 }
 
-/// Puts the rows of two lists next to each other.
-fn join(before: &List, after: &List, seconds: Option<f64>, rows: &mut Vec<Row>) {
+/// Joins the rows of two lists.
+fn join(before: &List, after: &List, seconds: Option<f64>, rows: &mut Vec<DiffRow>) {
     for (key, now) in &after.rows {
         let then = before.rows.get(key);
-        rows.push(row(before.what, key, (then, before.absent), (Some(now), after.absent), seconds));
+        rows.push(row(before.what, key, (then, before.missing), (Some(now), after.missing), seconds));
     }
     for (key, then) in &before.rows {
         if !after.rows.contains_key(key) {
-            rows.push(row(before.what, key, (Some(then), before.absent), (None, after.absent), seconds));
+            rows.push(row(before.what, key, (Some(then), before.missing), (None, after.missing), seconds));
         }
     }
 }
 
 fn row(
-    what: What,
+    what: RowKind,
     key: &str,
-    (before, absent_before): (Option<&Listed>, Absent),
-    (after, absent_after): (Option<&Listed>, Absent),
+    (before, missing_before): (Option<&Measured>, Missing),
+    (after, missing_after): (Option<&Measured>, Missing),
     seconds: Option<f64>,
-) -> Row {
-    let amount = |listed: Option<&Listed>, absent: Absent| match (listed, absent) {
+) -> DiffRow {
+    let amount = |listed: Option<&Measured>, missing: Missing| match (listed, missing) {
         (Some(listed), _) => Some(listed.amount),
-        (None, Absent::Zero) => Some(Amount { count: Some(0), bytes: Some(0) }),
-        (None, Absent::AtMost(_)) => None,
+        (None, Missing::Zero) => Some(Amount { count: Some(0), bytes: Some(0) }),
+        (None, Missing::AtMost(_)) => None,
     };
-    // Bytes of a piece, of whichever side is known.
+    // Bytes of a piece, from the side that is known.
     let each = [before, after].into_iter().flatten().find_map(|listed| {
         let (count, bytes) = listed.amount.count.zip(listed.amount.bytes)?;
         (count > 0).then(|| (bytes / count).max(1))
     });
-    // The most that it can have been where it is not on the list.
-    let bound = |listed: Option<&Listed>, absent: Absent| match (listed, absent) {
+    // The maximum of an item that is missing from the list.
+    let bound = |listed: Option<&Measured>, missing: Missing| match (listed, missing) {
         (Some(listed), _) => listed.amount,
-        (None, Absent::Zero) => Amount { count: Some(0), bytes: Some(0) },
-        (None, Absent::AtMost(most)) => {
+        (None, Missing::Zero) => Amount { count: Some(0), bytes: Some(0) },
+        (None, Missing::AtMost(most)) => {
             let least = |a: Option<u64>, b: Option<u64>| match (a, b) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (one, other) => one.or(other),
@@ -281,14 +282,14 @@ fn row(
             Amount { count, bytes: least(most.bytes, by_count) }
         }
     };
-    let (from, to) = (bound(before, absent_before), bound(after, absent_after));
+    let (from, to) = (bound(before, missing_before), bound(after, missing_after));
     let difference = |from: Option<u64>, to: Option<u64>| {
         let (from, to) = (i64::try_from(from?).ok()?, i64::try_from(to?).ok()?);
         to.checked_sub(from)
     };
-    let (before_amount, after_amount) = (amount(before, absent_before), amount(after, absent_after));
+    let (before_amount, after_amount) = (amount(before, missing_before), amount(after, missing_after));
     let is_bound = before_amount.is_none() || after_amount.is_none();
-    // With less before than that it grew by more; whatever is less than nothing may be anything.
+    // A smaller value before means more growth. A bound of the other sign says nothing.
     let known = |growth: &i64| match (before_amount, after_amount) {
         (Some(_), Some(_)) => true,
         (None, Some(_)) => *growth > 0,
@@ -302,7 +303,7 @@ fn row(
         Some(to as f64 / from as f64)
     };
     let name = after.and_then(|l| l.name.clone()).or_else(|| before.and_then(|l| l.name.clone()));
-    Row {
+    DiffRow {
         what,
         key: key.to_owned(),
         name: name.unwrap_or_else(|| key.to_owned()),
@@ -321,11 +322,11 @@ fn row(
     }
 }
 
-/// What it means that something is not on a list.
+/// What a missing item means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Absent {
-    /// There is none: the list has all.
+pub(crate) enum Missing {
+    /// The list is complete: there is none.
     Zero,
-    /// There is less than this: the list was cut off.
+    /// The list was truncated: there is less than this.
     AtMost(Amount),
 }

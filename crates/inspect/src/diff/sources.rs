@@ -1,7 +1,7 @@
 //! The rows of the heaps: C chunks, strings, objects of Python and Java, Erlang's allocators.
 
-use super::amounts::{List, Listed};
-use super::{Absent, Amount, What};
+use super::amounts::{List, Measured};
+use super::{Amount, Missing, RowKind};
 use crate::census::Census;
 use crate::malloc::CHeap;
 use crate::python::PythonHeap;
@@ -10,18 +10,18 @@ use crate::runtimes::{ErlangHeap, JvmHeap, Runtime};
 
 /// The parts of the C heap, and its chunks in use by size.
 pub(super) fn c_heap(heap: &CHeap) -> Vec<List> {
-    // Of a part of the chunks nothing follows for the whole.
+    // A partial walk says nothing of the whole.
     if heap.arenas.is_empty() || heap.is_stopped {
         return Vec::new();
     }
-    let mut parts = List::new(What::CHeap);
+    let mut parts = List::new(RowKind::CHeap);
     let (in_use, free) = (heap.in_use(), heap.free());
     parts.add("in use", Some(in_use.chunks), Some(in_use.bytes));
     parts.add("free", Some(free.chunks), Some(free.bytes));
     parts.add("free at the top", None, Some(heap.top_bytes()));
     parts.add("in use, with mappings of their own", Some(heap.mmapped.chunks), Some(heap.mmapped.bytes));
     parts.add("resident", None, Some(heap.resident_bytes()));
-    let mut chunks = List::new(What::Chunk);
+    let mut chunks = List::new(RowKind::Chunk);
     for class in &heap.sizes {
         let count = class.in_use_chunks.saturating_add(class.mmapped_chunks);
         if count > 0 {
@@ -41,35 +41,35 @@ pub(super) fn c_heap(heap: &CHeap) -> Vec<List> {
 
 /// The strings that are there more than once, and families of those that differ in numbers.
 pub(super) fn strings(census: &Census) -> Vec<List> {
-    // Of a part of the memory nothing follows for the whole.
+    // A partial census says nothing of the whole.
     if census.is_stopped || census.has_ended {
         return Vec::new();
     }
-    let mut list = List::new(What::String);
+    let mut list = List::new(RowKind::String);
     for entry in &census.entries {
         let name = text(&entry.text, entry.is_cut, entry.length_bytes, &entry.id);
         list.put(
             entry.id.clone(),
-            Listed {
+            Measured {
                 name: Some(name),
                 amount: Amount { count: Some(entry.count), bytes: Some(entry.bytes) },
                 error_count: entry.error,
             },
         );
     }
-    // What is on no list is there once, or has no counter.
+    // A missing string occurs once, or has no counter.
     let count = Some(census.error_bound.max(1));
     let is_whole = census.repeated <= census.entries.len() as u64 && census.uncertain == 0;
-    list.absent = Absent::AtMost(Amount { count: if is_whole { count } else { None }, bytes: None });
+    list.missing = Missing::AtMost(Amount { count: if is_whole { count } else { None }, bytes: None });
     if !is_whole {
         list.cut_off();
     }
-    let mut patterns = List::new(What::Pattern);
+    let mut patterns = List::new(RowKind::Pattern);
     for pattern in &census.patterns {
         let name = text(&pattern.text, false, 0, &pattern.id);
         patterns.put(
             pattern.id.clone(),
-            Listed {
+            Measured {
                 name: Some(name),
                 amount: Amount { count: Some(pattern.count), bytes: Some(pattern.bytes) },
                 error_count: pattern.count_error,
@@ -80,7 +80,7 @@ pub(super) fn strings(census: &Census) -> Vec<List> {
     if census.patterns.is_empty() { vec![list] } else { vec![list, patterns] }
 }
 
-/// The text of a string, or what it is known by.
+/// The text of a string, or its id.
 fn text(text: &str, is_cut: bool, length: u64, id: &str) -> String {
     let id = id.get(..8).unwrap_or(id);
     match (text.is_empty(), length) {
@@ -93,16 +93,16 @@ fn text(text: &str, is_cut: bool, length: u64, id: &str) -> String {
 
 /// Objects by type.
 pub(super) fn python(heap: &PythonHeap) -> List {
-    let mut list = List::new(What::Type);
+    let mut list = List::new(RowKind::Type);
     for row in &heap.types {
         list.add(row.name.clone(), Some(row.count), Some(row.bytes));
     }
     list
 }
 
-/// What the small objects take.
+/// Python's small objects.
 pub(super) fn pymalloc(small: &Pymalloc) -> List {
-    let mut list = List::new(What::Pymalloc);
+    let mut list = List::new(RowKind::Pymalloc);
     let blocks = small.classes.iter().map(|class| class.blocks_in_use).fold(0, u64::saturating_add);
     list.add("arenas", Some(small.arenas), Some(small.arena_bytes));
     list.add("blocks in use", Some(blocks), Some(small.bytes_in_use));
@@ -120,7 +120,7 @@ pub(super) fn runtime(runtime: &Runtime) -> Vec<List> {
 }
 
 fn jvm(heap: &JvmHeap) -> Vec<List> {
-    let mut parts = List::new(What::Runtime);
+    let mut parts = List::new(RowKind::Runtime);
     if let Some(counters) = &heap.counters {
         for space in &counters.spaces {
             parts.add(format!("{} used", space.name), None, Some(space.used_bytes));
@@ -137,7 +137,7 @@ fn jvm(heap: &JvmHeap) -> Vec<List> {
                 parts.add(format!("native {}", row.name), None, Some(row.committed_bytes));
             }
         }
-        let mut classes = List::new(What::Class);
+        let mut classes = List::new(RowKind::Class);
         for row in &asked.classes {
             classes.add(row.name.clone(), Some(row.instances), Some(row.bytes));
         }
@@ -150,7 +150,7 @@ fn jvm(heap: &JvmHeap) -> Vec<List> {
 }
 
 fn erlang(heap: &ErlangHeap) -> List {
-    let mut list = List::new(What::Runtime);
+    let mut list = List::new(RowKind::Runtime);
     for allocator in &heap.allocators {
         for (pool, name) in [(&allocator.mbcs, "shared carriers"), (&allocator.sbcs, "single carriers")] {
             if pool.carriers_bytes.is_some() {

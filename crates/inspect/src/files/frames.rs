@@ -1,4 +1,4 @@
-//! The tables that compilers write for exceptions, of one file.
+//! The unwind tables of one file, which compilers write for exceptions.
 //!
 //! ```text
 //! .eh_frame_hdr   addresses of functions, sorted (Linux Standard Base, section "Exception Frames")
@@ -6,19 +6,18 @@
 //! ```
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, LittleEndian, Pointer, Register, RegisterRule,
     UnwindContext, UnwindSection,
 };
 use mitra_model::capture::UnwindRule;
+use object::elf::{EM_X86_64, PT_GNU_EH_FRAME};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
-/// Program headers of a file.
-const HEADERS_MAX: usize = 64;
-/// Of one file.
-const TABLE_BYTES_MAX: u64 = 64 << 20;
-/// Rules of one function, which are gone through for each of its places: those of large ones have some thousands.
+use crate::elf::{E, ElfFile, Segment, TABLE_BYTES_MAX, part};
+
+/// Rules of one function, which are gone through for each lookup: large functions have some thousands.
 const RULES_BYTES_MAX: usize = 64 << 10;
 
 /// Registers of x86-64 as DWARF numbers them (System V ABI, AMD64 supplement, figure 3.36).
@@ -26,70 +25,32 @@ const RBP: Register = Register(6);
 const RSP: Register = Register(7);
 const RETURN_ADDRESS: Register = Register(16);
 
-/// The tables of one file.
+/// The unwind tables of one file.
 pub(crate) struct Frames {
-    /// Offset in the file, address, bytes of what is loaded.
-    segments: Vec<(u64, u64, u64)>,
+    segments: Vec<Segment>,
     index: Vec<u8>,
     index_at: u64,
     frames: Vec<u8>,
     frames_at: u64,
 }
 
-/// Offsets in the header of an ELF file with 64 bits, and in its program headers (`elf.h`).
-const E_MACHINE: usize = 18;
-const E_PHOFF: usize = 32;
-const E_PHENTSIZE: usize = 54;
-const E_PHNUM: usize = 56;
-const EM_X86_64: u64 = 62;
-const PT_LOAD: u64 = 1;
-const PT_GNU_EH_FRAME: u64 = 0x6474_e550;
-
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
-    let mut whole = [0; 8];
-    whole.get_mut(..N)?.copy_from_slice(bytes.get(at..)?.get(..N)?);
-    Some(u64::from_le_bytes(whole))
-}
-
 impl Frames {
     pub(crate) fn read(file: &File, bytes_max: u64) -> Option<Self> {
-        let all = file.metadata().ok()?.len();
-        let read = |offset: u64, bytes: u64| {
-            // What a header says of a size is no reason to take as much memory.
-            if offset.checked_add(bytes)? > all {
-                return None;
-            }
-            let mut buffer = vec![0; usize::try_from(bytes.min(TABLE_BYTES_MAX).min(bytes_max)).ok()?];
-            file.read_exact_at(&mut buffer, offset).ok()?;
-            Some(buffer)
-        };
-        let head = read(0, 64)?;
-        if !head.starts_with(b"\x7fELF\x02\x01") || number::<2>(&head, E_MACHINE)? != EM_X86_64 {
-            return None;
-        }
-        let size = usize::try_from(number::<2>(&head, E_PHENTSIZE)?).ok()?.max(56);
-        let count = usize::try_from(number::<2>(&head, E_PHNUM)?).ok()?.min(HEADERS_MAX);
-        let headers = read(number::<8>(&head, E_PHOFF)?, (size * count) as u64)?;
-        let (mut segments, mut index) = (Vec::new(), None);
-        for header in headers.chunks_exact(size) {
-            let part = (number::<8>(header, 8)?, number::<8>(header, 16)?, number::<8>(header, 32)?);
-            match number::<4>(header, 0)? {
-                PT_LOAD => segments.push(part),
-                PT_GNU_EH_FRAME => index = Some(part),
-                _ => {}
-            }
-        }
-        let (index_offset, index_at, index_bytes) = index?;
-        let index = read(index_offset, index_bytes)?;
+        let elf = ElfFile::read(file).filter(|elf| elf.header.e_machine(E) == EM_X86_64)?;
+        let segments = elf.segments();
+        let index_at = elf.programs.iter().find(|program| program.p_type(E) == PT_GNU_EH_FRAME)?;
+        let Segment { offset, address: index_at, bytes } = Segment::of(index_at);
+        let index = part(file, offset, bytes).filter(|index| index.len() as u64 <= bytes_max)?;
         let bases = BaseAddresses::default().set_eh_frame_hdr(index_at);
         let parsed = EhFrameHdr::new(&index, LittleEndian).parse(&bases, 8).ok()?;
         let Pointer::Direct(frames_at) = parsed.eh_frame_ptr() else { return None };
         // The tables end with their segment at the latest; they say themselves where.
-        let inside =
-            |segment: &&(u64, u64, u64)| frames_at.checked_sub(segment.1).is_some_and(|at| at < segment.2);
-        let (offset, address, bytes) = *segments.iter().find(inside)?;
-        let skip = frames_at - address;
-        let frames = read(offset.checked_add(skip)?, bytes - skip)?;
+        let is_in =
+            |segment: &&Segment| frames_at.checked_sub(segment.address).is_some_and(|at| at < segment.bytes);
+        let segment = segments.iter().find(is_in)?;
+        let skip = frames_at - segment.address;
+        let bytes = (segment.bytes - skip).min(TABLE_BYTES_MAX).min(bytes_max);
+        let frames = part(file, segment.offset.checked_add(skip)?, bytes)?;
         Some(Self { segments, index, index_at, frames, frames_at })
     }
 
@@ -97,12 +58,8 @@ impl Frames {
         (self.index.len() + self.frames.len()) as u64
     }
 
-    /// At an offset in the file.
     pub(crate) fn caller(&self, offset: u64) -> Option<UnwindRule> {
-        let inside =
-            |segment: &&(u64, u64, u64)| offset.checked_sub(segment.0).is_some_and(|at| at < segment.2);
-        let (start, address, _) = *self.segments.iter().find(inside)?;
-        let address = address.checked_add(offset - start)?;
+        let address = Segment::address_of(&self.segments, offset)?;
         let bases = BaseAddresses::default().set_eh_frame_hdr(self.index_at).set_eh_frame(self.frames_at);
         let index = EhFrameHdr::new(&self.index, LittleEndian).parse(&bases, 8).ok()?;
         let frames = EhFrame::new(&self.frames, LittleEndian);
@@ -110,7 +67,7 @@ impl Frames {
         let cie =
             |section: &EhFrame<_>, bases: &BaseAddresses, offset| section.cie_from_offset(bases, offset);
         let table = index.table()?;
-        // gimli multiplies and subtracts what the file says without looking.
+        // gimli computes with these numbers unchecked.
         if table.iter(&bases).size_hint().0 > self.index.len() {
             return None;
         }
@@ -140,12 +97,12 @@ impl Frames {
     }
 }
 
-/// For [`crate::fuzzing`]: the tables of a file, asked for callers all over it.
+/// For [`crate::fuzzing`]: the tables of a file, asked all over it.
 pub(crate) fn fuzz(file: &File) {
     let Some(tables) = Frames::read(file, 4 * TABLE_BYTES_MAX) else { return };
-    for (start, address, length) in &tables.segments {
-        for at in [0, 1, length / 2, length.wrapping_sub(1)] {
-            std::hint::black_box((tables.caller(start.wrapping_add(at)), address));
+    for segment in &tables.segments {
+        for at in [0, 1, segment.bytes / 2, segment.bytes.wrapping_sub(1)] {
+            std::hint::black_box(tables.caller(segment.offset.wrapping_add(at)));
         }
     }
     assert!(tables.bytes() <= 2 * TABLE_BYTES_MAX);
@@ -155,17 +112,15 @@ pub(crate) fn fuzz(file: &File) {
 mod tests {
     use super::*;
 
-    /// A program with one segment and an index of its tables, which lie at 0x180.
+    /// A program with one segment and an index of its tables at 0x180.
     fn program(index: &[u8]) -> tempfile::NamedTempFile {
         let mut bytes = vec![0; 0x200];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
-        put(0, b"\x7fELF\x02\x01");
-        for (at, number) in
-            [(E_MACHINE, 62), (E_PHOFF, 64), (E_PHENTSIZE, 56), (E_PHNUM, 2), (64, 1), (96, 0x200)]
-        {
+        put(0, b"\x7fELF\x02\x01\x01");
+        for (at, number) in [(18, 62), (32, 64), (54, 56), (56, 2), (64, 1), (96, 0x200)] {
             put(at, &[number as u8, (number >> 8) as u8]);
         }
-        put(120, &(PT_GNU_EH_FRAME as u32).to_le_bytes());
+        put(120, &PT_GNU_EH_FRAME.to_le_bytes());
         for at in [128, 136] {
             put(at, &[0, 1]);
         }

@@ -1,18 +1,19 @@
-//! Files that anybody may have written, and what they say of addresses: names of functions, callers, where things lie.
+//! Files that any user may have written: names of functions, callers, addresses of symbols.
 //!
-//! Parsers of such files are where programs are taken over, and whoever looks at other people's processes has what is worth
-//! taking. So the program registers once how a reader is started ([`apart`]): a process of its own that has given up everything
-//! before it gets the first file. Files go to it as descriptors, over a socket; questions and answers are a few bytes each, and
-//! an answer is looked at as anybody's. One that ends, or does not answer in time, is ended and started anew some times, and what
-//! is missing for that is told ([`troubles`]). Where nobody registered one, as in tests, files are read here.
+//! A parser of hostile files is where a program is taken over, and a program that reads other
+//! processes' memory is worth it. So `mitra` registers how a helper process is started
+//! ([`use_helper`]), which gives up all privileges before it gets the first file. Files go to it as
+//! descriptors over a socket, requests and responses are short, and a response is checked as any
+//! foreign input. A helper that ends or does not answer in time is killed and restarted a few
+//! times; [`errors`] reports it. Without a helper, as in tests, files are parsed in this process.
 //!
-//! Files that only root can change do not come here: whoever could write them needs no mistake of ours.
+//! Files that only root can change are not parsed here: who can write them is root already.
 
-mod child;
 pub(crate) mod frames;
-mod served;
-pub(crate) mod shelf;
-pub(crate) mod wire;
+mod helper;
+pub(crate) mod protocol;
+mod server;
+pub(crate) mod store;
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -20,130 +21,130 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mitra_model::capture::UnwindRule;
+use serde::{Deserialize, Serialize};
 
-pub use served::serve;
+pub use server::serve;
 
-use child::Reader;
-use shelf::Shelf;
-use wire::{Answer, Question};
+use helper::Helper;
+use protocol::{Request, Response};
+use store::FileStore;
 
 pub(crate) use frames::Frames;
 
-/// What a file is read as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is read of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// A program or library, for the names of its functions, by offsets in the file.
+    /// Names of functions, by offset in the file.
     Names,
-    /// What a compiler says of code that it made while a program ran, for their names, by address.
+    /// Names of a JIT compiler, by address.
     PerfMap,
-    /// A program or library, for callers, by offsets in the file.
+    /// Callers by unwind tables, by offset in the file.
     Frames,
-    /// A program or library, for where its sections and symbols lie.
+    /// Addresses of sections and symbols.
     Sections,
 }
 
-/// A file that was taken in.
+/// A file that was parsed.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct RemoteFile {
     id: u32,
-    /// Readers are counted: what one knew went with it.
-    reader: u32,
+    /// Helpers are numbered: a restarted one does not know the files of those before.
+    helper: u32,
 }
 
-/// What became of a file.
 #[derive(Debug)]
-pub(crate) enum Opening {
-    /// It can be asked.
-    Taken(Taken),
-    /// Nothing of the kind is in it.
+pub(crate) enum TakeResult {
+    Taken(RemoteFile),
+    /// The file has nothing of the kind.
     Nothing,
-    /// There is no room for it beside the others.
+    /// The limit of the store is reached.
     NoRoom,
 }
 
-static APART: Mutex<Option<Reader>> = Mutex::new(None);
+static APART: Mutex<Option<Helper>> = Mutex::new(None);
 
 thread_local! {
-    static HERE: RefCell<Shelf> = RefCell::new(Shelf::default());
+    static HERE: RefCell<FileStore> = RefCell::new(FileStore::default());
 }
 
-/// Has files of strangers read by a program that is started when the first one comes, and that does no more than to call
-/// [`serve`] once it has given up its privileges. It gets the socket as its standard input.
-pub fn apart(command: fn() -> Command) {
-    *reader() = Some(Reader::new(command));
+/// Registers how the helper is started. It calls [`serve`] on its standard input after it gave up
+/// its privileges, and is started for the first file.
+pub fn use_helper(command: fn() -> Command) {
+    *helper() = Some(Helper::new(command));
 }
 
-/// What went wrong with the reading of files, in words.
+/// Failures of the helper, as sentences.
 #[must_use]
-pub fn troubles() -> Vec<String> {
-    reader().as_ref().map(Reader::troubles).unwrap_or_default()
+pub fn errors() -> Vec<String> {
+    helper().as_ref().map(Helper::errors).unwrap_or_default()
 }
 
-fn reader() -> MutexGuard<'static, Option<Reader>> {
+fn helper() -> MutexGuard<'static, Option<Helper>> {
     APART.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a file in.
-pub(crate) fn take(kind: Kind, file: &File) -> Opening {
-    let mut reader = reader();
-    let answer = match &mut *reader {
-        Some(reader) => reader.take(kind, file),
-        None => HERE.with_borrow_mut(|shelf| shelf.take(kind, file)),
+/// Parses a file.
+pub(crate) fn take(kind: Kind, file: &File) -> TakeResult {
+    let mut helper = helper();
+    let response = match &mut *helper {
+        Some(helper) => helper.take(kind, file),
+        None => HERE.with_borrow_mut(|store| store.take(kind, file)),
     };
-    match answer {
-        Answer::Taken(id) => Opening::Taken(Taken { id, reader: reader.as_ref().map_or(0, Reader::number) }),
-        Answer::NoRoom => Opening::NoRoom,
-        _ => Opening::Nothing,
+    match response {
+        Response::Taken(id) => {
+            TakeResult::Taken(RemoteFile { id, helper: helper.as_ref().map_or(0, Helper::number) })
+        }
+        Response::NoRoom => TakeResult::NoRoom,
+        _ => TakeResult::Nothing,
     }
 }
 
-impl Taken {
-    /// The name at an offset in the file, or at an address where it is a perf map.
+impl RemoteFile {
+    /// The name at an offset in the file, or at an address of a perf map.
     pub(crate) fn name(&self, at: u64) -> Option<String> {
-        match self.ask(|id| Question::Name { id, at }) {
-            Answer::Name(name) => Some(name),
+        match self.ask(|id| Request::Name { id, at }) {
+            Response::Name(name) => Some(name),
             _ => None,
         }
     }
 
-    /// The caller of what lies at an offset in the file.
     pub(crate) fn caller(&self, at: u64) -> Option<UnwindRule> {
-        match self.ask(|id| Question::UnwindRule { id, at }) {
-            Answer::UnwindRule(caller) => Some(caller),
+        match self.ask(|id| Request::UnwindRule { id, at }) {
+            Response::UnwindRule(caller) => Some(caller),
             _ => None,
         }
     }
 
     /// The address of a section.
     pub(crate) fn section(&self, name: &'static str) -> Option<u64> {
-        self.address(|id| Question::Section { id, name: name.to_owned() })
+        self.address(|id| Request::Section { id, name: name.to_owned() })
     }
 
     /// The address of a symbol.
     pub(crate) fn symbol(&self, name: &str) -> Option<u64> {
-        self.address(|id| Question::Symbol { id, name: name.to_owned() })
+        self.address(|id| Request::Symbol { id, name: name.to_owned() })
     }
 
-    fn address(&self, question: impl FnOnce(u32) -> Question) -> Option<u64> {
-        match self.ask(question) {
-            Answer::Address(address) => Some(address),
+    fn address(&self, request: impl FnOnce(u32) -> Request) -> Option<u64> {
+        match self.ask(request) {
+            Response::Address(address) => Some(address),
             _ => None,
         }
     }
 
-    fn ask(&self, question: impl FnOnce(u32) -> Question) -> Answer {
-        let question = question(self.id);
-        match &mut *reader() {
-            Some(reader) if reader.number() == self.reader => reader.ask(&question),
-            Some(_) => Answer::Nothing,
-            // At the end of a thread its shelf may have gone already.
-            None => HERE.try_with(|shelf| shelf.borrow_mut().answer(&question)).unwrap_or(Answer::Nothing),
+    fn ask(&self, request: impl FnOnce(u32) -> Request) -> Response {
+        let request = request(self.id);
+        match &mut *helper() {
+            Some(helper) if helper.number() == self.helper => helper.ask(&request),
+            Some(_) => Response::Nothing,
+            // The store may be gone already when the thread ends.
+            None => HERE.try_with(|store| store.borrow_mut().answer(&request)).unwrap_or(Response::Nothing),
         }
     }
 }
 
-impl Drop for Taken {
+impl Drop for RemoteFile {
     fn drop(&mut self) {
-        self.ask(|id| Question::Forget { id });
+        self.ask(|id| Request::Forget { id });
     }
 }

@@ -23,7 +23,7 @@ use super::result::{Arena, Doubts};
 use super::stream::{ALIGN, Header, SIZE_MIN};
 use crate::maps::Mapping;
 use crate::memory::Memory;
-use crate::memory::allowance::CALL;
+use crate::memory::budget::CALL;
 
 /// The largest sizes of heaps: the default, and four huge pages of 2 MiB, 512 MiB, 1 GiB, 32 MiB and 16 GiB.
 const HEAP_SIZES: [u64; 6] = [64 << 20, 8 << 20, 2 << 30, 4 << 30, 128 << 20, 64 << 30];
@@ -43,7 +43,7 @@ pub(super) fn list<M: Memory + ?Sized>(memory: &M, glibc: &Glibc, doubts: &mut D
     let mut seen = HashSet::new();
     let mut states = Vec::new();
     let mut at = glibc.main_arena;
-    while seen.insert(at) && states.len() < ARENAS_MAX && memory.goes_on(CALL) {
+    while seen.insert(at) && states.len() < ARENAS_MAX && memory.should_continue(CALL) {
         let Some(state) = glibc.state(memory, at) else {
             doubts.lost_heaps += 1;
             break;
@@ -132,7 +132,7 @@ fn follow<M: Memory + ?Sized>(
     let mut heaps = Vec::new();
     let mut seen = HashSet::new();
     let mut at = state.top - state.top % size_max;
-    while at != 0 && seen.insert(at) && heaps.len() < HEAPS_MAX && memory.goes_on(CALL) {
+    while at != 0 && seen.insert(at) && heaps.len() < HEAPS_MAX && memory.should_continue(CALL) {
         let word = |offset: u64| memory.u64(at.wrapping_add(offset));
         let (Some(owner), Some(prev), Some(size)) = (word(0), word(8), word(16)) else { break };
         let is_sane = owner == state.address && size > heap_info && size <= size_max && at < ADDRESS_MAX;
@@ -186,7 +186,7 @@ fn add_main<M: Memory + ?Sized>(
         return;
     }
     for mapping in mappings.iter().filter(|mapping| may_be_main(mapping)) {
-        if !memory.goes_on(CALL) {
+        if !memory.should_continue(CALL) {
             break;
         }
         if regions.find(mapping.start).is_some() {

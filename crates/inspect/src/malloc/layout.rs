@@ -310,7 +310,7 @@ fn each_pair<M: Memory + ?Sized>(
     let mut buffer = vec![0; PIECE as usize + 8];
     let mut search = |start: u64, end: u64| {
         let mut at = start.next_multiple_of(8);
-        while at < end && left > 0 && memory.goes_on(PIECE / 256) {
+        while at < end && left > 0 && memory.should_continue(PIECE / 256) {
             let count = (end - at).min(PIECE + 8).min(left) as usize;
             let read = memory.read(at, &mut buffer[..count]);
             let words = buffer[..read.min(count)].as_chunks::<8>().0;
@@ -323,7 +323,7 @@ fn each_pair<M: Memory + ?Sized>(
             at += seen;
             left = left.saturating_sub(seen);
         }
-        left > 0 && memory.goes_on(0)
+        left > 0 && memory.should_continue(0)
     };
     for &(start, end) in data {
         let end = end.min(ADDRESS_MAX);

@@ -40,8 +40,8 @@ impl<'a, M: Memory + ?Sized> Chunks<'a, M> {
     }
 
     /// Whether one more of them is to be looked at.
-    pub(super) fn goes_on(&self) -> bool {
-        self.memory.goes_on(1)
+    pub(super) fn should_continue(&self) -> bool {
+        self.memory.should_continue(1)
     }
 
     /// A word of a heap, if it is in memory.
@@ -158,7 +158,7 @@ impl Lists {
     ) {
         let (mut at, mut count, mut brent) = (first, 0, Brent::default());
         let sizes = size..=size;
-        while at != 0 && chunks.goes_on() {
+        while at != 0 && chunks.should_continue() {
             if chunks.chunk(at).is_none_or(|(_, found)| found != size) {
                 self.torn += 1;
                 break;
@@ -191,7 +191,7 @@ impl Lists {
     pub(super) fn unsorted<M: Memory + ?Sized>(&mut self, chunks: &mut Chunks<M>, arena: usize, bin: u64) {
         let Some(mut at) = chunks.memory.u64(bin.wrapping_add(HEADER)) else { return };
         let (mut counts, mut brent) = ([Count::default(); 2], Brent::default());
-        while at != bin && chunks.goes_on() {
+        while at != bin && chunks.should_continue() {
             let Some((_, size)) = chunks.chunk(at) else {
                 self.torn += 1;
                 break;

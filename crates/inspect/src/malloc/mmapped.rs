@@ -15,7 +15,7 @@ use super::result::Count;
 use super::sizes::Sizes;
 use super::stream::{HEADER, Header};
 use crate::maps::Mapping;
-use crate::memory::allowance::CALL;
+use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE};
 
 /// Neighbouring mappings are looked at together as far as they lie in so many bytes of addresses.
@@ -51,7 +51,7 @@ pub(super) fn find<M: Memory + ?Sized>(
                 unexplained.push((rest, end));
             }
         }
-        if !memory.goes_on(0) {
+        if !memory.should_continue(0) {
             return found;
         }
     }
@@ -65,7 +65,7 @@ pub(super) fn find<M: Memory + ?Sized>(
         let mut at = start;
         while let Some(page) = resident.next(at, end)
             && pages > 0
-            && memory.goes_on(CALL)
+            && memory.should_continue(CALL)
         {
             pages -= 1;
             let rest = chain(memory, &resident, page - page % PAGE, end, &mut found, sizes);
@@ -106,7 +106,7 @@ pub(super) fn behind<M: Memory + ?Sized>(memory: &M, resident: &Resident, start:
 /// The bytes of the chunk that begins at an address.
 fn next<M: Memory + ?Sized>(memory: &M, resident: &Resident, at: u64, end: u64) -> Option<u64> {
     let mut bytes = [0; HEADER as usize];
-    (at < end && resident.is(at) && memory.goes_on(CALL)).then(|| memory.exact(at, &mut bytes))??;
+    (at < end && resident.is(at) && memory.should_continue(CALL)).then(|| memory.exact(at, &mut bytes))??;
     mapped_size(Header::of(bytes), end - at)
 }
 
@@ -194,13 +194,13 @@ mod tests {
         header(&mut image, start + 0xe000, 0, 0x2000 | 2);
         // Longer than the mapping, and none.
         header(&mut image, start + 0x11000, 0, 0x2_0000_0000 | 2);
-        let look = |wanted| {
+        let walk_heap = |wanted| {
             let mut sizes = Sizes::new(&Options::default());
             find(&image, &Regions::default(), wanted, &mut sizes)
         };
-        assert_eq!(look(None).count, Count { chunks: 2, bytes: 0x9000 });
+        assert_eq!(walk_heap(None).count, Count { chunks: 2, bytes: 0x9000 });
         let wanted = Some(Count { chunks: 3, bytes: 0xb000 });
-        let found = look(wanted);
+        let found = walk_heap(wanted);
         assert_eq!(Some(found.count), wanted);
         assert_eq!(found.resident_bytes, 0xb000);
     }

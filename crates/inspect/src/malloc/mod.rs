@@ -7,10 +7,11 @@
 //! about it, and [`Doubts`] for what it left.
 
 mod arenas;
+pub(crate) mod detect;
+pub(crate) mod fragmentation;
 mod layout;
 mod lists;
 mod mmapped;
-pub(crate) mod recognise;
 mod regions;
 mod resident;
 mod result;
@@ -19,18 +20,19 @@ mod stream;
 mod tcache;
 #[cfg(test)]
 mod tests;
-mod verdict;
 mod walk;
 
 use std::collections::HashMap;
 use std::time::Instant;
 
+pub use detect::{Detection, find};
+pub use fragmentation::Fragmentation;
 pub use layout::{Glibc, Parameters};
-pub use recognise::{Places, find};
-pub use result::{Allocator, Arena, CHeap, Count, Doubts, Free, OtherSizes, Recognised, Sample, SizeClass};
-pub use verdict::Fragmentation;
+pub use result::{
+    Allocator, Arena, CHeap, Count, DetectedAllocator, Doubts, Free, OtherSizes, Sample, SizeClass,
+};
 
-use crate::memory::allowance::CALL;
+use crate::memory::budget::CALL;
 use crate::memory::{Memory, Word};
 use lists::{Chunks, Lists};
 use regions::Regions;
@@ -58,22 +60,22 @@ impl Default for Options {
 }
 
 /// Walks the heap of which `places` are known.
-pub fn look<M: Memory + ?Sized>(memory: &M, places: &Places, options: &Options) -> CHeap {
+pub fn walk_heap<M: Memory + ?Sized>(memory: &M, detection: &Detection, options: &Options) -> CHeap {
     let begun = Instant::now();
     let mut heap = CHeap {
-        allocator: places.allocator,
-        version: places.version.clone(),
-        others: places.others.clone(),
+        allocator: detection.allocator,
+        version: detection.version.clone(),
+        others: detection.others.clone(),
         ..CHeap::default()
     };
-    match &places.glibc {
+    match &detection.glibc {
         _ if memory.word() == Word::Four => {
             heap.why_not = Some("it is a 32-bit program, whose heap has another layout".to_owned());
         }
-        None => heap.why_not = Some(places.why_not()),
+        None => heap.why_not = Some(detection.why_not()),
         Some(glibc) => walk_all(memory, glibc, options, &mut heap),
     }
-    heap.is_stopped = !memory.goes_on(0);
+    heap.is_stopped = !memory.should_continue(0);
     heap.took_us = begun.elapsed().as_micros() as u64;
     heap
 }
@@ -110,13 +112,13 @@ fn walk_all<M: Memory + ?Sized>(memory: &M, glibc: &Glibc, options: &Options, he
             let walked = Walked { arena, sizes: &mut sizes, caches: &mut caches, tries: &mut tries };
             walk::walk(memory, region, top_at, walked);
         }
-        if !is_new || !memory.goes_on(0) {
+        if !is_new || !memory.should_continue(0) {
             break;
         }
     }
     let mut lists = Lists::new();
     let mut chunks = Chunks::new(memory, &regions);
-    for at in caches.into_iter().take_while(|_| memory.goes_on(CALL)) {
+    for at in caches.into_iter().take_while(|_| memory.should_continue(CALL)) {
         tcache::follow(&mut chunks, at, &mut lists);
     }
     for (i, arena) in all.iter_mut().enumerate() {

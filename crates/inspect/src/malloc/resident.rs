@@ -25,12 +25,12 @@ impl Resident {
         let pages = (end - start).div_ceil(PAGE);
         let mut resident =
             Self { start, end: start + pages * PAGE, bits: vec![0; pages.div_ceil(64) as usize] };
-        resident.look(memory, start, end);
+        resident.refresh(memory, start, end);
         resident
     }
 
     /// Sees what came into memory since.
-    pub(super) fn look<M: Memory + ?Sized>(&mut self, memory: &M, start: u64, end: u64) {
+    pub(super) fn refresh<M: Memory + ?Sized>(&mut self, memory: &M, start: u64, end: u64) {
         let (start, end) = (start.max(self.start), end.min(self.end));
         if start >= end {
             return;

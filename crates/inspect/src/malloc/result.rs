@@ -38,7 +38,7 @@ impl Allocator {
 
 /// An allocator that is in a process, and by what it was recognised.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recognised {
+pub struct DetectedAllocator {
     /// Which.
     pub allocator: Allocator,
     /// Its version, where it says it.
@@ -229,7 +229,7 @@ pub struct CHeap {
     /// Its version, where it says it.
     pub version: Option<String>,
     /// Other allocators that are in the process too, and may serve part of it.
-    pub others: Vec<Recognised>,
+    pub others: Vec<DetectedAllocator>,
     /// The walk was ended early: what is here is of a part only.
     #[serde(default)]
     pub is_stopped: bool,

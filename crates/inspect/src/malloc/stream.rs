@@ -17,8 +17,8 @@ use crate::memory::{Memory, PAGE};
 /// Which pages are in memory is asked anew for each stretch of so many bytes: the process goes on.
 const SEGMENT: u64 = 64 << 20;
 /// Where a page is not in memory it is asked again, for so much at once and so many times: half a second for a heap in swap.
-const LOOK_BYTES: u64 = 1 << 20;
-const LOOKS_MAX: u64 = 1 << 14;
+const REFRESH_BYTES: u64 = 1 << 20;
+const REFRESHES_MAX: u64 = 1 << 14;
 /// The smallest and largest piece.
 const PIECE_MIN: u64 = PAGE;
 const PIECE_MAX: u64 = 1 << 20;
@@ -96,7 +96,7 @@ pub(super) struct Stream<'a, M: Memory + ?Sized> {
     piece: u64,
     /// As far as it was asked anew which pages are in memory.
     asked: u64,
-    looks: u64,
+    refreshes_left: u64,
 }
 
 impl<'a, M: Memory + ?Sized> Stream<'a, M> {
@@ -109,7 +109,7 @@ impl<'a, M: Memory + ?Sized> Stream<'a, M> {
             len: 0,
             piece: PIECE_MIN,
             asked: 0,
-            looks: LOOKS_MAX,
+            refreshes_left: REFRESHES_MAX,
         }
     }
 
@@ -120,8 +120,8 @@ impl<'a, M: Memory + ?Sized> Stream<'a, M> {
     }
 
     /// Asks anew which pages are in memory, from an address on.
-    pub(super) fn look(&mut self, start: u64, end: u64) {
-        self.resident.look(self.memory, start, end);
+    pub(super) fn refresh(&mut self, start: u64, end: u64) {
+        self.resident.refresh(self.memory, start, end);
     }
 
     /// The bytes at an address, as far as they are read already.
@@ -143,15 +143,15 @@ impl<'a, M: Memory + ?Sized> Stream<'a, M> {
     fn fill(&mut self, at: u64) -> Result<(), Gone> {
         if at >= self.asked {
             self.asked = at.saturating_add(SEGMENT);
-            self.look(at, self.asked);
+            self.refresh(at, self.asked);
         }
         let behind = self.start + self.len as u64;
         let is_near = self.len > 0 && at >= behind && at - behind <= self.piece;
         self.piece = if is_near { (self.piece * 2).min(PIECE_MAX) } else { PIECE_MIN };
         let wanted = at.saturating_add(self.piece);
-        if !self.resident.is(at) && self.looks > 0 {
-            self.looks -= 1;
-            self.look(at, at.saturating_add(LOOK_BYTES));
+        if !self.resident.is(at) && self.refreshes_left > 0 {
+            self.refreshes_left -= 1;
+            self.refresh(at, at.saturating_add(REFRESH_BYTES));
         }
         let end = self.resident.until(at, wanted).ok_or(Gone::NotResident)?.min(wanted - wanted % PAGE);
         let count = end.saturating_sub(at).clamp(HEADER, PIECE_MAX) as usize;

@@ -114,7 +114,7 @@ fn list_of<M: Memory + ?Sized>(
 ) {
     let mut entry = first;
     for step in 0..length {
-        if !chunks.goes_on() {
+        if !chunks.should_continue() {
             return;
         }
         let at = entry.wrapping_sub(HEADER);

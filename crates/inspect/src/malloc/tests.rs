@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::allowance::tests::Short;
+use crate::memory::budget::tests::Short;
 use crate::memory::{Image, PAGE};
 
 /// Where things are: the library's data, the main heap, and a heap of another arena.
@@ -137,7 +137,7 @@ impl Chunks {
 
 struct Made {
     image: Image,
-    places: Places,
+    detection: Detection,
     /// Chunks of the main arena, in the order of their addresses, and the top.
     chunks: Vec<u64>,
     top: u64,
@@ -224,12 +224,12 @@ fn made(version: Version) -> Made {
     image.add(OTHER + second, &later.bytes, "");
     image.add(DATA, &data.bytes, "/usr/lib/libc.so.6");
     let glibc = layout::find(&image, &[(DATA, DATA + 4 * PAGE)], Some(version.number));
-    let places = Places { allocator: Allocator::Glibc, glibc, ..Places::default() };
-    Made { image, places, chunks: at, top }
+    let detection = Detection { allocator: Allocator::Glibc, glibc, ..Detection::default() };
+    Made { image, detection, chunks: at, top }
 }
 
 fn seen(made: &Made) -> CHeap {
-    look(&made.image, &made.places, &Options { samples: 2, ..Options::default() })
+    walk_heap(&made.image, &made.detection, &Options { samples: 2, ..Options::default() })
 }
 
 const fn count(chunks: u64, bytes: u64) -> Count {
@@ -240,7 +240,7 @@ const fn count(chunks: u64, bytes: u64) -> Count {
 fn each_version_is_found_and_walked() {
     for version in VERSIONS {
         let made = made(version);
-        let glibc = made.places.glibc.clone().unwrap();
+        let glibc = made.detection.glibc.clone().unwrap();
         assert_eq!((glibc.main_arena, glibc.bins), (MAIN_ARENA, version.bins), "{:?}", version.number);
         assert_eq!(glibc.counts_threads, version.counts_threads, "{:?}", version.number);
         assert_eq!(glibc.parameters.as_ref().map(|it| it.sbrk_base), Some(PARAMETERS + 32));
@@ -272,9 +272,9 @@ fn each_version_is_found_and_walked() {
 #[test]
 fn without_being_asked_no_content_is_shown() {
     let made = made(NEW);
-    let heap = look(&made.image, &made.places, &Options::default());
+    let heap = walk_heap(&made.image, &made.detection, &Options::default());
     assert!(heap.sizes.iter().all(|size| size.samples.is_empty()));
-    let few = look(&made.image, &made.places, &Options { sizes_max: 2, ..Options::default() });
+    let few = walk_heap(&made.image, &made.detection, &Options { sizes_max: 2, ..Options::default() });
     assert_eq!(few.sizes.len(), 2);
     let listed: u64 = few.sizes.iter().map(|size| size.in_use_bytes).sum();
     assert_eq!(listed + few.other_sizes.in_use.bytes, heap.in_use().bytes);
@@ -288,7 +288,7 @@ fn a_walk_that_is_ended_early_says_so() {
     let (mut before, mut is_whole) = (0, false);
     for steps in (1..40).map(|i| i * i * i) {
         let memory = Short::new(&made.image, steps);
-        let heap = look(&memory, &made.places, &Options::default());
+        let heap = walk_heap(&memory, &made.detection, &Options::default());
         is_whole = !heap.is_stopped;
         let walked = heap.in_use().chunks + heap.free().chunks;
         assert!(walked >= before && walked <= whole.in_use().chunks + whole.free().chunks, "{steps}");
@@ -297,7 +297,7 @@ fn a_walk_that_is_ended_early_says_so() {
         if is_whole {
             assert_eq!(
                 CHeap { took_us: 0, ..heap },
-                CHeap { took_us: 0, ..look(&made.image, &made.places, &Options::default()) }
+                CHeap { took_us: 0, ..walk_heap(&made.image, &made.detection, &Options::default()) }
             );
             break;
         }
@@ -357,7 +357,7 @@ fn what_is_not_in_memory_is_said() {
         image.add(mapping.start + 6 * PAGE, after, &mapping.path);
     }
     let whole = seen(&made);
-    let heap = look(&image, &made.places, &Options::default());
+    let heap = walk_heap(&image, &made.detection, &Options::default());
     let arena = &heap.arenas[0];
     assert_eq!(arena.resident_bytes, 62 * PAGE);
     let missing = arena.doubts.not_resident_bytes;
@@ -370,10 +370,10 @@ fn what_is_not_in_memory_is_said() {
 #[test]
 fn there_is_a_word_for_what_is_not_walked() {
     let made = made(NEW);
-    let musl = Places { allocator: Allocator::Musl, ..Places::default() };
-    let heap = look(&made.image, &musl, &Options::default());
+    let musl = Detection { allocator: Allocator::Musl, ..Detection::default() };
+    let heap = walk_heap(&made.image, &musl, &Options::default());
     assert!(heap.arenas.is_empty() && heap.why_not.unwrap().contains("musl"));
-    let narrow = look(&Image::new(Word::Four), &made.places, &Options::default());
+    let narrow = walk_heap(&Image::new(Word::Four), &made.detection, &Options::default());
     assert!(narrow.why_not.unwrap().contains("32-bit"));
 }
 
@@ -423,7 +423,7 @@ proptest! {
             for main_arena in [DATA, u64::MAX - 100] {
                 let (bins, counts_threads) = (version.bins, version.counts_threads);
                 let glibc = Some(Glibc { main_arena, bins, counts_threads, parameters: None });
-                look(&image, &Places { glibc, ..Places::default() }, &Options::default());
+                walk_heap(&image, &Detection { glibc, ..Detection::default() }, &Options::default());
             }
         }
         layout::find(&image, &[(DATA, DATA + PAGE), (u64::MAX - 2 * PAGE, u64::MAX)], None);

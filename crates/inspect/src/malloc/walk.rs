@@ -113,7 +113,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
         let mut at = first;
         let mut known = None;
         while at < self.end {
-            if !self.memory.goes_on(1) {
+            if !self.memory.should_continue(1) {
                 return self.end;
             }
             let step = match known.take().map_or_else(|| self.stream.header(at), Ok) {
@@ -249,7 +249,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
             && size <= self.limit - self.start
         {
             self.end = self.start + size;
-            self.stream.look(self.end - size, self.end);
+            self.stream.refresh(self.end - size, self.end);
         }
     }
 
@@ -329,7 +329,7 @@ impl<M: Memory + ?Sized> Walk<'_, '_, M> {
     /// The next place from which on headers agree.
     fn boundary(&mut self, from: u64) -> Option<u64> {
         let mut at = from.checked_next_multiple_of(ALIGN)?;
-        while at < self.end && self.memory.goes_on(1) {
+        while at < self.end && self.memory.should_continue(1) {
             if at == self.top {
                 return Some(at);
             }

@@ -1,9 +1,9 @@
-//! Memory that is given, in place of a process: tests, fuzzing, dumps.
+//! Memory from bytes instead of a process: for tests, fuzzing, dumps.
 
 use super::{Memory, Word};
 use crate::maps::{Access, Mapping};
 
-/// Stretches of bytes at addresses.
+/// Ranges of bytes at addresses.
 #[derive(Debug, Clone)]
 pub struct Image {
     word: Word,
@@ -18,8 +18,8 @@ impl Image {
         Self { word, mappings: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Adds a stretch that can be read and written, under a name as in `/proc/PID/maps`. What would overlap another, or has no
-    /// bytes, is left out.
+    /// Adds a readable and writable range, with a name as in `/proc/PID/maps`. Empty and
+    /// overlapping ranges are ignored.
     pub fn add(&mut self, start: u64, bytes: &[u8], name: &str) {
         let Some(end) = start.checked_add(bytes.len() as u64) else { return };
         let at = self.mappings.partition_point(|other| other.start < start);
@@ -43,7 +43,7 @@ impl Image {
         self.bytes.insert(at, bytes.to_vec());
     }
 
-    /// Overwrites bytes that are there.
+    /// Overwrites mapped bytes.
     pub fn write(&mut self, address: u64, bytes: &[u8]) {
         for (i, byte) in bytes.iter().enumerate() {
             let at = address.wrapping_add(i as u64);

@@ -1,22 +1,22 @@
-//! Somebody else's memory, by address.
+//! The memory of another process, by address.
 //!
-//! Whoever walks a heap knows only [`Memory`]. Behind it is a living process ([`crate::Target`]), which changes while it is read, or a
-//! file in its place ([`Image`]). Reads copy; nothing is stopped, nothing is written, and a page that is not in memory is not
-//! brought in: a look must not make the process larger or pull its pages from swap.
+//! A heap walker knows only the trait [`Memory`]: a living process ([`crate::Target`]), which
+//! changes while it is read, or an image in its place ([`Image`]). Reads copy. Nothing is stopped
+//! or written, and a page that is not in memory is not brought in: reading must not enlarge the
+//! process or pull its pages from swap.
 
-pub(crate) mod allowance;
+pub(crate) mod budget;
 mod image;
-mod pagemap;
+pub(crate) mod pagemap;
 pub(crate) mod scan;
 
-pub use allowance::Allowance;
+pub use budget::CpuBudget;
 pub use image::Image;
 pub(crate) use pagemap::Pagemap;
-pub use pagemap::Pages;
 
 use crate::maps::Mapping;
 
-/// The page size of every Linux that Mitra runs on by default; where it is larger, pages are only counted finer than they are.
+/// The usual page size. Larger pages are only counted in finer steps.
 pub const PAGE: u64 = 4096;
 
 /// How wide a pointer is.
@@ -39,24 +39,25 @@ impl Word {
     }
 }
 
-/// Memory that can be read by address. Everything in it may be torn, stale or hostile.
+/// Memory that can be read by address. All of it may be torn, stale or hostile.
 pub trait Memory {
-    /// What is mapped, in the order of the addresses, none overlapping.
+    /// The mappings by address, none overlapping.
     fn mappings(&self) -> &[Mapping];
 
-    /// How wide its pointers are.
+    /// The width of pointers.
     fn word(&self) -> Word;
 
-    /// Copies what lies at `address` on, and says how many bytes could be had from the front. Zero says that nothing is there.
+    /// Copies from `address` on. Returns how many bytes could be read from the front; 0 if nothing
+    /// is mapped there.
     fn read(&self, address: u64, into: &mut [u8]) -> usize;
 
-    /// The stretches of `start..end` that are in memory now, in order, as whole pages cut to the range. Stops when `take` says
-    /// `false`.
+    /// The resident ranges of `start..end`, in order, as whole pages cut to the range. Stops when
+    /// `take` returns `false`.
     fn resident(&self, start: u64, end: u64, take: &mut dyn FnMut(u64, u64) -> bool);
 
-    /// Says that so many steps of a walk were done, and hears whether it is to go on. Once that was denied it is for good; zero steps
-    /// ask whether it was. A walk that ends for it says so of what it found.
-    fn goes_on(&self, steps: u64) -> bool {
+    /// Charges steps of a walk to the budget, and returns whether to continue. Once `false`, it
+    /// stays `false`; 0 steps only ask. A walk that ends early marks its result as partial.
+    fn should_continue(&self, steps: u64) -> bool {
         let _ = steps;
         true
     }
@@ -66,7 +67,7 @@ pub trait Memory {
         crate::maps::find(self.mappings(), address)
     }
 
-    /// All of `into`, or nothing.
+    /// Reads all of `into`, or fails.
     fn exact(&self, address: u64, into: &mut [u8]) -> Option<()> {
         (self.read(address, into) == into.len()).then_some(())
     }
@@ -78,7 +79,7 @@ pub trait Memory {
         Some(bytes[0])
     }
 
-    /// A number of two bytes, as little-endian machines keep it.
+    /// A little-endian number of two bytes.
     fn u16(&self, address: u64) -> Option<u16> {
         let mut bytes = [0; 2];
         self.exact(address, &mut bytes)?;
@@ -107,7 +108,7 @@ pub trait Memory {
         }
     }
 
-    /// The bytes up to a zero, at most `bytes_max`; `None` where there is no zero.
+    /// The text up to a zero byte. `None` without a zero byte within `bytes_max`.
     fn text(&self, address: u64, bytes_max: usize) -> Option<String> {
         let mut bytes = vec![0; bytes_max];
         let read = self.read(address, &mut bytes);

@@ -1,5 +1,5 @@
-//! Which pages of a process are in memory: `/proc/PID/pagemap`, eight bytes for each page, or the newer call on it that passes over
-//! what is not populated ([`scan`]).
+//! Which pages of a process are in memory or in swap: `/proc/PID/pagemap`, eight bytes for each
+//! page, or `PAGEMAP_SCAN` on it, which skips what is not populated ([`scan`]).
 
 use std::cell::Cell;
 use std::fs::File;
@@ -8,43 +8,25 @@ use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 
-use super::allowance::Allowance;
-use super::scan::{self, PAGE_IS_PRESENT, PAGES, REGIONS, Region};
+use super::scan::{self, PAGE_IS_FILE, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, PAGES, REGIONS, Region};
 
-/// The page is in memory. Linux: Documentation/admin-guide/mm/pagemap.rst.
-const PRESENT: u64 = 1 << 63;
-/// The page is in swap.
-const SWAPPED: u64 = 1 << 62;
+/// Bits of pagemap (Documentation/admin-guide/mm/pagemap.rst), and the same as categories of a scan.
+const BITS: [(u64, u64); 3] =
+    [(1 << 63, PAGE_IS_PRESENT), (1 << 62, PAGE_IS_SWAPPED), (1 << 61, PAGE_IS_FILE)];
 /// Entries that are read at once: 256 KiB, for a gigabyte of addresses eight reads.
 const ENTRIES: usize = 32 << 10;
-/// A step for so many pages that are passed over, with either.
+/// Pages that are passed over in a step, with either.
 const PAGES_OF_STEP: u64 = 16;
 /// Addresses above are the kernel's; `[vsyscall]` lies there.
-const ADDRESS_MAX: u64 = i64::MAX as u64;
+pub(crate) const ADDRESS_MAX: u64 = i64::MAX as u64;
 
-/// The file, and how large a page is.
+/// The file, and the page size.
 #[derive(Debug)]
 pub(crate) struct Pagemap {
     file: File,
     page: u64,
-    /// Whether the kernel knows the newer call, as far as is known.
+    /// Whether the kernel has `PAGEMAP_SCAN` (Linux 6.7), as far as is known.
     has_scan: Cell<bool>,
-}
-
-/// Pages of a range.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Pages {
-    /// In memory.
-    pub present: u64,
-    /// In swap.
-    pub swapped: u64,
-}
-
-/// A stretch of pages that are all in memory, or all in swap.
-struct Stretch {
-    from: u64,
-    to: u64,
-    is_present: bool,
 }
 
 impl Pagemap {
@@ -52,83 +34,81 @@ impl Pagemap {
         Self { file, page: rustix::param::page_size() as u64, has_scan: Cell::new(true) }
     }
 
-    /// The stretches in memory, in order; those next to each other are one. It may end early, where `allowance` does. `Err` says that
-    /// the file could not be read to the end.
+    pub(crate) fn has_scan(&self) -> bool {
+        self.has_scan.get()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn without_scan(self) -> Self {
+        Self { has_scan: Cell::new(false), ..self }
+    }
+
+    /// The ranges in memory, in order; adjacent ones are merged. Ends early when `should_continue`
+    /// or `take` says `false`. An error means that the file could not be read to the end.
     pub(crate) fn present(
         &self,
         start: u64,
         end: u64,
-        allowance: &Allowance,
+        should_continue: &mut dyn FnMut(u64) -> bool,
         take: &mut dyn FnMut(u64, u64) -> bool,
     ) -> io::Result<()> {
         let mut run: Option<(u64, u64)> = None;
-        let mut goes_on = true;
-        self.each(start, end, allowance, &mut |stretch| {
-            if !stretch.is_present {
+        let mut is_wanted = true;
+        self.each(start, end, 0, should_continue, &mut |region| {
+            if !region.is(PAGE_IS_PRESENT) {
                 return true;
             }
             match &mut run {
-                Some((_, behind)) if *behind == stretch.from => *behind = stretch.to,
+                Some((_, behind)) if *behind == region.start => *behind = region.end,
                 _ => {
-                    if let Some((from, to)) = run.replace((stretch.from, stretch.to)) {
-                        goes_on = take(from.max(start), to.min(end));
+                    if let Some((from, to)) = run.replace((region.start, region.end)) {
+                        is_wanted = take(from.max(start), to.min(end));
                     }
                 }
             }
-            goes_on
+            is_wanted
         })?;
-        if let Some((from, to)) = run.filter(|_| goes_on) {
+        if let Some((from, to)) = run.filter(|_| is_wanted) {
             take(from.max(start), to.min(end));
         }
         Ok(())
     }
 
-    /// How many pages are where.
-    pub(crate) fn count(&self, start: u64, end: u64) -> io::Result<Pages> {
-        let mut pages = Pages::default();
-        self.each(start, end, &Allowance::default(), &mut |stretch| {
-            let kind = if stretch.is_present { &mut pages.present } else { &mut pages.swapped };
-            *kind += (stretch.to - stretch.from) / self.page;
-            true
-        })?;
-        Ok(pages)
-    }
-
-    /// All stretches that are populated, as whole pages.
-    fn each(
+    /// All populated regions as whole pages, with `categories` beside present, swapped and file, as
+    /// far as the kernel can tell them. `should_continue` hears steps of [`super::CpuBudget`].
+    pub(crate) fn each(
         &self,
         start: u64,
         end: u64,
-        allowance: &Allowance,
-        take: &mut dyn FnMut(Stretch) -> bool,
+        categories: u64,
+        should_continue: &mut dyn FnMut(u64) -> bool,
+        take: &mut dyn FnMut(&Region) -> bool,
     ) -> io::Result<()> {
         if self.has_scan.get() {
-            match self.scan(start, end, allowance, take) {
-                // Linux before 6.7. It says so at the first call, before there is any stretch.
+            match self.scan(start, end, categories, should_continue, take) {
+                // Linux before 6.7 says so at the first call, before there is any region.
                 Err(Errno::NOTTY | Errno::INVAL) => self.has_scan.set(false),
                 done => return Ok(done?),
             }
         }
-        self.read(start, end, allowance, take)
+        self.read(start, end, should_continue, take)
     }
 
     fn scan(
         &self,
         start: u64,
         end: u64,
-        allowance: &Allowance,
-        take: &mut dyn FnMut(Stretch) -> bool,
+        categories: u64,
+        should_continue: &mut dyn FnMut(u64) -> bool,
+        take: &mut dyn FnMut(&Region) -> bool,
     ) -> rustix::io::Result<()> {
         let mut regions = [Region::default(); REGIONS];
         let mut at = start - start % self.page;
         let end = end.min(ADDRESS_MAX).next_multiple_of(self.page);
-        while at < end && allowance.goes_on(PAGES / PAGES_OF_STEP) {
-            let (found, walked) = scan::scan(&self.file, at, end, 0, &mut regions)?;
-            for region in found {
-                let is_present = region.is(PAGE_IS_PRESENT);
-                if !take(Stretch { from: region.start, to: region.end, is_present }) {
-                    return Ok(());
-                }
+        while at < end && should_continue(PAGES / PAGES_OF_STEP) {
+            let (found, walked) = scan::scan(&self.file, at, end, categories, &mut regions)?;
+            if !found.iter().all(&mut *take) {
+                return Ok(());
             }
             at = walked;
         }
@@ -139,8 +119,8 @@ impl Pagemap {
         &self,
         start: u64,
         end: u64,
-        allowance: &Allowance,
-        take: &mut dyn FnMut(Stretch) -> bool,
+        should_continue: &mut dyn FnMut(u64) -> bool,
+        take: &mut dyn FnMut(&Region) -> bool,
     ) -> io::Result<()> {
         let mut bytes = vec![0; 8 * ENTRIES];
         let mut page = start / self.page;
@@ -148,15 +128,19 @@ impl Pagemap {
         while page < last {
             let count = (last - page).min(ENTRIES as u64);
             let Some(at) = page.checked_mul(8) else { return Ok(()) };
-            if !allowance.goes_on(count / PAGES_OF_STEP) {
+            if !should_continue(count / PAGES_OF_STEP) {
                 return Ok(());
             }
             let read = self.file.read_at(&mut bytes[..8 * count as usize], at)?;
             for entry in bytes[..read].as_chunks::<8>().0 {
                 let entry = u64::from_le_bytes(*entry);
-                let (from, to) = (page * self.page, (page + 1) * self.page);
-                let is_present = entry & PRESENT != 0;
-                if (is_present || entry & SWAPPED != 0) && !take(Stretch { from, to, is_present }) {
+                let set = BITS.iter().filter(|(bit, _)| entry & bit != 0);
+                let region = Region::new(
+                    page * self.page,
+                    (page + 1) * self.page,
+                    set.fold(0, |all, (_, one)| all | one),
+                );
+                if (region.is(PAGE_IS_PRESENT) || region.is(PAGE_IS_SWAPPED)) && !take(&region) {
                     return Ok(());
                 }
                 page += 1;
@@ -174,7 +158,8 @@ mod tests {
     use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
     use super::*;
-    use crate::memory::allowance::thread_cpu_s;
+    use crate::memory::CpuBudget;
+    use crate::memory::budget::thread_cpu_s;
 
     const PAGE_BYTES: usize = 4096;
 
@@ -188,7 +173,7 @@ mod tests {
 
     fn stretches(pagemap: &Pagemap, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
-        let done = pagemap.present(start, end, &Allowance::default(), &mut |from, to| {
+        let done = pagemap.present(start, end, &mut |_| true, &mut |from, to| {
             found.push((from, to));
             true
         });
@@ -233,8 +218,7 @@ mod tests {
     #[test]
     fn both_ways_say_the_same_also_of_what_nobody_may_access() {
         let Some(new) = own() else { return };
-        let old = own().unwrap();
-        old.has_scan.set(false);
+        let old = own().unwrap().without_scan();
         // More stretches than one call gives.
         let touched: Vec<usize> = (0..700).map(|i| 3 * i).chain([4000, 4001, 4002]).collect();
         let reserved = Reserved::new(64 << 20, &touched);
@@ -242,8 +226,8 @@ mod tests {
         let found = stretches(&old, start, end);
         assert_eq!(found.len(), 701, "touched pages without access are present");
         assert_eq!(stretches(&new, start, end), found);
-        assert_eq!(new.count(start, end).unwrap(), old.count(start, end).unwrap());
-        assert_eq!(new.count(start, end).unwrap(), Pages { present: 703, swapped: 0 });
+        let pages = found.iter().map(|(from, to)| (to - from) / PAGE_BYTES as u64).sum::<u64>();
+        assert_eq!(pages, 703);
         // Cut within pages.
         assert_eq!(stretches(&new, start + 5, start + 4000), [(start + 5, start + 4000)]);
         assert_eq!(stretches(&old, start + 5, start + 4000), [(start + 5, start + 4000)]);
@@ -273,22 +257,22 @@ mod tests {
     #[test]
     fn it_ends_where_it_is_told_to() {
         let Some(new) = own() else { return };
-        let old = own().unwrap();
-        old.has_scan.set(false);
+        let old = own().unwrap().without_scan();
         let reserved = Reserved::new(1 << 20, &[1, 5, 9]);
         let (start, end) = reserved.range();
         for pagemap in [new, old] {
             let mut found = 0;
             pagemap
-                .present(start, end, &Allowance::default(), &mut |_, _| {
+                .present(start, end, &mut |_| true, &mut |_, _| {
                     found += 1;
                     false
                 })
                 .unwrap();
             assert_eq!(found, 1);
-            let over = Allowance::of_cpu(0.0);
-            pagemap.present(start, end, &over, &mut |_, _| panic!("it is over")).unwrap();
-            assert!(over.is_over());
+            let over = CpuBudget::of_seconds(0.0);
+            let mut should_continue = |steps| over.should_continue(steps);
+            pagemap.present(start, end, &mut should_continue, &mut |_, _| panic!("it is over")).unwrap();
+            assert!(over.is_exhausted());
         }
     }
 }

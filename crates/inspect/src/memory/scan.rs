@@ -1,22 +1,23 @@
-//! `ioctl(PAGEMAP_SCAN)` on `/proc/PID/pagemap`, since Linux 6.7: walks the page tables and reports stretches of like pages. What is
-//! not populated is skipped, so that terabytes of reserved addresses cost nothing (include/uapi/linux/fs.h, `struct pm_scan_arg`).
-//! It holds the lock of the target's mappings while it walks, and reads no page.
+//! `ioctl(PAGEMAP_SCAN)` on `/proc/PID/pagemap`, since Linux 6.7: walks the page tables and reports
+//! ranges of like pages. Unpopulated ranges are skipped, so that terabytes of reserved addresses
+//! cost nothing (include/uapi/linux/fs.h, `struct pm_scan_arg`). It holds the target's mmap lock
+//! while it walks, and reads no page.
 
 use std::fs::File;
 
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 
-/// Stretches that one call reports.
+/// Regions of one call.
 pub(crate) const REGIONS: usize = 512;
-/// So many pages are reported by one call at most. The kernel looks at the descriptor of each, which is in no cache: 125 ns measured,
-/// so that who wants to map or to grow a heap waits a tenth of a millisecond at most.
+/// Pages of one call. The kernel reads the descriptor of each, which is not cached: 125 ns
+/// measured, so that an `mmap` or `brk` of the target waits a tenth of a millisecond at most.
 pub(crate) const PAGES: u64 = 1 << 10;
 
 /// Categories of pages.
 pub(crate) const PAGE_IS_FILE: u64 = 1 << 2;
 pub(crate) const PAGE_IS_PRESENT: u64 = 1 << 3;
 pub(crate) const PAGE_IS_SWAPPED: u64 = 1 << 4;
-/// The page of zeros, which is nobody's and not among the resident ones.
+/// The shared page of zeros, which counts as not resident.
 pub(crate) const PAGE_IS_PFNZERO: u64 = 1 << 5;
 pub(crate) const PAGE_IS_HUGE: u64 = 1 << 6;
 
@@ -38,7 +39,7 @@ struct ScanArg {
     return_mask: u64,
 }
 
-/// A stretch of like pages: `struct page_region`.
+/// A range of like pages: `struct page_region`.
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Region {
@@ -50,13 +51,16 @@ pub(crate) struct Region {
 const _: () = assert!(size_of::<ScanArg>() == 96 && size_of::<Region>() == 24);
 
 impl Region {
-    /// Whether its pages are of a category.
+    pub(crate) fn new(start: u64, end: u64, categories: u64) -> Self {
+        Self { start, end, categories }
+    }
+
     pub(crate) fn is(&self, category: u64) -> bool {
         self.categories & category != 0
     }
 }
 
-/// The call: its argument, and the array that the argument points to.
+/// The argument, and the array that it points to.
 struct Scan<'a> {
     arg: ScanArg,
     _regions: &'a mut [Region],
@@ -83,7 +87,7 @@ impl<'a> Scan<'a> {
 // SAFETY: the opcode belongs to `struct pm_scan_arg`, which is what `as_ptr` points to; the kernel writes its `walk_end`, and at most
 // `vec_len` regions into `vec`, which is an array of that length that lives and is borrowed as long as the call.
 unsafe impl Ioctl for Scan<'_> {
-    /// How many regions there are, and where the walk ended.
+    /// The number of regions, and where the walk ended.
     type Output = (usize, u64);
 
     const IS_MUTATING: bool = true;
@@ -106,12 +110,13 @@ unsafe impl Ioctl for Scan<'_> {
     }
 }
 
-/// Stretches in memory and in swap from `start` on, which is the beginning of a page, with those of the other `categories` that were
-/// asked for; and the address up to which the walk got, which is `end` or where the next call goes on.
+/// Regions in memory and in swap from `start` on, which is the start of a page, with the other
+/// `categories` that were asked for; and the address where the walk ended: `end`, or where the next
+/// call continues.
 ///
 /// # Errors
 ///
-/// `NOTTY` or `INVAL` says that the kernel does not know the call.
+/// `NOTTY` or `INVAL`: the kernel does not have the call.
 pub(crate) fn scan<'r>(
     file: &File,
     start: u64,

@@ -6,6 +6,8 @@
 //!
 //! The order is Include/internal/pycore_runtime.h (3.13) and pycore_debug_offsets.h (3.14).
 
+use std::collections::HashMap;
+
 use super::layout::Layout;
 use crate::error::Error;
 use crate::memory::Memory;
@@ -15,165 +17,68 @@ pub(super) const COOKIE: &[u8; 8] = b"xdebugpy";
 /// No structure that it speaks of is larger: the runtime of 3.13 has 300 KB.
 const OFFSET_MAX: u64 = 8 << 20;
 
-const V13: &[&str] = &[
-    "runtime.size",
-    "runtime.finalizing",
-    "runtime.interpreters",
-    "interp.size",
-    "interp.id",
-    "interp.next",
-    "interp.threads",
-    "interp.gc",
-    "interp.modules",
-    "interp.sysdict",
-    "interp.builtins",
-    "interp.ceval_gil",
-    "interp.gil",
-    "interp.gil_enabled",
-    "interp.gil_locked",
-    "interp.gil_holder",
-    "tstate.size",
-    "tstate.prev",
-    "tstate.next",
-    "tstate.interp",
-    "tstate.frame",
-    "tstate.thread_id",
-    "tstate.native_id",
-    "tstate.datastack",
-    "tstate.status",
-    "frame.size",
-    "frame.previous",
-    "frame.executable",
-    "frame.instr_ptr",
-    "frame.localsplus",
-    "frame.owner",
-    "code.size",
-    "code.filename",
-    "code.name",
-    "code.qualname",
-    "code.linetable",
-    "code.firstlineno",
-    "code.argcount",
-    "code.localsplusnames",
-    "code.localspluskinds",
-    "code.code_adaptive",
-    "object.size",
-    "object.type",
-    "type.size",
-    "type.name",
-    "type.repr",
-    "type.flags",
-    "tuple.size",
-    "tuple.items",
-    "tuple.length",
-    "list.size",
-    "list.items",
-    "list.length",
-    "dict.size",
-    "dict.keys",
-    "dict.values",
-    "float.size",
-    "float.value",
-    "long.size",
-    "long.tag",
-    "long.digits",
-    "bytes.size",
-    "bytes.length",
-    "bytes.items",
-    "str.size",
-    "str.state",
-    "str.length",
-    "str.ascii_size",
-    "gc.size",
-    "gc.collecting",
+/// Structures and their fields, in the order of the numbers.
+const V13: &[(&str, &str)] = &[
+    ("runtime", "size finalizing interpreters"),
+    (
+        "interp",
+        "size id next threads gc modules sysdict builtins ceval_gil gil gil_enabled gil_locked \
+         gil_holder",
+    ),
+    ("tstate", "size prev next interp frame thread_id native_id datastack status"),
+    ("frame", "size previous executable instr_ptr localsplus owner"),
+    (
+        "code",
+        "size filename name qualname linetable firstlineno argcount localsplusnames \
+         localspluskinds code_adaptive",
+    ),
+    ("object", "size type"),
+    ("type", "size name repr flags"),
+    ("tuple", "size items length"),
+    ("list", "size items length"),
+    ("dict", "size keys values"),
+    ("float", "size value"),
+    ("long", "size tag digits"),
+    ("bytes", "size length items"),
+    ("str", "size state length ascii_size"),
+    ("gc", "size collecting"),
 ];
 
-const V14: &[&str] = &[
-    "runtime.size",
-    "runtime.finalizing",
-    "runtime.interpreters",
-    "interp.size",
-    "interp.id",
-    "interp.next",
-    "interp.threads",
-    "interp.threads_main",
-    "interp.gc",
-    "interp.modules",
-    "interp.sysdict",
-    "interp.builtins",
-    "interp.ceval_gil",
-    "interp.gil",
-    "interp.gil_enabled",
-    "interp.gil_locked",
-    "interp.gil_holder",
-    "interp.code_generation",
-    "interp.tlbc_generation",
-    "tstate.size",
-    "tstate.prev",
-    "tstate.next",
-    "tstate.interp",
-    "tstate.frame",
-    "tstate.thread_id",
-    "tstate.native_id",
-    "tstate.datastack",
-    "tstate.status",
-    "frame.size",
-    "frame.previous",
-    "frame.executable",
-    "frame.instr_ptr",
-    "frame.localsplus",
-    "frame.owner",
-    "frame.stackpointer",
-    "frame.tlbc_index",
-    "code.size",
-    "code.filename",
-    "code.name",
-    "code.qualname",
-    "code.linetable",
-    "code.firstlineno",
-    "code.argcount",
-    "code.localsplusnames",
-    "code.localspluskinds",
-    "code.code_adaptive",
-    "code.tlbc",
-    "object.size",
-    "object.type",
-    "type.size",
-    "type.name",
-    "type.repr",
-    "type.flags",
-    "tuple.size",
-    "tuple.items",
-    "tuple.length",
-    "list.size",
-    "list.items",
-    "list.length",
-    "set.size",
-    "set.used",
-    "set.table",
-    "set.mask",
-    "dict.size",
-    "dict.keys",
-    "dict.values",
-    "float.size",
-    "float.value",
-    "long.size",
-    "long.tag",
-    "long.digits",
-    "bytes.size",
-    "bytes.length",
-    "bytes.items",
-    "str.size",
-    "str.state",
-    "str.length",
-    "str.ascii_size",
-    "gc.size",
-    "gc.collecting",
-    "gen.size",
-    "gen.name",
-    "gen.iframe",
-    "gen.frame_state",
+const V14: &[(&str, &str)] = &[
+    ("runtime", "size finalizing interpreters"),
+    (
+        "interp",
+        "size id next threads threads_main gc modules sysdict builtins ceval_gil gil gil_enabled \
+         gil_locked gil_holder code_generation tlbc_generation",
+    ),
+    ("tstate", "size prev next interp frame thread_id native_id datastack status"),
+    ("frame", "size previous executable instr_ptr localsplus owner stackpointer tlbc_index"),
+    (
+        "code",
+        "size filename name qualname linetable firstlineno argcount localsplusnames \
+         localspluskinds code_adaptive tlbc",
+    ),
+    ("object", "size type"),
+    ("type", "size name repr flags"),
+    ("tuple", "size items length"),
+    ("list", "size items length"),
+    ("set", "size used table mask"),
+    ("dict", "size keys values"),
+    ("float", "size value"),
+    ("long", "size tag digits"),
+    ("bytes", "size length items"),
+    ("str", "size state length ascii_size"),
+    ("gc", "size collecting"),
+    ("gen", "size name iframe frame_state"),
 ];
+
+/// `interp.next`, ….
+fn names(minor: u32) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let table = if minor == 13 { V13 } else { V14 };
+    table
+        .iter()
+        .flat_map(|(structure, fields)| fields.split_whitespace().map(move |field| (*structure, field)))
+}
 
 /// The version and whether it is free-threaded, of a structure that has the cookie.
 pub(super) fn version<M: Memory + ?Sized>(memory: &M, runtime: u64) -> Option<(u64, bool)> {
@@ -187,22 +92,18 @@ pub(super) fn version<M: Memory + ?Sized>(memory: &M, runtime: u64) -> Option<(u
 }
 
 /// The table of the version, corrected by what the process says.
-pub(super) fn apply<M: Memory + ?Sized>(
-    memory: &M,
-    runtime: u64,
-    table: &Layout,
-) -> Result<(Layout, u64), Error> {
-    let names = if table.minor == 13 { V13 } else { V14 };
-    let mut offsets = Vec::with_capacity(names.len());
-    for i in 0..names.len() as u64 {
-        let offset = memory.u64(runtime.wrapping_add(24 + 8 * i)).filter(|offset| *offset <= OFFSET_MAX);
-        offsets.push(offset.ok_or_else(|| {
+pub(super) fn apply<M: Memory + ?Sized>(memory: &M, runtime: u64, table: &Layout) -> Result<Layout, Error> {
+    let mut offsets = HashMap::new();
+    for (name, at) in names(table.minor).zip((24..).step_by(8)) {
+        let offset = memory.u64(runtime.wrapping_add(at)).filter(|offset| *offset <= OFFSET_MAX);
+        let offset = offset.ok_or_else(|| {
             Error::Unusable(
                 "the interpreter's own account of its layout (_Py_DebugOffsets) makes no sense".to_owned(),
             )
-        })?);
+        })?;
+        offsets.insert(name, offset);
     }
-    let of = |name: &str| names.iter().position(|known| *known == name).and_then(|i| offsets.get(i)).copied();
+    let of = |name: &str| offsets.get(&name.split_once('.')?).copied();
     let mut layout = table.clone();
     let set = |field: &mut u64, name: &str| *field = of(name).unwrap_or(*field);
     let set_some = |field: &mut Option<u64>, name: &str| *field = of(name).or(*field);
@@ -249,7 +150,7 @@ pub(super) fn apply<M: Memory + ?Sized>(
     set(&mut layout.str_ascii_size, "str.ascii_size");
     set(&mut layout.gen_frame, "gen.iframe");
     set_some(&mut layout.gen_frame_state, "gen.frame_state");
-    Ok((layout, of("gc.size").unwrap_or(0)))
+    Ok(layout)
 }
 
 #[cfg(test)]
@@ -263,13 +164,13 @@ mod tests {
         let mut bytes = [0; 2000];
         bytes[..8].copy_from_slice(COOKIE);
         bytes[8..16].copy_from_slice(&0x030e_00f0_u64.to_le_bytes());
-        let at = V14.iter().position(|name| *name == "frame.localsplus").unwrap();
+        let at = names(14).position(|name| name == ("frame", "localsplus")).unwrap();
         bytes[24 + 8 * at..][..8].copy_from_slice(&88_u64.to_le_bytes());
         let mut image = Image::new(Word::Eight);
         image.add(0x1000, &bytes, "");
         assert_eq!(version(&image, 0x1000), Some((0x030e_00f0, false)));
         assert_eq!(version(&image, 0x1008), None);
-        let (layout, _) = apply(&image, 0x1000, table).unwrap();
+        let layout = apply(&image, 0x1000, table).unwrap();
         assert_eq!(layout.frame_localsplus, 88);
         image.write(0x1000 + 24, &[0xff; 8]);
         assert!(apply(&image, 0x1000, table).is_err());

@@ -12,7 +12,7 @@ use super::debug_offsets;
 use super::elf::Module;
 use super::layout::Layout;
 use crate::error::Error;
-use crate::files::Taken;
+use crate::files::RemoteFile;
 use crate::maps::Mapping;
 use crate::memory::{Memory, Word};
 
@@ -29,7 +29,7 @@ const MINOR_MAX: u32 = 14;
 
 /// An interpreter in a process.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct RuntimeInfo {
     /// `3.11.7`, or only `3.11` where the process does not say more.
     pub version: String,
     /// Its layout.
@@ -57,9 +57,9 @@ fn version_in(name: &str) -> Option<(u32, u32, &str)> {
     Some((major.parse().ok()?, rest[..end].parse().ok()?, &rest[end..]))
 }
 
-struct Place {
-    module: Module,
-    sections: Option<Taken>,
+struct PythonModule {
+    elf: Module,
+    sections: Option<RemoteFile>,
     path: String,
     name: String,
     runtime: Option<u64>,
@@ -68,31 +68,31 @@ struct Place {
 
 pub(super) fn find<M: Memory + ?Sized>(
     memory: &M,
-    file_of: &dyn Fn(&Mapping) -> Option<Taken>,
-) -> Result<Found, Error> {
+    file_of: &dyn Fn(&Mapping) -> Option<RemoteFile>,
+) -> Result<RuntimeInfo, Error> {
     if memory.word() != Word::Eight {
         return Err(unusable("it is a 32-bit program: only 64-bit interpreters can be looked into"));
     }
-    let place = place(memory, file_of)?;
-    refuse(memory, &place)?;
-    let (minor, version) = version(memory, &place)?;
+    let python = find_module(memory, file_of)?;
+    refuse(memory, &python)?;
+    let (minor, version) = version(memory, &python)?;
     let table = Layout::of(minor).ok_or_else(|| unknown(&version))?;
-    let Some(runtime) = place.runtime else {
-        return old(memory, &place, table, version);
+    let Some(runtime) = python.runtime else {
+        return old(memory, &python, table, version);
     };
     let layout = match debug_offsets::version(memory, runtime) {
         Some((_, true)) => return Err(free_threaded(&version)),
-        Some(_) => debug_offsets::apply(memory, runtime, table)?.0,
+        Some(_) => debug_offsets::apply(memory, runtime, table)?,
         None => table.clone(),
     };
     let head =
         layout.runtime_interpreters.ok_or_else(|| unusable("its layout has no list of interpreters"))?;
-    Ok(Found {
+    Ok(RuntimeInfo {
         version,
         interpreters: runtime.wrapping_add(head),
         collector: layout.runtime_gc.map(|gc| runtime.wrapping_add(gc)),
         layout,
-        path: place.path,
+        path: python.path,
     })
 }
 
@@ -113,10 +113,10 @@ fn free_threaded(version: &str) -> Error {
 }
 
 /// The module that has the runtime.
-fn place<M: Memory + ?Sized>(
+fn find_module<M: Memory + ?Sized>(
     memory: &M,
-    file_of: &dyn Fn(&Mapping) -> Option<Taken>,
-) -> Result<Place, Error> {
+    file_of: &dyn Fn(&Mapping) -> Option<RemoteFile>,
+) -> Result<PythonModule, Error> {
     let mut candidates: Vec<&Mapping> = memory
         .mappings()
         .iter()
@@ -130,8 +130,8 @@ fn place<M: Memory + ?Sized>(
     candidates.dedup_by(|one, other| one.path == other.path);
     candidates.truncate(MODULES_MAX);
     let read = |mapping: &Mapping| {
-        Some(Place {
-            module: Module::read(memory, mapping)?,
+        Some(PythonModule {
+            elf: Module::read(memory, mapping)?,
             sections: None,
             path: mapping.path.clone(),
             name: mapping.module().to_owned(),
@@ -140,31 +140,30 @@ fn place<M: Memory + ?Sized>(
         })
     };
     for mapping in &candidates {
-        let Some(mut place) = read(mapping) else { continue };
-        place.runtime = place.module.symbol(memory, "_PyRuntime");
-        place.generations = place.module.symbol(memory, "_PyGC_generation0");
-        if place.runtime.is_some() || place.generations.is_some() {
-            place.sections = file_of(mapping);
-            return Ok(place);
+        let Some(mut python) = read(mapping) else { continue };
+        python.runtime = python.elf.symbol(memory, "_PyRuntime");
+        python.generations = python.elf.symbol(memory, "_PyGC_generation0");
+        if python.runtime.is_some() || python.generations.is_some() {
+            python.sections = file_of(mapping);
+            return Ok(python);
         }
     }
     // Nothing is exported: the file may say, or the cookie in its data.
     for mapping in &candidates {
-        let Some(mut place) = read(mapping) else { continue };
+        let Some(mut python) = read(mapping) else { continue };
         if let Some(sections) = file_of(mapping) {
-            let at = |address: u64| place.module.bias.wrapping_add(address);
-            place.runtime = sections.section(".PyRuntime").or_else(|| sections.symbol("_PyRuntime")).map(at);
-            place.generations = sections.symbol("_PyGC_generation0").map(at);
-            place.sections = Some(sections);
+            let at = |address: u64| python.elf.bias.wrapping_add(address);
+            python.runtime = sections.section(".PyRuntime").or_else(|| sections.symbol("_PyRuntime")).map(at);
+            python.generations = sections.symbol("_PyGC_generation0").map(at);
+            python.sections = Some(sections);
         }
-        if place.runtime.is_none() && place.generations.is_none() && is_python_name(&place.name) {
-            place.runtime = in_data(memory, &place.module, |bytes| {
-                bytes.starts_with(debug_offsets::COOKIE).then_some(())
-            })
-            .map(|(at, ())| at);
+        if python.runtime.is_none() && python.generations.is_none() && is_python_name(&python.name) {
+            python.runtime =
+                in_data(memory, &python.elf, |bytes| bytes.starts_with(debug_offsets::COOKIE).then_some(()))
+                    .map(|(at, ())| at);
         }
-        if place.runtime.is_some() || place.generations.is_some() {
-            return Ok(place);
+        if python.runtime.is_some() || python.generations.is_some() {
+            return Ok(python);
         }
     }
     let named = |part: &str| memory.mappings().iter().any(|mapping| mapping.module().contains(part));
@@ -183,11 +182,11 @@ fn place<M: Memory + ?Sized>(
 }
 
 /// Builds whose layout differs from what is known.
-fn refuse<M: Memory + ?Sized>(memory: &M, place: &Place) -> Result<(), Error> {
-    let suffix = version_in(&place.name).map_or("", |(_, _, suffix)| suffix);
+fn refuse<M: Memory + ?Sized>(memory: &M, python: &PythonModule) -> Result<(), Error> {
+    let suffix = version_in(&python.name).map_or("", |(_, _, suffix)| suffix);
     let suffix = suffix.split('.').next().unwrap_or("");
     let of_debug = ["_Py_NegativeRefcount", "_Py_RefTotal"];
-    if suffix.contains('d') || of_debug.iter().any(|name| place.module.symbol(memory, name).is_some()) {
+    if suffix.contains('d') || of_debug.iter().any(|name| python.elf.symbol(memory, name).is_some()) {
         return Err(unusable("it runs a debug build of CPython (Py_DEBUG), whose layout is not known"));
     }
     if suffix.contains('t') {
@@ -197,29 +196,29 @@ fn refuse<M: Memory + ?Sized>(memory: &M, place: &Place) -> Result<(), Error> {
 }
 
 /// The minor version, and the whole as text.
-fn version<M: Memory + ?Sized>(memory: &M, place: &Place) -> Result<(u32, String), Error> {
+fn version<M: Memory + ?Sized>(memory: &M, python: &PythonModule) -> Result<(u32, String), Error> {
     // PY_VERSION_HEX: major, minor, micro, level with serial.
     let of_hex = |hex: u64| {
         (hex >> 24 == 3)
             .then(|| ((hex >> 16 & 0xff) as u32, format!("3.{}.{}", hex >> 16 & 0xff, hex >> 8 & 0xff)))
     };
-    let said = place
+    let said = python
         .runtime
         .and_then(|runtime| debug_offsets::version(memory, runtime))
         .and_then(|(hex, _)| of_hex(hex));
     let exported = || {
-        let at = place.module.symbol(memory, "Py_Version").or_else(|| {
-            let address = place.sections.as_ref()?.symbol("Py_Version")?;
-            Some(place.module.bias.wrapping_add(address))
+        let at = python.elf.symbol(memory, "Py_Version").or_else(|| {
+            let address = python.sections.as_ref()?.symbol("Py_Version")?;
+            Some(python.elf.bias.wrapping_add(address))
         })?;
         of_hex(memory.u64(at)?)
     };
-    let printed = || in_data(memory, &place.module, printed_version).map(|(_, version)| version);
-    let named = || match version_in(&place.name) {
+    let printed = || in_data(memory, &python.elf, printed_version).map(|(_, version)| version);
+    let named = || match version_in(&python.name) {
         Some((3, minor, _)) => Some((minor, format!("3.{minor}"))),
         _ => None,
     };
-    if let Some((major, minor, _)) = version_in(&place.name).filter(|(major, _, _)| *major < 3) {
+    if let Some((major, minor, _)) = version_in(&python.name).filter(|(major, _, _)| *major < 3) {
         return Err(unknown(&format!("{major}.{minor}")));
     }
     said.or_else(exported)
@@ -252,7 +251,7 @@ fn in_data<M: Memory + ?Sized, T>(
     for (from, to) in &module.writable {
         let to = (*to).min(from.saturating_add(DATA_BYTES_MAX));
         let mut at = *from;
-        while at < to && memory.goes_on(CHUNK as u64 / 8) {
+        while at < to && memory.should_continue(CHUNK as u64 / 8) {
             let wanted = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
             let read = memory.read(at, &mut bytes[..wanted]);
             let known = &bytes[..read];
@@ -271,22 +270,22 @@ fn in_data<M: Memory + ?Sized, T>(
 /// What 3.6 has.
 fn old<M: Memory + ?Sized>(
     memory: &M,
-    place: &Place,
+    python: &PythonModule,
     table: &Layout,
     version: String,
-) -> Result<Found, Error> {
+) -> Result<RuntimeInfo, Error> {
     if table.minor != MINOR_MIN {
         return Err(unusable(&format!(
             "it runs CPython {version}, but its runtime structure (_PyRuntime) could not be found"
         )));
     }
-    let by_code = || interp_head(memory, place.module.symbol(memory, "PyInterpreterState_Head")?);
-    let by_name = || Some(place.module.bias.wrapping_add(place.sections.as_ref()?.symbol("interp_head")?));
+    let by_code = || interp_head(memory, python.elf.symbol(memory, "PyInterpreterState_Head")?);
+    let by_name = || Some(python.elf.bias.wrapping_add(python.sections.as_ref()?.symbol("interp_head")?));
     let interpreters = by_code().or_else(by_name).ok_or_else(|| {
         unusable("it runs CPython 3.6, but where it keeps its interpreters could not be found")
     })?;
-    let collector = place.generations.and_then(|at| memory.u64(at));
-    Ok(Found { version, layout: table.clone(), interpreters, collector, path: place.path.clone() })
+    let collector = python.generations.and_then(|at| memory.u64(at));
+    Ok(RuntimeInfo { version, layout: table.clone(), interpreters, collector, path: python.path.clone() })
 }
 
 /// The address in the first instructions of PyInterpreterState_Head(), compiled for x86-64: an optional `endbr64` and frame, then

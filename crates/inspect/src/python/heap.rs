@@ -7,13 +7,13 @@
 use std::cell::{Cell, RefCell};
 
 use super::Doubts;
-use super::find::{self, Found};
+use super::find::{self, RuntimeInfo};
 use super::layout::Layout;
-use super::marks::Marks;
-use super::present::Present;
+use super::resident::ResidentMemory;
 use super::types::Types;
+use super::visited::Visited;
 use crate::error::Error;
-use crate::files::Taken;
+use crate::files::RemoteFile;
 use crate::maps::Mapping;
 use crate::memory::Memory;
 
@@ -28,9 +28,9 @@ const ATTEMPTS: usize = 64;
 
 /// The heap of a Python process.
 pub struct Heap<'m, M: Memory + ?Sized> {
-    pub(super) memory: Present<'m, M>,
+    pub(super) memory: ResidentMemory<'m, M>,
     pub(super) layout: Layout,
-    pub(super) found: Found,
+    pub(super) runtime: RuntimeInfo,
     /// Interpreter states, the main one first.
     pub(super) interpreters: Vec<u64>,
     /// `type`.
@@ -41,7 +41,7 @@ pub struct Heap<'m, M: Memory + ?Sized> {
     /// Words of it: no object has more references.
     pub(super) words_max: u64,
     pub(super) types: RefCell<Types>,
-    pub(super) marks: Marks,
+    pub(super) visited: Visited,
     pub(super) doubts: Cell<Doubts>,
     /// Words that may still be read.
     pub(super) budget: Cell<u64>,
@@ -54,24 +54,27 @@ fn present_words(mapped: u64) -> u64 {
 }
 
 impl<'m, M: Memory + ?Sized> Heap<'m, M> {
-    pub(super) fn open(memory: &'m M, file_of: &dyn Fn(&Mapping) -> Option<Taken>) -> Result<Self, Error> {
-        let present = Present::new(memory);
+    pub(super) fn open(
+        memory: &'m M,
+        file_of: &dyn Fn(&Mapping) -> Option<RemoteFile>,
+    ) -> Result<Self, Error> {
+        let resident = ResidentMemory::new(memory);
         // What was not found in time may be there all the same.
-        let in_time = |error| if memory.goes_on(0) { error } else { Error::Stopped };
-        let found = find::find(&present, file_of).map_err(in_time)?;
+        let in_time = |error| if memory.should_continue(0) { error } else { Error::Stopped };
+        let found = find::find(&resident, file_of).map_err(in_time)?;
         let mapped = memory.mappings().iter().map(Mapping::bytes).fold(0, u64::saturating_add);
         let mut heap = Self {
-            memory: present,
+            memory: resident,
             layout: found.layout.clone(),
             str_state_shift: found.layout.str_state_shift,
             mapped,
             // What was mapped since makes it a few more.
             words_max: present_words(mapped),
-            found,
+            runtime: found,
             interpreters: Vec::new(),
             type_type: 0,
             types: RefCell::default(),
-            marks: Marks::default(),
+            visited: Visited::default(),
             doubts: Cell::default(),
             budget: Cell::new(0),
         };
@@ -79,12 +82,6 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
         heap.find_interpreters()?;
         heap.verify().map_err(in_time)?;
         Ok(heap)
-    }
-
-    /// What was found of the interpreter.
-    #[must_use]
-    pub fn found(&self) -> &Found {
-        &self.found
     }
 
     /// Allows as much work as one pass over the whole heap needs.
@@ -101,7 +98,7 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
     }
 
     fn find_interpreters(&mut self) -> Result<(), Error> {
-        let mut at = self.memory.u64(self.found.interpreters).unwrap_or(0);
+        let mut at = self.memory.u64(self.runtime.interpreters).unwrap_or(0);
         while at != 0 && self.interpreters.len() < INTERPRETERS_MAX && !self.interpreters.contains(&at) {
             let Some(next) = at.checked_add(self.layout.interp_next).and_then(|at| self.memory.u64(at))
             else {
@@ -115,7 +112,7 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
         if self.interpreters.is_empty() {
             return Err(Error::Unusable(format!(
                 "CPython {} has no interpreter: it is just starting or ending",
-                self.found.version
+                self.runtime.version
             )));
         }
         Ok(())
@@ -124,7 +121,7 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
     fn mismatch(&self, what: &str) -> Error {
         Error::Unusable(format!(
             "the layout that is known of CPython {} does not fit this process: {what} (a patched or unusual build, or one that is just starting or ending)",
-            self.found.version
+            self.runtime.version
         ))
     }
 
@@ -178,7 +175,7 @@ impl<'m, M: Memory + ?Sized> Heap<'m, M> {
     /// They are found by what they are: two words that lead to objects which lead back. That holds for the generations of all
     /// versions, and for the young and two old spaces that some of 3.14 have.
     pub(super) fn lists(&self, interpreter: u64) -> Vec<u64> {
-        let of_process = self.found.collector.filter(|_| self.interpreters.first() == Some(&interpreter));
+        let of_process = self.runtime.collector.filter(|_| self.interpreters.first() == Some(&interpreter));
         let collector = self.layout.interp_gc.map(|gc| interpreter.wrapping_add(gc)).or(of_process);
         let Some(start) = collector else { return Vec::new() };
         // The youngest changes all the time: what leads back at one moment does not at another.

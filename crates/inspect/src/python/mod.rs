@@ -15,32 +15,31 @@
 //! counted in [`Doubts`].
 
 mod debug_offsets;
-mod edges;
-pub(crate) mod elf;
+mod elf;
 mod find;
 pub(crate) mod functions;
 mod heap;
 pub mod holders;
 mod layout;
-mod marks;
 mod objects;
-mod present;
 pub mod pymalloc;
+mod resident;
 mod size;
 mod text;
 mod threads;
 mod types;
+mod visited;
 mod walk;
 
 use serde::{Deserialize, Serialize};
 
-pub use find::Found;
+pub use find::RuntimeInfo;
 pub use functions::Functions;
 pub use heap::Heap;
 pub use layout::Layout;
 
 use crate::error::Error;
-use crate::files::{self, Kind, Opening};
+use crate::files::{self, Kind, TakeResult};
 use crate::maps::Mapping;
 use crate::memory::Memory;
 use crate::target::Target;
@@ -145,9 +144,9 @@ pub struct Doubts {
     pub cut_off: u64,
 }
 
-/// A type, as [`Objects`] numbers them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TypeId(pub u32);
+/// A type, by its place among those that were met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TypeId(u32);
 
 /// How an object refers to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -182,68 +181,13 @@ pub enum Edge {
     },
     /// As a temporary of an evaluation that goes on.
     Temporary,
-    /// By a field of its structure at so many bytes; [`Objects::describe`] knows the names of many.
+    /// By a field of its structure at so many bytes; [`Heap::describe`] knows the names of many.
     Field {
         /// The bytes.
         offset: u32,
     },
     /// As its type.
     Type,
-}
-
-/// Where references begin: what is alive for itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Root {
-    /// What kind of.
-    pub kind: RootKind,
-    /// `module app.cache`, `local 'rows' of handle() in /srv/app.py, thread 4711`.
-    pub name: String,
-    /// The object.
-    pub address: u64,
-}
-
-/// Kinds of roots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum RootKind {
-    /// A module in `sys.modules`.
-    Module,
-    /// What a frame of a thread has in a variable.
-    Frame,
-    /// What the interpreter itself holds.
-    Interpreter,
-}
-
-/// The objects of a heap and what they refer to. [`Heap`] is one after [`Heap::walk`].
-pub trait Objects {
-    /// Gives every object with its type, in the order of the addresses.
-    fn for_each(&self, take: &mut dyn FnMut(u64, TypeId));
-
-    /// How many types are known; their ids are below.
-    fn types(&self) -> usize;
-
-    /// The name of a type, as in [`TypeRow::name`].
-    fn type_name(&self, id: TypeId) -> String;
-
-    /// Where the type object of a type lies.
-    fn type_address(&self, id: TypeId) -> u64;
-
-    /// The type of what lies at an address; `None` when that is no object.
-    fn type_of(&self, address: u64) -> Option<TypeId>;
-
-    /// Its shallow size in bytes.
-    fn size(&self, address: u64) -> Option<u64>;
-
-    /// Gives everything that an object refers to. Each target was an object when it was looked at.
-    fn references(&self, address: u64, take: &mut dyn FnMut(u64, Edge));
-
-    /// Says a reference in words, as one would write it in Python: `['key']`, `[3]`, `.name`, `local 'x'`.
-    fn describe(&self, from: u64, edge: Edge) -> String;
-
-    /// Gives where references begin.
-    fn roots(&self, take: &mut dyn FnMut(Root));
-
-    /// A value in a few words, at most `chars_max` characters: contents, so only on request.
-    fn value(&self, address: u64, chars_max: usize) -> Option<String>;
 }
 
 /// Whether there is a Python interpreter in a process at all, by the names of what is mapped: cheap, and no promise.
@@ -259,8 +203,8 @@ pub fn is_likely(mappings: &[Mapping]) -> bool {
 /// It is none, or of a build that is not known, or its structures are not where they should be.
 pub fn open(target: &Target) -> Result<Heap<'_, Target>, Error> {
     Heap::open(target, &|mapping| match files::take(Kind::Sections, &target.file(mapping)?) {
-        Opening::Taken(file) => Some(file),
-        Opening::Nothing | Opening::NoRoom => None,
+        TakeResult::Taken(file) => Some(file),
+        TakeResult::Nothing | TakeResult::NoRoom => None,
     })
 }
 
@@ -273,10 +217,8 @@ pub fn open_memory<M: Memory + ?Sized>(memory: &M) -> Result<Heap<'_, M>, Error>
     Heap::open(memory, &|_| None)
 }
 
-/// For [`crate::fuzzing`]: a program as a file, and the same bytes as they are mapped.
-pub(crate) fn fuzz_elf(file: std::fs::File, image: &crate::memory::Image) {
-    let sections = elf::Sections::read(file);
-    std::hint::black_box((sections.section(".PyRuntime"), sections.symbol("_PyRuntime")));
+/// For [`crate::fuzzing`]: a program as it is mapped.
+pub(crate) fn fuzz_elf(image: &crate::memory::Image) {
     for mapping in image.mappings() {
         let module = elf::Module::read(image, mapping);
         std::hint::black_box(module.and_then(|module| module.symbol(image, "_PyRuntime")));

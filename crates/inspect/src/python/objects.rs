@@ -79,7 +79,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         if left == 0 {
             self.doubt(|doubts| doubts.cut_off += 1);
         }
-        left > 0 && self.memory.goes_on(words)
+        left > 0 && self.memory.should_continue(words)
     }
 
     /// Words from `at` on that are not zero, with their numbers. An error says that not all could be read.
@@ -240,11 +240,11 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
 
     /// Values beside the keys that a class shares.
     fn split(&self, keys: &Keys, values: u64, count: u64, take: &mut dyn FnMut(u64, u64) -> bool) {
-        let mut goes_on = true;
+        let mut should_continue = true;
         self.fixed(values, count, &mut |i, value| {
-            if goes_on {
+            if should_continue {
                 let key = self.word(keys.entries, i * keys.stride + keys.key);
-                goes_on = key == 0 || take(key, value);
+                should_continue = key == 0 || take(key, value);
             }
         });
     }
@@ -419,7 +419,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
     }
 
     /// A reference of a frame of 3.14 has flags in its low bits; both set, it is a number.
-    fn untag(&self, word: u64) -> u64 {
+    pub(super) fn untag(&self, word: u64) -> u64 {
         match word & 3 {
             _ if self.layout.minor < 14 => word,
             3 => 0,

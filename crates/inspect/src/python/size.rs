@@ -79,7 +79,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             }
             Kind::Generator if layout.minor >= 11 => {
                 let code = self.word(address, layout.gen_frame + layout.frame_code);
-                let slots = self.frame_slots(if layout.minor >= 14 { code & !3 } else { code });
+                let slots = self.frame_slots(self.untag(code));
                 kind.basicsize.saturating_add(slots.saturating_mul(8))
             }
             Kind::Frame => {

@@ -7,7 +7,6 @@
 //! ```
 
 use super::heap::Heap;
-use super::types::Kind;
 use crate::memory::Memory;
 
 /// Longest string that is compared with a name.
@@ -98,22 +97,6 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         self.string(self.under(dict, name)?, NAME_CHARS_MAX)
     }
 
-    /// A number, when it is short.
-    pub(super) fn int(&self, address: u64) -> Option<i128> {
-        const BITS: u32 = 30;
-        const DIGITS_MAX: u64 = 4;
-        let (digits, is_negative) = self.int_digits(address)?;
-        if digits > DIGITS_MAX {
-            return None;
-        }
-        let mut value = 0;
-        for i in (0..digits).rev() {
-            let digit = self.memory.u32(address.checked_add(self.layout.long_digits + 4 * i)?)?;
-            value = value << BITS | i128::from(digit & ((1 << BITS) - 1));
-        }
-        Some(if is_negative { -value } else { value })
-    }
-
     /// How many digits a number has, and its sign.
     pub(super) fn int_digits(&self, address: u64) -> Option<(u64, bool)> {
         let size = self.memory.u64(address.checked_add(self.layout.long_size)?)?;
@@ -122,51 +105,6 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         } else {
             let size = size as i64;
             Some((size.unsigned_abs(), size < 0))
-        }
-    }
-
-    /// What an object is, in a few words.
-    pub(super) fn value_of(&self, address: u64, chars_max: usize) -> Option<String> {
-        let kind = self.object_type(address)?;
-        let said = match kind.kind {
-            Kind::Str => self.string(address, chars_max)?,
-            Kind::Int => match self.int(address) {
-                Some(number) => number.to_string(),
-                None => format!("{} digits of 30 bits", self.int_digits(address)?.0),
-            },
-            Kind::Float if kind.basicsize == 24 => {
-                f64::from_bits(self.memory.u64(address.checked_add(16)?)?).to_string()
-            }
-            Kind::Bytes => {
-                let length = self.memory.u64(address.checked_add(16)?)?.min(chars_max as u64) as usize;
-                let mut bytes = vec![0; length];
-                self.memory.exact(address.checked_add(self.layout.bytes_items)?, &mut bytes)?;
-                bytes.iter().flat_map(|byte| byte.escape_ascii()).map(char::from).collect()
-            }
-            Kind::Dict | Kind::OrderedDict => {
-                format!("{} entries", self.memory.u64(address.checked_add(self.layout.dict_used)?)?)
-            }
-            Kind::List | Kind::Tuple | Kind::Deque => {
-                format!("{} items", self.memory.u64(address.checked_add(16)?)?)
-            }
-            Kind::Type => self.resolve(address)?.name.clone(),
-            _ => self.attribute_name(address)?,
-        };
-        Some(said.chars().take(chars_max).map(|c| if c.is_control() { '.' } else { c }).collect())
-    }
-
-    /// The name that a function or module goes by.
-    fn attribute_name(&self, address: u64) -> Option<String> {
-        let kind = self.object_type(address)?;
-        match kind.name.as_str() {
-            "function" => self.string(
-                self.memory.u64(address.checked_add(self.layout.function_qualname)?)?,
-                NAME_CHARS_MAX,
-            ),
-            "module" => {
-                self.string_under(self.memory.u64(address.checked_add(self.layout.module_dict)?)?, "__name__")
-            }
-            _ => None,
         }
     }
 }

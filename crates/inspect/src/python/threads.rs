@@ -1,7 +1,8 @@
 //! Threads of an interpreter, what they run, and where references begin.
 
 use super::heap::Heap;
-use super::{Frame, Root, RootKind, Thread};
+use super::holders::Root;
+use super::{Frame, Thread};
 use crate::memory::Memory;
 
 /// Threads of one interpreter: the kernel's own bound for a process is 32,768 by default.
@@ -44,8 +45,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
     }
 
     fn frame_code(&self, frame: u64) -> u64 {
-        let code = self.word(frame, self.layout.frame_code);
-        if self.layout.minor >= 14 { code & !3 } else { code }
+        self.untag(self.word(frame, self.layout.frame_code))
     }
 
     /// What a code object is of; `None` when it is none, as of the frames by which C calls (3.12).
@@ -121,15 +121,16 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
     }
 
-    pub(super) fn all_roots(&self, take: &mut dyn FnMut(Root)) {
-        for interpreter in self.interpreters.clone() {
-            self.modules(interpreter, &mut |name, address| {
+    /// Where references begin: modules, variables of running functions, the interpreter's own.
+    pub(super) fn all_roots(&self, take: &mut dyn FnMut(Root, u64)) {
+        for interpreter in &self.interpreters {
+            self.modules(*interpreter, &mut |name, address| {
                 let name = self.string(name, NAME_CHARS_MAX).unwrap_or_else(|| "?".to_owned());
                 if self.object_type(address).is_some() {
-                    take(Root { kind: RootKind::Module, name: format!("module {name}"), address });
+                    take(Root::Module(name), address);
                 }
             });
-            self.held_by_frames(interpreter, &mut |state, code, edge, address| {
+            self.held_by_frames(*interpreter, &mut |state, code, edge, address| {
                 if self.object_type(address).is_none() {
                     return;
                 }
@@ -137,24 +138,13 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                     || "?".to_owned(),
                     |frame| format!("{}() in {}", frame.function, frame.file),
                 );
-                let thread = match self.layout.tstate_native_id {
-                    Some(offset) => self.word(state, offset),
-                    None => self.word(state, self.layout.tstate_thread_id),
-                };
-                let what = self.words_for(code, edge);
-                take(Root {
-                    kind: RootKind::Frame,
-                    name: format!("{what} of {of}, thread {thread}"),
-                    address,
-                });
+                let id = self.layout.tstate_native_id.unwrap_or(self.layout.tstate_thread_id);
+                let (what, thread) = (self.describe(code, edge), self.word(state, id));
+                take(Root::Frame(format!("{what} of {of}, thread {thread}")), address);
             });
-            self.held_by_interpreter(interpreter, &mut |address| {
+            self.held_by_interpreter(*interpreter, &mut |address| {
                 let name = self.object_type(address).map_or_else(String::new, |kind| kind.name.clone());
-                take(Root {
-                    kind: RootKind::Interpreter,
-                    name: format!("the interpreter's own {name}"),
-                    address,
-                });
+                take(Root::Interpreter(format!("the interpreter's own {name}")), address);
             });
         }
     }

@@ -165,6 +165,26 @@ impl Types {
     }
 }
 
+const WEAK_REFERENCES: [&str; 6] = [
+    "weakref",
+    "weakref.ReferenceType",
+    "weakproxy",
+    "weakcallableproxy",
+    "weakref.ProxyType",
+    "weakref.CallableProxyType",
+];
+/// Types of which every word of an instance that may be an object is one.
+const OTHERS: &str = "
+    object function method cell builtin_function_or_method method_descriptor
+    classmethod_descriptor wrapper_descriptor getset_descriptor member_descriptor method-wrapper
+    staticmethod classmethod property slice range super mappingproxy dict_keys dict_values
+    dict_items NoneType ellipsis NotImplementedType traceback types.SimpleNamespace
+    coroutine_wrapper list_iterator list_reverseiterator tuple_iterator dict_keyiterator
+    dict_valueiterator dict_itemiterator set_iterator str_iterator bytes_iterator range_iterator
+    callable_iterator iterator enumerate zip map filter reversed types.GenericAlias
+    functools.partial
+";
+
 /// Built-in types whose structure is known, by their names. Those with a kind of their own need it; of the others every word that may
 /// be an object is one.
 fn kind_of(name: &str) -> Option<Kind> {
@@ -182,62 +202,12 @@ fn kind_of(name: &str) -> Option<Kind> {
         "type" => Kind::Type,
         "frame" => Kind::Frame,
         "generator" | "coroutine" | "async_generator" => Kind::Generator,
-        "weakref"
-        | "weakref.ReferenceType"
-        | "weakproxy"
-        | "weakcallableproxy"
-        | "weakref.ProxyType"
-        | "weakref.CallableProxyType" => Kind::Weakref,
+        name if WEAK_REFERENCES.contains(&name) => Kind::Weakref,
         "collections.deque" => Kind::Deque,
         "array.array" => Kind::Array,
         "code" => Kind::Code,
         "module" => Kind::Module,
-        "object"
-        | "function"
-        | "method"
-        | "cell"
-        | "builtin_function_or_method"
-        | "method_descriptor"
-        | "classmethod_descriptor"
-        | "wrapper_descriptor"
-        | "getset_descriptor"
-        | "member_descriptor"
-        | "method-wrapper"
-        | "staticmethod"
-        | "classmethod"
-        | "property"
-        | "slice"
-        | "range"
-        | "super"
-        | "mappingproxy"
-        | "dict_keys"
-        | "dict_values"
-        | "dict_items"
-        | "NoneType"
-        | "ellipsis"
-        | "NotImplementedType"
-        | "traceback"
-        | "types.SimpleNamespace"
-        | "coroutine_wrapper"
-        | "list_iterator"
-        | "list_reverseiterator"
-        | "tuple_iterator"
-        | "dict_keyiterator"
-        | "dict_valueiterator"
-        | "dict_itemiterator"
-        | "set_iterator"
-        | "str_iterator"
-        | "bytes_iterator"
-        | "range_iterator"
-        | "callable_iterator"
-        | "iterator"
-        | "enumerate"
-        | "zip"
-        | "map"
-        | "filter"
-        | "reversed"
-        | "types.GenericAlias"
-        | "functools.partial" => Kind::Other,
+        name if OTHERS.split_whitespace().any(|other| other == name) => Kind::Other,
         _ => return None,
     })
 }

@@ -43,7 +43,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
     /// Walks the heap. It may be walked again; what [`super::Objects`] says is of the last time.
     pub fn walk(&mut self) -> PythonHeap {
         let begin = Instant::now();
-        self.marks = super::marks::Marks::default();
+        self.visited = super::visited::Visited::default();
         self.types.borrow_mut().clear();
         self.doubts.set(Doubts::default());
         self.memory.forget();
@@ -62,7 +62,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
         self.reach_roots(&mut walk);
         self.reach_all(&mut walk);
-        walk.is_complete &= self.doubts.get().cut_off == 0 && self.memory.goes_on(0);
+        walk.is_complete &= self.doubts.get().cut_off == 0 && self.memory.should_continue(0);
         self.result(walk, interpreters, begin)
     }
 
@@ -87,7 +87,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             .collect();
         rows.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.name.cmp(&other.name)));
         PythonHeap {
-            version: self.found.version.clone(),
+            version: self.runtime.version.clone(),
             implementation: "CPython".to_owned(),
             tested: self.layout.tested,
             interpreters,
@@ -96,7 +96,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             beside_bytes: walk.beside,
             types: rows,
             doubts: self.doubts.get(),
-            is_stopped: !self.memory.goes_on(0),
+            is_stopped: !self.memory.should_continue(0),
             is_complete: walk.is_complete,
             took: begin.elapsed().as_secs_f64(),
         }
@@ -116,7 +116,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         }
         walk.beside = walk.beside.saturating_add(self.beside(address, kind));
         if !kind.is_leaf() {
-            self.marks.push(address);
+            self.visited.push(address);
         }
     }
 
@@ -157,7 +157,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         // A ring without a head would be followed for ever: no list has more members than there is memory for.
         let mut steps = self.memory.bytes() / 32 + 1024;
         loop {
-            if !self.memory.goes_on(1) {
+            if !self.memory.should_continue(1) {
                 return count;
             }
             steps -= 1;
@@ -187,7 +187,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         // From the other end, up to what is known.
         let mut at = list;
         while let Some(back) = self.memory.u64(at.wrapping_add(8)).map(|word| word & !3) {
-            if !self.memory.goes_on(1)
+            if !self.memory.should_continue(1)
                 || heads.contains(&back)
                 || back < 4096
                 || back & 7 != 0
@@ -212,7 +212,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             return Step::Torn;
         }
         let object = next.wrapping_add(self.layout.gc_head);
-        if self.marks.has(object) {
+        if self.visited.has(object) {
             // It was moved to a list that was followed already, or the thread was taken up again.
             return if self.memory.u64(next).is_some_and(|word| word != 0) {
                 Step::Next(next)
@@ -238,7 +238,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             return false;
         }
         let Some(kind) = self.resolve(kind).filter(|kind| kind.is_gc()) else { return false };
-        if !self.marks.add(object) {
+        if !self.visited.add(object) {
             return false;
         }
         *count += 1;
@@ -248,7 +248,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
 
     /// Notes a target of a reference.
     fn reach(&mut self, target: u64, is_sure: bool, walk: &mut Walk) {
-        if target == 0 || target & 7 != 0 || self.marks.has(target) {
+        if target == 0 || target & 7 != 0 || self.visited.has(target) {
             return;
         }
         let found = self.object_type(target).filter(|kind| self.has_sane_header(target, kind));
@@ -259,7 +259,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
             }
             return;
         };
-        if !self.marks.add(target) {
+        if !self.visited.add(target) {
             return;
         }
         let is_tracked = self.is_tracked(target, &kind);
@@ -285,7 +285,7 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut targets: Vec<(u64, bool)> = Vec::new();
         let mut types = 0;
-        self.marks.sort_queue();
+        self.visited.sort_queue();
         loop {
             // A type is referred to by all its instances: once is enough.
             let known = self.types.borrow().len();
@@ -294,29 +294,29 @@ impl<M: Memory + ?Sized> Heap<'_, M> {
                 self.reach(address.unwrap_or(0), false, walk);
             }
             types = known;
-            if !self.marks.pop(&mut batch) {
+            if !self.visited.pop(&mut batch) {
                 if self.types.borrow().len() == types {
                     return;
                 }
                 continue;
             }
             for address in &batch {
-                if !self.memory.goes_on(1) {
+                if !self.memory.should_continue(1) {
                     return;
                 }
                 let Some(kind) = self.object_type(*address) else {
                     self.doubt(|doubts| doubts.freed += 1);
                     continue;
                 };
-                let marks = &self.marks;
+                let visited = &self.visited;
                 // What is there already is most of it; the rest waits, as counting changes what is borrowed here.
                 self.refer(*address, &kind, &mut |target, _, is_sure| {
-                    if target != 0 && !marks.has(target) {
+                    if target != 0 && !visited.has(target) {
                         targets.push((target, is_sure));
                     }
                 });
                 for (target, is_sure) in targets.drain(..) {
-                    if !self.memory.goes_on(1) {
+                    if !self.memory.should_continue(1) {
                         return;
                     }
                     self.reach(target, is_sure, walk);

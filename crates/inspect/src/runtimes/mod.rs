@@ -5,9 +5,9 @@
 //! when their own tools ask (`jcmd`, `erl_call`). That is done only where [`Options::ask_runtime`] says so, because it is work
 //! that the process does, and in a JVM all threads wait for it.
 
+pub(crate) mod detect;
 pub mod erlang;
 pub mod jvm;
-pub(crate) mod recognise;
 mod tool;
 
 use mitra_parse::task::task_stat;
@@ -20,8 +20,8 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::mapped_file;
 use crate::memory::Memory;
-use crate::opened;
 use crate::target::Target;
 pub use erlang::ErlangHeap;
 pub use jvm::JvmHeap;
@@ -69,11 +69,11 @@ pub(crate) fn is_any(target: &Target) -> bool {
 /// # Errors
 ///
 /// It ended, or runs another program now.
-pub fn look(target: &Target, options: &Options) -> Result<Option<Runtime>, Error> {
+pub fn read_heap(target: &Target, options: &Options) -> Result<Option<Runtime>, Error> {
     let found = if jvm::is_jvm(target) {
-        Some(Runtime::Jvm(jvm::look(target, options)))
+        Some(Runtime::Jvm(jvm::read_heap(target, options)))
     } else if erlang::is_erlang(target) {
-        Some(Runtime::Erlang(erlang::look(target, options)))
+        Some(Runtime::Erlang(erlang::read_heap(target, options)))
     } else {
         None
     };
@@ -89,7 +89,7 @@ fn read_in_root(pid: u32, path: &str, bytes_max: u64) -> Option<String> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let relative = path.trim_start_matches('/');
     let handle = rustix::fs::openat2(&root, relative, flags, Mode::empty(), resolve).ok()?;
-    let (file, _) = opened::plain(&handle)?;
+    let (file, _) = mapped_file::plain(&handle)?;
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -102,20 +102,20 @@ fn maps(memory: &(impl Memory + ?Sized), file: &str) -> bool {
 
 /// What a process used, as the kernel counts: `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Used {
+struct ProcUsage {
     at: std::time::Instant,
     minor_faults: u64,
     user_ticks: u64,
     system_ticks: u64,
 }
 
-impl Used {
-    fn read(pid: u32) -> Option<Used> {
+impl ProcUsage {
+    fn read(pid: u32) -> Option<ProcUsage> {
         let mut bytes = [0; 2048];
         let read = File::open(format!("/proc/{pid}/stat")).ok()?.read_at(&mut bytes, 0).ok()?;
         let stat = task_stat(&bytes[..read])?;
         let count = |value: i64| u64::try_from(value).ok();
-        Some(Used {
+        Some(ProcUsage {
             at: std::time::Instant::now(),
             minor_faults: count(stat.minflt)?,
             user_ticks: count(stat.utime)?,

@@ -140,7 +140,7 @@ pub(super) fn run(
     tool: &Tool,
     question: &Question<'_>,
     target: &Target,
-    goes_on: &dyn Fn() -> bool,
+    should_continue: &dyn Fn() -> bool,
 ) -> Result<Output, String> {
     let Tool { name, path, program } = tool;
     let limit = question.limit;
@@ -168,7 +168,7 @@ pub(super) fn run(
     let mut child = command.spawn().map_err(cannot)?;
     let text = reader(child.stdout.take(), limit.bytes);
     let error = reader(child.stderr.take(), ERROR_BYTES_MAX);
-    let ended = wait(&mut child, || started.elapsed() < limit.time && goes_on());
+    let ended = wait(&mut child, || started.elapsed() < limit.time && should_continue());
     let seconds = started.elapsed().as_secs_f64();
     let Some(is_success) = ended else {
         let patience = if seconds < limit.time.as_secs_f64() { ", as it was told to end" } else { "" };
@@ -198,11 +198,11 @@ fn reader(pipe: Option<impl Read + Send + 'static>, bytes_max: u64) -> Receiver<
 }
 
 /// Whether it ended well; `None` where it had to be ended.
-fn wait(child: &mut Child, goes_on: impl Fn() -> bool) -> Option<bool> {
+fn wait(child: &mut Child, should_continue: impl Fn() -> bool) -> Option<bool> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status.success()),
-            Ok(None) if goes_on() => std::thread::sleep(POLL),
+            Ok(None) if should_continue() => std::thread::sleep(POLL),
             _ => break,
         }
     }
@@ -247,9 +247,9 @@ mod tests {
     fn nobody_waits_for_a_tool_once_the_end_is_wanted() {
         let limit = Limit { time: Duration::from_secs(600), ..SECONDS };
         let looks = std::cell::Cell::new(0);
-        let goes_on = || looks.replace(looks.get() + 1) < 3;
+        let should_continue = || looks.replace(looks.get() + 1) < 3;
         let sleep = Tool::open(Path::new("/bin/sleep")).unwrap();
-        let sleep = run(&sleep, &question(&["600"], limit), &own(), &goes_on);
+        let sleep = run(&sleep, &question(&["600"], limit), &own(), &should_continue);
         assert!(sleep.err().unwrap().ends_with("as it was told to end"));
         assert_eq!(looks.get(), 4);
     }

@@ -1,59 +1,59 @@
-//! Whose doing a growth is: the string, type or size of chunk that makes most of it, with what grew alike.
+//! What makes a growth: the string, type or size of chunk with most of it, and what grew alike.
 
 use serde::{Deserialize, Serialize};
 
-use crate::diff::{Diff, Group, Member, Row, What};
-use crate::look::Look;
+use crate::diff::{Diff, DiffRow, Group, Member, RowKind};
 use crate::python::holders::Root;
+use crate::snapshot::Snapshot;
 
-/// What makes most of a growth.
+/// What the growth is blamed on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Culprit {
-    /// What it is.
-    pub what: What,
-    /// What it is known by.
+    /// The kind of the row that grew.
+    pub what: RowKind,
+    /// Its id.
     pub key: String,
     /// Its name.
     pub name: String,
-    /// What grew by the same number: parts of the same object.
+    /// What grew by the same count: parts of the same object.
     pub alike: Vec<Member>,
-    /// By how many pieces it grew.
+    /// Growth in pieces.
     pub growth_count: Option<i64>,
-    /// By how many bytes.
+    /// Growth in bytes.
     pub growth_bytes: Option<i64>,
-    /// A type of the run time of which there are as many more: its objects own the memory.
+    /// A type of the runtime with as many more objects, which own the memory.
     pub owner: Option<String>,
-    /// The chunks of the C heap that hold the strings, where these were found by their size.
+    /// The size of the C chunks that hold the strings, if they were found by it.
     #[serde(default)]
     pub chunk_bytes: Option<u64>,
-    /// The library whose name is in the strings, where it is mapped.
+    /// A mapped library whose name is in the strings.
     pub library: Option<String>,
-    /// Who holds the objects, where that was looked at.
+    /// What holds the objects, if that was searched.
     pub holder: Option<String>,
-    /// The same in a sentence.
+    /// As a sentence.
     pub statement: String,
 }
 
-/// What allocators add, and what else lies in a chunk, is at most three times as much as the text in it.
+/// A chunk is at most four times as large as the text in it.
 const TEXT_SHARE: f64 = 0.25;
-/// An object without its attributes is small beside them: a twentieth is enough to say whose they are.
+/// An object is small without its attributes: a twentieth of the growth names its class.
 const CLASS_SHARE: f64 = 0.05;
 
 impl Culprit {
-    /// The type of the run time of which it is worth knowing who holds its objects.
+    /// The type whose holders are worth searching.
     #[must_use]
     pub fn held_type(&self) -> Option<&str> {
-        self.owner.as_deref().or((self.what == What::Type).then_some(self.name.as_str()))
+        self.owner.as_deref().or((self.what == RowKind::Type).then_some(self.name.as_str()))
     }
 
-    /// The one of a growth. `is_managed` says whether it is looked for among the objects of the run time, or outside of it.
-    pub(super) fn of(diff: &Diff, is_managed: Option<bool>, last: &Look) -> Option<Self> {
-        let kinds: &[What] = match is_managed {
-            Some(true) => &[What::Type, What::Class],
-            Some(false) => &[What::Chunk, What::String, What::Pattern],
-            None => &[What::Chunk, What::String, What::Pattern, What::Type, What::Class],
+    /// Finds it among the objects of the runtime (`is_managed`), or outside of it.
+    pub(super) fn of(diff: &Diff, is_managed: Option<bool>, last: &Snapshot) -> Option<Self> {
+        let kinds: &[RowKind] = match is_managed {
+            Some(true) => &[RowKind::Type, RowKind::Class],
+            Some(false) => &[RowKind::Chunk, RowKind::String, RowKind::Pattern],
+            None => &[RowKind::Chunk, RowKind::String, RowKind::Pattern, RowKind::Type, RowKind::Class],
         };
-        let is_candidate = |row: &&Row| kinds.contains(&row.what) && row.growth_bytes.unwrap_or(0) > 0;
+        let is_candidate = |row: &&DiffRow| kinds.contains(&row.what) && row.growth_bytes.unwrap_or(0) > 0;
         let row = diff.rows.iter().find(is_candidate);
         let group = diff.groups.iter().find(|group| {
             let is_of = |member: &Member| kinds.contains(&member.what);
@@ -66,8 +66,8 @@ impl Culprit {
             (None, None) => return None,
         };
         match culprit.what {
-            What::Chunk => culprit.says(diff),
-            What::Type => culprit.is_made_by(diff),
+            RowKind::Chunk => culprit.says(diff),
+            RowKind::Type => culprit.is_made_by(diff),
             _ => {}
         }
         if let Some(group) = group_of(diff, &culprit) {
@@ -79,23 +79,25 @@ impl Culprit {
         Some(culprit)
     }
 
-    fn of_group(diff: &Diff, group: &Group, kinds: &[What]) -> Option<Self> {
-        // A string says more than the size of its chunk.
-        let named =
-            group.members.iter().find(|member| member.what == What::String && kinds.contains(&What::String));
+    fn of_group(diff: &Diff, group: &Group, kinds: &[RowKind]) -> Option<Self> {
+        // A string says more than a size.
+        let named = group
+            .members
+            .iter()
+            .find(|member| member.what == RowKind::String && kinds.contains(&RowKind::String));
         let member = named.or_else(|| group.members.iter().find(|member| kinds.contains(&member.what)))?;
         let row = diff.row(member.what, &member.key)?;
         let mut culprit = Self::of_row(row);
         culprit.growth_bytes = group.growth_bytes.max(row.growth_bytes);
-        let owner = group.members.iter().find(|member| matches!(member.what, What::Type | What::Class));
-        culprit.owner = owner.filter(|_| !kinds.contains(&What::Type)).map(|member| member.name.clone());
+        let owner = group.members.iter().find(|member| matches!(member.what, RowKind::Type | RowKind::Class));
+        culprit.owner = owner.filter(|_| !kinds.contains(&RowKind::Type)).map(|member| member.name.clone());
         Some(culprit)
     }
 
-    /// Strings that make up so much of what grew in chunks say what they hold.
+    /// Names chunks by the strings that fill them.
     fn says(&mut self, diff: &Diff) {
         let bytes = self.growth_bytes.unwrap_or(0) as f64;
-        let is_text = |row: &&Row| matches!(row.what, What::String | What::Pattern);
+        let is_text = |row: &&DiffRow| matches!(row.what, RowKind::String | RowKind::Pattern);
         let text = diff
             .rows
             .iter()
@@ -108,21 +110,21 @@ impl Culprit {
         }
     }
 
-    /// Strings and numbers grow because something holds them: a class of the program says more, where one grows with them.
+    /// Names builtin objects by a class of the program that grows with them.
     fn is_made_by(&mut self, diff: &Diff) {
-        let grown = diff.of(What::Type).filter_map(|row| row.growth_bytes.filter(|b| *b > 0));
+        let grown = diff.of(RowKind::Type).filter_map(|row| row.growth_bytes.filter(|b| *b > 0));
         let grown = grown.fold(0, i64::saturating_add);
-        let is_own = |row: &&Row| {
+        let is_own = |row: &&DiffRow| {
             row.name.contains('.')
                 && !row.name.starts_with("builtins.")
                 && row.growth_bytes.is_some_and(|bytes| bytes as f64 >= CLASS_SHARE * grown as f64)
         };
-        if let Some(row) = diff.of(What::Type).find(is_own).filter(|row| row.key != self.key) {
+        if let Some(row) = diff.of(RowKind::Type).find(is_own).filter(|row| row.key != self.key) {
             *self = Self { growth_bytes: self.growth_bytes.max(row.growth_bytes), ..Self::of_row(row) };
         }
     }
 
-    pub(super) fn of_row(row: &Row) -> Self {
+    pub(super) fn of_row(row: &DiffRow) -> Self {
         let mut culprit = Self {
             what: row.what,
             key: row.key.clone(),
@@ -140,14 +142,14 @@ impl Culprit {
         culprit
     }
 
-    /// Whether a row is one of its.
-    pub(super) fn has(&self, row: &Row) -> bool {
-        let is = |what: What, key: &str| row.what == what && row.key == key;
+    /// Whether a row is part of it.
+    pub(super) fn has(&self, row: &DiffRow) -> bool {
+        let is = |what: RowKind, key: &str| row.what == what && row.key == key;
         is(self.what, &self.key) || self.alike.iter().any(|member| is(member.what, &member.key))
     }
 
     /// `"couchbase.context_info"`, `chunks of 48 bytes`, `dict`.
-    pub(super) fn name_of(row: &Row) -> String {
+    pub(super) fn name_of(row: &DiffRow) -> String {
         named(row.what, &row.name)
     }
 
@@ -171,11 +173,11 @@ impl Culprit {
     }
 }
 
-fn named(what: What, name: &str) -> String {
+fn named(what: RowKind, name: &str) -> String {
     match what {
-        What::Chunk => format!("chunks of {name} bytes"),
-        What::String | What::Pattern => format!("\"{name}\""),
-        What::Type | What::Class => format!("{name} objects"),
+        RowKind::Chunk => format!("chunks of {name} bytes"),
+        RowKind::String | RowKind::Pattern => format!("\"{name}\""),
+        RowKind::Type | RowKind::Class => format!("{name} objects"),
         _ => name.to_owned(),
     }
 }
@@ -191,15 +193,15 @@ fn others(group: &Group, culprit: &Culprit) -> Vec<Member> {
     group.members.iter().filter(is_other).cloned().collect()
 }
 
-/// The mapped library of which a word of the strings is a part of the name, as the look has found it.
-fn library(culprit: &Culprit, last: &Look) -> Option<String> {
+/// The mapped library whose name contains a word of the strings.
+fn library(culprit: &Culprit, last: &Snapshot) -> Option<String> {
     let keys = std::iter::once(&culprit.key).chain(culprit.alike.iter().map(|member| &member.key));
     let mut hints = keys.filter_map(|key| last.hints.iter().find(|hint| hint.id == *key));
     hints.next().map(|hint| hint.library.clone())
 }
 
-/// Who holds most of the objects of the type.
-fn holder(culprit: &Culprit, last: &Look) -> Option<String> {
+/// What holds most objects of the type.
+fn holder(culprit: &Culprit, last: &Snapshot) -> Option<String> {
     let name = culprit.owner.as_ref().unwrap_or(&culprit.name);
     let held = last.holders.as_ref()?.types.iter().find(|held| held.type_name == *name)?;
     if let Some(holder) = held.holders.first() {

@@ -1,214 +1,209 @@
-//! Is it a leak, and whose? What several looks at a process say together.
+//! Is it a leak, and whose? The verdict of several snapshots of a process.
 //!
-//! Resident memory that grows may be a leak of native code, objects that the program itself keeps, free memory that the allocator
-//! keeps, or a program that warms up. They are told apart by three questions, in this order:
+//! Growing resident memory may be a leak of native code, objects that the program keeps, free
+//! memory that the allocator keeps, or a warm-up. Three questions tell them apart, in this order:
 //!
-//! 1. Does the memory that the process made itself (anonymous, in memory and in swap) grow by more than allocators take at once?
-//! 2. Does the growth level off while the process goes on working ([`trend`])? Two looks cannot tell; what was recorded between them may.
-//! 3. Who accounts for it: the objects that the run time knows, chunks of the C heap that are in use, or chunks that are free?
+//! 1. Does anonymous memory (resident and in swap) grow by more than allocators take at once?
+//! 2. Does the growth level off while the process works ([`trend`])? Two snapshots cannot tell;
+//!    recorded sizes between them may.
+//! 3. Who accounts for it: objects of the runtime, C chunks in use, or free chunks?
 //!
-//! One look says what memory is made of, never that it leaks.
+//! One snapshot says what memory is made of, never that it leaks.
 
 mod culprit;
-mod facts;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod trend;
-mod words;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 pub use culprit::Culprit;
-pub use trend::{Level, Trend};
+pub use trend::{RecordedSize, Trend};
 
-use crate::diff::{Diff, Row, What};
-use crate::look::Look;
-use facts::Facts;
+use mitra_model::growth::{LITTLE, MOST, NOISE_SHARE};
+use mitra_model::words::{self, percent};
+
+use crate::diff::{Diff, DiffRow, RowKind};
+use crate::malloc::fragmentation::{BYTES_ON_PURPOSE, SHARE_IN_BALANCE};
+use crate::snapshot::Snapshot;
+use totals::HeapTotals;
 use trend::Point;
-use words::{bytes, percent};
 
 /// What it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Native code takes memory and does not give it back, out of sight of the run time.
+pub enum VerdictKind {
+    /// Native code does not free memory, out of sight of the runtime.
     NativeLeak,
-    /// Objects of the run time become ever more.
+    /// Objects of the runtime accumulate.
     ManagedLeak,
-    /// Native memory grows; whether it levels off is not known yet.
+    /// Native memory grows; whether it levels off is unknown.
     NativeGrowth,
-    /// Objects of the run time grow; whether they level off is not known yet.
+    /// Objects of the runtime grow; whether they level off is unknown.
     ManagedGrowth,
-    /// Memory that was freed, and that the allocator keeps.
+    /// Freed memory that the allocator keeps.
     Fragmentation,
-    /// It grew and levels off while the process works on.
+    /// It grew, and levels off while the process works.
     WarmUp,
-    /// One kind of thing grew to a number at which it stays while the process works on.
+    /// One kind of object grew to a count that stays while the process works.
     BoundedCache,
     /// It does not grow.
     NoGrowth,
-    /// What is known does not tell.
+    /// There is too little to judge by.
     CannotTell,
 }
 
-impl Kind {
-    /// In a few words.
+impl VerdictKind {
+    /// Its name.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Kind::NativeLeak => "native leak",
-            Kind::ManagedLeak => "leak of objects",
-            Kind::NativeGrowth => "native memory grows",
-            Kind::ManagedGrowth => "objects grow",
-            Kind::Fragmentation => "fragmentation",
-            Kind::WarmUp => "warm-up",
-            Kind::BoundedCache => "bounded cache",
-            Kind::NoGrowth => "no growth",
-            Kind::CannotTell => "cannot tell",
+            VerdictKind::NativeLeak => "native leak",
+            VerdictKind::ManagedLeak => "leak of objects",
+            VerdictKind::NativeGrowth => "native memory grows",
+            VerdictKind::ManagedGrowth => "objects grow",
+            VerdictKind::Fragmentation => "fragmentation",
+            VerdictKind::WarmUp => "warm-up",
+            VerdictKind::BoundedCache => "bounded cache",
+            VerdictKind::NoGrowth => "no growth",
+            VerdictKind::CannotTell => "cannot tell",
         }
     }
 
     /// Whether a leak is claimed.
     #[must_use]
     pub const fn is_leak(self) -> bool {
-        matches!(self, Kind::NativeLeak | Kind::ManagedLeak)
+        matches!(self, VerdictKind::NativeLeak | VerdictKind::ManagedLeak)
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for VerdictKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words())
     }
 }
 
-/// What several looks say together.
+/// The verdict of several snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// What it is.
-    pub kind: Kind,
-    /// The same in sentences, with the numbers.
+    pub kind: VerdictKind,
+    /// As sentences, with the numbers.
     pub statement: String,
-    /// Whose doing, where something grows.
+    /// What makes the growth.
     pub culprit: Option<Culprit>,
-    /// The rows that say so, those that weigh most first.
-    pub evidence: Vec<Row>,
-    /// How sure, from 0 to 1.
+    /// Rows as evidence, the weightiest first.
+    pub evidence: Vec<DiffRow>,
+    /// From 0 to 1.
     pub confidence: f64,
-    /// Bytes an hour, from the first look to the last.
+    /// Bytes per hour from the first snapshot to the last.
     pub bytes_per_hour: Option<f64>,
 }
 
-/// Allocators take memory from the kernel in pieces: 128 KiB and more of the C heap (`M_TOP_PAD`), 1 MiB of Python's arenas, 2 MiB of
-/// huge pages, one for each of some arenas and threads. Less is not growth.
+/// Allocators take memory from the kernel in pieces: 128 KiB and more of the C heap (`M_TOP_PAD`),
+/// 1 MiB of Python's arenas, 2 MiB of huge pages, for each of some arenas and threads. Less is no
+/// growth.
 const STEP_BYTES: u64 = 4 << 20;
-/// The size of any process that works moves by some hundredths, as what it works on does.
-const NOISE_SHARE: f64 = 0.02;
-/// Who accounts for more than half of a growth makes it.
-const MOST: f64 = 0.5;
-/// The shallow sizes of objects leave out what allocators add, a factor of two or three at most. Who knows less than a quarter
-/// of a growth cannot be the cause of it.
-const LITTLE: f64 = 0.25;
-/// Knuth's fifty per cent rule: an allocator in balance has a third of its bytes free. More is left from another time.
-const FREE_SHARE: f64 = 1.0 / 3.0;
-/// What glibc keeps free on purpose, twice its largest dynamic mmap threshold, is nobody's fragmentation.
-const FREE_BYTES: u64 = 64 << 20;
 /// Rows of evidence.
 const EVIDENCE_MAX: usize = 12;
 /// A count stays the same when it moves by less than a hundredth.
 const SAME: f64 = 0.01;
 
-/// What looks at one process say, in the order of their times, with sizes that were recorded between them.
+/// The verdict of snapshots in the order of their times, with recorded sizes between them.
 #[must_use]
-pub fn of(looks: &[Look], levels: &[Level]) -> Verdict {
-    let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
-        return cannot("there is no look", None);
+pub fn of(snapshots: &[Snapshot], recorded: &[RecordedSize]) -> Verdict {
+    let (Some(first), Some(last)) = (snapshots.first(), snapshots.last()) else {
+        return cannot_tell("there is no look");
     };
-    if looks.len() < 2 {
-        return one_look(last);
+    if snapshots.len() < 2 {
+        return one_snapshot(last);
     }
     let diff = Diff::between(first, last);
-    if !looks.iter().all(|look| look.is_same_process(first)) {
-        let mut verdict = cannot(
+    if !snapshots.iter().all(|snapshot| snapshot.is_same_process(first)) {
+        let mut verdict = cannot_tell(
             "the looks are of different processes: what differs is listed, and whether it grows only looks at one process can tell",
-            None,
         );
         verdict.culprit = Culprit::of(&diff, None, last);
         verdict.evidence = evidence(&diff, verdict.culprit.as_ref());
         return verdict;
     }
-    let verdict = of_one_process(looks, levels, &diff);
-    // What warmed up may leak all the same, slowly, and what stood still may have begun to: the later half of the looks shows it.
-    if !verdict.kind.is_leak() && looks.len() >= 2 * LOOKS_OF_A_TREND {
-        let later = &looks[looks.len() / 2..];
-        let points: Vec<Point> = later.iter().filter_map(|look| Point::of(look, &Facts::of(look))).collect();
+    let verdict = of_one_process(snapshots, recorded, &diff);
+    // After a warm-up there may be a slow leak, and after a standstill a new one: the later half of
+    // the snapshots shows it.
+    if !verdict.kind.is_leak() && snapshots.len() >= 2 * SNAPSHOTS_OF_A_TREND {
+        let later = &snapshots[snapshots.len() / 2..];
+        let points: Vec<Point> =
+            later.iter().filter_map(|snapshot| Point::of(snapshot, &HeapTotals::of(snapshot))).collect();
         let tail = of(later, &[]);
-        if tail.kind.is_leak() && trend::goes_on(&points) {
+        if tail.kind.is_leak() && trend::should_continue(&points) {
             return tail;
         }
     }
     verdict
 }
 
-/// So many looks show whether something levels off.
-const LOOKS_OF_A_TREND: usize = 3;
+/// Snapshots that show whether something levels off.
+const SNAPSHOTS_OF_A_TREND: usize = 3;
 
-fn cannot(why: &str, last: Option<&Look>) -> Verdict {
-    Verdict {
-        kind: Kind::CannotTell,
-        statement: why.to_owned(),
-        culprit: None,
-        evidence: Vec::new(),
-        confidence: if last.is_some() { 1.0 } else { 0.0 },
-        bytes_per_hour: None,
+impl Verdict {
+    fn new(kind: VerdictKind, statement: String, confidence: f64) -> Self {
+        Self { kind, statement, culprit: None, evidence: Vec::new(), confidence, bytes_per_hour: None }
     }
 }
 
-/// What memory is made of.
-fn one_look(look: &Look) -> Verdict {
-    let facts = Facts::of(look);
+fn bytes(bytes: u64) -> String {
+    words::bytes(bytes as f64)
+}
+
+fn cannot_tell(why: &str) -> Verdict {
+    Verdict::new(VerdictKind::CannotTell, why.to_owned(), 0.0)
+}
+
+fn one_snapshot(snapshot: &Snapshot) -> Verdict {
+    let totals = HeapTotals::of(snapshot);
     let mut parts = Vec::new();
-    if let Some(anonymous) = facts.anonymous {
+    if let Some(anonymous) = totals.anonymous {
         parts.push(format!("the process made {} itself", bytes(anonymous)));
     }
-    if let Some((name, managed)) = facts.managed_name.as_ref().zip(facts.managed) {
-        let share = facts.anonymous.filter(|a| *a > 0).map(|a| managed as f64 / a as f64);
+    if let Some((name, managed)) = totals.managed_name.as_ref().zip(totals.managed) {
+        let share = totals.anonymous.filter(|a| *a > 0).map(|a| managed as f64 / a as f64);
         let share = share.map_or(String::new(), |share| format!(", {} of it", percent(share)));
         parts.push(format!("{name} accounts for {}{share}", bytes(managed)));
     }
-    if let Some(in_use) = facts.c_in_use {
+    if let Some(in_use) = totals.c_in_use {
         parts.push(format!("the C heap has {} in use", bytes(in_use)));
     }
-    if let Some(free) = facts.free.filter(|_| is_fragmented(&facts)) {
+    if let Some(free) = totals.free.filter(|_| is_fragmented(&totals)) {
         parts.push(format!("{} are free inside of the allocators", bytes(free)));
     }
     parts.push("whether it grows a second look tells".to_owned());
-    cannot(&parts.join("; "), None)
+    cannot_tell(&parts.join("; "))
 }
 
-fn is_fragmented(facts: &Facts) -> bool {
-    facts
-        .free
-        .zip(facts.anonymous)
-        .is_some_and(|(free, anonymous)| free > FREE_BYTES && free as f64 > FREE_SHARE * anonymous as f64)
+fn is_fragmented(totals: &HeapTotals) -> bool {
+    totals.free.zip(totals.anonymous).is_some_and(|(free, anonymous)| {
+        free > BYTES_ON_PURPOSE && free as f64 > SHARE_IN_BALANCE * anonymous as f64
+    })
 }
 
-fn of_one_process(looks: &[Look], levels: &[Level], diff: &Diff) -> Verdict {
-    let facts: Vec<Facts> = looks.iter().map(Facts::of).collect();
-    let (first, last) = (&facts[0], &facts[facts.len() - 1]);
+fn of_one_process(snapshots: &[Snapshot], recorded: &[RecordedSize], diff: &Diff) -> Verdict {
+    let totals: Vec<HeapTotals> = snapshots.iter().map(HeapTotals::of).collect();
+    let (first, last) = (&totals[0], &totals[totals.len() - 1]);
     let Some((from, to)) = first.anonymous.zip(last.anonymous) else {
-        return cannot("how large its memory was both times is not known", None);
+        return cannot_tell("how large its memory was both times is not known");
     };
     let growth = to as f64 - from as f64;
     let per_hour = diff.seconds.map(|seconds| growth * 3600.0 / seconds);
     let sizes = format!("{} to {}", bytes(from), bytes(to));
     let mut verdict = if growth < grown_from(from) {
-        not_grown(&facts, &sizes, diff)
+        not_grown(&totals, &sizes, diff)
     } else if let Some(verdict) = freed(first, last, growth, &sizes) {
         verdict
     } else {
-        grown(looks, levels, diff, &facts, growth, &sizes)
+        grown(snapshots, recorded, diff, &totals, growth, &sizes)
     };
     verdict.bytes_per_hour = per_hour;
     if verdict.evidence.is_empty() {
@@ -217,49 +212,44 @@ fn of_one_process(looks: &[Look], levels: &[Level], diff: &Diff) -> Verdict {
     verdict
 }
 
-/// The growth that is one.
+/// The smallest growth that counts.
 fn grown_from(from: u64) -> f64 {
     (STEP_BYTES as f64).max(NOISE_SHARE * from as f64)
 }
 
-fn not_grown(facts: &[Facts], sizes: &str, diff: &Diff) -> Verdict {
-    let last = &facts[facts.len() - 1];
-    let used = facts.iter().filter(|facts| facts.is_alike(last)).filter_map(|facts| facts.in_use()).max();
+fn not_grown(totals: &[HeapTotals], sizes: &str, diff: &Diff) -> Verdict {
+    let last = &totals[totals.len() - 1];
+    let used =
+        totals.iter().filter(|totals| totals.is_alike(last)).filter_map(|totals| totals.in_use()).max();
     if is_fragmented(last) {
         let (free, in_use) = (last.free.unwrap_or(0), last.in_use());
         let fell = used.zip(in_use).filter(|(most, now)| *now as f64 <= 0.75 * *most as f64);
         let fell = fell.map_or(String::new(), |(most, now)| {
             format!("; in use were {}, and are {}", bytes(most), bytes(now))
         });
-        return Verdict {
-            kind: Kind::Fragmentation,
-            statement: format!(
+        return Verdict::new(
+            VerdictKind::Fragmentation,
+            format!(
                 "its own memory went from {sizes} and does not grow; {} of it are free inside of the allocators, which keep it{fell}",
                 bytes(free)
             ),
-            culprit: None,
-            evidence: Vec::new(),
-            confidence: 0.8,
-            bytes_per_hour: None,
-        };
+            0.8,
+        );
     }
-    Verdict {
-        kind: Kind::NoGrowth,
-        statement: format!(
+    Verdict::new(
+        VerdictKind::NoGrowth,
+        format!(
             "its own memory went from {sizes}: less than allocators take at once, or than work moves it by{}",
             elsewhere(diff)
         ),
-        culprit: None,
-        evidence: Vec::new(),
-        confidence: if facts.len() >= LOOKS_OF_A_TREND { 0.8 } else { 0.6 },
-        bytes_per_hour: None,
-    }
+        if totals.len() >= SNAPSHOTS_OF_A_TREND { 0.8 } else { 0.6 },
+    )
 }
 
-/// What grew that is not the process' own: shared memory, files.
+/// Growth of shared memory and files.
 fn elsewhere(diff: &Diff) -> String {
     let grew = ["resident, shared memory", "resident, of files"].into_iter().filter_map(|name| {
-        let row = diff.row(What::Total, name)?;
+        let row = diff.row(RowKind::Total, name)?;
         let growth = u64::try_from(row.growth_bytes?).ok().filter(|growth| *growth >= STEP_BYTES)?;
         Some(format!(
             "; {} grew by {}, which is no heap",
@@ -270,44 +260,41 @@ fn elsewhere(diff: &Diff) -> String {
     grew.collect()
 }
 
-/// The process grew, and what grew is free.
-fn freed(first: &Facts, last: &Facts, growth: f64, sizes: &str) -> Option<Verdict> {
+/// The process grew, and the growth is free memory.
+fn freed(first: &HeapTotals, last: &HeapTotals, growth: f64, sizes: &str) -> Option<Verdict> {
     let more_free = last.free? as f64 - first.free? as f64;
     let more_used = last.in_use()? as f64 - first.in_use()? as f64;
     if !first.is_alike(last) || more_free < MOST * growth || more_used > LITTLE * growth {
         return None;
     }
-    Some(Verdict {
-        kind: Kind::Fragmentation,
-        statement: format!(
+    Some(Verdict::new(
+        VerdictKind::Fragmentation,
+        format!(
             "its own memory grew from {sizes}, but what is in use went from {} to {}; {} are free inside of the allocators, which keep them",
             bytes(first.in_use()?),
             bytes(last.in_use()?),
             bytes(last.free?)
         ),
-        culprit: None,
-        evidence: Vec::new(),
-        confidence: 0.85,
-        bytes_per_hour: None,
-    })
+        0.85,
+    ))
 }
 
 fn grown(
-    looks: &[Look],
-    levels: &[Level],
+    snapshots: &[Snapshot],
+    recorded: &[RecordedSize],
     diff: &Diff,
-    facts: &[Facts],
+    totals: &[HeapTotals],
     growth: f64,
     sizes: &str,
 ) -> Verdict {
-    let (first, last) = (&facts[0], &facts[facts.len() - 1]);
+    let (first, last) = (&totals[0], &totals[totals.len() - 1]);
     let points: Vec<Point> =
-        looks.iter().zip(facts).filter_map(|(look, facts)| Point::of(look, facts)).collect();
-    let trend = trend::of(&points, levels);
-    let steps = looks.len() >= LOOKS_OF_A_TREND || levels.len() >= trend::LEVELS_MIN;
+        snapshots.iter().zip(totals).filter_map(|(snapshot, totals)| Point::of(snapshot, totals)).collect();
+    let trend = trend::of(&points, recorded);
+    let steps = snapshots.len() >= SNAPSHOTS_OF_A_TREND || recorded.len() >= trend::RECORDED_MIN;
     let mut said = vec![format!("its own memory grew from {sizes}")];
     if let Trend::LevelsOff { last_share } = trend {
-        return levelled(looks, diff, &mut said, last_share);
+        return levelled(snapshots, diff, &mut said, last_share);
     }
     let managed = managed_growth(first, last).map(|grown| grown / growth);
     let used = first.c_in_use.zip(last.c_in_use).map(|(from, to)| (to as f64 - from as f64) / growth);
@@ -334,9 +321,9 @@ fn grown(
         Some(part) => {
             said.push(format!("{name} knows {} of the growth: objects and native memory", share(part)))
         }
-        // The heap of a program without a run time is its own.
+        // Without a runtime the heap is the program's own.
         None if last.managed_name.is_none() => is_managed = Some(false),
-        // Other run times than Python have their objects elsewhere than in the C heap.
+        // Runtimes other than Python keep their objects outside of the C heap.
         None if used.is_some_and(|part| part >= MOST) && !name.contains("Python") => {
             is_managed = Some(false);
             said.push(format!("it is in the C heap, where {name} keeps no objects"));
@@ -347,36 +334,36 @@ fn grown(
         Some(part) if part > LITTLE => {
             said.push(format!("chunks in use in the C heap are {} of it", share(part)))
         }
-        // Pools of a library's own, memory of threads.
+        // Pools of a library, memory of threads.
         Some(part) if is_managed == Some(false) => {
-            let most = diff.of(What::Memory).find(|row| row.growth_bytes.unwrap_or(0) > 0);
+            let most = diff.of(RowKind::Memory).find(|row| row.growth_bytes.unwrap_or(0) > 0);
             let most = most.map_or(String::new(), |row| format!("; of the mappings most grew: {}", row.name));
             said.push(format!("chunks in use in the C heap are only {} of it{most}", share(part)));
         }
         _ => {}
     }
-    let mut culprit = Culprit::of(diff, is_managed, looks.last().unwrap_or(&looks[0]));
-    // Native memory that objects of the run time own: as many more of the one as of the other.
+    let mut culprit = Culprit::of(diff, is_managed, snapshots.last().unwrap_or(&snapshots[0]));
+    // Native memory that objects own: as many more of the one as of the other.
     if is_managed == Some(false)
         && let Some(owner) = culprit.as_ref().and_then(|culprit| culprit.owner.clone())
     {
         is_managed = Some(true);
         said.push(format!("as many more {owner} objects are there as native chunks: they hold them"));
         if let Some(culprit) = &mut culprit {
-            culprit.what = What::Type;
+            culprit.what = RowKind::Type;
         }
     }
     if let Some(culprit) = &culprit {
         said.push(culprit.statement.clone());
     }
     let (kind, sure) = match (is_managed, trend) {
-        (None, _) => (Kind::CannotTell, 0.3),
-        // A collector lets garbage pile up before it works.
-        (Some(true), Trend::Steady) if last.has_garbage => (Kind::ManagedGrowth, 0.5),
-        (Some(true), Trend::Steady) => (Kind::ManagedLeak, 0.7),
-        (Some(false), Trend::Steady) => (Kind::NativeLeak, 0.7),
-        (Some(true), _) => (Kind::ManagedGrowth, 0.5),
-        (Some(false), _) => (Kind::NativeGrowth, 0.5),
+        (None, _) => (VerdictKind::CannotTell, 0.3),
+        // Garbage piles up until it is collected.
+        (Some(true), Trend::Steady) if last.has_garbage => (VerdictKind::ManagedGrowth, 0.5),
+        (Some(true), Trend::Steady) => (VerdictKind::ManagedLeak, 0.7),
+        (Some(false), Trend::Steady) => (VerdictKind::NativeLeak, 0.7),
+        (Some(true), _) => (VerdictKind::ManagedGrowth, 0.5),
+        (Some(false), _) => (VerdictKind::NativeGrowth, 0.5),
     };
     match trend {
         Trend::Steady if steps => said.push("it does not level off".to_owned()),
@@ -392,20 +379,21 @@ fn grown(
         statement: said.join("; "),
         culprit,
         evidence: Vec::new(),
-        confidence: if kind == Kind::CannotTell { sure } else { f64::min(sure + known, 0.95) },
+        confidence: if kind == VerdictKind::CannotTell { sure } else { f64::min(sure + known, 0.95) },
         bytes_per_hour: None,
     }
 }
 
-/// By how many bytes the objects of the run time grew; numbers from different sources do not compare.
-fn managed_growth(first: &Facts, last: &Facts) -> Option<f64> {
+/// Growth of the runtime's objects. Numbers of different sources do not compare.
+fn managed_growth(first: &HeapTotals, last: &HeapTotals) -> Option<f64> {
     let (from, to) = first.managed.zip(last.managed)?;
     (first.managed_source == last.managed_source).then_some(to as f64 - from as f64)
 }
 
-/// Whether most of a growth lies outside of the heap that a run time has for its objects, which may be large long before it is
-/// touched. At first all but the objects may have been outside, in the end at least what the heap has no room for.
-fn is_beside(first: &Facts, last: &Facts, growth: f64) -> bool {
+/// Whether most of a growth is outside of the runtime's heap, which may be reserved long before it
+/// is touched. At first all but the objects may have been outside; at the end at least what the
+/// heap has no room for.
+fn is_beside(first: &HeapTotals, last: &HeapTotals, growth: f64) -> bool {
     let Some(room) = last.room else { return true };
     let outside = last.anonymous.unwrap_or(0).saturating_sub(room) as f64;
     let before = first.anonymous.unwrap_or(0).saturating_sub(first.managed.unwrap_or(0)) as f64;
@@ -413,13 +401,13 @@ fn is_beside(first: &Facts, last: &Facts, growth: f64) -> bool {
     outside - before >= MOST * growth || chunks >= MOST * growth
 }
 
-/// It grew, and grows no more though the process works on.
-fn levelled(looks: &[Look], diff: &Diff, said: &mut Vec<String>, last_share: f64) -> Verdict {
+/// It grew, and levelled off while the process works on.
+fn levelled(snapshots: &[Snapshot], diff: &Diff, said: &mut Vec<String>, last_share: f64) -> Verdict {
     said.push(format!(
         "in the last third it grew at {} of its mean pace while the process worked on",
         percent(last_share.max(0.0))
     ));
-    let lately = lately(looks);
+    let lately = lately(snapshots);
     let still = lately.filter(|(from, growth)| *growth >= grown_from(*from)).map(|(_, growth)| growth);
     if let Some(growth) = still {
         said.push(format!(
@@ -427,14 +415,14 @@ fn levelled(looks: &[Look], diff: &Diff, said: &mut Vec<String>, last_share: f64
             bytes(growth as u64)
         ));
     }
-    let stays = looks.len().checked_sub(2).and_then(|i| same_now(diff, &looks[i], &looks[i + 1]));
+    let stays = snapshots.len().checked_sub(2).and_then(|i| same_now(diff, &snapshots[i], &snapshots[i + 1]));
     let (kind, culprit) = match stays {
         Some(row) => {
             let count = row.after.and_then(|after| after.count).unwrap_or(0);
             said.push(format!("{} grew to {count} and stays there", Culprit::name_of(row)));
-            (Kind::BoundedCache, Some(Culprit::of_row(row)))
+            (VerdictKind::BoundedCache, Some(Culprit::of_row(row)))
         }
-        None => (Kind::WarmUp, None),
+        None => (VerdictKind::WarmUp, None),
     };
     Verdict {
         kind,
@@ -446,34 +434,36 @@ fn levelled(looks: &[Look], diff: &Diff, said: &mut Vec<String>, last_share: f64
     }
 }
 
-/// The size at the look before the last, and the growth since.
-fn lately(looks: &[Look]) -> Option<(u64, f64)> {
-    let [.., before, last] = looks else { return None };
-    let (from, to) = Facts::of(before).anonymous.zip(Facts::of(last).anonymous)?;
+/// The size at the last snapshot but one, and the growth since.
+fn lately(snapshots: &[Snapshot]) -> Option<(u64, f64)> {
+    let [.., before, last] = snapshots else { return None };
+    let (from, to) = HeapTotals::of(before).anonymous.zip(HeapTotals::of(last).anonymous)?;
     Some((from, to as f64 - from as f64))
 }
 
-/// Whether a look has the list that pieces of a kind are on.
-fn has_list(look: &Look, what: What) -> bool {
+/// Whether a snapshot has the complete list of a kind of pieces.
+fn has_list(snapshot: &Snapshot, what: RowKind) -> bool {
     match what {
-        What::Type => look.python.as_ref().is_some_and(|heap| !heap.is_stopped),
-        What::Chunk => look.c_heap.as_ref().is_some_and(|heap| !heap.is_stopped),
-        What::String | What::Pattern => look.strings.as_ref().is_some_and(|census| !census.is_stopped),
-        _ => look.runtime.is_some(),
+        RowKind::Type => snapshot.python.as_ref().is_some_and(|heap| !heap.is_stopped),
+        RowKind::Chunk => snapshot.c_heap.as_ref().is_some_and(|heap| !heap.is_stopped),
+        RowKind::String | RowKind::Pattern => {
+            snapshot.strings.as_ref().is_some_and(|census| !census.is_stopped)
+        }
+        _ => snapshot.runtime.is_some(),
     }
 }
 
-/// The row that made most of the growth of pieces, if its number has been the same lately.
-fn same_now<'a>(all: &'a Diff, before: &Look, last: &Look) -> Option<&'a Row> {
-    let grown = |row: &&Row| {
+/// The row that made most of the growth, if its count has not changed lately.
+fn same_now<'a>(all: &'a Diff, before: &Snapshot, last: &Snapshot) -> Option<&'a DiffRow> {
+    let grown = |row: &&DiffRow| {
         row.what.is_piece() && row.growth_bytes.unwrap_or(0) > 0 && row.growth_count.unwrap_or(0) > 0
     };
     let row = all.rows.iter().find(grown)?;
     let growth = row.growth_count?;
-    let total = all.row(What::Total, "resident, anonymous").and_then(|row| row.growth_bytes)?;
+    let total = all.row(RowKind::Total, "resident, anonymous").and_then(|row| row.growth_bytes)?;
     let is_most = row.growth_bytes? as f64 >= MOST * total as f64;
-    // What did not move at all is on no list; neither is what was not looked at.
-    if row.is_bound || ![before, last].iter().all(|look| has_list(look, row.what)) {
+    // Unchanged rows are not listed, as are parts that were not read.
+    if row.is_bound || ![before, last].iter().all(|snapshot| has_list(snapshot, row.what)) {
         return None;
     }
     let lately = Diff::between(before, last);
@@ -481,19 +471,18 @@ fn same_now<'a>(all: &'a Diff, before: &Look, last: &Look) -> Option<&'a Row> {
     (is_most && moved.unsigned_abs() as f64 <= SAME * growth as f64).then_some(row)
 }
 
-/// The rows of the culprit, then those that grew most.
-fn evidence(diff: &Diff, culprit: Option<&Culprit>) -> Vec<Row> {
-    let of_culprit = |row: &&Row| culprit.is_some_and(|culprit| culprit.has(row));
-    let mut list: Vec<Row> = diff.rows.iter().filter(of_culprit).cloned().collect();
+fn evidence(diff: &Diff, culprit: Option<&Culprit>) -> Vec<DiffRow> {
+    let of_culprit = |row: &&DiffRow| culprit.is_some_and(|culprit| culprit.has(row));
+    let mut list: Vec<DiffRow> = diff.rows.iter().filter(of_culprit).cloned().collect();
     let kinds = [
-        What::Total,
-        What::Memory,
-        What::CHeap,
-        What::Type,
-        What::Class,
-        What::Chunk,
-        What::String,
-        What::Pattern,
+        RowKind::Total,
+        RowKind::Memory,
+        RowKind::CHeap,
+        RowKind::Type,
+        RowKind::Class,
+        RowKind::Chunk,
+        RowKind::String,
+        RowKind::Pattern,
     ];
     for what in kinds {
         let most = diff.of(what).find(|row| row.growth_bytes.unwrap_or(0) > 0);

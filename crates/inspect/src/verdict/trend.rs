@@ -1,93 +1,89 @@
 //! Whether a growth levels off. A warm-up does, a leak does not.
 //!
-//! The pace is measured by the work that the process did, in CPU seconds, where that is known: a leak that follows the work stands
-//! still at night, and a cache that is full does not grow however much work there is. Recorded sizes have no work with them and go by
-//! time.
+//! The pace is by CPU time of the process where that is known: a leak that follows the work stands
+//! still at night, and a full cache does not grow however much work there is. Recorded sizes have
+//! no work and go by time.
 
+use mitra_model::growth::{LEVELS_OFF, TREND_S, last_share};
 use serde::{Deserialize, Serialize};
 
-use super::facts::Facts;
-use crate::look::Look;
+use super::totals::HeapTotals;
+use crate::snapshot::Snapshot;
 
-/// A size that somebody recorded.
+/// A size from a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Level {
-    /// When, in nanoseconds since 1970 UTC.
+pub struct RecordedSize {
+    /// Nanoseconds since 1970 UTC.
     pub time_ns: i64,
-    /// Anonymous memory, in memory and in swap.
+    /// Anonymous memory, resident and in swap.
     pub bytes: f64,
 }
 
-/// What a growth does.
+/// The trend of a growth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Trend {
     /// It goes on.
     Steady,
-    /// In the last third it went on at this share of its mean pace only.
+    /// The last third has only this share of the mean pace.
     LevelsOff {
         /// Of the mean pace.
         last_share: f64,
     },
-    /// The process hardly worked in the last third: nobody knows.
+    /// The process hardly worked in the last third, so nothing is known.
     Idle,
     /// Too little is known.
     Unknown,
 }
 
-/// A size of one look.
+/// A size of one snapshot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
-    /// Seconds, on whatever axis.
+    /// Seconds on any axis.
     pub(super) at_s: f64,
-    /// CPU seconds of the process.
     pub(super) worked_s: Option<f64>,
     pub(super) bytes: f64,
-    /// Seconds since the process began.
     pub(super) age_s: Option<f64>,
 }
 
 impl Point {
-    pub(super) fn of(look: &Look, facts: &Facts) -> Option<Self> {
+    pub(super) fn of(snapshot: &Snapshot, totals: &HeapTotals) -> Option<Self> {
         Some(Self {
-            at_s: look.time_ns as f64 * 1e-9,
-            worked_s: look.work.cpu_s,
-            bytes: facts.anonymous? as f64,
-            age_s: look.age_s,
+            at_s: snapshot.time_ns as f64 * 1e-9,
+            worked_s: snapshot.work.cpu_s,
+            bytes: totals.anonymous? as f64,
+            age_s: snapshot.age_s,
         })
     }
 }
 
-/// A last third at less than a quarter of the mean pace levels off, as everywhere in Mitra (`diagnose::growth`).
-const LEVELS_OFF: f64 = 0.25;
-/// Where a growth slows down all the time, as warm-ups do, the later half of it has less than six tenths of its mean pace in its own
-/// last third, once the whole levels off (an exponential approach, of which at least three time constants are seen). A line has one.
+/// A warm-up that levels off slows down all the time: the later half has less than six tenths of
+/// its mean pace in its last third (an exponential approach seen over at least three time
+/// constants). A line has one.
 const STRAIGHT: f64 = 0.75;
-/// More than this share of a growth between two neighbours is a jump: a load, a batch, the teeth of a collector. Three looks at a line
-/// have a half between each two.
+/// A jump is more than this share of the growth between two neighbours: a load, a batch, the teeth
+/// of a collector. Three snapshots on a line have a half between each two.
 const JUMP: f64 = 0.6;
-/// No program takes ten minutes to start: what still grows at a pace like its mean since then is no start.
-const TREND_S: f64 = 600.0;
-/// A process that does less than a quarter of its usual work shows nothing.
+/// Below a quarter of its usual work a process shows nothing.
 const IDLE: f64 = 0.25;
-/// With fewer recorded sizes there are no thirds.
-pub(super) const LEVELS_MIN: usize = 6;
+/// Fewer recorded sizes make no thirds.
+pub(super) const RECORDED_MIN: usize = 6;
 
-/// What the growth from the first point to the last does.
-pub(super) fn of(points: &[Point], levels: &[Level]) -> Trend {
+/// The trend from the first point to the last.
+pub(super) fn of(points: &[Point], recorded: &[RecordedSize]) -> Trend {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Trend::Unknown };
     if points.len() >= 3 {
-        return by_looks(points);
+        return by_snapshots(points);
     }
-    let recorded: Vec<(f64, f64)> = levels
+    let recorded: Vec<(f64, f64)> = recorded
         .iter()
         .map(|level| (level.time_ns as f64 * 1e-9, level.bytes))
         .filter(|(at, bytes)| (first.at_s..=last.at_s).contains(at) && bytes.is_finite())
         .collect();
-    if recorded.len() >= LEVELS_MIN {
+    if recorded.len() >= RECORDED_MIN {
         let later = recorded.get(recorded.len() / 2..).unwrap_or_default();
         return match by_axis(&recorded) {
-            // What warmed up may leak all the same, slowly.
-            Trend::LevelsOff { .. } if later.len() >= LEVELS_MIN && grows(later) && is_straight(later) => {
+            // A slow leak may follow a warm-up.
+            Trend::LevelsOff { .. } if later.len() >= RECORDED_MIN && grows(later) && is_straight(later) => {
                 Trend::Steady
             }
             trend => trend,
@@ -96,7 +92,7 @@ pub(super) fn of(points: &[Point], levels: &[Level]) -> Trend {
     since_birth(first, last)
 }
 
-fn by_looks(points: &[Point]) -> Trend {
+fn by_snapshots(points: &[Point]) -> Trend {
     let by_time: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.bytes)).collect();
     let worked: Option<Vec<f64>> = points.iter().map(|point| point.worked_s).collect();
     let Some(worked) = worked else { return by_axis(&by_time) };
@@ -104,7 +100,7 @@ fn by_looks(points: &[Point]) -> Trend {
         by_time.iter().zip(&worked).map(|((at, _), work)| (*at, *work)).collect();
     let by_time = by_axis(&by_time);
     match (by_time, last_third(&work_by_time)) {
-        // It grew at all times: however much it worked.
+        // It grew at all times, however much it worked.
         (Trend::Steady, _) => Trend::Steady,
         (_, Some(share)) if share < IDLE => Trend::Idle,
         _ => {
@@ -127,14 +123,13 @@ fn by_axis(points: &[(f64, f64)]) -> Trend {
     }
 }
 
-/// Whether there is a growth worth the name.
 fn grows(points: &[(f64, f64)]) -> bool {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return false };
     last.1 - first.1 >= super::grown_from(first.1 as u64)
 }
 
-/// Whether a growth goes on at its pace, by the time that went by or by the work that was done.
-pub(super) fn goes_on(points: &[Point]) -> bool {
+/// Whether a growth keeps its pace, by time or by work.
+pub(super) fn should_continue(points: &[Point]) -> bool {
     let by_time: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.bytes)).collect();
     let by_work: Option<Vec<(f64, f64)>> =
         points.iter().map(|point| Some((point.worked_s?, point.bytes))).collect();
@@ -145,7 +140,8 @@ fn is_straight(points: &[(f64, f64)]) -> bool {
     last_third(points).is_some_and(|share| share >= STRAIGHT) && !is_jump(points)
 }
 
-/// Whether the growth came at once, or stood still in one of the first two thirds: what comes of it nobody knows.
+/// Whether the growth came at once, or stood still in one of the first two thirds: its future is
+/// unknown.
 fn is_jump(points: &[(f64, f64)]) -> bool {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return true };
     let (length, growth) = (last.0 - first.0, last.1 - first.1);
@@ -156,7 +152,7 @@ fn is_jump(points: &[(f64, f64)]) -> bool {
         || thirds.iter().any(|grown| *grown < LEVELS_OFF * growth / 3.0)
 }
 
-/// The value at a place, on the line between its neighbours.
+/// The interpolated value.
 fn at(points: &[(f64, f64)], place: f64) -> f64 {
     let i = points.partition_point(|(x, _)| *x < place);
     let (x1, y1) = points.get(i).or(points.last()).copied().unwrap_or_default();
@@ -164,19 +160,15 @@ fn at(points: &[(f64, f64)], place: f64) -> f64 {
     if x1 > x0 { y0 + (y1 - y0) * ((place - x0) / (x1 - x0)).clamp(0.0, 1.0) } else { y1 }
 }
 
-/// The pace in the last third of an axis as a share of the mean pace; `None` where nothing moved.
+/// The pace in the last third as a share of the mean pace; `None` if nothing moved.
 fn last_third(points: &[(f64, f64)]) -> Option<f64> {
-    let (first, last) = (points.first()?, points.last()?);
-    let (length, growth) = (last.0 - first.0, last.1 - first.1);
-    if length <= 0.0 || growth <= 0.0 {
-        return None;
-    }
-    let value = at(points, last.0 - length / 3.0);
-    Some((last.1 - value) / (length / 3.0) / (growth / length))
+    let (first, last) = (*points.first()?, *points.last()?);
+    let third = last.0 - (last.0 - first.0) / 3.0;
+    last_share(first, (third, at(points, third)), last)
 }
 
-/// Two looks: what the process grew by since it began is known too, because then it had nothing. A pace like that, neither much
-/// slower nor much faster, has been its pace.
+/// Two snapshots: the growth since the start of the process, when it had nothing, is known too. A
+/// pace near that, neither much slower nor much faster, has been its pace.
 fn since_birth(first: &Point, last: &Point) -> Trend {
     let Some(age) = first.age_s.filter(|age| *age >= TREND_S) else { return Trend::Unknown };
     let seconds = last.at_s - first.at_s;
@@ -217,7 +209,6 @@ mod tests {
 
     #[test]
     fn a_leak_that_follows_the_work_is_not_taken_for_a_warm_up() {
-        // It works for three minutes and then little.
         let night = [
             (0.0, 0.0, 0.0),
             (60.0, 30.0, 3e7),
@@ -238,10 +229,13 @@ mod tests {
     fn two_looks_need_what_was_recorded_or_a_long_life() {
         let young = points(&[(0.0, 0.0, 1e7), (600.0, 60.0, 1e8)]);
         assert_eq!(of(&young, &[]), Trend::Unknown);
-        let levels: Vec<Level> = (0..20)
-            .map(|i| Level { time_ns: i * 30_000_000_000, bytes: 1e7 + 9e7 * (i as f64 / 4.0).min(1.0) })
+        let recorded: Vec<RecordedSize> = (0..20)
+            .map(|i| RecordedSize {
+                time_ns: i * 30_000_000_000,
+                bytes: 1e7 + 9e7 * (i as f64 / 4.0).min(1.0),
+            })
             .collect();
-        assert!(matches!(of(&young, &levels), Trend::LevelsOff { .. }));
+        assert!(matches!(of(&young, &recorded), Trend::LevelsOff { .. }));
         let old = |add: f64, factor: f64| -> Vec<Point> {
             let of = |p: &Point| Point { age_s: Some(7200.0), bytes: add + factor * p.bytes, ..*p };
             young.iter().map(of).collect()
@@ -273,11 +267,11 @@ mod tests {
         let recorded = |bytes: &dyn Fn(f64) -> f64, seconds: f64| -> Trend {
             let level = |i: i32| {
                 let at = seconds * f64::from(i) / 60.0;
-                Level { time_ns: (at * 1e9) as i64, bytes: bytes(at) }
+                RecordedSize { time_ns: (at * 1e9) as i64, bytes: bytes(at) }
             };
-            let levels: Vec<Level> = (0..=60).map(level).collect();
+            let recorded: Vec<RecordedSize> = (0..=60).map(level).collect();
             let ends = points(&[(0.0, 0.0, bytes(0.0)), (seconds, seconds / 2.0, bytes(seconds))]);
-            of(&ends, &levels)
+            of(&ends, &recorded)
         };
         for constants in [3.2, 4.0, 6.0, 12.0] {
             let warm_up = |at: f64| 1e8 + 4e9 * (1.0 - (-at / 60.0).exp());

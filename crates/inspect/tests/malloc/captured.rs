@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use mitra_inspect::malloc::{Options, Places, find, look};
+use mitra_inspect::malloc::{Detection, Options, find, walk_heap};
 use mitra_inspect::{Image, Memory, Target};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -25,8 +25,8 @@ fn captured(target: &Target) -> Image {
 }
 
 /// A word somewhere, and what is to stand there: noise, a small number, or what stands elsewhere in the same memory.
-fn damage(image: &Image, places: &Places) -> impl Strategy<Value = (u64, u64)> + use<> {
-    let arena = places.glibc.as_ref().unwrap().main_arena;
+fn damage(image: &Image, detection: &Detection) -> impl Strategy<Value = (u64, u64)> + use<> {
+    let arena = detection.glibc.as_ref().unwrap().main_arena;
     let stretches: Vec<(u64, u64)> = image.mappings().iter().map(|m| (m.start, m.bytes() / 8)).collect();
     let of_heap = stretches.clone();
     let somewhere = move |stretches: &[(u64, u64)], which: usize, word: u64| {
@@ -48,21 +48,21 @@ fn damaged_memory_of_a_program() {
     let Some(program) = compile("cc", "truth.c", "captured", &[]) else { return };
     let Some(running) = Running::start(Command::new(program).arg("cached")) else { return };
     let target = running.target();
-    let places = find(&target).unwrap();
+    let detection = find(&target).unwrap();
     let image = captured(&target);
     let options = Options { samples: 2, ..Options::default() };
-    let whole = look(&image, &places, &options);
-    assert_eq!(whole.in_use(), look(&target, &places, &options).in_use());
+    let whole = walk_heap(&image, &detection, &options);
+    assert_eq!(whole.in_use(), walk_heap(&target, &detection, &options).in_use());
     let image_bytes: u64 = image.mappings().iter().map(|mapping| mapping.bytes()).sum();
     let mut runner = TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() });
-    let damages = proptest::collection::vec(damage(&image, &places), 1..60);
+    let damages = proptest::collection::vec(damage(&image, &detection), 1..60);
     let ended = runner.run(&damages, |damages| {
         let mut image = image.clone();
         for (at, word) in damages {
             image.write(at, &word.to_le_bytes());
         }
         let begun = Instant::now();
-        let heap = look(&image, &places, &options);
+        let heap = walk_heap(&image, &detection, &options);
         prop_assert!(begun.elapsed().as_secs() < 20);
         prop_assert!(heap.in_use().bytes + heap.free().bytes <= image_bytes);
         Ok(())

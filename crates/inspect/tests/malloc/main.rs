@@ -1,6 +1,6 @@
 //! The C heap of programs that are compiled here, counted from outside and from inside. Skipped where there is no C compiler.
 
 mod captured;
-mod recognised;
+mod detected;
 mod support;
 mod truth;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use mitra_inspect::Target;
-use mitra_inspect::malloc::{CHeap, Options, Places, find, look};
+use mitra_inspect::malloc::{CHeap, Detection, Options, find, walk_heap};
 
 /// A program that waits, and what it said.
 pub struct Running {
@@ -40,11 +40,11 @@ impl Running {
         Target::open(self.child.id()).unwrap()
     }
 
-    pub fn look(&self) -> (Places, CHeap) {
+    pub fn walk_heap(&self) -> (Detection, CHeap) {
         let target = self.target();
-        let places = find(&target).unwrap();
-        let heap = look(&target, &places, &Options::default());
-        (places, heap)
+        let detection = find(&target).unwrap();
+        let heap = walk_heap(&target, &detection, &Options::default());
+        (detection, heap)
     }
 
     /// The numbers of a line, by the names before them.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use mitra_inspect::malloc::{Allocator, Arena, CHeap, Options, Places, find, look};
+use mitra_inspect::malloc::{Allocator, Arena, CHeap, Detection, Options, find, walk_heap};
 use mitra_inspect::{Memory, Target};
 
 use crate::support::{Running, compile};
@@ -32,8 +32,8 @@ fn binned(arena: &Arena) -> u64 {
     arena.free.all().bytes - arena.free.tcache.bytes
 }
 
-fn check(running: &Running, places: &Places, heap: &CHeap) {
-    println!("{places:x?} {:?} {} us", heap.doubts, heap.took_us);
+fn check(running: &Running, detection: &Detection, heap: &CHeap) {
+    println!("{detection:x?} {:?} {} us", heap.doubts, heap.took_us);
     assert_eq!(heap.allocator, Allocator::Glibc);
     let truth = |name| running.number(name);
     is_near("system", sum(heap, |arena| arena.system_bytes), truth("arena"), 0.0);
@@ -90,8 +90,8 @@ fn by_arena(running: &Running, heap: &CHeap) {
 
 fn quiet(mode: &str, flags: &[&str]) -> Option<(Running, CHeap)> {
     let running = started(mode, flags)?;
-    let (places, heap) = running.look();
-    check(&running, &places, &heap);
+    let (detection, heap) = running.walk_heap();
+    check(&running, &detection, &heap);
     Some((running, heap))
 }
 
@@ -186,9 +186,9 @@ fn trimmed_pages_are_not_brought_back() {
     // It has a few steps to go after it said that it is ready.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let before = resident();
-    let places = find(&target).unwrap();
-    let heap = look(&target, &places, &Options::default());
-    check(&running, &places, &heap);
+    let detection = find(&target).unwrap();
+    let heap = walk_heap(&target, &detection, &Options::default());
+    check(&running, &detection, &heap);
     for (before, after) in before.windows(2).zip(resident().windows(2)) {
         assert_eq!(before, after);
     }
@@ -210,7 +210,7 @@ fn static_programs() {
 fn while_threads_allocate_and_free() {
     let Some(running) = started("busy", &[]) else { return };
     let target = running.target();
-    let places = find(&target).unwrap();
+    let detection = find(&target).unwrap();
     let words = running.said.join(" ");
     let held = words.split("held 0x").nth(1).unwrap().split_whitespace().next().unwrap();
     let held = u64::from_str_radix(held, 16).unwrap();
@@ -220,7 +220,7 @@ fn while_threads_allocate_and_free() {
     for _ in 0..3 {
         let target = running.target();
         let before = [of_all(&target, 0), of_all(&target, 8)];
-        let heap = look(&target, &places, &Options::default());
+        let heap = walk_heap(&target, &detection, &Options::default());
         let after = [of_all(&target, 0), of_all(&target, 8)];
         println!("{:?} {:?} {} us", before, heap.doubts, heap.took_us);
         let in_use = heap.in_use();

@@ -1,8 +1,10 @@
 //! Unwinding of stacks without frame pointers. A BPF program applies unwind rules. For addresses without a rule it sends a
 //! copy of the stack, and user space answers with the rules.
 
+use serde::{Deserialize, Serialize};
+
 /// How to find the caller of a function on x86-64, as `.eh_frame` says it for one code address.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnwindRule {
     /// Through the frame pointer: there is no entry for the address.
     #[default]

@@ -126,9 +126,11 @@ pub fn each_value(
                     Some(Value::Text(&value_text))
                 }
                 Token::Number(number) => Some(Value::Number(number)).filter(|_| !number.is_nan()),
+                // What stands behind it on the line cannot be told apart.
                 Token::Damage => {
                     good = false;
-                    None
+                    key = None;
+                    return ControlFlow::Break(());
                 }
             };
             path.push(key.take().unwrap_or_default());

@@ -1,7 +1,7 @@
 //! `mitra inspect diff`: what grew between saved looks.
 
 use anyhow::Result;
-use mitra_inspect::{Diff, Look, verdict};
+use mitra_inspect::{Diff, Snapshot, verdict};
 use serde_json::json;
 
 use crate::cli::InspectDiffArgs;
@@ -12,32 +12,32 @@ use crate::render::style::Style;
 
 /// Reads and compares.
 pub fn run(args: &InspectDiffArgs, style: &Style) -> Result<()> {
-    let mut looks: Vec<Look> = Vec::new();
+    let mut snapshots: Vec<Snapshot> = Vec::new();
     for path in &args.looks {
-        looks.push(super::read(path)?);
+        snapshots.push(super::read(path)?);
     }
-    let (Some(first), Some(_)) = (looks.first(), looks.get(1)) else {
+    let (Some(first), Some(_)) = (snapshots.first(), snapshots.get(1)) else {
         return Err(usage("two looks at least are compared"));
     };
     // Looks at one process are put in the order of their times; sides are compared as they stand.
-    if looks.iter().all(|look| look.is_same_process(first)) {
+    if snapshots.iter().all(|snapshot| snapshot.is_same_process(first)) {
         let first = first.clone();
-        looks.sort_by(|a, b| first.seconds_until(a).total_cmp(&first.seconds_until(b)));
+        snapshots.sort_by(|a, b| first.seconds_until(a).total_cmp(&first.seconds_until(b)));
     }
-    show(&looks, &[], args.rows, args.json, style)
+    show(&snapshots, &[], args.rows, args.json, style)
 }
 
 /// Prints what grew from the first look to the last, and what all of them say together.
 pub fn show(
-    looks: &[Look],
-    levels: &[verdict::Level],
+    snapshots: &[Snapshot],
+    recorded_sizes: &[verdict::RecordedSize],
     rows: usize,
     as_json: bool,
     style: &Style,
 ) -> Result<()> {
-    let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return Ok(()) };
+    let (Some(first), Some(last)) = (snapshots.first(), snapshots.last()) else { return Ok(()) };
     let diff = Diff::between(first, last);
-    let verdict = verdict::of(looks, levels);
+    let verdict = verdict::of(snapshots, recorded_sizes);
     if as_json {
         return print_json(&json!({ "schema": "mitra.growth/1", "verdict": verdict, "diff": diff }));
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use mitra_inspect::{Allowance, Look, Target, look, verdict};
+use mitra_inspect::{CpuBudget, Snapshot, Target, snapshot, verdict};
 use mitra_model::Span;
 
 use super::{diff, open, recorded};
@@ -24,7 +24,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How soon a wait notices that it is to end.
 const NAP: Duration = Duration::from_millis(200);
 /// Looks that are kept for the verdict while it watches: with more, every second one is dropped.
-const LOOKS_MAX: usize = 24;
+const SNAPSHOTS_MAX: usize = 24;
 
 /// Looks once, or again and again.
 pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
@@ -35,14 +35,14 @@ pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
     }
     signals::catch_stop(Hangup::Stop).context("cannot set signal handlers")?;
     let mut target = open(args.pid)?;
-    target.allow(Allowance::default().until(&STOP));
+    target.allow(CpuBudget::default().until(&STOP));
     if let Some(every) = args.watch {
         return watch(args, &mut target, every, style);
     }
     let mut now = take(args, &mut target, &args.holders)?;
     let Some(before) = before else {
         // Half a look is worth seeing, and not worth keeping.
-        if !target.is_over() {
+        if !target.is_exhausted() {
             save(args, &now)?;
         }
         if args.json {
@@ -54,30 +54,30 @@ pub fn run(args: &InspectHeapArgs, style: &Style) -> Result<()> {
     };
     whole(&target)?;
     let span = Span { since: before.time_ns, until: now.time_ns.saturating_add(1) };
-    let levels = if before.is_same_process(&now) {
-        recorded::levels(&args.archive, target.pid(), target.start_ticks(), span)
+    let recorded_sizes = if before.is_same_process(&now) {
+        recorded::sizes(&args.archive, target.pid(), target.start_ticks(), span)
     } else {
         Vec::new()
     };
-    let mut looks = vec![before, now.clone()];
-    held(args, &mut target, &mut looks, &levels);
-    if let Some(last) = looks.last() {
+    let mut snapshots = vec![before, now.clone()];
+    held(args, &mut target, &mut snapshots, &recorded_sizes);
+    if let Some(last) = snapshots.last() {
         now.clone_from(last);
     }
     save(args, &now)?;
-    diff::show(&looks, &levels, args.rows, args.json, style)?;
+    diff::show(&snapshots, &recorded_sizes, args.rows, args.json, style)?;
     whole(&target)
 }
 
 /// Whether everything was looked at, and nobody wanted an end before.
 fn whole(target: &Target) -> Result<()> {
-    if target.is_over() { Err(Interrupted.into()) } else { Ok(()) }
+    if target.is_exhausted() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 /// Looks at all that was asked for. What looks like a secret is withheld before anybody sees it.
-fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Result<Look> {
+fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Result<Snapshot> {
     let wants = |part: HeapPart| !args.skip.contains(&part);
-    let options = look::Options {
+    let options = snapshot::Options {
         c_heap: wants(HeapPart::CHeap),
         strings: wants(HeapPart::Strings),
         python: wants(HeapPart::Python),
@@ -88,32 +88,37 @@ fn take(args: &InspectHeapArgs, target: &mut Target, holders: &[String]) -> Resu
         ask_runtime: args.ask_runtime,
     };
     let mut line = Line::new();
-    let taken = look::take(target, &options, &mut |what, share| line.tell(what, share));
+    let taken = snapshot::take(target, &options, &mut |what, share| line.tell(what, share));
     drop(line);
-    let mut look = taken?;
-    redact::look(&mut look);
-    Ok(look)
+    let mut snapshot = taken?;
+    redact::snapshot(&mut snapshot);
+    Ok(snapshot)
 }
 
 /// Says who holds the type that grows, unless somebody asked for others.
-fn held(args: &InspectHeapArgs, target: &mut Target, looks: &mut [Look], levels: &[verdict::Level]) {
-    let culprit = verdict::of(looks, levels).culprit;
+fn held(
+    args: &InspectHeapArgs,
+    target: &mut Target,
+    snapshots: &mut [Snapshot],
+    recorded_sizes: &[verdict::RecordedSize],
+) {
+    let culprit = verdict::of(snapshots, recorded_sizes).culprit;
     let Some(name) = culprit.as_ref().and_then(verdict::Culprit::held_type) else { return };
-    let Some(last) = looks.last_mut() else { return };
+    let Some(last) = snapshots.last_mut() else { return };
     if last.python.is_none() || !args.holders.is_empty() || STOP.load(Ordering::Relaxed) {
         return;
     }
     let mut line = Line::new();
     line.tell("looking for who holds the objects", None);
-    if let Err(error) = look::hold(target, &[name.to_owned()], last) {
+    if let Err(error) = snapshot::find_holders(target, &[name.to_owned()], last) {
         last.doubts.push(format!("who holds the objects is not known: {error}"));
     }
-    redact::look(last);
+    redact::snapshot(last);
 }
 
-fn save(args: &InspectHeapArgs, look: &Look) -> Result<()> {
+fn save(args: &InspectHeapArgs, snapshot: &Snapshot) -> Result<()> {
     let Some(path) = &args.save else { return Ok(()) };
-    look::save(look, path, args.force)?;
+    snapshot::save(snapshot, path, args.force)?;
     eprintln!("mitra: saved in {}", path.display());
     Ok(())
 }
@@ -124,28 +129,28 @@ fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &S
     if every.is_zero() {
         return Err(usage("--watch wants a length of time, as 10m"));
     }
-    let mut looks: Vec<Look> = Vec::new();
+    let mut snapshots: Vec<Snapshot> = Vec::new();
     let mut taken = 0;
     loop {
         let began = Instant::now();
-        let look = take(args, target, &args.holders)?;
-        if target.is_over() {
+        let snapshot = take(args, target, &args.holders)?;
+        if target.is_exhausted() {
             return ended(args);
         }
-        looks.push(look);
+        snapshots.push(snapshot);
         taken += 1;
-        if looks.len() > 1 {
-            held(args, target, &mut looks, &[]);
-            diff::show(&looks, &[], args.rows, args.json, style)?;
+        if snapshots.len() > 1 {
+            held(args, target, &mut snapshots, &[]);
+            diff::show(&snapshots, &[], args.rows, args.json, style)?;
         } else if !args.json
-            && let Some(first) = looks.first()
+            && let Some(first) = snapshots.first()
         {
             print(&render::text(first, args.rows, style))?;
         }
-        if let Some(last) = looks.last() {
+        if let Some(last) = snapshots.last() {
             // The file has the last look; the one before is in the way.
             if let Some(path) = &args.save {
-                look::save(last, path, args.force || taken > 1)?;
+                snapshot::save(last, path, args.force || taken > 1)?;
             }
             if args.count.is_some_and(|count| taken >= count) {
                 return Ok(());
@@ -156,7 +161,7 @@ fn watch(args: &InspectHeapArgs, target: &mut Target, every: Duration, style: &S
                 return ended(args);
             }
         }
-        thin(&mut looks);
+        thin(&mut snapshots);
     }
 }
 
@@ -173,13 +178,13 @@ fn pace(every: Duration, cpu_s: f64, budget: f64) -> (Duration, f64) {
 }
 
 /// Drops every second look between the first and the last two when there are many.
-fn thin(looks: &mut Vec<Look>) {
-    if looks.len() < LOOKS_MAX {
+fn thin(snapshots: &mut Vec<Snapshot>) {
+    if snapshots.len() < SNAPSHOTS_MAX {
         return;
     }
-    let last = looks.len() - 2;
+    let last = snapshots.len() - 2;
     let mut i = 0;
-    looks.retain(|_| {
+    snapshots.retain(|_| {
         i += 1;
         i == 1 || i > last || i % 2 == 1
     });

@@ -17,14 +17,14 @@ pub fn run(args: &InspectMemoryArgs, style: &Style) -> Result<()> {
     let options = Options { biggest: args.rows.clamp(1, 1000), ..Options::default() };
     let cheap = {
         let _progress = Progress::new("counting pages");
-        composition::look(&target, &options)?
+        composition::measure(&target, &options)?
     };
     let composition = if args.smaps {
         eprintln!("mitra: {}", render::smaps_takes(&cheap.smaps));
         let _progress = Progress::new("reading smaps");
         // What was mapped since belongs to it.
         target.refresh()?;
-        let mut read = composition::with_smaps(&target, &options)?;
+        let mut read = composition::measure_with_smaps(&target, &options)?;
         read.smaps.estimated_s = cheap.smaps.estimated_s;
         read.smaps.longest_s = cheap.smaps.longest_s;
         read

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Result;
-use mitra_inspect::{Error, Look, Target};
+use mitra_inspect::{Error, Snapshot, Target};
 
 use crate::cli::{InspectArgs, InspectCommand};
 use crate::errors::usage;
@@ -32,8 +32,8 @@ fn open(pid: u32) -> Result<Target> {
 }
 
 /// A saved look. A file that is not there is a mistake of whoever named it.
-fn read(path: &Path) -> Result<Look> {
-    mitra_inspect::look::read(path).map_err(|error| match &error {
+fn read(path: &Path) -> Result<Snapshot> {
+    mitra_inspect::snapshot::read(path).map_err(|error| match &error {
         Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => usage(error.to_string()),
         _ => error.into(),
     })

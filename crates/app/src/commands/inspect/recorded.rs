@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use mitra_archive::Query;
-use mitra_inspect::verdict::Level;
+use mitra_inspect::verdict::RecordedSize;
 use mitra_model::time::SECOND;
-use mitra_model::{Metric, Series, SeriesSet, Span, lookup};
+use mitra_model::{Metric, Series, SeriesSet, Span, growth, lookup};
 
 use crate::cli::ArchiveArgs;
 use crate::recording;
@@ -20,13 +20,10 @@ const METRICS: [(&str, &str); 4] = [
 ];
 /// A day of a recording is looked at.
 const BACK_NS: i64 = 86_400 * SECOND;
-/// Allocators take and give back some megabytes at once, and any process moves by a fiftieth.
+/// Allocators take and give back some megabytes at once.
 const STEP_BYTES: f64 = 4e6;
-const NOISE_SHARE: f64 = 0.02;
 /// It began to grow where it left its least size for good, by a twentieth of what it grew by.
 const LEFT: f64 = 0.05;
-/// A last third at less than a quarter of the mean pace levels off.
-const LEVELS_OFF: f64 = 0.25;
 
 /// What has grown of a process. `Err` says why nothing is known.
 pub fn of(archive: &ArchiveArgs, pid: u32, start_ticks: u64) -> Result<MemoryHistory, String> {
@@ -35,13 +32,13 @@ pub fn of(archive: &ArchiveArgs, pid: u32, start_ticks: u64) -> Result<MemoryHis
     let span = METRICS.iter().find_map(|(metric, _)| whole(bytes(metric)?));
     let span = span.ok_or("the recording has no sizes of the process")?;
     let mut grown: Vec<Growth> =
-        METRICS.iter().filter_map(|(metric, what)| growth(metric, what, bytes(metric)?)).collect();
+        METRICS.iter().filter_map(|(metric, what)| grown(metric, what, bytes(metric)?)).collect();
     grown.sort_by(|a, b| b.bytes_per_hour.total_cmp(&a.bytes_per_hour));
     Ok(MemoryHistory { since_ns: span.since, until_ns: span.until, grown })
 }
 
 /// The sizes of a process' own memory between two moments.
-pub fn levels(archive: &ArchiveArgs, pid: u32, start_ticks: u64, span: Span) -> Vec<Level> {
+pub fn sizes(archive: &ArchiveArgs, pid: u32, start_ticks: u64, span: Span) -> Vec<RecordedSize> {
     let Ok((set, row)) = read(archive, pid, start_ticks, Some(span)) else { return Vec::new() };
     let Some(anonymous) = set.get("task.rss_anon", &row) else { return Vec::new() };
     let swap = set.get("task.swap", &row);
@@ -53,7 +50,7 @@ pub fn levels(archive: &ArchiveArgs, pid: u32, start_ticks: u64, span: Span) -> 
     anonymous
         .samples(span)
         .filter(|(_, _, value)| value.is_finite())
-        .map(|(t, _, value)| Level { time_ns: t, bytes: (value + swapped(t).unwrap_or(0.0)) * page() })
+        .map(|(t, _, value)| RecordedSize { time_ns: t, bytes: (value + swapped(t).unwrap_or(0.0)) * page() })
         .collect()
 }
 
@@ -102,7 +99,7 @@ fn whole(series: &Series) -> Option<Span> {
     Some(Span { since: first, until: times.last().unwrap_or(first) })
 }
 
-fn growth(metric: &'static str, what: &'static str, series: &Series) -> Option<Growth> {
+fn grown(metric: &'static str, what: &'static str, series: &Series) -> Option<Growth> {
     let samples: Vec<(i64, f64)> = series
         .samples(Span::ALL)
         .filter(|(_, _, value)| value.is_finite())
@@ -112,7 +109,7 @@ fn growth(metric: &'static str, what: &'static str, series: &Series) -> Option<G
     // The last moment at which it was as small as it ever was.
     let least = samples.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
     let grew = to - least;
-    if grew < STEP_BYTES.max(NOISE_SHARE * to) {
+    if grew < STEP_BYTES.max(growth::NOISE_SHARE * to) {
         return None;
     }
     let begin = samples.iter().rposition(|(_, value)| *value <= least + LEFT * grew)?;
@@ -122,9 +119,9 @@ fn growth(metric: &'static str, what: &'static str, series: &Series) -> Option<G
         return None;
     }
     let per_s = (to - from) / seconds;
+    let after = |t: i64| (t - since) as f64;
     let third = until - (until - since) / 3;
     let (at, value) = *samples.iter().find(|(t, _)| *t >= third)?;
-    let lately = (to - value) / (until.saturating_sub(at) as f64 / SECOND as f64);
     Some(Growth {
         metric,
         what,
@@ -133,7 +130,7 @@ fn growth(metric: &'static str, what: &'static str, series: &Series) -> Option<G
         from_bytes: from,
         to_bytes: to,
         bytes_per_hour: per_s * 3600.0,
-        levels_off: lately.is_finite() && lately < LEVELS_OFF * per_s,
+        levels_off: growth::levels_off((0.0, from), (after(at), value), (after(until), to)),
     })
 }
 
@@ -153,14 +150,14 @@ mod tests {
     #[test]
     fn it_grows_since_it_left_its_level() {
         let values: Vec<f64> = (0..120).map(|i| 1e8 + f64::from((i - 60).max(0)) * 1e7).collect();
-        let grown = growth("task.rss_anon", "its own memory", &series(&values)).unwrap();
-        assert!((60..65).contains(&(grown.since_ns / SECOND / 60)), "{grown:?}");
-        assert!((grown.bytes_per_hour - 6e8).abs() < 1e7 && !grown.levels_off);
+        let found = grown("task.rss_anon", "its own memory", &series(&values)).unwrap();
+        assert!((60..65).contains(&(found.since_ns / SECOND / 60)), "{found:?}");
+        assert!((found.bytes_per_hour - 6e8).abs() < 1e7 && !found.levels_off);
         let still = vec![1e8; 50];
-        assert_eq!(growth("task.rss_anon", "", &series(&still)), None);
+        assert_eq!(grown("task.rss_anon", "", &series(&still)), None);
         let warm: Vec<f64> = (0..120).map(|i| 1e9 * (1.0 - (-f64::from(i) / 10.0).exp())).collect();
-        assert!(growth("task.rss_anon", "", &series(&warm)).unwrap().levels_off);
-        assert_eq!(growth("task.rss_anon", "", &series(&[f64::NAN, 5.0])), None);
+        assert!(grown("task.rss_anon", "", &series(&warm)).unwrap().levels_off);
+        assert_eq!(grown("task.rss_anon", "", &series(&[f64::NAN, 5.0])), None);
     }
 
     #[test]

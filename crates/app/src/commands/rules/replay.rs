@@ -284,7 +284,7 @@ mod tests {
         let act = |arms| Some(Act { at: 0, arms, runs: true });
         assert_eq!(limits.act(0, &plan(20.0), 0, 0.0), act(true));
         assert_eq!(limits.act(1, &plan(20.0), 0, 1.0), act(false));
-        let mut limits = Limits::new(&Config::default());
+        let mut limits = Limits::new(&crate::escalation::settings::builtin());
         assert_eq!(limits.act(0, &plan(20.0), 0, 0.0), act(true));
         assert_eq!(limits.act(1, &plan(0.0), 0, 1.0), act(false));
     }

@@ -3,7 +3,7 @@
 use mitra_diagnose::words;
 use mitra_inspect::Diff;
 use mitra_inspect::Verdict;
-use mitra_inspect::diff::{Amount, Group, Row, Side, What};
+use mitra_inspect::diff::{Amount, DiffRow, Group, RowKind, SnapshotInfo};
 
 use super::memory::more;
 use super::{per_hour, shortened, signed};
@@ -17,17 +17,17 @@ const NAME: usize = 56;
 /// Members of a group that are named in a line.
 const MEMBERS: usize = 6;
 /// In this order the kinds of rows are shown.
-const KINDS: [(What, &str); 10] = [
-    (What::Total, "TOTAL"),
-    (What::Memory, "MAPPINGS"),
-    (What::CHeap, "C HEAP"),
-    (What::Chunk, "C CHUNKS OF SO MANY BYTES"),
-    (What::String, "STRING"),
-    (What::Pattern, "STRINGS LIKE, WITH NUMBERS FOR #"),
-    (What::Type, "PYTHON TYPE"),
-    (What::Pymalloc, "PYMALLOC"),
-    (What::Class, "CLASS"),
-    (What::Runtime, "RUN TIME"),
+const KINDS: [(RowKind, &str); 10] = [
+    (RowKind::Total, "TOTAL"),
+    (RowKind::Memory, "MAPPINGS"),
+    (RowKind::CHeap, "C HEAP"),
+    (RowKind::Chunk, "C CHUNKS OF SO MANY BYTES"),
+    (RowKind::String, "STRING"),
+    (RowKind::Pattern, "STRINGS LIKE, WITH NUMBERS FOR #"),
+    (RowKind::Type, "PYTHON TYPE"),
+    (RowKind::Pymalloc, "PYMALLOC"),
+    (RowKind::Class, "CLASS"),
+    (RowKind::Runtime, "RUN TIME"),
 ];
 
 /// All of it.
@@ -42,7 +42,7 @@ pub fn text(diff: &Diff, verdict: &Verdict, rows: usize, style: &Style) -> Strin
     let mut out = page.finish();
     out.push_str(&groups(&diff.groups, rows, style));
     for (what, head) in KINDS {
-        let list: Vec<&Row> = diff.of(what).collect();
+        let list: Vec<&DiffRow> = diff.of(what).collect();
         if !list.is_empty() {
             out.push('\n');
             out.push_str(&table(&list, head, rows, style));
@@ -53,10 +53,10 @@ pub fn text(diff: &Diff, verdict: &Verdict, rows: usize, style: &Style) -> Strin
 
 /// `worker (4242) on web-17: from 12:00:01 to 12:10:01, 10 min, in which it worked for 3.1 s`.
 fn headline(diff: &Diff, style: &Style) -> String {
-    let name = |side: &Side| format!("{} ({}) on {}", side.comm, side.pid, side.host);
+    let name = |side: &SnapshotInfo| format!("{} ({}) on {}", side.comm, side.pid, side.host);
     if !diff.is_same_process {
         let (before, after) = (&diff.before, &diff.after);
-        let at = |side: &Side| {
+        let at = |side: &SnapshotInfo| {
             let age = side.age_s.map_or(String::new(), |age| format!(", {} old", units::length(age)));
             format!("{} at {}{age}", name(side), style.date_clock(side.time_ns))
         };
@@ -112,15 +112,15 @@ fn groups(groups: &[Group], rows: usize, style: &Style) -> String {
     format!("\n{}{}", table.render(style), more(groups.len(), rows, style))
 }
 
-fn member(what: What, name: &str) -> String {
+fn member(what: RowKind, name: &str) -> String {
     match what {
-        What::Chunk => format!("chunks of {name}"),
-        What::String | What::Pattern => format!("\"{name}\""),
+        RowKind::Chunk => format!("chunks of {name}"),
+        RowKind::String | RowKind::Pattern => format!("\"{name}\""),
         _ => name.to_owned(),
     }
 }
 
-fn table(list: &[&Row], head: &str, rows: usize, style: &Style) -> String {
+fn table(list: &[&DiffRow], head: &str, rows: usize, style: &Style) -> String {
     let has_counts = list.iter().any(|row| row.growth_count.is_some_and(|count| count != 0));
     let mut heads = vec![
         ("GREW BY", Align::Right),
@@ -135,7 +135,7 @@ fn table(list: &[&Row], head: &str, rows: usize, style: &Style) -> String {
     heads.push((head, Align::Left));
     let mut table = Table::new(&heads);
     // What grew, and then what shrank most.
-    let mut shown: Vec<&Row> = list.to_vec();
+    let mut shown: Vec<&DiffRow> = list.to_vec();
     if shown.len() > rows {
         let shrank = shown.split_off(shown.len() - rows / 4);
         shown.truncate(rows - shrank.len());
@@ -147,7 +147,7 @@ fn table(list: &[&Row], head: &str, rows: usize, style: &Style) -> String {
     table.render(style) + &more(list.len(), rows, style)
 }
 
-fn cells(row: &Row, has_counts: bool) -> Vec<String> {
+fn cells(row: &DiffRow, has_counts: bool) -> Vec<String> {
     let unknown = || "-".to_owned();
     let bytes = |amount: Option<Amount>| super::bytes(amount.and_then(|amount| amount.bytes));
     let count = |amount: Option<Amount>| {

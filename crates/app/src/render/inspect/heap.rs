@@ -8,7 +8,7 @@ mod strings;
 use std::time::Duration;
 
 use mitra_diagnose::words;
-use mitra_inspect::Look;
+use mitra_inspect::Snapshot;
 use mitra_inspect::runtimes::Runtime;
 use mitra_inspect::verdict;
 
@@ -21,22 +21,22 @@ const NAME: usize = 60;
 
 /// All of it.
 #[must_use]
-pub fn text(look: &Look, rows: usize, style: &Style) -> String {
+pub fn text(snapshot: &Snapshot, rows: usize, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.heading(&headline(look));
-    page.paragraph(2, 2, None, &cost(look));
-    let made_of = verdict::of(std::slice::from_ref(look), &[]).statement;
+    page.heading(&headline(snapshot));
+    page.paragraph(2, 2, None, &cost(snapshot));
+    let made_of = verdict::of(std::slice::from_ref(snapshot), &[]).statement;
     page.paragraph(2, 2, None, &format!("{made_of}."));
-    for doubt in &look.doubts {
+    for doubt in &snapshot.doubts {
         page.labelled(2, "note", 5, Some(Ink::Warn), doubt);
     }
     let mut out = page.finish();
     let parts = [
-        look.c_heap.as_ref().map(|heap| c_heap::c_heap(heap, rows, style)),
-        look.strings.as_ref().map(|census| strings::strings(census, look.has_contents, rows, style)),
-        look.python.as_ref().map(|heap| python::python(heap, look.pymalloc.as_ref(), rows, style)),
-        look.holders.as_ref().map(|held| python::holders(held, style)),
-        look.runtime.as_ref().map(|runtime| match runtime {
+        snapshot.c_heap.as_ref().map(|heap| c_heap::c_heap(heap, rows, style)),
+        snapshot.strings.as_ref().map(|census| strings::strings(census, snapshot.has_contents, rows, style)),
+        snapshot.python.as_ref().map(|heap| python::python(heap, snapshot.pymalloc.as_ref(), rows, style)),
+        snapshot.holders.as_ref().map(|held| python::holders(held, style)),
+        snapshot.runtime.as_ref().map(|runtime| match runtime {
             Runtime::Jvm(heap) => runtimes::jvm(heap, rows, style),
             Runtime::Erlang(heap) => runtimes::erlang(heap, rows, style),
         }),
@@ -67,15 +67,15 @@ fn count(count: u64) -> String {
     units::grouped(count as f64)
 }
 
-fn headline(look: &Look) -> String {
-    let size = look.composition.as_ref().and_then(|c| c.totals.rss_bytes);
+fn headline(snapshot: &Snapshot) -> String {
+    let size = snapshot.composition.as_ref().and_then(|c| c.totals.rss_bytes);
     let size = size.map_or(String::new(), |size| format!(": {} in memory", bytes(size)));
-    let age = look.age_s.map_or(String::new(), |age| format!(", running for {}", units::length(age)));
-    format!("{} ({}) on {}{size}{age}", look.comm, look.pid, look.host)
+    let age = snapshot.age_s.map_or(String::new(), |age| format!(", running for {}", units::length(age)));
+    format!("{} ({}) on {}{size}{age}", snapshot.comm, snapshot.pid, snapshot.host)
 }
 
-fn cost(look: &Look) -> String {
-    let cost = &look.cost;
+fn cost(snapshot: &Snapshot) -> String {
+    let cost = &snapshot.cost;
     let read = cost.bytes_read.map_or(String::new(), |read| format!("; {} were read", bytes(read)));
     let own = cost.rss_max_bytes.map_or(String::new(), |own| format!("; it took {} of memory", bytes(own)));
     format!(

@@ -1,7 +1,7 @@
 //! What the memory of a process is made of.
 
 use mitra_diagnose::words;
-use mitra_inspect::composition::{Composition, How, Part, Piece, SmapsTime};
+use mitra_inspect::composition::{Composition, CountMethod, LargeMapping, MappingGroup, SmapsTime};
 
 use super::growth::{Growth, MemoryHistory};
 use super::{bytes, many, per_hour, shortened};
@@ -63,16 +63,16 @@ fn headline(comm: &str, pid: u32, composition: &Composition) -> String {
 fn cost(composition: &Composition) -> String {
     let took = words::seconds(composition.wall_s);
     match composition.how {
-        How::Smaps => {
+        CountMethod::Smaps => {
             format!(
                 "Read from smaps in {}.",
                 words::seconds(composition.smaps.took_s.unwrap_or(composition.wall_s))
             )
         }
-        How::Nothing => {
+        CountMethod::Nothing => {
             format!("The kernel does not let its pages be counted; the mappings were read in {took}.")
         }
-        How::Scan | How::Pagemap => {
+        CountMethod::Scan | CountMethod::Pagemap => {
             format!("Its pages were counted in {took}; {}.", smaps_takes(&composition.smaps))
         }
     }
@@ -140,7 +140,7 @@ fn doubts(composition: &Composition) -> Vec<String> {
 }
 
 fn kinds(composition: &Composition, style: &Style) -> String {
-    let has_smaps = composition.how == How::Smaps;
+    let has_smaps = composition.how == CountMethod::Smaps;
     let mut heads = vec![
         ("KIND", Align::Left),
         ("MAPPINGS", Align::Right),
@@ -154,7 +154,7 @@ fn kinds(composition: &Composition, style: &Style) -> String {
     }
     heads.push(("ADDRESSES", Align::Right));
     let mut table = Table::new(&heads);
-    let row = |name: String, mappings: u64, part: &mitra_inspect::composition::Sizes| {
+    let row = |name: String, mappings: u64, part: &mitra_inspect::composition::MemorySizes| {
         let mut cells = vec![
             name,
             units::grouped(mappings as f64),
@@ -177,7 +177,7 @@ fn kinds(composition: &Composition, style: &Style) -> String {
 }
 
 fn files(composition: &Composition, rows: usize, style: &Style) -> String {
-    let named: Vec<&Part> = composition
+    let named: Vec<&MappingGroup> = composition
         .parts
         .iter()
         .filter(|part| part.name.is_some() && part.sizes.resident_bytes != Some(0))
@@ -210,7 +210,7 @@ fn biggest(composition: &Composition, rows: usize, style: &Style) -> String {
         ("KIND", Align::Left),
         ("FILE OR NAME", Align::Left),
     ]);
-    let cells = |piece: &Piece| {
+    let cells = |piece: &LargeMapping| {
         [
             format!("{:x}-{:x}", piece.start, piece.end),
             piece.access.clone(),

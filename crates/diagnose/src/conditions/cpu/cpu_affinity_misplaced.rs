@@ -193,7 +193,7 @@ fn idle_outside(view: &View<'_>, mask: u64) -> Option<Signal> {
     idle_of(view.set, view.window, |cpu| mask & (1 << cpu) == 0)
 }
 
-/// What tasks with this mask waited in the good time while another CPU idled.
+/// What tasks with this mask waited in the baseline while another CPU idled.
 fn usual(view: &View<'_>, mask: u64, good: Span) -> Vec<f64> {
     let set = view.base_set;
     let last = |metric: &str, row: &str| set.get(metric, row).and_then(|s| s.last(good));

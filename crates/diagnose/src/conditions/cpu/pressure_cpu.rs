@@ -15,7 +15,7 @@ pub const CONDITION: Condition = Condition {
         // Somebody waits for a quarter of the time.
         above(METRICS, 0.25),
     ],
-    observe,
+    observe: |view| observe_level(view, METRICS, FLOOR, 3.0, "some task waited for a CPU for"),
     source: include_str!("pressure_cpu.rs"),
     ..Condition::SYMPTOM
 };
@@ -24,7 +24,3 @@ const METRICS: &[&str] = &["psi.cpu_some"];
 
 /// A task that waits for a fifth of the time takes a quarter longer.
 const FLOOR: f64 = 0.2;
-
-fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, METRICS, FLOOR, 3.0, "some task waited for a CPU for")
-}

@@ -18,7 +18,9 @@ pub const CONDITION: Condition = Condition {
         // For a whole second each CPU had a task more than it could run: a burst, however short.
         above(METRICS, 1.0).per_cpu().lasting(0.0),
     ],
-    observe,
+    observe: |view| {
+        observe_level(view, METRICS, FLOOR, 3.0, "task-seconds of waiting for a CPU in a second:")
+    },
     causes: &[
         effect("pressure-cpu", "waiting for a CPU is CPU pressure"),
         effect("load-high", "the load average counts runnable tasks"),
@@ -32,7 +34,3 @@ const METRICS: &[&str] = &["tasks.run_delay"];
 
 /// Together the tasks lose three tenths of a task's time.
 const FLOOR: f64 = 0.3;
-
-fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, METRICS, FLOOR, 3.0, "task-seconds of waiting for a CPU in a second:")
-}

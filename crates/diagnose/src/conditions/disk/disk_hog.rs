@@ -10,6 +10,7 @@
 //! others read meanwhile, in requests of the size that the device served before, each of which took as much longer as
 //! requests took longer than before.
 
+use crate::device;
 use crate::prelude::*;
 use crate::saturated::{self, Saturated};
 use crate::stats;
@@ -21,13 +22,6 @@ pub const CONDITION: Condition = Condition {
     area: "disk",
     needs: &[
         "disk.io_time",
-        "disk.weighted_time",
-        "disk.reads",
-        "disk.writes",
-        "disk.read_time",
-        "disk.write_time",
-        "disk.read_bytes",
-        "disk.write_bytes",
         "task.read_bytes",
         "task.write_bytes",
         "task.state",
@@ -38,6 +32,7 @@ pub const CONDITION: Condition = Condition {
         "disk.transfers",
         "disk.transfer_time",
     ],
+    needs_of: &[device::NEEDS],
     observe,
     causes: &[effect("disk-saturated", "one process keeps the device's queue full").here()],
     remedies: &[Advice {

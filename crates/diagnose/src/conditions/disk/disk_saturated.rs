@@ -4,6 +4,7 @@
 //! requests take longer than before or more of them wait than one task at a time would make. A device that is full
 //! with short service times is loaded by someone; one with long times and a short queue is slow.
 
+use crate::device;
 use crate::prelude::*;
 use crate::saturated;
 
@@ -12,18 +13,8 @@ pub const CONDITION: Condition = Condition {
     id: "disk-saturated",
     title: "a device is busy and its requests queue",
     area: "disk",
-    needs: &[
-        "disk.io_time",
-        "disk.weighted_time",
-        "disk.reads",
-        "disk.writes",
-        "disk.read_time",
-        "disk.write_time",
-        "disk.read_bytes",
-        "disk.write_bytes",
-        "disk.transfers",
-        "disk.transfer_time",
-    ],
+    needs: &["disk.io_time", "disk.transfers", "disk.transfer_time"],
+    needs_of: &[device::NEEDS],
     triggers: &[each_above(&["disk.io_time"], saturated::BUSY)],
     observe,
     causes: &[

@@ -32,14 +32,6 @@ pub const CONDITION: Condition = Condition {
         "psi.io_some",
         "tasks.d_io",
         "tasks.d_throttle",
-        "disk.io_time",
-        "disk.weighted_time",
-        "disk.read_time",
-        "disk.write_time",
-        "disk.reads",
-        "disk.writes",
-        "disk.read_bytes",
-        "disk.write_bytes",
         "disk.read_merges",
         "disk.write_merges",
         "task.read_bytes",
@@ -47,6 +39,7 @@ pub const CONDITION: Condition = Condition {
         "task.state",
         "task.kstack",
     ],
+    needs_of: &[device::NEEDS],
     observe,
     causes: &[
         explains("disk-hog", "who waits is held back by a rule").here(),
@@ -105,7 +98,7 @@ const HELD: f64 = 0.5;
 /// blk-wbt.c, blk-cgroup.c). Who is made to wait for dirty pages is in none of them.
 const RULES: &[&str] = &["rq_qos", "ioc_rqos", "iolatency", "wbt_wait", "blkcg_maybe_throttle"];
 
-struct Held<'a> {
+struct ThrottledGroup<'a> {
     group: &'a str,
     /// The device that has the limit, of several the first one that did enough.
     device: Option<&'a str>,
@@ -135,7 +128,7 @@ fn observe(view: &View<'_>) -> Observation {
             "limits of I/O of control groups: cat /sys/fs/cgroup/GROUP/io.max (version 1: blkio/…/blkio.throttle.*)",
         );
     }
-    let mut best: Option<Held<'_>> = None;
+    let mut best: Option<ThrottledGroup<'_>> = None;
     for (limit_metric, metric, what) in LIMITS {
         for (group, series) in view.each(limit_metric) {
             let Some(limit) = series.last(view.window).filter(|limit| *limit > 0.0) else { continue };
@@ -196,7 +189,7 @@ fn held<'a>(
     group: &'a str,
     limit: f64,
     (limit_metric, metric, what): (&'static str, &'static str, &'static str),
-) -> Option<Held<'a>> {
+) -> Option<ThrottledGroup<'a>> {
     let rate = view.of(metric, group)?;
     // Version 2 has the pressure of each group; elsewhere it is the machine's.
     let pressure = view.of("cgroup.psi_io_some", group).filter(|p| p.max().unwrap_or(0.0) > 0.0);
@@ -230,7 +223,7 @@ fn held<'a>(
     if device.is_none() && !devices.is_empty() {
         return None;
     }
-    Some(Held {
+    Some(ThrottledGroup {
         group,
         device,
         is_sure: devices.len() <= 1,
@@ -285,7 +278,7 @@ fn devices_of<'a>(view: &'a View<'_>, group: &str) -> impl Iterator<Item = &'a s
 
 /// Why a device is itself what is waited for. Little's law: the requests of the group times what each took on the device are
 /// the part of the wait that the device explains; what others wait for it says nothing.
-fn own_fault(view: &View<'_>, device: &str, held: &Held<'_>, span: Span) -> Option<String> {
+fn own_fault(view: &View<'_>, device: &str, held: &ThrottledGroup<'_>, span: Span) -> Option<String> {
     let now = device::cost(view.set, device, span)?;
     let mean = |metric: &str| view.set.get(metric, held.group).and_then(|s| s.mean(span));
     let requests_s = match (mean("cgroup.io_reads"), mean("cgroup.io_writes")) {
@@ -309,7 +302,7 @@ fn own_fault(view: &View<'_>, device: &str, held: &Held<'_>, span: Span) -> Opti
     })
 }
 
-fn finding(view: &View<'_>, held: &Held<'_>) -> Finding {
+fn finding(view: &View<'_>, held: &ThrottledGroup<'_>) -> Finding {
     let span = held.high.run.span();
     let mut finding = view.finding(&held.high.run);
     finding.culprit.cgroup = Some(held.group.to_owned());

@@ -15,7 +15,7 @@ pub const CONDITION: Condition = Condition {
         // Somebody waits for a quarter of the time.
         above(METRICS, 0.25),
     ],
-    observe,
+    observe: |view| observe_level(view, METRICS, FLOOR, 3.0, "some task waited for I/O for"),
     causes: &[effect("iowait-high", "a CPU idles while a task of it waits for the device")],
     settings: settings::DIRTY_LIMITS,
     source: include_str!("pressure_io.rs"),
@@ -27,7 +27,3 @@ const METRICS: &[&str] = &["psi.io_some"];
 /// A task that waits for a tenth of the time takes a ninth longer. The kernel counts less than that: who waits for the
 /// journal of a file system waits for another task and not, as it counts, for a device.
 const FLOOR: f64 = 0.1;
-
-fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, METRICS, FLOOR, 3.0, "some task waited for I/O for")
-}

@@ -24,20 +24,8 @@ pub const CONDITION: Condition = Condition {
     id: "slow-device",
     title: "a device takes far longer for each request",
     area: "disk",
-    needs: &[
-        "disk.read_time",
-        "disk.write_time",
-        "disk.reads",
-        "disk.writes",
-        "disk.read_bytes",
-        "disk.write_bytes",
-        "disk.weighted_time",
-        "disk.io_time",
-        "disk.rotational",
-        "disk.backing",
-        "psi.io_some",
-        "tasks.d_io",
-    ],
+    needs: &["disk.read_time", "disk.rotational", "disk.backing", "psi.io_some", "tasks.d_io"],
+    needs_of: &[device::NEEDS],
     triggers: &[
         // Somebody waits for a tenth of the time, and goes on doing so: a device that is slow and has no queue.
         above(&["psi.io_some"], 0.1).lasting(5.0),

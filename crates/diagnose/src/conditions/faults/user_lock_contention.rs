@@ -403,7 +403,7 @@ fn tell(finding: &mut Finding, seen: Option<Locks>, has_many_packets: bool) {
 fn locks(view: &View<'_>, process: &Process<'_>) -> Option<Locks> {
     let rows = captured::of_process(view, &["locks", "offcpu"], process.pid, process.comm);
     // Locks of the kernel are another condition's.
-    let is_futex = |r: &&captured::Row<'_>| match r.kind {
+    let is_futex = |r: &&captured::CapturedRow<'_>| match r.kind {
         "locks" => r.row.what.starts_with("futex "),
         _ => r.row.what.contains("futex"),
     };

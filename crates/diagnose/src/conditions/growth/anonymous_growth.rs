@@ -13,21 +13,8 @@ pub const CONDITION: Condition = Condition {
     id: "anonymous-growth",
     title: "memory of processes grows until none is left",
     area: "growth",
-    needs: &[
-        "mem.anon",
-        "mem.available",
-        "mem.free",
-        "mem.total",
-        "mem.swap_total",
-        "mem.swap_free",
-        "task.rss_anon",
-        "task.swap",
-        "psi.memory_some",
-        "vm.pgscan_direct",
-        "vm.pswpout",
-        "vm.oom_kill",
-        "mem.active_file",
-    ],
+    needs: &["mem.anon", "mem.swap_total", "mem.swap_free", "task.rss_anon", "task.swap", "mem.active_file"],
+    needs_of: &[growth::NEEDS],
     triggers: &[
         // Half of what was to be had is taken: leaks, shared memory, objects of the kernel.
         Trigger::Climb(Climb {
@@ -82,12 +69,7 @@ fn observe(view: &View<'_>) -> Observation {
             "anonymous memory grew by less than a tenth of memory and a third of what was left",
         );
     };
-    let grew = format!(
-        "anonymous memory grew from {} to {}, {}/s",
-        words::bytes(growth.from),
-        words::bytes(growth.to),
-        words::bytes(growth.per_s)
-    );
+    let grew = format!("anonymous memory {}", growth.words());
     if growth::settled(view, &growth) {
         return Observation::Inactive(format!("{grew}, and levelled off"));
     }

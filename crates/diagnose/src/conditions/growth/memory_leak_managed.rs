@@ -3,8 +3,9 @@
 //! The garbage collector sees them and may not free them: something still refers to them, a cache without a limit, a list
 //! that only grows. The census of the heap names the kind. What the collector does not see is `memory-leak-native`.
 
+use crate::growth;
 use crate::heap;
-use crate::heap_captures::{self, Looked};
+use crate::heap_captures::{self, GrownProcess};
 use crate::prelude::*;
 
 /// The condition.
@@ -12,29 +13,14 @@ pub const CONDITION: Condition = Condition {
     id: "memory-leak-managed",
     title: "objects of the run time become ever more",
     area: "growth",
-    needs: &[
-        "census.bytes",
-        "census.count",
-        "census.tool",
-        "mapping.rss",
-        "task.rss_anon",
-        "task.swap",
-        "cgroup.memory_current",
-        "cgroup.memory_max",
-        "mem.total",
-        "mem.available",
-        "mem.free",
-        "psi.memory_some",
-        "vm.pgscan_kswapd",
-        "vm.pgscan_direct",
-        "vm.pswpout",
-        "vm.oom_kill",
-    ],
+    needs: &["census.bytes", "task.rss_anon", "task.swap", "cgroup.memory_current", "cgroup.memory_max"],
+    needs_of: &[growth::NEEDS, heap::NEEDS],
     observe,
     causes: &[
         effect("free-memory-low", "memory that is not given back runs out"),
         effect("oom-kill", "memory that is not given back runs out until the kernel kills"),
         effect("cgroup-memory-limit", "memory that is not given back fills the group"),
+        effect("cgroup-memory-high", "memory that is not given back fills the group"),
         explains("anonymous-growth", "the objects are what grows"),
     ],
     remedies: &[Advice {
@@ -111,7 +97,7 @@ fn observe(view: &View<'_>) -> Observation {
 }
 
 /// What a look into the growing process found.
-fn seen(view: &View<'_>, looked: &Looked<'_, '_>) -> Finding {
+fn seen(view: &View<'_>, looked: &GrownProcess<'_, '_>) -> Finding {
     let mut finding = looked.finding(view);
     if let Some((name, bytes)) = looked.now.managed {
         let share = words::percent(looked.managed_share().unwrap_or_default());

@@ -7,8 +7,9 @@
 //! In a recording the recorder itself looks into a process that grows (a capture of kind `heap`, at most once an hour). What the
 //! allocator holds without use was freed: that is fragmentation, and no leak.
 
+use crate::growth;
 use crate::heap::{self, Grown, Managed, Region};
-use crate::heap_captures::{self, Looked};
+use crate::heap_captures::{self, GrownProcess};
 use crate::prelude::*;
 
 /// The condition.
@@ -20,27 +21,18 @@ pub const CONDITION: Condition = Condition {
         "mapping.rss",
         "mapping.private_dirty",
         "mapping.name",
-        "census.bytes",
-        "census.count",
-        "census.tool",
         "task.rss_anon",
         "task.swap",
         "cgroup.memory_current",
         "cgroup.memory_max",
-        "mem.total",
-        "mem.available",
-        "mem.free",
-        "psi.memory_some",
-        "vm.pgscan_kswapd",
-        "vm.pgscan_direct",
-        "vm.pswpout",
-        "vm.oom_kill",
     ],
+    needs_of: &[growth::NEEDS, heap::NEEDS],
     observe,
     causes: &[
         effect("free-memory-low", "memory that is not given back runs out"),
         effect("oom-kill", "memory that is not given back runs out until the kernel kills"),
         effect("cgroup-memory-limit", "memory that is not given back fills the group"),
+        effect("cgroup-memory-high", "memory that is not given back fills the group"),
         explains("anonymous-growth", "the leak is what grows"),
     ],
     remedies: &[
@@ -153,7 +145,7 @@ fn observe(view: &View<'_>) -> Observation {
 }
 
 /// What a look into the growing process found.
-fn seen(view: &View<'_>, looked: &Looked<'_, '_>) -> Finding {
+fn seen(view: &View<'_>, looked: &GrownProcess<'_, '_>) -> Finding {
     let mut finding = looked.finding(view);
     let now = &looked.now;
     if let Some((name, share)) = now.managed.map(|(name, _)| name).zip(looked.managed_share()) {
@@ -185,7 +177,7 @@ fn seen(view: &View<'_>, looked: &Looked<'_, '_>) -> Finding {
     finding
 }
 
-/// Resident bytes of all heap mappings, on the good side and now; `None` where only one side is known.
+/// Resident bytes of all heap mappings, in the baseline and now; `None` where only one side is known.
 fn heaps_of_both_sides(view: &View<'_>, regions: &[Region]) -> Option<(f64, f64)> {
     view.baseline?;
     let before = heap::resident(view.base_set);

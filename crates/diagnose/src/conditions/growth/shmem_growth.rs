@@ -10,20 +10,8 @@ pub const CONDITION: Condition = Condition {
     id: "shmem-growth",
     title: "shared memory and tmpfs grow until none is left",
     area: "growth",
-    needs: &[
-        "mem.shmem",
-        "mem.available",
-        "fs.free_bytes",
-        "fs.type",
-        "task.wchar",
-        "task.rss_shmem",
-        "mem.free",
-        "mem.total",
-        "psi.memory_some",
-        "vm.pgscan_direct",
-        "vm.pswpout",
-        "vm.oom_kill",
-    ],
+    needs: &["mem.shmem", "fs.free_bytes", "fs.type", "task.wchar", "task.rss_shmem"],
+    needs_of: &[growth::NEEDS],
     observe,
     causes: &[
         effect("page-cache-thrash", "the working set fitted before; what has grown takes its place"),
@@ -62,12 +50,7 @@ fn observe(view: &View<'_>) -> Observation {
             "shared memory grew by less than a tenth of memory and a third of what was left",
         );
     };
-    let grew = format!(
-        "shared memory grew from {} to {}, {}/s",
-        words::bytes(growth.from),
-        words::bytes(growth.to),
-        words::bytes(growth.per_s)
-    );
+    let grew = format!("shared memory {}", growth.words());
     if growth::settled(view, &growth) {
         return Observation::Inactive(format!("{grew}, and levelled off"));
     }

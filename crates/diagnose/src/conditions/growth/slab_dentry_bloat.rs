@@ -262,7 +262,7 @@ fn is_felt(view: &View<'_>, bytes: f64) -> bool {
 }
 
 /// The most failing lookups of one program in one directory that a capture saw, if they are many.
-fn looked_up<'a>(view: &'a View<'_>) -> Option<captured::Row<'a>> {
+fn looked_up<'a>(view: &'a View<'_>) -> Option<captured::CapturedRow<'a>> {
     let looked = captured::rows(view, &["lookups"]);
     let many = looked.into_iter().filter(|r| r.row.count >= CAPTURED_S * r.seconds);
     many.max_by(|a, b| a.row.count.total_cmp(&b.row.count))

@@ -64,12 +64,7 @@ fn observe(view: &View<'_>) -> Observation {
         return Observation::Inactive(format!("it grew to {} and levelled off", words::bytes(growth.to)));
     }
     let mut finding = view.finding(&growth.run);
-    finding.statement = format!(
-        "kernel memory that cannot be reclaimed grew from {} to {}, {}/s",
-        words::bytes(growth.from),
-        words::bytes(growth.to),
-        words::bytes(growth.per_s)
-    );
+    finding.statement = format!("kernel memory that cannot be reclaimed {}", growth.words());
     finding.evidence.extend(view.evidence("mem.sunreclaim", "", growth.run.span()));
     let grown = slabs::caches(view)
         .into_iter()

@@ -15,7 +15,7 @@ pub const CONDITION: Condition = Condition {
         // Waiting for memory costs more than waiting for a device: it is work done twice.
         above(METRICS, FLOOR),
     ],
-    observe,
+    observe: |view| observe_level(view, METRICS, FLOOR, 3.0, "some task waited for memory for"),
     source: include_str!("pressure_memory.rs"),
     ..Condition::SYMPTOM
 };
@@ -24,7 +24,3 @@ const METRICS: &[&str] = &["psi.memory_some"];
 
 /// One twentieth of the time is far from what a machine with enough memory has, which is zero.
 const FLOOR: f64 = 0.05;
-
-fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, METRICS, FLOOR, 3.0, "some task waited for memory for")
-}

@@ -37,6 +37,7 @@ pub const CONDITION: Condition = Condition {
         effect("kswapd-scanning", "each page that comes in needs another one to go"),
         effect("page-cache-eviction", "reclaim that swaps takes file pages too"),
         explains("cgroup-memory-limit", "the memory in use is what does not fit under the limit"),
+        explains("cgroup-memory-high", "the memory in use is what does not fit below the level"),
         explains("disk-hog", "the device is busy with swapping"),
         explains("disk-saturated", "the device is busy with swapping"),
     ],

@@ -68,7 +68,7 @@ const COLUMN: &[&str] = &["nic.rx_drop"];
 
 /// Where packets were lost.
 #[derive(Clone, Copy)]
-enum Place {
+enum DropPoint {
     /// In the backlog of the CPUs.
     Backlog,
     /// In the ring of a device.
@@ -79,7 +79,7 @@ enum Place {
 
 /// Packets that were lost: in the backlogs, or of one device.
 struct Lost<'a> {
-    place: Place,
+    place: DropPoint,
     device: Option<&'a str>,
     high: High,
     lost: f64,
@@ -115,11 +115,11 @@ fn sum(set: &SeriesSet, metrics: &[&str], rows: &[&str], span: Span) -> Option<S
 }
 
 /// What was lost of some rows while it was high against a floor and against what it was before, and what passed.
-fn lost<'a>(view: &View<'_>, place: Place, rows: &[&'a str]) -> Option<Lost<'a>> {
+fn lost<'a>(view: &View<'_>, place: DropPoint, rows: &[&'a str]) -> Option<Lost<'a>> {
     let (metrics, passed, is_device): (&[&str], &str, bool) = match place {
-        Place::Backlog => (BACKLOG, "softnet.processed", false),
-        Place::Ring => (RING, "nic.rx_packets", true),
-        Place::Column => (COLUMN, "nic.rx_packets", true),
+        DropPoint::Backlog => (BACKLOG, "softnet.processed", false),
+        DropPoint::Ring => (RING, "nic.rx_packets", true),
+        DropPoint::Column => (COLUMN, "nic.rx_packets", true),
     };
     let base = view.baseline.and_then(|b| sum(view.base_set, metrics, rows, b)).unwrap_or_default();
     let signal = sum(view.set, metrics, rows, view.window)?;
@@ -149,14 +149,14 @@ fn worst<'a>(all: impl Iterator<Item = Lost<'a>>) -> Option<Lost<'a>> {
 /// What the backlogs of all CPUs lost; or one of them, which may be few beside what the others took.
 fn backlog<'a>(view: &View<'a>) -> Option<Lost<'a>> {
     let cpus = rows(view, BACKLOG);
-    let of = |cpus: &[&'a str]| lost(view, Place::Backlog, cpus).filter(Lost::hurts);
+    let of = |cpus: &[&'a str]| lost(view, DropPoint::Backlog, cpus).filter(Lost::hurts);
     of(&cpus).or_else(|| worst(cpus.iter().filter_map(|cpu| of(&[*cpu]))))
 }
 
 /// What the ring of a device lost: of several devices the one that lost most of those that lost a part that hurts.
 fn ring<'a>(view: &View<'a>) -> Option<Lost<'a>> {
     let devices = rows(view, RING);
-    let of_each = devices.iter().filter_map(|row| lost(view, Place::Ring, &[*row]));
+    let of_each = devices.iter().filter_map(|row| lost(view, DropPoint::Ring, &[*row]));
     worst(of_each.filter(Lost::hurts))
 }
 
@@ -164,7 +164,7 @@ fn ring<'a>(view: &View<'a>) -> Option<Lost<'a>> {
 fn column<'a>(view: &View<'a>) -> Result<Lost<'a>, Observation> {
     let devices = rows(view, COLUMN);
     let mut all: Vec<Lost<'a>> =
-        devices.iter().filter_map(|row| lost(view, Place::Column, &[*row])).filter(Lost::hurts).collect();
+        devices.iter().filter_map(|row| lost(view, DropPoint::Column, &[*row])).filter(Lost::hurts).collect();
     if all.is_empty() {
         let peak = |metric: &str| {
             sum(view.set, &[metric], &rows(view, &[metric]), view.window).and_then(|s| s.max()).unwrap_or(0.0)
@@ -197,7 +197,7 @@ fn column<'a>(view: &View<'a>) -> Result<Lost<'a>, Observation> {
         let cpus = rows(view, BACKLOG);
         let queued = sum(view.set, BACKLOG, &cpus, span).map_or(0.0, |s| s.total());
         if queued >= found.lost / 2.0 {
-            found.place = Place::Backlog;
+            found.place = DropPoint::Backlog;
         }
         return Ok(found);
     }
@@ -217,9 +217,9 @@ fn finding(view: &View<'_>, found: &Lost<'_>) -> Finding {
     let span = found.high.run.span();
     let mut finding = view.finding(&found.high.run);
     let place = match found.place {
-        Place::Backlog => "the queue between device and network stack (softnet backlog) was full",
-        Place::Ring => "the ring of a device was full",
-        Place::Column => "a device or its driver dropped packets on receive",
+        DropPoint::Backlog => "the queue between device and network stack (softnet backlog) was full",
+        DropPoint::Ring => "the ring of a device was full",
+        DropPoint::Column => "a device or its driver dropped packets on receive",
     };
     let nic = match found.device {
         Some(row) => {
@@ -239,18 +239,18 @@ fn finding(view: &View<'_>, found: &Lost<'_>) -> Finding {
         finding.evidence.extend(view.evidence(metric, row, span));
         finding.evidence.extend(view.evidence("nic.rx_packets", row, span));
     }
-    if !matches!(found.place, Place::Ring) {
+    if !matches!(found.place, DropPoint::Ring) {
         add_cpus(view, &mut finding, span);
     }
     for (reason, _) in view.each("drop.packets").filter(|(reason, _)| *reason == "cpu_backlog") {
         finding.evidence.extend(view.evidence("drop.packets", reason, span).filter(|e| e.during > 0.0));
     }
-    if matches!(found.place, Place::Backlog)
+    if matches!(found.place, DropPoint::Backlog)
         && let Some(limit) = view.reading_evidence("sysctl.net.core.netdev_max_backlog", "")
     {
         finding.evidence.push(limit);
     }
-    finding.confidence = if matches!(found.place, Place::Column) { 0.7 } else { 0.9 };
+    finding.confidence = if matches!(found.place, DropPoint::Column) { 0.7 } else { 0.9 };
     finding
 }
 

@@ -116,8 +116,8 @@ fn observe(view: &View<'_>) -> Observation {
     let mut suspicion = None;
     for ports in &all {
         match exhausted(view, ports) {
-            Some(Found::Sure(finding)) => return Observation::Active(finding),
-            Some(Found::Suspected(needs)) => suspicion = Some(needs),
+            Some(Exhausted::Sure(finding)) => return Observation::Active(finding),
+            Some(Exhausted::Suspected(needs)) => suspicion = Some(needs),
             None => {}
         }
     }
@@ -157,13 +157,13 @@ fn failures<'a>(view: &'a View<'_>) -> Vec<(&'a Event, &'a CaptureRow)> {
 }
 
 /// What the ports of a namespace say.
-enum Found {
+enum Exhausted {
     Sure(Box<Finding>),
     /// It may be; what would tell.
     Suspected(String),
 }
 
-fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Found> {
+fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Exhausted> {
     let count = ports.count();
     let run = ports.used.run(PORTS_NEARLY_ALL * count, NEED_S)?;
     let span = run.span();
@@ -174,7 +174,7 @@ fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Found> {
         return None;
     }
     if ports.used.within(span).max()? > MORE * count {
-        return Some(Found::Suspected(format!(
+        return Some(Exhausted::Suspected(format!(
             "whether connect() fails{}: more connections than ports, of which others came in, and {} new ones a second \
              instead of {}: mitra capture errors; nstat -az TcpActiveOpens, ss -tan state time-wait",
             ports.net.place(),
@@ -200,7 +200,7 @@ fn exhausted(view: &View<'_>, ports: &Ports<'_>) -> Option<Found> {
         finding.culprit.process = Some(comm);
         finding.culprit.pid = Some(pid);
     }
-    Some(Found::Sure(Box::new(finding)))
+    Some(Exhausted::Sure(Box::new(finding)))
 }
 
 /// Connections a second that were begun while the ports were used up, which was faster than they come back: the mean of the

@@ -12,7 +12,7 @@ pub const CONDITION: Condition = Condition {
     area: "page cache",
     needs: METRICS,
     triggers: &[above(METRICS, FLOOR)],
-    observe,
+    observe: |view| observe_level(view, METRICS, FLOOR, 3.0, "major faults"),
     causes: &[
         effect("disk-saturated", "each major fault is a read"),
         effect("tasks-in-d-state", "a task in a major fault sleeps uninterruptibly"),
@@ -27,7 +27,3 @@ const METRICS: &[&str] = &["vm.pgmajfault"];
 /// At a tenth of a millisecond a fault (fast SSD) one hundredth of a task's time, at eight milliseconds
 /// (disk) most of it. Starting programs stays below.
 const FLOOR: f64 = 100.0;
-
-fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, METRICS, FLOOR, 3.0, "major faults")
-}

@@ -49,6 +49,7 @@ pub const CONDITION: Condition = Condition {
         explains("disk-hog", "the reads that fill the device are the same pages again").here(),
         explains("disk-saturated", "the same pages are read again and again").here(),
         explains("cgroup-memory-limit", "the working set is what does not fit under the limit"),
+        explains("cgroup-memory-high", "the working set is what does not fit below the level"),
     ],
     settings: Settings {
         any_order: true,

@@ -16,7 +16,7 @@ pub const CONDITION: Condition = Condition {
         // Eight megabytes a second that come back.
         above(&["vm.workingset_refault_file"], 2000.0),
     ],
-    observe,
+    observe: |view| observe_level(view, METRICS, FLOOR, 3.0, "pages of files came back after eviction:"),
     causes: &[
         effect("major-faults", "a page of a mapped file comes back by a major fault"),
         effect("disk-saturated", "pages that come back are read from the device"),
@@ -36,7 +36,3 @@ const METRICS: &[&str] = &["vm.workingset_refault_file"];
 /// Four megabytes a second. At a tenth of a millisecond a page, what a fast SSD takes, a tenth of a task's
 /// time goes into waiting.
 const FLOOR: f64 = 1000.0;
-
-fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, METRICS, FLOOR, 3.0, "pages of files came back after eviction:")
-}

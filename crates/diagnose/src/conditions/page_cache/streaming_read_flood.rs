@@ -61,6 +61,7 @@ pub const CONDITION: Condition = Condition {
         ),
         explains("disk-hog", "the reads that evict are the reads that fill the device").here(),
         explains("cgroup-memory-limit", "the pages that are read once are charged to the group"),
+        explains("cgroup-memory-high", "the pages that are read once are charged to the group"),
     ],
     remedies_of: remedies,
     next_of: next,

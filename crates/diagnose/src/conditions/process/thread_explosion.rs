@@ -21,6 +21,7 @@ pub const CONDITION: Condition = Condition {
         "cgroup.pids_current",
         "cgroup.pids_max",
         "sysctl.kernel.threads-max",
+        "tasks.run_delay",
     ],
     triggers: &[
         // Threads and processes: twice as many, and more than any program starts with.
@@ -30,7 +31,7 @@ pub const CONDITION: Condition = Condition {
             metrics: &[],
             find: groups_without_room,
             need_s: 2.0,
-            can_be_usual: true,
+            can_be_steady: true,
         }),
     ],
     observe,

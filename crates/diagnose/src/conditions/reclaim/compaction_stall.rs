@@ -10,7 +10,7 @@ pub const CONDITION: Condition = Condition {
     title: "tasks move pages to make room for large ones",
     area: "reclaim",
     needs: &["vm.compact_stall", "vm.compact_fail", "probe.compaction_time"],
-    observe,
+    observe: |view| observe_level(view, &["vm.compact_stall"], STALLS_S, 2.0, "stalls for compaction"),
     causes: &[effect("pressure-memory", "whoever asks for adjoining pages waits")],
     settings: Settings::new(
         "the kernel compacts more",
@@ -22,7 +22,3 @@ pub const CONDITION: Condition = Condition {
 
 /// One stall takes a millisecond or more: from ten a second on somebody notices.
 const STALLS_S: f64 = 10.0;
-
-fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, &["vm.compact_stall"], STALLS_S, 2.0, "stalls for compaction")
-}

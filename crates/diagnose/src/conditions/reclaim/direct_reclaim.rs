@@ -10,7 +10,7 @@ pub const CONDITION: Condition = Condition {
     title: "tasks free memory themselves",
     area: "reclaim",
     needs: METRICS,
-    observe,
+    observe: |view| observe_level(view, METRICS, FLOOR, 1.0, "tasks scanned pages themselves:"),
     causes: &[
         effect("page-cache-eviction", "direct reclaim frees file pages first"),
         effect("pressure-memory", "whoever allocates waits"),
@@ -34,7 +34,3 @@ const METRICS: &[&str] = &["vm.pgscan_direct"];
 
 /// A task scans at least 32 pages (SWAP_CLUSTER_MAX) at a time: three stalls a second.
 const FLOOR: f64 = 100.0;
-
-fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, METRICS, FLOOR, 1.0, "tasks scanned pages themselves:")
-}

@@ -14,7 +14,7 @@ pub const CONDITION: Condition = Condition {
         // With what direct reclaim looks at: four megabytes a second.
         above(&["vm.pgscan_kswapd", "vm.pgscan_direct"], FLOOR),
     ],
-    observe,
+    observe: |view| observe_level(view, METRICS, FLOOR, 2.0, "kswapd scanned pages:"),
     causes: &[
         effect("page-cache-eviction", "kswapd frees file pages first"),
         effect("direct-reclaim", "when kswapd does not keep up, whoever allocates has to reclaim"),
@@ -29,7 +29,3 @@ const METRICS: &[&str] = &["vm.pgscan_kswapd"];
 
 /// Four megabytes a second: below that a machine trims its cache in passing.
 const FLOOR: f64 = 1000.0;
-
-fn observe(view: &View<'_>) -> Observation {
-    observe_level(view, METRICS, FLOOR, 2.0, "kswapd scanned pages:")
-}

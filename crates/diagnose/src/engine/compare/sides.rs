@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use mitra_model::compare::{Compared, Difference, Pair, SCHEMA, Side};
 use mitra_model::{Entity, Metric, SeriesSet, Span, Unit, columns, lookup};
 
+use crate::condition::Condition;
+
 use super::ranks;
 use super::runs::{self, Run};
 
@@ -191,7 +193,7 @@ fn pair(a: &Samples, b: &Samples, all: bool) -> Pair {
     if !all {
         found.retain(|(size, d)| (d.sure || d.p.is_none()) && *size >= SMALL.ln_1p());
     }
-    let needed: BTreeSet<&str> = crate::conditions().iter().flat_map(|c| c.needs.iter().copied()).collect();
+    let needed: BTreeSet<&str> = crate::conditions().iter().flat_map(Condition::needs).collect();
     let rank = |(size, d): &(f64, Difference)| {
         let effect = (2.0 * d.superiority - 1.0).abs() * size;
         // What is sure first; of about the same effect what matters to a diagnosis.

@@ -34,8 +34,8 @@ pub trait Graph {
     /// A pass over the whole begins: what was spent on the one before no longer counts.
     fn again(&self) {}
 
-    /// Says that so many steps were done, and hears whether to go on, as of [`crate::Memory::goes_on`].
-    fn goes_on(&self, steps: u64) -> bool {
+    /// Says that so many steps were done, and hears whether to go on, as of [`crate::Memory::should_continue`].
+    fn should_continue(&self, steps: u64) -> bool {
         let _ = steps;
         true
     }

@@ -2,42 +2,108 @@
 
 use super::graph::{Edge, Graph, Root};
 use crate::memory::Memory;
+use crate::python::TypeId;
 use crate::python::heap::Heap;
-use crate::python::{Objects, RootKind, TypeId};
+use crate::python::types::{Kind, Type};
 
-/// Characters of a name: one more than is said, so that a longer one is known as such.
+/// Characters of a name: one more than is shown, so that a longer one is known as such.
 const NAME_CHARS_MAX: usize = super::names::NAME_MAX + 1;
 /// `tp_finalize` of a type, which `__del__` fills: the same from 3.6 to 3.14 (Include/cpython/object.h).
 const TYPE_FINALIZE: u64 = 392;
 
-impl<M: Memory + ?Sized> Graph for Heap<'_, M> {
-    fn each(&self, take: &mut dyn FnMut(u64)) {
-        self.for_each(&mut |address, _| take(address));
+impl<M: Memory + ?Sized> Heap<'_, M> {
+    /// The name of a variable of a code object: variables, then those in cells, then those of the
+    /// functions around it.
+    fn variable(&self, code: u64, index: u32) -> Option<String> {
+        let layout = &self.layout;
+        let mut index = u64::from(index);
+        for offset in
+            [Some(layout.code_varnames), layout.code_cellvars, layout.code_freevars].into_iter().flatten()
+        {
+            let names = self.word(code, offset);
+            let length = self.word(names, 16);
+            if index < length {
+                return self.string(self.word(names, layout.tuple_items + 8 * index), NAME_CHARS_MAX);
+            }
+            index -= length;
+        }
+        None
     }
 
-    fn roots(&self, take: &mut dyn FnMut(Root, u64)) {
-        Objects::roots(self, &mut |root| {
-            let name = match root.kind {
-                RootKind::Module => {
-                    Root::Module(root.name.strip_prefix("module ").unwrap_or(&root.name).to_owned())
-                }
-                RootKind::Frame => Root::Frame(root.name),
-                RootKind::Interpreter => Root::Interpreter(root.name),
-            };
-            take(name, root.address);
+    /// The name of a field, of the type's table of members.
+    fn field(&self, from: u64, offset: u32) -> Option<String> {
+        let kind = self.object_type(from)?;
+        kind.members.iter().find(|(known, _)| *known == offset).map(|(_, name)| name.clone())
+    }
+
+    /// The beginning of a string object; `None` if the object is none.
+    #[must_use]
+    pub fn text(&self, address: u64, chars_max: usize) -> Option<String> {
+        let is_text = self.object_type(address).is_some_and(|kind| kind.kind == Kind::Str);
+        self.string(address, chars_max).filter(|_| is_text)
+    }
+
+    /// A reference as one would write it in Python: `["key"]`, `[3]`, `.name`, `local 'x'`.
+    #[must_use]
+    pub fn describe(&self, from: u64, edge: Edge) -> String {
+        let name = self.name(from, edge);
+        match edge {
+            Edge::Key => "key".to_owned(),
+            Edge::Value { .. } => name.map_or_else(|| "[…]".to_owned(), |key| format!("[{key:?}]")),
+            Edge::Attribute { .. } => format!(".{}", name.as_deref().unwrap_or("…")),
+            Edge::Dict => ".__dict__".to_owned(),
+            Edge::Item { index } => format!("[{index}]"),
+            Edge::Member => "member".to_owned(),
+            Edge::Local { index, .. } => {
+                name.map_or_else(|| format!("local {index}"), |name| format!("local '{name}'"))
+            }
+            Edge::Temporary => "what is evaluated".to_owned(),
+            Edge::Type => ".__class__".to_owned(),
+            Edge::Field { offset } => {
+                name.map_or_else(|| format!("field at {offset}"), |name| format!(".{name}"))
+            }
+        }
+    }
+
+    fn type_numbered<T>(&self, kind: u64, of: impl FnOnce(&Type) -> T) -> Option<T> {
+        self.types.borrow().get(TypeId(u32::try_from(kind).ok()?)).map(|kind| of(&kind))
+    }
+}
+
+impl<M: Memory + ?Sized> Graph for Heap<'_, M> {
+    fn each(&self, take: &mut dyn FnMut(u64)) {
+        self.renew_budget();
+        self.visited.for_each(&mut |address| {
+            if self.memory.should_continue(1) && self.object_type(address).is_some() {
+                take(address);
+            }
         });
     }
 
+    fn roots(&self, take: &mut dyn FnMut(Root, u64)) {
+        self.renew_budget();
+        self.all_roots(take);
+    }
+
     fn kind(&self, address: u64) -> Option<u64> {
-        self.type_of(address).map(|id| u64::from(id.0))
+        self.object_type(address).map(|kind| u64::from(kind.id.0))
     }
 
     fn kind_name(&self, kind: u64) -> String {
-        self.type_name(TypeId(kind as u32))
+        self.type_numbered(kind, |kind| kind.name.clone()).unwrap_or_else(|| "?".to_owned())
     }
 
     fn references(&self, address: u64, take: &mut dyn FnMut(u64, Edge)) {
-        Objects::references(self, address, take);
+        let Some(kind) = self.object_type(address) else { return };
+        self.refer(address, &kind, &mut |target, edge, _| {
+            // What was visited is an object. Others may have been made since.
+            if target != 0 && (self.visited.has(target) || self.object_type(target).is_some()) {
+                take(target, edge);
+            }
+        });
+        if kind.is_heap() {
+            take(kind.address, Edge::Type);
+        }
     }
 
     fn reference_count(&self, address: u64) -> Option<u64> {
@@ -46,33 +112,29 @@ impl<M: Memory + ?Sized> Graph for Heap<'_, M> {
     }
 
     fn bytes(&self, address: u64) -> u64 {
-        self.size(address).unwrap_or(0)
+        self.object_type(address).map_or(0, |kind| self.shallow(address, &kind))
     }
 
     fn name(&self, from: u64, edge: Edge) -> Option<String> {
         match edge {
-            Edge::Value { key: name } | Edge::Attribute { name } => {
-                let is_text = self.type_of(name).is_some_and(|id| self.type_name(id) == "str");
-                self.string(name, NAME_CHARS_MAX).filter(|_| is_text)
-            }
-            Edge::Field { .. } => Some(self.describe(from, edge).strip_prefix('.')?.to_owned()),
-            Edge::Local { .. } => {
-                Some(self.describe(from, edge).strip_prefix("local '")?.strip_suffix('\'')?.to_owned())
-            }
+            Edge::Value { key: name } | Edge::Attribute { name } => self.text(name, NAME_CHARS_MAX),
+            Edge::Field { offset } => self.field(from, offset),
+            Edge::Local { code, index } => self.variable(code, index),
             _ => None,
         }
     }
 
     fn has_finalizer(&self, kind: u64) -> bool {
-        let address = self.type_address(TypeId(kind as u32));
-        address.checked_add(TYPE_FINALIZE).and_then(|at| self.memory.u64(at)).is_some_and(|at| at != 0)
+        let address = self.type_numbered(kind, |kind| kind.address);
+        let finalizer = address.and_then(|address| self.memory.u64(address.checked_add(TYPE_FINALIZE)?));
+        finalizer.is_some_and(|at| at != 0)
     }
 
     fn again(&self) {
         self.renew_budget();
     }
 
-    fn goes_on(&self, steps: u64) -> bool {
-        self.memory.goes_on(steps)
+    fn should_continue(&self, steps: u64) -> bool {
+        self.memory.should_continue(steps)
     }
 }

@@ -43,9 +43,9 @@ pub enum Wanted {
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HoldersReport {
     /// By type, in the order asked for, or the largest first. Each of them is whole.
-    pub types: Vec<TypeHeld>,
+    pub types: Vec<TypeHolders>,
     /// The search was ended early: types that it did not get to are missing.
     #[serde(default)]
     pub is_stopped: bool,
@@ -61,7 +61,7 @@ pub struct Held {
 
 /// Who holds the objects of a type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TypeHeld {
+pub struct TypeHolders {
     /// Its name.
     pub type_name: String,
     /// Its objects.
@@ -105,7 +105,7 @@ pub struct Holder {
 }
 
 /// Finds who holds the objects of types.
-pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usize) -> Held {
+pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usize) -> HoldersReport {
     let reach = Reach::new(graph, objects_max);
     let types = match wanted {
         Wanted::Types(names) => names.clone(),
@@ -114,14 +114,14 @@ pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usiz
     let mut found = Vec::new();
     for name in types {
         // Of a part of the ways nothing follows for the whole.
-        let held = if graph.goes_on(0) { of_type(graph, &reach, name) } else { break };
-        if graph.goes_on(0) {
+        let held = if graph.should_continue(0) { of_type(graph, &reach, name) } else { break };
+        if graph.should_continue(0) {
             found.push(held);
         }
     }
-    Held {
+    HoldersReport {
         types: found,
-        is_stopped: !graph.goes_on(0),
+        is_stopped: !graph.should_continue(0),
         // Without the two that stand for others.
         objects: reach.addresses.len() as u64 - 2,
         objects_left_out: reach.left_out,
@@ -133,7 +133,8 @@ pub fn holders(graph: &(impl Graph + ?Sized), wanted: &Wanted, objects_max: usiz
 /// The names of the types that take the most.
 fn largest(graph: &(impl Graph + ?Sized), reach: &Reach, count: usize) -> Vec<String> {
     let mut bytes = vec![0_u64; reach.names.names.len()];
-    for (address, number) in reach.addresses.iter().zip(&reach.kinds).take_while(|_| graph.goes_on(1)) {
+    for (address, number) in reach.addresses.iter().zip(&reach.kinds).take_while(|_| graph.should_continue(1))
+    {
         if let Some(sum) = bytes.get_mut(*number as usize) {
             *sum = sum.saturating_add(graph.bytes(*address));
         }
@@ -147,20 +148,20 @@ fn largest(graph: &(impl Graph + ?Sized), reach: &Reach, count: usize) -> Vec<St
     names
 }
 
-fn of_type(graph: &(impl Graph + ?Sized), reach: &Reach, type_name: String) -> TypeHeld {
+fn of_type(graph: &(impl Graph + ?Sized), reach: &Reach, type_name: String) -> TypeHolders {
     // A class may exist several times under one name.
     let is_wanted: Vec<bool> = reach.names.names.iter().map(|name| *name == type_name).collect();
     let is_of_type = |number: u32| is_wanted.get(number as usize).copied().unwrap_or(false);
     let objects = reach.kinds.iter().filter(|number| is_of_type(**number)).count() as u64;
-    let found = tree::fans(graph, reach, &is_wanted, HOLDERS, objects / SHARE_MIN);
-    let holders = found.into_iter().map(|fan| holder(graph, reach, &is_wanted, fan)).collect();
+    let found = tree::branch_points(graph, reach, &is_wanted, HOLDERS, objects / SHARE_MIN);
+    let holders = found.into_iter().map(|branch| holder(graph, reach, &is_wanted, branch)).collect();
     let behind = |root: &Root| {
         let index =
             reach.roots.iter().find(|(_, other)| other == root).map_or(reach::NONE, |(index, _)| *index);
         tree::behind(graph, reach, &is_wanted, index)
     };
     let has_finalizer = |number: usize| is_wanted[number] && graph.has_finalizer(reach.names.kinds[number]);
-    TypeHeld {
+    TypeHolders {
         objects,
         referrers: referrers(reach, &is_wanted),
         holders,
@@ -187,10 +188,15 @@ fn referrers(reach: &Reach, is_wanted: &[bool]) -> Vec<Referrer> {
     found
 }
 
-fn holder(graph: &(impl Graph + ?Sized), reach: &Reach, is_wanted: &[bool], fan: tree::Fan) -> Holder {
-    let number = reach.kinds[fan.node as usize];
-    let path = path::path(graph, reach, fan.node);
-    let sample = tree::sample(graph, reach, is_wanted, fan.node);
+fn holder(
+    graph: &(impl Graph + ?Sized),
+    reach: &Reach,
+    is_wanted: &[bool],
+    branch: tree::BranchPoint,
+) -> Holder {
+    let number = reach.kinds[branch.node as usize];
+    let path = path::path(graph, reach, branch.node);
+    let sample = tree::sample(graph, reach, is_wanted, branch.node);
     let sample = sample.map(|object| match path.root {
         Root::Itself => path::around(graph, reach, object, CYCLE_OBJECTS_MAX),
         _ => path::path(graph, reach, object),
@@ -198,8 +204,8 @@ fn holder(graph: &(impl Graph + ?Sized), reach: &Reach, is_wanted: &[bool], fan:
     Holder {
         type_name: reach.names.names.get(number as usize).cloned(),
         path,
-        objects: fan.objects,
-        objects_direct: fan.direct,
+        objects: branch.objects,
+        objects_direct: branch.direct,
         sample,
     }
 }

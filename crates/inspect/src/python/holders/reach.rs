@@ -145,7 +145,7 @@ impl Reach {
     /// Goes one step on from a stretch of the order, and takes what is new behind it.
     fn spread(&mut self, graph: &(impl Graph + ?Sized), from: usize, to: usize, counts: bool) {
         for at in from..to {
-            if !graph.goes_on(1) {
+            if !graph.should_continue(1) {
                 return;
             }
             let index = self.order[at];
@@ -217,7 +217,7 @@ impl Reach {
         let mut among: Vec<u32> = vec![0; self.addresses.len()];
         // A string, a number: it goes with what holds it, and who else may hold it leads nowhere.
         let mut is_leaf: Vec<bool> = Vec::new();
-        while let Some(index) = all.get(is_leaf.len()).copied().filter(|_| graph.goes_on(1)) {
+        while let Some(index) = all.get(is_leaf.len()).copied().filter(|_| graph.should_continue(1)) {
             let mut leads = false;
             self.each_reference(graph, index, true, |reach, target, is_new, edge| {
                 among.resize(reach.addresses.len(), 0);
@@ -237,7 +237,7 @@ impl Reach {
         let mut outside = Vec::new();
         let begin = self.order.len();
         for (index, is_leaf) in all.iter().zip(is_leaf) {
-            if !graph.goes_on(1) {
+            if !graph.should_continue(1) {
                 return;
             }
             let address = self.addresses[*index as usize];
@@ -267,7 +267,7 @@ impl Reach {
         self.spread_all(graph, begin, false);
         self.order.push(itself);
         for index in all {
-            if !graph.goes_on(1) {
+            if !graph.should_continue(1) {
                 return;
             }
             if self.parents[index as usize] == NONE {

@@ -67,7 +67,7 @@ impl Heap {
         module
     }
 
-    fn held(&self, type_name: &str) -> TypeHeld {
+    fn held(&self, type_name: &str) -> TypeHolders {
         let held = holders(self, &Wanted::Types(vec![type_name.to_owned()]), 1_000_000);
         held.types.into_iter().next().unwrap()
     }
@@ -122,7 +122,7 @@ impl Graph for Heap {
         }
     }
 
-    fn goes_on(&self, steps: u64) -> bool {
+    fn should_continue(&self, steps: u64) -> bool {
         let Some(left) = &self.steps else { return true };
         left.set(left.get().saturating_sub(steps));
         left.get() > 0
@@ -240,7 +240,7 @@ fn data_that_stands_where_names_do_is_not_said() {
         assert!(!said.contains("example") && !said.contains("beef"), "{said}");
     }
     let (lists, cells) = (heap.held("list"), heap.held("cell"));
-    let texts = |held: &TypeHeld| {
+    let texts = |held: &TypeHolders| {
         let samples = held.holders.iter().filter_map(|holder| holder.sample.as_ref());
         samples.map(|path| path.text.clone()).collect::<Vec<_>>()
     };

@@ -9,7 +9,7 @@ use super::reach::{NONE, Reach};
 
 /// A node at which the ways to many objects part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fan {
+pub(super) struct BranchPoint {
     pub node: u32,
     /// Objects behind it.
     pub objects: u64,
@@ -18,28 +18,28 @@ pub(super) struct Fan {
 }
 
 /// The largest, at most `most` of them, none with less than `objects_min`.
-pub(super) fn fans(
+pub(super) fn branch_points(
     graph: &(impl Graph + ?Sized),
     reach: &Reach,
     is_wanted: &[bool],
     most: usize,
     objects_min: u64,
-) -> Vec<Fan> {
+) -> Vec<BranchPoint> {
     let wanted = |index: u32| {
         let kind = reach.kinds[index as usize];
         is_wanted.get(kind as usize).copied().unwrap_or(false)
     };
-    let mut found: Vec<Fan> = Vec::new();
+    let mut found: Vec<BranchPoint> = Vec::new();
     let nodes = reach.addresses.len();
     let (mut behind, mut heaviest) = (vec![0_u32; nodes], vec![NONE; nodes]);
     while found.len() < most {
         behind.fill(0);
         heaviest.fill(NONE);
         for index in reach.order.iter().rev().copied() {
-            if !graph.goes_on(1) {
+            if !graph.should_continue(1) {
                 return found;
             }
-            if found.iter().any(|fan| fan.node == index) {
+            if found.iter().any(|branch| branch.node == index) {
                 continue;
             }
             let count = behind[index as usize] + u32::from(wanted(index));
@@ -52,7 +52,7 @@ pub(super) fn fans(
                 }
             }
         }
-        let is_new = |index: &u32| found.iter().all(|fan| fan.node != *index);
+        let is_new = |index: &u32| found.iter().all(|branch| branch.node != *index);
         let roots = reach.roots.iter().map(|(index, _)| *index).filter(is_new);
         let Some((root, total)) = roots.map(|root| (root, behind[root as usize])).max_by_key(|(_, n)| *n)
         else {
@@ -72,11 +72,11 @@ pub(super) fn fans(
             node = next;
         }
         let objects = u64::from(behind[node as usize]);
-        found.push(Fan { node, objects, direct: 0 });
+        found.push(BranchPoint { node, objects, direct: 0 });
     }
     for index in reach.order.iter().copied().filter(|index| wanted(*index)) {
-        if let Some(fan) = found.iter_mut().find(|fan| reach.parent(index) == Some(fan.node)) {
-            fan.direct += 1;
+        if let Some(branch) = found.iter_mut().find(|branch| reach.parent(index) == Some(branch.node)) {
+            branch.direct += 1;
         }
     }
     found
@@ -115,7 +115,7 @@ fn each_behind(
     mut take: impl FnMut(u32) -> bool,
 ) {
     let mut is_behind = vec![false; reach.addresses.len()];
-    for index in reach.order.iter().copied().take_while(|_| graph.goes_on(1)) {
+    for index in reach.order.iter().copied().take_while(|_| graph.should_continue(1)) {
         let here = index == node || reach.parent(index).is_some_and(|parent| is_behind[parent as usize]);
         is_behind[index as usize] = here;
         let kind = reach.kinds[index as usize];

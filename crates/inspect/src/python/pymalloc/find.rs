@@ -8,7 +8,7 @@
 //! Should that fail (the variable is swapped out), pools are recognised in anonymous memory by their headers.
 
 use crate::maps::Mapping;
-use crate::memory::allowance::CALL;
+use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE, Word};
 
 use super::pool::{HEADER, Header};
@@ -130,7 +130,7 @@ fn from_variables(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
     for (start, end) in variables(memory.mappings()) {
         memory.resident(start, end, &mut |from, to| {
             let mut at = from;
-            while at < to && left > 0 && found.is_none() && memory.goes_on(CHUNK / 8) {
+            while at < to && left > 0 && found.is_none() && memory.should_continue(CHUNK / 8) {
                 let wanted = CHUNK.min(to - at) as usize;
                 let read = memory.read(at, &mut bytes[..wanted]);
                 left = left.saturating_sub(wanted as u64);
@@ -138,7 +138,7 @@ fn from_variables(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
                 found = words.filter(|word| is_pointer(memory, *word)).find_map(|word| array(memory, word));
                 at += wanted as u64;
             }
-            left > 0 && found.is_none() && memory.goes_on(0)
+            left > 0 && found.is_none() && memory.should_continue(0)
         });
         if found.is_some() || left == 0 {
             break;
@@ -271,7 +271,7 @@ fn from_pools(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
         }
         memory.resident(mapping.start, mapping.end, &mut |from, to| {
             let mut page = from.div_ceil(PAGE).saturating_mul(PAGE);
-            while page < to && pages_left > 0 && memory.goes_on(CALL) {
+            while page < to && pages_left > 0 && memory.should_continue(CALL) {
                 pages_left -= 1;
                 if memory.exact(page, &mut bytes).is_some() {
                     for (pools, arenas) in &mut found {
@@ -280,7 +280,7 @@ fn from_pools(memory: &(impl Memory + ?Sized)) -> Option<Arenas> {
                 }
                 page = page.saturating_add(PAGE);
             }
-            pages_left > 0 && memory.goes_on(0)
+            pages_left > 0 && memory.should_continue(0)
         });
     }
     // A pool of another size has another `maxnextoffset`, and looks like none: what has most pools is right, and of two the first.

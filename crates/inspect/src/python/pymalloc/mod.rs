@@ -27,7 +27,7 @@ mod pool;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Memory;
-use crate::memory::allowance::CALL;
+use crate::memory::budget::CALL;
 pub use find::{Arena, Arenas, find};
 use pool::{HEADER, Header};
 
@@ -88,9 +88,9 @@ pub struct Doubts {
 impl Pymalloc {
     /// Walks the small objects; `None` where there are none, or the look was ended before all of them were counted.
     #[must_use]
-    pub fn look(memory: &(impl Memory + ?Sized)) -> Option<Self> {
+    pub fn read(memory: &(impl Memory + ?Sized)) -> Option<Self> {
         let found = find(memory).map(|arenas| walk(memory, &arenas));
-        found.filter(|_| memory.goes_on(0))
+        found.filter(|_| memory.should_continue(0))
     }
 }
 
@@ -130,7 +130,7 @@ pub fn walk(memory: &(impl Memory + ?Sized), arenas: &Arenas) -> Pymalloc {
             tally.arenas += 1;
             tally.pools_free += u64::from(arena.pools_free);
             for pool in arena.pools(arenas.pool_bytes) {
-                if !memory.goes_on(CALL) {
+                if !memory.should_continue(CALL) {
                     break;
                 }
                 if !covers(&resident, pool) {

@@ -69,7 +69,7 @@ fn image(arena_bytes: u64, pool_bytes: u64) -> Image {
 fn arenas_are_found_by_what_a_variable_points_to() {
     for (arena_bytes, pool_bytes, step) in [(256 << 10, 4 << 10, 8), (1 << 20, 16 << 10, 16)] {
         let image = image(arena_bytes, pool_bytes);
-        let found = Pymalloc::look(&image).unwrap();
+        let found = Pymalloc::read(&image).unwrap();
         assert_eq!((found.arenas, found.arena_bytes), (2, 2 * arena_bytes));
         assert_eq!(found.resident_bytes, 2 * arena_bytes);
         assert_eq!((found.pool_bytes, found.pools_used), (pool_bytes, 2));
@@ -94,12 +94,12 @@ fn arenas_are_found_by_what_a_variable_points_to() {
 fn pools_are_recognised_where_no_variable_leads_to_them() {
     let mut image = image(1 << 20, 16 << 10);
     image.write(VARIABLES + 0x2100, &[0; 8]);
-    assert_eq!(Pymalloc::look(&image), None, "three pools might be chance");
+    assert_eq!(Pymalloc::read(&image), None, "three pools might be chance");
     for i in 3..9 {
         let at = ARENA + (i << 14);
         image.write(at, &pool(at, 16 << 10, 0, 7, 16, 100, 120));
     }
-    let found = Pymalloc::look(&image).unwrap();
+    let found = Pymalloc::read(&image).unwrap();
     assert!(found.is_estimate);
     assert_eq!((found.arenas, found.pools_used, found.pools_free), (1, 8, 1));
     assert_eq!(found.bytes_in_use, 5 * 64 + 512 + 6 * 100 * 128);
@@ -110,7 +110,7 @@ fn a_torn_pool_is_counted_as_a_doubt() {
     let mut image = image(256 << 10, 4 << 10);
     // Its arena was given back, and another has the place.
     image.write(ARENA + (1 << 12) + 32, &7_u32.to_le_bytes());
-    let found = Pymalloc::look(&image).unwrap();
+    let found = Pymalloc::read(&image).unwrap();
     assert_eq!((found.pools_used, found.doubts.pools_torn), (1, 1));
 }
 
@@ -134,7 +134,7 @@ fn nothing_in_memory_can_upset_it() {
             let value = odd[random() as usize % odd.len()];
             image.write(at, &value.to_le_bytes()[..1 + random() as usize % 8]);
         }
-        if let Some(found) = Pymalloc::look(&image) {
+        if let Some(found) = Pymalloc::read(&image) {
             assert!(found.arenas <= 4096 && found.bytes_in_use <= found.arena_bytes.max(1 << 20));
         }
     }

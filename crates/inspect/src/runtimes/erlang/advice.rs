@@ -71,7 +71,7 @@ pub struct Misfit {
 
 /// What is known of an allocator, all of its instances together.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct AllocatorActivity {
     pub(super) name: String,
     pub(super) instances: u64,
     pub(super) sbct: u64,
@@ -105,7 +105,7 @@ fn letter(allocator: &str) -> Option<char> {
 pub(super) fn advise(
     faults: &Faults,
     page: f64,
-    seen: &[Seen],
+    activity: &[AllocatorActivity],
     free_bytes: Option<u64>,
 ) -> Result<Advice, String> {
     let faults_per_s = faults.minor_per_s;
@@ -116,13 +116,13 @@ pub(super) fn advise(
             faults.cpus
         ));
     }
-    let churns = |one: &&Seen| {
+    let churns = |one: &&AllocatorActivity| {
         let is_above = one.blocks.iter().any(|block| *block >= one.sbct);
         is_above && (one.turns_over || one.bytes_per_s / page >= (1.0 - COVERED) * faults_per_s)
     };
-    let known: f64 = seen.iter().map(|one| one.bytes_per_s / page).sum();
-    let turns_over = seen.iter().any(|one| one.turns_over);
-    let churning: Vec<&Seen> = seen.iter().filter(churns).collect();
+    let known: f64 = activity.iter().map(|one| one.bytes_per_s / page).sum();
+    let turns_over = activity.iter().any(|one| one.turns_over);
+    let churning: Vec<&AllocatorActivity> = activity.iter().filter(churns).collect();
     if churning.is_empty() || !(turns_over || known >= MOST * faults_per_s) {
         return Err(format!(
             "{faults_per_s:.0} minor faults per second, of which carriers of single blocks explain {known:.0} at most: the \
@@ -164,9 +164,10 @@ pub(super) fn advise(
 }
 
 /// The settings that fit, and the memory that they may hold more.
-fn misfit(seen: &Seen, free_bytes: Option<u64>) -> Option<(Misfit, u64)> {
-    letter(&seen.name)?;
-    let mut blocks: Vec<u64> = seen.blocks.iter().copied().filter(|block| *block >= seen.sbct).collect();
+fn misfit(activity: &AllocatorActivity, free_bytes: Option<u64>) -> Option<(Misfit, u64)> {
+    letter(&activity.name)?;
+    let mut blocks: Vec<u64> =
+        activity.blocks.iter().copied().filter(|block| *block >= activity.sbct).collect();
     blocks.sort_unstable();
     let total: u64 = blocks.iter().fold(0, |sum, block| sum.saturating_add(*block));
     let largest = *blocks.last()?;
@@ -179,16 +180,16 @@ fn misfit(seen: &Seen, free_bytes: Option<u64>) -> Option<(Misfit, u64)> {
     let sbct = (enough + 1).checked_next_power_of_two().filter(|sbct| *sbct <= SBCT_MAX)?;
     let covered: u64 = blocks.iter().filter(|block| **block < sbct).sum();
     let room = free_bytes.map_or(u64::MAX, |free| (HELD * free as f64) as u64);
-    let held = |factor: u64| seen.instances.saturating_mul(factor * sbct);
+    let held = |factor: u64| activity.instances.saturating_mul(factor * sbct);
     let factor = LARGEST.into_iter().find(|factor| held(*factor) <= room)?;
     let misfit = Misfit {
-        name: seen.name.clone(),
+        name: activity.name.clone(),
         blocks_seen: blocks.len() as u64,
         blocks_mean_bytes: total / blocks.len().max(1) as u64,
         blocks_largest_bytes: largest,
         covered: covered as f64 / total.max(1) as f64,
-        carriers_per_s: seen.carriers_per_s,
-        sbct_bytes_now: seen.sbct,
+        carriers_per_s: activity.carriers_per_s,
+        sbct_bytes_now: activity.sbct,
         sbct_bytes: sbct,
         smbcs_bytes: sbct / 2,
         lmbcs_bytes: factor * sbct,
@@ -209,8 +210,8 @@ mod tests {
 
     const KIB: u64 = 1 << 10;
 
-    fn heaps(blocks: &[u64], bytes_per_s: f64) -> Seen {
-        Seen {
+    fn heaps(blocks: &[u64], bytes_per_s: f64) -> AllocatorActivity {
+        AllocatorActivity {
             name: "eheap_alloc".to_owned(),
             instances: 3,
             sbct: 512 * KIB,
@@ -228,8 +229,8 @@ mod tests {
     #[test]
     fn the_threshold_is_above_the_blocks_that_come_and_go() {
         // The case `content-page-faults`: blocks of 3,864,608 bytes, 300,000 faults each second.
-        let seen = [heaps(&[3_864_608; 93], 1.2e9)];
-        let advice = advise(&faults(300_000.0), 4096.0, &seen, Some(16 << 30)).unwrap();
+        let activity = [heaps(&[3_864_608; 93], 1.2e9)];
+        let advice = advise(&faults(300_000.0), 4096.0, &activity, Some(16 << 30)).unwrap();
         assert_eq!(advice.flags, ["+MHsbct", "4096", "+MHsmbcs", "2048", "+MHlmbcs", "40960"]);
         assert_eq!(advice.allocators[0].covered, 1.0);
         assert_eq!(advice.held_more_bytes_max, 3 * 40_960 * KIB);
@@ -243,21 +244,24 @@ mod tests {
 
     #[test]
     fn nothing_is_advised_where_it_would_not_help() {
-        let seen = [heaps(&[3_864_608; 93], 1.2e9)];
-        assert!(advise(&faults(20_000.0), 4096.0, &seen, None).err().unwrap().contains("not worth"));
+        let activity = [heaps(&[3_864_608; 93], 1.2e9)];
+        assert!(advise(&faults(20_000.0), 4096.0, &activity, None).err().unwrap().contains("not worth"));
         // For somebody who computes little that is much.
         let small = Faults { cpus: 0.2, ..faults(20_000.0) };
-        assert!(advise(&small, 4096.0, &seen, None).is_ok());
+        assert!(advise(&small, 4096.0, &activity, None).is_ok());
         // Something else faults.
         let still = [heaps(&[3_864_608; 93], 1e8)];
         assert!(advise(&faults(300_000.0), 4096.0, &still, None).err().unwrap().contains("another"));
         assert!(advise(&faults(300_000.0), 4096.0, &[heaps(&[], 1.2e9)], None).is_err());
         assert!(advise(&faults(300_000.0), 4096.0, &[], None).is_err());
         // No room for it: less at first, then none.
-        let advice = advise(&faults(300_000.0), 4096.0, &seen, Some(400 << 20)).unwrap();
+        let advice = advise(&faults(300_000.0), 4096.0, &activity, Some(400 << 20)).unwrap();
         assert_eq!(advice.flags[5], "16384");
         assert!(
-            advise(&faults(300_000.0), 4096.0, &seen, Some(100 << 20)).err().unwrap().contains("too much")
+            advise(&faults(300_000.0), 4096.0, &activity, Some(100 << 20))
+                .err()
+                .unwrap()
+                .contains("too much")
         );
         // Blocks below its own threshold share their carriers.
         let below = [heaps(&[400 * KIB; 50], 1.2e9)];

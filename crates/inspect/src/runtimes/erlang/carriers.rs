@@ -26,7 +26,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::instances::{Finder, Instance, word_at};
-use crate::memory::allowance::CALL;
+use crate::memory::budget::CALL;
 use crate::memory::{Memory, PAGE, Word};
 
 /// Carriers of a look. A VM of 100 GB in carriers of half a megabyte has 200,000, and a look takes a read for each.
@@ -58,12 +58,12 @@ pub(super) struct Vm {
     /// Offset of the two lists in an instance.
     lists: usize,
     /// Where the counters are, if they were found.
-    counters: Option<super::counters::Place>,
+    counters: Option<super::counters::CountersLayout>,
 }
 
 /// What was seen of one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Lists {
+pub(super) struct InstanceCarriers {
     pub(super) mbcs: u64,
     pub(super) mbcs_bytes: u64,
     pub(super) sbcs: u64,
@@ -74,9 +74,9 @@ pub(super) struct Lists {
 
 /// One look along all lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct CarrierSample {
     /// As many as there are instances.
-    pub(super) lists: Vec<Lists>,
+    pub(super) lists: Vec<InstanceCarriers>,
     /// Lists whose end was not reached, because they changed meanwhile.
     pub(super) torn: u64,
 }
@@ -96,23 +96,23 @@ impl Vm {
     }
 
     /// Walks along the lists of all instances.
-    pub(super) fn look(&self, memory: &(impl Memory + ?Sized)) -> Look {
-        let mut look = Look::default();
+    pub(super) fn sample(&self, memory: &(impl Memory + ?Sized)) -> CarrierSample {
+        let mut sample = CarrierSample::default();
         let mut left = CARRIERS_MAX;
         for instance in &self.instances {
-            let mut lists = Lists::default();
+            let mut lists = InstanceCarriers::default();
             for (is_single, at) in [(false, self.lists), (true, self.lists + 16)] {
                 let first = memory.u64(instance.address.wrapping_add(at as u64));
                 let mut address = first.unwrap_or(0);
                 let mut before = 0;
-                while address != 0 && memory.goes_on(CALL) {
+                while address != 0 && memory.should_continue(CALL) {
                     let carrier = carrier(memory, address).filter(|carrier| {
                         carrier.allctr == instance.address
                             && carrier.is_single == is_single
                             && carrier.prev == before
                     });
                     let Some(carrier) = carrier.filter(|_| left > 0) else {
-                        look.torn += 1;
+                        sample.torn += 1;
                         break;
                     };
                     left -= 1;
@@ -121,19 +121,19 @@ impl Vm {
                     address = carrier.next;
                 }
             }
-            look.lists.push(lists);
+            sample.lists.push(lists);
         }
-        look
+        sample
     }
 
     /// What the instances count of themselves, if it was found where.
     pub(super) fn counters(&self, memory: &(impl Memory + ?Sized)) -> Option<Vec<super::counters::Counters>> {
-        let place = self.counters?;
-        Some(self.instances.iter().map(|instance| place.read(memory, instance.address)).collect())
+        let layout = self.counters?;
+        Some(self.instances.iter().map(|instance| layout.read(memory, instance.address)).collect())
     }
 }
 
-impl Lists {
+impl InstanceCarriers {
     fn add(&mut self, address: u64, carrier: &Carrier) {
         if !carrier.is_single {
             self.mbcs += 1;
@@ -301,11 +301,11 @@ mod tests {
         let first = &vm.instances[0];
         assert_eq!((first.name.as_str(), first.index, first.sbct), ("eheap_alloc", 0, 512 << 10));
         assert_eq!((first.smbcs, first.lmbcs), (512 << 10, 5 << 20));
-        let look = vm.look(&image);
-        assert_eq!(look.torn, 0);
-        assert_eq!((look.lists[0].sbcs, look.lists[0].sbcs_bytes), (2, 2 * MIB));
-        assert_eq!(look.lists[0].blocks, [(CARRIERS + 2 * MIB, 750_000), (CARRIERS + 3 * MIB, 750_000)]);
-        assert_eq!((look.lists[3].mbcs, look.lists[3].mbcs_bytes, look.lists[3].sbcs), (1, MIB / 2, 0));
+        let sample = vm.sample(&image);
+        assert_eq!(sample.torn, 0);
+        assert_eq!((sample.lists[0].sbcs, sample.lists[0].sbcs_bytes), (2, 2 * MIB));
+        assert_eq!(sample.lists[0].blocks, [(CARRIERS + 2 * MIB, 750_000), (CARRIERS + 3 * MIB, 750_000)]);
+        assert_eq!((sample.lists[3].mbcs, sample.lists[3].mbcs_bytes, sample.lists[3].sbcs), (1, MIB / 2, 0));
         let counters: Vec<Counters> = vm.counters(&image).unwrap();
         assert_eq!((counters[0].made, counters[0].freed, counters[0].resized), (12, 9, 1));
         assert_eq!((counters[0].sbcs.blocks_bytes, counters[3].mbcs.blocks), (1_500_000, 40));
@@ -316,10 +316,10 @@ mod tests {
         let mut image = vm();
         let found = Vm::find(&image).unwrap();
         image.write(CARRIERS + 3 * MIB + 8, &(CARRIERS + 2 * MIB).to_le_bytes());
-        let look = found.look(&image);
-        assert_eq!((look.torn, look.lists[0].sbcs), (1, 2));
+        let sample = found.sample(&image);
+        assert_eq!((sample.torn, sample.lists[0].sbcs), (1, 2));
         image.write(INSTANCES + 336, &12_345_678_u64.to_le_bytes());
-        assert_eq!(found.look(&image).torn, 1);
+        assert_eq!(found.sample(&image).torn, 1);
         assert!(Vm::find(&Image::new(Word::Eight)).is_none());
         assert!(Vm::find(&Image::new(Word::Four)).is_none());
     }
@@ -344,7 +344,7 @@ mod tests {
                 );
             }
             if let Some(vm) = Vm::find(&image) {
-                _ = vm.look(&image);
+                _ = vm.sample(&image);
                 _ = vm.counters(&image);
             }
         }

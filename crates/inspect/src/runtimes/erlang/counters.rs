@@ -30,7 +30,7 @@ const AGREE: usize = 3;
 
 /// Where they are: offsets in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CountersLayout {
     sbcs: usize,
     head: usize,
     kinds: usize,
@@ -58,7 +58,7 @@ pub(super) struct Numbers {
     pub(super) blocks_bytes: u64,
 }
 
-impl Place {
+impl CountersLayout {
     /// Zeros where it cannot be read any more.
     pub(super) fn read(self, memory: &(impl Memory + ?Sized), address: u64) -> Counters {
         self.of(&words(memory, address)).unwrap_or_default()
@@ -108,32 +108,36 @@ fn words(memory: &(impl Memory + ?Sized), address: u64) -> Vec<u64> {
 }
 
 /// The place, if there is just one. `behind` is an offset in bytes before which they cannot be.
-pub(super) fn find(memory: &(impl Memory + ?Sized), instances: &[Instance], behind: usize) -> Option<Place> {
+pub(super) fn find(
+    memory: &(impl Memory + ?Sized),
+    instances: &[Instance],
+    behind: usize,
+) -> Option<CountersLayout> {
     // The busy ones change while they are read; of all the others there are enough.
     let all: Vec<Vec<u64>> =
         instances.iter().take(256).map(|instance| words(memory, instance.address)).collect();
-    let mut best: Option<(usize, Place)> = None;
+    let mut best: Option<(usize, CountersLayout)> = None;
     for sbcs in behind / 8 + CALLS..WITHIN / 8 {
         for (head, kinds) in
             HEADS.into_iter().flat_map(|head| (1..=KINDS_MAX).map(move |kinds| (head, kinds)))
         {
-            let place = Place { sbcs, head, kinds };
-            let Some(agree) = agreeing(place, &all).filter(|agree| *agree >= AGREE) else { continue };
+            let layout = CountersLayout { sbcs, head, kinds };
+            let Some(agree) = agreeing(layout, &all).filter(|agree| *agree >= AGREE) else { continue };
             match best {
                 Some((most, _)) if most >= agree => {}
-                _ => best = Some((agree, place)),
+                _ => best = Some((agree, layout)),
             }
         }
     }
-    best.map(|(_, place)| place)
+    best.map(|(_, layout)| layout)
 }
 
 /// In how many instances the carriers add up; `None` where numbers of one make no sense.
-fn agreeing(place: Place, all: &[Vec<u64>]) -> Option<usize> {
+fn agreeing(layout: CountersLayout, all: &[Vec<u64>]) -> Option<usize> {
     let mut agree = 0;
     let mut strange = 0;
     for words in all {
-        let Some(counters) = place.of(words) else {
+        let Some(counters) = layout.of(words) else {
             // Torn while it was read.
             strange += 1;
             if strange > all.len() / 8 {

@@ -95,7 +95,7 @@ impl<'a, M: Memory + ?Sized> Finder<'a, M> {
     fn scan_mapping(&mut self, start: u64, end: u64, stretches: &[(u64, u64)]) {
         let mut address = start;
         while address < end && self.places < PLACES_MAX && self.instances.len() < INSTANCES_MAX {
-            if !self.memory.goes_on(1) {
+            if !self.memory.should_continue(1) {
                 return;
             }
             self.places += 1;

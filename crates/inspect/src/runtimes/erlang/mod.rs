@@ -4,10 +4,10 @@
 //! and how many minor faults it has. When asked: `erl_call` ([`ask`]). What follows from it: [`advice`].
 
 pub mod advice;
-mod ask;
 mod carriers;
 mod command;
 mod counters;
+mod erl_call;
 mod instances;
 mod term;
 
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Options, Used};
+use super::{Options, ProcUsage};
 use crate::memory::Memory;
-use crate::memory::allowance::STEPS;
+use crate::memory::budget::STEPS;
 use crate::target::Target;
-use advice::Seen;
+use advice::AllocatorActivity;
 pub use advice::{Advice, Misfit};
-use ask::Asker;
-use carriers::{Look, Vm};
+use carriers::{CarrierSample, Vm};
 use command::CommandLine;
 use counters::Counters;
+use erl_call::ErlCall;
 
 /// From here on a mapping may be a carrier of a single block: `sbct` where it is not set.
 const LARGE: u64 = 512 << 10;
@@ -41,7 +41,7 @@ const BLOCKS_MAX: usize = 1 << 18;
 const TRIES: usize = 3;
 
 /// What is known of an Erlang VM's heap.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErlangHeap {
     /// Of the run time system: `13.1.5`.
     pub version: Option<String>,
@@ -64,7 +64,7 @@ pub struct ErlangHeap {
     /// The cache of segments that were given back; only a VM that was asked says so.
     pub cache: Option<SegmentCache>,
     /// How the carriers were looked at.
-    pub looks: Looks,
+    pub looks: SampleCounts,
     /// What to start it with instead.
     pub advice: Option<Advice>,
     /// Why there is no advice.
@@ -110,7 +110,7 @@ pub enum Source {
     /// Read from the memory of the VM.
     Memory,
     /// The VM said so.
-    Asked,
+    JcmdReport,
 }
 
 /// An instance of an allocator.
@@ -171,7 +171,7 @@ pub struct SegmentCache {
 
 /// How the carriers were looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Looks {
+pub struct SampleCounts {
     /// Looks along all lists.
     pub looks: u64,
     /// Carriers in them, each as often as it was seen.
@@ -183,7 +183,7 @@ pub struct Looks {
 /// For [`crate::fuzzing`]: an answer of `erl_call`, or the command line of a VM.
 pub(crate) fn fuzz(is_answer: bool, bytes: &[u8]) {
     if is_answer {
-        ask::fuzz(&String::from_utf8_lossy(bytes));
+        erl_call::fuzz(&String::from_utf8_lossy(bytes));
     } else {
         let line = CommandLine::parse(bytes);
         std::hint::black_box((line.version(), line.allocator_flags.len()));
@@ -203,54 +203,45 @@ pub fn is_erlang(memory: &(impl Memory + ?Sized)) -> bool {
 }
 
 /// What is known of it.
-pub fn look(target: &Target, options: &Options) -> ErlangHeap {
+pub fn read_heap(target: &Target, options: &Options) -> ErlangHeap {
     let line = CommandLine::read(target.pid());
     let large = target.mappings().iter().filter(|m| m.is_memory() && !m.access.shared && m.bytes() >= LARGE);
     let (large_mappings, large_mappings_bytes) =
         large.fold((0, 0), |(n, bytes), m| (n + 1, bytes + m.bytes()));
     let mut heap = ErlangHeap {
         version: line.version(),
-        release: None,
         allocator_flags: line.allocator_flags.clone(),
-        faults: None,
         large_mappings,
         large_mappings_bytes,
-        memory: None,
-        allocators: Vec::new(),
-        source: None,
-        cache: None,
-        looks: Looks::default(),
-        advice: None,
-        no_advice: None,
-        notes: Vec::new(),
+        ..ErlangHeap::default()
     };
     let vm = (0..TRIES).find_map(|_| Vm::find(target));
     if vm.is_none() {
         heap.notes
             .push("its carriers were not found in its memory: they have a form that is not known".to_owned());
     }
-    let asker = options.ask_runtime.then(|| Asker::new(target, &line, options.tool_seconds_max));
-    let asker = asker.and_then(|asker| asker.map_err(|why| heap.notes.push(why)).ok());
+    let erl_call = options.ask_runtime.then(|| ErlCall::new(target, &line, options.tool_seconds_max));
+    let erl_call = erl_call.and_then(|erl_call| erl_call.map_err(|why| heap.notes.push(why)).ok());
     // Twice only where the VM's memory does not say it.
-    let before = asker.as_ref().filter(|_| vm.is_none()).and_then(|asker| asker.allocators().ok());
-    let mut watch = Watch::new(vm);
-    let used = watch.run(target, options.seconds.clamp(0.0, SECONDS_MAX));
+    let before = erl_call.as_ref().filter(|_| vm.is_none()).and_then(|erl_call| erl_call.allocators().ok());
+    let mut sampler = CarrierSampler::new(vm);
+    let used = sampler.run(target, options.seconds.clamp(0.0, SECONDS_MAX));
     heap.faults = used.and_then(|(before, after)| faults(before, after));
-    heap.looks = watch.looks.clone();
-    if let Some(vm) = &watch.vm {
-        heap.allocators = watch.allocators(vm);
+    heap.looks = sampler.looks.clone();
+    if let Some(vm) = &sampler.vm {
+        heap.allocators = sampler.allocators(vm);
         heap.source = Some(Source::Memory);
     }
-    let mut seen = watch.seen();
-    if let Some(asker) = asker {
-        answers(&asker, &mut heap);
+    let mut activity = sampler.activity();
+    if let Some(erl_call) = erl_call {
+        answers(&erl_call, &mut heap);
         if let (Some(before), Some(faults)) = (before, &heap.faults) {
-            seen = seen_by_asking(&before, &heap.allocators, faults.seconds);
+            activity = activity_by_asking(&before, &heap.allocators, faults.seconds);
         }
     }
     let page = rustix::param::page_size() as f64;
     let advice = match &heap.faults {
-        Some(faults) => advice::advise(faults, page, &seen, advice::free_bytes()),
+        Some(faults) => advice::advise(faults, page, &activity, advice::free_bytes()),
         None => Err("its minor faults could not be counted".to_owned()),
     };
     match advice {
@@ -261,26 +252,26 @@ pub fn look(target: &Target, options: &Options) -> ErlangHeap {
 }
 
 /// Asks for all that it can tell.
-fn answers(asker: &Asker<'_>, heap: &mut ErlangHeap) {
-    match asker.memory() {
+fn answers(erl_call: &ErlCall<'_>, heap: &mut ErlangHeap) {
+    match erl_call.memory() {
         Ok(memory) => heap.memory = Some(memory),
         Err(why) => {
             heap.notes.push(why);
             return;
         }
     }
-    heap.release = asker.release().ok();
-    heap.cache = asker.cache().ok();
-    match asker.allocators() {
+    heap.release = erl_call.release().ok();
+    heap.cache = erl_call.cache().ok();
+    match erl_call.allocators() {
         Ok(allocators) => {
             heap.allocators = allocators;
-            heap.source = Some(Source::Asked);
+            heap.source = Some(Source::JcmdReport);
         }
         Err(why) => heap.notes.push(why),
     }
 }
 
-fn faults(before: Used, after: Used) -> Option<Faults> {
+fn faults(before: ProcUsage, after: ProcUsage) -> Option<Faults> {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
     let ticks = rustix::param::clock_ticks_per_second() as f64;
     let cpus = |before: u64, after: u64| after.saturating_sub(before) as f64 / ticks / seconds;
@@ -293,10 +284,11 @@ fn faults(before: Used, after: Used) -> Option<Faults> {
 }
 
 /// Carriers looked at again and again.
-struct Watch {
+#[derive(Default)]
+struct CarrierSampler {
     vm: Option<Vm>,
-    looks: Looks,
-    last: Look,
+    looks: SampleCounts,
+    last: CarrierSample,
     /// What the instances counted at the beginning and at the end.
     counters: Option<(Vec<Counters>, Vec<Counters>)>,
     /// Of each instance: sizes of blocks that came between two looks.
@@ -306,38 +298,30 @@ struct Watch {
     seconds: f64,
 }
 
-impl Watch {
-    fn new(vm: Option<Vm>) -> Watch {
-        Watch {
-            vm,
-            looks: Looks::default(),
-            last: Look::default(),
-            counters: None,
-            came: BTreeMap::new(),
-            present: BTreeMap::new(),
-            seconds: 0.0,
-        }
+impl CarrierSampler {
+    fn new(vm: Option<Vm>) -> CarrierSampler {
+        CarrierSampler { vm, ..CarrierSampler::default() }
     }
 
     /// Looks until the time is over, and says what the process used meanwhile.
-    fn run(&mut self, target: &Target, seconds: f64) -> Option<(Used, Used)> {
+    fn run(&mut self, target: &Target, seconds: f64) -> Option<(ProcUsage, ProcUsage)> {
         let time = Duration::from_secs_f64(seconds);
-        let before = Used::read(target.pid());
+        let before = ProcUsage::read(target.pid());
         let started = Instant::now();
         let Some(vm) = self.vm.take() else {
-            while started.elapsed() < time && target.goes_on(STEPS) {
+            while started.elapsed() < time && target.should_continue(STEPS) {
                 std::thread::sleep(APART.min(time));
             }
-            return before.zip(Used::read(target.pid()));
+            return before.zip(ProcUsage::read(target.pid()));
         };
         let counted = vm.counters(target);
         loop {
-            let look_started = Instant::now();
-            let look = vm.look(target);
-            let took = look_started.elapsed();
-            self.take(look);
+            let sample_started = Instant::now();
+            let sample = vm.sample(target);
+            let took = sample_started.elapsed();
+            self.add(sample);
             let left = time.saturating_sub(started.elapsed());
-            if left.is_zero() || !target.goes_on(STEPS) {
+            if left.is_zero() || !target.should_continue(STEPS) {
                 break;
             }
             std::thread::sleep(left.min(APART.max(took * SHARE)));
@@ -345,13 +329,13 @@ impl Watch {
         self.seconds = started.elapsed().as_secs_f64();
         self.counters = counted.zip(vm.counters(target));
         self.vm = Some(vm);
-        before.zip(Used::read(target.pid()))
+        before.zip(ProcUsage::read(target.pid()))
     }
 
-    fn take(&mut self, look: Look) {
+    fn add(&mut self, sample: CarrierSample) {
         self.looks.looks += 1;
-        self.looks.torn += look.torn;
-        for (i, lists) in look.lists.iter().enumerate() {
+        self.looks.torn += sample.torn;
+        for (i, lists) in sample.lists.iter().enumerate() {
             self.looks.carriers += lists.mbcs + lists.sbcs;
             let Some(before) = self.last.lists.get(i) else { continue };
             *self.present.entry(i).or_default() += lists.blocks.len() as u64;
@@ -360,7 +344,7 @@ impl Watch {
             let new = lists.blocks.iter().filter(|block| !before.contains(*block)).map(|(_, bytes)| *bytes);
             came.extend(new.take(BLOCKS_MAX.saturating_sub(came.len())));
         }
-        self.last = look;
+        self.last = sample;
     }
 
     fn allocators(&self, vm: &Vm) -> Vec<Allocator> {
@@ -400,15 +384,15 @@ impl Watch {
     }
 
     /// What the carriers did, by allocator.
-    fn seen(&self) -> Vec<Seen> {
+    fn activity(&self) -> Vec<AllocatorActivity> {
         let Some(vm) = &self.vm else { return Vec::new() };
-        let mut all: BTreeMap<&str, (Seen, u64, u64)> = BTreeMap::new();
+        let mut all: BTreeMap<&str, (AllocatorActivity, u64, u64)> = BTreeMap::new();
         for (i, instance) in vm.instances.iter().enumerate() {
-            let (seen, made, present) = all.entry(&instance.name).or_default();
-            seen.name.clone_from(&instance.name);
-            seen.instances += 1;
-            seen.sbct = seen.sbct.max(instance.sbct);
-            seen.blocks.extend(self.came.get(&i).into_iter().flatten());
+            let (activity, made, present) = all.entry(&instance.name).or_default();
+            activity.name.clone_from(&instance.name);
+            activity.instances += 1;
+            activity.sbct = activity.sbct.max(instance.sbct);
+            activity.blocks.extend(self.came.get(&i).into_iter().flatten());
             *present += self.present.get(&i).copied().unwrap_or(0);
             if let Some((before, after)) = &self.counters {
                 let of = |all: &[Counters]| all.get(i).map_or(0, |counters| counters.made);
@@ -416,46 +400,46 @@ impl Watch {
             }
         }
         let seconds = self.seconds.max(f64::MIN_POSITIVE);
-        let finish = |(mut seen, made, present): (Seen, u64, u64)| {
-            let came = seen.blocks.len() as u64;
-            let bytes: u64 = seen.blocks.iter().sum();
-            seen.turns_over = self.counters.is_none() && came > 0 && 2 * came >= present;
+        let finish = |(mut activity, made, present): (AllocatorActivity, u64, u64)| {
+            let came = activity.blocks.len() as u64;
+            let bytes: u64 = activity.blocks.iter().sum();
+            activity.turns_over = self.counters.is_none() && came > 0 && 2 * came >= present;
             // More came and went than were seen.
             let more = (made as f64 / came.max(1) as f64).max(1.0);
-            seen.carriers_per_s = more * came as f64 / seconds;
-            seen.bytes_per_s = more * bytes as f64 / seconds;
-            seen
+            activity.carriers_per_s = more * came as f64 / seconds;
+            activity.bytes_per_s = more * bytes as f64 / seconds;
+            activity
         };
         all.into_values().map(finish).collect()
     }
 }
 
 /// The same by two answers of the VM: which sizes its blocks have is known only on average.
-fn seen_by_asking(before: &[Allocator], after: &[Allocator], seconds: f64) -> Vec<Seen> {
-    let mut all: BTreeMap<&str, (Seen, u64)> = BTreeMap::new();
+fn activity_by_asking(before: &[Allocator], after: &[Allocator], seconds: f64) -> Vec<AllocatorActivity> {
+    let mut all: BTreeMap<&str, (AllocatorActivity, u64)> = BTreeMap::new();
     let made: BTreeMap<(&str, u32), u64> = before
         .iter()
         .filter_map(|one| Some(((one.name.as_str(), one.instance), one.calls.as_ref()?.carriers_made)))
         .collect();
     for one in after {
-        let (seen, more) = all.entry(&one.name).or_default();
-        seen.name.clone_from(&one.name);
-        seen.instances += 1;
-        seen.sbct = seen.sbct.max(one.sbct_bytes.unwrap_or(LARGE));
+        let (activity, more) = all.entry(&one.name).or_default();
+        activity.name.clone_from(&one.name);
+        activity.instances += 1;
+        activity.sbct = activity.sbct.max(one.sbct_bytes.unwrap_or(LARGE));
         if let (Some(bytes), Some(blocks)) =
             (one.sbcs.blocks_bytes, one.sbcs.blocks.filter(|blocks| *blocks > 0))
         {
-            seen.blocks.push(bytes / blocks);
+            activity.blocks.push(bytes / blocks);
         }
         let calls = one.calls.as_ref().map_or(0, |calls| calls.carriers_made);
         *more += calls.saturating_sub(made.get(&(one.name.as_str(), one.instance)).copied().unwrap_or(calls));
     }
     let seconds = seconds.max(f64::MIN_POSITIVE);
-    let finish = |(mut seen, made): (Seen, u64)| {
-        let mean = seen.blocks.iter().sum::<u64>() / seen.blocks.len().max(1) as u64;
-        seen.carriers_per_s = made as f64 / seconds;
-        seen.bytes_per_s = seen.carriers_per_s * mean as f64;
-        seen
+    let finish = |(mut activity, made): (AllocatorActivity, u64)| {
+        let mean = activity.blocks.iter().sum::<u64>() / activity.blocks.len().max(1) as u64;
+        activity.carriers_per_s = made as f64 / seconds;
+        activity.bytes_per_s = activity.carriers_per_s * mean as f64;
+        activity
     };
     all.into_values().map(finish).collect()
 }
@@ -482,33 +466,33 @@ mod tests {
         // The case `content-page-faults`; the other instances are still.
         let before = [eheap(0, (80, 300_000_000), 28_000_000), eheap(1, (0, 0), 100)];
         let after = [eheap(0, (93, 359_408_608), 28_000_800), eheap(1, (0, 0), 101)];
-        let seen = seen_by_asking(&before, &after, 2.0);
-        assert_eq!((seen.len(), seen[0].instances, seen[0].carriers_per_s), (1, 2, 400.5));
+        let activity = activity_by_asking(&before, &after, 2.0);
+        assert_eq!((activity.len(), activity[0].instances, activity[0].carriers_per_s), (1, 2, 400.5));
         let faults = Faults { minor_per_s: 300_000.0, cpus: 9.0, system_cpus: 1.0, seconds: 2.0 };
-        let advice = advice::advise(&faults, 4096.0, &seen, Some(16 << 30)).unwrap();
+        let advice = advice::advise(&faults, 4096.0, &activity, Some(16 << 30)).unwrap();
         assert_eq!(advice.flags, ["+MHsbct", "4096", "+MHsmbcs", "2048", "+MHlmbcs", "40960"]);
         // Nothing came and nothing went.
-        let seen = seen_by_asking(&after, &after, 2.0);
-        assert!(advice::advise(&faults, 4096.0, &seen, Some(16 << 30)).is_err());
+        let activity = activity_by_asking(&after, &after, 2.0);
+        assert!(advice::advise(&faults, 4096.0, &activity, Some(16 << 30)).is_err());
     }
 
     #[test]
     fn blocks_that_stay_do_not_count_as_coming() {
-        let mut watch = Watch::new(None);
-        let look = |blocks: &[(u64, u64)]| Look {
-            lists: vec![carriers::Lists {
+        let mut sampler = CarrierSampler::new(None);
+        let sample = |blocks: &[(u64, u64)]| CarrierSample {
+            lists: vec![carriers::InstanceCarriers {
                 blocks: blocks.to_vec(),
                 sbcs: blocks.len() as u64,
                 ..Default::default()
             }],
             torn: 0,
         };
-        watch.take(look(&[(1, 600_000), (2, 700_000)]));
-        assert!(watch.came.is_empty(), "the first look knows nothing of before");
-        watch.take(look(&[(1, 600_000), (3, 800_000)]));
+        sampler.add(sample(&[(1, 600_000), (2, 700_000)]));
+        assert!(sampler.came.is_empty(), "the first look knows nothing of before");
+        sampler.add(sample(&[(1, 600_000), (3, 800_000)]));
         // In the same place, but grown.
-        watch.take(look(&[(1, 900_000), (3, 800_000)]));
-        assert_eq!(watch.came[&0], [800_000, 900_000]);
-        assert_eq!((watch.present[&0], watch.looks.looks), (4, 3));
+        sampler.add(sample(&[(1, 900_000), (3, 800_000)]));
+        assert_eq!(sampler.came[&0], [800_000, 900_000]);
+        assert_eq!((sampler.present[&0], sampler.looks.looks), (4, 3));
     }
 }

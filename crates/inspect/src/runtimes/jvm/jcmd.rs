@@ -48,8 +48,8 @@ const JVM_OPTIONS: &[&str] = &["-J-Xmx64m", "-J-XX:+UseSerialGC", "-J-XX:-UsePer
 const SIGQUIT: u32 = 3;
 
 /// What a JVM said of itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JcmdReport {
     /// The classes, the largest first; objects that nobody refers to any more are counted too.
     pub classes: Vec<ClassRow>,
     /// Classes that were left out, the smallest.
@@ -106,7 +106,7 @@ pub struct NativeRow {
 }
 
 /// Asks. An error says in words why that could not be.
-pub fn ask(target: &Target, java_home: Option<&str>, options: &Options) -> Result<Asked, String> {
+pub fn ask(target: &Target, java_home: Option<&str>, options: &Options) -> Result<JcmdReport, String> {
     let own = java_home.filter(|_| target.sees_our_files()).map(|home| Path::new(home).join("bin/jcmd"));
     let tool = Tool::find("jcmd", own.as_slice()).map_err(|why| format!("it cannot be asked: {why}"))?;
     let tool = tool.ok_or(
@@ -145,17 +145,8 @@ pub fn ask(target: &Target, java_home: Option<&str>, options: &Options) -> Resul
     Ok(parsed)
 }
 
-pub(crate) fn histogram_of(text: &str, classes_max: usize) -> Asked {
-    let mut asked = Asked {
-        classes: Vec::new(),
-        classes_left_out: 0,
-        instances: 0,
-        bytes: 0,
-        histogram_seconds: 0.0,
-        heap: Vec::new(),
-        native: Vec::new(),
-        notes: Vec::new(),
-    };
+pub(crate) fn histogram_of(text: &str, classes_max: usize) -> JcmdReport {
+    let mut asked = JcmdReport::default();
     for row in text.lines().filter_map(class_row) {
         asked.instances = asked.instances.saturating_add(row.instances);
         asked.bytes = asked.bytes.saturating_add(row.bytes);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Options, maps, read_in_root};
 use crate::memory::Memory;
 use crate::target::Target;
-pub use jcmd::{Asked, ClassRow, HeapRow, NativeRow};
+pub use jcmd::{ClassRow, HeapRow, JcmdReport, NativeRow};
 pub use perfdata::{Collector, Counters, Space};
 
 /// The library that is the virtual machine.
@@ -30,7 +30,7 @@ pub struct JvmHeap {
     /// Its own counters, read from its memory.
     pub counters: Option<Counters>,
     /// What it said when it was asked.
-    pub asked: Option<Asked>,
+    pub asked: Option<JcmdReport>,
     /// What could not be told and why, in words.
     pub notes: Vec<String>,
 }
@@ -41,7 +41,7 @@ pub fn is_jvm(memory: &(impl Memory + ?Sized)) -> bool {
 }
 
 /// What is known of it.
-pub fn look(target: &Target, options: &Options) -> JvmHeap {
+pub fn read_heap(target: &Target, options: &Options) -> JvmHeap {
     let mut notes = Vec::new();
     let java_home = java_home(target);
     let counters = match perfdata::read(target, target.own_pid()) {

@@ -2,7 +2,7 @@
 
 use mitra_diagnose::words;
 use mitra_inspect::python::PythonHeap;
-use mitra_inspect::python::holders::{Held, TypeHeld};
+use mitra_inspect::python::holders::{HoldersReport, TypeHolders};
 use mitra_inspect::python::pymalloc::Pymalloc;
 
 use super::{NAME, bytes, count};
@@ -97,10 +97,10 @@ pub(super) fn python(heap: &PythonHeap, small: Option<&Pymalloc>, rows: usize, s
     out
 }
 
-pub(super) fn holders(held: &Held, style: &Style) -> String {
+pub(super) fn holders(held: &HoldersReport, style: &Style) -> String {
     let mut page = Page::new(style);
     for held in &held.types {
-        type_held(held, &mut page);
+        type_holders(held, &mut page);
     }
     if held.objects_left_out > 0 {
         page.paragraph(
@@ -113,7 +113,7 @@ pub(super) fn holders(held: &Held, style: &Style) -> String {
     page.finish()
 }
 
-fn type_held(held: &TypeHeld, page: &mut Page<'_>) {
+fn type_holders(held: &TypeHolders, page: &mut Page<'_>) {
     let finalizer = if held.has_finalizer { "; they have a __del__" } else { "" };
     page.heading(&format!("Who holds {} objects of {}{finalizer}", count(held.objects), held.type_name));
     for holder in &held.holders {

@@ -30,7 +30,7 @@ const NODE_MAX: usize = 255;
 const COOKIE_MAX: usize = 255;
 
 /// What is needed to ask.
-pub(super) struct Asker<'t> {
+pub(super) struct ErlCall<'t> {
     target: &'t Target,
     tool: Tool,
     name: (String, bool),
@@ -41,7 +41,7 @@ pub(super) struct Asker<'t> {
     limit: Limit,
 }
 
-impl<'t> Asker<'t> {
+impl<'t> ErlCall<'t> {
     /// An error says in words why it cannot be asked.
     pub(super) fn new(target: &'t Target, line: &CommandLine, seconds_max: f64) -> Result<Self, String> {
         let name = line.name.clone().ok_or(
@@ -62,7 +62,7 @@ impl<'t> Asker<'t> {
             "it cannot be asked: erl_call is neither beside it nor on this machine (Debian: erlang-base)",
         )?;
         let time = Duration::from_secs_f64(seconds_max.clamp(0.1, SECONDS_MAX));
-        Ok(Asker {
+        Ok(ErlCall {
             target,
             tool,
             name,

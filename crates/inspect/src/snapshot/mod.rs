@@ -1,7 +1,7 @@
-//! One look at a process: what was seen of its memory at a moment, to be kept and compared with another.
+//! A snapshot of a process: its memory at one moment, to be kept and compared with another.
 //!
-//! A look is saved as JSON (`mitra.look/1`). It says nothing of the contents of the memory unless that was asked for
-//! ([`Look::has_contents`]).
+//! Saved as JSON (`mitra.look/1`). It has no contents of the memory unless that was asked for
+//! ([`Snapshot::has_contents`]).
 
 pub(crate) mod file;
 mod meter;
@@ -15,84 +15,85 @@ use serde::{Deserialize, Serialize};
 
 pub use file::{read, save};
 pub use meter::Meter;
-pub use take::{Hint, Options, hold, take};
+pub use take::{Hint, Options, find_holders, take};
 
 use crate::census::Census;
 use crate::composition::Composition;
 use crate::malloc::CHeap;
 use crate::python::PythonHeap;
-use crate::python::holders::{Held, Root};
+use crate::python::holders::{HoldersReport, Root};
 use crate::python::pymalloc::Pymalloc;
 use crate::runtimes::Runtime;
 use crate::target::Target;
 
-/// What a saved look says it is. The number is raised when what was there before means something else; fields that are added
-/// leave it as it is.
+/// The schema of a saved snapshot. The number is raised when a field changes its meaning; added
+/// fields leave it as it is.
 pub const SCHEMA: &str = "mitra.look/1";
 
-/// Of texts of which it is not said whether they were cut, those that are as long as texts are kept may be: up to 64 bytes (patterns,
-/// members of groups) or characters (samples), and only whole characters, the longest of which has four bytes.
+/// Texts of this length may be cut off where no flag says so. They are kept up to 64 bytes
+/// (patterns, members of groups) or characters (samples), in whole characters of up to four bytes.
 const TEXT_FULL: usize = 64 - 3;
 
-/// What a look took from the machine.
+/// What taking a snapshot cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Seconds of CPU time.
     pub cpu_s: f64,
-    /// Seconds on the clock.
+    /// Seconds of wall time.
     pub wall_s: f64,
-    /// Bytes that were read, of the process' memory and of files about it; `None` where the kernel does not count them.
+    /// Bytes read from the process and from files about it; `None` if the kernel does not count
+    /// them.
     pub bytes_read: Option<u64>,
-    /// The largest size of the looker itself in bytes.
+    /// Peak resident memory of the reading process.
     pub rss_max_bytes: Option<u64>,
 }
 
-/// What the process has done since it began. Memory that grows with it, and goes on to, is a leak or a cache; memory that does
-/// not, while it works, has levelled off.
+/// What the process has done since its start. Memory that grows with work is a leak or a cache;
+/// memory that does not grow while the process works has levelled off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Seconds of CPU time of all its threads.
     pub cpu_s: Option<f64>,
-    /// Page faults that needed no disk: each page that it touched for the first time.
+    /// Page faults without disk access: one for each page that it touched first.
     pub minor_faults: Option<u64>,
-    /// Bytes that it asked to read, from files, sockets and pipes.
+    /// Bytes read from files, sockets and pipes (`rchar`).
     pub read_bytes: Option<u64>,
-    /// Bytes that it asked to write.
+    /// Bytes written (`wchar`).
     pub written_bytes: Option<u64>,
 }
 
-/// A look.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Look {
+/// A snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The version of Mitra that looked.
+    /// The version of Mitra that took it.
     pub mitra: String,
     /// The machine's name.
     pub host: String,
-    /// Of which of its boots.
+    /// The boot id.
     pub boot: Option<String>,
-    /// When, in nanoseconds since 1970 UTC.
+    /// Nanoseconds since 1970 UTC.
     pub time_ns: i64,
-    /// The same in seconds since the machine began, which nobody sets.
+    /// Seconds since boot, which nobody sets.
     pub boot_s: Option<f64>,
     /// The id of the process.
     pub pid: u32,
-    /// When it began, in clock ticks after boot.
+    /// Its start in clock ticks after boot.
     pub start_ticks: u64,
-    /// For how many seconds it had been running.
+    /// Its age in seconds.
     pub age_s: Option<f64>,
     /// Its name.
     pub comm: String,
     /// The program.
     pub exe: Option<String>,
-    /// Whether samples of the memory's contents are in it.
+    /// Whether contents of the memory are in it.
     pub has_contents: bool,
-    /// What was looked at: memory, c-heap, strings, python, runtime.
+    /// The parts that were read: memory, c-heap, strings, python, runtime.
     pub looked_at: Vec<String>,
-    /// What that took.
+    /// What taking it cost.
     pub cost: Cost,
-    /// What the process had done.
+    /// What the process had done until then.
     #[serde(default)]
     pub work: Work,
     /// What its memory is made of.
@@ -103,30 +104,30 @@ pub struct Look {
     /// The strings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strings: Option<Census>,
-    /// Libraries in whose names words of strings are found.
+    /// Libraries whose names contain a word of a string.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<Hint>,
     /// Python's objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonHeap>,
-    /// What Python's own allocator has.
+    /// Python's own allocator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pymalloc: Option<Pymalloc>,
-    /// Who holds the objects of some of Python's types.
+    /// Holders of the objects of some Python types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holders: Option<Held>,
-    /// The heap of a virtual machine.
+    pub holders: Option<HoldersReport>,
+    /// What the runtime of the process says of itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Runtime>,
-    /// The name of the run time that there is, looked into or not.
+    /// The name of the runtime, read or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_time: Option<String>,
-    /// What is uncertain, in sentences.
+    /// What is uncertain, as sentences.
     pub doubts: Vec<String>,
 }
 
-impl Look {
-    /// A look at which nothing has been looked at yet.
+impl Snapshot {
+    /// An empty snapshot of a process.
     #[must_use]
     pub fn new(target: &Target) -> Self {
         let pid = target.pid();
@@ -150,25 +151,13 @@ impl Look {
             age_s: Some((boot_s - began_s).max(0.0)),
             comm: target.comm().to_owned(),
             exe: fs::read_link(format!("/proc/{pid}/exe")).ok().map(|p| p.to_string_lossy().into_owned()),
-            has_contents: false,
-            looked_at: Vec::new(),
-            cost: Cost::default(),
             work: work(pid),
-            composition: None,
-            c_heap: None,
-            strings: None,
-            hints: Vec::new(),
-            python: None,
-            pymalloc: None,
-            holders: None,
-            runtime: None,
-            run_time: None,
-            doubts: Vec::new(),
+            ..Self::default()
         }
     }
 
-    /// Puts other words in place of every text of the process' memory that is in the look. `change` hears whether the text may go on
-    /// behind its end.
+    /// Replaces every text from the process' memory. `change` gets the text, and whether it may go
+    /// on behind its end.
     pub fn map_texts(&mut self, change: &mut dyn FnMut(&str, bool) -> String) {
         let mut replace = |text: &mut String, is_cut: bool| {
             if !text.is_empty() {
@@ -186,7 +175,7 @@ impl Look {
         }
         if let Some(heap) = &mut self.c_heap {
             for sample in heap.sizes.iter_mut().flat_map(|class| &mut class.samples) {
-                // The words are the same bytes once more, as numbers, also of what is no text or one of UTF-16.
+                // The words are the same bytes as numbers, and those of binary data and UTF-16.
                 sample.words.clear();
                 if let Some(text) = &mut sample.text {
                     replace(text, is_full(text));
@@ -205,14 +194,16 @@ impl Look {
         }
     }
 
-    /// Whether both are of one process: the same id, begun at the same moment of the same boot.
+    /// Whether both are of one process: same id, start, boot and host.
     #[must_use]
     pub fn is_same_process(&self, other: &Self) -> bool {
-        let key = |look: &Self| (look.pid, look.start_ticks, look.boot.clone(), look.host.clone());
+        let key = |snapshot: &Self| {
+            (snapshot.pid, snapshot.start_ticks, snapshot.boot.clone(), snapshot.host.clone())
+        };
         key(self) == key(other)
     }
 
-    /// Seconds from one look to another, as the clock that nobody sets has them where both are of one boot.
+    /// Seconds from one snapshot to another, by the clock since boot if both are of one boot.
     #[must_use]
     pub fn seconds_until(&self, later: &Self) -> f64 {
         match (self.boot_s.zip(later.boot_s), &self.boot) {
@@ -222,7 +213,7 @@ impl Look {
     }
 }
 
-/// Seconds since the machine began, those in suspend included, as the start of a process is counted too.
+/// Seconds since boot including suspend, as start times of processes.
 fn boot_s() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
@@ -249,9 +240,9 @@ fn work(pid: u32) -> Work {
 pub(crate) mod tests {
     use super::*;
 
-    /// A look of nobody, for tests.
-    pub(crate) fn empty() -> Look {
-        Look {
+    /// An empty snapshot.
+    pub(crate) fn empty() -> Snapshot {
+        Snapshot {
             schema: SCHEMA.to_owned(),
             mitra: "0.0.0".to_owned(),
             host: "web-17".to_owned(),
@@ -263,33 +254,23 @@ pub(crate) mod tests {
             age_s: Some(950.0),
             comm: "worker".to_owned(),
             exe: Some("/usr/bin/worker".to_owned()),
-            has_contents: false,
             looked_at: vec!["memory".to_owned()],
-            cost: Cost::default(),
-            work: Work::default(),
-            composition: None,
-            c_heap: None,
-            strings: None,
-            hints: Vec::new(),
-            python: None,
-            pymalloc: None,
-            holders: None,
-            runtime: None,
-            run_time: None,
-            doubts: Vec::new(),
+            ..Snapshot::default()
         }
     }
 
     #[test]
     fn a_look_at_oneself() {
         let target = Target::open(std::process::id()).unwrap();
-        let look = Look::new(&target);
-        assert_eq!(look.pid, std::process::id());
-        assert!(look.age_s.unwrap() < 3600.0 * 24.0 && look.exe.as_deref().unwrap_or("").starts_with('/'));
-        assert!(look.work.cpu_s.is_some() && look.work.minor_faults > Some(0));
-        let later = Look::new(&target);
-        assert!(look.is_same_process(&later) && (0.0..60.0).contains(&look.seconds_until(&later)));
-        assert!(!look.is_same_process(&Look { start_ticks: 1, ..later }));
+        let snapshot = Snapshot::new(&target);
+        assert_eq!(snapshot.pid, std::process::id());
+        assert!(
+            snapshot.age_s.unwrap() < 3600.0 * 24.0 && snapshot.exe.as_deref().unwrap_or("").starts_with('/')
+        );
+        assert!(snapshot.work.cpu_s.is_some() && snapshot.work.minor_faults > Some(0));
+        let later = Snapshot::new(&target);
+        assert!(snapshot.is_same_process(&later) && (0.0..60.0).contains(&snapshot.seconds_until(&later)));
+        assert!(!snapshot.is_same_process(&Snapshot { start_ticks: 1, ..later }));
     }
 
     #[test]
@@ -302,8 +283,8 @@ pub(crate) mod tests {
         });
         let mut frame = path.clone();
         frame["root"] = serde_json::json!({ "frame": SECRET });
-        let mut look = empty();
-        look.holders = serde_json::from_value(serde_json::json!({
+        let mut snapshot = empty();
+        snapshot.holders = serde_json::from_value(serde_json::json!({
             "types": [{
                 "type_name": "app.Session", "objects": 1, "referrers": [], "objects_held_natively": 0,
                 "objects_held_by_themselves": 0, "has_finalizer": false,
@@ -318,7 +299,7 @@ pub(crate) mod tests {
         let mut image = crate::memory::Image::new(crate::memory::Word::Eight);
         image.add(0x10000, &text, "");
         let regions = Census::default_regions(&image);
-        look.strings = Some(crate::census::take(&image, &regions, &Default::default(), &mut |_, _| true));
+        snapshot.strings = Some(crate::census::take(&image, &regions, &Default::default(), &mut |_, _| true));
         let mut heap = CHeap::default();
         let sample = |text: Option<&String>| crate::malloc::Sample {
             address: 1,
@@ -327,26 +308,28 @@ pub(crate) mod tests {
         };
         let samples = vec![sample(Some(&full)), sample(None), sample(Some(&SECRET.to_owned()))];
         heap.sizes.push(crate::malloc::SizeClass { samples, ..Default::default() });
-        look.c_heap = Some(heap);
+        snapshot.c_heap = Some(heap);
         let mut heard = Vec::new();
-        look.map_texts(&mut |text, is_cut| {
+        snapshot.map_texts(&mut |text, is_cut| {
             heard.push((text.len(), is_cut));
             "gone".to_owned()
         });
-        let said = serde_json::to_string(&look).unwrap();
+        let said = serde_json::to_string(&snapshot).unwrap();
         assert!(!said.contains("alice") && said.contains("gone"), "{said}");
-        // None of those that may go on is taken for a whole one.
+        // Texts that may go on are marked as cut.
         assert!(heard.iter().all(|(length, is_cut)| *is_cut == (*length > SECRET.len())), "{heard:?}");
-        let samples = &look.c_heap.unwrap().sizes[0].samples;
+        let samples = &snapshot.c_heap.unwrap().sizes[0].samples;
         assert!(samples.iter().all(|sample| sample.words.is_empty()), "{samples:?}");
     }
 
     #[test]
     fn the_clock_on_the_wall_only_counts_where_there_is_no_better_one() {
-        let look = empty();
-        let set_back = Look { boot_s: Some(1600.0), time_ns: look.time_ns - 7_200_000_000_000, ..empty() };
-        assert_eq!(look.seconds_until(&set_back), 600.0);
-        let other = Look { boot: Some("c".to_owned()), time_ns: look.time_ns + 60_000_000_000, ..empty() };
-        assert!((look.seconds_until(&other) - 60.0).abs() < 1e-9);
+        let snapshot = empty();
+        let set_back =
+            Snapshot { boot_s: Some(1600.0), time_ns: snapshot.time_ns - 7_200_000_000_000, ..empty() };
+        assert_eq!(snapshot.seconds_until(&set_back), 600.0);
+        let other =
+            Snapshot { boot: Some("c".to_owned()), time_ns: snapshot.time_ns + 60_000_000_000, ..empty() };
+        assert!((snapshot.seconds_until(&other) - 60.0).abs() < 1e-9);
     }
 }

@@ -22,7 +22,7 @@ use std::io::Read;
 use memchr::memmem;
 
 use super::layout::{self, Glibc};
-use super::result::{Allocator, Recognised};
+use super::result::{Allocator, DetectedAllocator};
 use crate::error::Error;
 use crate::maps::Mapping;
 use crate::memory::{Memory, Word};
@@ -41,18 +41,18 @@ const FIRST_BYTES: u64 = 132 << 10;
 
 /// The allocator of a process, and where it keeps its state.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct Detection {
     /// Who serves `malloc`.
     pub allocator: Allocator,
     /// Its version, where it says it.
     pub version: Option<String>,
     /// Other allocators that are there too.
-    pub others: Vec<Recognised>,
+    pub others: Vec<DetectedAllocator>,
     /// Where glibc has its state, if it is there and was used.
     pub glibc: Option<Glibc>,
 }
 
-impl Places {
+impl Detection {
     /// Why its arenas cannot be walked.
     pub(super) fn why_not(&self) -> String {
         match self.allocator {
@@ -73,7 +73,7 @@ impl Places {
 /// # Errors
 ///
 /// It is a 32-bit program, or the look was ended early.
-pub fn find(target: &Target) -> Result<Places, Error> {
+pub fn find(target: &Target) -> Result<Detection, Error> {
     if target.word() == Word::Four {
         return Err(Error::Unusable(format!(
             "process {} is a 32-bit program: its C heap has another layout, which is not supported",
@@ -81,7 +81,7 @@ pub fn find(target: &Target) -> Result<Places, Error> {
         )));
     }
     let mappings = target.mappings();
-    let mut found: Vec<Recognised> = Vec::new();
+    let mut found: Vec<DetectedAllocator> = Vec::new();
     let mut seen = HashSet::new();
     for mapping in mappings.iter().filter(|mapping| mapping.access.execute && mapping.is_file()) {
         let is_program = seen.is_empty();
@@ -92,14 +92,19 @@ pub fn find(target: &Target) -> Result<Places, Error> {
         if named.is_none() && !is_program {
             continue;
         }
-        let told = target.file(mapping).map(|file| search(file, &|| target.goes_on(PIECE_STEPS)));
+        let told = target.file(mapping).map(|file| search(file, &|| target.should_continue(PIECE_STEPS)));
         let told = told.unwrap_or_default();
         match named {
             Some(allocator) => {
                 let version = told.into_iter().find(|(other, _)| *other == allocator).and_then(|(_, v)| v);
-                found.push(Recognised { allocator, version, path: mapping.path.clone(), is_static: false });
+                found.push(DetectedAllocator {
+                    allocator,
+                    version,
+                    path: mapping.path.clone(),
+                    is_static: false,
+                });
             }
-            None => found.extend(told.into_iter().map(|(allocator, version)| Recognised {
+            None => found.extend(told.into_iter().map(|(allocator, version)| DetectedAllocator {
                 allocator,
                 version,
                 path: mapping.path.clone(),
@@ -116,24 +121,32 @@ pub fn find(target: &Target) -> Result<Places, Error> {
     };
     let glibc = layout::find(target, &data(mappings, is_likely), numbers)
         .or_else(|| layout::find(target, &data(mappings, |mapping| !is_likely(mapping)), numbers));
-    if target.is_over() {
+    if target.is_exhausted() {
         return Err(Error::Stopped);
     }
     if glibc.is_some() && !found.iter().any(|it| it.allocator == Allocator::Glibc) {
-        found.push(Recognised { allocator: Allocator::Glibc, is_static: true, ..Recognised::default() });
+        found.push(DetectedAllocator {
+            allocator: Allocator::Glibc,
+            is_static: true,
+            ..DetectedAllocator::default()
+        });
     }
     Ok(decide(found, glibc, target))
 }
 
 /// Who of those that are there serves `malloc`.
-fn decide<M: Memory + ?Sized>(mut found: Vec<Recognised>, glibc: Option<Glibc>, memory: &M) -> Places {
+fn decide<M: Memory + ?Sized>(
+    mut found: Vec<DetectedAllocator>,
+    glibc: Option<Glibc>,
+    memory: &M,
+) -> Detection {
     let bytes = glibc.as_ref().and_then(|glibc| {
         let state = glibc.state(memory, glibc.main_arena)?;
         // A second arena is only made when the first is in use.
         Some(if state.next == state.address { state.system_bytes } else { u64::MAX })
     });
     let is_used = bytes.is_some_and(|bytes| bytes > FIRST_BYTES);
-    let rank = |it: &Recognised| match (it.allocator, it.is_static) {
+    let rank = |it: &DetectedAllocator| match (it.allocator, it.is_static) {
         // A library of its own takes the place of the C library's functions, whoever calls them.
         (Allocator::Jemalloc | Allocator::Tcmalloc | Allocator::Mimalloc, false) => 0,
         (Allocator::Glibc, _) if is_used => 1,
@@ -144,10 +157,10 @@ fn decide<M: Memory + ?Sized>(mut found: Vec<Recognised>, glibc: Option<Glibc>, 
     };
     found.sort_by_key(rank);
     if found.is_empty() {
-        return Places { glibc, ..Places::default() };
+        return Detection { glibc, ..Detection::default() };
     }
     let first = found.remove(0);
-    Places { allocator: first.allocator, version: first.version, others: found, glibc }
+    Detection { allocator: first.allocator, version: first.version, others: found, glibc }
 }
 
 /// A library by the name of its file.
@@ -191,7 +204,7 @@ fn data(mappings: &[Mapping], is_chosen: impl Fn(&Mapping) -> bool) -> Vec<(u64,
 type Version = fn(&[u8], usize) -> Option<String>;
 
 /// The allocators whose words are in a file, with the versions that stand by them, as far as it was read.
-pub(crate) fn search(file: File, goes_on: &dyn Fn() -> bool) -> Vec<(Allocator, Option<String>)> {
+pub(crate) fn search(file: File, should_continue: &dyn Fn() -> bool) -> Vec<(Allocator, Option<String>)> {
     // What is mapped may be a device.
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
         return Vec::new();
@@ -216,7 +229,7 @@ pub(crate) fn search(file: File, goes_on: &dyn Fn() -> bool) -> Vec<(Allocator, 
     let mut versions: Vec<(Allocator, String)> = Vec::new();
     let mut file = file.take(FILE_BYTES_MAX);
     let mut buffer = Vec::with_capacity(PIECE + OVERLAP);
-    while goes_on() {
+    while should_continue() {
         let kept = buffer.len().min(OVERLAP);
         buffer.drain(..buffer.len() - kept);
         let read = (&mut file).take(PIECE as u64).read_to_end(&mut buffer);

@@ -19,7 +19,7 @@ const SLOTS: usize = 1024;
 const NONE: u64 = u64::MAX;
 
 /// Memory, and which of its pages are resident.
-pub(super) struct Present<'m, M: Memory + ?Sized> {
+pub(super) struct ResidentMemory<'m, M: Memory + ?Sized> {
     under: &'m M,
     /// Stretches that are resident, in order, none overlapping.
     stretches: RefCell<Vec<(u64, u64)>>,
@@ -34,7 +34,7 @@ struct Cache {
     bytes: Vec<u8>,
 }
 
-impl<'m, M: Memory + ?Sized> Present<'m, M> {
+impl<'m, M: Memory + ?Sized> ResidentMemory<'m, M> {
     /// Asks for all pages once.
     pub fn new(under: &'m M) -> Self {
         let mut stretches: Vec<(u64, u64)> = Vec::new();
@@ -177,7 +177,7 @@ fn is_anonymous(mapping: &Mapping) -> bool {
     !mapping.is_file() && !mapping.path.starts_with("[v")
 }
 
-impl<M: Memory + ?Sized> Memory for Present<'_, M> {
+impl<M: Memory + ?Sized> Memory for ResidentMemory<'_, M> {
     fn mappings(&self) -> &[Mapping] {
         self.under.mappings()
     }
@@ -213,8 +213,8 @@ impl<M: Memory + ?Sized> Memory for Present<'_, M> {
         self.under.resident(start, end, take);
     }
 
-    fn goes_on(&self, steps: u64) -> bool {
-        self.under.goes_on(steps)
+    fn should_continue(&self, steps: u64) -> bool {
+        self.under.should_continue(steps)
     }
 }
 
@@ -229,22 +229,22 @@ mod tests {
         image.add(0x10000, &[7; 8192], "");
         image.add(0x12000, &[8; 4100], "[heap]");
         image.add(0x20000, &[9; 4096], "[vvar]");
-        let present = Present::new(&image);
-        assert_eq!(present.bytes(), 12292);
+        let resident = ResidentMemory::new(&image);
+        assert_eq!(resident.bytes(), 12292);
         for _ in 0..2 {
             let mut into = [0; 10000];
-            assert_eq!(present.read(0x10000, &mut into), 10000);
+            assert_eq!(resident.read(0x10000, &mut into), 10000);
             assert_eq!((into[8191], into[8192]), (7, 8));
             let mut into = [0; 20];
-            assert_eq!(present.read(0x12ffa, &mut into), 10, "to the end of what is mapped");
-            assert_eq!(present.read(0x20000, &mut into), 0);
-            assert_eq!(present.read(0xfff0, &mut into), 0);
-            assert_eq!(present.read(u64::MAX - 2, &mut into), 0);
-            assert_eq!(present.read(u64::MAX, &mut into), 0);
+            assert_eq!(resident.read(0x12ffa, &mut into), 10, "to the end of what is mapped");
+            assert_eq!(resident.read(0x20000, &mut into), 0);
+            assert_eq!(resident.read(0xfff0, &mut into), 0);
+            assert_eq!(resident.read(u64::MAX - 2, &mut into), 0);
+            assert_eq!(resident.read(u64::MAX, &mut into), 0);
         }
         image.write(0x10000, &[1]);
-        let present = Present::new(&image);
-        assert_eq!(present.u8(0x10000), Some(1));
+        let resident = ResidentMemory::new(&image);
+        assert_eq!(resident.u8(0x10000), Some(1));
     }
 
     #[test]
@@ -252,10 +252,10 @@ mod tests {
         let mut image = Image::new(Word::Eight);
         image.add(0x10000, &[7; 4096], "");
         let hidden = Hidden(&image);
-        let present = Present::new(&hidden);
-        assert_eq!((present.u64(0x10000), present.now(0x10000)), (None, None));
-        present.admit(0x10008..0x10018);
-        assert_eq!((present.now(0x10000), present.now(0x10008)), (None, Some(0x0707_0707_0707_0707)));
+        let resident = ResidentMemory::new(&hidden);
+        assert_eq!((resident.u64(0x10000), resident.now(0x10000)), (None, None));
+        resident.admit(0x10008..0x10018);
+        assert_eq!((resident.now(0x10000), resident.now(0x10008)), (None, Some(0x0707_0707_0707_0707)));
     }
 
     /// Memory that was mapped after the mappings were read.

@@ -9,10 +9,10 @@ use super::result::{Arena, CHeap};
 
 /// Knuth's fifty per cent rule (The Art of Computer Programming, 2.5): an allocator in balance has half as many free blocks as
 /// blocks in use. With equal mean sizes a third of the bytes is free then. More than that is left from a time that was different.
-const SHARE_IN_BALANCE: f64 = 1.0 / 3.0;
+pub(crate) const SHARE_IN_BALANCE: f64 = 1.0 / 3.0;
 /// glibc keeps up to twice the largest dynamic mmap threshold (`DEFAULT_MMAP_THRESHOLD_MAX`, 32 MiB) free on purpose, so as not to ask
 /// the system for it again. Less than that is no trouble whoever holds it.
-const BYTES_ON_PURPOSE: u64 = 64 << 20;
+pub(crate) const BYTES_ON_PURPOSE: u64 = 64 << 20;
 
 /// How much of the heap is free, and held.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! The other end: takes files in, and answers until nobody asks any more.
+//! The helper's side: parses files and answers until the socket is closed.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -8,12 +8,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use super::shelf::Shelf;
-use super::wire::{Answer, BYTES_MAX, Question};
+use super::protocol::{BYTES_MAX, Request, Response, to_bytes};
+use super::store::FileStore;
 
-/// Answers on a socket that [`super::apart`] has made, until its other end is closed.
+/// Answers on a socket of [`super::use_helper`] until its other end is closed.
 pub fn serve(socket: impl AsFd) -> std::io::Result<()> {
-    let mut shelf = Shelf::default();
+    let mut store = FileStore::default();
     let mut bytes = [0; BYTES_MAX];
     loop {
         let (length, file) = match receive(&socket, &mut bytes) {
@@ -22,13 +22,13 @@ pub fn serve(socket: impl AsFd) -> std::io::Result<()> {
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         };
-        let question = bytes.get(..length).and_then(Question::parse);
-        let answer = match (question, file) {
-            (Some(Question::Take(kind)), Some(file)) => shelf.take(kind, &File::from(file)),
-            (Some(question), _) => shelf.answer(&question),
-            (None, _) => Answer::Nothing,
+        let request = bytes.get(..length).and_then(|bytes| serde_json::from_slice(bytes).ok());
+        let response = match (request, file) {
+            (Some(Request::Take(kind)), Some(file)) => store.take(kind, &File::from(file)),
+            (Some(request), _) => store.answer(&request),
+            (None, _) => Response::Nothing,
         };
-        match rustix::io::write(&socket, &answer.to_bytes()) {
+        match rustix::io::write(&socket, &to_bytes(&response)) {
             Err(Errno::PIPE) => return Ok(()),
             sent => drop(sent?),
         }

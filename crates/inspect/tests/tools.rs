@@ -155,9 +155,9 @@ fn who_becomes_root_after_it_was_opened_has_nothing_run() {
     if !stage.swap() {
         return;
     }
-    let look = runtimes::look(&target, &options());
+    let heap = runtimes::read_heap(&target, &options());
     assert_eq!(stage.ran(), "", "as whom its tool ran");
-    assert!(matches!(look, Err(Error::Ended { .. })));
+    assert!(matches!(heap, Err(Error::Ended { .. })));
 }
 
 /// The memory that was opened is there still, and says nothing of the program that the process runs.
@@ -170,10 +170,10 @@ fn a_process_that_shares_its_memory_is_no_exception() {
     if !stage.swap() {
         return;
     }
-    let look = runtimes::look(&target, &options());
+    let heap = runtimes::read_heap(&target, &options());
     assert_eq!(stage.ran(), "", "as whom its tool ran");
     assert!(matches!(target.check(), Err(Error::Ended { .. })));
-    assert!(matches!(look, Err(Error::Ended { .. })));
+    assert!(matches!(heap, Err(Error::Ended { .. })));
 }
 
 /// A set-user-ID program from the beginning on.
@@ -196,13 +196,13 @@ fn who_has_the_rights_of_several_users_is_not_asked() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let target = Target::open(child.id()).unwrap();
-    let look = runtimes::look(&target, &options()).unwrap();
+    let heap = runtimes::read_heap(&target, &options()).unwrap();
     drop(target);
     child.kill().unwrap();
     child.wait().unwrap();
     _ = stage.actor.kill();
     assert_eq!(stage.ran(), "", "as whom its tool ran");
-    let Some(runtimes::Runtime::Jvm(heap)) = look else { panic!("{look:?}") };
+    let Some(runtimes::Runtime::Jvm(heap)) = heap else { panic!("{heap:?}") };
     assert!(heap.notes.iter().any(|note| note.contains("several users")), "{:?}", heap.notes);
 }
 
@@ -212,9 +212,9 @@ fn who_has_the_rights_of_several_users_is_not_asked() {
 fn a_tool_that_its_user_can_change_is_not_run() {
     let Some(stage) = stage(false) else { return };
     let target = Target::open(stage.actor.id()).unwrap();
-    let look = runtimes::look(&target, &options()).unwrap();
+    let heap = runtimes::read_heap(&target, &options()).unwrap();
     assert_eq!(stage.ran(), "", "as whom its tool ran");
-    let Some(runtimes::Runtime::Jvm(heap)) = look else { panic!("{look:?}") };
+    let Some(runtimes::Runtime::Jvm(heap)) = heap else { panic!("{heap:?}") };
     println!("{:?}", heap.notes);
     assert_eq!(heap.asked, None);
     // What a tool that was ended leaves.

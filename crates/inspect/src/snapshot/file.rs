@@ -1,4 +1,5 @@
-//! A look on disk. It may hold what nobody else is to see, so its file is made anew, for its owner alone, and no link is followed.
+//! A snapshot on disk. It may hold secrets of the process, so its file is created anew for its
+//! owner alone, and no link is followed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
@@ -7,23 +8,25 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Look, SCHEMA};
+use super::{SCHEMA, Snapshot};
 use crate::error::Error;
 
-/// A look has some thousand rows; what is larger is none.
+/// A snapshot has some thousand rows; a larger file is none.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Writes a look to a new file of mode 0600. What is there already is only replaced with `replaces`, at once and as a whole; of a
-/// link the link itself.
+/// Writes a snapshot to a new file of mode 0600. An existing file is replaced only with `replaces`,
+/// atomically; of a link the link itself.
 ///
 /// # Errors
 ///
-/// The file is there already, or cannot be written.
-pub fn save(look: &Look, path: &Path, replaces: bool) -> Result<(), Error> {
+/// The file exists, or cannot be written.
+pub fn save(snapshot: &Snapshot, path: &Path, replaces: bool) -> Result<(), Error> {
     let of = |path: &Path, source: io::Error| Error::Io { path: path.display().to_string(), source };
     if !replaces {
         return match create(path) {
-            Ok(file) => write(look, file).inspect_err(|_| _ = fs::remove_file(path)).map_err(|e| of(path, e)),
+            Ok(file) => {
+                write(snapshot, file).inspect_err(|_| _ = fs::remove_file(path)).map_err(|e| of(path, e))
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Unusable(format!(
                 "{} is there already and is left as it is; --force replaces it",
                 path.display()
@@ -32,7 +35,7 @@ pub fn save(look: &Look, path: &Path, replaces: bool) -> Result<(), Error> {
         };
     }
     let new = beside(path);
-    let written = create(&new).and_then(|file| write(look, file)).and_then(|()| fs::rename(&new, path));
+    let written = create(&new).and_then(|file| write(snapshot, file)).and_then(|()| fs::rename(&new, path));
     written.map_err(|error| {
         if error.kind() != io::ErrorKind::AlreadyExists {
             _ = fs::remove_file(&new);
@@ -41,7 +44,7 @@ pub fn save(look: &Look, path: &Path, replaces: bool) -> Result<(), Error> {
     })
 }
 
-/// The name under which a file is written before it takes the place of another.
+/// The temporary file that replaces another.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
@@ -52,19 +55,19 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-fn write(look: &Look, file: File) -> io::Result<()> {
+fn write(snapshot: &Snapshot, file: File) -> io::Result<()> {
     let mut out = BufWriter::new(file);
-    serde_json::to_writer(&mut out, look)?;
+    serde_json::to_writer(&mut out, snapshot)?;
     out.write_all(b"\n")?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// Reads a saved look.
+/// Reads a saved snapshot.
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no look, is cut off, or is of a version that this one does not know.
-pub fn read(path: &Path) -> Result<Look, Error> {
+/// The file cannot be read, is no snapshot, is cut off, or has an unknown version.
+pub fn read(path: &Path) -> Result<Snapshot, Error> {
     let mut text = Vec::new();
     File::open(path)
         .and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut text))
@@ -72,13 +75,12 @@ pub fn read(path: &Path) -> Result<Look, Error> {
     parse(&text).map_err(|why| Error::Unusable(format!("{}: {why}", path.display())))
 }
 
-/// What every version has.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
 }
 
-pub(crate) fn parse(text: &[u8]) -> Result<Look, String> {
+pub(crate) fn parse(text: &[u8]) -> Result<Snapshot, String> {
     if text.len() as u64 > BYTES_MAX {
         return Err("is too large for a saved look".to_owned());
     }
@@ -117,7 +119,7 @@ mod tests {
         assert_eq!(read(&path).unwrap(), empty());
         let error = save(&empty(), &path, false).unwrap_err().to_string();
         assert!(error.contains("--force"), "{error}");
-        let other = Look { pid: 7, ..empty() };
+        let other = Snapshot { pid: 7, ..empty() };
         save(&other, &path, true).unwrap();
         assert_eq!(read(&path).unwrap().pid, 7);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");

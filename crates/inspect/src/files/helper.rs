@@ -1,4 +1,4 @@
-//! The reader of files that runs beside us, and what is made of it when it does not do as it should.
+//! The helper process that parses files, and how its failures are handled.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -17,27 +17,27 @@ use rustix::net::{
 };
 
 use super::Kind;
-use super::wire::{Answer, BYTES_MAX, Question};
+use super::protocol::{BYTES_MAX, Request, Response, to_bytes};
 
-/// For one answer. The tables of the largest programs take a second or two, on a busy machine some more; a file on a server that
-/// has gone takes for ever.
+/// Timeout of a response. The largest programs take a second or two, longer on a busy machine; a
+/// file on a dead server never answers.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// One that ended, or did not answer, is started anew so often: a file that ends each is one of few, or there is no use in it.
+/// Failures after which it is not restarted: a file that crashes it is one of few, or restarting is
+/// useless.
 const FAILURES_MAX: usize = 4;
-/// What it may take for itself; the tables that it keeps have a bound of their own (`shelf`).
+/// Limit of its memory. The store has a limit of its own.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// Each table of names is a file.
+/// Each file of [`super::Kind::Sections`] stays open.
 const OPEN_FILES_MAX: u64 = 1024;
-/// For one that was killed to be gone.
+/// How long a killed helper is waited for.
 const REST: Duration = Duration::from_millis(200);
-/// The thread that it belongs to only waits.
+/// The parent thread only waits.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Who reads files for us.
-pub(super) struct Reader {
+pub(super) struct Helper {
     command: fn() -> Command,
     running: Option<Running>,
-    /// How many there have been, which is what those of before are told by.
+    /// Counts helpers. Files of an earlier one are unknown to this one.
     number: u32,
     failures: Vec<String>,
 }
@@ -47,7 +47,7 @@ struct Running {
     socket: OwnedFd,
 }
 
-impl Reader {
+impl Helper {
     pub(super) fn new(command: fn() -> Command) -> Self {
         Self { command, running: None, number: 1, failures: Vec::new() }
     }
@@ -56,34 +56,34 @@ impl Reader {
         self.number
     }
 
-    pub(super) fn take(&mut self, kind: Kind, file: &File) -> Answer {
+    pub(super) fn take(&mut self, kind: Kind, file: &File) -> Response {
         if self.running.is_none() && self.failures.len() < FAILURES_MAX {
             match start(self.command) {
                 Ok(running) => self.running = Some(running),
                 Err(error) => self.failures.push(format!("it could not be started: {error}")),
             }
         }
-        self.exchange(&Question::Take(kind), Some(file.as_fd()))
+        self.exchange(&Request::Take(kind), Some(file.as_fd()))
     }
 
-    pub(super) fn ask(&mut self, question: &Question) -> Answer {
-        self.exchange(question, None)
+    pub(super) fn ask(&mut self, request: &Request) -> Response {
+        self.exchange(request, None)
     }
 
-    fn exchange(&mut self, question: &Question, file: Option<BorrowedFd<'_>>) -> Answer {
-        let Some(running) = &mut self.running else { return Answer::Nothing };
-        match running.exchange(question, file) {
-            Ok(answer) => answer,
+    fn exchange(&mut self, request: &Request, file: Option<BorrowedFd<'_>>) -> Response {
+        let Some(running) = &mut self.running else { return Response::Nothing };
+        match running.exchange(request, file) {
+            Ok(response) => response,
             Err(why) => {
                 self.failures.push(why);
                 self.running = None;
                 self.number += 1;
-                Answer::Nothing
+                Response::Nothing
             }
         }
     }
 
-    pub(super) fn troubles(&self) -> Vec<String> {
+    pub(super) fn errors(&self) -> Vec<String> {
         let Some(last) = self.failures.last() else { return Vec::new() };
         let is_given_up = self.failures.len() >= FAILURES_MAX;
         let times = match self.failures.len() {
@@ -98,8 +98,8 @@ impl Reader {
 }
 
 impl Running {
-    fn exchange(&mut self, question: &Question, file: Option<BorrowedFd<'_>>) -> Result<Answer, String> {
-        self.send(&question.to_bytes(), file).map_err(|error| self.ended().unwrap_or(error.to_string()))?;
+    fn exchange(&mut self, request: &Request, file: Option<BorrowedFd<'_>>) -> Result<Response, String> {
+        self.send(&to_bytes(request), file).map_err(|error| self.ended().unwrap_or(error.to_string()))?;
         let until = Instant::now() + PATIENCE;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -115,10 +115,8 @@ impl Running {
         let mut bytes = [0; BYTES_MAX];
         let received = recv(&self.socket, &mut bytes[..], RecvFlags::empty());
         let (length, _) = received.map_err(|error| self.ended().unwrap_or(error.to_string()))?;
-        match Answer::parse(bytes.get(..length).unwrap_or_default()) {
-            Some(answer) => Ok(answer),
-            None => Err(self.ended().unwrap_or("its answer makes no sense".to_owned())),
-        }
+        serde_json::from_slice(bytes.get(..length).unwrap_or_default())
+            .map_err(|_| self.ended().unwrap_or("its answer makes no sense".to_owned()))
     }
 
     fn send(&self, bytes: &[u8], file: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
@@ -136,7 +134,7 @@ impl Running {
         }
     }
 
-    /// How it ended, if it did.
+    /// The exit status as text, if it ended.
     fn ended(&mut self) -> Option<String> {
         reap(&mut self.process, REST).map(|status| format!("it ended: {status}"))
     }
@@ -145,7 +143,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         _ = self.process.kill();
-        // Where it waits for a file that does not come, it is left behind.
+        // One that waits in the kernel for a file is left behind.
         _ = reap(&mut self.process, REST);
     }
 }
@@ -157,11 +155,11 @@ fn start(command: fn() -> Command) -> std::io::Result<Running> {
     command.env_clear().current_dir("/").stdin(its).stdout(Stdio::null()).stderr(Stdio::null());
     let bounds = &[(Resource::Data, MEMORY_BYTES_MAX), (Resource::Nofile, OPEN_FILES_MAX)];
     prepare(&mut command, &Child { privileges: Privileges::None, bounds, group: None })?;
-    // It ends with the thread that started it, which therefore has to be one that stays.
+    // The helper is killed when the thread that started it ends, so that thread parks for ever.
     let (sender, receiver) = channel();
     std::thread::Builder::new().name("mitra-reader".into()).stack_size(STACK_BYTES).spawn(move || {
         _ = sender.send(command.spawn());
-        // What is left of our end of its socket goes with the command.
+        // Closes our copy of its end of the socket.
         drop(command);
         loop {
             std::thread::park();

@@ -1,71 +1,72 @@
-//! How much a look may take, and who may end it.
+//! The CPU time that a snapshot may take, and its cancellation.
 //!
-//! Whoever walks a heap says after each object, chunk or page that a step was done, and hears whether to go on
-//! ([`crate::Memory::goes_on`]). Most of the time that is a number that is counted down; the clock is read once in some thousand
-//! steps. What was walked until the end came is a part of the whole, and says so.
+//! A walker charges a step after each object, chunk or page ([`crate::Memory::should_continue`]).
+//! Mostly that counts down a number; the clock is read once in some thousand steps. A walk that
+//! ends early has seen a part.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Steps between two looks at the clock. A step takes from ten nanoseconds (a chunk) to a microsecond (an object that is new), so that
-/// these are some milliseconds at most.
+/// Steps between two readings of the clock. A step takes from 10 ns (a chunk) to 1 us (a new
+/// object), so these are a few milliseconds at most.
 pub(crate) const STEPS: u64 = 4096;
-/// What reading something elsewhere with a system call is in steps.
+/// A system call that reads elsewhere, in steps.
 pub(crate) const CALL: u64 = 16;
 
-/// What a look may take. Once that is used up, nothing goes on.
+/// CPU time that may be spent. Exhausted once, it stays so.
 #[derive(Debug, Default)]
-pub struct Allowance {
-    /// When it is used up, by the CPU time of the thread that looks.
+pub struct CpuBudget {
+    /// The CPU time of the reading thread at which it is exhausted.
     cpu_s_end: Option<f64>,
-    /// Set by whoever wants an end.
+    /// Cancels when set.
     stop: Option<&'static AtomicBool>,
-    /// Until the next look at both.
+    /// Steps until the clock is read again.
     steps: Cell<u64>,
-    is_over: Cell<bool>,
+    is_exhausted: Cell<bool>,
 }
 
-impl Allowance {
-    /// So many seconds of CPU time, from now on, of the thread that asks for it: the one that looks.
+impl CpuBudget {
+    /// Seconds of CPU time of this thread, from now on.
     #[must_use]
-    pub fn of_cpu(seconds: f64) -> Self {
+    pub fn of_seconds(seconds: f64) -> Self {
         Self { cpu_s_end: Some(thread_cpu_s() + seconds), ..Self::default() }
     }
 
-    /// No longer than until somebody sets `stop`.
+    /// Also ends when `stop` is set.
     #[must_use]
     pub fn until(self, stop: &'static AtomicBool) -> Self {
         Self { stop: Some(stop), ..self }
     }
 
-    /// Whether it is used up, as far as anybody asked.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.get()
+    /// Whether it was exhausted when it was last checked.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_exhausted.get()
     }
 
-    /// Says that so many steps were done, and hears whether to go on.
-    pub(crate) fn goes_on(&self, steps: u64) -> bool {
+    /// Charges steps, and returns whether to continue.
+    pub(crate) fn should_continue(&self, steps: u64) -> bool {
         if let Some(left) = self.steps.get().checked_sub(steps) {
             self.steps.set(left);
-            return !self.is_over.get();
+            return !self.is_exhausted.get();
         }
-        self.goes_on_now()
+        self.should_continue_now()
     }
 
-    /// Whether to go on, whatever the steps.
-    pub(crate) fn goes_on_now(&self) -> bool {
+    /// Checks clock and cancellation now.
+    pub(crate) fn should_continue_now(&self) -> bool {
         self.steps.set(STEPS);
-        let is_over = self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+        let is_exhausted = self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
             || self.cpu_s_end.is_some_and(|end| thread_cpu_s() >= end);
-        // What was over once stays so: a part is never taken for the whole because the next one was walked to its end.
-        self.is_over.set(is_over || self.is_over.get());
-        !self.is_over.get()
+        // Stays exhausted, so that a partial walk is never taken for a whole one because the next
+        // walk ended well.
+        self.is_exhausted.set(is_exhausted || self.is_exhausted.get());
+        !self.is_exhausted.get()
     }
 }
 
-/// Seconds of CPU time that this thread took so far.
+/// CPU time of this thread.
 pub(crate) fn thread_cpu_s() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
@@ -110,7 +111,7 @@ pub(crate) mod tests {
             self.image.resident(start, end, take);
         }
 
-        fn goes_on(&self, steps: u64) -> bool {
+        fn should_continue(&self, steps: u64) -> bool {
             self.left.set(self.left.get().saturating_sub(steps));
             self.left.get() > 0
         }
@@ -119,25 +120,25 @@ pub(crate) mod tests {
     #[test]
     fn it_ends_once_and_for_good() {
         static STOP: AtomicBool = AtomicBool::new(false);
-        let allowance = Allowance::default().until(&STOP);
-        assert!((0..10 * STEPS).all(|_| allowance.goes_on(1)) && !allowance.is_over());
+        let cpu_budget = CpuBudget::default().until(&STOP);
+        assert!((0..10 * STEPS).all(|_| cpu_budget.should_continue(1)) && !cpu_budget.is_exhausted());
         STOP.store(true, Ordering::Relaxed);
-        let more = (0..10 * STEPS).take_while(|_| allowance.goes_on(1)).count() as u64;
+        let more = (0..10 * STEPS).take_while(|_| cpu_budget.should_continue(1)).count() as u64;
         assert!(more <= STEPS, "{more}");
         STOP.store(false, Ordering::Relaxed);
-        assert!((0..10 * STEPS).all(|_| !allowance.goes_on(1)) && allowance.is_over());
-        assert!(!allowance.goes_on(0));
+        assert!((0..10 * STEPS).all(|_| !cpu_budget.should_continue(1)) && cpu_budget.is_exhausted());
+        assert!(!cpu_budget.should_continue(0));
     }
 
     #[test]
     fn cpu_time_ends_it_and_a_long_step_is_many() {
-        let allowance = Allowance::of_cpu(0.05);
-        assert!(allowance.goes_on(0) && allowance.goes_on(STEPS + 1));
+        let cpu_budget = CpuBudget::of_seconds(0.05);
+        assert!(cpu_budget.should_continue(0) && cpu_budget.should_continue(STEPS + 1));
         let began = thread_cpu_s();
-        while allowance.goes_on(1) {}
+        while cpu_budget.should_continue(1) {}
         assert!((0.04..1.0).contains(&(thread_cpu_s() - began)));
-        let endless = Allowance::default();
-        assert!((0..10).all(|_| endless.goes_on(u64::MAX)));
-        assert!(!Allowance::of_cpu(0.0).goes_on(1));
+        let endless = CpuBudget::default();
+        assert!((0..10).all(|_| endless.should_continue(u64::MAX)));
+        assert!(!CpuBudget::of_seconds(0.0).should_continue(1));
     }
 }

@@ -27,7 +27,7 @@ struct Region {
 
 /// The objects that were seen.
 #[derive(Default)]
-pub(super) struct Marks {
+pub(super) struct Visited {
     regions: Vec<Region>,
     by_number: HashMap<u64, u32>,
     /// The stretch that was asked for last: neighbours are asked for together.
@@ -39,7 +39,7 @@ fn zeroes() -> Bits {
     Box::new([0; WORDS])
 }
 
-impl Marks {
+impl Visited {
     fn region(&mut self, address: u64) -> usize {
         if let Some(index) = self.find(address) {
             return index;
@@ -176,23 +176,23 @@ mod tests {
 
     #[test]
     fn marks_come_back_in_order_and_once() {
-        let mut marks = Marks::default();
+        let mut visited = Visited::default();
         let addresses =
             [0x7f00_0000_1008, 0x7f00_0000_1020, 0x5500_0000_0000, 0x7f00_000f_fff0, u64::MAX - 15];
         for address in addresses {
-            assert!(marks.add(address) && !marks.add(address), "{address:x}");
-            marks.push(address);
+            assert!(visited.add(address) && !visited.add(address), "{address:x}");
+            visited.push(address);
         }
         let mut all = Vec::new();
-        marks.for_each(&mut |address| all.push(address));
+        visited.for_each(&mut |address| all.push(address));
         let mut sorted = addresses.to_vec();
         sorted.sort_unstable();
         assert_eq!(all, sorted);
-        assert!(marks.has(0x7f00_0000_1020) && !marks.has(0x7f00_0000_1030) && !marks.has(0));
+        assert!(visited.has(0x7f00_0000_1020) && !visited.has(0x7f00_0000_1030) && !visited.has(0));
         let mut some = Vec::with_capacity(2);
         let mut popped = Vec::new();
-        marks.sort_queue();
-        while marks.pop(&mut some) {
+        visited.sort_queue();
+        while visited.pop(&mut some) {
             popped.extend_from_slice(&some);
         }
         assert_eq!(popped, sorted);

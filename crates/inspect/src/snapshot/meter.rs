@@ -1,4 +1,4 @@
-//! What a look takes: CPU time, time, bytes read.
+//! The cost of a snapshot: CPU time, wall time, bytes read.
 
 use std::fs;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Cost;
 
-/// Measures this process from its making on.
+/// Measures this process since [`Meter::start`].
 pub struct Meter {
     began: Instant,
     cpu_s: f64,
@@ -15,13 +15,13 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to measure.
+    /// Starts to measure.
     #[must_use]
     pub fn start() -> Self {
         Self { began: Instant::now(), cpu_s: cpu_s(), bytes_read: bytes_read() }
     }
 
-    /// What it has been so far.
+    /// The cost so far.
     #[must_use]
     pub fn cost(&self) -> Cost {
         Cost {
@@ -38,7 +38,7 @@ fn cpu_s() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-/// `rchar` counts what system calls read, of other processes' memory too.
+/// `rchar` counts all reads, of other processes' memory too.
 fn bytes_read() -> Option<u64> {
     let io = fs::read_to_string("/proc/self/io").ok()?;
     io.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())

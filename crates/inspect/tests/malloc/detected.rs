@@ -22,12 +22,12 @@ fn jemalloc_in_place_of_the_c_librarys() {
         return;
     };
     let Some(running) = Running::start(Command::new(program).env("LD_PRELOAD", library)) else { return };
-    let (places, heap) = running.look();
+    let (detection, heap) = running.walk_heap();
     assert_eq!(heap.allocator, Allocator::Jemalloc);
     assert!(heap.version.is_some_and(|version| version.starts_with("5.")));
-    assert!(places.others.iter().any(|other| other.allocator == Allocator::Glibc), "{places:?}");
+    assert!(detection.others.iter().any(|other| other.allocator == Allocator::Glibc), "{detection:?}");
     assert!(heap.arenas.is_empty() && heap.why_not.unwrap().contains("jemalloc"));
-    assert_eq!(places.glibc, None);
+    assert_eq!(detection.glibc, None);
 }
 
 #[test]
@@ -35,10 +35,10 @@ fn musl_shared_and_static() {
     for flags in [&[][..], &["-static"], &["-static", "-s"]] {
         let Some(program) = compile("musl-gcc", "waits.c", "musl", flags) else { return };
         let Some(running) = Running::start(&mut Command::new(program)) else { return };
-        let (places, heap) = running.look();
+        let (detection, heap) = running.walk_heap();
         // A small program without any names has nothing by which it could be told.
         let is_nameless = flags.contains(&"-s") && heap.allocator == Allocator::Unknown;
-        assert!(heap.allocator == Allocator::Musl || is_nameless, "{flags:?}: {places:?}");
+        assert!(heap.allocator == Allocator::Musl || is_nameless, "{flags:?}: {detection:?}");
         assert!(heap.why_not.unwrap().contains(if is_nameless { "no allocator" } else { "musl" }));
     }
 }
@@ -48,8 +48,8 @@ fn a_library_that_was_replaced_while_it_is_used() {
     let Some(program) = compile("cc", "waits.c", "replaced", &["-static", "-s"]) else { return };
     let Some(running) = Running::start(&mut Command::new(&program)) else { return };
     std::fs::remove_file(program).unwrap();
-    let (places, heap) = running.look();
-    assert_eq!(heap.allocator, Allocator::Glibc, "{places:?}");
+    let (detection, heap) = running.walk_heap();
+    assert_eq!(heap.allocator, Allocator::Glibc, "{detection:?}");
     assert!(heap.in_use().chunks > 1000);
 }
 
@@ -58,7 +58,7 @@ fn programs_as_they_are() {
     let script =
         "x = [str(i) * 3 for i in range(200000)]; print('ready', flush=True); import time; time.sleep(600)";
     let Some(running) = Running::start(Command::new("python3").args(["-c", script])) else { return };
-    let (_, heap) = running.look();
+    let (_, heap) = running.walk_heap();
     assert_eq!(heap.allocator, Allocator::Glibc);
     let system: u64 = heap.arenas.iter().map(|arena| arena.system_bytes).sum();
     let all: u64 = heap

@@ -1,18 +1,19 @@
-//! Files that a process has mapped, opened so that opening and reading them does nothing but that.
+//! Opens the files that a process has mapped, without side effects.
 //!
-//! What lies at a path is whatever somebody put there: a pipe, which waits for ever; a device, which does something when it is
-//! opened (`/dev/watchdog` ends the machine); a link to what only root may read; another file. So a file is first opened as a
-//! handle (`O_PATH`), which asks nothing of it, then looked at, and then read through that very handle.
+//! Any user decides what is at a path: a pipe, on which `open` waits for ever; a device that does
+//! something when it is opened (`/dev/watchdog` resets the machine); a link to a file that only
+//! root may read; another file. So a file is opened as a handle (`O_PATH`) first, then checked, and
+//! then read through that handle.
 //!
-//! Which file it has to be stands in `/proc/PID/maps`: device and inode. The file is taken from `/proc/PID/map_files`, which has
-//! no names that somebody could change, as long as the process lives and we may (`CAP_CHECKPOINT_RESTORE`); otherwise by its path
-//! below what the process sees as `/`, of which no part may be a link: the kernel writes paths without links.
+//! `/proc/PID/maps` has the device and the inode of the file. It is opened by
+//! `/proc/PID/map_files`, which has no names that a user could change, as long as the process lives
+//! and we may (`CAP_CHECKPOINT_RESTORE`). Otherwise it is opened by its path below the root
+//! directory of the process, of which no part may be a link: the kernel writes paths without links.
 //!
-//! On overlayfs and btrfs the device of `maps` is not the one that `stat` gives: it is that of a layer, or of the whole file
-//! system, where `stat` gives the one of the overlay, or of the subvolume. Only the inode can be compared there. What a file of
-//! the same number at the same path of such a file system could do is to give wrong names to whoever put it there. On all
-//! others, and for a file that has come from another kind of file system, a device that differs is another file, which has no
-//! names.
+//! On overlayfs and btrfs the device in `maps` is that of a layer, or of the whole file system, and
+//! `stat` has another. Only the inode can be compared there: a file with the same inode at the same
+//! path could give wrong names to its own owner. On all other file systems a different device is a
+//! different file, which gets no names.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -24,24 +25,23 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use crate::maps::Mapping;
 use crate::trusted::{self, Sticky};
 
-/// Kinds of file systems whose devices cannot be compared (`linux/magic.h`).
+/// File systems whose devices cannot be compared (`linux/magic.h`).
 const OVERLAYFS: u64 = 0x794c_7630;
 const BTRFS: u64 = 0x9123_683e;
 
-/// A file that is what it was taken for, and can be read.
+/// A readable file that is the mapped one.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct MappedFile {
     pub(crate) file: File,
-    /// Which file it is, as it is now.
-    pub(crate) key: Key,
-    /// Whether it is the one that we see at that path, and nobody but root can change it, or what lies beside it.
+    pub(crate) key: FileId,
+    /// Whether it is the file at that path for us, and only root can change it and its directory.
     pub(crate) is_roots: bool,
 }
 
-/// Device, inode, size, and when it was changed: another of any is another content.
-pub(crate) type Key = (u64, u64, u64, i64, i64);
+/// Device, inode, size and time of change: a file that differs in any has other content.
+pub(crate) type FileId = (u64, u64, u64, i64, i64);
 
-/// A plain file at a path below a directory, as a handle. No part of the path may be a link.
+/// A path below a directory as a handle. No part of the path may be a link.
 pub(crate) fn handle(root: impl AsFd, path: &str) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -49,27 +49,27 @@ pub(crate) fn handle(root: impl AsFd, path: &str) -> Option<OwnedFd> {
     rustix::fs::openat2(root, relative, flags, Mode::empty(), resolve).ok()
 }
 
-/// Whatever a handle is of, if that is a plain file, to be read.
+/// Reopens a handle for reading, if it is of a regular file.
 pub(crate) fn plain(handle: &OwnedFd) -> Option<(File, Stat)> {
     let stat = rustix::fs::fstat(handle).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
-    // This link leads to the file of the handle, which is plain, and to nothing else.
+    // This link leads to the file of the handle, which is regular, and to nothing else.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
     Some((File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?), stat))
 }
 
-impl Opened {
-    /// The file behind a mapping, by a handle of what is taken for it. `sees_ours`: the path is one of ours, too.
+impl MappedFile {
+    /// Checks that a handle is of the mapped file. `sees_ours`: the process has our root directory.
     pub(crate) fn of(handle: &OwnedFd, mapping: &Mapping, sees_ours: bool) -> Option<Self> {
         let (file, stat) = plain(handle)?;
         if stat.st_ino != mapping.inode || !is_on(handle, &stat, mapping.device) {
             return None;
         }
         let is_same = |other: &Stat| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino);
-        // What lies below /tmp in a directory of root's is as good as anything.
+        // In a directory of root's below /tmp a file of root's is safe too.
         let is_roots = sees_ours
             && !mapping.is_deleted
             && trusted::open(Path::new(&mapping.path), Sticky::Allowed)
@@ -112,9 +112,9 @@ mod tests {
     }
 
     /// As of a process that has ended and had the directory as `/`.
-    fn open(dir: &Path, mapping: &Mapping) -> Option<Opened> {
+    fn open(dir: &Path, mapping: &Mapping) -> Option<MappedFile> {
         let root = File::open(dir).unwrap();
-        Opened::of(&handle(&root, mapping.path.strip_prefix(dir.to_str().unwrap())?)?, mapping, true)
+        MappedFile::of(&handle(&root, mapping.path.strip_prefix(dir.to_str().unwrap())?)?, mapping, true)
     }
 
     #[test]
@@ -124,9 +124,9 @@ mod tests {
         let path = top.join("lib.so");
         std::fs::write(&path, "content").unwrap();
         let mapped = mapping(&path);
-        let opened = open(&top, &mapped).unwrap();
-        assert_eq!(opened.key.2, 7);
-        assert!(opened.is_roots);
+        let mapped_file = open(&top, &mapped).unwrap();
+        assert_eq!(mapped_file.key.2, 7);
+        assert!(mapped_file.is_roots);
         assert!(open(&top, &Mapping { inode: mapped.inode + 1, ..mapped.clone() }).is_none());
         // The same number on another device.
         let kind = rustix::fs::statfs(&top).unwrap().f_type.cast_unsigned();

@@ -1,15 +1,15 @@
-//! Looks at real processes that are ended early: by the CPU time that they may take, and by whoever waits for them.
+//! Snapshots of real processes that are ended early: by the CPU time that they may take, and by whoever waits for them.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mitra_inspect::look::{self, Options};
 use mitra_inspect::python::holders::{OBJECTS_MAX, Wanted, holders};
-use mitra_inspect::{Allowance, Error, Look, Target, python};
+use mitra_inspect::snapshot::{self, Options};
+use mitra_inspect::{CpuBudget, Error, Snapshot, Target, python};
 
-/// What a look may take in these tests.
+/// What a snapshot may take in these tests.
 const CPU_S: f64 = 0.2;
 /// What it takes to end, and to say what was found, without optimisation and beside other tests.
 const MORE_S: f64 = 0.25;
@@ -62,8 +62,9 @@ fn cpu_s() -> f64 {
 }
 
 /// Whether a part is of the whole, missing with a word, or said to be a part.
-fn is_honest(look: &Look, part: &str, is_stopped: Option<bool>) -> bool {
-    let has_word = look.doubts.iter().any(|doubt| doubt.starts_with(part) && doubt.contains("ended early"));
+fn is_honest(snapshot: &Snapshot, part: &str, is_stopped: Option<bool>) -> bool {
+    let has_word =
+        snapshot.doubts.iter().any(|doubt| doubt.starts_with(part) && doubt.contains("ended early"));
     is_stopped == Some(false) || has_word
 }
 
@@ -78,43 +79,44 @@ fn cpu_time_bounds_every_part_of_a_look_and_the_search_for_holders() {
         for options in &parts {
             let mut target = service.target();
             let began = cpu_s();
-            target.allow(Allowance::of_cpu(allowed));
-            let look = look::take(&mut target, options, &mut |_, _| {}).unwrap();
+            target.allow(CpuBudget::of_seconds(allowed));
+            let snapshot = snapshot::take(&mut target, options, &mut |_, _| {}).unwrap();
             let took = cpu_s() - began;
-            println!("{took:.4} s of {allowed}: {:?}", look.doubts);
+            println!("{took:.4} s of {allowed}: {:?}", snapshot.doubts);
             assert!(took < allowed + MORE_S, "{took} of {allowed} for {options:?}");
             if options.c_heap {
                 assert!(
-                    is_honest(&look, "C heap", look.c_heap.as_ref().map(|it| it.is_stopped)),
+                    is_honest(&snapshot, "C heap", snapshot.c_heap.as_ref().map(|it| it.is_stopped)),
                     "{:?}",
-                    look.doubts
+                    snapshot.doubts
                 );
             }
             if options.python {
                 assert!(
-                    is_honest(&look, "Python", look.python.as_ref().map(|it| it.is_stopped)),
+                    is_honest(&snapshot, "Python", snapshot.python.as_ref().map(|it| it.is_stopped)),
                     "{:?}",
-                    look.doubts
+                    snapshot.doubts
                 );
             }
             if options.strings {
                 assert!(
-                    is_honest(&look, "strings", look.strings.as_ref().map(|it| it.is_stopped)),
+                    is_honest(&snapshot, "strings", snapshot.strings.as_ref().map(|it| it.is_stopped)),
                     "{:?}",
-                    look.doubts
+                    snapshot.doubts
                 );
             }
-            let is_early = look.doubts.iter().any(|doubt| doubt.contains("ended early"));
-            assert_eq!(is_early, target.is_over(), "{:?}", look.doubts);
+            let is_early = snapshot.doubts.iter().any(|doubt| doubt.contains("ended early"));
+            assert_eq!(is_early, target.is_exhausted(), "{:?}", snapshot.doubts);
         }
     }
     let mut target = service.target();
     let nothing = Options { runtime: false, ..only(false, false, false) };
-    let mut look = look::take(&mut target, &nothing, &mut |_, _| {}).unwrap();
+    let mut snapshot = snapshot::take(&mut target, &nothing, &mut |_, _| {}).unwrap();
     let began = cpu_s();
-    target.allow(Allowance::of_cpu(CPU_S));
-    let error = look::hold(&mut target, &["__main__.Session".to_owned()], &mut look).unwrap_err();
-    assert!(matches!(error, Error::Stopped) && look.holders.is_none(), "{error} {:?}", look.holders);
+    target.allow(CpuBudget::of_seconds(CPU_S));
+    let error =
+        snapshot::find_holders(&mut target, &["__main__.Session".to_owned()], &mut snapshot).unwrap_err();
+    assert!(matches!(error, Error::Stopped) && snapshot.holders.is_none(), "{error} {:?}", snapshot.holders);
     let took = cpu_s() - began;
     assert!(took < CPU_S + MORE_S, "{took}");
 }
@@ -129,7 +131,7 @@ fn a_part_of_a_walk_is_no_more_than_the_whole() {
     let (mut parts, mut ended) = (0, false);
     // Longer and longer, until it is enough.
     for i in 0..40 {
-        target.allow(Allowance::of_cpu(1e-4 * f64::from(1 << (i / 2))));
+        target.allow(CpuBudget::of_seconds(1e-4 * f64::from(1 << (i / 2))));
         let mut heap = match python::open(&target) {
             Ok(heap) => heap,
             Err(error) => {
@@ -163,7 +165,7 @@ fn whoever_wants_an_end_gets_it_soon() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let Some(service) = Service::start(400_000) else { return };
     let mut target = service.target();
-    target.allow(Allowance::default().until(&STOP));
+    target.allow(CpuBudget::default().until(&STOP));
     let mut asked = None;
     let mut ask = |what: &str, _| {
         if what == "walking Python's objects" && asked.is_none() {
@@ -174,11 +176,15 @@ fn whoever_wants_an_end_gets_it_soon() {
             }));
         }
     };
-    let look = look::take(&mut target, &Options::default(), &mut ask).unwrap();
+    let snapshot = snapshot::take(&mut target, &Options::default(), &mut ask).unwrap();
     let ended = Instant::now();
     let late = ended.saturating_duration_since(asked.unwrap().join().unwrap());
     println!("it ended after {late:?}");
     assert!(late < Duration::from_secs(5), "{late:?}");
-    assert!(target.is_over() && look.python.is_some_and(|heap| heap.is_stopped), "{:?}", look.doubts);
-    assert!(look.strings.is_none() && look.c_heap.is_some_and(|heap| !heap.is_stopped));
+    assert!(
+        target.is_exhausted() && snapshot.python.is_some_and(|heap| heap.is_stopped),
+        "{:?}",
+        snapshot.doubts
+    );
+    assert!(snapshot.strings.is_none() && snapshot.c_heap.is_some_and(|heap| !heap.is_stopped));
 }
