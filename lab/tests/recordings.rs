@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mitra_archive::{Awake, Query, Reader};
+use mitra_archive::{ActiveTasks, Query, Reader};
 use mitra_diagnose::Request;
 use mitra_lab::baselines::Answers;
 use mitra_lab::disguise::{Renames, disguise};
@@ -45,8 +45,8 @@ fn explain(archive: &Path, window: Span) -> serde_json::Value {
 }
 
 fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
-    let awake = Awake { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
-    reader.read_awake(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
+    let awake = ActiveTasks { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
+    reader.read_active_tasks(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
 }
 
 fn judged(folder: &Path) -> (Shipped, Judged) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use mitra_archive::{Options, Writer};
-use mitra_collect::{Budget, Clock, Config, Kept, Sampler, Ticker};
+use mitra_collect::{ArchiveState, Budget, Clock, Config, Sampler, Ticker};
 use mitra_model::{Event, EventKind, Frame};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with};
@@ -162,7 +162,7 @@ impl Recorder {
     }
 
     fn sample(&mut self) -> Result<Health> {
-        self.sampler.note_kept(Kept {
+        self.sampler.note_archive(ArchiveState {
             written_bytes: self.writer.written_bytes(),
             waiting_bytes: self.writer.waiting_bytes() as u64,
             lost_samples: self.lost,

@@ -9,7 +9,7 @@
 //! 8  u32 bytes as stored
 //! ```
 
-use crate::pack::{self, Packer};
+use crate::compress::{self, Compressor};
 use crate::varint::{Corrupt, Got};
 
 /// What a block holds.
@@ -123,11 +123,11 @@ pub(crate) fn put(
     kind: Kind,
     entity: u8,
     payload: &[u8],
-    packer: Option<&mut Packer>,
+    compressor: Option<&mut Compressor>,
 ) -> Header {
-    let packed = packer
+    let packed = compressor
         .filter(|_| payload.len() > 32)
-        .and_then(|packer| packer.pack(payload).ok())
+        .and_then(|compressor| compressor.compress(payload).ok())
         .filter(|packed| packed.len() < payload.len());
     let stored: &[u8] = packed.as_deref().unwrap_or(payload);
     let header = Header {
@@ -159,7 +159,7 @@ pub(crate) fn unpack(bytes: &[u8]) -> Got<(Header, Vec<u8>)> {
     if unpacked > UNPACKED_BYTES_MAX {
         return Err(Corrupt("a block of a size that can be unpacked"));
     }
-    let payload = pack::unpack(stored, unpacked).map_err(|_| Corrupt("a block that unpacks"))?;
+    let payload = compress::decompress(stored, unpacked).map_err(|_| Corrupt("a block that unpacks"))?;
     if payload.len() != unpacked {
         return Err(Corrupt("a block that unpacks to its size"));
     }
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let mut packer = Packer::new(1).unwrap();
+        let mut compressor = Compressor::new(1).unwrap();
         let payload: Vec<u8> = (0..500_u32).map(|i| (i / 9) as u8).collect();
         let mut block = Vec::new();
-        put(&mut block, Kind::Columns, 3, &payload, Some(&mut packer));
+        put(&mut block, Kind::Columns, 3, &payload, Some(&mut compressor));
         assert!(block.len() < payload.len());
         assert_eq!(unpack(&block).unwrap().1, payload);
         for bit in 0..block.len() * 8 {

@@ -22,8 +22,8 @@ use rustix::fs::OFlags;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::compress;
 use crate::error::Error;
-use crate::pack;
 use crate::{dir, lock};
 
 const FOLDER: &str = "captures";
@@ -111,7 +111,7 @@ pub fn replace_capture(dir: &Path, name: &str, captured: &Captured) -> Result<()
 
 fn pack(captured: &Captured, folder: &Path) -> Result<Vec<u8>, Error> {
     let json = serde_json::to_vec(captured).map_err(|error| Error::io("pack", folder)(error.into()))?;
-    pack::pack(&json, LEVEL).map_err(Error::io("pack", folder))
+    compress::compress(&json, LEVEL).map_err(Error::io("pack", folder))
 }
 
 fn temporary(folder: &Path, name: &str) -> PathBuf {
@@ -458,13 +458,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("20261121T163200.123Z-offcpu.json.zst");
         let file = File::create(&path).unwrap();
-        let mut packer = zstd::stream::write::Encoder::new(file, 1).unwrap();
-        packer.write_all(br#"{"kind":"offcpu","notes":[""#).unwrap();
+        let mut compressor = zstd::stream::write::Encoder::new(file, 1).unwrap();
+        compressor.write_all(br#"{"kind":"offcpu","notes":[""#).unwrap();
         for _ in 0..80 {
-            packer.write_all(&[b'a'; 1 << 20]).unwrap();
+            compressor.write_all(&[b'a'; 1 << 20]).unwrap();
         }
-        packer.write_all(br#""]}"#).unwrap();
-        packer.finish().unwrap();
+        compressor.write_all(br#""]}"#).unwrap();
+        compressor.finish().unwrap();
         assert!(fs::metadata(&path).unwrap().len() < 100_000);
         assert!(read_capture(&path).unwrap_err().to_string().contains("no capture has"));
         assert!(read_event(&path, "x").is_err());

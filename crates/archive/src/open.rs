@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arena::Arena;
 use crate::table::OpenTable;
-use crate::texts::Texts;
+use crate::text_table::TextTable;
 use crate::varint::{Corrupt, Got, Input, put, put_difference};
 
 /// Two clocks read one after the other differ by less than this from one frame to the next, in microseconds,
@@ -127,7 +127,7 @@ pub(crate) struct OpenSegment {
     pub(crate) times: Vec<Times>,
     /// The time of the last frame as the collector has it.
     recorded: Option<Stamp>,
-    pub(crate) texts: Texts,
+    pub(crate) texts: TextTable,
     pub(crate) tables: Vec<OpenTable>,
     pub(crate) arena: Arena,
     /// For each event how many frames after the one before, and its JSON.
@@ -141,7 +141,7 @@ impl OpenSegment {
             meta,
             times: Vec::new(),
             recorded: None,
-            texts: Texts::default(),
+            texts: TextTable::default(),
             tables: Entity::ALL.into_iter().map(OpenTable::new).collect(),
             arena: Arena::default(),
             events: Vec::new(),

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use mitra_model::{Entity, Frame, HostInfo, Key, Span, Stamp, Strings, Unit, column, columns};
 
+use crate::compress::Compressor;
 use crate::log::encode::LogEncoder;
 use crate::log::record::{self, put_record};
 use crate::open::{Meta, OpenSegment, Times};
-use crate::pack::Packer;
 use crate::segment::encode;
 use crate::varint::put_bytes;
 use crate::writer::VERSION;
@@ -55,12 +55,12 @@ fn write(dir: &Path) {
     let meta = Meta { host: HostInfo::default(), ..Meta::default() };
     let mut segment = OpenSegment::new(meta.clone());
     let mut encoder = LogEncoder::new().unwrap();
-    let mut packer = Packer::new(1).unwrap();
+    let mut compressor = Compressor::new(1).unwrap();
     let mut header = Vec::new();
     put_bytes(&mut header, &serde_json::to_vec(&meta).unwrap());
     header.extend_from_slice(&schema_of_later());
     let mut log = record::file_header(record::FILE_MAGIC, VERSION).to_vec();
-    put_record(&mut log, record::HEADER, &header, &mut packer);
+    put_record(&mut log, record::HEADER, &header, &mut compressor);
     let (mut frame, mut strings) = (Frame::new(), Strings::new());
     for number in 0..2 * FRAMES {
         fill(&mut frame, &mut strings, number);

@@ -12,8 +12,8 @@ use crate::captures;
 use crate::clock::{Moment, Placed, Timeline, place};
 use crate::dir::{self, Role};
 use crate::error::{Error, Skipped};
-use crate::frames;
 use crate::lock;
+use crate::replay;
 use crate::seal::{read_log, replay};
 use crate::segment::encode;
 use crate::segment::file::{Opened, SchemaCache, Segment};
@@ -194,7 +194,7 @@ impl Reader {
         let mut timeline = Timeline::default();
         self.walk(span, &mut timeline, &mut |opened, part, _| {
             if part.from < part.until {
-                frames::replay(opened, &self.schemas, part, each);
+                replay::replay(opened, &self.schemas, part, each);
             }
         })
     }

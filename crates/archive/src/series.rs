@@ -16,7 +16,7 @@ use crate::schema::{Schema, convert};
 use crate::segment::column;
 use crate::segment::decode::{Column, Columns, Rows, events, texts};
 use crate::segment::file::{Opened, SchemaCache};
-use crate::track::{Cell, NEVER, NEW, Reading, Track, Values};
+use crate::series_builder::{Cell, NEVER, NEW, Reading, SeriesBuilder, Values};
 
 /// What tells a row from others across segments.
 #[derive(PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ struct Wanted {
     metric: &'static Metric,
     reading: Reading,
     moving_only: bool,
-    tracks: Vec<Track>,
+    builders: Vec<SeriesBuilder>,
 }
 
 /// Collects the series of one read.
@@ -73,7 +73,7 @@ impl Builder {
                 _ => Reading::Rate,
             };
             let moving_only = query.moving_only && metric.is_rate() && metric.entity != Entity::System;
-            Wanted { metric, reading, moving_only: moving_only && !query.raw, tracks: Vec::new() }
+            Wanted { metric, reading, moving_only: moving_only && !query.raw, builders: Vec::new() }
         });
         Builder {
             span: query.span,
@@ -276,7 +276,7 @@ impl Builder {
     ) -> crate::varint::Got<()> {
         let wanted = &mut self.wanted[wanted];
         let known = self.known.entry(wanted.metric.entity).or_default();
-        wanted.tracks.resize(wanted.tracks.len().max(known.names.len()), NEW);
+        wanted.builders.resize(wanted.builders.len().max(known.names.len()), NEW);
         let mut active = column.active.iter().peekable();
         for (row, number) in numbers.iter().enumerate() {
             let active = active.next_if(|active| active.row == row);
@@ -290,9 +290,9 @@ impl Builder {
                 }
             }
             let first = convert(column.firsts[row], factor);
-            let track = &mut wanted.tracks[*number as usize];
-            if wanted.metric.entity == Entity::System && track.values.is_empty() {
-                track.values.reserve_exact(self.frames_max);
+            let builder = &mut wanted.builders[*number as usize];
+            if wanted.metric.entity == Entity::System && builder.values.is_empty() {
+                builder.values.reserve_exact(self.frames_max);
             }
             let cell = Cell {
                 reading: wanted.reading,
@@ -312,12 +312,12 @@ impl Builder {
                 };
                 sample += end - start;
                 if part.has_lead && (start..end).contains(&(part.from - 1)) {
-                    cell.lead(track, values.at(part.from - 1 - start));
+                    cell.lead(builder, values.at(part.from - 1 - start));
                 }
                 let (from, until) = (start.max(part.from), end.min(part.until));
                 if from < until {
                     cell.run(
-                        track,
+                        builder,
                         part.position + from - part.from,
                         values.part(from - start, until - start),
                     );
@@ -340,15 +340,15 @@ impl Builder {
         set.events.sort_by_key(|event| event.real);
         for wanted in self.wanted {
             let Some(known) = self.known.get(&wanted.metric.entity) else { continue };
-            for (track, name) in wanted.tracks.into_iter().zip(&known.names) {
-                if !track.changes.is_empty() {
+            for (builder, name) in wanted.builders.into_iter().zip(&known.names) {
+                if !builder.changes.is_empty() {
                     set.insert_text(
                         wanted.metric,
                         name.clone(),
-                        TextSeries { changes: track.changes, place: None },
+                        TextSeries { changes: builder.changes, place: None },
                     );
-                } else if track.start != NEVER && !track.values.is_empty() {
-                    let (start, values) = (track.start as usize, track.values);
+                } else if builder.start != NEVER && !builder.values.is_empty() {
+                    let (start, values) = (builder.start as usize, builder.values);
                     set.insert(
                         wanted.metric,
                         name.clone(),

@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use mitra_model::{Entity, Key, Kind, NA, Strings, Table, columns};
 
 use crate::arena::{Arena, Stream};
-use crate::texts::Texts;
+use crate::text_table::TextTable;
 use crate::varint::{put, put_cell, reference};
 
 /// Row is part of the log's base.
@@ -22,7 +22,7 @@ const NONE: u32 = u32::MAX;
 /// How far ahead a row is looked for when rows before it have gone.
 const LOOK_AHEAD_ROWS: usize = 4;
 
-/// More cells of changed rows than this, if they are more than this part of all, give their memory back.
+/// More cells of changed rows than this, if they are more than this part of all, give their memory disk.
 const PENDING_KEPT: usize = 8 << 10;
 const PENDING_SHARE: usize = 4;
 /// Memory for this many rows is kept in any case.
@@ -69,7 +69,7 @@ pub(crate) struct OpenTable {
     entity: Entity,
     pub(crate) width: usize,
     text_columns: Vec<usize>,
-    /// With numbers of [`Texts`] in place of the collector's ids.
+    /// With numbers of [`TextTable`] in place of the collector's ids.
     pub(crate) keys: Vec<Key>,
     slots: HashMap<Key, u32, BuildHasherDefault<KeyHasher>>,
     /// The cells of each slot when it was last present.
@@ -187,8 +187,8 @@ impl OpenTable {
         size_of::<i64>() * self.width + 2 * size_of::<Key>() + 40
     }
 
-    fn key(&self, key: Key, texts: &mut Texts, strings: &Strings) -> Key {
-        let text = |texts: &mut Texts, id: u64| {
+    fn key(&self, key: Key, texts: &mut TextTable, strings: &Strings) -> Key {
+        let text = |texts: &mut TextTable, id: u64| {
             let cell = i64::try_from(id).unwrap_or(NA);
             // An id that the collector itself does not know: there is no name, and readers leave the row out.
             u64::try_from(texts.cell(cell, strings)).unwrap_or(u64::from(u32::MAX))
@@ -202,7 +202,13 @@ impl OpenTable {
 
     /// Matches the rows of a frame and finds those that changed; with `trusts_kept`, kept rows are known to be as they were
     /// recorded last. Nothing is recorded yet: a frame that could not be written is simply followed by the next call.
-    pub(crate) fn observe(&mut self, table: &Table, trusts_kept: bool, texts: &mut Texts, strings: &Strings) {
+    pub(crate) fn observe(
+        &mut self,
+        table: &Table,
+        trusts_kept: bool,
+        texts: &mut TextTable,
+        strings: &Strings,
+    ) {
         self.current.clear();
         self.changed.clear();
         self.pending.clear();

@@ -59,14 +59,14 @@ use std::time::Duration;
 
 use mitra_model::{Frame, HostInfo, Strings};
 
-use crate::back::Back;
 use crate::dir;
+use crate::disk::Disk;
 use crate::error::{Error, Skipped};
-use crate::lane::Lane;
 use crate::lock::Lock;
 use crate::log::decode::SLOTS_MAX;
 use crate::log::encode::LogEncoder;
 use crate::open::{Meta, OpenSegment, Times};
+use crate::write_queue::WriteQueue;
 
 /// The first bytes of a sealed segment.
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"MITRASEG";
@@ -128,7 +128,7 @@ pub struct Writer {
     encoder: LogEncoder,
     log: Option<OpenLog>,
     repaired: Vec<Skipped>,
-    lane: Lane,
+    queue: WriteQueue,
     /// The size of the last frame, if there was no room for it.
     refused_bytes: usize,
     /// How many logs could not be gone on with.
@@ -144,12 +144,12 @@ impl Writer {
         let session = session.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(std::process::id()) << 48;
         let meta = Meta { host: host.clone(), session, ..Meta::default() };
         let encoder = LogEncoder::new().map_err(Error::io("begin packing for", dir))?;
-        let (back, repaired) = Back::open(dir, &options, &host.boot_id, lock)?;
-        let lane =
-            Lane::new(back, options.behind_bytes).map_err(Error::io("start the thread that writes", dir))?;
+        let (disk, repaired) = Disk::open(dir, &options, &host.boot_id, lock)?;
+        let queue = WriteQueue::new(disk, options.behind_bytes)
+            .map_err(Error::io("start the thread that writes", dir))?;
         let segment = OpenSegment::new(meta);
         let (log, refused_bytes, abandoned) = (None, 0, 0);
-        Ok(Writer { options, segment, encoder, log, repaired, lane, refused_bytes, abandoned })
+        Ok(Writer { options, segment, encoder, log, repaired, queue, refused_bytes, abandoned })
     }
 
     /// What of earlier recordings could not be saved when the archive was opened.
@@ -162,43 +162,43 @@ impl Writer {
     /// and sealed later; with [`Options::behind_bytes`] frames wait in memory meanwhile.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        self.lane.trouble()
+        self.queue.trouble()
     }
 
     /// What happened to the disk since this was asked last, and what it cost: for the log, and for whoever reads the
     /// recording later.
     pub fn take_news(&mut self) -> Vec<String> {
-        self.lane.take_news()
+        self.queue.take_news()
     }
 
     /// Errors of the disk since this writer was opened.
     #[must_use]
     pub fn disk_errors(&self) -> u64 {
-        self.lane.totals().errors
+        self.queue.totals().errors
     }
 
     /// Bytes that wait for the disk.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
-        self.lane.waiting_bytes()
+        self.queue.waiting_bytes()
     }
 
     /// Bytes written since this writer was opened, log and segments.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
-        self.lane.totals().written_bytes
+        self.queue.totals().written_bytes
     }
 
     /// Bytes that the archive takes on disk.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        self.lane.totals().disk_bytes
+        self.queue.totals().disk_bytes
     }
 
     /// Roughly the memory that the open segment takes, and what waits for the disk, sealed or not.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.segment.bytes() + self.lane.waiting_bytes()
+        self.segment.bytes() + self.queue.waiting_bytes()
     }
 
     /// Appends a frame. After an error the frame is not in the archive and the archive is as it was; when the disk
@@ -206,7 +206,7 @@ impl Writer {
     pub fn append(&mut self, frame: &Frame, strings: &Strings) -> Result<(), Error> {
         let mut times = Times::of(frame, self.segment.times.last().copied());
         let follows = self.segment.times.last().is_none_or(|before| times.follows(*before));
-        let abandoned = self.lane.totals().abandoned;
+        let abandoned = self.queue.totals().abandoned;
         let is_abandoned = std::mem::replace(&mut self.abandoned, abandoned) != abandoned;
         if !follows || is_abandoned || self.is_segment_full() {
             self.close_segment();
@@ -222,11 +222,11 @@ impl Writer {
         }
         // What a frame brings along is remembered although it is refused, so one that has no chance is not looked at. Half of
         // the room has to do for the largest: a frame may be larger than all of it.
-        self.lane.check_room(self.refused_bytes.min(self.options.behind_bytes / 2))?;
+        self.queue.check_room(self.refused_bytes.min(self.options.behind_bytes / 2))?;
         self.segment.observe(frame, strings);
         let Some(log) = &mut self.log else { return Ok(()) };
         let bytes = self.encoder.encode(&self.segment, frame, times);
-        if let Err(error) = self.lane.append(bytes, times) {
+        if let Err(error) = self.queue.append(bytes, times) {
             self.refused_bytes = bytes.len();
             // A segment without frames is never full, and would grow for as long as its first one is refused.
             if self.segment.frames() == 0 {
@@ -267,7 +267,7 @@ impl Writer {
         self.encoder.clear();
         let header = self.encoder.file_header(&self.segment, VERSION);
         let bytes = header.len() as u64;
-        self.lane.create(header)?;
+        self.queue.create(header)?;
         self.log = Some(OpenLog { bytes, synced_boot_us: times.boot_us });
         Ok(())
     }
@@ -281,14 +281,14 @@ impl Writer {
     fn sync_at(&mut self, boot_us: i64) -> Result<(), Error> {
         let Some(log) = &mut self.log else { return Ok(()) };
         log.synced_boot_us = boot_us;
-        self.lane.sync()
+        self.queue.sync()
     }
 
     /// Seals the open segment. Where that fails its log stays, and waits.
     fn close_segment(&mut self) {
         let had_log = self.log.take().is_some();
         if had_log && self.segment.frames() > 0 {
-            self.lane.seal(&mut self.segment);
+            self.queue.seal(&mut self.segment);
         }
         self.segment.clear();
     }
@@ -297,6 +297,6 @@ impl Writer {
     pub fn finish(mut self) -> Result<(), Error> {
         self.sync()?;
         self.close_segment();
-        self.lane.finish()
+        self.queue.finish()
     }
 }

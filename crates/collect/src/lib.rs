@@ -17,11 +17,11 @@ mod disks;
 mod doctor;
 mod error;
 mod file;
+mod filesystems;
 mod finder;
 mod host;
 mod inotify;
 mod io;
-mod itself;
 mod kmsg;
 mod missing;
 mod mounts;
@@ -31,9 +31,9 @@ mod nodes;
 mod probes;
 mod rate;
 mod sampler;
+mod self_metrics;
 mod settings;
 mod sources;
-mod space;
 #[cfg_attr(
     all(not(feature = "bpf"), not(test)),
     expect(dead_code, reason = "only probes report ended tasks")
@@ -45,6 +45,6 @@ pub use budget::{Budget, Shed};
 pub use clock::{Clock, FakeClock};
 pub use doctor::{Ability, State, doctor};
 pub use error::Error;
-pub use itself::Kept;
 pub use sampler::{Config, Sampler};
+pub use self_metrics::ArchiveState;
 pub use ticker::{INTERVAL_MAX, INTERVAL_MIN, Tick, Ticker, check_interval};

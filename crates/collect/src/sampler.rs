@@ -11,19 +11,19 @@ use crate::clock::{Clock, process_cpu_ns};
 use crate::disks::DiskFacts;
 use crate::error::Error;
 use crate::file::Root;
+use crate::filesystems::Filesystems;
 use crate::finder::TaskFinder;
 use crate::host::host_info;
 use crate::io::Io;
-use crate::itself::{Itself, Kept};
 use crate::kmsg::KernelLog;
 use crate::missing::reason;
 use crate::mounts::{Mount, read_mounts};
 use crate::net::Network;
 use crate::nodes::Nodes;
 use crate::rate::RateLimit;
+use crate::self_metrics::{ArchiveState, SelfMetrics};
 use crate::settings::Settings;
 use crate::sources::Sources;
-use crate::space::Space;
 use crate::tasks::Tasks;
 use crate::ticker::{Tick, check_interval};
 
@@ -83,7 +83,7 @@ pub struct Sampler {
     settings: Settings,
     nodes: Nodes,
     disk_facts: DiskFacts,
-    space: Space,
+    filesystems: Filesystems,
     mounts: Vec<Mount>,
     cgroups: Cgroups,
     tasks: Tasks,
@@ -91,7 +91,7 @@ pub struct Sampler {
     network: Network,
     kernel_log: Option<KernelLog>,
     governor: Governor,
-    itself: Itself,
+    self_metrics: SelfMetrics,
     limits: [RateLimit; 2],
     last: Option<Stamp>,
     next_slow_mono: i64,
@@ -124,8 +124,8 @@ impl Sampler {
         };
         let mut tasks = Tasks::new(finder.sees_ends());
         tasks.set_sees_locks(finder.sees_locks());
-        let mut space = Space::new();
-        space.set_mounts(&io, &mounts);
+        let mut filesystems = Filesystems::new();
+        filesystems.set_mounts(&io, &mounts);
         Ok(Sampler {
             host,
             machine,
@@ -134,7 +134,7 @@ impl Sampler {
             nodes: Nodes::find(&io),
             disk_facts: DiskFacts::new(),
             bad_lines: 0,
-            space,
+            filesystems,
             mounts,
             cgroups,
             tasks,
@@ -142,7 +142,7 @@ impl Sampler {
             network,
             kernel_log,
             governor: Governor::new(config.budget),
-            itself: Itself::new(),
+            self_metrics: SelfMetrics::new(),
             limits: [(); 2].map(|()| RateLimit::new(EVENT_BURST, EVENTS_PER_SECOND)),
             last: None,
             next_slow_mono: i64::MIN,
@@ -174,12 +174,12 @@ impl Sampler {
 
     /// Says which tick the next sample belongs to; its lateness and misses go into that frame.
     pub fn note_tick(&mut self, tick: Tick) {
-        self.itself.tick = Some(tick);
+        self.self_metrics.tick = Some(tick);
     }
 
     /// Says how the archive does, for the recorder's own metrics.
-    pub fn note_kept(&mut self, kept: Kept) {
-        self.itself.kept = Some(kept);
+    pub fn note_archive(&mut self, archive: ArchiveState) {
+        self.self_metrics.archive = Some(archive);
     }
 
     /// Clears the frame and fills it with the machine as it is now.
@@ -216,7 +216,7 @@ impl Sampler {
         self.sources.repeat_slow(frame);
         self.sources.read_fast(is_retry, &mut self.io, frame);
         give_way();
-        self.space.read_fast(&mut self.io, frame);
+        self.filesystems.read_fast(&mut self.io, frame);
         if self.nodes.is_fast() {
             self.bad_lines += i64::from(self.nodes.read(&mut self.io, frame));
         }
@@ -234,16 +234,16 @@ impl Sampler {
         }
         frame.events.sort_by_key(|event| event.real);
         self.last = Some(now);
-        self.itself.sample_ns = i64::try_from(began.elapsed().as_nanos()).ok();
+        self.self_metrics.sample_ns = i64::try_from(began.elapsed().as_nanos()).ok();
         Ok(())
     }
 
     /// Says when the wall clock was stepped or the machine slept.
     fn note_clocks(&mut self, now: Stamp, frame: &mut Frame) {
-        if let Some(tick) = self.itself.tick
+        if let Some(tick) = self.self_metrics.tick
             && tick.missed > 0
         {
-            self.itself.missed = self.itself.missed.saturating_add(tick.missed);
+            self.self_metrics.missed = self.self_metrics.missed.saturating_add(tick.missed);
             push(frame, now, EventKind::Missed { ticks: tick.missed });
         }
         let Some(last) = self.last else { return };
@@ -280,10 +280,10 @@ impl Sampler {
         }
         let mounts = read_mounts(&self.io.root, &mut self.io.buffer);
         if mounts != self.mounts {
-            self.space.set_mounts(&self.io, &mounts);
+            self.filesystems.set_mounts(&self.io, &mounts);
             self.mounts = mounts;
         }
-        self.space.read_slow(&mut self.io, self.sources.slow_frame());
+        self.filesystems.read_slow(&mut self.io, self.sources.slow_frame());
         if self.cgroups.was_cut() {
             let why = format!("more than {} groups: the rest has no rows", crate::cgroup::GROUPS_MAX);
             self.io.missing.add("cgroups", &why);
@@ -330,15 +330,15 @@ impl Sampler {
     }
 
     fn note_itself(&mut self, now: Stamp, frame: &mut Frame) {
-        let rss = self.itself.rss_bytes(&self.machine, &mut self.io.buffer);
+        let rss = self.self_metrics.rss_bytes(&self.machine, &mut self.io.buffer);
         let cpu_ns = process_cpu_ns();
         let level = self.governor.shed().level();
         let bad_lines = self.bad_lines
             + self.sources.parse_errors()
             + self.cgroups.bad_lines()
             + self.network.bad_lines();
-        self.itself.fill(frame.system_mut(), cpu_ns, rss, level, bad_lines);
-        self.itself.tick = None;
+        self.self_metrics.fill(frame.system_mut(), cpu_ns, rss, level, bad_lines);
+        self.self_metrics.tick = None;
         if let Some(kind) = self.governor.note(now.mono, cpu_ns, rss.unwrap_or(0)) {
             push(frame, now, kind);
             if self.governor.shed() > Shed::None {

@@ -4,7 +4,7 @@ mod history;
 mod scheduled_jobs;
 
 use anyhow::Result;
-use mitra_archive::{Awake, Query, Reader};
+use mitra_archive::{ActiveTasks, Query, Reader};
 use mitra_diagnose::Request;
 use mitra_model::report::{Report, UnavailableSource};
 use mitra_model::{Entity, SeriesSet, Span};
@@ -37,8 +37,8 @@ fn imported(reader: &Reader, window: Span, baseline: Option<Span>) -> Result<Rep
 
 /// The second pass: all metrics of the episodes, of tasks that were awake.
 fn detail(reader: &Reader, span: Span) -> Result<SeriesSet, String> {
-    let awake = Awake { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
-    reader.read_awake(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
+    let awake = ActiveTasks { signs: mitra_diagnose::AWAKE, leader: mitra_diagnose::LEADER };
+    reader.read_active_tasks(span, mitra_diagnose::detail_metrics(), awake).map_err(|e| e.to_string())
 }
 
 /// The title of a condition, in plain words.

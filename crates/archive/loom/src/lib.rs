@@ -3,7 +3,7 @@
 #![cfg(test)]
 
 #[path = "../../src/queue.rs"]
-#[expect(dead_code, reason = "the lane uses all of it")]
+#[expect(dead_code, reason = "the write queue uses all of it")]
 mod queue;
 
 /// What the queue is made of, in loom's words.

@@ -5,8 +5,8 @@ use std::io;
 use mitra_model::{Entity, Frame, Kind, NA, columns};
 
 use super::record::{self, put_record};
+use crate::compress::Compressor;
 use crate::open::{OpenSegment, Times};
-use crate::pack::Packer;
 use crate::schema;
 use crate::table::{Changed, IN_BASE, OpenTable};
 use crate::varint::{put, put_bytes, put_cell, put_difference, reference};
@@ -28,7 +28,7 @@ pub(crate) const IS_BASE: u8 = 1;
 /// other. Differences grow with the distance, so there is a new base as soon as what they have cost since the last
 /// one is what a base costs, which is twice its size because it is written twice.
 pub(crate) struct LogEncoder {
-    packer: Packer,
+    compressor: Compressor,
     /// The number of the last frame; the first has 1.
     seq: u64,
     base_seq: u64,
@@ -54,7 +54,7 @@ impl LogEncoder {
         let text_columns =
             Entity::ALL.map(|entity| columns(entity).iter().map(|m| m.kind == Kind::Text).collect());
         Ok(LogEncoder {
-            packer: Packer::new(LEVEL)?,
+            compressor: Compressor::new(LEVEL)?,
             seq: 0,
             base_seq: 0,
             base_times: Times::default(),
@@ -91,8 +91,8 @@ impl LogEncoder {
         put_bytes(&mut payload, &serde_json::to_vec(&segment.meta).unwrap_or_default());
         payload.extend_from_slice(schema::current());
         let mut out = record::file_header(record::FILE_MAGIC, version).to_vec();
-        put_record(&mut out, record::HEADER, &payload, &mut self.packer);
-        put_record(&mut out, record::HEADER, &payload, &mut self.packer);
+        put_record(&mut out, record::HEADER, &payload, &mut self.compressor);
+        put_record(&mut out, record::HEADER, &payload, &mut self.compressor);
         out
     }
 
@@ -131,7 +131,7 @@ impl LogEncoder {
         self.out.clear();
         self.out.extend_from_slice(&self.copy);
         self.record = self.out.len();
-        put_record(&mut self.out, record::FRAME, &self.payload, &mut self.packer);
+        put_record(&mut self.out, record::FRAME, &self.payload, &mut self.compressor);
         &self.out
     }
 
@@ -173,8 +173,8 @@ impl LogEncoder {
             buffer.shrink_to(needed);
         }
         self.out.shrink_to(needed);
-        if let Ok(packer) = Packer::new(LEVEL) {
-            self.packer = packer;
+        if let Ok(compressor) = Compressor::new(LEVEL) {
+            self.compressor = compressor;
         }
     }
 

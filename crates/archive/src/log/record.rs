@@ -1,6 +1,6 @@
 //! Records: the frames of the log around their payloads.
 
-use crate::pack::{self, Packer};
+use crate::compress::{self, Compressor};
 use crate::varint::{Corrupt, Got, Input, put};
 
 /// The first bytes of a log; after them the version and a checksum of both.
@@ -38,10 +38,10 @@ pub(crate) fn file_version(bytes: &[u8], magic: [u8; 8]) -> Option<u32> {
 }
 
 /// Appends a record.
-pub(crate) fn put_record(out: &mut Vec<u8>, kind: u8, payload: &[u8], packer: &mut Packer) {
+pub(crate) fn put_record(out: &mut Vec<u8>, kind: u8, payload: &[u8], compressor: &mut Compressor) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);
-    let packed = (payload.len() >= PACK_FROM_BYTES).then(|| packer.pack(payload).ok()).flatten();
+    let packed = (payload.len() >= PACK_FROM_BYTES).then(|| compressor.compress(payload).ok()).flatten();
     let mut kind = kind;
     match packed {
         Some(packed) if packed.len() + 3 < payload.len() => {
@@ -105,7 +105,7 @@ fn unpack(kind: u8, stored: &[u8]) -> Got<(u8, std::borrow::Cow<'_, [u8]>)> {
         return Err(Corrupt("a record of a size that can be unpacked"));
     }
     let packed = input.take(input.len())?;
-    let payload = pack::unpack(packed, len).map_err(|_| Corrupt("a record that unpacks"))?;
+    let payload = compress::decompress(packed, len).map_err(|_| Corrupt("a record that unpacks"))?;
     Ok((kind & !PACKED, payload.into()))
 }
 

@@ -7,9 +7,9 @@ use mitra_model::{Entity, columns};
 use super::column::{Form, choose, put_values};
 use super::index::{BlockRef, TRAILER_BYTES, trailer};
 use crate::block::{self, Kind, NO_ENTITY};
+use crate::compress::Compressor;
 use crate::log::record::{FILE_HEADER_BYTES, file_header};
 use crate::open::{Meta, OpenSegment, Times};
-use crate::pack::Packer;
 use crate::schema;
 use crate::table::OpenTable;
 use crate::varint::{Input, put, put_bytes, put_difference, reference};
@@ -22,7 +22,7 @@ const BLOCK_BYTES: usize = 256 << 10;
 /// Writes blocks one after the other and remembers where they are.
 struct Sink<'a> {
     write: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
-    packer: Option<Packer>,
+    compressor: Option<Compressor>,
     offset: u64,
     blocks: Vec<BlockRef>,
     buffer: Vec<u8>,
@@ -31,7 +31,7 @@ struct Sink<'a> {
 impl Sink<'_> {
     fn put(&mut self, kind: Kind, entity: u8, columns: Vec<u32>, payload: &[u8]) -> io::Result<()> {
         self.buffer.clear();
-        let header = block::put(&mut self.buffer, kind, entity, payload, self.packer.as_mut());
+        let header = block::put(&mut self.buffer, kind, entity, payload, self.compressor.as_mut());
         (self.write)(&self.buffer)?;
         let bytes = header.total_bytes();
         self.blocks.push(BlockRef { kind, entity, offset: self.offset, bytes, columns });
@@ -46,10 +46,10 @@ pub(crate) fn write(
     level: Option<i32>,
     write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<u64> {
-    let packer = level.map(Packer::new).transpose()?;
+    let compressor = level.map(Compressor::new).transpose()?;
     write(&file_header(SEGMENT_MAGIC, VERSION))?;
     let mut sink =
-        Sink { write, packer, offset: FILE_HEADER_BYTES as u64, blocks: Vec::new(), buffer: Vec::new() };
+        Sink { write, compressor, offset: FILE_HEADER_BYTES as u64, blocks: Vec::new(), buffer: Vec::new() };
 
     // Everything that other blocks cannot be read without is there twice, far apart.
     let meta = Meta { schema_crc: crc32c::crc32c(schema::current()), ..segment.meta.clone() };

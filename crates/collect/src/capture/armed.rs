@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::cost::{Cost, own_cpu_ns};
 use super::loader::{Config, Counts, Loaded, Loader, in_first_pid_namespace};
 use super::stacks::Images;
-use super::{AnyError, Gather, Kind, Refused, Request, SECONDS_MAX, kind, kinds};
+use super::{AnyError, CaptureReader, Kind, Refused, Request, SECONDS_MAX, kind, kinds};
 use crate::bpf::chain;
 use crate::file::Root;
 use crate::host::host_info;
@@ -34,7 +34,7 @@ pub struct Capture;
 /// A capture that goes on. Dropping it detaches everything.
 pub struct Armed {
     header: Captured,
-    gather: Box<dyn Gather>,
+    reader: Box<dyn CaptureReader>,
     loaded: Option<Loaded>,
     images: Images,
     cost: Cost,
@@ -199,7 +199,7 @@ fn arm(
         Some(btf) => Loader::load(kind.object, &config, btf)?,
         None => Loader::without_programs(),
     };
-    let gather = (kind.arm)(request, &mut loader)?;
+    let reader = (kind.arm)(request, &mut loader)?;
     let images = Images::new(&mut loader)?;
     let loaded = loader.into_loaded()?;
     let host = Root::open(Path::new("/")).map(|root| host_info(&root)).unwrap_or_default();
@@ -234,7 +234,7 @@ fn arm(
     let goes_on_ns = config.until_ns.saturating_sub(u64::try_from(header.since_mono).unwrap_or(0));
     Ok(Armed {
         header,
-        gather,
+        reader,
         loaded: Some(loaded),
         images,
         cost,
@@ -286,12 +286,12 @@ impl Armed {
 
     fn look(&mut self) -> Result<Option<Ended>, AnyError> {
         self.images.take(&mut self.seen);
-        self.gather.poll()?;
+        self.reader.poll()?;
         self.measure()?;
         if self.began.elapsed() >= self.time {
             return Ok(Some(Ended::Time));
         }
-        if self.gather.is_complete() {
+        if self.reader.is_complete() {
             return Ok(Some(Ended::Events));
         }
         if self.counts.events >= self.events.events_max {
@@ -348,25 +348,25 @@ impl Armed {
     /// Copies of stacks that could not be followed for certain. Whoever can read the tables of the programs' files follows
     /// them (`mitra_inspect::Unwinder`), and tells by [`Armed::teach`].
     pub fn take_copies(&mut self) -> Vec<StackCopy> {
-        let copies = self.gather.take_copies();
+        let copies = self.reader.take_copies();
         if self.is_elsewhere { Vec::new() } else { copies }
     }
 
     /// What was made of a copy: from now on stacks are followed so at these places.
     pub fn teach(&mut self, chain: u64, followed: UnwoundStack) {
-        self.gather.teach(chain, followed);
+        self.reader.teach(chain, followed);
     }
 
     /// The process whose functions it wants to know, where an interpreter runs them: whoever knows such interpreters
     /// (`mitra_inspect::python::Functions`) tells by [`Armed::follow_functions`], and again for threads that are new.
     #[must_use]
     pub fn interprets(&self) -> Option<u32> {
-        self.gather.interprets().filter(|_| !self.is_elsewhere)
+        self.reader.interprets().filter(|_| !self.is_elsewhere)
     }
 
     /// How the interpreter keeps which functions its threads are in.
     pub fn follow_functions(&mut self, how: &InterpreterLayout) {
-        self.gather.follow_functions(how);
+        self.reader.follow_functions(how);
     }
 
     /// Does something on the account of this capture that the work of [`Armed::poll`] does not include: reading what
@@ -389,7 +389,7 @@ impl Armed {
     #[must_use]
     pub fn finish(mut self) -> Raw {
         self.end(Ended::Stopped);
-        let Armed { mut header, gather, counts, ended, .. } = self;
+        let Armed { mut header, reader, counts, ended, .. } = self;
         header.seconds = self.lasted.as_secs_f64();
         header.events = counts.events;
         header.lost = counts.lost.saturating_add(self.missed.unwrap_or(0));
@@ -409,12 +409,12 @@ impl Armed {
                 "events that came while a program was busy are not counted here (5.12 does)".to_owned(),
             ),
         }
-        if let Some(what) = gather.other().filter(|_| counts.other > 0) {
+        if let Some(what) = reader.other().filter(|_| counts.other > 0) {
             header.notes.push(format!("{what}: {}", counts.other));
         }
         let mut raw = Raw { captured: header, ..Raw::default() };
         let before = own_cpu_ns();
-        if let Err(error) = gather.finish(&mut raw) {
+        if let Err(error) = reader.finish(&mut raw) {
             raw.captured.ended = Ended::Failed(chain(&*error));
         }
         let user_ns = self.cost.user_ns + own_cpu_ns().saturating_sub(before);

@@ -106,10 +106,10 @@ fn as_all(_: &Request, _: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-type Arm = fn(&Request, &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError>;
+type Arm = fn(&Request, &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError>;
 
 /// The half of a kind that runs in user space.
-trait Gather: Send {
+trait CaptureReader: Send {
     /// Takes what waits in rings. The work of one call is bounded.
     fn poll(&mut self) -> Result<(), AnyError> {
         Ok(())

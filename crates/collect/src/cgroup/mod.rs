@@ -12,7 +12,7 @@ use mitra_model::{Entity, Frame, Key, NA};
 
 use self::group::{Group, Reader};
 pub use self::paths::CgroupPaths;
-use self::walk::{Found, Watcher};
+use self::walk::{FoundGroup, Watcher};
 use crate::cells::set;
 use crate::clock::Clock;
 use crate::disks::disk_of;
@@ -130,7 +130,7 @@ impl Cgroups {
             let mount = hierarchy.mount.clone();
             let mut found = Vec::new();
             self.was_cut |= walk::walk(root, &mount, self.watcher.as_mut(), &mut found);
-            for Found { path, inode } in found {
+            for FoundGroup { path, inode } in found {
                 self.was_cut |= !self.put(&path, index, inode);
             }
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mitra_model::StrId;
 
 use crate::mounts::Hierarchy;
-use crate::tasks::reading::Place;
+use crate::tasks::reading::CgroupRef;
 
 /// Paths of groups by hierarchy and inode number.
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ impl CgroupPaths {
     /// The path of a task's group: that of version 2, or where that is the root the one of the version 1 cpu or
     /// memory controller.
     #[must_use]
-    pub fn resolve(&self, place: Place) -> Option<StrId> {
-        let Place::Ids { unified, cpu, memory } = place else { return None };
+    pub fn resolve(&self, cgroup: CgroupRef) -> Option<StrId> {
+        let CgroupRef::Ids { unified, cpu, memory } = cgroup else { return None };
         let mut is_root = false;
         for (hierarchy, inode) in [(self.unified, unified), (self.cpu, cpu), (self.memory, memory)] {
             let name = hierarchy.and_then(|h| self.names.get(&(h, inode))).copied();
@@ -69,8 +69,8 @@ impl CgroupPaths {
 mod tests {
     use super::*;
 
-    fn ids(unified: u64, cpu: u64, memory: u64) -> Place {
-        Place::Ids { unified, cpu, memory }
+    fn ids(unified: u64, cpu: u64, memory: u64) -> CgroupRef {
+        CgroupRef::Ids { unified, cpu, memory }
     }
 
     #[test]

@@ -18,7 +18,7 @@ const WATCHES_MAX: usize = 4_096;
 
 /// A directory of a hierarchy.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundGroup {
     /// Its path below the mount, `/` for the root.
     pub path: String,
     /// Its inode number, which the kernel calls the group's id.
@@ -70,11 +70,16 @@ impl Watcher {
 }
 
 /// Finds all groups of a hierarchy, the root first. True if there were too many.
-pub fn walk(root: &Root, mount: &str, mut watcher: Option<&mut Watcher>, found: &mut Vec<Found>) -> bool {
+pub fn walk(
+    root: &Root,
+    mount: &str,
+    mut watcher: Option<&mut Watcher>,
+    found: &mut Vec<FoundGroup>,
+) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(dir) = rustix::fs::openat(root.fd(), mount, flags, Mode::empty()) else { return false };
     let Ok(stat) = rustix::fs::fstat(&dir) else { return false };
-    found.push(Found { path: "/".to_owned(), inode: stat.st_ino });
+    found.push(FoundGroup { path: "/".to_owned(), inode: stat.st_ino });
     let mut path = String::new();
     descend(&dir, &mut path, 0, &mut watcher, found)
 }
@@ -84,7 +89,7 @@ fn descend(
     path: &mut String,
     depth: usize,
     watcher: &mut Option<&mut Watcher>,
-    found: &mut Vec<Found>,
+    found: &mut Vec<FoundGroup>,
 ) -> bool {
     if depth >= DEPTH_MAX {
         return true;
@@ -108,7 +113,7 @@ fn descend(
         let length = path.len();
         path.push('/');
         path.push_str(&name);
-        found.push(Found { path: path.clone(), inode });
+        found.push(FoundGroup { path: path.clone(), inode });
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if let Ok(child) = rustix::fs::openat(dir, name.as_str(), flags, Mode::empty()) {
             was_cut |= descend(&child, path, depth + 1, watcher, found);

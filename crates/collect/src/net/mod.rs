@@ -1,12 +1,12 @@
 //! The network beyond the files of the machine: other namespaces, queues, and whom trouble concerns.
 
 pub(crate) mod ask;
-mod helper;
 pub mod names;
+mod netns;
+mod netns_thread;
 mod owner;
 mod queues;
 mod receivers;
-mod spaces;
 #[cfg(feature = "bpf")]
 pub mod trouble;
 
@@ -16,11 +16,11 @@ use crate::cells::{col, row, set};
 use crate::file::inode_in_link;
 use crate::io::Io;
 use crate::missing::reason;
-use helper::{Findings, Helper};
+use netns::NetNamespaces;
+use netns_thread::{Findings, NetNsThread};
 use owner::Owner;
 use queues::Queues;
 use receivers::Receivers;
-use spaces::Spaces;
 
 /// What a namespace that cannot be entered lacks.
 const INSIDE: &str = "netns.inside";
@@ -37,8 +37,8 @@ pub fn can_ask() -> std::io::Result<()> {
 /// Everything of the network that is not one file of the machine.
 pub struct Network {
     /// `None` where the root is not this machine, or there can be no thread.
-    helper: Option<Helper>,
-    spaces: Spaces,
+    thread: Option<NetNsThread>,
+    namespaces: NetNamespaces,
     queues: Queues,
     receivers: Receivers,
     conntrack_max: [usize; 2],
@@ -50,9 +50,9 @@ pub struct Network {
 impl Network {
     /// Starts the thread that asks.
     pub fn open(io: &mut Io) -> Self {
-        let helper = if io.root.is_host() {
-            match Helper::start() {
-                Ok(helper) => Some(helper),
+        let thread = if io.root.is_host() {
+            match NetNsThread::start() {
+                Ok(thread) => Some(thread),
                 Err(error) => {
                     io.missing.add(HELPER, &reason(&error));
                     None
@@ -62,15 +62,15 @@ impl Network {
             io.missing.add(HELPER, "the root is not this machine's");
             None
         };
-        if helper.is_some()
+        if thread.is_some()
             && let Ok(proc) = io.root.open_file("proc/thread-self")
             && let Some(inum) = inode_in_link(&proc, "ns/net", b"net")
         {
             io.netns.set_own(inum);
         }
         let network = Network {
-            helper,
-            spaces: Spaces::new(),
+            thread,
+            namespaces: NetNamespaces::new(),
             queues: Queues::new(),
             receivers: Receivers::new(),
             conntrack_max: ["sysctl.net.netfilter.nf_conntrack_max", "conntrack.max"].map(col),
@@ -78,16 +78,16 @@ impl Network {
             netns_port_range: col("netns.sysctl_net_ipv4_ip_local_port_range"),
             bad_lines: 0,
         };
-        if let Some(helper) = &network.helper {
-            helper.set_places(network.spaces.places());
+        if let Some(thread) = &network.thread {
+            thread.set_targets(network.namespaces.targets());
         }
         network
     }
 
     /// Lets the thread begin, so that it is done by the time of [`Network::read`].
     pub fn ask(&self) {
-        if let Some(helper) = &self.helper {
-            helper.ask();
+        if let Some(thread) = &self.thread {
+            thread.ask();
         }
     }
 
@@ -97,20 +97,20 @@ impl Network {
         let system = frame.system_mut();
         let most = system.get(sysctl).copied().unwrap_or(NA);
         set(system, own, most);
-        let Some(helper) = self.helper.take() else { return };
-        if is_slow || self.spaces.is_stale() {
-            self.spaces.discover(io, frame);
-            helper.set_places(self.spaces.places());
+        let Some(thread) = self.thread.take() else { return };
+        if is_slow || self.namespaces.is_stale() {
+            self.namespaces.discover(io, frame);
+            thread.set_targets(self.namespaces.targets());
         }
-        self.bad_lines += self.spaces.read(io, frame, is_slow);
-        helper.want_receivers(&self.receivers.watch(&self.spaces.followed, frame));
-        let wanted = helper.answer(|findings, owners| self.fill(findings, owners, io, frame));
+        self.bad_lines += self.namespaces.read(io, frame, is_slow);
+        thread.want_receivers(&self.receivers.watch(&self.namespaces.followed, frame));
+        let wanted = thread.answer(|findings, owners| self.fill(findings, owners, io, frame));
         match wanted {
-            Some(wanted) if !wanted.is_empty() => helper.want_owners(&wanted),
+            Some(wanted) if !wanted.is_empty() => thread.want_owners(&wanted),
             Some(_) => io.missing.remove(HELPER),
             None => io.missing.add(HELPER, "the kernel did not answer in time"),
         }
-        self.helper = Some(helper);
+        self.thread = Some(thread);
     }
 
     /// Lines that could not be read, since the start.
@@ -155,9 +155,10 @@ impl Network {
 
     fn fill_other(&mut self, findings: &Findings, io: &mut Io, frame: &mut Frame) {
         if let Some(files) = &findings.files {
-            self.bad_lines += self.spaces.fill(findings.inum, files, io, frame);
+            self.bad_lines += self.namespaces.fill(findings.inum, files, io, frame);
         }
-        let Some(space) = self.spaces.followed.iter_mut().find(|space| space.inum == findings.inum) else {
+        let Some(space) = self.namespaces.followed.iter_mut().find(|space| space.inum == findings.inum)
+        else {
             return;
         };
         for (name, qdisc) in &findings.qdiscs {

@@ -3,8 +3,8 @@
 use mitra_model::{Entity, Frame, Key, NA, StrId};
 use mitra_parse::netlink::{Listener, Qdisc};
 
-use super::helper::Findings;
 use super::names::endpoint;
+use super::netns_thread::Findings;
 use super::owner::Owner;
 use crate::cells::{col, row, set};
 use crate::io::Io;
@@ -18,7 +18,7 @@ const OWNERS_EVERY_NS: i64 = 10_000_000_000;
 
 /// A listening socket that had a queue within the last minute; several of one address are one.
 #[derive(Debug)]
-struct Row {
+struct ListenerRow {
     netns: u32,
     socket: Listener,
     name: String,
@@ -35,7 +35,7 @@ pub struct Queues {
     own: [usize; 4],
     netns_max: usize,
     qdisc: [usize; 5],
-    rows: Vec<Row>,
+    rows: Vec<ListenerRow>,
     asked_ns: i64,
     generation: u32,
 }
@@ -130,7 +130,7 @@ impl Queues {
     }
 
     fn note(&mut self, netns: u32, socket: &Listener, owners: &[Owner], now: i64, io: &mut Io) {
-        let is_it = |one: &Row| {
+        let is_it = |one: &ListenerRow| {
             one.netns == netns && one.socket.port == socket.port && one.socket.address == socket.address
         };
         let at = match self.rows.iter().position(is_it) {
@@ -141,7 +141,7 @@ impl Queues {
                 let name = io.netns.within(&plain, netns);
                 let id = io.strings.intern(&name);
                 let owner = None;
-                self.rows.push(Row {
+                self.rows.push(ListenerRow {
                     netns,
                     socket: *socket,
                     name,

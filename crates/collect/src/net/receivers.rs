@@ -6,10 +6,10 @@
 
 use mitra_model::{Entity, Frame, Key, NA};
 
-use super::helper::Findings;
 use super::names::endpoint;
+use super::netns::NetNs;
+use super::netns_thread::Findings;
 use super::owner::Owner;
-use super::spaces::Space;
 use crate::cells::{col, row, set};
 use crate::io::Io;
 
@@ -51,14 +51,14 @@ impl Receivers {
     }
 
     /// The namespaces whose sockets are to be asked for, by the counts in the frame.
-    pub fn watch(&mut self, spaces: &[Space], frame: &mut Frame) -> Vec<u32> {
+    pub fn watch(&mut self, namespaces: &[NetNs], frame: &mut Frame) -> Vec<u32> {
         let now = frame.time.mono;
         let [own, other] = self.errors;
         let home = frame.system_mut().get(own).copied().unwrap_or(NA);
-        self.watched.retain(|one| one.inum == 0 || spaces.iter().any(|space| space.inum == one.inum));
+        self.watched.retain(|one| one.inum == 0 || namespaces.iter().any(|space| space.inum == one.inum));
         self.note(0, home, now);
         let table = frame.table_mut(Entity::Netns);
-        for space in spaces {
+        for space in namespaces {
             let cells = row(table, Key::named(space.id));
             self.note(space.inum, cells.get(other).copied().unwrap_or(NA), now);
         }

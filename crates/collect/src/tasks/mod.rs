@@ -10,7 +10,7 @@ use mitra_model::{Entity, Frame, Key, NA, Strings, Table, WaitKind, wait_kind};
 
 use self::columns::{SumColumns, TaskColumns};
 use self::ended::{EndedGroups, Remainder};
-use self::reading::{Ended, Place, Reading, Used, comm_text, used};
+use self::reading::{CgroupRef, Ended, Reading, Used, comm_text, used};
 use self::slots::{NO_ROW, Slot, Slots};
 use crate::budget::Shed;
 use crate::cells::{cell, set};
@@ -163,7 +163,7 @@ impl Tasks {
         let (slot, is_new) = self.slots.touch(&r);
         let mut delta = [0; used::COUNT];
         if is_new {
-            slot.place_cell = NA;
+            slot.cgroup_cell = NA;
             if is_young {
                 delta = r.used.map(known_or_zero);
             } else {
@@ -408,7 +408,7 @@ fn fill_row(
     let kstack = if stack.is_empty() { NA } else { i64::from(context.strings.intern(stack)) };
     let row = context.table.row_mut(slot.row as usize);
     set(row, c.comm, i64::from(slot.comm_id));
-    set(row, c.cgroup, slot.place_cell);
+    set(row, c.cgroup, slot.cgroup_cell);
     set(row, c.kstack, kstack);
     set(row, c.tgid, i64::from(r.tgid));
     set(row, c.ppid, i64::from(r.ppid));
@@ -502,9 +502,9 @@ impl Slot {
     /// Brings cells of the row up to date that change without the task.
     fn renew_row(&mut self, c: &TaskColumns, sees_locks: bool, context: &mut PassContext<'_>) {
         let row = context.table.row_mut(self.row as usize);
-        if !matches!(self.place, Place::Path(_) | Place::Unknown) {
-            self.place_cell = context.paths.resolve(self.place).map_or(NA, i64::from);
-            set(row, c.cgroup, self.place_cell);
+        if !matches!(self.cgroup, CgroupRef::Path(_) | CgroupRef::Unknown) {
+            self.cgroup_cell = context.paths.resolve(self.cgroup).map_or(NA, i64::from);
+            set(row, c.cgroup, self.cgroup_cell);
         }
         self.paths_version = context.paths.version();
         if std::mem::take(&mut self.lock_wait_is_new) && sees_locks && !self.kthread {
@@ -518,14 +518,16 @@ impl Slot {
             self.comm_id = strings.intern(comm_text(&r.comm));
             self.comm_known = true;
         }
-        match r.place {
-            Place::Path(id) => self.place_cell = i64::from(id),
-            place
-                if self.place == place && self.place_cell != NA && self.paths_version == paths.version() => {}
-            place => {
-                self.place = place;
+        match r.cgroup {
+            CgroupRef::Path(id) => self.cgroup_cell = i64::from(id),
+            cgroup
+                if self.cgroup == cgroup
+                    && self.cgroup_cell != NA
+                    && self.paths_version == paths.version() => {}
+            cgroup => {
+                self.cgroup = cgroup;
                 self.paths_version = paths.version();
-                self.place_cell = paths.resolve(place).map_or(NA, i64::from);
+                self.cgroup_cell = paths.resolve(cgroup).map_or(NA, i64::from);
             }
         }
     }

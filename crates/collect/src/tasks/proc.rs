@@ -14,7 +14,7 @@ use mitra_parse::task::task_stat;
 use mitra_parse::task_status::TaskFiles;
 
 use super::columns::TaskColumns;
-use super::reading::{Comm, Place, Reading, comm_from, used};
+use super::reading::{CgroupRef, Comm, Reading, comm_from, used};
 use super::{PassContext, Tasks};
 use crate::budget::Shed;
 use crate::cells::set;
@@ -30,7 +30,7 @@ const TASKS_MAX: usize = 100_000;
 
 /// What is remembered of a task.
 #[derive(Debug)]
-struct Known {
+struct ProcTask {
     tid: u32,
     born_ns: u64,
     pass: u32,
@@ -38,7 +38,7 @@ struct Known {
     row: Box<[i64]>,
 }
 
-impl Known {
+impl ProcTask {
     fn key(&self) -> (u32, u64) {
         (self.tid, self.born_ns)
     }
@@ -50,8 +50,8 @@ pub struct ProcTasks {
     files: TaskFiles,
     columns: TaskColumns,
     /// Sorted by id and birth.
-    known: Vec<Known>,
-    fresh: Vec<Known>,
+    known: Vec<ProcTask>,
+    fresh: Vec<ProcTask>,
     pids: Vec<u32>,
     tids: Vec<u32>,
     path: String,
@@ -162,12 +162,12 @@ impl ProcTasks {
         let stat = task_stat(root.read(&self.path, buffer).ok()?)?;
         let key = stat.key();
         let (state, comm) = (stat.state, short_name(stat.comm));
-        let (at, is_new) = match self.known.binary_search_by_key(&(tid, key.born), Known::key) {
+        let (at, is_new) = match self.known.binary_search_by_key(&(tid, key.born), ProcTask::key) {
             Ok(at) => (at, false),
             Err(_) if self.known.len() + self.fresh.len() >= TASKS_MAX => return None,
             Err(_) => {
                 let row = vec![NA; columns(Entity::Task).len()].into();
-                self.fresh.push(Known { tid, born_ns: key.born, pass: self.pass, row });
+                self.fresh.push(ProcTask { tid, born_ns: key.born, pass: self.pass, row });
                 (self.fresh.len() - 1, true)
             }
         };
@@ -224,7 +224,7 @@ impl ProcTasks {
         self.known.retain(|known| known.pass == pass);
         if !self.fresh.is_empty() {
             self.known.append(&mut self.fresh);
-            self.known.sort_unstable_by_key(Known::key);
+            self.known.sort_unstable_by_key(ProcTask::key);
         }
     }
 }
@@ -340,7 +340,7 @@ fn reading_of(c: &TaskColumns, row: &[i64], tid: u32, tgid: u32, born_ns: u64) -
     r.memory = c.memory.map(get);
     r.threads = get(c.threads);
     r.files = (tid == tgid).then(|| c.files.map(get));
-    r.place = u32::try_from(get(c.cgroup)).map_or(Place::Unknown, Place::Path);
+    r.cgroup = u32::try_from(get(c.cgroup)).map_or(CgroupRef::Unknown, CgroupRef::Path);
     r
 }
 

@@ -38,7 +38,7 @@ pub type Used = [i64; used::COUNT];
 
 /// Where a task is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum CgroupRef {
     /// Not read.
     Unknown,
     /// The inode numbers of its groups, `u64::MAX` where there is none.
@@ -101,7 +101,7 @@ pub struct Reading {
     /// what they were.
     pub files: Option<[i64; 3]>,
     /// Control group.
-    pub place: Place,
+    pub cgroup: CgroupRef,
     /// Leaders: CPU, user and system time of threads that have ended.
     pub dead: [i64; 3],
 }
@@ -132,7 +132,7 @@ impl Reading {
             memory: [NA; 4],
             threads: NA,
             files: None,
-            place: Place::Unknown,
+            cgroup: CgroupRef::Unknown,
             dead: [NA; 3],
         }
     }
@@ -209,7 +209,7 @@ pub fn comm_from(bytes: &[u8]) -> Comm {
 
 #[cfg(feature = "bpf")]
 mod from_bpf {
-    use super::{Ended, Place, Reading, Used, used};
+    use super::{CgroupRef, Ended, Reading, Used, used};
     use crate::bpf::{CgroupIds, Delays, ExitRec, FLAG_HAS_FILES, FLAG_HAS_MM, FLAG_IN_IOWAIT, TaskRec};
     use crate::cells::{cell, micros};
     use mitra_model::NA;
@@ -236,9 +236,9 @@ mod from_bpf {
         }
     }
 
-    impl From<CgroupIds> for Place {
+    impl From<CgroupIds> for CgroupRef {
         fn from(ids: CgroupIds) -> Self {
-            Place::Ids { unified: ids.unified, cpu: ids.cpu, memory: ids.memory }
+            CgroupRef::Ids { unified: ids.unified, cpu: ids.cpu, memory: ids.memory }
         }
     }
 
@@ -282,7 +282,7 @@ mod from_bpf {
                 let limit = if rec.fd_limit == u32::MAX { NA } else { i64::from(rec.fd_limit) };
                 r.files = Some([i64::from(rec.fds), limit, i64::from(rec.netns)]);
             }
-            r.place = rec.cgroups.into();
+            r.cgroup = rec.cgroups.into();
             r
         }
     }

@@ -6,7 +6,7 @@
 
 use mitra_model::{NA, StrId, Table};
 
-use super::reading::{Comm, Place, Reading, Used, used};
+use super::reading::{CgroupRef, Comm, Reading, Used, used};
 
 /// The row of a task without one.
 pub const NO_ROW: u32 = u32::MAX;
@@ -27,8 +27,8 @@ pub struct Slot {
     pub gone: bool,
     /// Leaders: threads ended before the process was first seen, and of those only the CPU time is known.
     pub dead_unknown: bool,
-    pub place: Place,
-    pub place_cell: i64,
+    pub cgroup: CgroupRef,
+    pub cgroup_cell: i64,
     pub paths_version: u32,
     /// The pass that saw it last.
     pub pass: u32,
@@ -69,8 +69,8 @@ impl Slot {
             ended: false,
             gone: false,
             dead_unknown: false,
-            place: Place::Unknown,
-            place_cell: NA,
+            cgroup: CgroupRef::Unknown,
+            cgroup_cell: NA,
             paths_version: 0,
             pass,
             row: NO_ROW,
@@ -289,8 +289,8 @@ impl Slots {
     pub fn forget_texts(&mut self) {
         for slot in &mut self.slots {
             slot.comm_known = false;
-            slot.place = Place::Unknown;
-            slot.place_cell = NA;
+            slot.cgroup = CgroupRef::Unknown;
+            slot.cgroup_cell = NA;
         }
     }
 

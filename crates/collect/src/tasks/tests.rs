@@ -1,6 +1,6 @@
 use mitra_model::{Entity, Frame, Key, NA, Strings, column};
 
-use super::reading::{Ended, Place, Reading, comm_from, used};
+use super::reading::{CgroupRef, Ended, Reading, comm_from, used};
 use super::*;
 
 const S: u64 = 1_000_000_000;
@@ -473,10 +473,10 @@ fn less_detail_drops_rows_of_tasks_that_have_not_run() {
 fn an_unknown_group_has_no_path() {
     let mut m = Machine::new();
     let mut r = task(10, 10, 5 * S, 0);
-    r.place = Place::Ids { unified: 77, cpu: u64::MAX, memory: u64::MAX };
+    r.cgroup = CgroupRef::Ids { unified: 77, cpu: u64::MAX, memory: u64::MAX };
     m.pass(&[r], &[]);
     assert_eq!(m.task(10, 5 * S, "task.cgroup"), NA);
-    r.place = Place::Path(m.strings.intern("/web"));
+    r.cgroup = CgroupRef::Path(m.strings.intern("/web"));
     m.pass(&[r], &[]);
     assert_eq!(m.strings.cell(m.task(10, 5 * S, "task.cgroup")), Some("/web"));
 }

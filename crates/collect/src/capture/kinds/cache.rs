@@ -26,7 +26,7 @@ use crate::capture::calls::{
     COMM, Column, Mounts, Names, PID, Rows, Who, set_classes, sort_by_weight, split_dev, table,
 };
 use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
+use crate::capture::{AnyError, BY_TASK, CaptureReader, Kind, Request};
 
 pub(super) static KIND: Kind = Kind {
     name: "cache",
@@ -83,7 +83,7 @@ fn writes(call: &str) -> u8 {
     if writes.contains(&call) { CALL_WRITES } else { 0 }
 }
 
-fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     set_classes(loader, writes)?;
     let (sums, names) = (loader.map("cache_sums")?, loader.map("cache_names")?);
     loader.tracepoint("mm_filemap_add_to_page_cache", &["pages_added"])?;
@@ -158,7 +158,7 @@ struct Cache {
     page: f64,
 }
 
-impl Gather for Cache {
+impl CaptureReader for Cache {
     fn other(&self) -> Option<&'static str> {
         Some("files whose name had no room")
     }

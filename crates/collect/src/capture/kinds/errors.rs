@@ -16,7 +16,7 @@ use mitra_model::capture::{Cell, Raw};
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::{COMM, Column, PID, Rows, call_name, error_name, table};
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK, CaptureReader, Kind, Request, as_all};
 
 pub(super) static KIND: Kind = Kind {
     name: "errors",
@@ -45,7 +45,7 @@ const COLUMNS: &[Column] = &[
 /// As many entries as the kernel's map holds.
 const SUMS_MAX: usize = 4096;
 
-fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     let sums = loader.map("error_sums")?;
     loader.tracepoint("sys_exit", &["call_failed"])?;
     Ok(Box::new(Errors { sums }))
@@ -76,7 +76,7 @@ struct Errors {
     sums: MapReader<Key, Sum>,
 }
 
-impl Gather for Errors {
+impl CaptureReader for Errors {
     fn other(&self) -> Option<&'static str> {
         Some("calls of 32-bit programs that failed, which are not in the table")
     }

@@ -22,7 +22,7 @@ use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::table;
 use crate::capture::loader::{Config, Loader};
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
+use crate::capture::{AnyError, BY_TASK, CaptureReader, Kind, Request};
 
 pub(super) static KIND: Kind = Kind {
     name: "faults",
@@ -64,7 +64,7 @@ fn configure(request: &Request, _: &mut Config) -> Result<(), String> {
     every(request).map(|_| ())
 }
 
-fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     let every = every(request)?;
     if every > 1 {
         loader.note(format!("each fault that was looked at stands for {every}"));
@@ -129,7 +129,7 @@ struct Faults {
     every: u64,
 }
 
-impl Gather for Faults {
+impl CaptureReader for Faults {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         raw.weight = Some(("faults", "1"));
         let mut places: HashMap<Place, [u64; 2]> = HashMap::new();

@@ -20,7 +20,7 @@ use crate::capture::calls::{
     COMM, Column, Histogram, LONGEST, P99, PID, Rows, Times, Who, set_classes, sort_by_weight, table, text,
 };
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK_AND_TIME, CaptureReader, Kind, Request, as_all};
 
 pub(super) static KIND: Kind = Kind {
     name: "fork",
@@ -82,7 +82,7 @@ fn fork_class(call: &str) -> u8 {
     }
 }
 
-fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     set_classes(loader, fork_class)?;
     let (forks, programs) = (loader.map("fork_sums")?, loader.map("programs")?);
     loader.tracepoint("sched_process_exit", &["program_ended", "program_ended_old"])?;
@@ -172,7 +172,7 @@ struct Forks {
     programs: MapReader<ProgramKey, ProgramSum>,
 }
 
-impl Gather for Forks {
+impl CaptureReader for Forks {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         let mut tops = self.calls(raw)?;
         tops.extend(self.started(raw)?);

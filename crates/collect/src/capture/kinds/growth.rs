@@ -48,7 +48,7 @@ use crate::capture::chains::Chains;
 use crate::capture::functions::Functions;
 use crate::capture::loader::{Config, Loader};
 use crate::capture::memory::{Held, Span, describe, find, mappings, overlap, there};
-use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request};
+use crate::capture::{AnyError, BY_TASK, CaptureReader, Kind, Request};
 use left::{Left, sum_up, without_what_came_later};
 use twins::{Cpu, Key, Page, Sum};
 
@@ -106,7 +106,7 @@ fn configure(request: &Request, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     let pid = request.pid.ok_or("growth of no process")?;
     let every = every(request)?;
     if every > 1 {
@@ -167,7 +167,7 @@ struct Growth {
     functions: Functions,
 }
 
-impl Gather for Growth {
+impl CaptureReader for Growth {
     fn take_copies(&mut self) -> Vec<StackCopy> {
         self.chains.take_copies()
     }

@@ -32,7 +32,9 @@ use crate::capture::calls::{
 };
 use crate::capture::loader::Loader;
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all, end_mono_ns, state_now};
+use crate::capture::{
+    AnyError, BY_TASK_AND_TIME, CaptureReader, Kind, Request, as_all, end_mono_ns, state_now,
+};
 
 pub(super) static KIND: Kind = Kind {
     name: "locks",
@@ -95,7 +97,7 @@ fn futex_class(call: &str) -> u8 {
     }
 }
 
-fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     set_classes(loader, futex_class)?;
     let stacks = Stacks::new(loader)?;
     let (locks, futexes) = (loader.map("lock_sums")?, loader.map("futex_sums")?);
@@ -276,7 +278,7 @@ struct Locks {
     min_ns: u64,
 }
 
-impl Gather for Locks {
+impl CaptureReader for Locks {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         raw.weight = Some(("time waiting for locks", "s"));
         let still = self.kernel_locks(raw)? + self.futexes(raw)?;

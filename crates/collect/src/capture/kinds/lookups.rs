@@ -22,7 +22,7 @@ use crate::capture::calls::{
     COMM, Column, Names, PID, Rows, call_name, path_class, set_classes, table, text,
 };
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK, CaptureReader, Kind, Request, as_all};
 
 pub(super) static KIND: Kind = Kind {
     name: "lookups",
@@ -56,7 +56,7 @@ const EXAMPLES: usize = 4;
 const EXAMPLE_BYTES: usize = 48;
 const DIR_CUT: u32 = 1;
 
-fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     set_classes(loader, path_class)?;
     let lookups = loader.map("lookups")?;
     loader.tracepoint("sys_exit", &["lookup_failed"])?;
@@ -100,7 +100,7 @@ struct Row {
     examples: Vec<String>,
 }
 
-impl Gather for Lookups {
+impl CaptureReader for Lookups {
     fn other(&self) -> Option<&'static str> {
         Some("lookups whose path could not be read")
     }

@@ -19,7 +19,7 @@ use crate::bpf::sys::{MapReader, Plain};
 use crate::bpf::{LATENCY_BUCKETS, comm_str, latency_bucket_us_max};
 use crate::capture::loader::{Config, Loader};
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, Gather, Kind, Request, end_mono_ns, state_now};
+use crate::capture::{AnyError, CaptureReader, Kind, Request, end_mono_ns, state_now};
 
 pub(super) static KIND: Kind = Kind {
     name: "offcpu",
@@ -58,7 +58,7 @@ fn configure(request: &Request, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     loader.tracepoint("sched_switch", &["off_switch", "off_switch_old"])?;
     Ok(Box::new(OffCpu {
         sums: loader.map("off_sums")?,
@@ -131,7 +131,7 @@ struct OffCpu {
     min_ns: u64,
 }
 
-impl Gather for OffCpu {
+impl CaptureReader for OffCpu {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         raw.weight = Some(("time off CPU", "s"));
         for (key, sum) in self.sums.entries(SUMS_MAX)? {

@@ -17,7 +17,7 @@ use crate::bpf::comm_str;
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::loader::Loader;
 use crate::capture::stacks::Stacks;
-use crate::capture::{AnyError, BY_TASK, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK, CaptureReader, Kind, Request, as_all};
 
 pub(super) static KIND: Kind = Kind {
     name: "oncpu",
@@ -46,7 +46,7 @@ const SAMPLES_PER_SECOND: u64 = 99;
 /// As many entries as the kernel's map holds.
 const SUMS_MAX: usize = 16384;
 
-fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
     loader.perf("on_tick", clock, SamplePolicy::Frequency(SAMPLES_PER_SECOND))?;
     Ok(Box::new(OnCpu { sums: loader.map("on_sums")?, stacks: Stacks::new(loader)? }))
@@ -70,7 +70,7 @@ struct OnCpu {
     stacks: Stacks,
 }
 
-impl Gather for OnCpu {
+impl CaptureReader for OnCpu {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         raw.weight = Some(("CPU time", "s"));
         for (key, count) in self.sums.entries(SUMS_MAX)? {

@@ -16,7 +16,7 @@ use mitra_model::capture::{Cell, Raw};
 use crate::bpf::sys::{MapReader, Plain};
 use crate::capture::calls::{COMM, Column, LONGEST, MEDIAN, P99, PID, Rows, Times, Who, histograms, table};
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK_AND_TIME, CaptureReader, Kind, Request, as_all};
 
 pub(super) static KIND: Kind = Kind {
     name: "runqlat",
@@ -51,7 +51,7 @@ const WAITING: &str = "waiting for a CPU";
 /// As many entries as the kernel's map holds.
 const SUMS_MAX: usize = 4096;
 
-fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     let sums = loader.map("run_sums")?;
     loader.tracepoint("sched_switch", &["switched"])?;
     Ok(Box::new(Waits { sums }))
@@ -80,7 +80,7 @@ struct Waits {
     sums: MapReader<u32, Sum>,
 }
 
-impl Gather for Waits {
+impl CaptureReader for Waits {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         let mut rows = Rows::new();
         for (tgid, sum) in self.sums.entries(SUMS_MAX)? {

@@ -23,7 +23,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::capture::calls::{sort_by_weight, table};
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, CaptureReader, Kind, Request, as_all};
 use crate::file::inode_in_link;
 use crate::net::ask::{self, Asker};
 
@@ -81,7 +81,7 @@ const SOCKETS_MAX: usize = 50_000;
 const LINKS_MAX: usize = 200_000;
 const LISTEN: u8 = 10;
 
-fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     let mut netlink = Netlink::open(request.pid)?;
     let mut before = HashMap::new();
     let cut = netlink.all(|socket| {
@@ -218,7 +218,7 @@ struct Row {
     saw_all: bool,
 }
 
-impl Gather for Sockets {
+impl CaptureReader for Sockets {
     fn finish(mut self: Box<Self>, raw: &mut Raw) -> Result<(), AnyError> {
         let (owners, is_cut) = owners(self.pid, LINKS_MAX);
         let filtered = self.pid.is_some() || self.comm.is_some();

@@ -18,7 +18,7 @@ use crate::capture::calls::{
     COMM, Column, LONGEST, MEDIAN, P99, PID, Rows, Times, Who, call_name, histograms, table, waits_by_nature,
 };
 use crate::capture::loader::Loader;
-use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, as_all};
+use crate::capture::{AnyError, BY_TASK_AND_TIME, CaptureReader, Kind, Request, as_all};
 
 pub(super) static KIND: Kind = Kind {
     name: "syscalls",
@@ -52,7 +52,7 @@ const COLUMNS: &[Column] = &[
 /// As many entries as the kernel's map holds.
 const SUMS_MAX: usize = 4096;
 
-fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(_: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     let sums = loader.map("call_sums")?;
     // The exit first: an entry without an exit would be paired with a later one.
     loader.tracepoint("sys_exit", &["call_left"])?;
@@ -91,7 +91,7 @@ struct Calls {
     sums: MapReader<Key, Sum>,
 }
 
-impl Gather for Calls {
+impl CaptureReader for Calls {
     fn other(&self) -> Option<&'static str> {
         Some("calls of 32-bit programs, which are left out")
     }

@@ -25,7 +25,7 @@ use crate::capture::calls::{
     table, text,
 };
 use crate::capture::loader::{Config, Loader};
-use crate::capture::{AnyError, BY_TASK_AND_TIME, Gather, Kind, Request, end_mono_ns};
+use crate::capture::{AnyError, BY_TASK_AND_TIME, CaptureReader, Kind, Request, end_mono_ns};
 
 pub(super) static KIND: Kind = Kind {
     name: "trace",
@@ -73,7 +73,7 @@ fn calls_wanted(request: &Request) -> Result<u32, String> {
     }
 }
 
-fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn Gather>, AnyError> {
+fn arm(request: &Request, loader: &mut Loader<'_>) -> Result<Box<dyn CaptureReader>, AnyError> {
     let pid = request.pid.ok_or("a trace without a process")?;
     set_classes(loader, class)?;
     loader.tracepoint("sys_exit", &["trace_left"])?;
@@ -136,7 +136,7 @@ struct Trace {
     min_ns: u64,
 }
 
-impl Gather for Trace {
+impl CaptureReader for Trace {
     fn poll(&mut self) -> Result<(), AnyError> {
         for _ in 0..RING_RECORDS_MAX {
             let Some(item) = self.ring.next() else { break };

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::back::{Back, Totals};
+use crate::disk::{Disk, Totals};
 use crate::error::Error;
 use crate::open::{OpenSegment, Times};
 use crate::queue::{End, Refused, Shared, Worker};
@@ -39,7 +39,7 @@ pub(crate) struct Report {
     news: Vec<String>,
 }
 
-impl Worker for Back {
+impl Worker for Disk {
     type Job = Job;
     type Error = Error;
     type Report = Report;
@@ -70,26 +70,26 @@ impl Worker for Back {
 }
 
 /// The way to the disk.
-pub(crate) enum Lane {
+pub(crate) enum WriteQueue {
     /// In the caller's thread.
-    Straight(Box<Back>),
+    Direct(Box<Disk>),
     /// Through a queue.
-    Queued(Queue),
+    Threaded(Queue),
 }
 
-impl Lane {
+impl WriteQueue {
     /// A queue of that many bytes; of none, straight.
-    pub(crate) fn new(back: Back, behind_bytes: usize) -> io::Result<Lane> {
+    pub(crate) fn new(disk: Disk, behind_bytes: usize) -> io::Result<WriteQueue> {
         if behind_bytes == 0 {
-            return Ok(Lane::Straight(Box::new(back)));
+            return Ok(WriteQueue::Direct(Box::new(disk)));
         }
-        Queue::start(back, behind_bytes).map(Lane::Queued)
+        Queue::start(disk, behind_bytes).map(WriteQueue::Threaded)
     }
 
     pub(crate) fn create(&mut self, header: Vec<u8>) -> Result<(), Error> {
         match self {
-            Lane::Straight(back) => back.create(&header),
-            Lane::Queued(queue) => {
+            WriteQueue::Direct(disk) => disk.create(&header),
+            WriteQueue::Threaded(queue) => {
                 let bytes = header.len();
                 queue.put(Job::Create(header), bytes)
             }
@@ -98,16 +98,16 @@ impl Lane {
 
     pub(crate) fn append(&mut self, bytes: &[u8], times: Times) -> Result<(), Error> {
         match self {
-            Lane::Straight(back) => back.append(bytes, times),
-            Lane::Queued(queue) => queue.put(Job::Append(bytes.to_vec(), times), bytes.len()),
+            WriteQueue::Direct(disk) => disk.append(bytes, times),
+            WriteQueue::Threaded(queue) => queue.put(Job::Append(bytes.to_vec(), times), bytes.len()),
         }
     }
 
     /// Makes what was appended last, now or by and by.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         match self {
-            Lane::Straight(back) => back.sync(),
-            Lane::Queued(queue) => {
+            WriteQueue::Direct(disk) => disk.sync(),
+            WriteQueue::Threaded(queue) => {
                 // One that follows another is the same one.
                 queue.shared.put_beside(Job::Sync, 0, |last| matches!(last, Job::Sync));
                 Ok(())
@@ -118,8 +118,8 @@ impl Lane {
     /// Whether there is room for so much.
     pub(crate) fn check_room(&self, bytes: usize) -> Result<(), Error> {
         match self {
-            Lane::Straight(_) => Ok(()),
-            Lane::Queued(queue) => {
+            WriteQueue::Direct(_) => Ok(()),
+            WriteQueue::Threaded(queue) => {
                 let room = queue.shared.check_room(bytes, queue.bytes_max);
                 room.map_err(|refused| queue.why(refused))
             }
@@ -132,18 +132,18 @@ impl Lane {
     /// and made of its log when that is on the disk: so no more than one waits, however long the disk takes.
     pub(crate) fn seal(&mut self, segment: &mut OpenSegment) {
         match self {
-            Lane::Straight(back) => {
-                if let Err(error) = back.seal(segment) {
-                    back.let_go(&error);
+            WriteQueue::Direct(disk) => {
+                if let Err(error) = disk.seal(segment) {
+                    disk.let_go(&error);
                 }
             }
-            Lane::Queued(queue) if queue.shared.state().is_idle() => {
+            WriteQueue::Threaded(queue) if queue.shared.state().is_idle() => {
                 let next = OpenSegment::new(segment.meta.clone());
                 let full = Box::new(std::mem::replace(segment, next));
                 let bytes = full.bytes();
                 queue.shared.put_beside(Job::Seal(full), bytes, |_| false);
             }
-            Lane::Queued(queue) => {
+            WriteQueue::Threaded(queue) => {
                 queue.shared.put_beside(Job::Close(segment.times.last().copied()), 0, |_| false);
             }
         }
@@ -151,8 +151,8 @@ impl Lane {
 
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
-            Lane::Straight(back) => back.trouble(),
-            Lane::Queued(queue) => {
+            WriteQueue::Direct(disk) => disk.trouble(),
+            WriteQueue::Threaded(queue) => {
                 let state = queue.shared.state();
                 if state.has_died() { Some(Error::Died.to_string()) } else { state.report.trouble.clone() }
             }
@@ -162,23 +162,23 @@ impl Lane {
     /// What happened that whoever reads the recording has to know.
     pub(crate) fn take_news(&mut self) -> Vec<String> {
         match self {
-            Lane::Straight(back) => back.take_news(),
-            Lane::Queued(queue) => std::mem::take(&mut queue.shared.state().report.news),
+            WriteQueue::Direct(disk) => disk.take_news(),
+            WriteQueue::Threaded(queue) => std::mem::take(&mut queue.shared.state().report.news),
         }
     }
 
     pub(crate) fn totals(&self) -> Totals {
         match self {
-            Lane::Straight(back) => back.totals(),
-            Lane::Queued(queue) => queue.shared.state().report.totals,
+            WriteQueue::Direct(disk) => disk.totals(),
+            WriteQueue::Threaded(queue) => queue.shared.state().report.totals,
         }
     }
 
     /// Bytes that wait for the disk.
     pub(crate) fn waiting_bytes(&self) -> usize {
         match self {
-            Lane::Straight(_) => 0,
-            Lane::Queued(queue) => {
+            WriteQueue::Direct(_) => 0,
+            WriteQueue::Threaded(queue) => {
                 let state = queue.shared.state();
                 state.bytes + state.beside_bytes
             }
@@ -188,25 +188,25 @@ impl Lane {
     /// Waits until the disk has everything.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         match self {
-            Lane::Straight(back) => back.take_trouble().map_or(Ok(()), Err),
-            Lane::Queued(queue) => queue.finish(),
+            WriteQueue::Direct(disk) => disk.take_trouble().map_or(Ok(()), Err),
+            WriteQueue::Threaded(queue) => queue.finish(),
         }
     }
 }
 
 /// A bounded queue, and the thread that empties it.
 pub(crate) struct Queue {
-    shared: Arc<Shared<Back>>,
+    shared: Arc<Shared<Disk>>,
     bytes_max: usize,
 }
 
 impl Queue {
-    fn start(mut back: Back, bytes_max: usize) -> io::Result<Queue> {
+    fn start(mut disk: Disk, bytes_max: usize) -> io::Result<Queue> {
         let mut report = Report::default();
-        back.report(&mut report, None);
+        disk.report(&mut report, None);
         let shared = Arc::new(Shared::new(report));
         let theirs = Arc::clone(&shared);
-        std::thread::Builder::new().name("mitra-archive".into()).spawn(move || theirs.work(back))?;
+        std::thread::Builder::new().name("mitra-archive".into()).spawn(move || theirs.work(disk))?;
         Ok(Queue { shared, bytes_max })
     }
 
@@ -251,19 +251,19 @@ mod tests {
     fn a_thread_that_died_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let lock = Lock::take(dir.path()).unwrap();
-        let (back, _) = Back::open(dir.path(), &Options::default(), "", lock).unwrap();
-        let mut lane = Lane::new(back, 1 << 20).unwrap();
-        assert!(lane.trouble().is_none());
-        if let Lane::Queued(queue) = &lane {
+        let (disk, _) = Disk::open(dir.path(), &Options::default(), "", lock).unwrap();
+        let mut queue = WriteQueue::new(disk, 1 << 20).unwrap();
+        assert!(queue.trouble().is_none());
+        if let WriteQueue::Threaded(queue) = &queue {
             queue.shared.put_beside(Job::Panic, 0, |_| false);
         }
         let began = Instant::now();
-        while lane.trouble().is_none() {
+        while queue.trouble().is_none() {
             assert!(began.elapsed() < PATIENCE, "a thread that died is noticed without anybody asking it");
             std::thread::yield_now();
         }
-        assert!(matches!(lane.append(&[1], Times::default()), Err(Error::Died)));
-        assert!(matches!(lane.check_room(1), Err(Error::Died)));
-        assert!(matches!(lane.finish(), Err(Error::Died)));
+        assert!(matches!(queue.append(&[1], Times::default()), Err(Error::Died)));
+        assert!(matches!(queue.check_room(1), Err(Error::Died)));
+        assert!(matches!(queue.finish(), Err(Error::Died)));
     }
 }

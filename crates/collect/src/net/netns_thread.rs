@@ -13,8 +13,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::ask::{Asker, Sockets};
+use super::netns::NetNsFile;
 use super::owner;
-use super::spaces::File;
 use crate::file::Buffer;
 
 /// Of one namespace as many devices and listening sockets are kept.
@@ -31,7 +31,7 @@ const SYSCTL_BYTES_MAX: usize = 64;
 
 /// Where a namespace is found.
 #[derive(Debug, Clone)]
-pub enum Door {
+pub enum NetNsEntry {
     /// The namespace that the recorder is in.
     Own,
     /// That of a process, by its directory in `/proc`, which is of nobody else when the id is used again.
@@ -42,27 +42,27 @@ pub enum Door {
 
 /// One namespace to look into.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct NetNsTarget {
     /// Its inode number.
     pub inum: u32,
     /// The way in.
-    pub door: Door,
+    pub entry: NetNsEntry,
 }
 
 /// The files of a namespace, as they were read inside.
 #[derive(Debug, Default)]
-pub struct Files {
-    texts: [Vec<u8>; File::ALL.len()],
+pub struct NetNsFiles {
+    texts: [Vec<u8>; NetNsFile::ALL.len()],
 }
 
-impl Files {
+impl NetNsFiles {
     /// The text of one; `None` where it is not there.
-    pub fn get(&self, file: File) -> Option<&[u8]> {
+    pub fn get(&self, file: NetNsFile) -> Option<&[u8]> {
         self.texts.get(file as usize).filter(|text| !text.is_empty()).map(Vec::as_slice)
     }
 
     /// Reads one of the thread's namespace anew; whether it is another text than the one before.
-    fn read(&mut self, file: File, buffer: &mut Buffer) -> bool {
+    fn read(&mut self, file: NetNsFile, buffer: &mut Buffer) -> bool {
         let Some(text) = self.texts.get_mut(file as usize) else { return false };
         let opened = open(&format!("/proc/thread-self/{}", file.below()));
         let read = opened.ok().and_then(|fd| buffer.fill(fd.as_fd()).ok()).unwrap_or_default();
@@ -76,9 +76,9 @@ impl Files {
 
     /// Reads all of them. As long as no device has passed a packet, the others have nothing new to say.
     fn read_all(&mut self, buffer: &mut Buffer, thoroughly: bool) {
-        let is_new = File::ALL.first().is_some_and(|dev| self.read(*dev, buffer));
+        let is_new = NetNsFile::ALL.first().is_some_and(|dev| self.read(*dev, buffer));
         if is_new || thoroughly {
-            for file in File::ALL.into_iter().skip(1) {
+            for file in NetNsFile::ALL.into_iter().skip(1) {
                 self.read(file, buffer);
             }
         }
@@ -94,21 +94,21 @@ pub struct Findings {
     pub qdiscs: Vec<(String, Qdisc)>,
     /// Listening TCP sockets.
     pub listeners: Vec<Listener>,
-    /// UDP sockets that have dropped something, where they were asked for: [`Helper::want_receivers`].
+    /// UDP sockets that have dropped something, where they were asked for: [`NetNsThread::want_receivers`].
     pub receivers: Vec<Receiver>,
     /// `net.netfilter.nf_conntrack_max`, of other namespaces than the own one.
     pub conntrack_max: Option<i64>,
     /// `net.ipv4.ip_local_port_range`, of other namespaces than the own one.
     pub port_range: Option<String>,
     /// Its files, where no process is in it through whose directory they could be read.
-    pub files: Option<Files>,
+    pub files: Option<NetNsFiles>,
     /// Why something is missing.
     pub failed: Option<io::Error>,
 }
 
 #[derive(Debug, Default)]
-struct Desk {
-    places: Vec<Place>,
+struct Exchange {
+    targets: Vec<NetNsTarget>,
     /// Inode numbers of sockets whose process is wanted.
     wanted: Vec<u32>,
     owners: Vec<owner::Owner>,
@@ -120,84 +120,85 @@ struct Desk {
     is_over: bool,
 }
 
-/// The desk over which orders and findings go.
+/// The exchange over which orders and findings go.
 #[derive(Debug, Default)]
-struct Office {
-    desk: Mutex<Desk>,
+struct SharedExchange {
+    exchange: Mutex<Exchange>,
     asked: Condvar,
     answered: Condvar,
 }
 
-impl Office {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+impl SharedExchange {
+    fn exchange(&self) -> MutexGuard<'_, Exchange> {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The thread. It ends with this.
 #[derive(Debug)]
-pub struct Helper {
-    office: Arc<Office>,
+pub struct NetNsThread {
+    shared: Arc<SharedExchange>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Helper {
+impl NetNsThread {
     /// Starts it.
     pub fn start() -> io::Result<Self> {
-        let office = Arc::new(Office::default());
-        let theirs = Arc::clone(&office);
+        let shared = Arc::new(SharedExchange::default());
+        let theirs = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("mitra-net".to_owned()).stack_size(256 * 1024);
         let thread = builder.spawn(move || work(&theirs))?;
-        Ok(Helper { office, thread: Some(thread) })
+        Ok(NetNsThread { shared, thread: Some(thread) })
     }
 
     /// Says where to look from now on.
-    pub fn set_places(&self, places: Vec<Place>) {
-        self.office.desk().places = places;
+    pub fn set_targets(&self, targets: Vec<NetNsTarget>) {
+        self.shared.exchange().targets = targets;
     }
 
     /// Lets it begin. While it looks around, the recorder reads its files.
     pub fn ask(&self) {
-        self.office.desk().asked += 1;
-        self.office.asked.notify_one();
+        self.shared.exchange().asked += 1;
+        self.shared.asked.notify_one();
     }
 
-    /// Hands over what was found since [`Helper::ask`]. `None` if it is not there in time, or the thread has ended.
+    /// Hands over what was found since [`NetNsThread::ask`]. `None` if it is not there in time, or the thread has ended.
     pub fn answer<T>(&self, f: impl FnOnce(&[Findings], &[owner::Owner]) -> T) -> Option<T> {
-        let desk = self.office.desk();
-        let waiting = |desk: &mut Desk| desk.answered < desk.asked && !desk.is_over;
-        let (desk, _) = self
-            .office
+        let exchange = self.shared.exchange();
+        let waiting = |exchange: &mut Exchange| exchange.answered < exchange.asked && !exchange.is_over;
+        let (exchange, _) = self
+            .shared
             .answered
-            .wait_timeout_while(desk, PATIENCE, waiting)
+            .wait_timeout_while(exchange, PATIENCE, waiting)
             .unwrap_or_else(PoisonError::into_inner);
-        (desk.answered >= desk.asked && !desk.is_over).then(|| f(&desk.findings, &desk.owners))
+        (exchange.answered >= exchange.asked && !exchange.is_over)
+            .then(|| f(&exchange.findings, &exchange.owners))
     }
 
-    /// Asks whose sockets these are. The answer comes with a later [`Helper::answer`].
+    /// Asks whose sockets these are. The answer comes with a later [`NetNsThread::answer`].
     pub fn want_owners(&self, inodes: &[u32]) {
-        let mut desk = self.office.desk();
-        desk.wanted.clear();
-        desk.wanted.extend_from_slice(inodes);
-        drop(desk);
-        self.office.asked.notify_one();
+        let mut exchange = self.shared.exchange();
+        exchange.wanted.clear();
+        exchange.wanted.extend_from_slice(inodes);
+        drop(exchange);
+        self.shared.asked.notify_one();
     }
 }
 
-impl Helper {
+impl NetNsThread {
     /// Says in which namespaces to look at UDP sockets too, from the next time on. The kernel walks over a table of all of
     /// them for it, so that it is done only where one is known to drop.
     pub fn want_receivers(&self, inums: &[u32]) {
-        let mut desk = self.office.desk();
-        desk.receiving.clear();
-        desk.receiving.extend_from_slice(inums);
+        let mut exchange = self.shared.exchange();
+        exchange.receiving.clear();
+        exchange.receiving.extend_from_slice(inums);
     }
 }
 
-impl Drop for Helper {
+impl Drop for NetNsThread {
     fn drop(&mut self) {
-        self.office.desk().is_over = true;
-        self.office.asked.notify_one();
+        self.shared.exchange().is_over = true;
+        self.shared.asked.notify_one();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so itself.
             let _ended = thread.join();
@@ -206,7 +207,7 @@ impl Drop for Helper {
 }
 
 /// What was seen of another namespace when it was looked at thoroughly.
-struct Known {
+struct NetNsFacts {
     inum: u32,
     has_qdiscs: bool,
     has_listeners: bool,
@@ -219,13 +220,13 @@ struct Worker {
     asker: Asker,
     own: OwnedFd,
     own_sockets: Option<Sockets>,
-    known: Vec<Known>,
+    known: Vec<NetNsFacts>,
     buffer: Buffer,
     with_receivers: bool,
 }
 
-fn work(office: &Office) {
-    let Ok(own) = open("/proc/thread-self/ns/net") else { return end(office) };
+fn work(shared: &SharedExchange) {
+    let Ok(own) = open("/proc/thread-self/ns/net") else { return end(shared) };
     let mut worker = Worker {
         asker: Asker::new(),
         own,
@@ -235,49 +236,49 @@ fn work(office: &Office) {
         with_receivers: false,
     };
     let mut findings: Vec<Findings> = Vec::new();
-    let mut places: Vec<Place> = Vec::new();
+    let mut targets: Vec<NetNsTarget> = Vec::new();
     let mut receiving: Vec<u32> = Vec::new();
     loop {
-        let mut desk = office.desk();
-        while desk.answered >= desk.asked && desk.wanted.is_empty() && !desk.is_over {
-            desk = office.asked.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        let mut exchange = shared.exchange();
+        while exchange.answered >= exchange.asked && exchange.wanted.is_empty() && !exchange.is_over {
+            exchange = shared.asked.wait(exchange).unwrap_or_else(PoisonError::into_inner);
         }
-        if desk.is_over {
+        if exchange.is_over {
             return;
         }
-        if desk.answered >= desk.asked {
+        if exchange.answered >= exchange.asked {
             // Nobody waits: this may take its time.
-            let wanted = std::mem::take(&mut desk.wanted);
-            drop(desk);
+            let wanted = std::mem::take(&mut exchange.wanted);
+            drop(exchange);
             let owners = owner::find(&wanted);
-            office.desk().owners = owners;
+            shared.exchange().owners = owners;
             continue;
         }
-        let asked = desk.asked;
-        places.clone_from(&desk.places);
-        receiving.clone_from(&desk.receiving);
-        drop(desk);
+        let asked = exchange.asked;
+        targets.clone_from(&exchange.targets);
+        receiving.clone_from(&exchange.receiving);
+        drop(exchange);
 
-        findings.resize_with(places.len(), Findings::default);
-        worker.known.retain(|known| places.iter().any(|place| place.inum == known.inum));
-        for (place, found) in places.iter().zip(&mut findings) {
-            worker.with_receivers = receiving.contains(&place.inum);
-            if worker.look(place, found, asked % THOROUGH_EVERY == 1).is_err() {
+        findings.resize_with(targets.len(), Findings::default);
+        worker.known.retain(|known| targets.iter().any(|target| target.inum == known.inum));
+        for (target, found) in targets.iter().zip(&mut findings) {
+            worker.with_receivers = receiving.contains(&target.inum);
+            if worker.look(target, found, asked % THOROUGH_EVERY == 1).is_err() {
                 // It did not find the way back. What it would say now is of another namespace.
-                return end(office);
+                return end(shared);
             }
         }
-        let mut desk = office.desk();
-        std::mem::swap(&mut desk.findings, &mut findings);
-        desk.answered = asked;
-        drop(desk);
-        office.answered.notify_one();
+        let mut exchange = shared.exchange();
+        std::mem::swap(&mut exchange.findings, &mut findings);
+        exchange.answered = asked;
+        drop(exchange);
+        shared.answered.notify_one();
     }
 }
 
-fn end(office: &Office) {
-    office.desk().is_over = true;
-    office.answered.notify_one();
+fn end(shared: &SharedExchange) {
+    shared.exchange().is_over = true;
+    shared.answered.notify_one();
 }
 
 fn open(path: &str) -> io::Result<OwnedFd> {
@@ -290,27 +291,27 @@ fn enter(fd: &OwnedFd) -> io::Result<()> {
 
 impl Worker {
     /// Looks into one namespace. An error: the thread is in another namespace than its own.
-    fn look(&mut self, place: &Place, found: &mut Findings, thoroughly: bool) -> io::Result<()> {
-        if found.inum != place.inum {
-            *found = Findings { inum: place.inum, ..Findings::default() };
+    fn look(&mut self, target: &NetNsTarget, found: &mut Findings, thoroughly: bool) -> io::Result<()> {
+        if found.inum != target.inum {
+            *found = Findings { inum: target.inum, ..Findings::default() };
         }
         found.qdiscs.clear();
         found.listeners.clear();
         found.receivers.clear();
-        match &place.door {
-            Door::Named(_) => _ = found.files.get_or_insert_default(),
-            Door::Own | Door::Process(_) => found.files = None,
+        match &target.entry {
+            NetNsEntry::Named(_) => _ = found.files.get_or_insert_default(),
+            NetNsEntry::Own | NetNsEntry::Process(_) => found.files = None,
         }
-        let inside = match &place.door {
-            Door::Own => {
+        let inside = match &target.entry {
+            NetNsEntry::Own => {
                 found.failed = self.look_around_home(found).err();
                 return Ok(());
             }
-            Door::Process(dir) => {
+            NetNsEntry::Process(dir) => {
                 rustix::fs::openat(dir, "ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                     .map_err(io::Error::from)
             }
-            Door::Named(path) => open(path),
+            NetNsEntry::Named(path) => open(path),
         };
         let entered = inside.and_then(|inside| enter(&inside));
         if let Err(error) = entered {
@@ -393,7 +394,7 @@ impl Worker {
     }
 
     /// A sysctl of the network is that of the namespace of the thread that opens it.
-    fn settings(&mut self, inum: u32) -> Known {
+    fn settings(&mut self, inum: u32) -> NetNsFacts {
         let mut read = |path: &str| {
             let fd = open(path).ok()?;
             Some(self.buffer.fill_once(fd.as_fd(), SYSCTL_BYTES_MAX).ok()?.to_vec())
@@ -403,7 +404,7 @@ impl Worker {
             let text = String::from_utf8(bytes).ok()?;
             Some(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
         });
-        Known { inum, has_qdiscs: false, has_listeners: false, conntrack_max, port_range }
+        NetNsFacts { inum, has_qdiscs: false, has_listeners: false, conntrack_max, port_range }
     }
 }
 
@@ -413,9 +414,9 @@ mod tests {
 
     #[test]
     fn the_own_namespace_and_one_that_is_not_there() {
-        let helper = Helper::start().unwrap();
-        let gone = Place { inum: 7, door: Door::Named("/run/netns/nowhere-at-all".to_owned()) };
-        helper.set_places(vec![Place { inum: 1, door: Door::Own }, gone]);
+        let helper = NetNsThread::start().unwrap();
+        let gone = NetNsTarget { inum: 7, entry: NetNsEntry::Named("/run/netns/nowhere-at-all".to_owned()) };
+        helper.set_targets(vec![NetNsTarget { inum: 1, entry: NetNsEntry::Own }, gone]);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         for _ in 0..3 {

@@ -8,7 +8,7 @@ use crate::ticker::Tick;
 
 /// The recorder's own figures.
 #[derive(Debug)]
-pub struct Itself {
+pub struct SelfMetrics {
     statm: KeptFile,
     cpu_time: usize,
     rss: usize,
@@ -28,12 +28,12 @@ pub struct Itself {
     /// Ticks missed since the start.
     pub missed: u64,
     /// What the archive was given, if there is one.
-    pub kept: Option<Kept>,
+    pub archive: Option<ArchiveState>,
 }
 
 /// How the archive does that the samples are given to.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Kept {
+pub struct ArchiveState {
     /// Bytes written since the start.
     pub written_bytes: u64,
     /// Bytes that wait for the disk.
@@ -44,9 +44,9 @@ pub struct Kept {
     pub disk_errors: u64,
 }
 
-impl Itself {
+impl SelfMetrics {
     pub fn new() -> Self {
-        Itself {
+        SelfMetrics {
             statm: KeptFile::new("proc/self/statm"),
             cpu_time: col("mitra.cpu_time"),
             rss: col("mitra.rss"),
@@ -62,7 +62,7 @@ impl Itself {
             sample_ns: None,
             tick: None,
             missed: 0,
-            kept: None,
+            archive: None,
         }
     }
 
@@ -81,10 +81,10 @@ impl Itself {
         let late = self.tick.map(|tick| i64::try_from(tick.late.as_micros()).unwrap_or(i64::MAX));
         set(row, self.tick_late, late.unwrap_or(NA));
         set(row, self.missed_ticks, cell(self.missed));
-        set(row, self.written_bytes, self.kept.map_or(NA, |kept| cell(kept.written_bytes)));
-        set(row, self.waiting_bytes, self.kept.map_or(NA, |kept| cell(kept.waiting_bytes)));
-        set(row, self.lost_samples, self.kept.map_or(NA, |kept| cell(kept.lost_samples)));
-        set(row, self.disk_errors, self.kept.map_or(NA, |kept| cell(kept.disk_errors)));
+        set(row, self.written_bytes, self.archive.map_or(NA, |archive| cell(archive.written_bytes)));
+        set(row, self.waiting_bytes, self.archive.map_or(NA, |archive| cell(archive.waiting_bytes)));
+        set(row, self.lost_samples, self.archive.map_or(NA, |archive| cell(archive.lost_samples)));
+        set(row, self.disk_errors, self.archive.map_or(NA, |archive| cell(archive.disk_errors)));
         set(row, self.shed_level, shed_level);
         set(row, self.parse_errors, parse_errors);
     }

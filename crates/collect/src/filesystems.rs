@@ -23,18 +23,18 @@ struct Filesystem {
 
 /// The filesystems that are watched.
 #[derive(Debug)]
-pub struct Space {
+pub struct Filesystems {
     all: Vec<Filesystem>,
     columns: [usize; 5],
     kind: usize,
     device: usize,
 }
 
-impl Space {
+impl Filesystems {
     /// None yet.
     #[must_use]
     pub fn new() -> Self {
-        Space {
+        Filesystems {
             all: Vec::new(),
             columns: ["fs.total_bytes", "fs.free_bytes", "fs.avail_bytes", "fs.inodes", "fs.inodes_free"]
                 .map(col),

@@ -13,21 +13,21 @@ use mitra_parse::snmp::Snmp;
 use mitra_parse::sockstat::SockStat;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::helper::{Door, Files, Place};
 use super::names::unnamed;
+use super::netns_thread::{NetNsEntry, NetNsFiles, NetNsTarget};
 use crate::cells::{col, row, set};
 use crate::file::{Buffer, each_entry, inode_in_link};
 use crate::io::Io;
 
 /// As many namespaces have rows. One that is busy costs a tenth of a millisecond in each second.
-pub const SPACES_MAX: usize = 16;
+pub const NETNS_MAX: usize = 16;
 /// As many are counted.
 const KNOWN_MAX: usize = 4_096;
 const RUN_NETNS: &str = "run/netns";
 
 /// A namespace that was found.
 #[derive(Debug, Clone)]
-struct Found {
+struct FoundNetNs {
     inum: u32,
     /// The oldest process in it, with its start.
     process: Option<(u64, u32)>,
@@ -37,7 +37,7 @@ struct Found {
 
 /// A namespace that is followed.
 #[derive(Debug)]
-pub struct Space {
+pub struct NetNs {
     pub inum: u32,
     pub name: String,
     pub id: StrId,
@@ -59,7 +59,7 @@ struct Device {
     id: StrId,
 }
 
-impl Space {
+impl NetNs {
     /// The key of a device of this namespace.
     pub fn device(&mut self, plain: &str, strings: &mut Strings) -> Key {
         if let Some(device) = self.devices.iter().find(|device| device.plain == plain) {
@@ -75,17 +75,17 @@ impl Space {
         Key::named(id)
     }
 
-    fn door(&self) -> Door {
+    fn entry(&self) -> NetNsEntry {
         match &self.dir {
-            Some(dir) => Door::Process(Arc::clone(dir)),
-            None => Door::Named(format!("/{RUN_NETNS}/{}", self.name)),
+            Some(dir) => NetNsEntry::Process(Arc::clone(dir)),
+            None => NetNsEntry::Named(format!("/{RUN_NETNS}/{}", self.name)),
         }
     }
 }
 
 /// The files of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum File {
+pub enum NetNsFile {
     Dev,
     Snmp,
     Netstat,
@@ -93,18 +93,19 @@ pub enum File {
     Conntrack,
 }
 
-impl File {
+impl NetNsFile {
     /// All of them; the first says whether there is anything new in the others.
-    pub const ALL: [File; 5] = [File::Dev, File::Snmp, File::Netstat, File::Sockstat, File::Conntrack];
+    pub const ALL: [NetNsFile; 5] =
+        [NetNsFile::Dev, NetNsFile::Snmp, NetNsFile::Netstat, NetNsFile::Sockstat, NetNsFile::Conntrack];
 
     /// Its place below the directory of a process.
     pub fn below(self) -> &'static str {
         match self {
-            File::Dev => "net/dev",
-            File::Snmp => "net/snmp",
-            File::Netstat => "net/netstat",
-            File::Sockstat => "net/sockstat",
-            File::Conntrack => "net/stat/nf_conntrack",
+            NetNsFile::Dev => "net/dev",
+            NetNsFile::Snmp => "net/snmp",
+            NetNsFile::Netstat => "net/netstat",
+            NetNsFile::Sockstat => "net/sockstat",
+            NetNsFile::Conntrack => "net/stat/nf_conntrack",
         }
     }
 }
@@ -115,11 +116,11 @@ enum Source<'f> {
     /// The directory of a process in it.
     Process(&'f OwnedFd),
     /// They were read inside.
-    Read(&'f Files),
+    Read(&'f NetNsFiles),
 }
 
 impl<'f> Source<'f> {
-    fn bytes<'b>(self, file: File, buffer: &'b mut Buffer) -> Option<&'b [u8]>
+    fn bytes<'b>(self, file: NetNsFile, buffer: &'b mut Buffer) -> Option<&'b [u8]>
     where
         'f: 'b,
     {
@@ -131,8 +132,8 @@ impl<'f> Source<'f> {
 }
 
 /// All of them.
-pub struct Spaces {
-    pub followed: Vec<Space>,
+pub struct NetNamespaces {
+    pub followed: Vec<NetNs>,
     /// Where the numbers of the machine are, and where those of a namespace go.
     copies: Vec<(usize, usize)>,
     /// What tells that a packet has passed.
@@ -154,13 +155,13 @@ pub struct Spaces {
     is_stale: bool,
 }
 
-impl Spaces {
+impl NetNamespaces {
     pub fn new() -> Self {
         let copies = columns(Entity::Netns).iter().enumerate().filter_map(|(to, metric)| {
             let system = metric.name.strip_prefix("netns.")?.replacen('_', ".", 1);
             Some((mitra_model::column(&system)?, to))
         });
-        Spaces {
+        NetNamespaces {
             followed: Vec::new(),
             copies: copies.collect(),
             packets: ["nic.rx_packets", "nic.tx_packets", "nic.rx_drop", "nic.tx_drop"].map(col),
@@ -182,9 +183,9 @@ impl Spaces {
     }
 
     /// Where the helper looks: at home and in each namespace that is followed.
-    pub fn places(&self) -> Vec<Place> {
-        let home = Place { inum: 0, door: Door::Own };
-        let others = self.followed.iter().map(|space| Place { inum: space.inum, door: space.door() });
+    pub fn targets(&self) -> Vec<NetNsTarget> {
+        let home = NetNsTarget { inum: 0, entry: NetNsEntry::Own };
+        let others = self.followed.iter().map(|space| NetNsTarget { inum: space.inum, entry: space.entry() });
         std::iter::once(home).chain(others).collect()
     }
 
@@ -204,7 +205,7 @@ impl Spaces {
         for (inum, name) in named(io) {
             match found.iter_mut().find(|f| f.inum == inum) {
                 Some(one) => one.name = Some(name),
-                None => found.push(Found { inum, process: None, processes: 0, name: Some(name) }),
+                None => found.push(FoundNetNs { inum, process: None, processes: 0, name: Some(name) }),
             }
         }
         found.retain(|one| one.inum != own);
@@ -215,7 +216,7 @@ impl Spaces {
             (is_new, std::cmp::Reverse(one.processes), one.inum)
         });
         let all = found.len();
-        found.truncate(SPACES_MAX);
+        found.truncate(NETNS_MAX);
         self.totals = (all as i64 + 1, (all - found.len()) as i64);
         self.followed = found.into_iter().map(|one| follow(one, io)).collect();
         io.netns.clear();
@@ -224,8 +225,8 @@ impl Spaces {
         }
     }
 
-    fn of_tasks(&self, frame: &Frame) -> Vec<Found> {
-        let mut found: Vec<Found> = Vec::new();
+    fn of_tasks(&self, frame: &Frame) -> Vec<FoundNetNs> {
+        let mut found: Vec<FoundNetNs> = Vec::new();
         for (key, cells) in frame.table(Entity::Task).rows() {
             let inum = cells.get(self.task_netns).and_then(|cell| u32::try_from(*cell).ok());
             let (Some(inum), Ok(pid)) = (inum, u32::try_from(key.id)) else { continue };
@@ -263,7 +264,7 @@ impl Spaces {
     ///
     /// As long as no device has passed or dropped a packet its protocols have nothing new to say; they are read then
     /// on slow ticks only, which is four fifths of the cost.
-    fn read_one(&mut self, space: &mut Space, io: &mut Io, frame: &mut Frame, is_slow: bool) -> Option<u32> {
+    fn read_one(&mut self, space: &mut NetNs, io: &mut Io, frame: &mut Frame, is_slow: bool) -> Option<u32> {
         let Some(dir) = space.dir.clone() else {
             // Nobody is in it: its row is filled with what the helper read inside.
             row(frame.table_mut(Entity::Netns), Key::named(space.id));
@@ -273,7 +274,7 @@ impl Spaces {
     }
 
     /// Fills the row of a namespace in which no process is, with what was read inside.
-    pub fn fill(&mut self, inum: u32, files: &Files, io: &mut Io, frame: &mut Frame) -> u32 {
+    pub fn fill(&mut self, inum: u32, files: &NetNsFiles, io: &mut Io, frame: &mut Frame) -> u32 {
         let Some(at) = self.followed.iter().position(|space| space.inum == inum && space.dir.is_none())
         else {
             return 0;
@@ -289,7 +290,7 @@ impl Spaces {
 
     fn parse(
         &mut self,
-        space: &mut Space,
+        space: &mut NetNs,
         source: Source<'_>,
         io: &mut Io,
         frame: &mut Frame,
@@ -298,12 +299,13 @@ impl Spaces {
         self.scratch.clear();
         let (buffer, strings, scratch) = (&mut io.buffer, &mut io.strings, &mut self.scratch);
         let mut bad = 0;
-        let mut parse = |file: File, parse: &mut dyn FnMut(&[u8], &mut Strings, &mut Frame) -> Outcome| {
-            bad += parse(source.bytes(file, buffer)?, strings, scratch).bad_lines;
-            Some(())
-        };
+        let mut parse =
+            |file: NetNsFile, parse: &mut dyn FnMut(&[u8], &mut Strings, &mut Frame) -> Outcome| {
+                bad += parse(source.bytes(file, buffer)?, strings, scratch).bad_lines;
+                Some(())
+            };
         let mut packets = 0;
-        parse(File::Dev, &mut |b, s, f| {
+        parse(NetNsFile::Dev, &mut |b, s, f| {
             let outcome = self.devices.parse(b, s, f);
             packets = passed(f, &self.packets);
             outcome
@@ -314,17 +316,17 @@ impl Spaces {
             return Some(bad);
         }
         space.packets = packets;
-        parse(File::Snmp, &mut |b, s, f| self.snmp.parse(b, s, f))?;
-        parse(File::Netstat, &mut |b, s, f| self.netstat.parse(b, s, f))?;
-        parse(File::Sockstat, &mut |b, s, f| self.sockstat.parse(b, s, f))?;
+        parse(NetNsFile::Snmp, &mut |b, s, f| self.snmp.parse(b, s, f))?;
+        parse(NetNsFile::Netstat, &mut |b, s, f| self.netstat.parse(b, s, f))?;
+        parse(NetNsFile::Sockstat, &mut |b, s, f| self.sockstat.parse(b, s, f))?;
         // Not every kernel has it.
-        let _tracked = parse(File::Conntrack, &mut |b, s, f| self.conntrack.parse(b, s, f));
+        let _tracked = parse(NetNsFile::Conntrack, &mut |b, s, f| self.conntrack.parse(b, s, f));
         self.copy(space, io, frame);
         Some(bad)
     }
 
     /// From the scratch frame into the rows of the namespace.
-    fn copy(&mut self, space: &mut Space, io: &mut Io, frame: &mut Frame) {
+    fn copy(&mut self, space: &mut NetNs, io: &mut Io, frame: &mut Frame) {
         let comm = io.strings.intern(&space.comm);
         let to = row(frame.table_mut(Entity::Netns), Key::named(space.id));
         let from = self.scratch.system_mut();
@@ -340,7 +342,7 @@ impl Spaces {
         self.copy_devices(space, io, frame);
     }
 
-    fn copy_devices(&self, space: &mut Space, io: &mut Io, frame: &mut Frame) {
+    fn copy_devices(&self, space: &mut NetNs, io: &mut Io, frame: &mut Frame) {
         for (key, cells) in self.scratch.table(Entity::Nic).rows() {
             let known = space.devices.iter().find(|device| u64::from(device.plain_id) == key.id);
             let key = match known {
@@ -362,12 +364,12 @@ fn passed(frame: &Frame, columns: &[usize; 4]) -> i64 {
     cells.flatten().filter(|cell| **cell != NA).fold(0, |sum: i64, cell| sum.wrapping_add(*cell))
 }
 
-fn add(found: &mut Vec<Found>, inum: u32, process: (u64, u32)) {
+fn add(found: &mut Vec<FoundNetNs>, inum: u32, process: (u64, u32)) {
     if let Some(one) = found.iter_mut().find(|one| one.inum == inum) {
         one.processes += 1;
         one.process = one.process.map(|oldest| oldest.min(process));
     } else if found.len() < KNOWN_MAX {
-        found.push(Found { inum, process: Some(process), processes: 1, name: None });
+        found.push(FoundNetNs { inum, process: Some(process), processes: 1, name: None });
     }
 }
 
@@ -382,7 +384,7 @@ fn open_process(io: &Io, pid: u32) -> Option<OwnedFd> {
 }
 
 /// Opens the directory of a process in the namespace, and asks it whether it is there still.
-fn follow(one: Found, io: &mut Io) -> Space {
+fn follow(one: FoundNetNs, io: &mut Io) -> NetNs {
     let name = one.name.unwrap_or_else(|| unnamed(one.inum));
     let opened = one.process.and_then(|(_, pid)| {
         let dir = open_process(io, pid)?;
@@ -392,11 +394,11 @@ fn follow(one: Found, io: &mut Io) -> Space {
     let comm = io.root.read(&format!("proc/{pid}/comm"), &mut io.buffer).unwrap_or_default();
     let comm = String::from_utf8_lossy(comm.trim_ascii_end()).into_owned();
     let id = io.strings.intern(&name);
-    Space { inum: one.inum, name, id, pid, comm, dir, packets: NA, cells: Vec::new(), devices: Vec::new() }
+    NetNs { inum: one.inum, name, id, pid, comm, dir, packets: NA, cells: Vec::new(), devices: Vec::new() }
 }
 
 /// The namespaces of all processes, from the links in `/proc`: two microseconds for each process.
-fn of_proc(io: &mut Io) -> Vec<Found> {
+fn of_proc(io: &mut Io) -> Vec<FoundNetNs> {
     let mut found = Vec::new();
     let Ok(dir) = io.root.open_file("proc") else { return found };
     // A directory that cannot be listed has no processes to look at.
@@ -439,9 +441,9 @@ mod tests {
 
     #[test]
     fn every_row_has_its_like_on_the_machine() {
-        let spaces = Spaces::new();
+        let namespaces = NetNamespaces::new();
         let own = ["netns.pid", "netns.comm", "netns.sysctl_net_ipv4_ip_local_port_range"];
-        let copied: Vec<usize> = spaces.copies.iter().map(|(_, to)| *to).collect();
+        let copied: Vec<usize> = namespaces.copies.iter().map(|(_, to)| *to).collect();
         for (column, metric) in columns(Entity::Netns).iter().enumerate() {
             assert_ne!(copied.contains(&column), own.contains(&metric.name), "{}", metric.name);
         }

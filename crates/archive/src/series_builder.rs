@@ -12,7 +12,7 @@ pub(crate) const NEVER: u32 = u32::MAX;
 
 /// One metric of one row while it is being read.
 #[derive(Clone)]
-pub(crate) struct Track {
+pub(crate) struct SeriesBuilder {
     /// The index on the axis of the first value that is known, or [`NEVER`].
     pub(crate) start: u32,
     /// No value is stored yet: those since `start` are 0, see [`Query::moving_only`].
@@ -23,7 +23,7 @@ pub(crate) struct Track {
     pub(crate) changes: Vec<(i64, Option<Arc<str>>)>,
 }
 
-pub(crate) const NEW: Track = Track {
+pub(crate) const NEW: SeriesBuilder = SeriesBuilder {
     start: NEVER,
     still: true,
     last_position: NEVER,
@@ -91,30 +91,30 @@ pub(crate) struct Cell<'a> {
 
 impl Cell<'_> {
     /// The cell of the frame before the range.
-    pub(crate) fn lead(&self, track: &mut Track, raw: i64) {
-        track.last_position = 0;
-        track.last_raw = raw;
+    pub(crate) fn lead(&self, builder: &mut SeriesBuilder, raw: i64) {
+        builder.last_position = 0;
+        builder.last_raw = raw;
     }
 
     /// Takes a stretch of cells: one by one until there is nothing special about them, the rest in one go.
-    pub(crate) fn run(&self, track: &mut Track, position: usize, values: Values<'_>) {
+    pub(crate) fn run(&self, builder: &mut SeriesBuilder, position: usize, values: Values<'_>) {
         let len = values.len();
         let is_text = self.reading == Reading::Text;
         let mut next = 0;
         while next < len {
             if let Values::Same(raw, _) = values {
-                let stands = next > 0 && (is_text || raw == NA && track.start == NEVER);
-                if stands || next > 1 && track.still && track.start != NEVER && self.moving_only {
+                let stands = next > 0 && (is_text || raw == NA && builder.start == NEVER);
+                if stands || next > 1 && builder.still && builder.start != NEVER && self.moving_only {
                     // What does not change has been taken.
-                    track.last_position = (position + len - 1) as u32;
+                    builder.last_position = (position + len - 1) as u32;
                     return;
                 }
             }
-            let is_stored = !is_text && track.start != NEVER && !track.still;
-            if is_stored && next > 0 && track.start as usize + track.values.len() == position + next - 1 {
+            let is_stored = !is_text && builder.start != NEVER && !builder.still;
+            if is_stored && next > 0 && builder.start as usize + builder.values.len() == position + next - 1 {
                 break;
             }
-            self.take(track, position + next, values.at(next));
+            self.take(builder, position + next, values.at(next));
             next += 1;
         }
         if next == len {
@@ -125,18 +125,18 @@ impl Cell<'_> {
             (_, Reading::Text) => return,
             (Values::Same(raw, _), Reading::Raw | Reading::Level) => {
                 let value = self.level(raw);
-                track.values.resize(track.values.len() + len - next, value);
+                builder.values.resize(builder.values.len() + len - next, value);
             }
             (Values::Same(raw, _), _) => {
                 let still = if raw == NA { f64::NAN } else { 0.0 };
-                track.values.extend(per_second.iter().map(|per_second| still * per_second));
+                builder.values.extend(per_second.iter().map(|per_second| still * per_second));
             }
             (Values::Each(cells), Reading::Raw | Reading::Level) => {
-                track.values.extend(cells[next..].iter().map(|raw| self.level(*raw)));
+                builder.values.extend(cells[next..].iter().map(|raw| self.level(*raw)));
             }
             (Values::Each(cells), _) => {
                 let pairs = cells[next - 1..].windows(2).zip(per_second);
-                track.values.extend(pairs.map(|(pair, per_second)| {
+                builder.values.extend(pairs.map(|(pair, per_second)| {
                     let (before, now) = (pair[0], pair[1]);
                     if before == NA || now == NA || now < before {
                         return f64::NAN;
@@ -145,8 +145,8 @@ impl Cell<'_> {
                 }));
             }
         }
-        track.last_position = (position + len - 1) as u32;
-        track.last_raw = values.at(len - 1);
+        builder.last_position = (position + len - 1) as u32;
+        builder.last_raw = values.at(len - 1);
     }
 
     fn level(&self, raw: i64) -> f64 {
@@ -157,55 +157,55 @@ impl Cell<'_> {
         }
     }
 
-    fn take(&self, track: &mut Track, position: usize, raw: i64) {
+    fn take(&self, builder: &mut SeriesBuilder, position: usize, raw: i64) {
         if self.reading == Reading::Text {
-            return self.text(track, position, raw);
+            return self.text(builder, position, raw);
         }
         let value = match self.reading {
             Reading::Raw | Reading::Level => self.level(raw),
             _ if raw == NA => f64::NAN,
-            _ => self.rate(track, position, raw),
+            _ => self.rate(builder, position, raw),
         };
-        let is_next = track.last_position != NEVER && track.last_position as usize + 1 == position;
-        let last = track.last_position as usize;
-        track.last_position = position as u32;
-        track.last_raw = raw;
+        let is_next = builder.last_position != NEVER && builder.last_position as usize + 1 == position;
+        let last = builder.last_position as usize;
+        builder.last_position = position as u32;
+        builder.last_raw = raw;
         let index = position - 1;
-        if track.start == NEVER {
+        if builder.start == NEVER {
             if value.is_nan() {
                 return;
             }
-            track.start = index as u32;
+            builder.start = index as u32;
         }
-        let start = track.start as usize;
-        if track.still {
+        let start = builder.start as usize;
+        if builder.still {
             // The rates of a counter that stands still are not stored until it moves, or is lost from sight.
             let is_known = self.timeline.per_second(position).is_finite();
             let stands = value == 0.0 || value.is_nan() && !is_known;
             if self.moving_only && stands && (is_next || start == index) {
                 return;
             }
-            track.still = false;
+            builder.still = false;
             if self.moving_only && start < index {
                 // It stood at every position from the first to the last; after that it may have been away.
                 let known = (start + 1..=last).map(|before| self.timeline.per_second(before).is_finite());
-                track.values.extend(known.map(|known| if known { 0.0 } else { f64::NAN }));
+                builder.values.extend(known.map(|known| if known { 0.0 } else { f64::NAN }));
             }
         }
-        if track.values.len() < index - start {
-            track.values.resize(index - start, f64::NAN);
+        if builder.values.len() < index - start {
+            builder.values.resize(index - start, f64::NAN);
         }
-        track.values.push(value);
+        builder.values.push(value);
     }
 
     /// The rate over the interval that ends here. `NaN` where the length of the interval is not known.
-    fn rate(&self, track: &Track, position: usize, raw: i64) -> f64 {
+    fn rate(&self, builder: &SeriesBuilder, position: usize, raw: i64) -> f64 {
         let per_second = self.timeline.per_second(position) * self.scale;
         let since = |before: i64| {
             if raw >= before { raw.wrapping_sub(before) as u64 as f64 * per_second } else { f64::NAN }
         };
-        if track.last_position != NEVER && track.last_position as usize + 1 == position {
-            return if track.last_raw == NA { f64::NAN } else { since(track.last_raw) };
+        if builder.last_position != NEVER && builder.last_position as usize + 1 == position {
+            return if builder.last_raw == NA { f64::NAN } else { since(builder.last_raw) };
         }
         let is_new = match self.reading {
             Reading::RateFromBirth => {
@@ -217,28 +217,28 @@ impl Cell<'_> {
         match (is_new, self.reading) {
             // A group that was away goes on counting, unless it was forgotten.
             (true, Reading::RateFromNothing)
-                if track.last_position != NEVER && track.last_raw != NA && raw >= track.last_raw =>
+                if builder.last_position != NEVER && builder.last_raw != NA && raw >= builder.last_raw =>
             {
-                since(track.last_raw)
+                since(builder.last_raw)
             }
             (true, _) => since(0),
             (false, _) => f64::NAN,
         }
     }
 
-    fn text(&self, track: &mut Track, position: usize, raw: i64) {
-        let is_next = track.last_position != NEVER && track.last_position as usize + 1 == position;
+    fn text(&self, builder: &mut SeriesBuilder, position: usize, raw: i64) {
+        let is_next = builder.last_position != NEVER && builder.last_position as usize + 1 == position;
         // Another segment numbers its texts anew.
-        if is_next && track.last_raw == raw && position > self.first {
-            track.last_position = position as u32;
+        if is_next && builder.last_raw == raw && position > self.first {
+            builder.last_position = position as u32;
             return;
         }
-        track.last_position = position as u32;
-        track.last_raw = raw;
+        builder.last_position = position as u32;
+        builder.last_raw = raw;
         let text = usize::try_from(raw).ok().and_then(|number| self.words.get(number)).cloned();
         let Some(moment) = self.timeline.moments.get(position - 1) else { return };
-        if track.changes.last().is_none_or(|(_, last)| *last != text) {
-            track.changes.push((moment.t, text));
+        if builder.changes.last().is_none_or(|(_, last)| *last != text) {
+            builder.changes.push((moment.t, text));
         }
     }
 }

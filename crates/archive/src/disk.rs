@@ -83,7 +83,7 @@ pub(crate) struct Totals {
 }
 
 /// The directory, its closed files and the open log.
-pub(crate) struct Back {
+pub(crate) struct Disk {
     dir: PathBuf,
     boot_id: String,
     max_bytes: u64,
@@ -116,15 +116,15 @@ pub(crate) struct Back {
     said: Option<String>,
 }
 
-impl Back {
+impl Disk {
     /// Takes stock of the directory and closes what an earlier writer left open; says what of that was lost.
     pub(crate) fn open(
         dir: &Path,
         options: &Options,
         boot_id: &str,
         lock: Lock,
-    ) -> Result<(Back, Vec<Skipped>), Error> {
-        let mut back = Back {
+    ) -> Result<(Disk, Vec<Skipped>), Error> {
+        let mut disk = Disk {
             dir: dir.to_path_buf(),
             boot_id: boot_id.to_owned(),
             max_bytes: options.max_bytes,
@@ -150,10 +150,10 @@ impl Back {
             said: None,
         };
         let mut repaired = Vec::new();
-        back.take_stock()?;
-        back.seal_waiting(&mut repaired);
-        back.retain();
-        Ok((back, repaired))
+        disk.take_stock()?;
+        disk.seal_waiting(&mut repaired);
+        disk.retain();
+        Ok((disk, repaired))
     }
 
     fn take_stock(&mut self) -> Result<(), Error> {
@@ -187,7 +187,7 @@ impl Back {
 
     pub(crate) fn totals(&self) -> Totals {
         let disk_bytes = self.shelf.bytes() + self.open_bytes() + self.capture_bytes;
-        let Back { written_bytes, errors, abandoned, .. } = *self;
+        let Disk { written_bytes, errors, abandoned, .. } = *self;
         Totals { written_bytes, disk_bytes, errors, abandoned }
     }
 
@@ -501,7 +501,7 @@ impl Back {
 }
 
 /// Copies a log: so much as the disk has confirmed from there, after it what memory holds. `Ok(Err)`: what the disk has
-/// confirmed it does not give back.
+/// confirmed it does not give disk.
 fn copy(log: &OpenLog, unsynced: &[u8], path: &Path) -> Result<Result<File, String>, Error> {
     // Of an attempt before.
     _ = fs::remove_file(path);

@@ -11,7 +11,7 @@ const UNKNOWN: u32 = u32::MAX;
 ///
 /// The collector's own ids do not outlive [`Strings::generation`]; these live as long as the segment.
 #[derive(Default)]
-pub(crate) struct Texts {
+pub(crate) struct TextTable {
     numbers: HashMap<Arc<str>, u32>,
     list: Vec<Arc<str>>,
     bytes: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Texts {
     generation: Option<u32>,
 }
 
-impl Texts {
+impl TextTable {
     /// To be called before the texts of a frame are looked up.
     pub(crate) fn follow(&mut self, strings: &Strings) {
         if self.generation != Some(strings.generation()) {
@@ -78,6 +78,6 @@ impl Texts {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Texts::default();
+        *self = TextTable::default();
     }
 }

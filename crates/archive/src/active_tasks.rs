@@ -10,7 +10,7 @@ use crate::reader::{Query, Reader, RowFilter};
 
 /// By what a task is known to have done something: names of metrics.
 #[derive(Debug, Clone, Copy)]
-pub struct Awake<'a> {
+pub struct ActiveTasks<'a> {
     /// Counters that move and texts that are there only then.
     pub signs: &'a [&'a str],
     /// The id of the task that leads its process, which has the name and the memory of all its threads.
@@ -19,11 +19,11 @@ pub struct Awake<'a> {
 
 impl Reader {
     /// Reads metrics; of tasks only those that were awake in the span, and their leaders.
-    pub fn read_awake(
+    pub fn read_active_tasks(
         &self,
         span: Span,
         metrics: Vec<&'static Metric>,
-        awake: Awake<'_>,
+        awake: ActiveTasks<'_>,
     ) -> Result<SeriesSet, Error> {
         let rows = Arc::new(self.awake(span, awake.signs)?);
         let leaders = self.leaders(span, awake.leader, &rows)?;
