@@ -59,8 +59,8 @@ class Scenario:
 
 
 SCENARIOS = [
-    Scenario("idle-1k", "1,000 idle processes", 1000, 0, {"cpu_ms": 3.0, "disk": 400, "rss_mb": 16}),
-    Scenario("idle-10k", "10,000 idle processes", 10000, 0, {"cpu_ms": 15.0, "rss_mb": 64}),
+    Scenario("idle-1k", "1,000 idle processes", 1000, 0, {"cpu_ms": 2.5, "disk": 150, "rss_mb": 16}),
+    Scenario("idle-10k", "10,000 idle processes", 10000, 0, {"cpu_ms": 13.0, "rss_mb": 40}),
     Scenario("busy-50", "1,000 processes, 50 of them busy", 950, 50, {"disk": 2500, "rss_mb": 16}),
 ]
 
