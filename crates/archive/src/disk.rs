@@ -501,7 +501,7 @@ impl Disk {
 }
 
 /// Copies a log: so much as the disk has confirmed from there, after it what memory holds. `Ok(Err)`: what the disk has
-/// confirmed it does not give disk.
+/// confirmed it does not give back.
 fn copy(log: &OpenLog, unsynced: &[u8], path: &Path) -> Result<Result<File, String>, Error> {
     // Of an attempt before.
     _ = fs::remove_file(path);

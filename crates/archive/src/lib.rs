@@ -1,4 +1,4 @@
-//! Frames to disk and disk: crash-safe log, sealed segments, retention, range reads.
+//! Frames to disk and back: crash-safe log, sealed segments, retention, range reads.
 //!
 //! [`Writer`] appends frames and describes the format. [`Reader`] reads series, and works while a writer is active.
 //! Nothing here looks at the meaning of a metric; columns go by name, so files outlive the metric table.

@@ -211,7 +211,7 @@ mod tests {
             clocks.observe(slewed(second));
         }
         assert!(clocks.proven().is_some());
-        // What is set counts from then on, be it by little or by months, ahead or disk.
+        // What is set counts from then on, be it by little or by months, ahead or back.
         for (i, step_us) in [10_000_000, -10_000_000, 180 * DAY_US, -180 * DAY_US].into_iter().enumerate() {
             let mut clocks = Clocks { agreed: clocks.agreed };
             let begin = 6 * 3600 + 1;

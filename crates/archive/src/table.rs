@@ -22,7 +22,7 @@ const NONE: u32 = u32::MAX;
 /// How far ahead a row is looked for when rows before it have gone.
 const LOOK_AHEAD_ROWS: usize = 4;
 
-/// More cells of changed rows than this, if they are more than this part of all, give their memory disk.
+/// More cells of changed rows than this, if they are more than this part of all, give their memory back.
 const PENDING_KEPT: usize = 8 << 10;
 const PENDING_SHARE: usize = 4;
 /// Memory for this many rows is kept in any case.

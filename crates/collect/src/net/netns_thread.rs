@@ -120,7 +120,7 @@ struct Exchange {
     is_over: bool,
 }
 
-/// The exchange over which orders and findings go.
+/// What both threads share, behind a lock.
 #[derive(Debug, Default)]
 struct SharedExchange {
     exchange: Mutex<Exchange>,
