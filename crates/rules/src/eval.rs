@@ -120,13 +120,14 @@ struct Slot {
 }
 
 impl Memo {
-    /// Room for the functions of a program.
+    /// Room for the functions of each of these programs, of which one at a time is evaluated.
     #[must_use]
-    pub fn new(program: &Program) -> Memo {
-        Memo { slots: program.aggregates.iter().map(|_| RefCell::default()).collect() }
+    pub fn new<'a>(programs: impl IntoIterator<Item = &'a Program>) -> Memo {
+        let slots = programs.into_iter().map(|program| program.aggregates.len()).max().unwrap_or(0);
+        Memo { slots: std::iter::repeat_with(RefCell::default).take(slots).collect() }
     }
 
-    /// Forgets the results: another sample.
+    /// Forgets the results: another sample, or another program.
     pub fn clear(&mut self) {
         for slot in &mut self.slots {
             let slot = slot.get_mut();

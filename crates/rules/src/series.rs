@@ -51,7 +51,7 @@ struct SetSource<'a> {
 #[must_use]
 pub fn replay(program: &Program, set: &SeriesSet, span: Span) -> Replayed {
     let source = SetSource::new(program, set);
-    let mut memo = Memo::new(program);
+    let mut memo = Memo::new([program]);
     let mut replayed = Replayed { missing: source.missing(program), ..Replayed::default() };
     let Some(axis) = source.axis(program) else { return replayed };
     // For each row that holds: since how many seconds, and its stretch once that is enough.

@@ -21,8 +21,7 @@ const UNKNOWN_WITHIN: u32 = 1;
 #[derive(Debug)]
 struct Watched {
     program: Program,
-    choice: Option<(Program, Memo, Texts)>,
-    memo: Memo,
+    choice: Option<(Program, Texts)>,
     texts: Texts,
     held: Vec<Held>,
     /// Whether the rule holds for more rows than there are places.
@@ -127,6 +126,9 @@ pub struct Details {
 #[derive(Debug)]
 pub struct Watcher {
     rules: Vec<Watched>,
+    /// Shared by all rules, which are evaluated one after the other: groups of tasks take 100 KB per
+    /// function and 1,000 tasks.
+    memo: Memo,
     past: Past,
     columns: TaskColumns,
     page_bytes: f64,
@@ -141,14 +143,16 @@ impl Watcher {
         let past = Past::new(programs.iter().flat_map(|(program, choice)| {
             program.uses.iter().chain(choice.iter().flat_map(|choice| &choice.uses))
         }));
+        let memo = Memo::new(
+            programs.iter().flat_map(|(program, choice)| [Some(program), choice.as_ref()]).flatten(),
+        );
         let rules = programs
             .into_iter()
             .map(|(program, choice)| Watched {
-                memo: Memo::new(&program),
                 texts: Texts::new(&program),
                 choice: choice.map(|choice| {
-                    let (memo, texts) = (Memo::new(&choice), Texts::new(&choice));
-                    (choice, memo, texts)
+                    let texts = Texts::new(&choice);
+                    (choice, texts)
                 }),
                 program,
                 held: Vec::with_capacity(HELD_MAX),
@@ -157,7 +161,7 @@ impl Watcher {
                 was_told: false,
             })
             .collect();
-        Watcher { rules, past, columns: TaskColumns::default(), page_bytes, generation: 0 }
+        Watcher { rules, memo, past, columns: TaskColumns::default(), page_bytes, generation: 0 }
     }
 
     /// Takes the next frame. `wants` is asked before the details of a rule that holds are gathered; `each` gets them.
@@ -177,10 +181,10 @@ impl Watcher {
         let (past, columns, page_bytes) = (&self.past, self.columns, self.page_bytes);
         for (number, rule) in self.rules.iter_mut().enumerate() {
             rule.texts.check(strings);
-            rule.memo.clear();
-            let Watched { program, memo, texts, held, is_full, unknown, .. } = rule;
+            self.memo.clear();
+            let Watched { program, texts, held, is_full, unknown, .. } = rule;
             let source = FrameSource { frame, strings, past, texts, columns, page_bytes };
-            let run = Evaluation { program, source: &source, memo };
+            let run = Evaluation { program, source: &source, memo: &self.memo };
             let dt_s = if past.dt_s.is_finite() { past.dt_s } else { 0.0 };
             *is_full = step(&run, held, unknown, dt_s) && crowd(&run, held, dt_s);
             let ripe = |held: &&Held| held.seconds + 1e-6 >= program.hold_s && held.unknown == 0;
@@ -189,11 +193,14 @@ impl Watcher {
                 if let Some(worst) = worst(held.iter().filter(ripe)) {
                     let mut details = details(&run, worst.key);
                     (details.seconds, details.rows, details.has_more) = (worst.seconds, rows, *is_full);
-                    if let Some((choice, memo, texts)) = &mut rule.choice {
+                    if let Some((choice, texts)) = &mut rule.choice {
                         texts.check(strings);
-                        memo.clear();
+                        self.memo.clear();
                         let source = FrameSource { frame, strings, past, texts, columns, page_bytes };
-                        choose(&Evaluation { program: choice, source: &source, memo }, &mut details);
+                        choose(
+                            &Evaluation { program: choice, source: &source, memo: &self.memo },
+                            &mut details,
+                        );
                     }
                     each(number, News::Holds(details));
                 }
