@@ -54,13 +54,9 @@ fn lock_memory() -> Result<(), String> {
     Ok(())
 }
 
-/// By this sample every source has been read once, the slow ones (every tenth) included.
-pub const SETTLED_SAMPLES: u32 = 12;
-
 /// Frees the pages of the program and its libraries that only the start needed: 10 MB, which would
-/// otherwise stay locked. The pages that the loop runs are faulted in again by the next samples. Called
-/// before memory is locked, and again after [`SETTLED_SAMPLES`].
-pub fn drop_startup_pages() {
+/// otherwise be locked. The pages that the loop runs are faulted in again by the next samples.
+fn drop_startup_pages() {
     // SAFETY: the function looks at the list of loaded objects during the call only.
     unsafe { libc::dl_iterate_phdr(Some(drop_pages_of), std::ptr::null_mut()) };
     #[cfg(target_env = "gnu")]
@@ -88,14 +84,10 @@ unsafe extern "C" fn drop_pages_of(
         let start = (object.dlpi_addr + header.p_vaddr).next_multiple_of(page);
         let end = (object.dlpi_addr + header.p_vaddr + header.p_memsz) / page * page;
         if start < end {
-            let (start, bytes) = (start as *mut libc::c_void, (end - start) as usize);
             // SAFETY: nothing ever writes to this segment, so its pages are those of the file and are
             // read from there again.
-            let dropped = unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
-            if dropped != 0 {
-                // SAFETY: as above. Locked pages need this advice, which Linux has since 5.18; before,
-                // they stay.
-                unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED_LOCKED) };
+            unsafe {
+                libc::madvise(start as *mut libc::c_void, (end - start) as usize, libc::MADV_DONTNEED);
             }
         }
     }

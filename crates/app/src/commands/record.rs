@@ -31,14 +31,7 @@ pub fn run(args: &RecordArgs) -> Result<()> {
     // A closed standard output does not stop the recording.
     _ = writeln!(std::io::stdout(), "{line}");
     notify.ready(&line, args.sampling.interval);
-    let mut samples = 0_u32;
-    let result = recorder.run(&STOP, |health| {
-        notify.note(&health);
-        samples = samples.saturating_add(1);
-        if samples == priority::SETTLED_SAMPLES {
-            priority::drop_startup_pages();
-        }
-    });
+    let result = recorder.run(&STOP, |health| notify.note(&health));
     notify.stopping();
     result
 }
