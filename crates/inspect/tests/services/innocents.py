@@ -24,6 +24,8 @@ class Warmup(Kind):
         key = n % PRODUCTS
         if key not in CATALOGUE:
             CATALOGUE[key] = Quote("product-%d" % key)
+        # An answer takes work whether the product is known already or not: a process that does nothing shows no trend.
+        [text(n + i) for i in range(5)]
 
     def truth(self):
         return {"leaked": {}, "kept": {"leaks.Quote": len(CATALOGUE)}}
