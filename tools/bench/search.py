@@ -175,8 +175,7 @@ def disk(args, cluster, scratch, kind):
     return {
         "documents_days": count,
         "opensearch": {"bytes": stats["store"]["size_in_bytes"] / count, "cpu_s": cpu},
-        "embedded": {"bytes": disk_bytes(scratch / kind) / count, "cpu_s": embedded["cpu_s"],
-                     "words": disk_bytes(scratch / kind / "text") / count},
+        "embedded": {"bytes": disk_bytes(scratch / kind) / count, "cpu_s": embedded["cpu_s"]},
     }
 
 

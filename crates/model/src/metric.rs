@@ -46,6 +46,11 @@ pub enum Entity {
     Peer,
     /// One DNS server that programs query; key is `10.0.0.53:53`.
     Resolver,
+    /// One TCP port or named Unix socket that serves; key is `127.0.0.1:8080`, `unix:/run/app.sock`, with `@NAMESPACE`
+    /// appended in other network namespaces.
+    Service,
+    /// What one process asks of one address; key is `812>10.0.0.7:5432`, the process id first.
+    Dependency,
     /// One system call of a trace; key is the call, or `program/call` if the trace names the program.
     Call,
     /// Failed path lookups (ENOENT) in one directory; key is the directory.
@@ -66,7 +71,7 @@ pub enum Entity {
 
 impl Entity {
     /// Every entity, in the order of their tables in a frame.
-    pub const ALL: [Entity; 25] = [
+    pub const ALL: [Entity; 27] = [
         Entity::System,
         Entity::Cpu,
         Entity::Node,
@@ -84,6 +89,8 @@ impl Entity {
         Entity::Drop,
         Entity::Peer,
         Entity::Resolver,
+        Entity::Service,
+        Entity::Dependency,
         Entity::Call,
         Entity::Lookup,
         Entity::Mapping,
@@ -117,6 +124,8 @@ impl Entity {
             Entity::Drop => "drop",
             Entity::Peer => "peer",
             Entity::Resolver => "resolver",
+            Entity::Service => "service",
+            Entity::Dependency => "dependency",
             Entity::Call => "call",
             Entity::Lookup => "lookup",
             Entity::Mapping => "mapping",
@@ -131,13 +140,21 @@ impl Entity {
     /// Whether the recorder fills its table. The others are filled from the output of other tools only.
     #[must_use]
     pub fn is_recorded(self) -> bool {
-        (self as usize) <= Entity::Resolver as usize
+        (self as usize) <= Entity::Dependency as usize
     }
 
     /// Whether the counters of a new row start at zero, so that its first values are increments since the last frame.
     #[must_use]
     pub fn counts_from_nothing(self) -> bool {
-        matches!(self, Entity::Exited | Entity::Drop | Entity::Peer | Entity::Resolver)
+        matches!(
+            self,
+            Entity::Exited
+                | Entity::Drop
+                | Entity::Peer
+                | Entity::Resolver
+                | Entity::Service
+                | Entity::Dependency
+        )
     }
 
     /// The entity of that name.

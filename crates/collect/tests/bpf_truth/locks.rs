@@ -11,6 +11,13 @@ use super::probes;
 /// Long enough for the copy to take some ten milliseconds, under one hold of the lock.
 const LONG_WRITE_BYTES: usize = 64 << 20;
 
+/// Both writers on one CPU: a writer spins without an event while the owner of the lock runs on another one.
+fn stay_on_this_cpu() {
+    let mut here = rustix::thread::CpuSet::new();
+    here.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &here).expect("one CPU for this thread and those that it starts");
+}
+
 fn waits(probes: &mut Probes) -> (u64, u64) {
     let mut found = None;
     let stalls = probes.stalls.as_mut().expect("the stall probes");
@@ -32,6 +39,7 @@ fn a_sleep_for_a_lock_of_a_file_is_counted_and_owned() {
     let file = tempfile::tempfile().expect("a file");
     let long = vec![1_u8; LONG_WRITE_BYTES];
     let done = AtomicBool::new(false);
+    stay_on_this_cpu();
     let mut waited = Duration::ZERO;
     std::thread::scope(|scope| {
         scope.spawn(|| {
