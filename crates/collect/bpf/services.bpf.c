@@ -450,19 +450,27 @@ int socket_sent(unsigned long long *ctx)
 	return 0;
 }
 
-/* What arrived before has been read, so that the program waited for more. */
-static __always_inline bool note_arrival(struct sock *sk, struct service_slot *slot, struct conn *conn)
+enum arrival { ARRIVAL_NOTHING, ARRIVAL_MORE, ARRIVAL_AFTER_READING };
+
+/* What arrived; whether all before it had been read, so that the program waited for more. */
+static __always_inline enum arrival note_arrival(struct sock *sk, struct service_slot *slot, struct conn *conn)
 {
 	struct tcp_sock *tcp = is_tcp(sk) ? bpf_skc_to_tcp_sock(sk) : 0;
 	bool was_read;
+	__u32 bytes;
 
 	if (!tcp)
-		return false;
+		return ARRIVAL_MORE;
 	was_read = (__s32)(tcp->copied_seq - conn->last_seq) >= 0;
-	if (conn->last_seq)
-		add(&slot->received, tcp->rcv_nxt - conn->last_seq);
+	bytes = conn->last_seq ? tcp->rcv_nxt - conn->last_seq : 0;
+	/* The end of the other side's data takes a number of its own. */
+	if (bytes && sk->__sk_common.skc_state == TCP_CLOSE_WAIT)
+		bytes--;
+	if (conn->last_seq && !bytes)
+		return ARRIVAL_NOTHING;
+	add(&slot->received, bytes);
 	conn->last_seq = tcp->rcv_nxt;
-	return was_read;
+	return was_read ? ARRIVAL_AFTER_READING : ARRIVAL_MORE;
 }
 
 /* sk; mostly in an interrupt. */
@@ -471,8 +479,8 @@ int data_ready(unsigned long long *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	struct service_slot *slot = 0;
+	enum arrival arrival;
 	struct conn *conn;
-	bool was_read;
 	__u64 now;
 
 	if (!(is_tcp(sk) || is_unix(sk)) || sk->__sk_common.skc_state == TCP_LISTEN)
@@ -480,14 +488,20 @@ int data_ready(unsigned long long *ctx)
 	conn = conn_of(sk, false, ROLE_NONE, &slot);
 	if (!conn || !slot)
 		return 0;
-	was_read = note_arrival(sk, slot, conn);
+	arrival = note_arrival(sk, slot, conn);
+	if (arrival == ARRIVAL_NOTHING)
+		return 0;
 	now = bpf_ktime_get_ns();
 	if (conn->role == ROLE_CLIENT) {
 		if (conn->turn != TURN_NONE)
 			answer(sk, slot, conn, now);
 	} else if (conn->turn == TURN_OPEN) {
-		if (was_read)
+		if (arrival == ARRIVAL_AFTER_READING)
 			restart_turn(sk, slot, conn, now);
+	} else if (is_tcp(sk) && sk->__sk_common.skc_state == TCP_CLOSE_WAIT) {
+		/* The whole of a request, with the end of what the client sends. */
+		conn->asked = now;
+		conn->turn = TURN_HALF_CLOSED;
 	} else if (expects_answer(conn)) {
 		open_turn(sk, slot, conn, now);
 	}
