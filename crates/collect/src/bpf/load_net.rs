@@ -63,8 +63,14 @@ impl Probes {
         let _ = self.attach_first(object, btf, "services", "tcp_receive_reset", &["reset_received"]);
         let opened = (|| {
             let mut map = |name| take_map(object, name);
-            let maps =
-                [map("slot_of")?, map("slots")?, map("free_slots")?, map("listening")?, map("tuning")?, map(".bss")?];
+            let maps = [
+                map("slot_of")?,
+                map("slots")?,
+                map("free_slots")?,
+                map("listening")?,
+                map("tuning")?,
+                map(".bss")?,
+            ];
             Ok::<_, AnyError>(Services::new(maps.each_ref())?)
         })();
         match opened {

@@ -167,9 +167,7 @@ pub struct Services {
 type SlotNumber = u32;
 
 impl Services {
-    pub(super) fn new(
-        [slot_of, slots, free, listening, tuning, globals]: [&MapData; 6],
-    ) -> io::Result<Self> {
+    pub(super) fn new([slot_of, slots, free, listening, tuning, globals]: [&MapData; 6]) -> io::Result<Self> {
         let info = slots.info().map_err(io::Error::other)?;
         if info.value_size() as usize != SLOT_BYTES {
             return Err(io::Error::other("the slots have another size than here"));

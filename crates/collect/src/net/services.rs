@@ -335,8 +335,7 @@ impl ServiceCells {
         let last = std::mem::replace(&mut one.last, *counts);
         let factor = u64::from(self.one_in);
         let [wait, connect] = &mut one.waits;
-        let waited =
-            wait.grow(counts.waited_ns, counts.open, counts.open_since_ns, now_ns, self.begun_ns);
+        let waited = wait.grow(counts.waited_ns, counts.open, counts.open_since_ns, now_ns, self.begun_ns);
         let connecting = connect.grow(
             counts.connect_ns,
             counts.connecting,
@@ -450,7 +449,9 @@ fn name_of(one: &Watched, counts: &ServiceCounts, io: &Io) -> Option<String> {
     let of_port = || io.listening.iter().filter(|l| l.netns == one.key.netns && l.port == port);
     let listener = of_port()
         .find(|l| l.address == address)
-        .or_else(|| of_port().find(|l| l.address.is_unspecified() && l.address.is_ipv4() == address.is_ipv4()))
+        .or_else(|| {
+            of_port().find(|l| l.address.is_unspecified() && l.address.is_ipv4() == address.is_ipv4())
+        })
         .or_else(|| of_port().find(|l| l.address.is_unspecified()));
     let plain = match listener {
         Some(listener) => super::names::endpoint(listener.address, Some(port)),
