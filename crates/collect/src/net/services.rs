@@ -9,7 +9,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::latency::Latency;
 use super::names::mapped_endpoint;
-use crate::bpf::{PortKey, Probes, ServiceCounts, ServiceKey, Services, mono_now_ns};
+use crate::bpf::{PortKey, Probes, ServiceCounts, ServiceKey, Services};
 use crate::cells::{cell, col, set};
 use crate::io::{Io, Listening};
 
@@ -125,16 +125,9 @@ struct OpenWait {
 
 impl OpenWait {
     /// By how much it has grown. A wait that turns out to be none takes its time with it, and takes nothing from here.
-    ///
-    /// Both numbers of what is open are changed one after the other: what is not possible was read in between.
-    fn grow(&mut self, ended_ns: u64, open: u64, since_ns: u64, now_ns: u64, begun_ns: u64) -> u64 {
-        let open_ns = open.wrapping_mul(now_ns).wrapping_sub(since_ns);
-        let most_ns = open.saturating_mul(now_ns.saturating_sub(begun_ns));
-        let open_ns = if open_ns <= most_ns { open_ns } else { 0 };
-        let now_known_ns = ended_ns.saturating_add(open_ns);
-        let grown_ns = now_known_ns.saturating_sub(self.known_ns);
-        self.known_ns = now_known_ns;
-        grown_ns
+    fn grow(&mut self, ended_ns: u64, open_ns: u64) -> u64 {
+        let now_ns = ended_ns.saturating_add(open_ns);
+        now_ns.saturating_sub(std::mem::replace(&mut self.known_ns, now_ns))
     }
 }
 
@@ -151,7 +144,6 @@ pub struct ServiceCells {
     frames: u32,
     slots_made: u64,
     left_out: u64,
-    begun_ns: u64,
     one_in: u32,
     generation: Option<u32>,
 }
@@ -172,7 +164,6 @@ impl ServiceCells {
             frames: 0,
             slots_made: 0,
             left_out: 0,
-            begun_ns: mono_now_ns(),
             one_in: 1,
             generation: None,
         }
@@ -208,10 +199,12 @@ impl ServiceCells {
             row.latency.clear();
             (row.open, row.connecting) = (0, 0);
         }
-        let now_ns = mono_now_ns();
+        if !self.watched.is_empty() {
+            services.pass(self.watched.iter().map(|one| one.slot))?;
+        }
         let mut at = 0;
         while at < self.watched.len() {
-            if self.take_in(at, services, now_ns, io, frame)? {
+            if self.take_in(at, services, io, frame) {
                 at += 1;
             } else {
                 let gone = self.watched.swap_remove(at);
@@ -262,16 +255,15 @@ impl ServiceCells {
         &mut self,
         at: usize,
         services: &Services,
-        now_ns: u64,
         io: &mut Io,
         frame: &Frame,
-    ) -> Result<bool> {
-        let Some(one) = self.watched.get_mut(at) else { return Ok(false) };
-        let Some(counts) = services.counts(one.slot) else { return Ok(false) };
+    ) -> bool {
+        let Some(one) = self.watched.get_mut(at) else { return false };
+        let Some(counts) = services.counts(one.slot) else { return false };
         let is_same = counts == one.last;
         if is_same && counts.open == 0 && counts.connecting == 0 {
             let is_gone = !one.key.is_server() && is_gone(one.key.tgid);
-            return Ok(!is_gone && frame.time.mono - one.touched_ns < IDLE_NS_MAX);
+            return !is_gone && frame.time.mono - one.touched_ns < IDLE_NS_MAX;
         }
         one.touched_ns = frame.time.mono;
         one.seen_frames = one.seen_frames.saturating_add(1);
@@ -279,15 +271,15 @@ impl ServiceCells {
             let was = one.row;
             one.is_young = one.is_young && is_young(one.key.tgid, frame);
             if was.is_none() || !one.is_young {
-                let Some(name) = name_of(one, &counts, io) else { return Ok(true) };
+                let Some(name) = name_of(one, &counts, io) else { return true };
                 let row = self.row(at, name, io, frame.time.mono);
                 if let Some(one) = self.watched.get_mut(at) {
                     one.row = row;
                 }
             }
         }
-        self.add(at, &counts, services, now_ns, frame.time.mono);
-        Ok(true)
+        self.add(at, &counts, services, frame.time.mono);
+        true
     }
 
     /// The row of that name.
@@ -326,7 +318,7 @@ impl ServiceCells {
         Some(free)
     }
 
-    fn add(&mut self, at: usize, counts: &ServiceCounts, services: &Services, now_ns: u64, now: i64) {
+    fn add(&mut self, at: usize, counts: &ServiceCounts, services: &Services, now: i64) {
         let Some(one) = self.watched.get_mut(at) else { return };
         let Some(Some(row)) = one.row.and_then(|row| self.rows.get_mut(row)) else {
             one.last = *counts;
@@ -336,17 +328,20 @@ impl ServiceCells {
         let factor = u64::from(self.one_in);
         let [wait, connect] = &mut one.waits;
         let waited =
-            wait.grow(counts.waited_ns, counts.open, counts.open_since_ns, now_ns, self.begun_ns);
-        let connecting = connect.grow(
-            counts.connect_ns,
-            counts.connecting,
-            counts.connecting_since_ns,
-            now_ns,
-            self.begun_ns,
-        );
+            wait.grow(counts.response_ns.saturating_add(counts.in_vain_ns), counts.open_ns);
+        let connecting = connect.grow(counts.connect_ns, counts.connecting_ns);
+        let mut answered = 0;
+        if counts.response_ns != last.response_ns {
+            services.latency(one.slot, |bucket, count| {
+                let grown = one.histogram.replace(bucket, count);
+                row.latency.add(bucket, grown);
+                answered += i64::from(grown);
+            });
+            row.latency.note_worst(services.take_worst_ns(one.slot));
+        }
         let by = |of: fn(&ServiceCounts) -> u64| of(counts).saturating_sub(of(&last));
         let grown = [
-            by(|c| c.requests),
+            u64::try_from(answered).unwrap_or(0),
             by(|c| c.response_ns),
             waited,
             by(|c| c.unanswered),
@@ -360,12 +355,6 @@ impl ServiceCells {
         ];
         for (total, grown) in row.totals.iter_mut().zip(grown) {
             *total = total.saturating_add(grown.saturating_mul(factor));
-        }
-        if counts.response_ns != last.response_ns || counts.requests != last.requests {
-            services.latency(one.slot, |bucket, count| {
-                row.latency.add(bucket, one.histogram.replace(bucket, count));
-            });
-            row.latency.note_worst(services.take_worst_ns(one.slot));
         }
         row.open = row.open.saturating_add(counts.open.saturating_mul(factor));
         row.connecting = row.connecting.saturating_add(counts.connecting.saturating_mul(factor));
@@ -410,10 +399,8 @@ impl ServiceCells {
             for (column, value) in columns.latency.iter().zip(row.latency.quantiles_ns()) {
                 set(cells, *column, value.map_or(NA, cell));
             }
-            if !row.is_unix {
-                set(cells, columns.open, cell(row.open));
-                set(cells, columns.connecting, cell(row.connecting));
-            }
+            set(cells, columns.open, cell(row.open));
+            set(cells, columns.connecting, cell(row.connecting));
             if row.pid > 0 {
                 set(cells, columns.pid, i64::from(row.pid));
                 set(cells, columns.comm, i64::from(io.strings.intern(&row.comm)));
@@ -507,11 +494,7 @@ mod tests {
     #[test]
     fn a_wait_that_was_none_takes_nothing_back() {
         let mut wait = OpenWait::default();
-        assert_eq!(wait.grow(0, 2, 20, 13, 0), 6);
-        assert_eq!(wait.grow(0, 2, 20, 14, 0), 2);
-        assert_eq!(wait.grow(5, 0, 0, 15, 0), 0, "one of both was no wait");
-        assert_eq!(wait.grow(5, 1, 15, 17, 0), 2);
-        assert_eq!(wait.grow(5, 1, 0, 1_000, 900), 0, "a number that was read before the other was changed");
+        assert_eq!([(0, 6), (0, 8), (5, 0), (5, 2)].map(|(ended, open)| wait.grow(ended, open)), [6, 2, 0, 2]);
     }
 
     #[test]
