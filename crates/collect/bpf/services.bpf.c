@@ -24,6 +24,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
 #define TCP_LISTEN 10
+#define SHUTDOWN_MASK 3
 
 /* Who closes sooner than this after data without an answer says goodbye (QUIT, close_notify) and has not given up. */
 #define PATIENCE_NS 100000000ULL
@@ -52,7 +53,7 @@ struct conn {
 	__u32 received;
 	__u32 last_seq;
 	__u32 bucket;
-	__u32 pad0;
+	__u32 ticket;
 	__u8 role;
 	__u8 turn;
 	__u8 was_answered;
@@ -103,12 +104,13 @@ struct {
 	__type(value, __u32);
 } listening SEC(".maps");
 
+/* User space sets it once it has filled the above. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct service_tuning);
-} tuning SEC(".maps");
+	__type(value, __u32);
+} is_on SEC(".maps");
 
 struct {
 	/* Grows with each slot that is given out. */
@@ -124,13 +126,6 @@ static __always_inline void add(__u64 *to, __u64 n)
 static __always_inline struct service_slot *slot_at(__u32 at)
 {
 	return bpf_map_lookup_elem(&slots, &at);
-}
-
-static __always_inline struct service_tuning *tuned(void)
-{
-	__u32 first = 0;
-
-	return bpf_map_lookup_elem(&tuning, &first);
 }
 
 /* Eight steps for each power of two of units of 1024 ns. */
@@ -311,21 +306,17 @@ static __noinline int find_slot(struct sock *sk, struct conn *conn, bool in_proc
 	if (!slot || !conn->slot)
 		return 0;
 	conn->gen = slot->gen;
+	conn->ticket = __sync_fetch_and_add(&slot->tickets, 1);
 	return 1;
 }
 
-/* The state of a connection and its slot; 0 where it is not watched. */
+/* The state of a connection and its slot; 0 where there is none. */
 static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __u32 role,
 					    struct service_slot **slot)
 {
-	struct service_tuning *t = tuned();
 	struct service_slot *found;
 	struct conn *conn;
 
-	if (!t)
-		return 0;
-	if (t->mask && (bpf_get_socket_cookie(sk) & t->mask))
-		return 0;
 	conn = bpf_sk_storage_get(&conns, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!conn)
 		return 0;
@@ -333,6 +324,10 @@ static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __
 	if (!found)
 		return 0;
 	if (!conn->slot || conn->gen != found->gen) {
+		__u32 first = 0, *on = bpf_map_lookup_elem(&is_on, &first);
+
+		if (!on || !*on)
+			return 0;
 		if (role)
 			conn->role = role;
 		if (!find_slot(sk, conn, in_process))
@@ -343,6 +338,12 @@ static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __
 	}
 	*slot = found;
 	return conn;
+}
+
+/* Of a service that is asked very often only some connections are watched. */
+static __always_inline bool is_watched(struct service_slot *slot, struct conn *conn)
+{
+	return !(conn->ticket & slot->mask);
 }
 
 static __always_inline void open_turn(struct conn *conn, __u64 now)
@@ -425,7 +426,7 @@ int socket_sent(unsigned long long *ctx)
 	if (bytes <= 0 || !(is_tcp(sk) || is_unix(sk)))
 		return 0;
 	conn = conn_of(sk, true, ROLE_NONE, &slot);
-	if (!conn || !slot)
+	if (!conn || !slot || !is_watched(slot, conn))
 		return 0;
 	note_bytes(slot, &slot->sent, &conn->sent, bytes);
 	note_process(slot);
@@ -477,7 +478,7 @@ int data_ready(unsigned long long *ctx)
 	if (!(is_tcp(sk) || is_unix(sk)) || sk->__sk_common.skc_state == TCP_LISTEN)
 		return 0;
 	conn = conn_of(sk, false, ROLE_NONE, &slot);
-	if (!conn || !slot)
+	if (!conn || !slot || !is_watched(slot, conn))
 		return 0;
 	arrival = note_arrival(sk, slot, conn);
 	if (arrival == ARRIVAL_NOTHING)
@@ -576,7 +577,6 @@ int state_changed(unsigned long long *ctx)
 		}
 		return 0;
 	}
-	/* What ends is looked at even if it would not be watched any more. */
 	conn = bpf_sk_storage_get(&conns, sk, 0, 0);
 	if (!conn || !conn->slot)
 		return 0;
@@ -637,12 +637,17 @@ int open_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct service_slot *slot;
 	__u64 now, since;
 
-	if (!conn || !sk || !conn->slot || (conn->turn != TURN_OPEN && !conn->is_connecting))
-		return 0;
-	if (is_unix(sk) && sk->sk_shutdown)
+	if (!conn || !sk || !conn->slot || sk->sk_shutdown == SHUTDOWN_MASK)
 		return 0;
 	slot = slot_at(conn->slot);
 	if (!slot || slot->gen != conn->gen)
+		return 0;
+	slot->alive += 1;
+	if (is_watched(slot, conn))
+		slot->watched += 1;
+	else if (!conn->is_connecting)
+		return 0;
+	if ((conn->turn != TURN_OPEN && !conn->is_connecting) || (is_unix(sk) && sk->sk_shutdown))
 		return 0;
 	now = bpf_ktime_get_ns();
 	since = conn->asked;

@@ -45,18 +45,16 @@ struct service_slot {
 	__u64 open_wait;   /* how long those have waited, added up */
 	__u64 connecting;
 	__u64 connecting_wait;
+	__u64 alive; /* connections */
+	__u64 watched;
+	__u32 mask;    /* set by user space: a connection is watched whose ticket has none of these bits */
+	__u32 tickets; /* given to connections */
 	__u32 tgid;
 	__u32 pad;
 	char comm[16];
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1096, "twin: src/bpf/services.rs");
-
-/* What user space sets. */
-struct service_tuning {
-	__u32 mask; /* a connection is watched whose cookie has none of these bits */
-	__u32 pad;
-};
+_Static_assert(sizeof(struct service_slot) == 1120, "twin: src/bpf/services.rs");
 
 #endif

@@ -67,7 +67,7 @@ impl Probes {
         let opened = (|| {
             let mut map = |name| take_map(object, name);
             let maps =
-                [map("slot_of")?, map("slots")?, map("free_slots")?, map("listening")?, map("tuning")?, map(".bss")?];
+                [map("slot_of")?, map("slots")?, map("free_slots")?, map("listening")?, map("is_on")?, map(".bss")?];
             Ok::<_, AnyError>(Services::new(maps.each_ref(), connection_pass(object, btf)?)?)
         })();
         match opened {

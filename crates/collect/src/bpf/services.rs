@@ -96,6 +96,12 @@ pub struct ServiceCounts {
     pub connecting: u64,
     /// How long those have, added up.
     pub connecting_ns: u64,
+    /// Connections.
+    pub alive: u64,
+    /// Of those, the ones that are watched.
+    pub watched: u64,
+    mask: u32,
+    tickets: u32,
     /// The process that sent last.
     pub tgid: u32,
     pad: u32,
@@ -104,11 +110,12 @@ pub struct ServiceCounts {
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1096, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1120, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
 /// What a pass over the connections adds up.
 const OPEN_AT: usize = std::mem::offset_of!(ServiceCounts, open);
-const OPEN_WORDS: usize = 4;
+const OPEN_WORDS: usize = 6;
+const MASK_AT: usize = std::mem::offset_of!(ServiceCounts, mask);
 // SAFETY: repr(C), integer and byte fields, no hole.
 unsafe impl Plain for ServiceCounts {}
 
@@ -135,15 +142,6 @@ impl ServiceCounts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Tuning {
-    mask: u32,
-    pad: u32,
-}
-// SAFETY: repr(C), two u32 fields.
-unsafe impl Plain for Tuning {}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
 struct Totals {
     slots_made: u64,
     slots_lost: u64,
@@ -157,7 +155,7 @@ pub struct Services {
     slots: Mapped,
     free: OwnedFd,
     listening: MapReader<PortKey, SlotNumber>,
-    tuning: MapReader<u32, Tuning>,
+    is_on: MapReader<u32, u32>,
     totals: MapReader<u32, Totals>,
     over_connections: OwnedFd,
 }
@@ -167,7 +165,7 @@ type SlotNumber = u32;
 impl Services {
     /// `over_connections` goes over all connections.
     pub(super) fn new(
-        [slot_of, slots, free, listening, tuning, globals]: [&MapData; 6],
+        [slot_of, slots, free, listening, is_on, globals]: [&MapData; 6],
         over_connections: OwnedFd,
     ) -> io::Result<Self> {
         let info = slots.info().map_err(io::Error::other)?;
@@ -179,21 +177,26 @@ impl Services {
             slots: Mapped::new(slots, SLOT_BYTES * SLOTS as usize)?,
             free: free.fd().as_fd().try_clone_to_owned()?,
             listening: MapReader::new(listening, 1)?,
-            tuning: MapReader::new(tuning, 1)?,
+            is_on: MapReader::new(is_on, 1)?,
             totals: MapReader::new(globals, 1)?,
             over_connections,
         };
-        // Nothing is watched before it is known which ports are listened on: see `watch`.
-        services.tuning.store(&0, &Tuning { mask: u32::MAX, pad: 0 })?;
         for slot in 1..SLOTS {
             sys::queue_push(services.free.as_fd(), &slot)?;
         }
         Ok(services)
     }
 
-    /// Watches one connection of `one_in`, a power of two.
-    pub fn watch(&mut self, one_in: u32) -> io::Result<()> {
-        self.tuning.store(&0, &Tuning { mask: one_in.max(1) - 1, pad: 0 })
+    /// Begins, once it is known which ports are listened on.
+    pub fn begin(&self) -> io::Result<()> {
+        self.is_on.store(&0, &1)
+    }
+
+    /// Watches one connection of `one_in`, a power of two, of those that count in this slot.
+    pub fn watch(&self, slot: u32, one_in: u32) {
+        if let Some(mask) = self.offset(slot).and_then(|at| self.slots.small(at + MASK_AT)) {
+            mask.store(one_in.max(1) - 1, Ordering::Relaxed);
+        }
     }
 
     /// Looks at all connections for what is open in these slots.

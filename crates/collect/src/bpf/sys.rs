@@ -6,7 +6,7 @@ use aya::maps::MapData;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
@@ -227,6 +227,13 @@ impl Mapped {
         let from = self.pointer::<T>(at)?;
         // SAFETY: within the mapping and aligned. Any bytes make a `T`, also torn ones.
         Some(unsafe { from.read_volatile() })
+    }
+
+    /// A number of half the size.
+    pub(crate) fn small(&self, at: usize) -> Option<&AtomicU32> {
+        let of = self.pointer::<u32>(at)?;
+        // SAFETY: within the mapping and aligned; the programs in the kernel only read it.
+        Some(unsafe { AtomicU32::from_ptr(of) })
     }
 
     /// A number that both sides change.

@@ -292,3 +292,19 @@ fn unix_sockets_serve_too() {
     drop(stream);
     server.join().expect("the server");
 }
+
+/// What is seen of this machine for half a minute: to be run beside load generators.
+#[test]
+#[ignore = "a measurement"]
+fn by_hand_what_is_seen_of_this_machine() {
+    let Some(mut bench) = settled() else { return };
+    for _ in 0..std::env::var("SECONDS").map_or(30, |s| s.parse().expect("a number")) {
+        std::thread::sleep(Duration::from_secs(1));
+        bench.sample();
+    }
+    for row in bench.names(Entity::Service) {
+        print!("{row}: ");
+        bench.print(&row);
+    }
+    println!("{:?}", bench.names(Entity::Dependency));
+}
