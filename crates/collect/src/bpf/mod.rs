@@ -36,7 +36,6 @@ pub use record::{
     latency_bucket_us_max, size_bucket_bytes_max,
 };
 pub use services::{PortKey, SERVICE_BUCKETS, ServiceCounts, ServiceKey, Services};
-pub(crate) use sys::now_mono_ns as mono_now_ns;
 pub use task::{PassStats, Seen, StillRec, TaskIo, TaskIter, TaskRec, split_cpu_time};
 
 /// The exit ring's bytes by the size of a record and its 8 bytes of header.
