@@ -124,6 +124,7 @@ struct Watched {
     histogram: Latency,
     waits: [OpenWait; 2],
     one_in: u32,
+    factor: f64,
     seen_frames: u32,
     is_young: bool,
     touched_ns: i64,
@@ -253,6 +254,7 @@ impl ServiceCells {
                     histogram: Latency::default(),
                     waits: [OpenWait::default(); 2],
                     one_in: 1,
+                    factor: 1.0,
                     seen_frames: 0,
                     is_young: !key.is_server(),
                     touched_ns: now,
@@ -343,11 +345,12 @@ impl ServiceCells {
         };
         let last = std::mem::replace(&mut one.last, *counts);
         // Those that are watched stand for all.
-        let factor = if one.one_in > 1 && counts.watched > 0 {
-            counts.alive as f64 / counts.watched as f64
-        } else {
-            1.0
-        };
+        if one.one_in == 1 {
+            one.factor = 1.0;
+        } else if counts.watched > 0 {
+            one.factor = counts.alive as f64 / counts.watched as f64;
+        }
+        let factor = one.factor;
         let [wait, connect] = &mut one.waits;
         let waited =
             wait.grow(counts.response_ns.saturating_add(counts.in_vain_ns), counts.open_ns);
