@@ -99,9 +99,13 @@ impl Observed {
         let mut incidents = Vec::new();
         for group in &groups {
             // What brought a root about and has no cause of its own that is known belongs to the incident of that root.
+            let follow: BTreeSet<&str> =
+                group.iter().flat_map(|root| links.effects(root.condition.id)).collect();
+            let is_theirs =
+                |id: &str| follow.contains(id) || group.iter().any(|root| root.condition.id == id);
+            let is_root = |id: &str| self.active.get(id).is_some_and(|a| a.condition.role == Role::Root);
             let reaches = |a: &&Active| {
-                let effects = links.effects(a.condition.id);
-                group.iter().any(|root| effects.contains(root.condition.id))
+                links.effects(a.condition.id).iter().any(|effect| is_root(effect) && is_theirs(effect))
             };
             let (before, others): (Vec<&Active>, Vec<&Active>) = unexplained.into_iter().partition(reaches);
             unexplained = others;

@@ -67,14 +67,15 @@ pub fn walk<'a>(view: &View<'a>, row: &'a str, span: Span, beyond: f64) -> Walk<
     walk
 }
 
-/// Whether a row of `dependency` is of one of these processes.
+/// Whether a row of `dependency` is of one of these processes. Young ones share a row by their name.
 fn calls(set: &SeriesSet, servers: &Servers<'_, '_>, row: &str) -> bool {
-    let pid = row.split_once('>').and_then(|(pid, _)| pid.parse::<u32>().ok());
+    let Some((who, _)) = row.split_once('>') else { return false };
+    let Ok(pid) = who.parse::<u32>() else { return servers.comm.as_deref() == Some(who) };
     if servers.processes.is_empty() {
         let comm = set.text("dependency.comm", row).and_then(|t| t.last());
-        return pid.is_some() && pid == servers.pid || comm.is_some() && comm == servers.comm.as_deref();
+        return servers.pid == Some(pid) || comm.is_some() && comm == servers.comm.as_deref();
     }
-    servers.processes.iter().any(|p| Some(p.pid) == pid)
+    servers.processes.iter().any(|p| p.pid == pid)
 }
 
 /// Seconds per second that processes waited for answers and for connections, more than as many requests usually take.
@@ -96,23 +97,29 @@ fn waits_beyond(view: &View<'_>, rows: &[&str], span: Span) -> f64 {
     (now - before.max(for_as_many)).max(0.0)
 }
 
-/// Whose rows these are: `python3 (812)`, `4 processes named python3`, `python3 and cron`.
+/// Whose rows these are: `python3 (812)`, `4 processes named python3`, `python3 (812) and processes named curl`.
 #[must_use]
 pub fn callers(view: &View<'_>, rows: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let rows: Vec<String> = rows.into_iter().map(|row| row.as_ref().to_owned()).collect();
-    for row in &rows {
-        let pid = row.split_once('>').map_or("?", |(pid, _)| pid);
+    // Of a name its processes that are known by their ids, and whether there are others.
+    let mut by_name: BTreeMap<String, (Vec<u32>, bool)> = BTreeMap::new();
+    for row in rows {
+        let row = row.as_ref();
+        let Some((who, _)) = row.split_once('>') else { continue };
+        let Ok(pid) = who.parse::<u32>() else {
+            by_name.entry(who.to_owned()).or_default().1 = true;
+            continue;
+        };
         // The thread that called may have a name of its own.
-        let leader = view.processes().iter().rev().find(|p| pid.parse() == Ok(p.pid)).map(|p| p.comm);
+        let leader = view.processes().iter().rev().find(|p| p.pid == pid).map(|p| p.comm);
         let comm = leader.or_else(|| view.set.text("dependency.comm", row)?.last()).unwrap_or("a process");
-        by_name.entry(comm).or_default().push(pid);
+        by_name.entry(comm.to_owned()).or_default().0.push(pid);
     }
-    let mut all: Vec<(&str, Vec<&str>)> = by_name.into_iter().collect();
-    all.sort_by_key(|(_, pids)| std::cmp::Reverse(pids.len()));
-    let words = all.iter().take(NAMES_MAX).map(|(comm, pids)| match pids[..] {
-        [pid] => format!("{comm} ({pid})"),
-        _ => format!("{} processes named {comm}", pids.len()),
+    let mut all: Vec<(String, (Vec<u32>, bool))> = by_name.into_iter().collect();
+    all.sort_by_key(|(_, (pids, _))| std::cmp::Reverse(pids.len()));
+    let words = all.iter().take(NAMES_MAX).map(|(comm, (pids, young))| match (&pids[..], young) {
+        ([pid], false) => format!("{comm} ({pid})"),
+        (_, true) => format!("processes named {comm}"),
+        (pids, false) => format!("{} processes named {comm}", pids.len()),
     });
     let words: Vec<String> = words.collect();
     if words.is_empty() { "processes".to_owned() } else { words.join(" and ") }

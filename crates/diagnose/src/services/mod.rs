@@ -89,6 +89,24 @@ pub const DEPENDENCY: Side = Side {
     p90: "dependency.latency_p90",
 };
 
+impl Side {
+    /// Whether anybody may have been late at all, of some rows: most never are, and need no closer look.
+    #[must_use]
+    pub fn may_be_late(&self, set: &SeriesSet, rows: &[&str], window: Span) -> bool {
+        let reaches = |metric: &str, least: f64| {
+            let mut most = rows.iter().filter_map(|row| set.get(metric, row)?.max(window));
+            most.any(|most| most >= least)
+        };
+        let waits = if rows.iter().any(|row| set.get(self.wait_time, row).is_some()) {
+            self.wait_time
+        } else {
+            self.response_time
+        };
+        // Of several rows none need have a whole client that waits.
+        reaches(self.p50, traffic::LATE_S) || reaches(waits, traffic::CROWD / rows.len().max(1) as f64)
+    }
+}
+
 /// What was usual of a service: in the baseline, or where hardly anything was asked then, in all that is known before the
 /// view. What it did for a tenth of a longer time before is usual too.
 #[must_use]
@@ -164,6 +182,13 @@ impl<'v, 'a> Servers<'v, 'a> {
         let known = self.processes.iter().any(|p| p.series(set, metric).next().is_some());
         let total: f64 = self.processes.iter().map(|p| p.total(set, metric, span)).sum();
         known.then(|| total / span.seconds().max(1e-9))
+    }
+
+    /// CPU-seconds per second. Of tasks that never ran nothing is loaded: where others are known these slept.
+    #[must_use]
+    pub fn used(&self, view: &View<'_>, span: Span) -> Option<f64> {
+        let known = view.has("task.cpu_time");
+        self.rate(view.set, "task.cpu_time", span).or_else(|| known.then_some(0.0))
     }
 
     /// Task-seconds per second in uninterruptible sleep.

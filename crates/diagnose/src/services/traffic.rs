@@ -18,15 +18,18 @@ const LEAST: f64 = 5.0;
 /// What clients waited beyond the usual, in all: with less nobody lost anything.
 const COST_S: f64 = 1.0;
 /// A tenth of a second is felt, and whatever people ask for takes several requests, one after the other.
-const LATE_S: f64 = 0.03;
+pub(super) const LATE_S: f64 = 0.03;
 /// That one answer in ten is late is felt where it is the whole of that tenth.
 const TAIL_S: f64 = 0.1;
+/// A delay of a second interrupts whoever waits for it, once is enough; a shorter one has to last to be noticed.
+const FELT_S: f64 = 1.0;
+const LASTED_S: f64 = 5.0;
 /// Times as long as usual: caches, mixes of requests and queues of half-busy servers make less.
 const GROWTH: f64 = 3.0;
 /// As everywhere: see [`crate::view::View::threshold`].
 const SIGMAS: f64 = 6.0;
 /// More clients than one wait beyond the usual: a single one that asks for something long, again and again, is a job.
-const CROWD: f64 = 1.2;
+pub(super) const CROWD: f64 = 1.2;
 /// A server that stands still answers nothing; one of which a part stands still answers less than half.
 const STALLED: f64 = 0.5;
 /// And two clients at least wait for it meanwhile; three, where others are answered.
@@ -250,10 +253,19 @@ impl Traffic {
         let (kind, during_s, usual_s) = if !half.is_empty() && answers(&half) >= answers(&tail).min(LEAST) {
             (Late::Half, self.weighted(&self.p50, &half), usual.p50)
         } else if !stalled.is_empty() {
-            (Late::Stalled, beyond_s / open.max(1e-9), usual.p50)
+            // So long the first of them has waited.
+            (Late::Stalled, stalled.iter().map(|i| self.dt[*i]).sum(), usual.p50)
         } else {
             (Late::Tail, self.weighted(&self.p90, &tail), usual.p90)
         };
+        if during_s < FELT_S && run.high_s < LASTED_S {
+            return Err(format!(
+                "answered in {} instead of {} for {} only",
+                words::seconds(during_s),
+                words::seconds(usual_s),
+                words::seconds(run.high_s)
+            ));
+        }
         self.begin_with_requests(&mut run, first, usual);
         Ok(Slow {
             run,

@@ -38,7 +38,7 @@ fn conversation(m: &mut Machine, side: &str, row: &str, of: impl Fn(usize) -> As
     m.values(&format!("{side}.requests"), row, 0, each(&|a| a.rate));
     m.values(&format!("{side}.response_time"), row, 0, each(&|a| if a.rate > 0.0 { a.waiting } else { 0.0 }));
     m.values(&format!("{side}.wait_time"), row, 0, each(&|a| a.waiting));
-    m.values(&format!("{side}.open"), row, 0, each(&|a| a.waiting.round()));
+    m.values(&format!("{side}.open"), row, 0, (0..N).map(|i| of(i).waiting.round()).collect());
     m.values(&format!("{side}.latency_p50"), row, 0, each(&|a| a.p50));
     m.values(&format!("{side}.latency_p90"), row, 0, each(&|a| a.p90));
     m.values(&format!("{side}.latency_p99"), row, 0, each(&|a| 2.0 * a.p90));

@@ -46,6 +46,11 @@ pub const CONDITION: Condition = Condition {
     ..Condition::ROOT
 };
 
+/// Processes wait for a fifth of a task's time beyond the usual, and for so long: with less nobody lost anything, and what is
+/// far away strays for a moment.
+const WAITED: f64 = 0.2;
+const LASTED_S: f64 = 5.0;
+
 /// An address that answers late.
 struct Found<'a> {
     address: Address<'a>,
@@ -74,7 +79,14 @@ fn observe(view: &View<'_>, others: &Others<'_>) -> Observation {
                 continue;
             }
         };
-        if let Err(reason) = is_elsewhere(view, others, &address) {
+        if slow.run.seconds() < LASTED_S || slow.beyond_s < WAITED * slow.run.seconds() {
+            because = format!(
+                "{} answered late for {}, and processes waited {} beyond the usual",
+                address.text,
+                words::seconds(slow.run.seconds()),
+                words::seconds(slow.beyond_s)
+            );
+        } else if let Err(reason) = is_elsewhere(view, others, &address) {
             because = reason;
         } else if best.as_ref().is_none_or(|b| slow.beyond_s > b.slow.beyond_s) {
             best = Some(Found { address, rows, slow });
@@ -143,6 +155,9 @@ fn finding(view: &View<'_>, found: &Found<'_>) -> Finding {
 /// Of each address: one where its answers are late.
 fn are_late(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let late = |rows: Vec<&str>| {
+        if !DEPENDENCY.may_be_late(set, &rows, window) {
+            return None;
+        }
         let traffic = Traffic::of(set, &DEPENDENCY, &rows, window)?;
         Some(traffic.is_late(&traffic.at_best()?))
     };

@@ -28,6 +28,7 @@ pub const CONDITION: Condition = Condition {
         "dependency.pid",
         "dependency.comm",
         "service.requests",
+        "service.comm",
         "listener.pid",
     ],
     triggers: &[Trigger::Signals(Signals {

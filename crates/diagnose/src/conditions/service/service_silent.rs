@@ -129,7 +129,7 @@ fn sleeps(view: &View<'_>, row: &str, run: &Run) -> Result<f64, String> {
     let servers = Servers::of(view, row);
     let name = services::name(&servers, row);
     let span = run.span();
-    let Some(used) = servers.rate(view.set, "task.cpu_time", span) else {
+    let Some(used) = servers.used(view, span) else {
         return Err(format!("{name} answered nothing, and what its processes did is not known"));
     };
     let moved = ["task.read_bytes", "task.write_bytes"];

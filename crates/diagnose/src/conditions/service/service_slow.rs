@@ -76,21 +76,26 @@ fn observe(view: &View<'_>) -> Observation {
         return Observation::needs_as("response times of services (service.*)", &["service.requests"]);
     }
     let mut because = "no service was asked often enough to say what is usual".to_owned();
-    let mut found: Vec<Found<'_>> = Vec::new();
+    let (mut found, mut busiest): (Vec<Found<'_>>, f64) = (Vec::new(), 0.0);
     for (row, _) in view.each("service.requests") {
         let Some(traffic) = Traffic::of(view.set, &SERVICE, &[row], view.window) else { continue };
         let Some(usual) = services::usual(view, row) else { continue };
-        let servers = Servers::of(view, row);
+        let name = || services::name(&Servers::of(view, row), row);
         match traffic.slow(&usual) {
-            Ok(slow) if servers.are_fresh(view.set, slow.run.onset, WARM_UP_S) => {
-                because = format!("{} had just been started", services::name(&servers, row));
+            Ok(slow) if Servers::of(view, row).are_fresh(view.set, slow.run.onset, WARM_UP_S) => {
+                because = format!("{} had just been started", name());
             }
             Ok(slow) => {
                 let beyond = slow.beyond_s / slow.run.seconds().max(1.0);
                 let walk = services::walk(view, row, slow.run.span(), beyond);
                 found.push(Found { row, slow, walk });
             }
-            Err(reason) => because = format!("{} {reason}", services::name(&servers, row)),
+            // The one that is asked most says most.
+            Err(reason) if usual.rate > busiest => {
+                busiest = usual.rate;
+                because = format!("{} {reason}", name());
+            }
+            Err(_) => {}
         }
     }
     found.sort_by(|a, b| b.slow.beyond_s.total_cmp(&a.slow.beyond_s));
@@ -180,7 +185,7 @@ fn judge(view: &View<'_>, finding: &mut Finding, passed: &[Servers<'_, '_>], wal
         let rate = |servers: &Servers<'_, '_>| servers.rate(view.base_set, metric, view.baseline?);
         sum(&rate).unwrap_or(0.0)
     };
-    let Some(used) = rate("task.cpu_time") else { return };
+    let Some(used) = sum(&|servers| servers.used(view, span)) else { return };
     let delayed = rate("task.run_delay").unwrap_or(0.0);
     let blocked = sum(&|servers| servers.blocked(view.set, span)).unwrap_or(0.0);
     let blocked_before = sum(&|servers| servers.blocked(view.base_set, view.baseline?)).unwrap_or(0.0);
@@ -215,6 +220,9 @@ fn say_others(view: &View<'_>, finding: &mut Finding, front: &Found<'_>, all: &[
 fn are_late(set: &SeriesSet, window: Span) -> Vec<Signal> {
     let rows = set.each("service.requests").map(|(row, _)| row);
     let late = |row| {
+        if !SERVICE.may_be_late(set, &[row], window) {
+            return None;
+        }
         let traffic = Traffic::of(set, &SERVICE, &[row], window)?;
         Some(traffic.is_late(&traffic.at_best()?))
     };

@@ -88,7 +88,7 @@ fn exhausted<'a>(view: &View<'a>, row: &'a str, high: &High) -> Result<Finding, 
     if (busy.v.iter().filter(is_same).count() as f64) < NEARLY_ALL * busy.v.len() as f64 {
         return Err(format!("the number of requests that {name} works on at a time changes"));
     }
-    let used = servers.rate(view.set, "task.cpu_time", span);
+    let used = servers.used(view, span);
     let Some(used) = used else { return Err(format!("what the workers of {name} do is not known")) };
     if used >= ASLEEP * workers {
         return Err(format!("the workers of {name} take {} of a CPU", words::percent(used)));
