@@ -18,6 +18,9 @@ const SERVICES_MAX: usize = 256;
 const DEPENDENCIES_MAX: usize = 512;
 /// A row of which nothing was heard for so long leaves.
 const IDLE_NS_MAX: i64 = 600_000_000_000;
+/// The same while there is little room left: a crawler calls thousands of addresses, once each.
+const CROWDED_IDLE_NS_MAX: i64 = 5_000_000_000;
+const CROWDED: usize = 768;
 /// A process that is younger shares a row with those of its name: many live for one request only.
 const YOUNG_NS: i64 = 10_000_000_000;
 /// In the first frames it is not known yet which ports of which namespaces are listened on.
@@ -272,6 +275,7 @@ impl ServiceCells {
         io: &mut Io,
         frame: &Frame,
     ) -> bool {
+        let idle_ns_max = self.idle_ns_max();
         let Some(one) = self.watched.get_mut(at) else { return false };
         let Some(counts) = services.counts(one.slot) else { return false };
         let is_same = counts == one.last;
@@ -281,7 +285,7 @@ impl ServiceCells {
         }
         if is_same && counts.open == 0 && counts.connecting == 0 {
             let is_gone = !one.key.is_server() && is_gone(one.key.tgid);
-            return !is_gone && frame.time.mono - one.touched_ns < IDLE_NS_MAX;
+            return !is_gone && frame.time.mono - one.touched_ns < idle_ns_max;
         }
         one.touched_ns = frame.time.mono;
         one.seen_frames = one.seen_frames.saturating_add(1);
@@ -410,12 +414,16 @@ impl ServiceCells {
         }
     }
 
+    fn idle_ns_max(&self) -> i64 {
+        if self.watched.len() >= CROWDED { CROWDED_IDLE_NS_MAX } else { IDLE_NS_MAX }
+    }
+
     fn fill_rows(&mut self, io: &mut Io, frame: &mut Frame) {
         let now = frame.time.mono;
         for at in 0..self.rows.len() {
             let Some(Some(row)) = self.rows.get(at) else { continue };
             let is_used = self.watched.iter().any(|one| one.row == Some(at));
-            if !is_used && now - row.touched_ns >= IDLE_NS_MAX {
+            if !is_used && now - row.touched_ns >= self.idle_ns_max() {
                 self.by_name.remove(&(row.is_service, row.name.clone()));
                 self.rows[at] = None;
             }
