@@ -50,7 +50,7 @@ pub const CONTROLS: &[Control] = &[
 ];
 
 fn database(stage: &mut Stage) -> Result<(), Stop> {
-    let database = Postgres::start(stage, 10, false)?;
+    let database = Postgres::start(stage, 10, false, &[])?;
     let outcome = transactions(stage, &database);
     database.end(stage)?;
     outcome

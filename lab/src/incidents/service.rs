@@ -3,6 +3,7 @@
 //! The services are real ones (nginx, PostgreSQL, redis, Node.js, a JVM) and small ones in Python (`service/worker.py`). Clients
 //! of the laboratory measure how long they take to answer.
 
+mod database;
 mod limits;
 mod runtimes;
 pub mod site;
@@ -12,6 +13,14 @@ use crate::incident::{Incident, Need};
 
 const PYTHON: Need = Need::Tool("python3");
 const NGINX: Need = Need::Tool("nginx");
+const POSTGRES: &[Need] = &[
+    Need::Tool("initdb"),
+    Need::Tool("postgres"),
+    Need::Tool("pgbench"),
+    Need::Tool("pg_isready"),
+    Need::Tool("psql"),
+    Need::DiskBytes(1 << 30),
+];
 
 /// The incidents of this file. The names of all begin alike: `mitra-lab run service-` makes them all.
 pub const INCIDENTS: &[Incident] = &[
@@ -28,15 +37,17 @@ pub const INCIDENTS: &[Incident] = &[
         // The backend has one thread, it computes all the time, and it is asked several times as often.
         .also(&["service-slow", "single-thread-bottleneck", "retry-storm", "load-increase"])
         .needs(&[PYTHON, Need::Cpus(2)]),
-    Incident::new("service-row-lock", "lock-queue", "service", waits::row_lock)
+    Incident::new("service-row-lock", "lock-queue", "service", database::row_lock)
         .what("a session of PostgreSQL idles in a transaction and holds a row that all others update")
-        .needs(&[
-            Need::Tool("initdb"),
-            Need::Tool("postgres"),
-            Need::Tool("pgbench"),
-            Need::Tool("pg_isready"),
-            Need::DiskBytes(1 << 30),
-        ]),
+        .needs(POSTGRES),
+    Incident::new("service-no-index", "query-regression", "service", database::no_index)
+        .what("the index of a table in PostgreSQL is gone, and each query costs hundreds of times as much")
+        // What it comes to, for who does not know how many queries there are.
+        .also(&["runqueue-saturation", "cpu-hog"])
+        .needs(POSTGRES),
+    Incident::new("service-sessions", "connection-limit", "service", database::too_many_clients)
+        .what("a program keeps all the sessions that PostgreSQL has, and other clients are turned away")
+        .needs(POSTGRES),
     Incident::new("service-file-lock", "lock-queue", "service", waits::file_lock)
         .what("all workers of a service wait for a file lock that another process holds")
         .needs(&[PYTHON]),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::{Meter, Role};
 
 /// The roles of this file.
-pub const ROLES: &[Role] = &[("pg-ask", ask), ("pg-hold", hold)];
+pub const ROLES: &[Role] = &[("pg-ask", ask), ("pg-visit", visit), ("pg-hold", hold), ("pg-keep", keep)];
 
 /// Protocol 3.0.
 const VERSION: u32 = 3 << 16;
@@ -108,6 +108,30 @@ fn ask(argument: &str) -> io::Result<()> {
     let mut meter = Meter::create()?;
     loop {
         meter.measure(|| session.run(sql))?;
+        sleep(milliseconds(every));
+    }
+}
+
+/// `SOCKET EVERY_MS SQL`: the same with a session for each time.
+fn visit(argument: &str) -> io::Result<()> {
+    let ([to, every], sql) = split(argument)?;
+    let mut meter = Meter::create()?;
+    loop {
+        meter.measure(|| connect(to)?.run(sql))?;
+        sleep(milliseconds(every));
+    }
+}
+
+/// `SOCKET EVERY_MS FULL`: begins a session in each period and keeps all of them. Once none is to be had there is a file FULL,
+/// and it goes on trying.
+fn keep(argument: &str) -> io::Result<()> {
+    let ([to, every], full) = split(argument)?;
+    let mut sessions = Vec::new();
+    loop {
+        match connect(to) {
+            Ok(session) => sessions.push(session),
+            Err(_) => std::fs::write(full, "")?,
+        }
         sleep(milliseconds(every));
     }
 }

@@ -43,9 +43,9 @@ pub fn pool(stage: &mut Stage) -> Result<Truth, Stop> {
     let places = stage.draw().uniform(6, 14);
     let per_s = stage.draw().between(20, 40);
     let empty = stage.file("empty");
-    // With all of the clients, in a second, or in four.
+    // With all of the clients, in a second, or in two or three.
     let all_per_s = per_s as f64 + 30.0;
-    let seconds = stage.real((0.7, 1.2), (3.0, 4.5));
+    let seconds = stage.real((0.7, 1.2), (2.0, 3.0));
     let leak = (places as f64 / seconds / all_per_s * 1e3).clamp(5.0, 1e3) as u64;
     let manners = |leak: u64| format!("* compute 1\n* pool {places} {leak} 2 {empty}\n");
     let size = Size { processes: 1, threads: places + stage.draw().uniform(4, 10) };

@@ -68,6 +68,8 @@ pub fn heap_full(stage: &mut Stage) -> Result<Truth, Stop> {
     let percent = stage.uniform((93, 96), (84, 88));
     let mut command = Command::new("java");
     command.args([&format!("-Xmx{heap_mb}m"), &format!("-Xms{heap_mb}m"), &format!("-XX:+Use{collector}GC")]);
+    // Without this, each answer waits for the acknowledgement of its head.
+    command.args(["-Dsun.net.httpserver.nodelay=true"]);
     command.args(["-XX:-UseGCOverheadLimit", "-cp", &stage.dir().display().to_string(), "Server"]);
     command.args([
         port_of(&address),

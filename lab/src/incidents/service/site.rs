@@ -242,8 +242,9 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Creates and starts it, and fills the tables of pgbench. Over TCP, or else only over a Unix socket.
-    pub fn start(stage: &mut Stage, scale: u64, over_tcp: bool) -> Result<Self, Stop> {
+    /// Creates and starts it with some settings, `NAME=VALUE`, and fills the tables of pgbench. Over TCP, or else only over a
+    /// Unix socket.
+    pub fn start(stage: &mut Stage, scale: u64, over_tcp: bool, settings: &[&str]) -> Result<Self, Stop> {
         let data = stage.dir().join("data");
         fs::create_dir_all(&data).at(&data)?;
         for path in [stage.dir(), &data] {
@@ -259,7 +260,7 @@ impl Postgres {
         let mut server = Self::tool("postgres", &dir, &port)?;
         // Its shared memory lies in its directory, and goes with it whatever happens.
         server.arg("-D").arg(&data).args(["-c", listens, "-c", "dynamic_shared_memory_type=mmap"]);
-        server.args(["-p", &port, "-k"]).arg(&dir);
+        server.args(["-p", &port, "-k"]).arg(&dir).args(settings.iter().flat_map(|setting| ["-c", setting]));
         let handle = stage.spawn(&mut server)?;
         let socket = dir.join(format!(".s.PGSQL.{port}"));
         let at = if over_tcp { address } else { socket.display().to_string() };
@@ -295,9 +296,13 @@ impl Postgres {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
     use std::path::Path;
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
 
-    use super::proxy_config;
+    use super::{WORKER, free_address, proxy_config};
 
     #[test]
     fn a_proxy_writes_nowhere_but_into_its_directory() {
@@ -305,5 +310,63 @@ mod tests {
         assert_eq!(text.matches('{').count(), text.matches('}').count());
         assert_eq!(text.matches("_temp_path /d/").count(), 5);
         assert!(text.contains("server 127.0.0.1:81;\n") && text.contains("worker_connections 64;"));
+    }
+
+    struct Killed(Child);
+
+    impl Drop for Killed {
+        fn drop(&mut self) {
+            _ = self.0.kill();
+            _ = self.0.wait();
+        }
+    }
+
+    /// The status of an answer and its length, once there is one.
+    fn ask(address: &str, path: &str) -> (String, usize) {
+        let start = Instant::now();
+        let mut stream = loop {
+            match TcpStream::connect(address) {
+                Ok(stream) => break stream,
+                Err(e) => assert!(start.elapsed() < Duration::from_secs(30), "{e}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().to_owned(), body.len())
+    }
+
+    #[test]
+    fn a_worker_does_what_its_manners_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let (script, manners) = (dir.path().join("worker"), dir.path().join("manners"));
+        let (address, nobody, locked) =
+            (free_address().unwrap(), free_address().unwrap(), dir.path().join("lock"));
+        std::fs::write(&script, WORKER).unwrap();
+        let lines = format!(
+            "/large bytes 70000\n* compute 0.1\n* both mutex cross 1 a b\n/down call {nobody} 500\n\
+             /without call {nobody} 500 without 2\n/lock hold lockf {} 1\n/pool pool 2 0 1 {}\n",
+            locked.display(),
+            dir.path().join("empty").display()
+        );
+        std::fs::write(&manners, lines).unwrap();
+        let mut command = Command::new("python3");
+        command.arg(&script).args([&address, "1", "2"]).arg(&manners);
+        let Ok(child) = command.spawn() else {
+            println!("skipped: python3 is not installed");
+            return;
+        };
+        let _worker = Killed(child);
+        assert_eq!(ask(&address, "/"), ("200".to_owned(), 500));
+        assert_eq!(ask(&address, "/large").1, 70_000);
+        assert_eq!(ask(&address, "/down").0, "504");
+        assert_eq!(ask(&address, "/without").0, "200");
+        assert!(ask(&address, "/lock").0 == "200" && locked.exists());
+        assert_eq!(ask(&address, "/pool").0, "200");
+        std::fs::write(manners.with_extension("new"), "/ bytes 7\n").unwrap();
+        std::fs::rename(manners.with_extension("new"), &manners).unwrap();
+        assert_eq!(ask(&address, "/").1, 7);
     }
 }

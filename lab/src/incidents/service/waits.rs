@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use super::site::{App, Asks, Crowd, Postgres, Proxy, Size, free_address};
+use super::site::{App, Asks, Crowd, Proxy, Size, free_address};
 use crate::incident::{Form, Stop, Truth, WithPath};
 use crate::incidents::network::{Cable, cable};
 use crate::stage::{Isolation, Speed, Stage, Victim};
@@ -115,26 +115,26 @@ pub fn slow_backend(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some(backend.name.clone()), pids: backend.pids(), ..Truth::default() })
 }
 
-/// The backend costs twice as much a request as before, which it could do; but its callers give up before it has answered, and
-/// ask again, while it works on what nobody waits for any more.
+/// A request costs the backend several times as much as before. Faint: it could still do all of them; but two in its queue are
+/// more than its callers have patience for, and they ask again, while it works on what nobody waits for any more.
 pub fn retries(stage: &mut Stage) -> Result<Truth, Stop> {
     let here = Isolation::default();
     let usual_ms = stage.draw().uniform(5, 9);
     let one = Size { processes: 1, threads: 1 };
     let address = free_address()?;
     let backend = App::start(stage, &here, address.clone(), one, &format!("* compute {usual_ms}\n"))?;
-    let patience_ms = usual_ms * stage.draw().uniform(10, 14);
+    let patience_ms = usual_ms * stage.draw().uniform(12, 16);
     let tries = stage.uniform((4, 6), (2, 3));
     let front = free_address()?;
     let many = Size { processes: 1, threads: 48 };
     let manners = format!("* call {address} {patience_ms} fail {tries}\n");
     App::start(stage, &here, front.clone(), many, &manners)?;
-    let asks = Asks { every_ms: 25, patience_ms: PATIENCE_MS, path: "/", keeps: false };
+    let asks = Asks { every_ms: 50, patience_ms: PATIENCE_MS, path: "/", keeps: false };
     let victim = asks.start(stage, &here, &front)?;
-    // Three tenths of what the backend can do, and then more than all of it.
-    let per_s = 300.0 / usual_ms as f64;
+    // With what the measuring client asks, about a third of what the backend can do.
+    let per_s = 150.0 / usual_ms as f64;
     Crowd::start(stage, &here, &front, per_s, PATIENCE_MS, "/")?;
-    let slower = stage.real((4.0, 6.0), (2.6, 3.0));
+    let slower = stage.real((7.0, 9.0), (5.0, 6.0));
     stage.healthy()?;
 
     stage.trouble_starts();
@@ -144,55 +144,12 @@ pub fn retries(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { process: Some(backend.name.clone()), pids: backend.pids(), ..Truth::default() })
 }
 
-const UPDATE: &str = "UPDATE pgbench_branches SET bbalance = bbalance + 1 WHERE bid = 1";
-
 /// How long a lock is held, and how often. Loud: for good. Faint: for a part of each second.
-fn holds(stage: &mut Stage) -> (u64, u64) {
+pub fn holds(stage: &mut Stage) -> (u64, u64) {
     match stage.form() {
         Form::Loud => (FOR_EVER_MS, FOR_EVER_MS),
         Form::Faint => (stage.draw().between(250, 450), 1_000),
     }
-}
-
-pub fn row_lock(stage: &mut Stage) -> Result<Truth, Stop> {
-    let over_tcp = stage.draw().uniform(0, 1) == 0;
-    let database = Postgres::start(stage, 1, over_tcp)?;
-    let outcome = row_lock_in(stage, &database);
-    database.end(stage)?;
-    outcome
-}
-
-fn row_lock_in(stage: &mut Stage, database: &Postgres) -> Result<Truth, Stop> {
-    let (clients, per_s) = (stage.draw().between(4, 12), stage.draw().between(20, 60));
-    let mut bench = database.command("pgbench")?;
-    bench.args([
-        "-n",
-        "-c",
-        &clients.to_string(),
-        "-j",
-        "1",
-        "-R",
-        &per_s.to_string(),
-        "-T",
-        "120",
-        "postgres",
-    ]);
-    stage.spawn(&mut bench)?;
-    let victim = stage.start("pg-ask", format!("{} 20 {UPDATE}", database.at))?;
-    let (go, pid) = (stage.file("go"), stage.file("session"));
-    let (hold_ms, every_ms) = holds(stage);
-    let statement = stage.draw().pick(&[UPDATE, "SELECT * FROM pgbench_branches WHERE bid = 1 FOR UPDATE"]);
-    stage.start("pg-hold", format!("{} {go} {hold_ms} {every_ms} {pid} {statement}", database.at))?;
-    let session = || fs::read_to_string(&pid).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    stage.wait_for("a session", 10, |_| session().is_some())?;
-    stage.healthy()?;
-
-    stage.trouble_starts();
-    fs::write(&go, "").at(&go)?;
-    stage.trouble()?;
-    stage.suffered(&victim, stage.loud(20.0, 3.0))?;
-    let pids = session().into_iter().collect();
-    Ok(Truth { process: Some("postgres".into()), pids, ..Truth::default() })
 }
 
 pub fn file_lock(stage: &mut Stage) -> Result<Truth, Stop> {
