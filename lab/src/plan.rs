@@ -148,6 +148,7 @@ pub fn execute(
 #[cfg(test)]
 mod tests {
     use super::{compatible, pairs, round};
+    use crate::incident::Incident;
     use crate::incidents;
     use crate::record::key;
     use crate::run::Piece;
@@ -165,11 +166,11 @@ mod tests {
     fn what_cannot_be_named_is_not_played() {
         let known = ["cpu-hog".to_owned()];
         let named = |run: &Vec<Piece>| match run.as_slice() {
-            [Piece::Incident(i, _), ..] => Some(i.condition),
+            [Piece::Incident(i, _), ..] => Some(*i),
             _ => None,
         };
-        let round: Vec<&str> = round(1, 300, &known).iter().filter_map(named).collect();
-        assert!(round.len() >= 2 && round.iter().all(|condition| *condition == "cpu-hog"), "{round:?}");
+        let round: Vec<&Incident> = round(1, 300, &known).iter().filter_map(named).collect();
+        assert!(round.len() >= 2 && round.iter().all(|i| i.is_true("cpu-hog")));
         let load = incidents::all().find(|i| i.name == "service-load").unwrap();
         assert!(load.can_be_named(&["single-thread-bottleneck".to_owned()]) && !load.can_be_named(&known));
     }

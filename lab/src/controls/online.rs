@@ -146,11 +146,12 @@ fn release(stage: &mut Stage) -> Result<(), Stop> {
     let (proxy, victim) = front(stage, &[&first, &second])?;
     let per_s = stage.draw().real(10.0, 40.0);
     Crowd::start(stage, &here, &proxy.address, per_s, PATIENCE_MS, "/")?;
-    let mut left = vec![second, first];
+    let (mut left, mut next_s) = (vec![second, first], 2.0);
     well(stage, &victim, |stage, seconds| {
-        if seconds >= 2.0
+        if seconds >= next_s
             && let Some(app) = left.pop()
         {
+            next_s = seconds + 3.0;
             restart(stage, &app, &manners(after))?;
         }
         Ok(())

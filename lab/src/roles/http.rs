@@ -108,8 +108,9 @@ impl Visit {
     fn is_over(&mut self, asked: &[u8], piece: &mut [u8]) -> bool {
         let waits = |error: &io::Error| error.kind() == ErrorKind::WouldBlock;
         if !self.has_asked {
-            match self.stream.write(asked) {
-                Ok(_) => self.has_asked = true,
+            // A connection that is open has room for all of it, and one that is not yet takes none.
+            match self.stream.write_all(asked) {
+                Ok(()) => self.has_asked = true,
                 Err(error) => return !waits(&error),
             }
         }

@@ -163,12 +163,14 @@ impl Proxy {
     }
 }
 
-/// Everything that nginx writes stays in the directory of the stage.
+/// Everything that nginx writes stays in the directory of the stage. A server that does not answer is passed over for this request
+/// only: it may be back at the next.
 fn proxy_config(dir: &Path, address: &str, connections: u64, servers: &[&str]) -> String {
     let dir = dir.display();
     let temp = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let temp: String = temp.iter().map(|kind| format!("    {kind}_temp_path {dir}/{kind};\n")).collect();
-    let servers: String = servers.iter().map(|server| format!("        server {server};\n")).collect();
+    let servers: String =
+        servers.iter().map(|server| format!("        server {server} max_fails=0;\n")).collect();
     format!(
         "daemon off;\nuser root;\npid {dir}/pid;\nworker_processes 1;\nevents {{ worker_connections {connections}; }}\n\
          http {{\n{temp}    access_log {dir}/access.log;\n    upstream behind {{\n{servers}    }}\n    server {{\n        \
@@ -309,7 +311,9 @@ mod tests {
         let text = proxy_config(Path::new("/d"), "127.0.0.1:80", 64, &["127.0.0.1:81", "127.0.0.1:82"]);
         assert_eq!(text.matches('{').count(), text.matches('}').count());
         assert_eq!(text.matches("_temp_path /d/").count(), 5);
-        assert!(text.contains("server 127.0.0.1:81;\n") && text.contains("worker_connections 64;"));
+        assert!(
+            text.contains("server 127.0.0.1:81 max_fails=0;\n") && text.contains("worker_connections 64;")
+        );
     }
 
     struct Killed(Child);
