@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,15 +26,18 @@ pub fn free_address() -> Result<String, Stop> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
-/// Waits until somebody listens.
+/// Waits until somebody listens, at an address or at a Unix socket.
 pub fn wait_for_server(
     stage: &mut Stage,
     server: ProcessHandle,
     address: &str,
     place: &Isolation<'_>,
 ) -> Result<(), Stop> {
-    let to: SocketAddr = address.parse().map_err(|_| Stop::Failed(format!("{address} is no address")))?;
-    let try_it = || TcpStream::connect_timeout(&to, Duration::from_millis(300)).is_ok();
+    let to = address.parse::<SocketAddr>();
+    let try_it = || match &to {
+        Ok(to) => TcpStream::connect_timeout(to, Duration::from_millis(300)).is_ok(),
+        Err(_) => UnixStream::connect(address).is_ok(),
+    };
     stage.wait_for(address, START_S, |stage| {
         let answers = place.netns.map_or_else(|| Ok(try_it()), |netns| netns.inside(try_it));
         answers.unwrap_or(false) || stage.ended(server).is_some()
@@ -94,8 +98,9 @@ impl App {
             fs::write(&script, format!("#!{}\n{WORKER}", python.display())).at(&script)?;
             fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).at(&script)?;
         }
-        let file =
-            stage.dir().join(format!("{name}-{}.conf", address.rsplit(':').next().unwrap_or_default()));
+        let file = stage
+            .dir()
+            .join(format!("{name}-{}.conf", address.rsplit([':', '/']).next().unwrap_or_default()));
         fs::write(&file, manners).at(&file)?;
         let mut command = Command::new(&script);
         command.args([&address, &size.processes.to_string(), &size.threads.to_string()]).arg(&file);

@@ -94,11 +94,16 @@ pub fn unreachable(stage: &mut Stage) -> Result<Truth, Stop> {
     Ok(Truth { address: Some(silent), ..Truth::default() })
 }
 
-/// The backend is on the same host, or in another network namespace of it.
+/// The backend is at the same host's loopback, in another network namespace of it, or at a Unix socket.
 pub fn slow_backend(stage: &mut Stage) -> Result<Truth, Stop> {
-    let cable = if stage.draw().uniform(0, 1) == 0 { Some(cable(stage)?) } else { None };
+    let way = stage.draw().pick(&["loopback", "cable", "socket"]);
+    let cable = if way == "cable" { Some(cable(stage)?) } else { None };
     let (here, there) = cable.as_ref().map_or_else(Default::default, |cable| (left(cable), right(cable)));
-    let address = cable.as_ref().map_or_else(free_address, |cable| Ok(cable.address(stage)))?;
+    let address = match &cable {
+        Some(cable) => cable.address(stage),
+        None if way == "socket" => stage.file("backend.sock"),
+        None => free_address()?,
+    };
     let backend =
         App::start(stage, &there, address.clone(), Size { processes: 1, threads: 32 }, "* wait 1 4\n")?;
     let manners = format!("* compute 1\n* call {address} 10000\n");

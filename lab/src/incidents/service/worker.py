@@ -1,4 +1,4 @@
-"""A small HTTP server: ADDRESS PROCESSES THREADS MANNERS.
+"""A small HTTP server: ADDRESS PROCESSES THREADS MANNERS. An address is HOST:PORT, or the path of a Unix socket.
 
 Some processes accept on one socket, each with some threads, which take one connection after the other. MANNERS is a file
 whose lines say what a request does, one step after the other: a path or *, the step, its words. It is read again when
@@ -60,9 +60,31 @@ def wait(least_ms, most_ms):
     time.sleep(random.uniform(float(least_ms), float(most_ms)) / 1000)
 
 
-def fetch(host, port, patience_s):
-    with socket.create_connection((host, port), patience_s) as stream:
-        stream.sendall(b"GET / HTTP/1.1\r\nHost: " + host.encode() + b"\r\nConnection: close\r\n\r\n")
+def connect(address, patience_s):
+    if address.startswith("/"):
+        stream = socket.socket(socket.AF_UNIX)
+        stream.settimeout(patience_s)
+        stream.connect(address)
+        return stream
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), patience_s)
+
+
+def listen(address):
+    if address.startswith("/"):
+        if os.path.exists(address):
+            os.unlink(address)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        return listener
+    host, port = address.rsplit(":", 1)
+    return socket.create_server((host, int(port)), backlog=BACKLOG)
+
+
+def fetch(address, patience_s):
+    with connect(address, patience_s) as stream:
+        stream.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         answer = b""
         while piece := stream.recv(65536):
             answer += piece
@@ -72,10 +94,9 @@ def fetch(host, port, patience_s):
 
 def call(address, patience_ms, otherwise="fail", tries=1):
     """Asks another server, some times; then the request fails, or is answered without it."""
-    host, port = address.rsplit(":", 1)
     for _ in range(int(tries)):
         try:
-            return fetch(host, int(port), float(patience_ms) / 1000)
+            return fetch(address, float(patience_ms) / 1000)
         except OSError:
             pass
     if otherwise == "fail":
@@ -170,9 +191,8 @@ def work(listener, manners):
 def main():
     global TURNS_OF_A_MS
     address, processes, threads, manners = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    host, port = address.rsplit(":", 1)
     TURNS_OF_A_MS = turns_of_a_ms()
-    listener = socket.create_server((host, int(port)), backlog=BACKLOG)
+    listener = listen(address)
     for _ in range(processes if processes > 1 else 0):
         if os.fork() == 0:
             break
