@@ -115,6 +115,11 @@ impl Incident {
         self.condition == condition || self.also.contains(&condition)
     }
 
+    /// Whether somebody who knows these conditions can name it at all.
+    pub fn can_be_named(&self, known: &[String]) -> bool {
+        known.iter().any(|id| self.is_true(id))
+    }
+
     /// Why this and another one cannot be made at the same time and still be two.
     pub fn collides(&self, other: &Self) -> Option<String> {
         if self.is_true(other.condition) || other.is_true(self.condition) {

@@ -186,10 +186,14 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
         }
         Command::Smoke { seed } => return smoke::smoke(seed, &mitra()?),
         Command::Round { seed, out, retry, control_seconds } => {
-            return many(&plan::round(seed, control_seconds), seed, &mitra()?, out, retry, "round");
+            let mitra = mitra()?;
+            let runs = plan::round(seed, control_seconds, &known_to(&mitra)?);
+            return many(&runs, seed, &mitra, out, retry, "round");
         }
         Command::Pairs { seed, count, out, retry } => {
-            return many(&plan::pairs(seed, count), seed, &mitra()?, out, retry, "pairs");
+            let mitra = mitra()?;
+            let runs = plan::pairs(seed, count, &known_to(&mitra)?);
+            return many(&runs, seed, &mitra, out, retry, "pairs");
         }
         Command::Score { dirs, explain, html } => {
             let mitra = if explain { Some(mitra()?) } else { None };
@@ -210,6 +214,15 @@ fn command(cli: Cli) -> anyhow::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// The conditions that the binary knows. Says which incidents are not played because it could not name them.
+fn known_to(mitra: &Mitra) -> anyhow::Result<Vec<String>> {
+    let known = mitra.conditions()?;
+    for incident in incidents::of_a_round().filter(|i| !i.can_be_named(&known)) {
+        println!("{} is not played: this mitra does not know {}", incident.name, incident.condition);
+    }
+    Ok(known)
 }
 
 fn list() {

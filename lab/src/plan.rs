@@ -19,9 +19,11 @@ const BREATH: Duration = Duration::from_millis(300);
 /// What a control takes besides its own time.
 const CONTROL_EXTRA_S: f64 = 12.0;
 
-/// Every incident in both forms and twelve controls, in an order drawn by the seed.
-pub fn round(seed: u64, control_seconds: u64) -> Vec<Vec<Piece>> {
-    let forms = incidents::of_a_round().flat_map(|i| Form::ALL.map(|form| vec![Piece::Incident(i, form)]));
+/// Every incident in both forms and twelve controls, in an order drawn by the seed. Left out is what the binary under test,
+/// which knows these conditions, cannot name.
+pub fn round(seed: u64, control_seconds: u64, known: &[String]) -> Vec<Vec<Piece>> {
+    let incidents = incidents::of_a_round().filter(|i| i.can_be_named(known));
+    let forms = incidents.flat_map(|i| Form::ALL.map(|form| vec![Piece::Incident(i, form)]));
     let controls = controls::of_a_round().map(|c| vec![Piece::Control(c, control_seconds)]);
     let mut runs: Vec<Vec<Piece>> = forms.chain(controls).collect();
     Draw::new(seed, "round").shuffle(&mut runs);
@@ -34,10 +36,11 @@ pub fn compatible(a: &Incident, b: &Incident) -> bool {
     a.collides(b).is_none()
 }
 
-/// `count` pairs of loud incidents, and half as many incidents in the noise of a control.
-pub fn pairs(seed: u64, count: usize) -> Vec<Vec<Piece>> {
+/// `count` pairs of loud incidents, and half as many incidents in the noise of a control. The same are left out.
+pub fn pairs(seed: u64, count: usize, known: &[String]) -> Vec<Vec<Piece>> {
     let mut draw = Draw::new(seed, "pairs");
-    let mut order: Vec<&'static Incident> = incidents::of_a_round().collect();
+    let mut order: Vec<&'static Incident> =
+        incidents::of_a_round().filter(|i| i.can_be_named(known)).collect();
     draw.shuffle(&mut order);
     let mut runs = Vec::new();
     // Each incident is taken once before any is taken twice.
@@ -145,6 +148,7 @@ pub fn execute(
 #[cfg(test)]
 mod tests {
     use super::{compatible, pairs, round};
+    use crate::incident::Incident;
     use crate::incidents;
     use crate::record::key;
     use crate::run::Piece;
@@ -153,11 +157,30 @@ mod tests {
         runs.iter().map(|r| key(r, 1)).collect()
     }
 
+    /// The conditions of all incidents.
+    fn all() -> Vec<String> {
+        incidents::all().map(|i| i.condition.to_owned()).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_named_is_not_played() {
+        let known = ["cpu-hog".to_owned()];
+        let named = |run: &Vec<Piece>| match run.as_slice() {
+            [Piece::Incident(i, _), ..] => Some(*i),
+            _ => None,
+        };
+        let round: Vec<&Incident> = round(1, 300, &known).iter().filter_map(named).collect();
+        assert!(round.len() >= 2 && round.iter().all(|i| i.is_true("cpu-hog")));
+        let load = incidents::all().find(|i| i.name == "service-load").unwrap();
+        assert!(load.can_be_named(&["single-thread-bottleneck".to_owned()]) && !load.can_be_named(&known));
+    }
+
     #[test]
     fn a_round_has_every_run_once_in_an_order_of_its_own() {
-        let (a, b) = (keys(&round(1, 300)), keys(&round(2, 300)));
+        let round = |seed| round(seed, 300, &all());
+        let (a, b) = (keys(&round(1)), keys(&round(2)));
         assert_ne!(a, b);
-        assert_eq!(a, keys(&round(1, 300)));
+        assert_eq!(a, keys(&round(1)));
         let sorted = |mut keys: Vec<String>| {
             keys.sort();
             keys.dedup();
@@ -179,9 +202,10 @@ mod tests {
 
     #[test]
     fn pairs_are_of_two_kinds_and_drawn_by_the_seed() {
-        let runs = pairs(3, 10);
-        assert_eq!(keys(&runs), keys(&pairs(3, 10)));
-        assert_ne!(keys(&runs), keys(&pairs(4, 10)));
+        let pairs = |seed| pairs(seed, 10, &all());
+        let runs = pairs(3);
+        assert_eq!(keys(&runs), keys(&pairs(3)));
+        assert_ne!(keys(&runs), keys(&pairs(4)));
         for run in &runs {
             match run.as_slice() {
                 [Piece::Incident(a, _), Piece::Incident(b, _)] => assert!(compatible(a, b)),

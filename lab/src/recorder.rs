@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use std::os::unix::process::CommandExt;
 
+use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde_json::Value;
 
@@ -72,6 +73,14 @@ impl Mitra {
             Some(build) => format!("{version}, build {build}"),
             None => version,
         }
+    }
+
+    /// The ids of all conditions that it knows.
+    pub fn conditions(&self) -> anyhow::Result<Vec<String>> {
+        let output = Command::new(&self.0).args(["conditions", "--json"]).stdin(Stdio::null()).output()?;
+        let listed: Vec<Value> = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{} conditions --json", self.0.display()))?;
+        Ok(listed.iter().filter_map(|c| c["id"].as_str().map(str::to_owned)).collect())
     }
 
     /// Explains the window, once for programs and once for people. Both must exit with 0.

@@ -5,6 +5,7 @@
 
 mod batch;
 mod network;
+mod online;
 mod service;
 
 use crate::incident::{Control, Stop};
@@ -13,7 +14,7 @@ use crate::stage::{Stage, Victim};
 /// Busy and healthy: what a round plays.
 const BUSY: &[&[Control]] = &[batch::CONTROLS, service::CONTROLS];
 /// Played by name, as noise, or by the smoke test: five minutes of each would not fit into a round.
-const BESIDES: &[&[Control]] = &[IDLE, network::CONTROLS, crate::incidents::HARMLESS];
+const BESIDES: &[&[Control]] = &[IDLE, network::CONTROLS, online::CONTROLS, crate::incidents::HARMLESS];
 
 const IDLE: &[Control] = &[Control {
     name: "idle",

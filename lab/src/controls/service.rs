@@ -1,15 +1,13 @@
 //! Services that have something to do: databases, caches, runtimes with garbage collection, a start of many at once.
 
-use std::fs;
-use std::os::unix::fs::chown;
 use std::process::Command;
 
 use super::{BUSY_FACTOR, busy, bystander};
 use crate::incident::{Control, Need, Stop};
 use crate::incidents::redis_server;
+use crate::incidents::site::Postgres;
 use crate::machine;
 use crate::stage::{Isolation, ProcessHandle, Stage};
-use rustix::process::Signal;
 
 /// The controls of this file.
 pub const CONTROLS: &[Control] = &[
@@ -20,6 +18,7 @@ pub const CONTROLS: &[Control] = &[
             Need::Tool("pgbench"),
             Need::Tool("initdb"),
             Need::Tool("postgres"),
+            Need::Tool("pg_isready"),
             Need::DiskBytes(1 << 30),
         ],
         make: database,
@@ -50,63 +49,23 @@ pub const CONTROLS: &[Control] = &[
     },
 ];
 
-/// The user `nobody`, as whom PostgreSQL agrees to run.
-const NOBODY: u32 = 65_534;
-
-fn tool(name: &str) -> Result<Command, Stop> {
-    let path = machine::which(name).ok_or_else(|| Stop::Skipped(format!("{name} is not installed")))?;
-    Ok(Command::new(path))
-}
-
 fn database(stage: &mut Stage) -> Result<(), Stop> {
-    use std::os::unix::process::CommandExt;
-    let data = stage.dir().join("data");
-    fs::create_dir_all(&data)?;
-    for path in [stage.dir(), &data] {
-        chown(path, Some(NOBODY), Some(NOBODY))?;
-    }
-    let dir = stage.dir().display().to_string();
-    let as_nobody = |command: &mut Command| {
-        command
-            .uid(NOBODY)
-            .gid(NOBODY)
-            .env("LC_ALL", "C")
-            .env("PGHOST", &dir)
-            .env("PGUSER", "lab")
-            .current_dir(&dir);
-    };
-    let mut init = tool("initdb")?;
-    as_nobody(init.args(["-U", "lab", "-A", "trust", "-D"]).arg(&data));
-    stage.run(&mut init).map_err(|e| Stop::Skipped(format!("initdb: {e}")))?;
-    // Its shared memory lies in its directory, and goes with it whatever happens.
-    let settings = ["-c", "listen_addresses=", "-c", "dynamic_shared_memory_type=mmap", "-k"];
-    let mut server = tool("postgres")?;
-    as_nobody(server.arg("-D").arg(&data).args(settings).arg(&dir));
-    let server = stage.spawn(&mut server)?;
-    let outcome = transactions(stage, server, &as_nobody);
-    // Killed, it would leave a segment behind by which it knows itself again.
-    stage.end(server, Signal::INT, 10)?;
+    let database = Postgres::start(stage, 10, false, &[])?;
+    let outcome = transactions(stage, &database);
+    database.end(stage)?;
     outcome
 }
 
 /// A steady load on a server that has just been started.
-fn transactions(
-    stage: &mut Stage,
-    server: ProcessHandle,
-    as_nobody: &dyn Fn(&mut Command),
-) -> Result<(), Stop> {
-    stage.wait_for("postgres", 15, |stage| stage.dir().join(".s.PGSQL.5432").exists())?;
-    let mut fill = tool("pgbench")?;
-    as_nobody(fill.args(["-i", "-q", "-s", "10", "postgres"]));
-    stage.run(&mut fill)?;
+fn transactions(stage: &mut Stage, database: &Postgres) -> Result<(), Stop> {
     let rate = stage.draw().between(100, 300).to_string();
     let seconds = (stage.length().as_secs() + 60).to_string();
     let mut load = None;
     busy(stage, |stage, _| {
-        stage.must_run(server, "postgres")?;
+        stage.must_run(database.handle, "postgres")?;
         if load.is_none() {
-            let mut bench = tool("pgbench")?;
-            as_nobody(bench.args(["-c", "4", "-j", "1", "-R", &rate, "-T", &seconds, "postgres"]));
+            let mut bench = database.command("pgbench")?;
+            bench.args(["-c", "4", "-j", "1", "-R", &rate, "-T", &seconds, "postgres"]);
             load = Some(stage.spawn(&mut bench)?);
         }
         load.map_or(Ok(()), |load| stage.must_run(load, "pgbench"))

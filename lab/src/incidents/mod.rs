@@ -11,11 +11,13 @@ mod memory;
 mod names;
 mod network;
 mod process;
+mod service;
 mod storage;
 
 pub use cpu::redis_server;
 pub use drift::CONTROLS as HARMLESS;
 pub use network::cable;
+pub use service::site;
 
 use crate::incident::Incident;
 
@@ -30,6 +32,7 @@ const AREAS: &[&[Incident]] = &[
     names::INCIDENTS,
     network::INCIDENTS,
     process::INCIDENTS,
+    service::INCIDENTS,
     storage::INCIDENTS,
 ];
 

@@ -6,9 +6,12 @@
 mod cpu;
 mod files;
 mod hoard;
+mod http;
+mod locks;
 mod masses;
 mod memory;
 mod meter;
+mod postgres;
 mod random;
 mod redis;
 mod serve;
@@ -56,8 +59,11 @@ const ROLES: &[&[Role]] = &[
     cpu::ROLES,
     files::ROLES,
     hoard::ROLES,
+    http::ROLES,
+    locks::ROLES,
     masses::ROLES,
     memory::ROLES,
+    postgres::ROLES,
     redis::ROLES,
     serve::ROLES,
     slow_disk::ROLES,

@@ -1,6 +1,6 @@
 //! Clients of a redis server.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use super::words::numbers;
 use super::{Meter, Role, XorShift};
 
 /// The roles of this file. The argument is a port, and of those that write the number of keys.
-pub const ROLES: &[Role] = &[("redis-ping", redis_ping), ("redis-write", redis_write)];
+pub const ROLES: &[Role] =
+    &[("redis-ping", redis_ping), ("redis-write", redis_write), ("redis-say", redis_say)];
 
 /// What a client that writes sends in one go.
 const BATCH: usize = 64;
@@ -53,5 +54,22 @@ fn redis_write(argument: &str) -> io::Result<()> {
         }
         meter.record(start.elapsed())?;
         sleep(Duration::from_millis(20));
+    }
+}
+
+/// `PORT EVERY_MS COMMAND`: sends a command in each period, on a connection of its own, and reads the answer to its end.
+fn redis_say(argument: &str) -> io::Result<()> {
+    let mut words = argument.splitn(3, ' ');
+    let (port, every, command) = (words.next(), words.next(), words.next());
+    let address = format!("127.0.0.1:{}", port.unwrap_or_default());
+    let every = Duration::from_millis(every.and_then(|w| w.parse().ok()).unwrap_or(1_000));
+    let said = format!("{}\r\nQUIT\r\n", command.unwrap_or("PING"));
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        let start = Instant::now();
+        let mut stream = TcpStream::connect(&address)?;
+        stream.write_all(said.as_bytes())?;
+        while stream.read(&mut piece)? > 0 {}
+        sleep(every.saturating_sub(start.elapsed()));
     }
 }

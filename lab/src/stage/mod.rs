@@ -32,6 +32,8 @@ use process::Children;
 
 /// A victim is hurt when its latency grows by this factor. On a virtual machine it varies by less.
 const HURT: f64 = 1.1;
+/// Operations a second of a bystander that may fail.
+const FAILED_MAX: f64 = 0.1;
 /// `MemAvailable` below this aborts the run, to protect the rest of the machine.
 const MEM_AVAILABLE_MIN_BYTES: u64 = 300 << 20;
 /// A tenth of all CPUs for five seconds: waits of that share are noticed; hosts that are not full stay below a hundredth.
@@ -380,7 +382,7 @@ impl Stage {
         Err(Stop::NotMade(format!("{}: {before:.1} errors/s before, {during:.1} during", victim.name())))
     }
 
-    /// Checks that the victim of a control was not hurt: not slower than `factor` times.
+    /// Checks that the victim of a control was not hurt: not slower than `factor` times, and next to nothing failed.
     pub fn unharmed(&mut self, victim: &Victim, factor: f64) -> Result<(), Stop> {
         if self.part == Part::Noise {
             return Ok(());
@@ -388,7 +390,11 @@ impl Stage {
         let hurt = self.hurt(victim)?;
         println!("  bystander {}: {} -> {}", hurt.victim, hurt.before, hurt.during);
         let (before, during) = (hurt.before.mean_us, hurt.during.mean_us);
+        let failed_per_s = hurt.during.errors_per_s;
         self.hurt.push(hurt);
+        if failed_per_s > FAILED_MAX {
+            return Err(Stop::NotMade(format!("{}: {failed_per_s:.1} errors/s", victim.name())));
+        }
         if during <= before * factor {
             return Ok(());
         }

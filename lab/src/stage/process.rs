@@ -211,6 +211,11 @@ impl Stage {
         Err(Stop::Failed(format!("{what} ended: {}", tail.join(" / "))))
     }
 
+    /// Sends a signal to the process and all of its group. What was stopped can still be killed.
+    pub fn signal(&mut self, handle: ProcessHandle, signal: Signal) {
+        self.children.signal(handle, signal);
+    }
+
     /// Sends a signal to the process alone and waits for its end, at most `seconds`. Ctrl-C does not shorten the wait,
     /// because the process cleans up.
     pub fn end(&mut self, handle: ProcessHandle, signal: Signal, seconds: u64) -> Result<(), Stop> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Fs, Isolation, LoopFs, Stage};
+use super::{Fs, Isolation, LoopFs, ProcessHandle, Stage};
 use crate::incident::{Stop, WithPath};
 use crate::journal::Undo;
 use crate::roles::IMAGE;
@@ -22,6 +22,7 @@ pub struct Speed {
 pub struct SlowDisk {
     image: PathBuf,
     control: PathBuf,
+    daemon: ProcessHandle,
 }
 
 impl SlowDisk {
@@ -30,12 +31,21 @@ impl SlowDisk {
         &self.image
     }
 
+    /// The process that serves the file system of the disk.
+    pub fn daemon(&self) -> ProcessHandle {
+        self.daemon
+    }
+
     /// Sets its speed from the next request on.
     pub fn set(&self, speed: Speed) -> Result<(), Stop> {
-        // Padded, so that no rest of a longer text is left; not replaced, because the disk has the file open.
-        let text = format!("{:<20} {:<20}\n", speed.micros, speed.bytes_per_s);
-        fs::write(&self.control, text).at(&self.control)
+        write_speed(&self.control, speed)
     }
+}
+
+fn write_speed(control: &Path, speed: Speed) -> Result<(), Stop> {
+    // Padded, so that no rest of a longer text is left; not replaced, because the disk has the file open.
+    let text = format!("{:<20} {:<20}\n", speed.micros, speed.bytes_per_s);
+    fs::write(control, text).at(control)
 }
 
 impl Stage {
@@ -47,15 +57,14 @@ impl Stage {
         let name = self.draw.name();
         let (dir, control) = (self.dir.join(format!("fuse-{name}")), self.dir.join(format!("{name}.speed")));
         fs::create_dir_all(&dir).at(&dir)?;
-        let disk = SlowDisk { image: dir.join(IMAGE), control };
-        disk.set(speed)?;
+        let image = dir.join(IMAGE);
+        write_speed(&control, speed)?;
         self.journal.note(Undo::Unmount(dir.clone()))?;
-        let argument = format!("{} {bytes} {}", dir.display(), disk.control.display());
-        let server = self.role(&name, "slow-disk", argument, &Isolation::default())?.handle();
-        let image = disk.image.clone();
-        self.wait_for("the disk", 10, |stage| image.exists() || stage.ended(server).is_some())?;
-        self.must_run(server, "the disk")?;
-        Ok(disk)
+        let argument = format!("{} {bytes} {}", dir.display(), control.display());
+        let daemon = self.role(&name, "slow-disk", argument, &Isolation::default())?.handle();
+        self.wait_for("the disk", 10, |stage| image.exists() || stage.ended(daemon).is_some())?;
+        self.must_run(daemon, "the disk")?;
+        Ok(SlowDisk { image, control, daemon })
     }
 
     /// The same with a loop device and a file system on it.

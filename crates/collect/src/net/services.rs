@@ -18,6 +18,9 @@ const SERVICES_MAX: usize = 256;
 const DEPENDENCIES_MAX: usize = 512;
 /// A row of which nothing was heard for so long leaves.
 const IDLE_NS_MAX: i64 = 600_000_000_000;
+/// The same while there is little room left: a crawler calls thousands of addresses, once each.
+const CROWDED_IDLE_NS_MAX: i64 = 5_000_000_000;
+const CROWDED: usize = 768;
 /// A process that is younger shares a row with those of its name: many live for one request only.
 const YOUNG_NS: i64 = 10_000_000_000;
 /// In the first frames it is not known yet which ports of which namespaces are listened on.
@@ -272,6 +275,7 @@ impl ServiceCells {
         io: &mut Io,
         frame: &Frame,
     ) -> bool {
+        let idle_ns_max = self.idle_ns_max();
         let Some(one) = self.watched.get_mut(at) else { return false };
         let Some(counts) = services.counts(one.slot) else { return false };
         let is_same = counts == one.last;
@@ -281,7 +285,7 @@ impl ServiceCells {
         }
         if is_same && counts.open == 0 && counts.connecting == 0 {
             let is_gone = !one.key.is_server() && is_gone(one.key.tgid);
-            return !is_gone && frame.time.mono - one.touched_ns < IDLE_NS_MAX;
+            return !is_gone && frame.time.mono - one.touched_ns < idle_ns_max;
         }
         one.touched_ns = frame.time.mono;
         one.seen_frames = one.seen_frames.saturating_add(1);
@@ -352,8 +356,7 @@ impl ServiceCells {
         }
         let factor = one.factor;
         let [wait, connect] = &mut one.waits;
-        let waited =
-            wait.grow(counts.response_ns.saturating_add(counts.in_vain_ns), counts.open_ns);
+        let waited = wait.grow(counts.response_ns.saturating_add(counts.in_vain_ns), counts.open_ns);
         let connecting = connect.grow(counts.connect_ns, counts.connecting_ns);
         let mut answered = 0;
         if counts.response_ns != last.response_ns {
@@ -411,12 +414,16 @@ impl ServiceCells {
         }
     }
 
+    fn idle_ns_max(&self) -> i64 {
+        if self.watched.len() >= CROWDED { CROWDED_IDLE_NS_MAX } else { IDLE_NS_MAX }
+    }
+
     fn fill_rows(&mut self, io: &mut Io, frame: &mut Frame) {
         let now = frame.time.mono;
         for at in 0..self.rows.len() {
             let Some(Some(row)) = self.rows.get(at) else { continue };
             let is_used = self.watched.iter().any(|one| one.row == Some(at));
-            if !is_used && now - row.touched_ns >= IDLE_NS_MAX {
+            if !is_used && now - row.touched_ns >= self.idle_ns_max() {
                 self.by_name.remove(&(row.is_service, row.name.clone()));
                 self.rows[at] = None;
             }
@@ -453,7 +460,11 @@ fn scaled(counted: u64, factor: f64) -> u64 {
 fn one_in(requests_per_s: f64, now: u32) -> u32 {
     let wanted = (requests_per_s / REQUESTS_PER_S_MAX).ceil().clamp(1.0, f64::from(ONE_IN_MAX)) as u32;
     let wanted = wanted.next_power_of_two();
-    if wanted > now || wanted * 4 <= now || wanted == 1 && requests_per_s * 2.0 < REQUESTS_PER_S_MAX { wanted } else { now }
+    if wanted > now || wanted * 4 <= now || wanted == 1 && requests_per_s * 2.0 < REQUESTS_PER_S_MAX {
+        wanted
+    } else {
+        now
+    }
 }
 
 /// Whether a process has ended.
@@ -484,7 +495,9 @@ fn name_of(one: &Watched, counts: &ServiceCounts, io: &Io) -> Option<String> {
     let of_port = || io.listening.iter().filter(|l| l.netns == one.key.netns && l.port == port);
     let listener = of_port()
         .find(|l| l.address == address)
-        .or_else(|| of_port().find(|l| l.address.is_unspecified() && l.address.is_ipv4() == address.is_ipv4()))
+        .or_else(|| {
+            of_port().find(|l| l.address.is_unspecified() && l.address.is_ipv4() == address.is_ipv4())
+        })
         .or_else(|| of_port().find(|l| l.address.is_unspecified()));
     let plain = match listener {
         Some(listener) => super::names::endpoint(listener.address, Some(port)),
@@ -541,13 +554,22 @@ mod tests {
     #[test]
     fn a_wait_that_was_none_takes_nothing_back() {
         let mut wait = OpenWait::default();
-        assert_eq!([(0, 6), (0, 8), (5, 0), (5, 2)].map(|(ended, open)| wait.grow(ended, open)), [6, 2, 0, 2]);
+        assert_eq!(
+            [(0, 6), (0, 8), (5, 0), (5, 2)].map(|(ended, open)| wait.grow(ended, open)),
+            [6, 2, 0, 2]
+        );
     }
 
     #[test]
     fn more_requests_than_may_be_looked_at() {
-        assert_eq!([(0.0, 1), (9e3, 1), (11e3, 1), (45e3, 1)].map(|(rate, now)| one_in(rate, now)), [1, 1, 2, 8]);
-        assert_eq!([(30e3, 8), (15e3, 8), (4e3, 2), (8e3, 2)].map(|(rate, now)| one_in(rate, now)), [8, 2, 1, 2]);
+        assert_eq!(
+            [(0.0, 1), (9e3, 1), (11e3, 1), (45e3, 1)].map(|(rate, now)| one_in(rate, now)),
+            [1, 1, 2, 8]
+        );
+        assert_eq!(
+            [(30e3, 8), (15e3, 8), (4e3, 2), (8e3, 2)].map(|(rate, now)| one_in(rate, now)),
+            [8, 2, 1, 2]
+        );
         assert_eq!((scaled(7, 1.0), scaled(7, 3.5)), (7, 25));
     }
 

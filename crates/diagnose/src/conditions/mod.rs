@@ -100,6 +100,7 @@ mod service {
     pub(super) mod dependency_slow;
     pub(super) mod dependency_unreachable;
     pub(super) mod load_increase;
+    pub(super) mod lock_queue;
     pub(super) mod service_failing;
     pub(super) mod service_silent;
     pub(super) mod service_slow;
@@ -157,6 +158,7 @@ pub fn all() -> &'static [Condition] {
         service::dependency_unreachable::CONDITION,
         service::dependency_slow::CONDITION,
         service::load_increase::CONDITION,
+        service::lock_queue::CONDITION,
         process::process_crash::CONDITION,
         process::crash_loop::CONDITION,
         process::fd_exhaustion::CONDITION,

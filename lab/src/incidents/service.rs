@@ -1,0 +1,91 @@
+//! Troubles inside services, on a machine that idles: what their threads wait for, and limits of their own.
+//!
+//! The services are real ones (nginx, PostgreSQL, redis, Node.js, a JVM) and small ones in Python (`service/worker.py`). Clients
+//! of the laboratory measure how long they take to answer.
+
+mod database;
+mod limits;
+mod runtimes;
+pub mod site;
+mod waits;
+
+use crate::incident::{Incident, Need};
+
+const PYTHON: Need = Need::Tool("python3");
+const NGINX: Need = Need::Tool("nginx");
+const POSTGRES: &[Need] = &[
+    Need::Tool("initdb"),
+    Need::Tool("postgres"),
+    Need::Tool("pgbench"),
+    Need::Tool("pg_isready"),
+    Need::Tool("psql"),
+    Need::DiskBytes(1 << 30),
+];
+
+/// The incidents of this file. The names of all begin alike: `mitra-lab run service-` makes them all.
+pub const INCIDENTS: &[Incident] = &[
+    Incident::new("service-unreachable", "dependency-unreachable", "service", waits::unreachable)
+        .what("the workers behind an nginx connect to an address that never answers")
+        .needs(&[PYTHON, NGINX, Need::Tool("ip")]),
+    Incident::new("service-slow-backend", "dependency-slow", "service", waits::slow_backend)
+        .what("the workers behind an nginx wait for a server that has become slow")
+        // The same of the backend itself: it is slow, and waits for nobody that can be seen.
+        .also(&["service-slow"])
+        .needs(&[PYTHON, NGINX, Need::Tool("ip")]),
+    Incident::new("service-retries", "dependency-slow", "service", waits::retries)
+        .what("a server gets slower than its callers are patient, and each of them tries again several times")
+        // The backend has one thread, it computes all the time, and it is asked several times as often.
+        .also(&["service-slow", "single-thread-bottleneck", "retry-storm", "load-increase"])
+        .needs(&[PYTHON, Need::Cpus(2)]),
+    Incident::new("service-row-lock", "lock-queue", "service", database::row_lock)
+        .what("a session of PostgreSQL idles in a transaction and holds a row that all others update")
+        .needs(POSTGRES),
+    Incident::new("service-no-index", "query-regression", "service", database::no_index)
+        .what("the index of a table in PostgreSQL is gone, and each query costs hundreds of times as much")
+        // What it comes to, for who does not know how many queries there are.
+        .also(&["runqueue-saturation", "cpu-hog"])
+        .needs(POSTGRES),
+    Incident::new("service-sessions", "connection-limit", "service", database::too_many_clients)
+        .what("a program keeps all the sessions that PostgreSQL has, and other clients are turned away")
+        .needs(POSTGRES),
+    Incident::new("service-file-lock", "lock-queue", "service", waits::file_lock)
+        .what("all workers of a service wait for a file lock that another process holds")
+        .needs(&[PYTHON]),
+    Incident::new("service-fuse", "filesystem-hung", "service", waits::fuse_hung)
+        .what("the daemon of a FUSE file system stands still, and the workers that read from it hang")
+        .needs(&[PYTHON, Need::Path("/dev/fuse")]),
+    Incident::new("service-deadlock", "deadlock", "service", waits::deadlock)
+        .what("threads or processes of a service take two locks crosswise")
+        // What is seen of locks whose holder cannot be known.
+        .also(&["service-silent"])
+        .needs(&[PYTHON]),
+    Incident::new("service-stopped", "service-silent", "service", waits::stopped)
+        .what("the processes of a service are stopped by a signal")
+        .needs(&[PYTHON]),
+    Incident::new("service-connections", "connection-limit", "service", limits::connections)
+        .what("an nginx has fewer connections than its clients and servers need")
+        .needs(&[PYTHON, NGINX]),
+    Incident::new("service-pool", "worker-pool-exhausted", "service", limits::pool)
+        .what("a service does not give the connections of its pool back, until none is left")
+        // All its threads wait for each other's promise.
+        .also(&["service-silent"])
+        .needs(&[PYTHON]),
+    Incident::new("service-load", "load-increase", "service", limits::load)
+        .what("a service with one worker is asked more than it can answer")
+        // The worker computes all the time.
+        .also(&["single-thread-bottleneck"])
+        .needs(&[PYTHON, Need::Cpus(2)]),
+    Incident::new("service-event-loop", "event-loop-blocked", "service", runtimes::event_loop)
+        .what("one kind of request keeps the only thread of a Node.js server busy")
+        // The same without its run time.
+        .also(&["single-thread-bottleneck"])
+        .needs(&[Need::Tool("node"), Need::Cpus(2)]),
+    Incident::new("service-redis-keys", "single-thread-bottleneck", "service", runtimes::redis_keys)
+        .what("a client of redis asks for all keys, again and again, and all others wait meanwhile")
+        // Redis serves from one event loop.
+        .also(&["event-loop-blocked"])
+        .needs(&[Need::Tool("redis-server"), Need::Tool("redis-cli"), Need::Cpus(2)]),
+    Incident::new("service-gc", "gc-pressure", "service", runtimes::heap_full)
+        .what("a JVM is at the end of its heap and collects garbage most of the time")
+        .needs(&[Need::Tool("java"), Need::Tool("javac"), Need::Cpus(2)]),
+];
