@@ -8,9 +8,12 @@
 
 #include "record.h"
 
+#define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
+#define SOCK_STREAM 1
 #define SOCK_DGRAM 2
+#define SOCK_SEQPACKET 5
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -23,15 +26,35 @@ typedef struct {
 
 struct sock_common {
 	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
 	__u16 skc_num;
 	unsigned short skc_family;
+	volatile unsigned char skc_state;
 	int skc_incoming_cpu;
 	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 	possible_net_t skc_net;
 };
 struct sock {
 	struct sock_common __sk_common;
+	__u16 sk_type;
+	__u16 sk_protocol;
+};
+struct tcp_sock {
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+};
+struct sockaddr_un {
+	char sun_path[108];
+};
+struct unix_address {
+	int len;
+	struct sockaddr_un name[1];
+};
+struct unix_sock {
+	struct unix_address *addr;
+	struct sock *peer;
 };
 struct inet_sock {
 	struct sock sk;

@@ -199,4 +199,14 @@ impl TaskFinder {
         #[cfg(not(feature = "bpf"))]
         let _ = (io, frame);
     }
+
+    /// Fills what services and their clients did, once it is known which ports are listened on.
+    pub fn services(&mut self, io: &mut Io, frame: &mut Frame) {
+        #[cfg(feature = "bpf")]
+        if let Some((probes, cells)) = &mut self.probes {
+            cells.fill_services(probes, io, frame);
+        }
+        #[cfg(not(feature = "bpf"))]
+        let _ = (io, frame);
+    }
 }

@@ -1,5 +1,7 @@
 //! What every reader needs: where to read, the buffer, the texts, and the list of what is missing.
 
+use std::net::IpAddr;
+
 use crate::file::{Buffer, Root};
 use crate::missing::Missing;
 use crate::net::names::NetnsNames;
@@ -18,6 +20,19 @@ pub struct Io {
     pub missing: Missing,
     /// What network namespaces are called.
     pub netns: NetnsNames,
+    /// The TCP ports that are listened on, as of the last sample.
+    pub listening: Vec<Listening>,
+}
+
+/// A TCP port that is listened on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listening {
+    /// The network namespace; the recorder's own by its number too.
+    pub netns: u32,
+    /// The address that the socket is bound to.
+    pub address: IpAddr,
+    /// The port.
+    pub port: u16,
 }
 
 impl Io {
@@ -30,6 +45,7 @@ impl Io {
             strings: Strings::new(),
             missing: Missing::default(),
             netns: NetnsNames::default(),
+            listening: Vec::new(),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::cells::{cell, col, micros, row, set};
 use crate::cgroup::CgroupPaths;
 use crate::disks::disk_of;
 use crate::io::Io;
+use crate::net::services::ServiceCells;
 use crate::net::trouble::TroubleCells;
 use crate::tasks::reading::{Ended, Used, used};
 use crate::tasks::{EndedMany, Tasks};
@@ -63,6 +64,7 @@ pub struct ProbeCells {
     generation: u32,
     oom_count: i64,
     network: TroubleCells,
+    services: ServiceCells,
 }
 
 impl ProbeCells {
@@ -84,6 +86,7 @@ impl ProbeCells {
             generation: 0,
             oom_count: 0,
             network: TroubleCells::new(),
+            services: ServiceCells::new(),
         }
     }
 
@@ -129,6 +132,11 @@ impl ProbeCells {
         }
         set(frame.system_mut(), self.lost, lost(probes).map_or(NA, cell));
         self.network.fill(probes, io, frame);
+    }
+
+    /// Fills services and dependencies. Comes after the tasks, and after the ports that are listened on.
+    pub fn fill_services(&mut self, probes: &mut Probes, io: &mut Io, frame: &mut Frame) {
+        self.services.fill(probes, io, frame);
     }
 
     /// Tells the tasks how long each process has slept for locks. Comes before the pass over the tasks.

@@ -225,6 +225,7 @@ impl Sampler {
         self.read_tasks(now, frame);
         give_way();
         self.network.read(&mut self.io, frame, is_slow);
+        self.finder.services(&mut self.io, frame);
         self.cgroups.sample(&mut self.io, frame, is_slow);
         give_way();
         self.read_kernel_log(now, frame);

@@ -4,6 +4,8 @@
 
 #[path = "net_truth/names.rs"]
 mod names;
+#[path = "net_truth/services.rs"]
+mod services;
 #[path = "net_truth/space.rs"]
 mod space;
 #[path = "net_truth/spaces.rs"]

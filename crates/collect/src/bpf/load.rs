@@ -17,6 +17,7 @@ use super::events::{Events, Stalls};
 use super::exit::Exits;
 use super::locks::LockWaits;
 use super::net::NetTrouble;
+use super::services::Services;
 use super::task::TaskIter;
 
 static TASKS: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tasks.bpf.o"));
@@ -58,6 +59,8 @@ pub struct Probes {
     pub drop_names: Vec<Option<String>>,
     /// How long programs wait for name servers.
     pub resolvers: Option<Resolvers>,
+    /// What services answer and what processes ask of others.
+    pub services: Option<Services>,
     pub(super) cgroup_links: Vec<CgroupLink>,
     links: Vec<BtfTracePointLink>,
     unavailable: Vec<(&'static str, String)>,
@@ -80,6 +83,7 @@ impl Probes {
             net: None,
             drop_names: Vec::new(),
             resolvers: None,
+            services: None,
             cgroup_links: Vec::new(),
             links: Vec::new(),
             unavailable: Vec::new(),
@@ -98,6 +102,7 @@ impl Probes {
                     "tcp_peers",
                     "full_sockets",
                     "resolvers",
+                    "services",
                 ]) {
                     probes.unavailable.push((name, why.clone()));
                 }
@@ -302,7 +307,8 @@ pub(super) fn take_map(object: &mut Ebpf, name: &str) -> Result<MapData, AnyErro
             | Map::HashMap(map)
             | Map::LruHashMap(map)
             | Map::PerCpuArray(map)
-            | Map::PerCpuHashMap(map),
+            | Map::PerCpuHashMap(map)
+            | Map::Queue(map),
         ) => Ok(map),
         Some(_) => Err(format!("map {name} is of another type").into()),
         None => Err(format!("no map {name} in the object").into()),

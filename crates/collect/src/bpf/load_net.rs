@@ -10,10 +10,12 @@ use super::dns::Resolvers;
 use super::enums::each_value;
 use super::load::{AnyError, CgroupLink, Probes, cpus, take_map};
 use super::net::{DROP_REASONS, NetAttached, NetTrouble};
+use super::services::Services;
 use crate::file::{Buffer, Root};
 use crate::mounts::{hierarchies, read_mounts};
 
 static NET: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/net.bpf.o"));
+static SERVICES: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/services.bpf.o"));
 static DNS: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/dns.bpf.o"));
 
 /// The hooks attach as links, which always stand beside others and take no flag that says so; the kernel that has the
@@ -37,6 +39,37 @@ impl Probes {
                 self.cgroup_links = links;
             }
             Err(error) => self.miss("resolvers", &*error),
+        }
+        match loader.load(SERVICES) {
+            Ok(mut object) => self.load_services(&mut object, btf),
+            Err(error) => self.miss("services", &error),
+        }
+    }
+
+    /// The end of a connection first: one that only begins would stay open for ever.
+    fn load_services(&mut self, object: &mut Ebpf, btf: &Btf) {
+        let programs = [
+            ("inet_sock_set_state", "state_changed"),
+            ("sock_send_length", "socket_sent"),
+            ("sk_data_ready", "data_ready"),
+        ];
+        let all = programs
+            .iter()
+            .all(|(point, program)| self.attach_first(object, btf, "services", point, &[*program]).is_some());
+        if !all {
+            return;
+        }
+        // Without it a reset is an end like others.
+        let _ = self.attach_first(object, btf, "services", "tcp_receive_reset", &["reset_received"]);
+        let opened = (|| {
+            let mut map = |name| take_map(object, name);
+            let maps =
+                [map("slot_of")?, map("slots")?, map("free_slots")?, map("listening")?, map("tuning")?, map(".bss")?];
+            Ok::<_, AnyError>(Services::new(maps.each_ref())?)
+        })();
+        match opened {
+            Ok(services) => self.services = Some(services),
+            Err(error) => self.miss("services", &*error),
         }
     }
 

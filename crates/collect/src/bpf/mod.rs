@@ -18,6 +18,7 @@ mod load_net;
 mod locks;
 mod net;
 mod record;
+mod services;
 pub(crate) mod sys;
 mod task;
 
@@ -34,6 +35,8 @@ pub use record::{
     FLAG_IN_IOWAIT, FLAG_KTHREAD, FLAG_LEADER, LATENCY_BUCKETS, NA, SIZE_BUCKETS, comm_str, known,
     latency_bucket_us_max, size_bucket_bytes_max,
 };
+pub(crate) use sys::now_mono_ns as mono_now_ns;
+pub use services::{PortKey, SERVICE_BUCKETS, ServiceCounts, ServiceKey, Services};
 pub use task::{PassStats, Seen, StillRec, TaskIo, TaskIter, TaskRec, split_cpu_time};
 
 /// The exit ring's bytes by the size of a record and its 8 bytes of header.

@@ -6,6 +6,7 @@ use aya::maps::MapData;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicU64;
 
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
@@ -181,6 +182,69 @@ pub(crate) fn program_run(program: BorrowedFd<'_>) -> io::Result<ProgramRun> {
     Ok(ProgramRun { ns: info.run_time_ns, count: info.run_count, missed })
 }
 
+/// Puts a value at the end of a queue.
+pub(crate) fn queue_push<V: Plain>(map: BorrowedFd<'_>, value: &V) -> io::Result<()> {
+    let attr = MapAttr { map_fd: number(map), pad: 0, key: 0, value: address(value), flags: 0 };
+    // SAFETY: BPF_MAP_UPDATE_ELEM of a map without keys; the value is read during the call only.
+    unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }?;
+    Ok(())
+}
+
+/// An array map as memory: reading it takes no system call.
+pub(crate) struct Mapped {
+    start: *mut libc::c_void,
+    bytes: usize,
+}
+
+impl Mapped {
+    /// Maps the first `bytes` of an array whose values are packed.
+    pub(crate) fn new(map: &MapData, bytes: usize) -> io::Result<Self> {
+        use rustix::mm::{MapFlags, ProtFlags};
+        // SAFETY: a new mapping at an address of the kernel's choice, which only this value knows.
+        let start = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                map.fd().as_fd(),
+                0,
+            )
+        }?;
+        Ok(Mapped { start, bytes })
+    }
+
+    fn pointer<T>(&self, at: usize) -> Option<*mut T> {
+        let fits = at.is_multiple_of(align_of::<T>()) && at.checked_add(size_of::<T>())? <= self.bytes;
+        // SAFETY: the range lies within the mapping, which lives as long as this.
+        fits.then(|| unsafe { self.start.cast::<u8>().add(at) }.cast::<T>())
+    }
+
+    /// What is there now; the kernel may be writing it.
+    pub(crate) fn read<T: Plain>(&self, at: usize) -> Option<T> {
+        let from = self.pointer::<T>(at)?;
+        // SAFETY: within the mapping and aligned. Any bytes make a `T`, also torn ones.
+        Some(unsafe { from.read_volatile() })
+    }
+
+    /// A number that both sides change.
+    pub(crate) fn atomic(&self, at: usize) -> Option<&AtomicU64> {
+        let of = self.pointer::<u64>(at)?;
+        // SAFETY: within the mapping and aligned; the programs in the kernel use atomic additions, and plain stores of words.
+        Some(unsafe { AtomicU64::from_ptr(of) })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is of this value, and nothing that it gave out outlives it.
+        let _unmapped = unsafe { rustix::mm::munmap(self.start, self.bytes) };
+    }
+}
+
+// SAFETY: the memory belongs to no thread.
+unsafe impl Send for Mapped {}
+
 /// Now, on the clock of `bpf_ktime_get_ns`.
 pub(crate) fn now_mono_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -204,7 +268,7 @@ const BATCH_MIN: usize = 8;
 
 impl<K: Plain, V: Plain> MapReader<K, V> {
     pub(crate) fn new(map: &MapData, copies: usize) -> io::Result<Self> {
-        const { assert!(size_of::<V>().is_multiple_of(8), "per-CPU values are padded to 8 bytes") };
+        assert!(copies == 1 || size_of::<V>().is_multiple_of(8), "per-CPU values are padded to 8 bytes");
         // The kernel writes as much as the map says, so it has to say what we think.
         let info = map.info().map_err(io::Error::other)?;
         let sizes = [info.key_size(), info.value_size()].map(|size| size as usize);
@@ -239,6 +303,16 @@ impl<K: Plain, V: Plain> MapReader<K, V> {
         Ok(())
     }
 
+    /// Removes `key`, if it is there.
+    pub(crate) fn remove(&self, key: &K) -> io::Result<()> {
+        let attr = self.attr(address(key), 0);
+        // SAFETY: the key is read during the call only and has the map's key size.
+        match unsafe { bpf(BPF_MAP_DELETE_ELEM, &attr) } {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes `key` and returns what it held.
     pub(crate) fn take(&mut self, key: &K) -> io::Result<Option<&[V]>> {
         match self.fetch(BPF_MAP_LOOKUP_AND_DELETE_ELEM, key) {
@@ -248,9 +322,7 @@ impl<K: Plain, V: Plain> MapReader<K, V> {
                 if self.fetch(BPF_MAP_LOOKUP_ELEM, key)?.is_none() {
                     return Ok(None);
                 }
-                let attr = self.attr(address(key), 0);
-                // SAFETY: the key is read during the call only and has the map's key size.
-                unsafe { bpf(BPF_MAP_DELETE_ELEM, &attr) }?;
+                self.remove(key)?;
             }
             Err(error) => return Err(error),
             Ok(None) => return Ok(None),

@@ -1,6 +1,8 @@
 //! The network beyond the files of the machine: other namespaces, queues, and whom trouble concerns.
 
 pub(crate) mod ask;
+#[cfg(feature = "bpf")]
+mod latency;
 pub mod names;
 mod netns;
 mod netns_thread;
@@ -8,13 +10,15 @@ mod owner;
 mod queues;
 mod receivers;
 #[cfg(feature = "bpf")]
+pub mod services;
+#[cfg(feature = "bpf")]
 pub mod trouble;
 
 use mitra_model::{Entity, Frame, Key, NA};
 
 use crate::cells::{col, row, set};
 use crate::file::inode_in_link;
-use crate::io::Io;
+use crate::io::{Io, Listening};
 use crate::missing::reason;
 use netns::NetNamespaces;
 use netns_thread::{Findings, NetNsThread};
@@ -147,6 +151,12 @@ impl Network {
         match refused {
             Some(why) => io.missing.add(INSIDE, why),
             None => io.missing.remove(INSIDE),
+        }
+        io.listening.clear();
+        for findings in all {
+            let netns = if findings.inum == 0 { io.netns.own() } else { findings.inum };
+            let sockets = findings.listeners.iter();
+            io.listening.extend(sockets.map(|l| Listening { netns, address: l.address, port: l.port }));
         }
         let mut wanted = self.queues.fill(all, owners, io, frame);
         wanted.extend(self.receivers.fill(all, owners, io, frame));

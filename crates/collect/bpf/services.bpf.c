@@ -1,0 +1,648 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * What services answer and what processes ask of others, by the turns of their connections:
+ * a request begins when data arrives, and ends when the answer is sent. Nothing is read of
+ * what is sent. State is kept with the socket and goes with it. This source is dual licensed;
+ * inside the kernel it runs under the GPL, which the helpers it calls ask for.
+ */
+#include "services.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define BPF_MAP_TYPE_QUEUE 22
+#define BPF_MAP_TYPE_SK_STORAGE 24
+#define BPF_F_NO_PREALLOC 1
+#define BPF_F_MMAPABLE (1 << 10)
+#define BPF_LOCAL_STORAGE_GET_F_CREATE 1
+
+#define PORTS 4096
+#define IPPROTO_TCP 6
+/* include/net/tcp_states.h */
+#define TCP_ESTABLISHED 1
+#define TCP_SYN_SENT 2
+#define TCP_SYN_RECV 3
+#define TCP_CLOSE 7
+#define TCP_CLOSE_WAIT 8
+#define TCP_LISTEN 10
+
+/* Who closes sooner than this after data without an answer says goodbye (QUIT, close_notify) and has not given up. */
+#define PATIENCE_NS 100000000ULL
+/* Messages of a connection without any answer, after which none is expected. */
+#define ONE_WAY 3
+/* An answer in parts goes on after a pause as long as the answer so far, or as this. */
+#define PAUSE_NS 1000000ULL
+
+enum turn { TURN_NONE, TURN_OPEN, TURN_HALF_CLOSED, TURN_ANSWERED };
+
+struct conn {
+	__u64 gen;
+	__u64 asked;
+	__u64 answered;
+	__u32 slot;
+	__u32 epoch;
+	__u32 last_seq;
+	__u32 bucket;
+	__u8 role;
+	__u8 turn;
+	__u8 was_answered;
+	__u8 messages;
+	__u8 is_connecting;
+	__u8 was_reset;
+	__u8 pad[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct conn);
+} conns SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SLOTS);
+	__type(key, struct service_key);
+	__type(value, __u32);
+} slot_of SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct service_slot);
+} slots SEC(".maps");
+
+/* User space fills it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, SLOTS);
+	__type(value, __u32);
+} free_slots SEC(".maps");
+
+/* Ports that are listened on. User space adds those that were before, and removes. */
+struct port_key {
+	__u32 netns;
+	__u32 port;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PORTS);
+	__type(key, struct port_key);
+	__type(value, __u32);
+} listening SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct service_tuning);
+} tuning SEC(".maps");
+
+struct {
+	/* Grows with each slot that is given out. */
+	__u64 slots_made;
+	__u64 slots_lost;
+} globals;
+
+static __always_inline void add(__u64 *to, __u64 n)
+{
+	__sync_fetch_and_add(to, n);
+}
+
+static __always_inline struct service_slot *slot_at(__u32 at)
+{
+	return bpf_map_lookup_elem(&slots, &at);
+}
+
+static __always_inline struct service_tuning *tuned(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&tuning, &first);
+}
+
+/* Eight steps for each power of two of units of 1024 ns. */
+static __always_inline __u32 latency_bucket(__u64 ns)
+{
+	__u64 v = ns >> 10, left = v;
+	__u32 power = 0, bucket;
+
+	if (v < 8)
+		return v;
+	if (left >> 32)
+		return SERVICE_BUCKETS - 1;
+	if (left >> 16) {
+		power += 16;
+		left >>= 16;
+	}
+	if (left >> 8) {
+		power += 8;
+		left >>= 8;
+	}
+	if (left >> 4) {
+		power += 4;
+		left >>= 4;
+	}
+	if (left >> 2) {
+		power += 2;
+		left >>= 2;
+	}
+	power += left >> 1;
+	bucket = (power - 2) * 8 + ((v >> (power - 3)) & 7);
+	return bucket < SERVICE_BUCKETS ? bucket : SERVICE_BUCKETS - 1;
+}
+
+static __always_inline void count_latency(struct service_slot *slot, __u32 bucket, __u32 n)
+{
+	if (bucket < SERVICE_BUCKETS)
+		__sync_fetch_and_add(&slot->latency[bucket], n);
+}
+
+static __always_inline bool is_tcp(struct sock *sk)
+{
+	__u16 family = sk->__sk_common.skc_family;
+
+	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_TCP;
+}
+
+static __always_inline bool is_unix(struct sock *sk)
+{
+	return sk->__sk_common.skc_family == AF_UNIX &&
+	       (sk->sk_type == SOCK_STREAM || sk->sk_type == SOCK_SEQPACKET);
+}
+
+static __always_inline __u32 netns_of(struct sock *sk)
+{
+	return sk->__sk_common.skc_net.net->ns.inum;
+}
+
+/* Reads the name of a Unix socket, and hashes it; false where it has none. */
+static __noinline bool unix_name(struct unix_address *address, char *path, __u8 *hash)
+{
+	__u64 h = 0xcbf29ce484222325ULL;
+	int len;
+
+	if (!address || !path || !hash)
+		return false;
+	/* Two bytes of it are the family. */
+	len = BPF_CORE_READ(address, len) - 2;
+	if (len <= 0)
+		return false;
+	if (len > UNIX_PATH)
+		len = UNIX_PATH;
+	bpf_probe_read_kernel(path, len & 127, &address->name[0].sun_path);
+	for (int i = 0; i < UNIX_PATH; i++) {
+		h ^= (__u8)path[i];
+		h *= 0x100000001b3ULL;
+	}
+	__builtin_memcpy(hash, &h, sizeof(h));
+	return true;
+}
+
+struct unix_text {
+	char path[128]; /* as much as a mask can say to the verifier */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct unix_text);
+} unix_texts SEC(".maps");
+
+/* The slot of a key, which is given out if nobody has it. 0: there is none. */
+static __always_inline __u32 slot_for(struct service_key *key, struct unix_text *text)
+{
+	__u32 *known = bpf_map_lookup_elem(&slot_of, key), at = 0;
+	struct service_slot *slot;
+
+	if (known)
+		return *known;
+	if (bpf_map_pop_elem(&free_slots, &at)) {
+		add(&globals.slots_lost, 1);
+		return 0;
+	}
+	slot = slot_at(at);
+	if (!slot)
+		return 0;
+	if (text)
+		__builtin_memcpy(slot->path, text->path, sizeof(slot->path));
+	slot->tgid = key->tgid;
+	if (bpf_map_update_elem(&slot_of, key, &at, BPF_NOEXIST)) {
+		/* Another CPU was faster. */
+		bpf_map_push_elem(&free_slots, &at, 0);
+		known = bpf_map_lookup_elem(&slot_of, key);
+		return known ? *known : 0;
+	}
+	add(&globals.slots_made, 1);
+	return at;
+}
+
+static __always_inline void set_addresses(struct sock *sk, struct service_key *key, bool is_remote)
+{
+	struct sock_common *c = &sk->__sk_common;
+
+	if (c->skc_family == AF_INET)
+		map_v4(key->address, is_remote ? c->skc_daddr : c->skc_rcv_saddr);
+	else if (is_remote)
+		bpf_core_read(key->address, sizeof(key->address), &c->skc_v6_daddr);
+	else
+		bpf_core_read(key->address, sizeof(key->address), &c->skc_v6_rcv_saddr);
+	key->port = is_remote ? swap_port(c->skc_dport) : c->skc_num;
+}
+
+/* Finds out which side of a connection this is, and whose slot it counts in. */
+static __noinline int find_slot(struct sock *sk, struct conn *conn, bool in_process)
+{
+	struct service_key key = {};
+	struct unix_text *text = 0;
+	struct service_slot *slot;
+	__u32 first = 0;
+
+	if (!sk || !conn)
+		return 0;
+	conn->slot = 0;
+	conn->turn = TURN_NONE;
+	if (is_tcp(sk)) {
+		struct port_key port = { .netns = netns_of(sk), .port = sk->__sk_common.skc_num };
+
+		key.netns = port.netns;
+		if (conn->role == ROLE_NONE)
+			conn->role = bpf_map_lookup_elem(&listening, &port) ? ROLE_SERVER : ROLE_CLIENT;
+		set_addresses(sk, &key, conn->role == ROLE_CLIENT);
+	} else {
+		struct unix_sock *u = bpf_skc_to_unix_sock(sk);
+
+		text = bpf_map_lookup_elem(&unix_texts, &first);
+		if (!u || !text)
+			return 0;
+		__builtin_memset(text, 0, sizeof(*text));
+		key.netns = netns_of(sk);
+		if (unix_name(BPF_CORE_READ(u, addr), text->path, key.address)) {
+			conn->role = ROLE_SERVER;
+		} else {
+			struct unix_sock *peer = (struct unix_sock *)BPF_CORE_READ(u, peer);
+
+			if (!peer || !unix_name(BPF_CORE_READ(peer, addr), text->path, key.address))
+				return 0;
+			conn->role = ROLE_CLIENT;
+		}
+	}
+	key.role = conn->role;
+	if (conn->role == ROLE_CLIENT) {
+		/* Elsewhere another process may be running. */
+		if (!in_process)
+			return 0;
+		key.tgid = bpf_get_current_pid_tgid() >> 32;
+	}
+	conn->slot = slot_for(&key, text);
+	slot = slot_at(conn->slot);
+	if (!slot || !conn->slot)
+		return 0;
+	conn->gen = slot->gen;
+	return 1;
+}
+
+/* The state of a connection and its slot; 0 where it is not watched. */
+static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __u32 role,
+					    struct service_slot **slot)
+{
+	struct service_tuning *t = tuned();
+	struct service_slot *found;
+	struct conn *conn;
+
+	if (!t)
+		return 0;
+	if (t->mask && (bpf_get_socket_cookie(sk) & t->mask))
+		return 0;
+	conn = bpf_sk_storage_get(&conns, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!conn)
+		return 0;
+	found = slot_at(conn->slot);
+	if (!found)
+		return 0;
+	if (!conn->slot || conn->gen != found->gen) {
+		if (role)
+			conn->role = role;
+		if (!find_slot(sk, conn, in_process))
+			return 0;
+		found = slot_at(conn->slot);
+		if (!found)
+			return 0;
+	}
+	*slot = found;
+	return conn;
+}
+
+static __always_inline __u32 epoch(void)
+{
+	struct service_tuning *t = tuned();
+
+	return t ? t->epoch : 0;
+}
+
+/* Of Unix sockets nobody says when they are closed: their open requests are not counted. */
+static __always_inline void open_turn(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
+{
+	conn->asked = now;
+	conn->turn = TURN_OPEN;
+	conn->epoch = epoch();
+	if (is_tcp(sk)) {
+		add(&slot->open_since, now);
+		add(&slot->open, 1);
+	}
+}
+
+/* It is not open any more. */
+static __always_inline void leave_turn(struct sock *sk, struct service_slot *slot, struct conn *conn)
+{
+	if (conn->turn == TURN_OPEN && is_tcp(sk) && conn->epoch == epoch()) {
+		add(&slot->open, -1ULL);
+		add(&slot->open_since, -conn->asked);
+	}
+}
+
+static __always_inline void restart_turn(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
+{
+	if (!conn->was_answered && conn->messages < ONE_WAY && ++conn->messages == ONE_WAY) {
+		leave_turn(sk, slot, conn);
+		conn->turn = TURN_NONE;
+		return;
+	}
+	if (is_tcp(sk) && conn->epoch == epoch())
+		add(&slot->open_since, now - conn->asked);
+	conn->asked = now;
+}
+
+static __always_inline bool expects_answer(struct conn *conn)
+{
+	return conn->was_answered || conn->messages < ONE_WAY;
+}
+
+/* The answer, or a further part of it. */
+static __always_inline void answer(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
+{
+	__u64 took = now - conn->asked;
+	__u32 bucket = latency_bucket(took);
+
+	if (conn->turn == TURN_ANSWERED) {
+		__u64 pause = now - conn->answered;
+
+		if (pause > PAUSE_NS && pause > conn->answered - conn->asked)
+			return;
+		add(&slot->response, pause);
+		add(&slot->waited, pause);
+		if (bucket != conn->bucket) {
+			count_latency(slot, conn->bucket, -1);
+			count_latency(slot, bucket, 1);
+		}
+	} else {
+		leave_turn(sk, slot, conn);
+		conn->turn = TURN_ANSWERED;
+		conn->was_answered = 1;
+		add(&slot->requests, 1);
+		add(&slot->response, took);
+		add(&slot->waited, took);
+		count_latency(slot, bucket, 1);
+	}
+	if (took > slot->worst)
+		slot->worst = took;
+	conn->answered = now;
+	conn->bucket = bucket;
+}
+
+static __always_inline void note_process(struct service_slot *slot)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	if (slot->tgid == tgid && slot->comm[0])
+		return;
+	slot->tgid = tgid;
+	bpf_get_current_comm(slot->comm, sizeof(slot->comm));
+}
+
+/* sk, ret, flags; in the process that sends. */
+SEC("tp_btf/sock_send_length")
+int socket_sent(unsigned long long *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	int bytes = (int)ctx[1];
+	struct service_slot *slot = 0;
+	struct conn *conn;
+	__u64 now;
+
+	if (bytes <= 0 || !(is_tcp(sk) || is_unix(sk)))
+		return 0;
+	conn = conn_of(sk, true, ROLE_NONE, &slot);
+	if (!conn || !slot)
+		return 0;
+	add(&slot->sent, bytes);
+	note_process(slot);
+	now = bpf_ktime_get_ns();
+	if (conn->role == ROLE_SERVER) {
+		if (conn->turn != TURN_NONE)
+			answer(sk, slot, conn, now);
+	} else if (conn->turn == TURN_OPEN) {
+		restart_turn(sk, slot, conn, now);
+	} else if (expects_answer(conn)) {
+		open_turn(sk, slot, conn, now);
+	}
+	return 0;
+}
+
+enum arrival { ARRIVAL_NOTHING, ARRIVAL_MORE, ARRIVAL_AFTER_READING };
+
+/* What arrived; whether all before it had been read, so that the program waited for more. */
+static __always_inline enum arrival note_arrival(struct sock *sk, struct service_slot *slot, struct conn *conn)
+{
+	struct tcp_sock *tcp = is_tcp(sk) ? bpf_skc_to_tcp_sock(sk) : 0;
+	bool was_read;
+	__u32 bytes;
+
+	if (!tcp)
+		return ARRIVAL_MORE;
+	was_read = (__s32)(tcp->copied_seq - conn->last_seq) >= 0;
+	bytes = conn->last_seq ? tcp->rcv_nxt - conn->last_seq : 0;
+	/* The end of the other side's data takes a number of its own. */
+	if (bytes && sk->__sk_common.skc_state == TCP_CLOSE_WAIT)
+		bytes--;
+	if (conn->last_seq && !bytes)
+		return ARRIVAL_NOTHING;
+	add(&slot->received, bytes);
+	conn->last_seq = tcp->rcv_nxt;
+	return was_read ? ARRIVAL_AFTER_READING : ARRIVAL_MORE;
+}
+
+/* sk; mostly in an interrupt. */
+SEC("tp_btf/sk_data_ready")
+int data_ready(unsigned long long *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct service_slot *slot = 0;
+	enum arrival arrival;
+	struct conn *conn;
+	__u64 now;
+
+	if (!(is_tcp(sk) || is_unix(sk)) || sk->__sk_common.skc_state == TCP_LISTEN)
+		return 0;
+	conn = conn_of(sk, false, ROLE_NONE, &slot);
+	if (!conn || !slot)
+		return 0;
+	arrival = note_arrival(sk, slot, conn);
+	if (arrival == ARRIVAL_NOTHING)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (conn->role == ROLE_CLIENT) {
+		if (conn->turn != TURN_NONE)
+			answer(sk, slot, conn, now);
+	} else if (conn->turn == TURN_OPEN) {
+		if (arrival == ARRIVAL_AFTER_READING)
+			restart_turn(sk, slot, conn, now);
+	} else if (is_tcp(sk) && sk->__sk_common.skc_state == TCP_CLOSE_WAIT) {
+		/* The whole of a request, with the end of what the client sends. */
+		conn->asked = now;
+		conn->turn = TURN_HALF_CLOSED;
+	} else if (expects_answer(conn)) {
+		open_turn(sk, slot, conn, now);
+	}
+	return 0;
+}
+
+/* The other side sends no more: it may still wait for the answer, or has said goodbye. */
+static __always_inline void half_close(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
+{
+	if (conn->turn != TURN_OPEN)
+		return;
+	leave_turn(sk, slot, conn);
+	conn->turn = TURN_HALF_CLOSED;
+	if (conn->role == ROLE_CLIENT) {
+		/* It hangs up on a request. */
+		add(&slot->unanswered, 1);
+		add(&slot->waited, now - conn->asked);
+		conn->turn = TURN_NONE;
+	} else if (now - conn->asked >= PATIENCE_NS) {
+		add(&slot->abandoned, 1);
+		add(&slot->waited, now - conn->asked);
+		conn->turn = TURN_NONE;
+	}
+}
+
+/* The connection ends without the other side having closed it, unless it was reset. */
+static __always_inline void close_open(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
+{
+	bool by_server = conn->role == ROLE_SERVER ? !conn->was_reset : conn->was_reset;
+
+	if (conn->turn != TURN_OPEN)
+		return;
+	leave_turn(sk, slot, conn);
+	conn->turn = TURN_NONE;
+	if (by_server)
+		add(&slot->unanswered, 1);
+	else if (now - conn->asked >= PATIENCE_NS)
+		add(&slot->abandoned, 1);
+	else
+		return;
+	add(&slot->waited, now - conn->asked);
+}
+
+static __always_inline void end_connecting(struct service_slot *slot, struct conn *conn, __u64 now, bool failed)
+{
+	conn->is_connecting = 0;
+	if (conn->epoch == epoch()) {
+		add(&slot->connecting, -1ULL);
+		add(&slot->connecting_since, -conn->asked);
+	}
+	add(&slot->connect_time, now - conn->asked);
+	if (failed)
+		add(&slot->connect_failed, 1);
+	else
+		add(&slot->connections, 1);
+}
+
+/* sk, old state, new state. */
+SEC("tp_btf/inet_sock_set_state")
+int state_changed(unsigned long long *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	int from = (int)ctx[1], to = (int)ctx[2];
+	struct service_slot *slot = 0;
+	struct conn *conn;
+	__u64 now;
+
+	if (!is_tcp(sk))
+		return 0;
+	if (to == TCP_LISTEN) {
+		struct port_key port = { .netns = netns_of(sk), .port = sk->__sk_common.skc_num };
+		__u32 one = 1;
+
+		bpf_map_update_elem(&listening, &port, &one, BPF_ANY);
+		return 0;
+	}
+	if (from == TCP_LISTEN)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (to == TCP_SYN_SENT || (from == TCP_SYN_RECV && to == TCP_ESTABLISHED)) {
+		bool is_server = to == TCP_ESTABLISHED;
+
+		conn = conn_of(sk, !is_server, is_server ? ROLE_SERVER : ROLE_CLIENT, &slot);
+		if (!conn || !slot)
+			return 0;
+		if (is_server) {
+			struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+			add(&slot->connections, 1);
+			if (tcp)
+				conn->last_seq = tcp->rcv_nxt;
+		} else {
+			note_process(slot);
+			conn->asked = now;
+			conn->epoch = epoch();
+			conn->is_connecting = 1;
+			add(&slot->connecting_since, now);
+			add(&slot->connecting, 1);
+		}
+		return 0;
+	}
+	/* What ends is looked at even if it would not be watched any more. */
+	conn = bpf_sk_storage_get(&conns, sk, 0, 0);
+	if (!conn || !conn->slot)
+		return 0;
+	slot = slot_at(conn->slot);
+	if (!slot || slot->gen != conn->gen)
+		return 0;
+	if (conn->is_connecting) {
+		if (to == TCP_ESTABLISHED || to == TCP_CLOSE)
+			end_connecting(slot, conn, now, to == TCP_CLOSE);
+		return 0;
+	}
+	if (to == TCP_CLOSE_WAIT)
+		half_close(sk, slot, conn, now);
+	else if (to != TCP_ESTABLISHED)
+		close_open(sk, slot, conn, now);
+	return 0;
+}
+
+static __always_inline int note_reset(struct sock *sk, bool by_peer)
+{
+	struct service_slot *slot;
+	struct conn *conn;
+
+	if (!sk || !is_tcp(sk))
+		return 0;
+	conn = bpf_sk_storage_get(&conns, sk, 0, 0);
+	if (!conn || !conn->slot)
+		return 0;
+	slot = slot_at(conn->slot);
+	if (!slot || slot->gen != conn->gen || conn->is_connecting)
+		return 0;
+	add(&slot->resets, 1);
+	if (by_peer)
+		conn->was_reset = 1;
+	return 0;
+}
+
+SEC("tp_btf/tcp_receive_reset")
+int reset_received(unsigned long long *ctx)
+{
+	return note_reset((struct sock *)ctx[0], true);
+}

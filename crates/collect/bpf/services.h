@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * What the program of services hands over. The twins in Rust are in src/bpf/services.rs;
+ * both sides assert the sizes. Times in nanoseconds.
+ */
+#ifndef MITRA_SERVICES_H
+#define MITRA_SERVICES_H
+
+#include "net.h"
+
+/* Of both kinds, and the first one, which nobody has. */
+#define SLOTS 1024
+/* Steps of an eighth of a power of two from 1 us to 2 minutes; see latency_bucket(). */
+#define SERVICE_BUCKETS 208
+#define UNIX_PATH 108
+
+enum service_role { ROLE_NONE, ROLE_SERVER, ROLE_CLIENT };
+
+/* A server by its own address, a client by the address that it calls and its process. */
+struct service_key {
+	__u8 address[16]; /* of a Unix socket a hash of its name, in the first half */
+	__u32 netns;
+	__u32 tgid; /* of clients */
+	__u16 port; /* 0: a Unix socket */
+	__u8 role;
+	__u8 pad[5];
+};
+_Static_assert(sizeof(struct service_key) == 32, "twin: src/bpf/services.rs");
+
+struct service_slot {
+	__u64 gen; /* grows when the slot goes to another key */
+	__u64 requests;
+	__u64 response;	 /* time until the answers, added up */
+	__u64 waited;	 /* the same, and what was waited in vain */
+	__u64 open;	 /* requests without an answer */
+	__u64 open_since; /* when they arrived, added up */
+	__u64 unanswered;
+	__u64 abandoned;
+	__u64 connections;
+	__u64 connect_time;
+	__u64 connect_failed;
+	__u64 connecting;
+	__u64 connecting_since;
+	__u64 resets;
+	__u64 sent;
+	__u64 received;
+	__u64 worst; /* since user space wrote a zero here */
+	__u32 tgid;
+	__u32 pad;
+	char comm[16];
+	char path[UNIX_PATH + 4];
+	__u32 latency[SERVICE_BUCKETS];
+};
+_Static_assert(sizeof(struct service_slot) == 1104, "twin: src/bpf/services.rs");
+
+/* What user space sets. */
+struct service_tuning {
+	__u32 mask;  /* a connection is watched whose cookie has none of these bits */
+	__u32 epoch; /* of the mask: open requests of another one are not counted */
+};
+
+#endif

@@ -1,0 +1,281 @@
+//! What services answer and what processes ask of others (`bpf/services.bpf.c`).
+
+use std::io;
+use std::net::Ipv6Addr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use aya::maps::MapData;
+
+use super::sys::{self, MapReader, Mapped, Plain};
+
+/// Both kinds have as many entries together; the first is nobody's.
+const SLOTS: u32 = 1024;
+/// Ports that may be listened on.
+const PORTS_MAX: usize = 4096;
+/// Steps of the histogram of response times: eight for each power of two from 1 us to two minutes.
+pub const SERVICE_BUCKETS: usize = 208;
+/// Two numbers that belong together are read again as often when one has changed meanwhile.
+const READS_MAX: usize = 4;
+
+/// Which side of a connection a key is about.
+const ROLE_SERVER: u8 = 1;
+
+/// A service by its address, or a process and the address that it calls.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceKey {
+    address: [u8; 16],
+    /// The network namespace.
+    pub netns: u32,
+    /// The process, of one that calls.
+    pub tgid: u32,
+    port: u16,
+    role: u8,
+    pad: [u8; 5],
+}
+const _: () = assert!(size_of::<ServiceKey>() == 32, "twin: struct service_key in bpf/services.h");
+// SAFETY: repr(C), integer fields, no hole.
+unsafe impl Plain for ServiceKey {}
+
+impl ServiceKey {
+    /// Its address and port; version 4 ones are written within version 6 ones. `None` of a Unix socket.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<(Ipv6Addr, u16)> {
+        (self.port > 0).then(|| (Ipv6Addr::from(self.address), self.port))
+    }
+
+    /// Whether it serves.
+    #[must_use]
+    pub fn is_server(&self) -> bool {
+        self.role == ROLE_SERVER
+    }
+}
+
+/// A port that is listened on, in which network namespace.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PortKey {
+    /// The network namespace.
+    pub netns: u32,
+    /// The port.
+    pub port: u32,
+}
+// SAFETY: repr(C), two u32 fields.
+unsafe impl Plain for PortKey {}
+
+/// What was counted of one key since it has its slot. Times in nanoseconds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceCounts {
+    generation: u64,
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Time until their answers.
+    pub response_ns: u64,
+    /// The same, and what was waited in vain.
+    pub waited_ns: u64,
+    /// Requests without an answer.
+    pub open: u64,
+    /// When those began, added up.
+    pub open_since_ns: u64,
+    /// The server ended the connection instead of an answer.
+    pub unanswered: u64,
+    /// The client gave up.
+    pub abandoned: u64,
+    /// Connections that were established.
+    pub connections: u64,
+    /// Time of the attempts that ended.
+    pub connect_ns: u64,
+    /// Attempts that failed.
+    pub connect_failed: u64,
+    /// Attempts that go on.
+    pub connecting: u64,
+    /// When those began, added up.
+    pub connecting_since_ns: u64,
+    /// Connections that the other side reset.
+    pub resets: u64,
+    /// Bytes sent.
+    pub sent: u64,
+    /// Bytes that arrived.
+    pub received: u64,
+    worst_ns: u64,
+    /// The process that sent last.
+    pub tgid: u32,
+    pad: u32,
+    comm: [u8; 16],
+    path: [u8; 112],
+}
+const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
+const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
+const _: () = assert!(SLOT_BYTES == 1104, "twin: struct service_slot in bpf/services.h");
+const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
+// SAFETY: repr(C), integer and byte fields, no hole.
+unsafe impl Plain for ServiceCounts {}
+
+impl Default for ServiceCounts {
+    fn default() -> Self {
+        sys::zeroed()
+    }
+}
+
+impl ServiceCounts {
+    /// The name of the thread that sent last.
+    #[must_use]
+    pub fn comm(&self) -> &str {
+        super::record::comm_str(&self.comm)
+    }
+
+    /// The name of a Unix socket; one in the abstract namespace begins with a zero byte.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        let is_end = |at: &usize| *at > 0 && self.path[*at] == 0;
+        &self.path[..(0..self.path.len()).find(is_end).unwrap_or(self.path.len())]
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Tuning {
+    mask: u32,
+    epoch: u32,
+}
+// SAFETY: repr(C), two u32 fields.
+unsafe impl Plain for Tuning {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Totals {
+    slots_made: u64,
+    slots_lost: u64,
+}
+// SAFETY: repr(C), two u64 fields.
+unsafe impl Plain for Totals {}
+
+/// The table of services and of what processes call.
+pub struct Services {
+    slot_of: MapReader<ServiceKey, SlotNumber>,
+    slots: Mapped,
+    free: OwnedFd,
+    listening: MapReader<PortKey, SlotNumber>,
+    tuning: MapReader<u32, Tuning>,
+    totals: MapReader<u32, Totals>,
+    epoch: u32,
+}
+
+/// A value of four bytes, which the kernel pads to eight where it copies many.
+type SlotNumber = u32;
+
+impl Services {
+    pub(super) fn new(
+        [slot_of, slots, free, listening, tuning, globals]: [&MapData; 6],
+    ) -> io::Result<Self> {
+        let info = slots.info().map_err(io::Error::other)?;
+        if info.value_size() as usize != SLOT_BYTES {
+            return Err(io::Error::other("the slots have another size than here"));
+        }
+        let services = Services {
+            slot_of: MapReader::new(slot_of, 1)?,
+            slots: Mapped::new(slots, SLOT_BYTES * SLOTS as usize)?,
+            free: free.fd().as_fd().try_clone_to_owned()?,
+            listening: MapReader::new(listening, 1)?,
+            tuning: MapReader::new(tuning, 1)?,
+            totals: MapReader::new(globals, 1)?,
+            epoch: 0,
+        };
+        // Nothing is watched before it is known which ports are listened on: see `watch`.
+        services.tuning.store(&0, &Tuning { mask: u32::MAX, epoch: 0 })?;
+        for slot in 1..SLOTS {
+            sys::queue_push(services.free.as_fd(), &slot)?;
+        }
+        Ok(services)
+    }
+
+    /// Watches one connection of `one_in`, a power of two; requests that are open now are not counted any more.
+    pub fn watch(&mut self, one_in: u32) -> io::Result<()> {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.tuning.store(&0, &Tuning { mask: one_in.max(1) - 1, epoch: self.epoch })
+    }
+
+    /// Says that a port is listened on.
+    pub fn add_port(&mut self, port: PortKey) -> io::Result<()> {
+        self.listening.store(&port, &1)
+    }
+
+    /// Forgets the ports for which `is_open` is false.
+    pub fn keep_ports(&mut self, is_open: impl Fn(&PortKey) -> bool) -> io::Result<()> {
+        let mut closed = Vec::new();
+        self.listening.each(PORTS_MAX, |port, _| {
+            if !is_open(port) {
+                closed.push(*port);
+            }
+        })?;
+        closed.iter().try_for_each(|port| self.listening.remove(port))
+    }
+
+    /// How many slots were given out, and how often there was none.
+    pub fn made_and_lost(&mut self) -> io::Result<(u64, u64)> {
+        let totals = self.totals.lookup(&0)?.and_then(<[_]>::first).copied();
+        Ok(totals.map_or((0, 0), |totals| (totals.slots_made, totals.slots_lost)))
+    }
+
+    /// Calls `f` with each key and its slot.
+    pub fn keys(&mut self, mut f: impl FnMut(&ServiceKey, u32)) -> io::Result<()> {
+        self.slot_of.each(SLOTS as usize, |key, slots| slots.iter().for_each(|slot| f(key, *slot)))
+    }
+
+    /// What a slot holds now. The numbers that say since when something is open fit each other.
+    #[must_use]
+    pub fn counts(&self, slot: u32) -> Option<ServiceCounts> {
+        let at = self.offset(slot)?;
+        let read = || {
+            fence(Ordering::SeqCst);
+            self.slots.read::<ServiceCounts>(at)
+        };
+        let pairs = |c: &ServiceCounts| (c.open, c.open_since_ns, c.connecting, c.connecting_since_ns);
+        let mut counts = read()?;
+        for _ in 1..READS_MAX {
+            let again = read()?;
+            let fits = pairs(&again) == pairs(&counts);
+            counts = again;
+            if fits {
+                break;
+            }
+        }
+        Some(counts)
+    }
+
+    /// The longest response since this was asked last.
+    #[must_use]
+    pub fn take_worst_ns(&self, slot: u32) -> u64 {
+        let worst = self.offset(slot).and_then(|at| self.slots.atomic(at + WORST_AT));
+        worst.map_or(0, |worst: &AtomicU64| worst.swap(0, Ordering::Relaxed))
+    }
+
+    /// Calls `f` with each step of a slot's histogram.
+    pub fn latency(&self, slot: u32, mut f: impl FnMut(usize, u32)) {
+        let Some(at) = self.offset(slot) else { return };
+        for bucket in 0..SERVICE_BUCKETS {
+            if let Some(count) = self.slots.read::<u32>(at + COUNTS_BYTES + 4 * bucket) {
+                f(bucket, count);
+            }
+        }
+    }
+
+    /// Takes a slot away from its key; whoever comes next begins at zero.
+    pub fn release(&mut self, key: &ServiceKey, slot: u32) -> io::Result<()> {
+        self.slot_of.remove(key)?;
+        let Some(at) = self.offset(slot) else { return Ok(()) };
+        let generation = self.slots.read::<u64>(at).unwrap_or(0).wrapping_add(1);
+        for word in (0..SLOT_BYTES / 8).rev() {
+            if let Some(cell) = self.slots.atomic(at + 8 * word) {
+                cell.store(if word == 0 { generation } else { 0 }, Ordering::SeqCst);
+            }
+        }
+        sys::queue_push(self.free.as_fd(), &slot)
+    }
+
+    fn offset(&self, slot: u32) -> Option<usize> {
+        (slot < SLOTS).then_some(slot as usize * SLOT_BYTES)
+    }
+}

@@ -1,0 +1,523 @@
+//! What services answer and what processes ask of others, into the frame.
+
+use std::collections::HashMap;
+use std::io::Result;
+
+use mitra_model::{Entity, Frame, Key, NA, StrId};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use super::latency::Latency;
+use super::names::mapped_endpoint;
+use crate::bpf::{PortKey, Probes, ServiceCounts, ServiceKey, Services, mono_now_ns};
+use crate::cells::{cell, col, set};
+use crate::io::{Io, Listening};
+
+/// As many services and as many dependencies have rows.
+const SERVICES_MAX: usize = 256;
+const DEPENDENCIES_MAX: usize = 512;
+/// A row of which nothing was heard for so long leaves.
+const IDLE_NS_MAX: i64 = 600_000_000_000;
+/// A process that is younger shares a row with those of its name: many live for one request only.
+const YOUNG_NS: i64 = 10_000_000_000;
+/// In the first frames it is not known yet which ports of which namespaces are listened on.
+const SETTLE_FRAMES: u32 = 3;
+/// A service whose listening socket is not known by then is called by the address of its connections.
+const UNNAMED_FRAMES: u32 = 3;
+/// How often ports that are closed are forgotten.
+const FORGET_EVERY_FRAMES: u32 = 60;
+
+/// The counters of a row, in the order of [`SERVICE_COUNTERS`] and [`DEPENDENCY_COUNTERS`].
+const COUNTERS: usize = 11;
+const SERVICE_COUNTERS: [&str; COUNTERS] = [
+    "service.requests",
+    "service.response_time",
+    "service.wait_time",
+    "service.unanswered",
+    "service.abandoned",
+    "service.connections",
+    "service.resets",
+    "service.sent_bytes",
+    "service.received_bytes",
+    "",
+    "",
+];
+const DEPENDENCY_COUNTERS: [&str; COUNTERS] = [
+    "dependency.requests",
+    "dependency.response_time",
+    "dependency.wait_time",
+    "dependency.unanswered",
+    "dependency.abandoned",
+    "dependency.connects",
+    "dependency.resets",
+    "dependency.sent_bytes",
+    "dependency.received_bytes",
+    "dependency.connect_time",
+    "dependency.connect_failed",
+];
+/// Those that are not known of Unix sockets: connections, and what arrived.
+const NOT_OF_UNIX: [usize; 2] = [5, 8];
+
+/// The columns of one of both entities.
+#[derive(Debug)]
+struct Columns {
+    entity: Entity,
+    counters: [usize; COUNTERS],
+    latency: [usize; 4],
+    open: usize,
+    connecting: usize,
+    pid: usize,
+    comm: usize,
+    rows_max: usize,
+}
+
+impl Columns {
+    fn new(entity: Entity, counters: [&str; COUNTERS], rows_max: usize) -> Self {
+        let of = |name: &str| col(&format!("{}.{name}", entity.name()));
+        Columns {
+            entity,
+            counters: counters.map(col),
+            latency: ["latency_p50", "latency_p90", "latency_p99", "latency_max"].map(of),
+            open: of("open"),
+            connecting: of("connecting"),
+            pid: of("pid"),
+            comm: of("comm"),
+            rows_max,
+        }
+    }
+}
+
+/// A row: one slot of the kernel's, or several that share a name.
+#[derive(Debug)]
+struct Row {
+    is_service: bool,
+    is_unix: bool,
+    name: String,
+    id: StrId,
+    totals: [u64; COUNTERS],
+    latency: Latency,
+    open: u64,
+    connecting: u64,
+    pid: u32,
+    comm: String,
+    touched_ns: i64,
+}
+
+/// A slot of the kernel's table.
+#[derive(Debug)]
+struct Watched {
+    key: ServiceKey,
+    slot: u32,
+    row: Option<usize>,
+    last: ServiceCounts,
+    histogram: Latency,
+    waits: [OpenWait; 2],
+    seen_frames: u32,
+    is_young: bool,
+    touched_ns: i64,
+}
+
+/// Time that was waited in all, with what has not ended yet.
+#[derive(Debug, Default, Clone, Copy)]
+struct OpenWait {
+    known_ns: u64,
+}
+
+impl OpenWait {
+    /// By how much it has grown. A wait that turns out to be none takes its time with it, and takes nothing from here.
+    ///
+    /// Both numbers of what is open are changed one after the other: what is not possible was read in between.
+    fn grow(&mut self, ended_ns: u64, open: u64, since_ns: u64, now_ns: u64, begun_ns: u64) -> u64 {
+        let open_ns = open.wrapping_mul(now_ns).wrapping_sub(since_ns);
+        let most_ns = open.saturating_mul(now_ns.saturating_sub(begun_ns));
+        let open_ns = if open_ns <= most_ns { open_ns } else { 0 };
+        let now_known_ns = ended_ns.saturating_add(open_ns);
+        let grown_ns = now_known_ns.saturating_sub(self.known_ns);
+        self.known_ns = now_known_ns;
+        grown_ns
+    }
+}
+
+/// The columns, and what they hold.
+#[derive(Debug)]
+pub struct ServiceCells {
+    columns: [Columns; 2],
+    sampled: usize,
+    lost: usize,
+    rows: Vec<Option<Row>>,
+    by_name: HashMap<(bool, String), usize>,
+    watched: Vec<Watched>,
+    ports: Vec<PortKey>,
+    frames: u32,
+    slots_made: u64,
+    left_out: u64,
+    begun_ns: u64,
+    one_in: u32,
+    generation: Option<u32>,
+}
+
+impl ServiceCells {
+    pub fn new() -> Self {
+        ServiceCells {
+            columns: [
+                Columns::new(Entity::Service, SERVICE_COUNTERS, SERVICES_MAX),
+                Columns::new(Entity::Dependency, DEPENDENCY_COUNTERS, DEPENDENCIES_MAX),
+            ],
+            sampled: col("probe.services_sampled"),
+            lost: col("probe.services_lost"),
+            rows: Vec::new(),
+            by_name: HashMap::new(),
+            watched: Vec::new(),
+            ports: Vec::new(),
+            frames: 0,
+            slots_made: 0,
+            left_out: 0,
+            begun_ns: mono_now_ns(),
+            one_in: 1,
+            generation: None,
+        }
+    }
+
+    /// Fills the rows. The tasks of the frame have to be there already: they say how old processes are.
+    pub fn fill(&mut self, probes: &mut Probes, io: &mut Io, frame: &mut Frame) {
+        let Some(services) = &mut probes.services else { return };
+        let read = self.read(services, io, frame);
+        io.missing_if("probe.services", read);
+        self.fill_rows(io, frame);
+    }
+
+    fn read(&mut self, services: &mut Services, io: &mut Io, frame: &mut Frame) -> Result<()> {
+        self.frames = self.frames.saturating_add(1);
+        self.note_ports(services, &io.listening)?;
+        if self.frames < SETTLE_FRAMES {
+            return Ok(());
+        }
+        if self.frames == SETTLE_FRAMES {
+            services.watch(self.one_in)?;
+        }
+        let (made, lost) = services.made_and_lost()?;
+        if made != self.slots_made {
+            self.slots_made = made;
+            self.find_slots(services, frame.time.mono)?;
+        }
+        let system = frame.system_mut();
+        set(system, self.sampled, i64::from(1_000_000 / self.one_in.max(1)));
+        set(system, self.lost, cell(lost + self.left_out));
+        self.renew_names(io);
+        for row in self.rows.iter_mut().flatten() {
+            row.latency.clear();
+            (row.open, row.connecting) = (0, 0);
+        }
+        let now_ns = mono_now_ns();
+        let mut at = 0;
+        while at < self.watched.len() {
+            if self.take_in(at, services, now_ns, io, frame)? {
+                at += 1;
+            } else {
+                let gone = self.watched.swap_remove(at);
+                services.release(&gone.key, gone.slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel which ports are listened on.
+    fn note_ports(&mut self, services: &mut Services, listening: &[Listening]) -> Result<()> {
+        let of = |l: &Listening| PortKey { netns: l.netns, port: u32::from(l.port) };
+        for port in listening.iter().map(of) {
+            if let Err(at) = self.ports.binary_search(&port) {
+                services.add_port(port)?;
+                self.ports.insert(at, port);
+            }
+        }
+        if self.frames.is_multiple_of(FORGET_EVERY_FRAMES) && !listening.is_empty() {
+            self.ports.retain(|port| listening.iter().any(|l| of(l) == *port));
+            let ports = &self.ports;
+            services.keep_ports(|port| ports.binary_search(port).is_ok())?;
+        }
+        Ok(())
+    }
+
+    fn find_slots(&mut self, services: &mut Services, now: i64) -> Result<()> {
+        let watched = &mut self.watched;
+        services.keys(|key, slot| {
+            if !watched.iter().any(|one| one.slot == slot) {
+                watched.push(Watched {
+                    key: *key,
+                    slot,
+                    row: None,
+                    last: ServiceCounts::default(),
+                    histogram: Latency::default(),
+                    waits: [OpenWait::default(); 2],
+                    seen_frames: 0,
+                    is_young: !key.is_server(),
+                    touched_ns: now,
+                });
+            }
+        })
+    }
+
+    /// Takes in what a slot has counted since the last frame; false: it is not needed any more.
+    fn take_in(
+        &mut self,
+        at: usize,
+        services: &Services,
+        now_ns: u64,
+        io: &mut Io,
+        frame: &Frame,
+    ) -> Result<bool> {
+        let Some(one) = self.watched.get_mut(at) else { return Ok(false) };
+        let Some(counts) = services.counts(one.slot) else { return Ok(false) };
+        let is_same = counts == one.last;
+        if is_same && counts.open == 0 && counts.connecting == 0 {
+            let is_gone = !one.key.is_server() && is_gone(one.key.tgid);
+            return Ok(!is_gone && frame.time.mono - one.touched_ns < IDLE_NS_MAX);
+        }
+        one.touched_ns = frame.time.mono;
+        one.seen_frames = one.seen_frames.saturating_add(1);
+        if one.row.is_none() || one.is_young {
+            let was = one.row;
+            one.is_young = one.is_young && is_young(one.key.tgid, frame);
+            if was.is_none() || !one.is_young {
+                let Some(name) = name_of(one, &counts, io) else { return Ok(true) };
+                let row = self.row(at, name, io, frame.time.mono);
+                if let Some(one) = self.watched.get_mut(at) {
+                    one.row = row;
+                }
+            }
+        }
+        self.add(at, &counts, services, now_ns, frame.time.mono);
+        Ok(true)
+    }
+
+    /// The row of that name.
+    fn row(&mut self, at: usize, name: String, io: &mut Io, now: i64) -> Option<usize> {
+        let key = self.watched.get(at)?.key;
+        let is_service = key.is_server();
+        if let Some(row) = self.by_name.get(&(is_service, name.clone())) {
+            return Some(*row);
+        }
+        let rows_max = self.columns[usize::from(!is_service)].rows_max;
+        let count = self.rows.iter().flatten().filter(|row| row.is_service == is_service).count();
+        if count >= rows_max {
+            self.left_out += 1;
+            return None;
+        }
+        let row = Row {
+            is_service,
+            is_unix: key.endpoint().is_none(),
+            id: io.strings.intern(&name),
+            name: name.clone(),
+            totals: [0; COUNTERS],
+            latency: Latency::default(),
+            open: 0,
+            connecting: 0,
+            pid: 0,
+            comm: String::new(),
+            touched_ns: now,
+        };
+        let free = self.rows.iter().position(Option::is_none).unwrap_or(self.rows.len());
+        if free == self.rows.len() {
+            self.rows.push(Some(row));
+        } else {
+            self.rows[free] = Some(row);
+        }
+        self.by_name.insert((is_service, name), free);
+        Some(free)
+    }
+
+    fn add(&mut self, at: usize, counts: &ServiceCounts, services: &Services, now_ns: u64, now: i64) {
+        let Some(one) = self.watched.get_mut(at) else { return };
+        let Some(Some(row)) = one.row.and_then(|row| self.rows.get_mut(row)) else {
+            one.last = *counts;
+            return;
+        };
+        let last = std::mem::replace(&mut one.last, *counts);
+        let factor = u64::from(self.one_in);
+        let [wait, connect] = &mut one.waits;
+        let waited =
+            wait.grow(counts.waited_ns, counts.open, counts.open_since_ns, now_ns, self.begun_ns);
+        let connecting = connect.grow(
+            counts.connect_ns,
+            counts.connecting,
+            counts.connecting_since_ns,
+            now_ns,
+            self.begun_ns,
+        );
+        let by = |of: fn(&ServiceCounts) -> u64| of(counts).saturating_sub(of(&last));
+        let grown = [
+            by(|c| c.requests),
+            by(|c| c.response_ns),
+            waited,
+            by(|c| c.unanswered),
+            by(|c| c.abandoned),
+            by(|c| c.connections),
+            by(|c| c.resets),
+            by(|c| c.sent),
+            by(|c| c.received),
+            connecting,
+            by(|c| c.connect_failed),
+        ];
+        for (total, grown) in row.totals.iter_mut().zip(grown) {
+            *total = total.saturating_add(grown.saturating_mul(factor));
+        }
+        if counts.response_ns != last.response_ns || counts.requests != last.requests {
+            services.latency(one.slot, |bucket, count| {
+                row.latency.add(bucket, one.histogram.replace(bucket, count));
+            });
+            row.latency.note_worst(services.take_worst_ns(one.slot));
+        }
+        row.open = row.open.saturating_add(counts.open.saturating_mul(factor));
+        row.connecting = row.connecting.saturating_add(counts.connecting.saturating_mul(factor));
+        if counts.tgid > 0 && row.pid != counts.tgid {
+            row.pid = counts.tgid;
+        }
+        if row.comm != counts.comm() {
+            counts.comm().clone_into(&mut row.comm);
+        }
+        row.touched_ns = now;
+    }
+
+    /// Ids of texts change when the texts are forgotten.
+    fn renew_names(&mut self, io: &mut Io) {
+        let generation = Some(io.strings.generation());
+        if self.generation == generation {
+            return;
+        }
+        self.generation = generation;
+        for row in self.rows.iter_mut().flatten() {
+            row.id = io.strings.intern(&row.name);
+        }
+    }
+
+    fn fill_rows(&mut self, io: &mut Io, frame: &mut Frame) {
+        let now = frame.time.mono;
+        for at in 0..self.rows.len() {
+            let Some(Some(row)) = self.rows.get(at) else { continue };
+            let is_used = self.watched.iter().any(|one| one.row == Some(at));
+            if !is_used && now - row.touched_ns >= IDLE_NS_MAX {
+                self.by_name.remove(&(row.is_service, row.name.clone()));
+                self.rows[at] = None;
+            }
+        }
+        for row in self.rows.iter().flatten() {
+            let columns = &self.columns[usize::from(!row.is_service)];
+            let cells = frame.table_mut(columns.entity).push(Key::named(row.id));
+            for (number, (column, total)) in columns.counters.iter().zip(row.totals).enumerate() {
+                let is_known = !(row.is_unix && NOT_OF_UNIX.contains(&number));
+                set(cells, *column, if is_known { cell(total) } else { NA });
+            }
+            for (column, value) in columns.latency.iter().zip(row.latency.quantiles_ns()) {
+                set(cells, *column, value.map_or(NA, cell));
+            }
+            if !row.is_unix {
+                set(cells, columns.open, cell(row.open));
+                set(cells, columns.connecting, cell(row.connecting));
+            }
+            if row.pid > 0 {
+                set(cells, columns.pid, i64::from(row.pid));
+                set(cells, columns.comm, i64::from(io.strings.intern(&row.comm)));
+            }
+        }
+    }
+}
+
+/// Whether a process has ended.
+fn is_gone(tgid: u32) -> bool {
+    let pid = i32::try_from(tgid).ok().and_then(Pid::from_raw);
+    pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+/// Whether a process began a short while ago, or is not known.
+fn is_young(tgid: u32, frame: &Frame) -> bool {
+    let keys = frame.table(Entity::Task).keys();
+    let born = keys.iter().find(|key| key.id == u64::from(tgid)).map(|key| key.born);
+    let born = born.and_then(|born| i64::try_from(born).ok());
+    born.is_none_or(|born| frame.time.boot - born < YOUNG_NS)
+}
+
+/// What the row of a slot is called; `None` while that is not known yet.
+fn name_of(one: &Watched, counts: &ServiceCounts, io: &Io) -> Option<String> {
+    let Some((address, port)) = one.key.endpoint() else {
+        let name = io.netns.within(&unix_name(counts.path()), one.key.netns);
+        return Some(if one.key.is_server() { name } else { called(one, counts, &name) });
+    };
+    let plain = mapped_endpoint(address, Some(port));
+    if !one.key.is_server() {
+        return Some(called(one, counts, &io.netns.within(&plain, one.key.netns)));
+    }
+    let address = address.to_canonical();
+    let of_port = || io.listening.iter().filter(|l| l.netns == one.key.netns && l.port == port);
+    let listener = of_port()
+        .find(|l| l.address == address)
+        .or_else(|| of_port().find(|l| l.address.is_unspecified() && l.address.is_ipv4() == address.is_ipv4()))
+        .or_else(|| of_port().find(|l| l.address.is_unspecified()));
+    let plain = match listener {
+        Some(listener) => super::names::endpoint(listener.address, Some(port)),
+        None if one.seen_frames < UNNAMED_FRAMES => return None,
+        None => plain,
+    };
+    Some(io.netns.within(&plain, one.key.netns))
+}
+
+/// Who calls, and whom.
+fn called(one: &Watched, counts: &ServiceCounts, whom: &str) -> String {
+    if one.is_young {
+        let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !['@', '>'].contains(&c);
+        let comm: String = counts.comm().chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+        return format!("{comm}>{whom}");
+    }
+    format!("{}>{whom}", one.key.tgid)
+}
+
+/// `unix:/run/app.sock`, `unix:abstract:/tmp/x`; `@` is what a namespace begins with.
+fn unix_name(path: &[u8]) -> String {
+    let (kind, path) = match path {
+        [0, name @ ..] => ("unix:abstract:", name),
+        path => ("unix:", path),
+    };
+    let mut name = kind.to_owned();
+    for c in String::from_utf8_lossy(path).chars() {
+        match c {
+            '@' => name.push_str("%40"),
+            c if c.is_control() => name.push('_'),
+            c => name.push(c),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_columns() {
+        let cells = ServiceCells::new();
+        for columns in &cells.columns {
+            let is_service = columns.entity == Entity::Service;
+            let counters = &columns.counters[..if is_service { 9 } else { COUNTERS }];
+            let gauges = [columns.open, columns.pid, columns.comm];
+            let all = counters.iter().chain(&columns.latency).chain(&gauges);
+            assert!(all.chain([&cells.sampled, &cells.lost]).all(|column| *column != usize::MAX));
+            assert_eq!(columns.connecting == usize::MAX, is_service);
+        }
+    }
+
+    #[test]
+    fn a_wait_that_was_none_takes_nothing_back() {
+        let mut wait = OpenWait::default();
+        assert_eq!(wait.grow(0, 2, 20, 13, 0), 6);
+        assert_eq!(wait.grow(0, 2, 20, 14, 0), 2);
+        assert_eq!(wait.grow(5, 0, 0, 15, 0), 0, "one of both was no wait");
+        assert_eq!(wait.grow(5, 1, 15, 17, 0), 2);
+        assert_eq!(wait.grow(5, 1, 0, 1_000, 900), 0, "a number that was read before the other was changed");
+    }
+
+    #[test]
+    fn names_of_unix_sockets() {
+        assert_eq!(unix_name(b"/run/app.sock"), "unix:/run/app.sock");
+        assert_eq!(unix_name(b"\0/tmp/.X11-unix/X0"), "unix:abstract:/tmp/.X11-unix/X0");
+        assert_eq!(unix_name(b"/run/a@b\x1b[1m"), "unix:/run/a%40b_[1m");
+    }
+}

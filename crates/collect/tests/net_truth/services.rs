@@ -1,0 +1,293 @@
+//! What is counted of services and of what processes ask of others, against what both sides of the connections know.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mitra_model::Entity;
+
+use super::Bench;
+
+/// The first frames only learn which ports are listened on.
+const SETTLE: usize = 4;
+
+fn settled() -> Option<Bench> {
+    let mut bench = Bench::open()?;
+    if !bench.has("probe.services") {
+        return None;
+    }
+    for _ in 0..SETTLE {
+        bench.sample();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some(bench)
+}
+
+/// What a server does with each message of one byte.
+#[derive(Clone, Copy)]
+enum Act {
+    /// Answers after so many milliseconds, from the moment on at which it has read it.
+    Answer(u64),
+    /// Waits so long before it reads, and answers at once.
+    ReadLate(u64),
+    Ignore,
+    HangUp,
+}
+
+/// Serves one connection until it ends.
+fn serve(mut stream: impl Read + Write, act: Act) {
+    let mut byte = [0];
+    loop {
+        if let Act::ReadLate(ms) = act {
+            std::thread::sleep(Duration::from_millis(ms));
+        }
+        if stream.read_exact(&mut byte).is_err() {
+            return;
+        }
+        match act {
+            Act::Answer(ms) => std::thread::sleep(Duration::from_millis(ms)),
+            Act::ReadLate(_) => {}
+            Act::Ignore => continue,
+            Act::HangUp => return,
+        }
+        if stream.write_all(&byte).is_err() {
+            return;
+        }
+    }
+}
+
+/// A server of so many connections on a port of loopback.
+fn start(act: Act, connections: usize) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let thread = std::thread::spawn(move || {
+        let workers: Vec<_> = (0..connections)
+            .map(|_| {
+                let (stream, _) = listener.accept().expect("a connection");
+                stream.set_nodelay(true).expect("no delay");
+                std::thread::spawn(move || serve(stream, act))
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().expect("a worker"));
+    });
+    (address, thread)
+}
+
+/// Asks, and returns what it took.
+fn ask(stream: &mut (impl Read + Write)) -> Duration {
+    let mut byte = [7];
+    let begun = Instant::now();
+    stream.write_all(&byte).expect("a question");
+    stream.read_exact(&mut byte).expect("an answer");
+    begun.elapsed()
+}
+
+impl Bench {
+    fn service(&self, row: &str, metric: &str) -> i64 {
+        self.cell(Entity::Service, row, &format!("service.{metric}")).unwrap_or(-1)
+    }
+
+    /// Of what this process calls; it is young, so that its row has its name.
+    fn called(&self, address: &str, metric: &str) -> i64 {
+        let all = self.names(Entity::Dependency);
+        let rows = all.iter().filter(|row| row.ends_with(&format!(">{address}")));
+        rows.filter_map(|row| self.cell(Entity::Dependency, row, &format!("dependency.{metric}"))).sum()
+    }
+
+    fn print(&self, row: &str) {
+        let metrics = mitra_model::columns(Entity::Service).iter().map(|m| m.name);
+        for metric in metrics {
+            print!("{}={:?} ", &metric[8..], self.cell(Entity::Service, row, metric));
+        }
+        println!();
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 2].as_nanos() as f64
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn requests_are_counted_and_their_time_is_what_the_client_saw() {
+    let Some(mut bench) = settled() else { return };
+    let (address, server) = start(Act::Answer(8), 2);
+    let row = address.to_string();
+    let mut streams = [(); 2].map(|()| TcpStream::connect(address).expect("a connection"));
+    let mut times = Vec::new();
+    for _ in 0..25 {
+        times.extend(streams.each_mut().map(ask));
+    }
+    bench.sample();
+    bench.print(&row);
+    assert_eq!(bench.service(&row, "requests"), 50);
+    assert_eq!(bench.called(&row, "requests"), 50);
+    assert_eq!((bench.service(&row, "connections"), bench.called(&row, "connects")), (2, 2));
+    assert_eq!((bench.service(&row, "open"), bench.service(&row, "unanswered")), (0, 0));
+    assert_eq!((bench.service(&row, "sent_bytes"), bench.service(&row, "received_bytes")), (50, 50));
+    let median = median(times);
+    for seen in [bench.service(&row, "latency_p50"), bench.called(&row, "latency_p50")] {
+        assert!((seen as f64 - median).abs() < 0.08 * median, "{seen} of {median}");
+    }
+    assert_eq!(bench.service(&row, "pid"), i64::from(std::process::id()));
+    bench.sample();
+    assert_eq!(bench.service(&row, "latency_p50"), -1, "nothing was answered since");
+    drop(streams);
+    server.join().expect("the server");
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn connections_that_were_there_before_the_recorder_are_told_apart() {
+    let (address, server) = start(Act::Answer(1), 1);
+    let row = address.to_string();
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    ask(&mut stream);
+    let Some(mut bench) = settled() else { return };
+    ask(&mut stream);
+    ask(&mut stream);
+    bench.sample();
+    assert_eq!((bench.service(&row, "requests"), bench.called(&row, "requests")), (2, 2));
+    drop(stream);
+    server.join().expect("the server");
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn time_before_the_program_reads_counts_and_so_does_an_answer_that_has_not_come() {
+    let Some(mut bench) = settled() else { return };
+    let (address, server) = start(Act::ReadLate(300), 1);
+    let row = address.to_string();
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    let took = ask(&mut stream);
+    bench.sample();
+    let seen = bench.service(&row, "latency_max");
+    assert!((seen as f64 - took.as_nanos() as f64).abs() < 0.05 * took.as_nanos() as f64, "{seen} of {took:?}");
+    // Now one that is open while it is looked at, twice.
+    stream.write_all(&[1]).expect("a question");
+    std::thread::sleep(Duration::from_millis(100));
+    bench.sample();
+    assert_eq!((bench.service(&row, "open"), bench.called(&row, "open")), (1, 1));
+    let first = bench.service(&row, "wait_time");
+    std::thread::sleep(Duration::from_millis(100));
+    bench.sample();
+    let grown = bench.service(&row, "wait_time") - first;
+    assert!((80_000_000..400_000_000).contains(&grown), "{grown}");
+    stream.read_exact(&mut [0]).expect("an answer");
+    bench.sample();
+    assert_eq!((bench.service(&row, "open"), bench.service(&row, "requests")), (0, 2));
+    drop(stream);
+    server.join().expect("the server");
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn who_hangs_up_on_whom() {
+    let Some(mut bench) = settled() else { return };
+    let (address, server) = start(Act::HangUp, 1);
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.write_all(&[1]).expect("a question");
+    let _closed = stream.read(&mut [0]);
+    server.join().expect("the server");
+    // Its port is closed by now: it is called by the address of the connection after a while.
+    (0..SETTLE).for_each(|_| bench.sample());
+    let row = address.to_string();
+    bench.print(&row);
+    assert_eq!((bench.service(&row, "unanswered"), bench.called(&row, "unanswered")), (1, 1));
+    assert_eq!((bench.service(&row, "open"), bench.called(&row, "open")), (0, 0));
+
+    // A client that gives up, and one that only says goodbye.
+    let (address, server) = start(Act::Ignore, 2);
+    let row = address.to_string();
+    for patience_ms in [200, 0] {
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        stream.write_all(&[1]).expect("a question");
+        std::thread::sleep(Duration::from_millis(patience_ms));
+    }
+    server.join().expect("the server");
+    (0..SETTLE).for_each(|_| bench.sample());
+    bench.print(&row);
+    assert_eq!((bench.service(&row, "abandoned"), bench.called(&row, "abandoned")), (1, 1));
+    assert_eq!((bench.service(&row, "open"), bench.service(&row, "unanswered")), (0, 0));
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn messages_that_expect_no_answer_are_no_open_requests() {
+    let Some(mut bench) = settled() else { return };
+    let (address, server) = start(Act::Ignore, 1);
+    let row = address.to_string();
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    for _ in 0..5 {
+        stream.write_all(&[1]).expect("a message");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bench.sample();
+    assert_eq!((bench.service(&row, "open"), bench.called(&row, "open")), (0, 0));
+    drop(stream);
+    server.join().expect("the server");
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn attempts_that_nobody_answers() {
+    let Some(mut bench) = settled() else { return };
+    // With no room for more than one connection, what nobody accepts fills it.
+    let listener = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
+        .expect("a socket");
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    rustix::net::bind(&listener, &any).expect("a port");
+    rustix::net::listen(&listener, 0).expect("a listener");
+    let listener = TcpListener::from(listener);
+    let address = listener.local_addr().expect("an address");
+    let row = address.to_string();
+    let first = TcpStream::connect(address).expect("a connection");
+    let limit = Duration::from_millis(700);
+    let waiting: Vec<_> = (0..3)
+        .map(|_| std::thread::spawn(move || TcpStream::connect_timeout(&address, limit).is_err()))
+        .collect();
+    std::thread::sleep(Duration::from_millis(300));
+    bench.sample();
+    let connecting = bench.called(&row, "connecting");
+    let first_ns = bench.called(&row, "connect_time");
+    assert!(connecting >= 2, "{connecting}");
+    std::thread::sleep(Duration::from_millis(200));
+    bench.sample();
+    let grown_ns = bench.called(&row, "connect_time") - first_ns;
+    assert!(grown_ns > connecting * 150_000_000, "{grown_ns} of {connecting}");
+    let failed = waiting.into_iter().filter(|_| true).map(|one| one.join().expect("a client"));
+    let failed = failed.filter(|failed| *failed).count();
+    bench.sample();
+    assert_eq!(bench.called(&row, "connect_failed"), i64::try_from(failed).expect("few"));
+    assert_eq!(bench.called(&row, "connecting"), 0);
+    drop((first, listener));
+
+    let refused = TcpStream::connect(address);
+    assert!(refused.is_err());
+    bench.sample();
+    assert_eq!(bench.called(&row, "connect_failed"), i64::try_from(failed + 1).expect("few"));
+}
+
+#[test]
+#[ignore = "needs root: make test-kernel"]
+fn unix_sockets_serve_too() {
+    let Some(mut bench) = settled() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("app.sock");
+    let listener = UnixListener::bind(&path).expect("a listener");
+    let server = std::thread::spawn(move || serve(listener.accept().expect("a connection").0, Act::Answer(5)));
+    let mut stream = UnixStream::connect(&path).expect("a connection");
+    let times: Vec<_> = (0..20).map(|_| ask(&mut stream)).collect();
+    bench.sample();
+    let row = format!("unix:{}", path.display());
+    bench.print(&row);
+    assert_eq!((bench.service(&row, "requests"), bench.called(&row, "requests")), (20, 20));
+    assert_eq!(bench.service(&row, "open"), -1, "not known");
+    let (seen, median) = (bench.service(&row, "latency_p50") as f64, median(times));
+    assert!((seen - median).abs() < 0.08 * median, "{seen} of {median}");
+    drop(stream);
+    server.join().expect("the server");
+}
