@@ -40,6 +40,7 @@ struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_type;
 	__u16 sk_protocol;
+	__u8 sk_shutdown;
 };
 struct tcp_sock {
 	__u32 rcv_nxt;

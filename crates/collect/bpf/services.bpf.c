@@ -24,6 +24,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
 #define TCP_LISTEN 10
+#define SHUTDOWN_MASK 3
 
 /* Who closes sooner than this after data without an answer says goodbye (QUIT, close_notify) and has not given up. */
 #define PATIENCE_NS 100000000ULL
@@ -32,6 +33,15 @@ char LICENSE[] SEC("license") = "GPL";
 /* An answer in parts goes on after a pause as long as the answer so far, or as this. */
 #define PAUSE_NS 1000000ULL
 
+#define KEPT_BYTES (16 * 1024)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct bpf_iter__bpf_sk_storage_map {
+	struct sock *sk;
+	void *value;
+};
+#pragma clang attribute pop
+
 enum turn { TURN_NONE, TURN_OPEN, TURN_HALF_CLOSED, TURN_ANSWERED };
 
 struct conn {
@@ -39,9 +49,11 @@ struct conn {
 	__u64 asked;
 	__u64 answered;
 	__u32 slot;
-	__u32 epoch;
+	__u32 sent;
+	__u32 received;
 	__u32 last_seq;
 	__u32 bucket;
+	__u32 ticket;
 	__u8 role;
 	__u8 turn;
 	__u8 was_answered;
@@ -92,12 +104,13 @@ struct {
 	__type(value, __u32);
 } listening SEC(".maps");
 
+/* User space sets it once it has filled the above. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct service_tuning);
-} tuning SEC(".maps");
+	__type(value, __u32);
+} is_on SEC(".maps");
 
 struct {
 	/* Grows with each slot that is given out. */
@@ -113,13 +126,6 @@ static __always_inline void add(__u64 *to, __u64 n)
 static __always_inline struct service_slot *slot_at(__u32 at)
 {
 	return bpf_map_lookup_elem(&slots, &at);
-}
-
-static __always_inline struct service_tuning *tuned(void)
-{
-	__u32 first = 0;
-
-	return bpf_map_lookup_elem(&tuning, &first);
 }
 
 /* Eight steps for each power of two of units of 1024 ns. */
@@ -300,21 +306,17 @@ static __noinline int find_slot(struct sock *sk, struct conn *conn, bool in_proc
 	if (!slot || !conn->slot)
 		return 0;
 	conn->gen = slot->gen;
+	conn->ticket = __sync_fetch_and_add(&slot->tickets, 1);
 	return 1;
 }
 
-/* The state of a connection and its slot; 0 where it is not watched. */
+/* The state of a connection and its slot; 0 where there is none. */
 static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __u32 role,
 					    struct service_slot **slot)
 {
-	struct service_tuning *t = tuned();
 	struct service_slot *found;
 	struct conn *conn;
 
-	if (!t)
-		return 0;
-	if (t->mask && (bpf_get_socket_cookie(sk) & t->mask))
-		return 0;
 	conn = bpf_sk_storage_get(&conns, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!conn)
 		return 0;
@@ -322,6 +324,10 @@ static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __
 	if (!found)
 		return 0;
 	if (!conn->slot || conn->gen != found->gen) {
+		__u32 first = 0, *on = bpf_map_lookup_elem(&is_on, &first);
+
+		if (!on || !*on)
+			return 0;
 		if (role)
 			conn->role = role;
 		if (!find_slot(sk, conn, in_process))
@@ -334,44 +340,24 @@ static __always_inline struct conn *conn_of(struct sock *sk, bool in_process, __
 	return conn;
 }
 
-static __always_inline __u32 epoch(void)
+/* Of a service that is asked very often only some connections are watched. */
+static __always_inline bool is_watched(struct service_slot *slot, struct conn *conn)
 {
-	struct service_tuning *t = tuned();
-
-	return t ? t->epoch : 0;
+	return !(conn->ticket & slot->mask);
 }
 
-/* Of Unix sockets nobody says when they are closed: their open requests are not counted. */
-static __always_inline void open_turn(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
+static __always_inline void open_turn(struct conn *conn, __u64 now)
 {
 	conn->asked = now;
 	conn->turn = TURN_OPEN;
-	conn->epoch = epoch();
-	if (is_tcp(sk)) {
-		add(&slot->open_since, now);
-		add(&slot->open, 1);
-	}
 }
 
-/* It is not open any more. */
-static __always_inline void leave_turn(struct sock *sk, struct service_slot *slot, struct conn *conn)
+/* More of a request, or another one before the answer: the time is that from the last one on. */
+static __always_inline void restart_turn(struct conn *conn, __u64 now)
 {
-	if (conn->turn == TURN_OPEN && is_tcp(sk) && conn->epoch == epoch()) {
-		add(&slot->open, -1ULL);
-		add(&slot->open_since, -conn->asked);
-	}
-}
-
-static __always_inline void restart_turn(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
-{
-	if (!conn->was_answered && conn->messages < ONE_WAY && ++conn->messages == ONE_WAY) {
-		leave_turn(sk, slot, conn);
-		conn->turn = TURN_NONE;
-		return;
-	}
-	if (is_tcp(sk) && conn->epoch == epoch())
-		add(&slot->open_since, now - conn->asked);
 	conn->asked = now;
+	if (!conn->was_answered && conn->messages < ONE_WAY && ++conn->messages == ONE_WAY)
+		conn->turn = TURN_NONE;
 }
 
 static __always_inline bool expects_answer(struct conn *conn)
@@ -380,7 +366,7 @@ static __always_inline bool expects_answer(struct conn *conn)
 }
 
 /* The answer, or a further part of it. */
-static __always_inline void answer(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
+static __always_inline void answer(struct service_slot *slot, struct conn *conn, __u64 now)
 {
 	__u64 took = now - conn->asked;
 	__u32 bucket = latency_bucket(took);
@@ -391,24 +377,30 @@ static __always_inline void answer(struct sock *sk, struct service_slot *slot, s
 		if (pause > PAUSE_NS && pause > conn->answered - conn->asked)
 			return;
 		add(&slot->response, pause);
-		add(&slot->waited, pause);
 		if (bucket != conn->bucket) {
 			count_latency(slot, conn->bucket, -1);
 			count_latency(slot, bucket, 1);
 		}
 	} else {
-		leave_turn(sk, slot, conn);
 		conn->turn = TURN_ANSWERED;
 		conn->was_answered = 1;
-		add(&slot->requests, 1);
 		add(&slot->response, took);
-		add(&slot->waited, took);
 		count_latency(slot, bucket, 1);
 	}
 	if (took > slot->worst)
 		slot->worst = took;
 	conn->answered = now;
 	conn->bucket = bucket;
+}
+
+/* What a connection sends little by little is kept with it: an addition that all CPUs see costs as much as all the rest. */
+static __always_inline void note_bytes(struct service_slot *slot, __u64 *total, __u32 *kept, __u32 bytes)
+{
+	*kept += bytes;
+	if (*kept >= KEPT_BYTES) {
+		add(total, *kept);
+		*kept = 0;
+	}
 }
 
 static __always_inline void note_process(struct service_slot *slot)
@@ -434,18 +426,18 @@ int socket_sent(unsigned long long *ctx)
 	if (bytes <= 0 || !(is_tcp(sk) || is_unix(sk)))
 		return 0;
 	conn = conn_of(sk, true, ROLE_NONE, &slot);
-	if (!conn || !slot)
+	if (!conn || !slot || !is_watched(slot, conn))
 		return 0;
-	add(&slot->sent, bytes);
+	note_bytes(slot, &slot->sent, &conn->sent, bytes);
 	note_process(slot);
 	now = bpf_ktime_get_ns();
 	if (conn->role == ROLE_SERVER) {
 		if (conn->turn != TURN_NONE)
-			answer(sk, slot, conn, now);
+			answer(slot, conn, now);
 	} else if (conn->turn == TURN_OPEN) {
-		restart_turn(sk, slot, conn, now);
+		restart_turn(conn, now);
 	} else if (expects_answer(conn)) {
-		open_turn(sk, slot, conn, now);
+		open_turn(conn, now);
 	}
 	return 0;
 }
@@ -468,7 +460,7 @@ static __always_inline enum arrival note_arrival(struct sock *sk, struct service
 		bytes--;
 	if (conn->last_seq && !bytes)
 		return ARRIVAL_NOTHING;
-	add(&slot->received, bytes);
+	note_bytes(slot, &slot->received, &conn->received, bytes);
 	conn->last_seq = tcp->rcv_nxt;
 	return was_read ? ARRIVAL_AFTER_READING : ARRIVAL_MORE;
 }
@@ -486,7 +478,7 @@ int data_ready(unsigned long long *ctx)
 	if (!(is_tcp(sk) || is_unix(sk)) || sk->__sk_common.skc_state == TCP_LISTEN)
 		return 0;
 	conn = conn_of(sk, false, ROLE_NONE, &slot);
-	if (!conn || !slot)
+	if (!conn || !slot || !is_watched(slot, conn))
 		return 0;
 	arrival = note_arrival(sk, slot, conn);
 	if (arrival == ARRIVAL_NOTHING)
@@ -494,69 +486,54 @@ int data_ready(unsigned long long *ctx)
 	now = bpf_ktime_get_ns();
 	if (conn->role == ROLE_CLIENT) {
 		if (conn->turn != TURN_NONE)
-			answer(sk, slot, conn, now);
+			answer(slot, conn, now);
 	} else if (conn->turn == TURN_OPEN) {
 		if (arrival == ARRIVAL_AFTER_READING)
-			restart_turn(sk, slot, conn, now);
+			restart_turn(conn, now);
 	} else if (is_tcp(sk) && sk->__sk_common.skc_state == TCP_CLOSE_WAIT) {
 		/* The whole of a request, with the end of what the client sends. */
 		conn->asked = now;
 		conn->turn = TURN_HALF_CLOSED;
 	} else if (expects_answer(conn)) {
-		open_turn(sk, slot, conn, now);
+		open_turn(conn, now);
 	}
 	return 0;
 }
 
 /* The other side sends no more: it may still wait for the answer, or has said goodbye. */
-static __always_inline void half_close(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
+static __always_inline void half_close(struct service_slot *slot, struct conn *conn, __u64 now)
 {
+	bool hangs_up = conn->role == ROLE_CLIENT;
+
 	if (conn->turn != TURN_OPEN)
 		return;
-	leave_turn(sk, slot, conn);
 	conn->turn = TURN_HALF_CLOSED;
-	if (conn->role == ROLE_CLIENT) {
-		/* It hangs up on a request. */
-		add(&slot->unanswered, 1);
-		add(&slot->waited, now - conn->asked);
-		conn->turn = TURN_NONE;
-	} else if (now - conn->asked >= PATIENCE_NS) {
-		add(&slot->abandoned, 1);
-		add(&slot->waited, now - conn->asked);
-		conn->turn = TURN_NONE;
-	}
+	if (!hangs_up && now - conn->asked < PATIENCE_NS)
+		return;
+	add(hangs_up ? &slot->unanswered : &slot->abandoned, 1);
+	add(&slot->in_vain, now - conn->asked);
+	conn->turn = TURN_NONE;
 }
 
 /* The connection ends without the other side having closed it, unless it was reset. */
-static __always_inline void close_open(struct sock *sk, struct service_slot *slot, struct conn *conn, __u64 now)
+static __always_inline void close_open(struct service_slot *slot, struct conn *conn, __u64 now)
 {
 	bool by_server = conn->role == ROLE_SERVER ? !conn->was_reset : conn->was_reset;
 
 	if (conn->turn != TURN_OPEN)
 		return;
-	leave_turn(sk, slot, conn);
 	conn->turn = TURN_NONE;
-	if (by_server)
-		add(&slot->unanswered, 1);
-	else if (now - conn->asked >= PATIENCE_NS)
-		add(&slot->abandoned, 1);
-	else
+	if (!by_server && now - conn->asked < PATIENCE_NS)
 		return;
-	add(&slot->waited, now - conn->asked);
+	add(by_server ? &slot->unanswered : &slot->abandoned, 1);
+	add(&slot->in_vain, now - conn->asked);
 }
 
 static __always_inline void end_connecting(struct service_slot *slot, struct conn *conn, __u64 now, bool failed)
 {
 	conn->is_connecting = 0;
-	if (conn->epoch == epoch()) {
-		add(&slot->connecting, -1ULL);
-		add(&slot->connecting_since, -conn->asked);
-	}
 	add(&slot->connect_time, now - conn->asked);
-	if (failed)
-		add(&slot->connect_failed, 1);
-	else
-		add(&slot->connections, 1);
+	add(failed ? &slot->connect_failed : &slot->connections, 1);
 }
 
 /* sk, old state, new state. */
@@ -596,14 +573,10 @@ int state_changed(unsigned long long *ctx)
 		} else {
 			note_process(slot);
 			conn->asked = now;
-			conn->epoch = epoch();
 			conn->is_connecting = 1;
-			add(&slot->connecting_since, now);
-			add(&slot->connecting, 1);
 		}
 		return 0;
 	}
-	/* What ends is looked at even if it would not be watched any more. */
 	conn = bpf_sk_storage_get(&conns, sk, 0, 0);
 	if (!conn || !conn->slot)
 		return 0;
@@ -616,9 +589,14 @@ int state_changed(unsigned long long *ctx)
 		return 0;
 	}
 	if (to == TCP_CLOSE_WAIT)
-		half_close(sk, slot, conn, now);
+		half_close(slot, conn, now);
 	else if (to != TCP_ESTABLISHED)
-		close_open(sk, slot, conn, now);
+		close_open(slot, conn, now);
+	if (to == TCP_CLOSE) {
+		add(&slot->sent, conn->sent);
+		add(&slot->received, conn->received);
+		conn->sent = conn->received = 0;
+	}
 	return 0;
 }
 
@@ -645,4 +623,41 @@ SEC("tp_btf/tcp_receive_reset")
 int reset_received(unsigned long long *ctx)
 {
 	return note_reset((struct sock *)ctx[0], true);
+}
+
+/*
+ * A pass over all connections: what is open in each slot. User space zeroes the numbers before; nobody else writes them.
+ * Of a Unix socket nobody says that the other side has closed it, and it is seen here.
+ */
+SEC("iter/bpf_sk_storage_map")
+int open_pass(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct conn *conn = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct service_slot *slot;
+	__u64 now, since;
+
+	if (!conn || !sk || !conn->slot || sk->sk_shutdown == SHUTDOWN_MASK)
+		return 0;
+	slot = slot_at(conn->slot);
+	if (!slot || slot->gen != conn->gen)
+		return 0;
+	slot->alive += 1;
+	if (is_watched(slot, conn))
+		slot->watched += 1;
+	else if (!conn->is_connecting)
+		return 0;
+	if ((conn->turn != TURN_OPEN && !conn->is_connecting) || (is_unix(sk) && sk->sk_shutdown))
+		return 0;
+	now = bpf_ktime_get_ns();
+	since = conn->asked;
+	since = now > since ? now - since : 0;
+	if (conn->is_connecting) {
+		slot->connecting += 1;
+		slot->connecting_wait += since;
+	} else {
+		slot->open += 1;
+		slot->open_wait += since;
+	}
+	return 0;
 }

@@ -28,35 +28,33 @@ struct service_key {
 _Static_assert(sizeof(struct service_key) == 32, "twin: src/bpf/services.rs");
 
 struct service_slot {
-	__u64 gen; /* grows when the slot goes to another key */
-	__u64 requests;
-	__u64 response;	 /* time until the answers, added up */
-	__u64 waited;	 /* the same, and what was waited in vain */
-	__u64 open;	 /* requests without an answer */
-	__u64 open_since; /* when they arrived, added up */
+	__u64 gen;	/* grows when the slot goes to another key */
+	__u64 response; /* time until the answers, added up; how many they are says the histogram */
+	__u64 in_vain;	/* time that was waited for answers that did not come */
 	__u64 unanswered;
 	__u64 abandoned;
 	__u64 connections;
 	__u64 connect_time;
 	__u64 connect_failed;
-	__u64 connecting;
-	__u64 connecting_since;
 	__u64 resets;
-	__u64 sent;
+	__u64 sent; /* of a connection whenever it is much, and at its end */
 	__u64 received;
 	__u64 worst; /* since user space wrote a zero here */
+	/* Of the last pass over all connections. */
+	__u64 open;	   /* requests without an answer */
+	__u64 open_wait;   /* how long those have waited, added up */
+	__u64 connecting;
+	__u64 connecting_wait;
+	__u64 alive; /* connections */
+	__u64 watched;
+	__u32 mask;    /* set by user space: a connection is watched whose ticket has none of these bits */
+	__u32 tickets; /* given to connections */
 	__u32 tgid;
 	__u32 pad;
 	char comm[16];
 	char path[UNIX_PATH + 4];
 	__u32 latency[SERVICE_BUCKETS];
 };
-_Static_assert(sizeof(struct service_slot) == 1104, "twin: src/bpf/services.rs");
-
-/* What user space sets. */
-struct service_tuning {
-	__u32 mask;  /* a connection is watched whose cookie has none of these bits */
-	__u32 epoch; /* of the mask: open requests of another one are not counted */
-};
+_Static_assert(sizeof(struct service_slot) == 1120, "twin: src/bpf/services.rs");
 
 #endif

@@ -1,8 +1,10 @@
 //! Loads and attaches the programs of the network.
 
 use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
 
-use aya::programs::{CgroupAttachMode, CgroupSock, CgroupSockAddr};
+use aya::maps::Map;
+use aya::programs::{CgroupAttachMode, CgroupSock, CgroupSockAddr, Iter};
 use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -11,6 +13,7 @@ use super::enums::each_value;
 use super::load::{AnyError, CgroupLink, Probes, cpus, take_map};
 use super::net::{DROP_REASONS, NetAttached, NetTrouble};
 use super::services::Services;
+use super::sys::iter_link;
 use crate::file::{Buffer, Root};
 use crate::mounts::{hierarchies, read_mounts};
 
@@ -64,8 +67,8 @@ impl Probes {
         let opened = (|| {
             let mut map = |name| take_map(object, name);
             let maps =
-                [map("slot_of")?, map("slots")?, map("free_slots")?, map("listening")?, map("tuning")?, map(".bss")?];
-            Ok::<_, AnyError>(Services::new(maps.each_ref())?)
+                [map("slot_of")?, map("slots")?, map("free_slots")?, map("listening")?, map("is_on")?, map(".bss")?];
+            Ok::<_, AnyError>(Services::new(maps.each_ref(), connection_pass(object, btf)?)?)
         })();
         match opened {
             Ok(services) => self.services = Some(services),
@@ -105,6 +108,16 @@ impl Probes {
             Err(error) => self.miss("packet_drops", &*error),
         }
     }
+}
+
+/// What goes over all connections that are watched.
+fn connection_pass(object: &mut Ebpf, btf: &Btf) -> Result<OwnedFd, AnyError> {
+    let program: &mut Iter =
+        object.program_mut("open_pass").ok_or("the program is not in its object")?.try_into()?;
+    program.load("bpf_sk_storage_map", btf)?;
+    let program = program.fd()?.try_clone()?;
+    let Some(Map::SkStorage(connections)) = object.map("conns") else { return Err("no map of connections".into()) };
+    Ok(iter_link(program.as_fd(), Some(connections.fd().as_fd()))?)
 }
 
 /// The names of the reasons, by number, in small letters. A reason that the kernel has no name for has none here.

@@ -35,7 +35,6 @@ pub use record::{
     FLAG_IN_IOWAIT, FLAG_KTHREAD, FLAG_LEADER, LATENCY_BUCKETS, NA, SIZE_BUCKETS, comm_str, known,
     latency_bucket_us_max, size_bucket_bytes_max,
 };
-pub(crate) use sys::now_mono_ns as mono_now_ns;
 pub use services::{PortKey, SERVICE_BUCKETS, ServiceCounts, ServiceKey, Services};
 pub use task::{PassStats, Seen, StillRec, TaskIo, TaskIter, TaskRec, split_cpu_time};
 

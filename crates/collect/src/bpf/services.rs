@@ -3,7 +3,7 @@
 use std::io;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::maps::MapData;
 
@@ -15,8 +15,6 @@ const SLOTS: u32 = 1024;
 const PORTS_MAX: usize = 4096;
 /// Steps of the histogram of response times: eight for each power of two from 1 us to two minutes.
 pub const SERVICE_BUCKETS: usize = 208;
-/// Two numbers that belong together are read again as often when one has changed meanwhile.
-const READS_MAX: usize = 4;
 
 /// Which side of a connection a key is about.
 const ROLE_SERVER: u8 = 1;
@@ -69,16 +67,10 @@ unsafe impl Plain for PortKey {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceCounts {
     generation: u64,
-    /// Requests that were answered.
-    pub requests: u64,
-    /// Time until their answers.
+    /// Time until the answers.
     pub response_ns: u64,
-    /// The same, and what was waited in vain.
-    pub waited_ns: u64,
-    /// Requests without an answer.
-    pub open: u64,
-    /// When those began, added up.
-    pub open_since_ns: u64,
+    /// Time that was waited for answers that did not come.
+    pub in_vain_ns: u64,
     /// The server ended the connection instead of an answer.
     pub unanswered: u64,
     /// The client gave up.
@@ -89,10 +81,6 @@ pub struct ServiceCounts {
     pub connect_ns: u64,
     /// Attempts that failed.
     pub connect_failed: u64,
-    /// Attempts that go on.
-    pub connecting: u64,
-    /// When those began, added up.
-    pub connecting_since_ns: u64,
     /// Connections that the other side reset.
     pub resets: u64,
     /// Bytes sent.
@@ -100,6 +88,20 @@ pub struct ServiceCounts {
     /// Bytes that arrived.
     pub received: u64,
     worst_ns: u64,
+    /// Requests without an answer, as of the last [`Services::pass`].
+    pub open: u64,
+    /// How long those have waited, added up.
+    pub open_ns: u64,
+    /// Attempts to connect that go on.
+    pub connecting: u64,
+    /// How long those have, added up.
+    pub connecting_ns: u64,
+    /// Connections.
+    pub alive: u64,
+    /// Of those, the ones that are watched.
+    pub watched: u64,
+    mask: u32,
+    tickets: u32,
     /// The process that sent last.
     pub tgid: u32,
     pad: u32,
@@ -108,8 +110,12 @@ pub struct ServiceCounts {
 }
 const COUNTS_BYTES: usize = size_of::<ServiceCounts>();
 const SLOT_BYTES: usize = COUNTS_BYTES + 4 * SERVICE_BUCKETS;
-const _: () = assert!(SLOT_BYTES == 1104, "twin: struct service_slot in bpf/services.h");
+const _: () = assert!(SLOT_BYTES == 1120, "twin: struct service_slot in bpf/services.h");
 const WORST_AT: usize = std::mem::offset_of!(ServiceCounts, worst_ns);
+/// What a pass over the connections adds up.
+const OPEN_AT: usize = std::mem::offset_of!(ServiceCounts, open);
+const OPEN_WORDS: usize = 6;
+const MASK_AT: usize = std::mem::offset_of!(ServiceCounts, mask);
 // SAFETY: repr(C), integer and byte fields, no hole.
 unsafe impl Plain for ServiceCounts {}
 
@@ -136,15 +142,6 @@ impl ServiceCounts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Tuning {
-    mask: u32,
-    epoch: u32,
-}
-// SAFETY: repr(C), two u32 fields.
-unsafe impl Plain for Tuning {}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
 struct Totals {
     slots_made: u64,
     slots_lost: u64,
@@ -158,17 +155,18 @@ pub struct Services {
     slots: Mapped,
     free: OwnedFd,
     listening: MapReader<PortKey, SlotNumber>,
-    tuning: MapReader<u32, Tuning>,
+    is_on: MapReader<u32, u32>,
     totals: MapReader<u32, Totals>,
-    epoch: u32,
+    over_connections: OwnedFd,
 }
 
-/// A value of four bytes, which the kernel pads to eight where it copies many.
 type SlotNumber = u32;
 
 impl Services {
+    /// `over_connections` goes over all connections.
     pub(super) fn new(
-        [slot_of, slots, free, listening, tuning, globals]: [&MapData; 6],
+        [slot_of, slots, free, listening, is_on, globals]: [&MapData; 6],
+        over_connections: OwnedFd,
     ) -> io::Result<Self> {
         let info = slots.info().map_err(io::Error::other)?;
         if info.value_size() as usize != SLOT_BYTES {
@@ -179,22 +177,39 @@ impl Services {
             slots: Mapped::new(slots, SLOT_BYTES * SLOTS as usize)?,
             free: free.fd().as_fd().try_clone_to_owned()?,
             listening: MapReader::new(listening, 1)?,
-            tuning: MapReader::new(tuning, 1)?,
+            is_on: MapReader::new(is_on, 1)?,
             totals: MapReader::new(globals, 1)?,
-            epoch: 0,
+            over_connections,
         };
-        // Nothing is watched before it is known which ports are listened on: see `watch`.
-        services.tuning.store(&0, &Tuning { mask: u32::MAX, epoch: 0 })?;
         for slot in 1..SLOTS {
             sys::queue_push(services.free.as_fd(), &slot)?;
         }
         Ok(services)
     }
 
-    /// Watches one connection of `one_in`, a power of two; requests that are open now are not counted any more.
-    pub fn watch(&mut self, one_in: u32) -> io::Result<()> {
-        self.epoch = self.epoch.wrapping_add(1);
-        self.tuning.store(&0, &Tuning { mask: one_in.max(1) - 1, epoch: self.epoch })
+    /// Begins, once it is known which ports are listened on.
+    pub fn begin(&self) -> io::Result<()> {
+        self.is_on.store(&0, &1)
+    }
+
+    /// Watches one connection of `one_in`, a power of two, of those that count in this slot.
+    pub fn watch(&self, slot: u32, one_in: u32) {
+        if let Some(mask) = self.offset(slot).and_then(|at| self.slots.small(at + MASK_AT)) {
+            mask.store(one_in.max(1) - 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Looks at all connections for what is open in these slots.
+    pub fn pass(&mut self, slots: impl Iterator<Item = u32>) -> io::Result<()> {
+        for at in slots.filter_map(|slot| self.offset(slot)) {
+            let words = (0..OPEN_WORDS).filter_map(|word| self.slots.atomic(at + OPEN_AT + 8 * word));
+            words.for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+        let pass = sys::iter_create(self.over_connections.as_fd())?;
+        // Nothing is handed over: the programs add to the slots.
+        let mut nothing = [0_u8; 64];
+        while rustix::io::read(&pass, &mut nothing)? > 0 {}
+        Ok(())
     }
 
     /// Says that a port is listened on.
@@ -224,25 +239,10 @@ impl Services {
         self.slot_of.each(SLOTS as usize, |key, slots| slots.iter().for_each(|slot| f(key, *slot)))
     }
 
-    /// What a slot holds now. The numbers that say since when something is open fit each other.
+    /// What a slot holds now.
     #[must_use]
     pub fn counts(&self, slot: u32) -> Option<ServiceCounts> {
-        let at = self.offset(slot)?;
-        let read = || {
-            fence(Ordering::SeqCst);
-            self.slots.read::<ServiceCounts>(at)
-        };
-        let pairs = |c: &ServiceCounts| (c.open, c.open_since_ns, c.connecting, c.connecting_since_ns);
-        let mut counts = read()?;
-        for _ in 1..READS_MAX {
-            let again = read()?;
-            let fits = pairs(&again) == pairs(&counts);
-            counts = again;
-            if fits {
-                break;
-            }
-        }
-        Some(counts)
+        self.slots.read(self.offset(slot)?)
     }
 
     /// The longest response since this was asked last.

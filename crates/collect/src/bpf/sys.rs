@@ -6,7 +6,7 @@ use aya::maps::MapData;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
@@ -108,18 +108,20 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().unsigned_abs()
 }
 
-/// Attaches a loaded iterator program; iterations are made of the link.
-pub(crate) fn iter_link(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// Attaches a loaded iterator program; iterations are made of the link. Some iterate over a map.
+pub(crate) fn iter_link(program: BorrowedFd<'_>, map: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    // The beginning of union bpf_iter_link_info.
+    let info = map.map(number);
     let attr = LinkCreateAttr {
         prog_fd: number(program),
         target_fd: 0,
         attach_type: BPF_TRACE_ITER,
         flags: 0,
-        iter_info: 0,
-        iter_info_len: 0,
+        iter_info: info.as_ref().map_or(0, address),
+        iter_info_len: if info.is_some() { 4 } else { 0 },
         pad: 0,
     };
-    // SAFETY: BPF_LINK_CREATE with the layout it wants; no address is passed.
+    // SAFETY: BPF_LINK_CREATE with the layout it wants; what the address points at is read during the call only.
     owned(unsafe { bpf(BPF_LINK_CREATE, &attr) }?)
 }
 
@@ -225,6 +227,13 @@ impl Mapped {
         let from = self.pointer::<T>(at)?;
         // SAFETY: within the mapping and aligned. Any bytes make a `T`, also torn ones.
         Some(unsafe { from.read_volatile() })
+    }
+
+    /// A number of half the size.
+    pub(crate) fn small(&self, at: usize) -> Option<&AtomicU32> {
+        let of = self.pointer::<u32>(at)?;
+        // SAFETY: within the mapping and aligned; the programs in the kernel only read it.
+        Some(unsafe { AtomicU32::from_ptr(of) })
     }
 
     /// A number that both sides change.

@@ -267,7 +267,7 @@ pub struct TaskIter {
 impl TaskIter {
     pub(super) fn open(program: BorrowedFd<'_>, send_whole: &MapData) -> io::Result<Self> {
         Ok(Self {
-            link: sys::iter_link(program)?,
+            link: sys::iter_link(program, None)?,
             buffer: vec![0; READ_BYTES],
             send_whole: MapReader::new(send_whole, 1)?,
             asked: None,

@@ -9,7 +9,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::latency::Latency;
 use super::names::mapped_endpoint;
-use crate::bpf::{PortKey, Probes, ServiceCounts, ServiceKey, Services, mono_now_ns};
+use crate::bpf::{PortKey, Probes, ServiceCounts, ServiceKey, Services};
 use crate::cells::{cell, col, set};
 use crate::io::{Io, Listening};
 
@@ -24,6 +24,10 @@ const YOUNG_NS: i64 = 10_000_000_000;
 const SETTLE_FRAMES: u32 = 3;
 /// A service whose listening socket is not known by then is called by the address of its connections.
 const UNNAMED_FRAMES: u32 = 3;
+/// Of one service as many requests a second are looked at: a fiftieth of a CPU's time goes into a hundred thousand. Of more,
+/// some connections are watched and stand for the others.
+const REQUESTS_PER_S_MAX: f64 = 10_000.0;
+const ONE_IN_MAX: u32 = 1024;
 /// How often ports that are closed are forgotten.
 const FORGET_EVERY_FRAMES: u32 = 60;
 
@@ -58,6 +62,9 @@ const DEPENDENCY_COUNTERS: [&str; COUNTERS] = [
 /// Those that are not known of Unix sockets: connections, and what arrived.
 const NOT_OF_UNIX: [usize; 2] = [5, 8];
 
+/// Those that are counted of all connections: beginnings and ends.
+const OF_ALL_CONNECTIONS: [usize; 4] = [5, 6, 9, 10];
+
 /// The columns of one of both entities.
 #[derive(Debug)]
 struct Columns {
@@ -66,6 +73,7 @@ struct Columns {
     latency: [usize; 4],
     open: usize,
     connecting: usize,
+    watched: usize,
     pid: usize,
     comm: usize,
     rows_max: usize,
@@ -80,6 +88,7 @@ impl Columns {
             latency: ["latency_p50", "latency_p90", "latency_p99", "latency_max"].map(of),
             open: of("open"),
             connecting: of("connecting"),
+            watched: of("watched"),
             pid: of("pid"),
             comm: of("comm"),
             rows_max,
@@ -98,6 +107,8 @@ struct Row {
     latency: Latency,
     open: u64,
     connecting: u64,
+    /// Connections, and how many of them are watched.
+    connections: [u64; 2],
     pid: u32,
     comm: String,
     touched_ns: i64,
@@ -112,6 +123,7 @@ struct Watched {
     last: ServiceCounts,
     histogram: Latency,
     waits: [OpenWait; 2],
+    one_in: u32,
     seen_frames: u32,
     is_young: bool,
     touched_ns: i64,
@@ -125,16 +137,9 @@ struct OpenWait {
 
 impl OpenWait {
     /// By how much it has grown. A wait that turns out to be none takes its time with it, and takes nothing from here.
-    ///
-    /// Both numbers of what is open are changed one after the other: what is not possible was read in between.
-    fn grow(&mut self, ended_ns: u64, open: u64, since_ns: u64, now_ns: u64, begun_ns: u64) -> u64 {
-        let open_ns = open.wrapping_mul(now_ns).wrapping_sub(since_ns);
-        let most_ns = open.saturating_mul(now_ns.saturating_sub(begun_ns));
-        let open_ns = if open_ns <= most_ns { open_ns } else { 0 };
-        let now_known_ns = ended_ns.saturating_add(open_ns);
-        let grown_ns = now_known_ns.saturating_sub(self.known_ns);
-        self.known_ns = now_known_ns;
-        grown_ns
+    fn grow(&mut self, ended_ns: u64, open_ns: u64) -> u64 {
+        let now_ns = ended_ns.saturating_add(open_ns);
+        now_ns.saturating_sub(std::mem::replace(&mut self.known_ns, now_ns))
     }
 }
 
@@ -142,7 +147,6 @@ impl OpenWait {
 #[derive(Debug)]
 pub struct ServiceCells {
     columns: [Columns; 2],
-    sampled: usize,
     lost: usize,
     rows: Vec<Option<Row>>,
     by_name: HashMap<(bool, String), usize>,
@@ -151,8 +155,7 @@ pub struct ServiceCells {
     frames: u32,
     slots_made: u64,
     left_out: u64,
-    begun_ns: u64,
-    one_in: u32,
+    last_ns: i64,
     generation: Option<u32>,
 }
 
@@ -163,7 +166,6 @@ impl ServiceCells {
                 Columns::new(Entity::Service, SERVICE_COUNTERS, SERVICES_MAX),
                 Columns::new(Entity::Dependency, DEPENDENCY_COUNTERS, DEPENDENCIES_MAX),
             ],
-            sampled: col("probe.services_sampled"),
             lost: col("probe.services_lost"),
             rows: Vec::new(),
             by_name: HashMap::new(),
@@ -172,8 +174,7 @@ impl ServiceCells {
             frames: 0,
             slots_made: 0,
             left_out: 0,
-            begun_ns: mono_now_ns(),
-            one_in: 1,
+            last_ns: i64::MIN,
             generation: None,
         }
     }
@@ -193,25 +194,27 @@ impl ServiceCells {
             return Ok(());
         }
         if self.frames == SETTLE_FRAMES {
-            services.watch(self.one_in)?;
+            services.begin()?;
         }
         let (made, lost) = services.made_and_lost()?;
         if made != self.slots_made {
             self.slots_made = made;
             self.find_slots(services, frame.time.mono)?;
         }
-        let system = frame.system_mut();
-        set(system, self.sampled, i64::from(1_000_000 / self.one_in.max(1)));
-        set(system, self.lost, cell(lost + self.left_out));
+        set(frame.system_mut(), self.lost, cell(lost + self.left_out));
         self.renew_names(io);
         for row in self.rows.iter_mut().flatten() {
             row.latency.clear();
-            (row.open, row.connecting) = (0, 0);
+            (row.open, row.connecting, row.connections) = (0, 0, [0; 2]);
         }
-        let now_ns = mono_now_ns();
+        if !self.watched.is_empty() {
+            services.pass(self.watched.iter().map(|one| one.slot))?;
+        }
+        let now = frame.time.mono;
+        let elapsed_s = now.saturating_sub(std::mem::replace(&mut self.last_ns, now)) as f64 / 1e9;
         let mut at = 0;
         while at < self.watched.len() {
-            if self.take_in(at, services, now_ns, io, frame)? {
+            if self.take_in(at, services, elapsed_s, io, frame) {
                 at += 1;
             } else {
                 let gone = self.watched.swap_remove(at);
@@ -249,6 +252,7 @@ impl ServiceCells {
                     last: ServiceCounts::default(),
                     histogram: Latency::default(),
                     waits: [OpenWait::default(); 2],
+                    one_in: 1,
                     seen_frames: 0,
                     is_young: !key.is_server(),
                     touched_ns: now,
@@ -262,16 +266,20 @@ impl ServiceCells {
         &mut self,
         at: usize,
         services: &Services,
-        now_ns: u64,
+        elapsed_s: f64,
         io: &mut Io,
         frame: &Frame,
-    ) -> Result<bool> {
-        let Some(one) = self.watched.get_mut(at) else { return Ok(false) };
-        let Some(counts) = services.counts(one.slot) else { return Ok(false) };
+    ) -> bool {
+        let Some(one) = self.watched.get_mut(at) else { return false };
+        let Some(counts) = services.counts(one.slot) else { return false };
         let is_same = counts == one.last;
+        if let Some(Some(row)) = one.row.and_then(|row| self.rows.get_mut(row)) {
+            row.connections[0] = row.connections[0].saturating_add(counts.alive);
+            row.connections[1] = row.connections[1].saturating_add(counts.watched);
+        }
         if is_same && counts.open == 0 && counts.connecting == 0 {
             let is_gone = !one.key.is_server() && is_gone(one.key.tgid);
-            return Ok(!is_gone && frame.time.mono - one.touched_ns < IDLE_NS_MAX);
+            return !is_gone && frame.time.mono - one.touched_ns < IDLE_NS_MAX;
         }
         one.touched_ns = frame.time.mono;
         one.seen_frames = one.seen_frames.saturating_add(1);
@@ -279,15 +287,15 @@ impl ServiceCells {
             let was = one.row;
             one.is_young = one.is_young && is_young(one.key.tgid, frame);
             if was.is_none() || !one.is_young {
-                let Some(name) = name_of(one, &counts, io) else { return Ok(true) };
+                let Some(name) = name_of(one, &counts, io) else { return true };
                 let row = self.row(at, name, io, frame.time.mono);
                 if let Some(one) = self.watched.get_mut(at) {
                     one.row = row;
                 }
             }
         }
-        self.add(at, &counts, services, now_ns, frame.time.mono);
-        Ok(true)
+        self.add(at, &counts, services, elapsed_s, frame.time.mono);
+        true
     }
 
     /// The row of that name.
@@ -312,6 +320,7 @@ impl ServiceCells {
             latency: Latency::default(),
             open: 0,
             connecting: 0,
+            connections: [0; 2],
             pid: 0,
             comm: String::new(),
             touched_ns: now,
@@ -326,27 +335,35 @@ impl ServiceCells {
         Some(free)
     }
 
-    fn add(&mut self, at: usize, counts: &ServiceCounts, services: &Services, now_ns: u64, now: i64) {
+    fn add(&mut self, at: usize, counts: &ServiceCounts, services: &Services, elapsed_s: f64, now: i64) {
         let Some(one) = self.watched.get_mut(at) else { return };
         let Some(Some(row)) = one.row.and_then(|row| self.rows.get_mut(row)) else {
             one.last = *counts;
             return;
         };
         let last = std::mem::replace(&mut one.last, *counts);
-        let factor = u64::from(self.one_in);
+        // Those that are watched stand for all.
+        let factor = if one.one_in > 1 && counts.watched > 0 {
+            counts.alive as f64 / counts.watched as f64
+        } else {
+            1.0
+        };
         let [wait, connect] = &mut one.waits;
         let waited =
-            wait.grow(counts.waited_ns, counts.open, counts.open_since_ns, now_ns, self.begun_ns);
-        let connecting = connect.grow(
-            counts.connect_ns,
-            counts.connecting,
-            counts.connecting_since_ns,
-            now_ns,
-            self.begun_ns,
-        );
+            wait.grow(counts.response_ns.saturating_add(counts.in_vain_ns), counts.open_ns);
+        let connecting = connect.grow(counts.connect_ns, counts.connecting_ns);
+        let mut answered = 0;
+        if counts.response_ns != last.response_ns {
+            services.latency(one.slot, |bucket, count| {
+                let grown = one.histogram.replace(bucket, count);
+                row.latency.add(bucket, grown);
+                answered += i64::from(grown);
+            });
+            row.latency.note_worst(services.take_worst_ns(one.slot));
+        }
         let by = |of: fn(&ServiceCounts) -> u64| of(counts).saturating_sub(of(&last));
         let grown = [
-            by(|c| c.requests),
+            u64::try_from(answered).unwrap_or(0),
             by(|c| c.response_ns),
             waited,
             by(|c| c.unanswered),
@@ -358,17 +375,18 @@ impl ServiceCells {
             connecting,
             by(|c| c.connect_failed),
         ];
-        for (total, grown) in row.totals.iter_mut().zip(grown) {
-            *total = total.saturating_add(grown.saturating_mul(factor));
+        for (number, (total, grown)) in row.totals.iter_mut().zip(grown).enumerate() {
+            let is_all = OF_ALL_CONNECTIONS.contains(&number);
+            *total = total.saturating_add(if is_all { grown } else { scaled(grown, factor) });
         }
-        if counts.response_ns != last.response_ns || counts.requests != last.requests {
-            services.latency(one.slot, |bucket, count| {
-                row.latency.add(bucket, one.histogram.replace(bucket, count));
-            });
-            row.latency.note_worst(services.take_worst_ns(one.slot));
+        let requests_per_s = u64::try_from(answered).map_or(0.0, |n| n as f64) * factor / elapsed_s;
+        let one_in = one_in(requests_per_s, one.one_in);
+        if one_in != one.one_in {
+            one.one_in = one_in;
+            services.watch(one.slot, one_in);
         }
-        row.open = row.open.saturating_add(counts.open.saturating_mul(factor));
-        row.connecting = row.connecting.saturating_add(counts.connecting.saturating_mul(factor));
+        row.open = row.open.saturating_add(scaled(counts.open, factor));
+        row.connecting = row.connecting.saturating_add(counts.connecting);
         if counts.tgid > 0 && row.pid != counts.tgid {
             row.pid = counts.tgid;
         }
@@ -410,16 +428,29 @@ impl ServiceCells {
             for (column, value) in columns.latency.iter().zip(row.latency.quantiles_ns()) {
                 set(cells, *column, value.map_or(NA, cell));
             }
-            if !row.is_unix {
-                set(cells, columns.open, cell(row.open));
-                set(cells, columns.connecting, cell(row.connecting));
-            }
+            set(cells, columns.open, cell(row.open));
+            set(cells, columns.connecting, cell(row.connecting));
+            let [connections, watched] = row.connections;
+            let share = watched.saturating_mul(1_000_000).checked_div(connections);
+            set(cells, columns.watched, share.map_or(NA, cell));
             if row.pid > 0 {
                 set(cells, columns.pid, i64::from(row.pid));
                 set(cells, columns.comm, i64::from(io.strings.intern(&row.comm)));
             }
         }
     }
+}
+
+/// What some connections counted, of all of them.
+fn scaled(counted: u64, factor: f64) -> u64 {
+    if factor > 1.0 { (counted as f64 * factor).round() as u64 } else { counted }
+}
+
+/// One connection in how many is watched from now on. It is not changed back before there is much less to do.
+fn one_in(requests_per_s: f64, now: u32) -> u32 {
+    let wanted = (requests_per_s / REQUESTS_PER_S_MAX).ceil().clamp(1.0, f64::from(ONE_IN_MAX)) as u32;
+    let wanted = wanted.next_power_of_two();
+    if wanted > now || wanted * 4 <= now || wanted == 1 && requests_per_s * 2.0 < REQUESTS_PER_S_MAX { wanted } else { now }
 }
 
 /// Whether a process has ended.
@@ -497,9 +528,9 @@ mod tests {
         for columns in &cells.columns {
             let is_service = columns.entity == Entity::Service;
             let counters = &columns.counters[..if is_service { 9 } else { COUNTERS }];
-            let gauges = [columns.open, columns.pid, columns.comm];
+            let gauges = [columns.open, columns.watched, columns.pid, columns.comm];
             let all = counters.iter().chain(&columns.latency).chain(&gauges);
-            assert!(all.chain([&cells.sampled, &cells.lost]).all(|column| *column != usize::MAX));
+            assert!(all.chain([&cells.lost]).all(|column| *column != usize::MAX));
             assert_eq!(columns.connecting == usize::MAX, is_service);
         }
     }
@@ -507,11 +538,14 @@ mod tests {
     #[test]
     fn a_wait_that_was_none_takes_nothing_back() {
         let mut wait = OpenWait::default();
-        assert_eq!(wait.grow(0, 2, 20, 13, 0), 6);
-        assert_eq!(wait.grow(0, 2, 20, 14, 0), 2);
-        assert_eq!(wait.grow(5, 0, 0, 15, 0), 0, "one of both was no wait");
-        assert_eq!(wait.grow(5, 1, 15, 17, 0), 2);
-        assert_eq!(wait.grow(5, 1, 0, 1_000, 900), 0, "a number that was read before the other was changed");
+        assert_eq!([(0, 6), (0, 8), (5, 0), (5, 2)].map(|(ended, open)| wait.grow(ended, open)), [6, 2, 0, 2]);
+    }
+
+    #[test]
+    fn more_requests_than_may_be_looked_at() {
+        assert_eq!([(0.0, 1), (9e3, 1), (11e3, 1), (45e3, 1)].map(|(rate, now)| one_in(rate, now)), [1, 1, 2, 8]);
+        assert_eq!([(30e3, 8), (15e3, 8), (4e3, 2), (8e3, 2)].map(|(rate, now)| one_in(rate, now)), [8, 2, 1, 2]);
+        assert_eq!((scaled(7, 1.0), scaled(7, 3.5)), (7, 25));
     }
 
     #[test]
