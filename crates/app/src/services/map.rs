@@ -49,7 +49,7 @@ const ELSEWHERE_SHARE: f64 = 0.1;
 impl Map {
     pub fn of(services: &Services) -> Map {
         let mut edges: BTreeMap<(Caller, Option<usize>, String), Edge> = BTreeMap::new();
-        for dependency in &services.dependencies {
+        for dependency in services.dependencies.iter().filter(|dependency| !dependency.is_idle()) {
             let mut callers: Vec<Caller> = dependency.of.iter().map(|i| Caller::Service(*i)).collect();
             if callers.is_empty() {
                 callers.push(Caller::Processes(dependency.name.clone(), dependency.cgroup.clone()));
@@ -162,7 +162,7 @@ fn elsewhere(services: &Services) -> Vec<Edge> {
     for (to, (service, here)) in services.services.iter().zip(here).enumerate() {
         let all = service.traffic.requests.unwrap_or(0.0);
         let rest = (all - here).max(0.0);
-        if here > 0.0 && rest <= all * ELSEWHERE_SHARE {
+        if service.is_idle() || here > 0.0 && rest <= all * ELSEWHERE_SHARE {
             continue;
         }
         let share = if all > 0.0 { rest / all } else { 1.0 };

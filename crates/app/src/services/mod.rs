@@ -114,6 +114,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Whether nobody asked anything.
+    fn is_idle(&self) -> bool {
+        ![self.requests, self.waiting, self.open, self.errors()].into_iter().any(is_some)
+    }
+
     /// Requests that got no answer and connections that were reset, per second.
     pub fn errors(&self) -> Option<f64> {
         [self.unanswered, self.abandoned, self.resets].into_iter().flatten().reduce(|a, b| a + b)
@@ -124,6 +129,11 @@ impl Service {
     /// `orders-api 127.0.0.1:8080`.
     pub fn title(&self) -> String {
         format!("{} {}", self.name, self.key)
+    }
+
+    /// Whether nobody asked it anything.
+    pub fn is_idle(&self) -> bool {
+        self.traffic.is_idle() && !is_some(self.connections)
     }
 
     /// The systemd unit or the last part of the path of its control group.
@@ -138,6 +148,12 @@ impl Dependency {
     /// `gunicorn (801)`.
     pub fn caller(&self) -> String {
         self.pid.map_or_else(|| self.name.clone(), |pid| format!("{} ({pid})", self.name))
+    }
+
+    /// Whether it asked nothing.
+    pub fn is_idle(&self) -> bool {
+        let connections = [self.connects, self.connect_failed, self.connecting];
+        self.traffic.is_idle() && !connections.into_iter().any(is_some)
     }
 
     /// What it calls: the address, with the name of the service there if it is of this machine.

@@ -32,6 +32,8 @@ pub struct Slower {
     pub since: i64,
     /// The usual median before, in seconds.
     pub before: f64,
+    /// The usual median since then; `None` if nothing was answered.
+    pub now: Option<f64>,
 }
 
 /// Medians by service and time. Infinite where requests are open and none is answered.
@@ -89,7 +91,7 @@ fn slower(medians: &[(i64, f64)]) -> Option<Slower> {
         return None;
     }
     let before = quantile(before, 0.5).filter(|before| !is_slow(*before))?;
-    Some(Slower { since: stretch[0].0, before })
+    Some(Slower { since: stretch[0].0, before, now: quantile(stretch, 0.5) })
 }
 
 /// Of the samples with answers.
@@ -116,7 +118,7 @@ mod tests {
     fn it_is_slower_since_it_left_its_usual_time() {
         assert_eq!(
             slower(&stretch(&[(300, 0.0025), (60, 6.8)])),
-            Some(Slower { since: 300 * SECOND, before: 0.0025 })
+            Some(Slower { since: 300 * SECOND, before: 0.0025, now: Some(6.8) })
         );
         assert_eq!(since(&[(100, 0.002), (2000, 0.5)]), None, "for longer than it was fast");
         assert_eq!(since(&[(600, 0.002), (1700, 0.5)]), Some(600));

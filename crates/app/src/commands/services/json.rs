@@ -76,8 +76,10 @@ pub struct ServiceJson<'a> {
 #[derive(Serialize)]
 struct SlowerJson {
     since: String,
-    /// The median before.
+    /// The medians before and since then.
     before: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -184,9 +186,11 @@ pub fn service<'a>(service: &'a Service, services: &'a Services) -> ServiceJson<
         cgroup: service.cgroup.as_deref(),
         traffic: traffic(&service.traffic),
         connections: service.connections,
-        slower: service
-            .slower
-            .map(|slower| SlowerJson { since: rfc3339(slower.since), before: slower.before }),
+        slower: service.slower.map(|slower| SlowerJson {
+            since: rfc3339(slower.since),
+            before: slower.before,
+            now: slower.now,
+        }),
         calls: calls.map(|dependency| dependency.key.as_str()).collect(),
     }
 }
@@ -250,7 +254,10 @@ mod tests {
         let orders =
             all["services"].as_array().unwrap().iter().find(|s| s["address"] == "127.0.0.1:8080").unwrap();
         assert_eq!((&orders["name"], &orders["pids"]), (&json!("gunicorn"), &json!([801, 802])));
-        assert_eq!(orders["slower"], json!({ "since": "2026-11-21T03:43:00.000Z", "before": 0.0025 }));
+        assert_eq!(
+            orders["slower"],
+            json!({ "since": "2026-11-21T03:43:00.000Z", "before": 0.0025, "now": 6.8 })
+        );
         assert!((orders["latency_p50"].as_f64().unwrap() / 6.8 - 1.0).abs() < 0.02, "{orders}");
         assert!(
             (orders["requests"].as_f64().unwrap() - 6.0).abs() < 1e-9,

@@ -18,7 +18,7 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     for root in roots.iter().take(shown.limit) {
         tree.root(root);
     }
-    tree.page.more(roots.len(), shown.limit.min(roots.len()));
+    text::more(&mut tree.page, roots.len(), shown.limit.min(roots.len()));
     if roots.is_empty() {
         tree.page.paragraph(0, 2, None, "Nobody called anybody.");
     }

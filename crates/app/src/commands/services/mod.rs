@@ -62,7 +62,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Indices of the dependencies that belong to the chosen services: what they call, and who calls them.
+    /// Indices of the dependencies of the chosen services: what they call, and who calls them.
     fn dependencies(&self) -> Vec<usize> {
         let is_shown = |i: &usize| {
             let dependency = &self.services.dependencies[*i];

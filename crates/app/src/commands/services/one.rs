@@ -99,9 +99,9 @@ impl Chosen {
                 Some(slower) => (
                     Ink::Warn,
                     format!(
-                        "{name}: no incident concerns it in {when}, but it is slower since {}, when p50 was {}; {figures}.",
+                        "{name}: no incident concerns it in {when}, but it is slower since {}, {}; {figures}.",
                         style.clock(slower.since),
-                        mitra_diagnose::words::seconds(slower.before)
+                        text::slow(slower)
                     ),
                 ),
                 None => (Ink::Good, format!("{name} was well in {when}: {figures}.")),
@@ -153,7 +153,7 @@ mod tests {
         let mut report = examples::two();
         report.incidents[0].root_cause.culprit.cgroup = Some("/system.slice/orders-api.service".into());
         let text = said("orders-api", report);
-        assert!(text.starts_with("03:42:07  dd (8123)"), "{text}");
+        assert!(text.starts_with("03:42:07 dd (8123)"), "{text}");
         assert!(
             text.contains("\nThe service in that time\n  gunicorn 127.0.0.1:8080: it answered 6 requests/s"),
             "{text}"

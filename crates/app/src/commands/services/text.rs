@@ -9,10 +9,11 @@ use crate::render::sources::range;
 use crate::render::style::{Ink, Style};
 use crate::render::table::Table;
 use crate::render::units;
-use crate::services::{Caller, Dependency, Edge, Service, Services, is_some};
+use crate::services::{Caller, Dependency, Edge, Service, Services, Slower, is_some};
 
 /// From here on the tables have all columns.
-const WIDE: usize = 100;
+const WIDE_SERVICES: usize = 100;
+const WIDE_DEPENDENCIES: usize = 112;
 /// Columns that the numbers of the tables take, in a narrow and in a wide one.
 const SERVICE_NUMBERS: [usize; 2] = [52, 62];
 const DEPENDENCY_NUMBERS: [usize; 2] = [39, 61];
@@ -25,7 +26,8 @@ pub fn tables(shown: &Shown<'_>, style: &Style) -> String {
     let mut page = Page::new(style);
     let services = shown.services;
     let window = Window { since: Moment(shown.span.since), until: Moment(shown.span.until) };
-    let dependencies = shown.dependencies();
+    let mut dependencies = shown.dependencies();
+    dependencies.retain(|i| !services.dependencies[*i].is_idle());
     if shown.chosen.is_empty() && dependencies.is_empty() {
         page.paragraph(0, 2, None, &format!("No service was asked anything in {}.", range(window, style)));
         return page.finish();
@@ -49,7 +51,7 @@ pub fn tables(shown: &Shown<'_>, style: &Style) -> String {
 
 fn service_table(page: &mut Page<'_>, shown: &Shown<'_>) {
     let style = page.style;
-    let is_wide = style.width >= WIDE;
+    let is_wide = style.width >= WIDE_SERVICES;
     let room = style.width.saturating_sub(SERVICE_NUMBERS[usize::from(is_wide)]).max(ROOM_MIN);
     let mut table = Table::of(if is_wide {
         "SERVICE|>REQ/S|>P50|>P99|>MAX|>ERR/S|>OPEN|>WAITING"
@@ -78,7 +80,13 @@ fn service_table(page: &mut Page<'_>, shown: &Shown<'_>) {
             beneath(page, shown, *i);
         }
     }
-    page.more(shown.all, shown.chosen.len());
+    more(page, shown.all, shown.chosen.len());
+}
+
+pub fn more(page: &mut Page<'_>, all: usize, shown: usize) {
+    if all > shown {
+        page.paragraph(2, 2, Some(Ink::Faint), &format!("and {} more: see --limit", all - shown));
+    }
 }
 
 /// Since when it is slower, and what it waits for.
@@ -86,8 +94,7 @@ fn beneath(page: &mut Page<'_>, shown: &Shown<'_>, i: usize) {
     let style = page.style;
     let service = &shown.services.services[i];
     if let Some(slower) = &service.slower {
-        let since = style.clock(slower.since);
-        let text = format!("slower since {since}: p50 was {} before", words::seconds(slower.before));
+        let text = format!("slower since {}: {}", style.clock(slower.since), slow(slower));
         page.paragraph(2, 4, Some(Ink::Warn), &text);
     }
     if let Some(share) = service.traffic.watched.filter(|share| *share < 1.0) {
@@ -111,6 +118,15 @@ fn beneath(page: &mut Page<'_>, shown: &Shown<'_>, i: usize) {
         said.push(format!("{} more", calls.len() - CALLS_SHOWN));
     }
     page.paragraph(2, 4, Some(Ink::Faint), &format!("calls {}", said.join(", ")));
+}
+
+/// `p50 6.8 s instead of 2.5 ms`.
+pub fn slow(slower: &Slower) -> String {
+    let before = words::seconds(slower.before);
+    match slower.now {
+        Some(now) => format!("p50 {} instead of {before}", words::seconds(now)),
+        None => format!("no answer; p50 was {before} before"),
+    }
 }
 
 /// What an edge leads to: a service of this machine by name, or an address.
@@ -145,7 +161,7 @@ fn trouble(failed: Option<f64>, connecting: Option<f64>) -> Vec<String> {
 
 fn dependency_table(page: &mut Page<'_>, shown: &Shown<'_>, dependencies: &[usize]) {
     let style = page.style;
-    let is_wide = style.width >= WIDE;
+    let is_wide = style.width >= WIDE_DEPENDENCIES;
     let room = style.width.saturating_sub(DEPENDENCY_NUMBERS[usize::from(is_wide)]).max(2 * ROOM_MIN);
     let caller_room = room * 2 / 5;
     let mut table = Table::of(if is_wide {
@@ -180,7 +196,7 @@ fn dependency_table(page: &mut Page<'_>, shown: &Shown<'_>, dependencies: &[usiz
             }
         }
     }
-    page.more(dependencies.len(), rows.len());
+    more(page, dependencies.len(), rows.len());
 }
 
 /// One sentence about a service: what it answered, how fast, and what went wrong.
@@ -276,7 +292,10 @@ mod tests {
             };
             tables(&shown, &Style::plain(80))
         });
-        assert!(text.contains("and 2 more") && text.contains("and 7 more"), "{text}");
+        assert!(
+            text.contains("and 2 more: see --limit\n") && text.contains("and 8 more: see --limit\n"),
+            "{text}"
+        );
     }
 
     #[test]
