@@ -207,7 +207,6 @@ pub fn services() -> Services {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Slower;
     use super::*;
 
     #[test]
@@ -223,8 +222,9 @@ mod tests {
         assert!(near(traffic.requests, 6.0) && near(traffic.mean, 6.8 * 1.2) && near(traffic.waiting, 48.96));
         assert!(near(traffic.latency.quantile(0.5), 6.8) && near(traffic.latency.quantile(0.99), 27.2));
         assert_eq!((traffic.open, traffic.errors()), (Some(40.0), Some(0.0)));
-        let since = Slower { since: SINCE + FAST * SECOND, before: 0.0025, now: Some(6.8) };
-        assert_eq!(orders.slower, Some(since));
+        let slower = orders.slower.unwrap();
+        assert_eq!((slower.since, slower.before), (SINCE + FAST * SECOND, 0.0025));
+        assert!(near(slower.now, 6.8));
         assert_eq!(of("unix:/run/cache.sock").slower, None);
         assert!(near(of("0.0.0.0:80").traffic.errors(), 1.5));
         // A worker that never answered belongs to the others.
