@@ -1,4 +1,4 @@
-//! Who calls whom: processes that do the same work are one caller.
+//! Who calls whom: processes that do the same work are one caller. What a process calls that serves two ports stands under both.
 
 use std::collections::{BTreeMap, BTreeSet};
 

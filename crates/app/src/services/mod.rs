@@ -171,6 +171,9 @@ impl Services {
         if self.lost.is_some() || !self.services.is_empty() || !self.dependencies.is_empty() {
             return None;
         }
+        if self.seconds <= 0.0 {
+            return Some("the recorder took no samples then".to_owned());
+        }
         let (major, minor) = KERNEL;
         if version(kernel).is_some_and(|version| version < KERNEL) {
             return Some(format!("that needs Linux {major}.{minor}, and the machine had {kernel}"));
@@ -219,8 +222,8 @@ mod tests {
     fn why_there_are_none() {
         let none = |unavailable: &[(&str, &str)], kernel: &str| {
             let own = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
-            let services =
-                Services { unavailable: unavailable.iter().map(own).collect(), ..Services::default() };
+            let unavailable = unavailable.iter().map(own).collect();
+            let services = Services { seconds: 60.0, unavailable, ..Services::default() };
             services.unwatched(kernel).unwrap()
         };
         assert_eq!(none(&[], "6.1.0-30-amd64"), "that needs Linux 6.3, and the machine had 6.1.0-30-amd64");
@@ -233,6 +236,7 @@ mod tests {
             "probe.services was not available (no tracepoint)"
         );
         assert!(none(&[], "6.18.44").contains("did not watch them") && none(&[], "").contains("did not"));
+        assert!(Services::default().unwatched("6.18.44").unwrap().contains("took no samples"));
         let watched = Services { lost: Some(0.0), ..Services::default() };
         assert_eq!(watched.unwatched("6.18.44"), None);
     }

@@ -11,8 +11,10 @@ use super::{Address, Dependency, Processes, Service, Services, Traffic, call};
 
 /// Recorded once a second wherever services are watched, also where there are none.
 const LOST: &str = "probe.services_lost";
+/// Recorded in every frame, also where services are not watched.
+const ALWAYS: &str = "mem.total";
 /// What is read beside the columns of services and dependencies.
-pub const METRICS: &[&str] = &[LOST];
+pub const METRICS: &[&str] = &[LOST, ALWAYS];
 
 /// Names of the metrics of one entity.
 struct Names {
@@ -110,7 +112,7 @@ pub struct Tally {
 impl Tally {
     /// Adds the part of a set that lies in a span.
     pub fn add(&mut self, set: &SeriesSet, span: Span) {
-        let clock = set.system(LOST).or_else(|| {
+        let clock = set.system(LOST).or_else(|| set.system(ALWAYS)).or_else(|| {
             set.each(SERVICE.requests).chain(set.each(DEPENDENCY.requests)).next().map(|(_, s)| s)
         });
         if let Some(clock) = clock {
